@@ -1,0 +1,493 @@
+"""Docstrings as found in the wild, and what is read from each."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+import time
+from dataclasses import FrozenInstanceError
+
+import pytest
+from docstring_parser import numpydoc
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from toolkit.docstrings import Docstring, parse
+
+CITY = {"city": "Name of the city, in English."}
+TWO = {"city": "Name of the city.", "zone": "Zone."}
+
+
+PLAIN = {
+    "none": (None, ""),
+    "empty": ("", ""),
+    "whitespace": (" \n\t \n ", ""),
+    "one line": ("Get the weather.", "Get the weather."),
+    "one line in spaces": ("  Get the weather.  ", "Get the weather."),
+    "two paragraphs": ("Get.\n\n    More\n    words.\n    ", "Get.\n\nMore\nwords."),
+    "text on the second line": ("\n    Get.\n\n    More.\n    ", "Get.\n\nMore."),
+    "several blank lines": ("Get.\n\n\n\n    More.", "Get.\n\nMore."),
+    "carriage returns": ("Get.\r\n\r\n    More.\r    End.\r\n", "Get.\n\nMore.\nEnd."),
+    "form feed": ("Get.\n\f\n    More.", "Get.\n\nMore."),
+    "bullets": ("Get:\n\n    - one\n      line\n    - two", "Get:\n\n- one\n  line\n- two"),
+    "heading with text behind it": ("Get.\n\nReturns: a list.\nArgs: none.", "Get.\n\nReturns: a list.\nArgs: none."),
+    "heading inside prose": ("Takes Args:\nand Returns: too.", "Takes Args:\nand Returns: too."),
+    "link": ("See http://x.org/a:b for more.", "See http://x.org/a:b for more."),
+    "role that begins a line": ("Uses\n:class:`Node` objects.", "Uses\n:class:`Node` objects."),
+    "mention that begins a line": ("Ask\n@anna: she knows.", "Ask\n@anna: she knows."),
+    "unknown heading": ("Get.\n\nUsage:\n    Call it.", "Get.\n\nUsage:\n    Call it."),
+    "unknown underlined heading": ("Get.\n\nHow it works\n------------\nWell.",) * 2,
+    "note": ("Get.\n\nNote:\n    Slow: wait.", "Get.\n\nNote:\n    Slow: wait."),
+    "warnings, underlined": ("Get.\n\nWarnings\n--------\nSlow.", "Get.\n\nWarnings\n--------\nSlow."),
+    "code fence": ("Get.\n\n```\nArgs:\n    x: y\n```",) * 2,
+    "code fence of tildes": ("Get.\n\n~~~yaml\nReturns:\n    x\n~~~\nEnd.",) * 2,
+    "indented code": ("Get.\n\nLike::\n\n    def f():\n        Args:\n            x: y",) * 2,
+    "doctest without heading": ("Get.\n\n>>> get('Args:')\n1",) * 2,
+    "table": ("Get.\n\n====  ====\na     b\n====  ====",) * 2,
+}
+
+
+@pytest.mark.parametrize(("text", "description"), PLAIN.values(), ids=PLAIN)
+def test_prose(text: str | None, description: str) -> None:
+    """A docstring without a section is description and nothing else."""
+    assert Docstring(description=description, parameters={}, raises={}) == parse(text)
+
+
+PARAMETERS = {
+    # Google
+    "google": ("Get.\n\nArgs:\n    city: Name of the city,\n        in English.", CITY),
+    "google, no blank line before": ("Get.\nArgs:\n    city: Name of the city,\n        in English.", CITY),
+    "google, begins with the section": ("Args:\n        city: Name of the city,\n            in English.\n    ", CITY),
+    "google, text on the next line": ("Get.\n\nArgs:\n    city:\n        Name of the city,\n        in English.", CITY),
+    "google, continuation not indented": ("Get.\n\nArgs:\n    city: Name of the city,\n    in English.", CITY),
+    "google, blank line between entries": ("Get.\n\nArgs:\n    city: Name of the city.\n\n    zone: Zone.", TWO),
+    "google, blank line under the heading": ("Get.\n\nArgs:\n\n    city: Name of the city.\n    zone: Zone.", TWO),
+    "google, tabs": ("Get.\n\n\tArgs:\n\t\tcity: Name of the city,\n\t\t\tin\tEnglish.\n\t", CITY),
+    "google, carriage returns": ("Get.\r\n\r\nArgs:\r\n    city: Name of the city,\r\n        in English.\r\n", CITY),
+    "google, typed": ("Get.\n\nArgs:\n    nodes (int): Target", {"nodes": "Target"}),
+    "google, optional with default": (
+        "Get.\n\nArgs:\n    drain (bool, optional): Whether. Defaults to True.",
+        {"drain": "Whether. Defaults to True."},
+    ),
+    "google, nested brackets in the type": (
+        "Get.\n\nArgs:\n    f (Callable[[int], str], optional): A (pure) one: f.\n    t (tuple(int, int)): Pair.",
+        {"f": "A (pure) one: f.", "t": "Pair."},
+    ),
+    "google, colon in the type": ("Get.\n\nArgs:\n    mode (Literal['a: b']): Mode.", {"mode": "Mode."}),
+    "google, colon in the text": (
+        "Get.\n\nArgs:\n    zone: Zone, for example: eu-west-1a.",
+        {"zone": "Zone, for example: eu-west-1a."},
+    ),
+    "google, link in the text": (
+        "Get.\n\nArgs:\n    url: Like http://x.org:80,\n    http://y.org too.",
+        {"url": "Like http://x.org:80, http://y.org too."},
+    ),
+    "google, space before the colon": ("Get.\n\nArgs:\n    city : Name of the city,\n        in English.", CITY),
+    "google, no space behind the colon": ("Get.\n\nArgs:\n    city:Name of the city,\n        in English.", CITY),
+    "google, paragraphs in an entry": (
+        "Get.\n\nArgs:\n    city: Name\n        of it.\n\n        More\n        words.\n    zone: Zone.",
+        {"city": "Name of it.\n\nMore words.", "zone": "Zone."},
+    ),
+    "google, bullets in an entry": (
+        "Get.\n\nArgs:\n    mode: One of:\n        - a: first\n          one\n        - b: second\n            1. deep",
+        {"mode": "One of:\n- a: first one\n- b: second\n    1. deep"},
+    ),
+    "google, bullets in an entry, not indented": (
+        "Get.\n\nArgs:\n    mode: One of:\n    - a: first\n    - b: second",
+        {"mode": "One of:\n- a: first\n- b: second"},
+    ),
+    "google, keys of a dict in an entry": (
+        "Get.\n\nArgs:\n    options: With keys:\n        depth: How deep.\n    city: City.",
+        {"options": "With keys: depth: How deep.", "city": "City."},
+    ),
+    "google, entries as a list": ("Get.\n\nArgs:\n    - city: Name of the city.\n    - zone (str): Zone.", TWO),
+    "google, starred": ("Get.\n\nArgs:\n    *args: Rest.\n    **kwargs: More.", {"args": "Rest.", "kwargs": "More."}),
+    "google, starred and escaped": (
+        "Get.\n\nArgs:\n    \\*args: Rest.\n    \\*\\*kwargs: More.",
+        {"args": "Rest.", "kwargs": "More."},
+    ),
+    "google, backticks": ("Get.\n\nArgs:\n    `city`: Name of the city.\n    `zone` (`str`): Zone.", TWO),
+    "google, bold": ("Get.\n\nArgs:\n    **city** (str): Name of the city.\n    **zone:** Zone.", TWO),
+    "google, dashes": ("Get.\n\nArgs:\n    city -- Name of the city.\n    zone - Zone.", TWO),
+    "google, long dash": ("Get.\n\nArgs:\n    city \u2014 Name of the city.\n    zone (str) - Zone.", TWO),
+    "google, two names": ("Get.\n\nArgs:\n    x, y (int): Place.", {"x": "Place.", "y": "Place."}),
+    "google, no text": ("Get.\n\nArgs:\n    city:\n    zone: Zone.", {"city": "", "zone": "Zone."}),
+    "google, name alone": ("Get.\n\nArgs:\n    city\n    zone: Zone.", {"city": "", "zone": "Zone."}),
+    "google, unicode": (
+        "Get.\n\nArgs:\n    größe: Größe in µm.\n    名前: 名",
+        {"größe": "Größe in µm.", "名前": "名"},
+    ),
+    "google, twice": ("Get.\n\nArgs:\n    city: First.\n    city: Second.", {"city": "First."}),
+    "google, two sections": (
+        "Get.\n\nArgs:\n    city: Name of the city.\n\nKeyword Args:\n    zone: Zone.\n\nArgs:\n    x: X.",
+        TWO | {"x": "X."},
+    ),
+    "google, not a parameter": ("Get.\n\nArgs:\n    citty: Old.\n    city: New.", {"citty": "Old.", "city": "New."}),
+    "google, named like a heading": (
+        "Get.\n\nArgs:\n    note:\n        Text.\n    returns: Rate.",
+        {"note": "Text.", "returns": "Rate."},
+    ),
+    "google, named like a heading, not indented": ("Get.\n\nArgs:\nnote:\n    Text.", {"note": "Text."}),
+    "google, not indented": ("Get.\n\nArgs:\ncity: Name of the city.\nzone: Zone.", TWO),
+    "google, not indented, blank line between": ("Get.\n\nArgs:\ncity: Name of the city.\n\nzone: Zone.", TWO),
+    "google, not indented, continuation": ("Get.\n\nArgs:\ncity: Name of the city,\n    in English.", CITY),
+    "google, one entry too deep": ("Get.\n\nArgs:\n    city: Name of the city.\n      zone: Zone.", TWO),
+    "google, one entry not deep enough": ("Get.\n\nArgs:\n    city: Name of the city.\n  zone: Zone.", TWO),
+    "google, one entry not indented": ("Get.\n\nArgs:\n    city: Name of the city.\nzone: Zone.", TWO),
+    "google, section indented": ("Get.\n\n    Args:\n        city: Name of the city.\n        zone: Zone.\nx", TWO),
+    "google, words before the first entry": (
+        "Get.\n\nArgs:\n    Both needed:\n        city: Name of the city,\n        in English.",
+        CITY,
+    ),
+    "google, no entries": ("Get.\n\nArgs:\n\nReturns:\n    x", {}),
+    "google, no entries at the end": ("Get.\n\nArgs:", {}),
+    "google, none": ("Get.\n\nArgs:\n    None", {}),
+    "google, fence in an entry": (
+        "Get.\n\nArgs:\n    city: Like\n        ```\n      Returns:\n        ```\n    zone: Zone.",
+        {"city": "Like ``` Returns: ```", "zone": "Zone."},
+    ),
+    "google, fence never closed": ("Get.\n\n```\n\nArgs:\n    city: Name of the city,\n        in English.", CITY),
+    "google, bold heading": ("Get.\n\n**Args:**\n    city: Name of the city,\n        in English.", CITY),
+    "markdown headings": (
+        "Get.\n\n## Parameters\n\n- `city` (str): Name of the city.\n- `zone`: Zone.\n\n## Returns\n\nx",
+        TWO,
+    ),
+    # NumPy
+    "numpy": ("Get.\n\nParameters\n----------\ncity : str\n    Name of the city,\n    in English.", CITY),
+    "numpy, optional": (
+        "Get.\n\nParameters\n----------\ncity : str, optional\n    Name of the city,\n    in English.",
+        CITY,
+    ),
+    "numpy, no space before the colon": (
+        "Get.\n\nParameters\n----------\ncity: str\n    Name of the city,\n    in English.",
+        CITY,
+    ),
+    "numpy, no type": ("Get.\n\nParameters\n----------\ncity\n    Name of the city,\n    in English.", CITY),
+    "numpy, no text": ("Get.\n\nParameters\n----------\ncity\nzone : str", {"city": "", "zone": ""}),
+    "numpy, text behind the colon": ("Get.\n\nParameters\n----------\ncity: Name of the city.\nzone (str): Zone.", TWO),
+    "numpy, short underline": ("Get.\n\nParameters\n---\ncity : str\n    Name of the city,\n    in English.", CITY),
+    "numpy, long underline": (
+        "Get.\n\nParameters\n================\ncity : str\n    Name of the city,\n    in English.",
+        CITY,
+    ),
+    "numpy, section indented": (
+        "Get.\n\n  Parameters\n  ---\n  city : str\n      Name of the city,\n      in English.\n\nThe end.",
+        CITY,
+    ),
+    "numpy, entries indented": (
+        "Get.\n\nParameters\n---\n    city : str\n        Name of the city.\n    zone\n        Zone.",
+        TWO,
+    ),
+    "numpy, text not indented": ("Get.\n\nParameters\n---\ncity : str\nName of the city,\nin English.", CITY),
+    "numpy, set as type": ("Get.\n\nParameters\n---\nm : {'a', 'b'}, default 'a'\n    Mode.", {"m": "Mode."}),
+    "numpy, several names": ("Get.\n\nParameters\n---\nx, y, z : int\n    Place.", dict.fromkeys("xyz", "Place.")),
+    "numpy, starred": (
+        "Get.\n\nParameters\n---\n*args, **kwargs\n    Rest.",
+        dict.fromkeys(("args", "kwargs"), "Rest."),
+    ),
+    "numpy, capital after a blank line": (
+        "Get.\n\nParameters\n---\nX : array\n    Data.\n\nY : array\n    More.",
+        {"X": "Data.", "Y": "More."},
+    ),
+    "numpy, default in the text": ("Get.\n\nParameters\n---\nx : int\n    X (default: 3).", {"x": "X (default: 3)."}),
+    "numpy, paragraphs and bullets": (
+        "Get.\n\nParameters\n---\nx : int\n    Either\n    of:\n\n    * a\n    * b\n\n    Else\n    c.",
+        {"x": "Either of:\n\n* a\n* b\n\nElse c."},
+    ),
+    "numpy, other parameters": (
+        "Get.\n\nParameters\n---\ncity\n    Name of the city.\n\nOther Parameters\n---\nzone\n    Zone.",
+        TWO,
+    ),
+    "numpy, then google": (
+        "Get.\n\nParameters\n---\ncity\n    Name of the city,\n    in English.\n\nReturns:\n    x: X.",
+        CITY,
+    ),
+    # reST
+    "rest": ("Get.\n\n:param city: Name of the city,\n    in English.", CITY),
+    "rest, no blank line before": ("Get.\n:param city: Name of the city,\n    in English.", CITY),
+    "rest, text on the next line": ("Get.\n\n:param city:\n    Name of the city,\n    in English.", CITY),
+    "rest, continuation not indented": ("Get.\n\n:param city: Name of the city,\nin English.\n:returns: x", CITY),
+    "rest, typed": ("Get.\n\n:param str city: Name of the city,\n    in English.", CITY),
+    "rest, type of several words": ("Get.\n\n:param dict[str, int] city: Name of the city,\n  in English.", CITY),
+    "rest, role as type": ("Get.\n\n:param :class:`~a.City` city: Name of the city,\n  in English.", CITY),
+    "rest, type field": (
+        "Get.\n\n:type city: str\n:param city: Name of the city,\n    in English.\n:type zone: str",
+        CITY,
+    ),
+    "rest, synonyms": (
+        "Get.\n\n:arg a: A.\n:keyword b: B.\n:parameter c: C.\n:key d: D.",
+        {"a": "A.", "b": "B.", "c": "C.", "d": "D."},
+    ),
+    "rest, starred": ("Get.\n\n:param \\*args: Rest.\n:param **kw: More.", {"args": "Rest.", "kw": "More."}),
+    "rest, colon and role in the text": (
+        "Get.\n\n:param x: One: two,\n    :class:`Node` three.",
+        {"x": "One: two, :class:`Node` three."},
+    ),
+    "rest, no name": ("Get.\n\n:param: Lost.\n:param x: X.", {"x": "X."}),
+    "rest, unknown field between": ("Get.\n\n:param x: X.\n:custom y: Y.\n:param z: Z.", {"x": "X.", "z": "Z."}),
+    "rest, indented": ("Get.\n\n    :param city: Name of the city,\n        in English.\n    :returns: x", CITY),
+    # Epytext
+    "epytext": ("Get.\n\n@param city: Name of the city,\n    in English.\n@type city: str", CITY),
+    "epytext, unicode": ("Get.\n\n@param größe: Größe.\n@keyword b: B.", {"größe": "Größe.", "b": "B."}),
+}
+NAMES = ("city", "zone", "mode", "args", "kwargs", "note", "returns", "größe")
+
+
+@pytest.mark.parametrize(("text", "parameters"), PARAMETERS.values(), ids=PARAMETERS)
+def test_parameters(text: str, parameters: dict[str, str]) -> None:
+    """Each entry has its name and its text, and none of it is in the description."""
+    actual = parse(text, NAMES)
+
+    assert parameters == actual.parameters
+    assert not [text for text in parameters.values() if len(text) > 3 and text in actual.description]
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "Args",
+        "Arguments",
+        "Parameters",
+        "Params",
+        "Keyword Args",
+        "Keyword Arguments",
+        "Other Parameters",
+        "ARGS",
+        "# Args",
+    ],
+)
+def test_titles(title: str) -> None:
+    """Each of the usual headings introduces parameters."""
+    actual = parse(f"Get.\n\n{title}:\n    city: Name of the city,\n        in English.\n")
+
+    assert Docstring(description="Get.", parameters=CITY, raises={}) == actual
+
+
+RETURNS = {
+    "google": ("Returns:\n    The names\n    of all.", "The names of all."),
+    "google, type": ("Returns:\n    list[str]: The names.", "The names."),
+    "google, union": ("Returns:\n    dict[str, int] | None: The names.", "The names."),
+    "google, colon in the text": ("Returns:\n    A dict with: names.", "A dict with: names."),
+    "google, link": ("Returns:\n    http://x.org is all.", "http://x.org is all."),
+    "google, values": ("Returns:\n    True: if so.\n    False: if not.", "True: if so. False: if not."),
+    "google, bullets": ("Returns:\n    dict: With\n        - a: A\n        - b: B", "With\n- a: A\n- b: B"),
+    "google, not indented": ("Returns:\nThe names.", "The names."),
+    "google, blank line under the heading": ("Returns:\n\nThe names.", "The names."),
+    "google, yields": ("Yields:\n    int: The next.", "The next."),
+    "google, yields and returns": ("Yields:\n    One.\n\nReturns:\n    Two.", "One.\nTwo."),
+    "google, too little indented": ("Args:\n      x: X.\n  Returns:\n      The names.", "The names."),
+    "google, empty": ("Returns:\n", ""),
+    "numpy, type": ("Returns\n-------\nint\n    The count.", "The count."),
+    "numpy, name and type": ("Returns\n-------\ncount : int\n    The count\n    of all.", "The count of all."),
+    "numpy, text only": ("Returns\n-------\nThe count\nof all.", "The count of all."),
+    "numpy, several": ("Returns\n-------\na : int\n    A.\nb : int\n    B.", "- a : int: A.\n- b : int: B."),
+    "numpy, yields": ("Yields\n------\nint\n    The next.", "The next."),
+    "rest": (":returns: The names,\n    all.\n:rtype: list", "The names, all."),
+    "rest, return": (":return: The names.", "The names."),
+    "rest, on the next line": (":returns:\n    The names.", "The names."),
+    "rest, yields": (":yields: The next.", "The next."),
+    "rest, only a type": (":rtype: int", ""),
+    "rest, after google": ("Args:\n    x: X.\n\n:returns: The names.", "The names."),
+    "epytext": ("@return: The names.\n@rtype: list", "The names."),
+}
+
+
+@pytest.mark.parametrize(("text", "returns"), RETURNS.values(), ids=RETURNS)
+def test_returns(text: str, returns: str) -> None:
+    """The text about the result is found, without its type, and not in the description."""
+    actual = parse(f"Get.\n\n{text}")
+
+    assert ("Get.", returns) == (actual.description, actual.returns)
+
+
+RAISES = {
+    "google": ("Raises:\n    KeyError: If unknown.", {"KeyError": "If unknown."}),
+    "google, dotted": ("Raises:\n    a.b.Error: If\n        unknown.", {"a.b.Error": "If unknown."}),
+    "google, two": ("Raises:\n    A: If a.\n    B: If b.\n    A: Again.", {"A": "If a.", "B": "If b."}),
+    "google, two in one": ("Raises:\n    KeyError, TypeError: No.", {"KeyError": "No.", "TypeError": "No."}),
+    "google, no text": ("Raises:\n    KeyError", {"KeyError": ""}),
+    "google, not indented": ("Raises:\nKeyError: No.\nTypeError: No.", {"KeyError": "No.", "TypeError": "No."}),
+    "google, parameter in the text": ("Raises:\n    KeyError: With\n        city: x.", {"KeyError": "With city: x."}),
+    "numpy": ("Raises\n------\nKeyError\n    If unknown.\na.Error", {"KeyError": "If unknown.", "a.Error": ""}),
+    "rest": (":raises KeyError: If unknown.", {"KeyError": "If unknown."}),
+    "rest, role": (":raises :exc:`~a.Error`: If\n    unknown.", {"a.Error": "If unknown."}),
+    "rest, two in one": (":raises KeyError or TypeError: No.", {"KeyError": "No.", "TypeError": "No."}),
+    "epytext": ("@raise a.Error: If unknown.", {"a.Error": "If unknown."}),
+}
+
+
+@pytest.mark.parametrize(("text", "raises"), RAISES.values(), ids=RAISES)
+def test_raises(text: str, raises: dict[str, str]) -> None:
+    """Each exception has its name as written and its text."""
+    assert Docstring(description="Get.", parameters={}, raises=raises) == parse(f"Get.\n\n{text}", ["city"])
+
+
+EXAMPLES = {
+    "google": ("Example:\n    for x in y:\n        get(x)", ("for x in y:\n    get(x)",)),
+    "google, plural": ("Examples:\n    Words.\n\n    get(1)", ("Words.\n\nget(1)",)),
+    "google, doctests": (
+        "Examples:\n    One:\n\n    >>> get(1)\n    1\n\n    >>> get(2)\n    2\n\n    End.",
+        ("One:\n\n>>> get(1)\n1", ">>> get(2)\n2", "End."),
+    ),
+    "google, heading inside": ("Example:\n    Args:\n        x: y", ("Args:\n    x: y",)),
+    "google, fence": ("Example:\n    ```\nArgs:\n    ```", ("    ```\nArgs:\n    ```",)),
+    "google, two sections": ("Example:\n    a\n\nExample:\n    b", ("a", "b")),
+    "google, empty": ("Example:\n", ()),
+    "numpy": ("Examples\n--------\nOne:\n\n>>> get(1)\n1", ("One:\n\n>>> get(1)\n1",)),
+    "rest": (":Example:\n\n    get(1)", ("get(1)",)),
+    "rest, in line": (":example: get(1)", ("get(1)",)),
+}
+
+
+@pytest.mark.parametrize(("text", "examples"), EXAMPLES.values(), ids=EXAMPLES)
+def test_examples(text: str, examples: tuple[str, ...]) -> None:
+    """Examples keep their lines and their indentation."""
+    assert Docstring(description="Get.", parameters={}, raises={}, examples=examples) == parse(f"Get.\n\n{text}")
+
+
+DESCRIPTIONS = {
+    "prose behind google": ("Get.\n\nArgs:\n    x: X.\n\nMore words.", "Get.\n\nMore words."),
+    "prose behind google, no blank line": ("Get.\n\nArgs:\n    x: X.\nMore: words.", "Get.\n\nMore: words."),
+    "prose behind google, not indented": ("Get.\n\nArgs:\nx: X.\n\nNote: words.", "Get.\n\nNote: words."),
+    "prose behind google returns, not indented": ("Get.\n\nReturns:\nX.\n\nMore.", "Get.\n\nMore."),
+    "prose behind google raises": ("Get.\n\nRaises:\n    E: X.\n\nNote: words.", "Get.\n\nNote: words."),
+    "prose behind an empty section": ("Get.\n\nArgs:\n\nMore words.", "Get.\n\nMore words."),
+    "prose behind numpy": ("Get.\n\nParameters\n---\nx : int\n    X.\n\nMore words.", "Get.\n\nMore words."),
+    "prose behind rest": ("Get.\n\n:param x: X.\n\nMore words.", "Get.\n\nMore words."),
+    "fence behind google": ("Get.\n\nArgs:\n    x: X.\n\n```\nx: y\n```", "Get.\n\n```\nx: y\n```"),
+    "fence before google": (
+        "Get.\n\n```\nArgs:\n    y: Y.\n```\nArgs:\n    x: X.",
+        "Get.\n\n```\nArgs:\n    y: Y.\n```",
+    ),
+    "note behind google": ("Get.\n\nArgs:\n    x: X.\n\nNote:\n    Slow.", "Get.\n\nNote:\n    Slow."),
+    "notes behind numpy": ("Get.\n\nArgs\n----\nx\n    X.\n\nNotes\n-----\nSlow.", "Get.\n\nNotes\n-----\nSlow."),
+    "heading behind google": ("Get.\n\nArgs:\n    x: X.\n\nUsage:\n    Call.", "Get.\n\nUsage:\n    Call."),
+    "attributes": ("Get.\n\nAttributes:\n    x: X.\n\nReferences:\n    Y.\n\nTodo:\n    * z", "Get."),
+    "see also": ("Get.\n\nSee Also\n--------\nfoo : Foo.\n\nbar\n\nReferences\n----------\n.. [1] X.", "Get."),
+    "fields": ("Get.\n\n:ivar x: X.\n:meta private:\n@author: me", "Get."),
+    "unknown field behind a known one": ("Get.\n\n:param x: X.\n@note: Slow.", "Get.\n\n@note: Slow."),
+}
+
+
+@pytest.mark.parametrize(("text", "description"), DESCRIPTIONS.values(), ids=DESCRIPTIONS)
+def test_description_around_sections(text: str, description: str) -> None:
+    """Prose is kept wherever it stands; sections and what they say are not part of it."""
+    assert description == parse(text).description
+
+
+def test_parameters_decide_about_deep_entries() -> None:
+    """A key of a dict inside a text is text, unless a parameter of that name has no other entry."""
+    text = "Get.\n\nArgs:\n    options: With keys:\n        city: City."
+
+    inside, apart = {"options": "With keys: city: City."}, {"options": "With keys:", "city": "City."}
+
+    assert (inside, apart) == (parse(text, ["options"]).parameters, parse(text, ["options", "city"]).parameters)
+
+
+def test_fields_are_keyword_only_and_frozen() -> None:
+    """A docstring cannot be built by position nor changed."""
+    with pytest.raises(TypeError):
+        Docstring("Get.", {}, "", {})  # type: ignore[call-arg]
+    with pytest.raises(FrozenInstanceError):
+        parse("Get.").description = ""  # type: ignore[misc]
+
+
+def test_failing_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the library fails, the description is the whole text."""
+    monkeypatch.setattr(numpydoc, "parse", lambda text: 1 / 0)
+
+    actual = parse("Get.\n\n    Args:\n        x: X.\n    ")
+
+    assert Docstring(description="Get.\n\nArgs:\n    x: X.", parameters={}, raises={}) == actual
+
+
+def test_library_is_imported_late() -> None:
+    """A docstring without a section does not import the library; one with a section does."""
+    code = (
+        "import sys; from toolkit.docstrings import parse; parse('Get.\\n\\nMore.')\n"
+        "before = 'docstring_parser' in sys.modules; parse('Get.\\n\\nArgs:\\n    x: X.')\n"
+        "print(before, 'docstring_parser' in sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - our own words
+    expected = "False True"
+
+    assert expected == result.stdout.strip()
+
+
+ENDLESS = {
+    "blank lines": "Args:" + "\n" * 200_000 + "    x: y",
+    "spaces": "Args:\n    x" + " " * 200_000 + "y",
+    "brackets": "Args:\n    x " + "(" * 200_000,
+    "bracket pairs": "Args:\n    x (" + ") " * 100_000 + "y",
+    "names": "Args:\n    " + "x, " * 66_000 + "y: z",
+    "dots": "Raises:\n    " + "x." * 100_000,
+    "stars": "Args:\n    " + "*" * 200_000 + "x",
+    "colons": ":param " + ":a" * 100_000,
+    "fields": ":param x: y\n" * 16_000,
+    "headings": "  Args:\n" * 24_000,
+    "entries": "Args:\n" + "    x: y\n" * 22_000,
+    "words": "@param " + "word " * 40_000,
+    "types": "Returns:\n    " + "a[x] | " * 28_000,
+    "doctests": "Examples\n---\n" + ">>> a\n\n" * 28_000,
+    "fences": "Args:\n" + "```\n" * 50_000,
+    "defaults": "Args:\n    x: " + "Default is ---- " * 12_000,
+    "lines of one entry": "Args:\n    x: y\n" + "        z\n" * 20_000,
+}
+
+
+@pytest.mark.parametrize("text", ENDLESS.values(), ids=ENDLESS)
+def test_time(text: str) -> None:
+    """No text of 200,000 characters, however regular, takes quadratic time."""
+    begin, limit = time.perf_counter(), 5  # seconds; usual are 0.3
+
+    parse(text, ["x"])
+
+    assert limit > time.perf_counter() - begin
+
+
+FRAGMENTS = st.sampled_from(
+    ["Args:", "Returns:", "Parameters\n----------", "x : int", "*x", ":param x:", "@raise", "```", "\n", "\n    ", ":"]
+)
+
+
+@given(st.lists(FRAGMENTS | st.text(st.characters() | st.sampled_from("\t\r\f\ud800 \n:-*`()"))).map("".join))
+@example("Args:\n\ud800: \udfff\n    x: \ud800")
+def test_any_text(text: str) -> None:
+    """Whatever the text, a docstring is read from it."""
+    actual = parse(text, ["x"])
+
+    assert isinstance(actual, Docstring)
+    assert "" not in actual.parameters
+
+
+WORDS = st.lists(st.sampled_from(["node", "größe", "a:b", "(c)", "Returns:", "x - y", "http://z", "1."]), max_size=9)
+NAME = st.from_regex(r"[a-zß][a-z_ß]{0,9}", fullmatch=True).filter(lambda name: name not in ("or", "and"))
+LAYOUTS = {
+    "google": ("Args:", "    {}: Qqq {}"),
+    "google, not indented": ("Args:", "{}: Qqq {}"),
+    "google, typed": ("Args:", "    {} (int): Qqq {}"),
+    "numpy": ("Parameters\n----------", "{} : int\n    Qqq {}"),
+    "rest": ("", ":param {}: Qqq {}"),
+    "epytext": ("", "@param {}: Qqq {}"),
+}
+
+
+@given(st.sampled_from(list(LAYOUTS.values())), st.dictionaries(NAME, WORDS.map(" ".join)))
+def test_nothing_leaks(layout: tuple[str, str], texts: dict[str, str]) -> None:
+    """In a well-formed docstring each text is at its name, and none is in the description."""
+    section, entry = layout
+    lines = [entry.format(name, text) for name, text in texts.items()]
+
+    actual = parse("\n".join(["Get.", "", section, *lines, "", "Returns:", "    All."]), list(texts))
+
+    assert {name: f"Qqq {text}".strip() for name, text in texts.items()} == actual.parameters
+    assert not [line for line in lines if "Qqq" in actual.description + actual.returns]
+
+
+def test_own_docstring() -> None:
+    """The reader reads its own docstring."""
+    actual = parse(parse.__doc__, list(inspect.signature(parse).parameters))
+
+    assert list(inspect.signature(parse).parameters) == list(actual.parameters)
+    assert actual.description.startswith("Read a docstring in Google, NumPy, reST or Epytext style.\n\n")

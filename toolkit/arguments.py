@@ -1,0 +1,178 @@
+"""A model's words -> typed values, or an error that the model can act on.
+
+One pass of pydantic-core takes the raw text to typed values. Only when that fails come the repairs that are safe: they
+decode what was encoded twice and drop a null that stands for "left out", they never guess, and text that was cut is never mended.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import ValidationError, from_json, to_json
+
+from toolkit.errors import InvalidArguments
+from toolkit.parameters import Built
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+# An error that repeats a bad megabyte costs the model its context; 400 characters hold five or six faults.
+MAX_ERROR = 400
+MAX_SHOWN = 60
+
+# Faults that a text may have where JSON itself is due, by pydantic-core's names.
+_NOT_A_STRING = frozenset(
+    f"{kind}_type" for kind in ("dict", "list", "model", "model_attributes", "dataclass", "tuple", "set", "frozen_set", "mapping")
+)
+
+
+def read(built: Built, words: str | bytes | Mapping[str, Any] | None) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Turn a model's words into values, and say what had to be mended.
+
+    Args:
+        built: What the tool's parameters accept.
+        words: Raw text; or a mapping, where a server has decoded the text already. Blank text and null mean no arguments.
+
+    Raises:
+        InvalidArguments: They do not fit.
+    """
+    text = words if type(words) is str else as_text(words)
+    try:
+        return built.validator(text), ()
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_context=False)
+    mended = _mended(text, faults, built.schema)
+    if mended is None:
+        raise InvalidArguments(explained(faults, built.schema))
+    try:
+        return built.validator(mended[0]), mended[1]
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_context=False)
+        raise InvalidArguments(explained(faults, built.schema)) from None
+
+
+def as_text(words: str | bytes | Mapping[str, Any] | None) -> str:
+    """Write arguments as the text of a JSON object."""
+    if isinstance(words, bytes):
+        words = words.decode("utf-8", "replace")
+    if isinstance(words, str):
+        return words
+    return to_json(words or {}).decode()
+
+
+def is_object(text: str) -> bool:
+    """Tell whether a text is one whole JSON object."""
+    try:
+        return isinstance(from_json(text), dict)
+    except ValueError:
+        return False
+
+
+def is_cut(text: str) -> bool:
+    """Tell whether a text is the beginning of a JSON text that was not received whole."""
+    if not text.strip():
+        return False
+    try:
+        from_json(text)
+    except ValueError:
+        pass
+    else:
+        return False
+    try:
+        from_json(text, allow_partial="trailing-strings")
+    except ValueError:
+        return False
+    return True
+
+
+def explained(faults: Sequence[ErrorDetails], schema: Mapping[str, Any]) -> str:
+    """Say to a model what is wrong with its arguments: path, reason, what was received, what there is."""
+    return shortened("; ".join(_fault(fault, schema) for fault in faults), MAX_ERROR)
+
+
+def shortened(text: str, limit: int) -> str:
+    """Cut a text to `limit` characters, and say so."""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def close_to(name: str, names: Collection[str]) -> str:
+    """Suggest the names that a wrong one may stand for, and list what there is."""
+    near = difflib.get_close_matches(name[:MAX_SHOWN], names, n=3)
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+    known = ", ".join(names) or "none"
+    return f"{hint} There is: {shortened(known, MAX_ERROR)}"
+
+
+def _fault(fault: ErrorDetails, schema: Mapping[str, Any]) -> str:
+    properties = schema["properties"]
+    path, kind, got = _path(fault["loc"]), fault["type"], fault["input"]
+    if kind == "json_invalid":
+        return f"not valid JSON ({fault['msg'].removeprefix('Invalid JSON: ')}). Send one whole JSON object."
+    if not path:
+        return f"expected one JSON object with {', '.join(properties) or 'no keys'}, received {_shown(got)}"
+    if kind == "missing":
+        return f"{path}: missing, but required"
+    if kind == "extra_forbidden":
+        known = properties if len(fault["loc"]) == 1 else ()
+        return f"{path}: no such parameter" + (close_to(str(fault["loc"][-1]), known) if known else "")
+    return f"{path}: {fault['msg']} (received {_shown(got)})"
+
+
+def _path(location: Sequence[int | str]) -> str:
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in location)
+    return "".join(steps).removeprefix(".")
+
+
+def _shown(value: Any) -> str:
+    return shortened(json.dumps(value, ensure_ascii=False, default=repr), MAX_SHOWN)
+
+
+def _mended(text: str, faults: Sequence[ErrorDetails], schema: Mapping[str, Any]) -> tuple[str, tuple[str, ...]] | None:
+    """Mend a text where it failed, and say how; None where nothing can be mended without guessing."""
+    if not text.strip() or text.strip() == "null":
+        return "{}", ()
+    if not any(fault["input"] is None or fault["type"] in _NOT_A_STRING for fault in faults):
+        return None
+    try:
+        document = [from_json(text)]  # in a list, so that the whole is a place like any other
+    except ValueError:
+        return None
+    optional = schema["properties"].keys() - set(schema.get("required", ()))
+    repairs = tuple(dict.fromkeys(note for fault in faults for note in _repaired(document, fault, optional)))
+    return (to_json(document[0]).decode(), repairs) if repairs else None
+
+
+def _repaired(document: list[Any], fault: ErrorDetails, optional: Collection[str]) -> Iterator[str]:
+    holder, key, path = _place(document, fault["loc"])
+    value = holder[key]
+    if isinstance(value, str) and fault["type"] in _NOT_A_STRING and (decoded := _decoded(value)) is not None:
+        holder[key] = decoded
+        yield f"{path or 'arguments'}: decoded from a JSON string"
+    elif value is None and holder is document[0] and key in optional and isinstance(holder, dict):
+        del holder[key]
+        yield f"{path}: null taken as left out"
+
+
+def _place(document: list[Any], location: Sequence[int | str]) -> tuple[Any, Any, str]:
+    """Find the deepest place that a fault's location names; branches of a union have names that no place has."""
+    holder: Any = document
+    key: int | str = 0
+    walked: list[int | str] = []
+    for step in location:
+        inner = holder[key]
+        if not (isinstance(inner, dict) and step in inner or isinstance(inner, list) and step in range(len(inner))):
+            continue
+        holder, key = inner, step
+        walked.append(step)
+    return holder, key, _path(walked)
+
+
+def _decoded(text: str) -> dict[str, Any] | list[Any] | None:
+    try:
+        value = from_json(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, (dict, list)) else None

@@ -1,0 +1,38 @@
+"""What a tool may know of the run that called it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Generic
+
+from typing_extensions import TypeVar
+
+Deps = TypeVar("Deps", default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolContext(Generic[Deps]):
+    """Ask for it with a parameter annotated `ToolContext`; the model neither sees nor supplies it.
+
+    Attributes:
+        deps: What the application gave to the run: a database, a user, a client.
+        run_id: The run; empty when the tool was called without one.
+        call_id: The call, unique in the run.
+        wire_id: What the provider calls this call.
+        tool_name: The name by which the model called.
+        iteration: Which turn of the run, counted from 0.
+    """
+
+    deps: Deps
+    run_id: str = ""
+    call_id: str = ""
+    wire_id: str = ""
+    tool_name: str = ""
+    iteration: int = 0
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every try of one call, another for every other call: 32 hexadecimal digits."""
+        identity = f"{self.run_id}:{self.iteration}:{self.call_id}"
+        return hashlib.sha256(identity.encode()).hexdigest()[:32]

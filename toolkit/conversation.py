@@ -1,0 +1,252 @@
+"""The conversation of one run, as a state machine without I/O.
+
+It says what to do next, is told what came of it, and says what to do then:
+
+    next() says              the driver does                  and tells
+    CallModel                asks the model                   respond(response)
+    RunCalls                 carries the calls out            answer(results)
+    Finished                 leaves
+
+Where it stands is one word, and these are all the ways it can go:
+
+    asking   -> calling      the model has made calls
+    asking   -> asking       an empty answer, asked for once more; or a cut one, its calls answered here
+    asking   -> finished     an answer; or the limit
+    calling  -> asking       every call has its result
+    calling  -> finished     the limit, with `on_limit="stop"`
+
+What must stay true: each call of a response gets exactly one ToolMessage, in call order, directly after it; ids are unique in
+the whole history, whatever the provider sent; no call of a response that was not received whole is ever handed out. Nothing here reads
+a clock, draws a random number or builds a pydantic model, so a durable workflow can drive it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+from toolkit.arguments import is_cut
+from toolkit.errors import Cancelled, ConversationError, LimitError
+from toolkit.limits import LAST_TURN, Limits
+from toolkit.messages import (
+    Message,
+    ModelResponse,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    UserMessage,
+    message_from_dict,
+    message_to_dict,
+)
+
+Phase: TypeAlias = Literal["asking", "calling", "finished"]
+
+# Finish reasons that mean: there was more to come.
+CUT = frozenset({"length", "content_filter"})
+CUT_TEXT = (
+    "Not run: the answer that held this call was cut off before its end. Send the call again, with shorter arguments or fewer calls."
+)
+NO_TOOLS_TEXT = "Not run: no tool can be called in the last turn."
+
+
+@dataclass(frozen=True)
+class CallModel:
+    """Ask the model; on a last turn without tools."""
+
+    messages: tuple[Message, ...]
+    turn: int
+    with_tools: bool
+
+
+@dataclass(frozen=True)
+class RunCalls:
+    """Carry these calls out."""
+
+    calls: tuple[ToolCall, ...]
+    turn: int
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The run is over."""
+
+    output: str
+    reason: str
+
+
+Step: TypeAlias = CallModel | RunCalls | Finished
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunState:
+    """A run put away: plain data, enough to go on in another process.
+
+    Attributes:
+        turn: Answers of the model so far.
+        reason: Why the run ended; empty while it has not.
+        last: Whether the next answer is the last, without tools.
+        empty: How many answers in a row said nothing.
+    """
+
+    run_id: str
+    messages: tuple[Message, ...]
+    phase: Phase = "asking"
+    turn: int = 0
+    calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+    reason: str = ""
+    last: bool = False
+    empty: int = 0
+
+    def to_json(self) -> str:
+        """Write the state as a JSON text."""
+        messages = [message_to_dict(message) for message in self.messages]
+        return json.dumps({**asdict(replace(self, messages=())), "messages": messages}, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> RunState:
+        """Read what `to_json` wrote.
+
+        Raises:
+            ConversationError: It is something else.
+        """
+        try:
+            data: Mapping[str, Any] = json.loads(text)
+            messages = tuple(message_from_dict(message) for message in data["messages"])
+            return cls(**{**data, "messages": messages, "usage": Usage(**data["usage"])})
+        except (ValueError, TypeError, KeyError) as error:
+            raise ConversationError(f"This is not the state of a run: {type(error).__name__}: {error}") from error
+
+
+class Conversation:
+    """One run's conversation.
+
+    Args:
+        messages: What was said before, ending in what the model shall answer.
+        run_id: Makes call ids unique beyond this run.
+        limits: How far it may go.
+    """
+
+    def __init__(self, messages: Sequence[Message], *, run_id: str, limits: Limits | None = None) -> None:
+        self._take(RunState(run_id=run_id, messages=tuple(messages)), limits or Limits())
+
+    @classmethod
+    def restored(cls, state: RunState, limits: Limits | None = None) -> Conversation:
+        """Go on where a state was put away."""
+        conversation = cls((), run_id=state.run_id)
+        conversation._take(state, limits or Limits())  # noqa: SLF001  its own class
+        return conversation
+
+    @property
+    def state(self) -> RunState:
+        """Where the conversation stands, as plain data."""
+        return replace(self._state, messages=tuple(self._messages))
+
+    def next(self) -> Step:
+        """Say what to do; asking twice without telling gives the same step.
+
+        Raises:
+            LimitError: The turns are used up, and `on_limit="raise"`.
+        """
+        state = self._state
+        if state.phase == "calling":
+            return RunCalls(self._open_calls(), state.turn - 1)
+        if state.phase == "asking" and state.turn >= self._limits.turns and not state.last:
+            self._land()
+            state = self._state
+        if state.phase == "finished":
+            return Finished(self._output(), state.reason)
+        return CallModel(tuple(self._messages), state.turn, not state.last)
+
+    def respond(self, response: ModelResponse) -> ModelResponse:
+        """Tell what the model answered, and get it back with ids that are unique in the history.
+
+        Raises:
+            ConversationError: The model was not to be asked now.
+        """
+        self._expect("asking")
+        state = self._state
+        calls = tuple(self._numbered(call, number) for number, call in enumerate(response.calls, state.calls))
+        response = replace(response, calls=calls)
+        self._messages.append(response)
+        self._state = replace(
+            state, turn=state.turn + 1, calls=state.calls + len(calls), usage=state.usage + response.usage
+        )
+        self._go_on(response)
+        return response
+
+    def answer(self, results: Sequence[ToolMessage]) -> None:
+        """Tell what came of the calls: one result each, in any order.
+
+        Raises:
+            ConversationError: A call has no result or two, or a result belongs to no call.
+        """
+        self._expect("calling")
+        calls = self._open_calls()
+        by_id = {result.call_id: result for result in results}
+        if len(by_id) != len(results) or by_id.keys() != {call.id for call in calls}:
+            raise ConversationError(f"Each of the calls {[c.id for c in calls]} needs one result; got {[r.call_id for r in results]}.")
+        self._messages += [replace(by_id[call.id], wire_id=call.wire_id) for call in calls]
+        self._state = replace(self._state, phase="asking")
+
+    def _take(self, state: RunState, limits: Limits) -> None:
+        self._state = state
+        self._limits = limits
+        self._messages = list(state.messages)
+        self._wire_ids = {call.wire_id for m in self._messages if isinstance(m, ModelResponse) for call in m.calls}
+
+    def _expect(self, phase: Phase) -> None:
+        if self._state.phase != phase:
+            raise ConversationError(f"The conversation is {self._state.phase}, not {phase}: do what next() says.")
+
+    def _open_calls(self) -> tuple[ToolCall, ...]:
+        last = self._messages[-1]
+        return last.calls if isinstance(last, ModelResponse) else ()
+
+    def _numbered(self, call: ToolCall, number: int) -> ToolCall:
+        """Give a call our id, and a wire id that no other call of the history has."""
+        own = f"{self._state.run_id[:8]}_{number}"
+        wire = call.wire_id if call.wire_id.strip() and call.wire_id not in self._wire_ids else own
+        self._wire_ids.add(wire)
+        return replace(call, id=own, wire_id=wire)
+
+    def _go_on(self, response: ModelResponse) -> None:
+        whole = response.finish_reason not in CUT and not any(is_cut(call.arguments) for call in response.calls)
+        if response.calls and whole and not self._state.last:
+            self._state = replace(self._state, phase="calling", empty=0)
+            return
+        why = Cancelled(NO_TOOLS_TEXT if whole else CUT_TEXT)
+        self._messages += [
+            ToolMessage(call_id=c.id, wire_id=c.wire_id, name=c.name, text=str(why), is_error=True) for c in response.calls
+        ]
+        self._end_or_ask_again(response)
+
+    def _end_or_ask_again(self, response: ModelResponse) -> None:
+        state = self._state
+        says_nothing = not response.text.strip()
+        if state.last:
+            self._state = replace(state, phase="finished")
+        elif response.calls:  # cut: the model may send them again, within its turns
+            self._state = replace(state, empty=0)
+        elif says_nothing and state.empty == 0 and response.finish_reason not in CUT:
+            self._messages.pop()
+            self._state = replace(state, empty=1)
+        else:
+            reason = "empty" if says_nothing and response.finish_reason not in CUT else response.finish_reason or "stop"
+            self._state = replace(state, phase="finished", reason="stop" if reason == "tool_calls" else reason)
+
+    def _land(self) -> None:
+        """Come to the end of the turns: ask for a last answer, or stop."""
+        if self._limits.on_limit == "raise":
+            raise LimitError(f"The run has used its {self._limits.turns} turns. Raise max_turns, or let it end with an answer.")
+        if self._limits.on_limit == "stop":
+            self._state = replace(self._state, phase="finished", reason="max_turns")
+            return
+        self._messages.append(UserMessage(LAST_TURN))
+        self._state = replace(self._state, last=True, reason="max_turns")
+
+    def _output(self) -> str:
+        last = next((m for m in reversed(self._messages) if isinstance(m, ModelResponse)), None)
+        return last.text if last else ""

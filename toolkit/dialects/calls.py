@@ -1,0 +1,168 @@
+"""The schema-first composition: one object whose `calls` name their tool, asked for by `response_format`.
+
+It serves models and servers without native tool calling. Every reply is one JSON object:
+
+    {"calls": [{"_tool": "add", "a": 17, "b": 25}], "output": null}    run these
+    {"calls": [], "output": "It is 42."}                               the answer
+
+The keys in META are about the call; every other one is a parameter of the tool.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from toolkit.messages import (
+    Message,
+    ModelRequest,
+    ModelResponse,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+    UserMessage,
+)
+from toolkit.schemas import rewritten
+
+# What the schema-first system says about a call beside its parameters.
+META = frozenset({"_tool", "_activity", "_output", "_reasoningForCall", "_module", "_imports", "_instance", "_outputPath"})
+
+GUIDE = """You can call tools. Reply with one JSON object and nothing else.
+To call tools, list them in "calls", each with its name in "_tool" and its arguments beside it, and leave "output" null.
+When you have the answer, leave "calls" empty and write it in "output".
+
+Tools:
+"""
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Tools go out as a schema of the reply, calls come back as its `calls`."""
+
+    name: str = "calls"
+
+    def tool(self, spec: ToolSpec) -> dict[str, Any]:
+        """Show one tool: its parameters with the constant `_tool` in front; definitions stay inside."""
+        shown, definitions = call_schema(spec)
+        return {**shown, "$defs": definitions} if definitions else shown
+
+    def body(self, request: ModelRequest) -> dict[str, Any]:
+        """Make messages and, where tools are on offer, the schema of the reply."""
+        if not request.tools:
+            return {"messages": [plain(message) for message in request.messages]}
+        guide = GUIDE + "\n".join(described(spec) for spec in request.tools)
+        messages = [SystemMessage(guide), *request.messages]
+        return {"messages": _merged([plain(m) for m in messages]), "response_format": response_format(composed(request.tools))}
+
+    def shows_text(self, request: ModelRequest) -> bool:
+        """Tell that a reply with calls is not for people."""
+        return not request.tools
+
+    def read(self, text: str, calls: Sequence[ToolCall]) -> tuple[str, tuple[ToolCall, ...]]:
+        """Find the calls in a reply; a text that is no such object is an answer."""
+        reply = parsed(text)
+        if reply is None:
+            return text, tuple(calls)
+        found = tuple(_call(item) for item in reply.get("calls") or () if isinstance(item, dict))
+        output = reply.get("output")
+        return output if isinstance(output, str) else "", (*calls, *found)
+
+
+def composed(specs: Sequence[ToolSpec], *, only_one: bool = False) -> dict[str, Any]:
+    """Compose the schema of a reply: any number of calls, or exactly one and no output."""
+    shown, definitions = zip(*map(call_schema, specs))
+    calls: dict[str, Any] = {"type": "array", "items": {"anyOf": list(shown)}}
+    properties = {"calls": {**calls, "minItems": 1, "maxItems": 1}} if only_one else {"calls": calls, "output": _OUTPUT}
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+    hoisted = {name: schema for part in definitions for name, schema in part.items()}
+    return {**schema, "$defs": hoisted} if hoisted else schema
+
+
+_OUTPUT: Mapping[str, Any] = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+
+
+def call_schema(spec: ToolSpec) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Make one alternative of `calls`, and its definitions under names that no other tool uses."""
+    schema = rewritten(spec.parameters, lambda node: _pointing_to(node, spec.name))
+    properties = {"_tool": {"type": "string", "const": spec.name}, **schema["properties"]}
+    shown = {
+        "type": "object",
+        "description": spec.description,
+        "properties": properties,
+        "required": ["_tool", *schema.get("required", ())],
+        "additionalProperties": schema.get("additionalProperties", False),
+    }
+    return shown, {f"{spec.name}.{name}": part for name, part in schema.get("$defs", {}).items()}
+
+
+def response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Ask a server for a reply of this schema."""
+    return {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
+
+
+def described(spec: ToolSpec) -> str:
+    """Describe a tool in words: name, description, JSON Schema of its arguments."""
+    return f"- {spec.name}: {spec.description} Arguments: {json.dumps(spec.parameters, ensure_ascii=False)}"
+
+
+def parsed(text: str) -> dict[str, Any] | None:
+    """Read a reply that lists calls; None where it is something else."""
+    from pydantic_core import from_json
+
+    try:
+        reply = from_json(text)
+    except ValueError:
+        return None
+    return reply if isinstance(reply, dict) and isinstance(reply.get("calls"), list) else None
+
+
+def plain(message: Message) -> dict[str, Any]:
+    """Write a message for a model that knows neither tool calls nor the role tool."""
+    if isinstance(message, ToolMessage):
+        return {"role": "user", "content": f"Result of {message.name}: {message.text}"}
+    if isinstance(message, ModelResponse):
+        return {"role": "assistant", "content": _reply(message) if message.calls else message.text}
+    return {"role": "user" if isinstance(message, UserMessage) else "system", "content": message.text}
+
+
+def _merged(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Join neighbours of one role: many chat templates demand that roles take turns."""
+    joined: list[dict[str, Any]] = []
+    for message in messages:
+        if joined and joined[-1]["role"] == message["role"]:
+            joined[-1] = {**message, "content": f"{joined[-1]['content']}\n\n{message['content']}"}
+        else:
+            joined.append(message)
+    return joined
+
+
+def _reply(message: ModelResponse) -> str:
+    from pydantic_core import from_json
+
+    calls = [{"_tool": call.name, **from_json(call.arguments, allow_partial=True)} for call in message.calls]
+    return json.dumps({"calls": calls, "output": None}, ensure_ascii=False)
+
+
+def _call(item: Mapping[str, Any]) -> ToolCall:
+    arguments = {key: value for key, value in item.items() if key not in META}
+    reasoning = item.get("_reasoningForCall")
+    return ToolCall(
+        name=str(item.get("_tool") or ""),
+        arguments=json.dumps(arguments, ensure_ascii=False),
+        reasoning=reasoning if isinstance(reasoning, str) else "",
+    )
+
+
+def _pointing_to(node: dict[str, Any], owner: str) -> dict[str, Any]:
+    reference = node.get("$ref")
+    if not isinstance(reference, str):
+        return node
+    return {**node, "$ref": reference.replace("#/$defs/", f"#/$defs/{owner}.", 1)}

@@ -1,0 +1,150 @@
+"""OpenAI's Chat Completions, with native tool calls.
+
+Wire facts: `openai.types.chat` of the openai package, version 3.54.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
+
+from toolkit.arguments import as_text, is_object
+from toolkit.messages import (
+    Image,
+    Message,
+    ModelRequest,
+    ModelResponse,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+    UserMessage,
+)
+
+
+@dataclass(frozen=True)
+class Chat:
+    """Tools go out as functions, calls come back as `tool_calls`."""
+
+    name: str = "chat"
+
+    def tool(self, spec: ToolSpec) -> dict[str, Any]:
+        """Show one tool."""
+        function = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
+        return {"type": "function", "function": function}
+
+    def body(self, request: ModelRequest) -> dict[str, Any]:
+        """Make messages and tools; each message is turned into its wire form once in a run."""
+        memo = request.memo
+        memo += map(encoded, request.messages[len(memo) :])
+        tools = [self.tool(spec) for spec in request.tools]
+        return {"messages": memo, "tools": tools} if tools else {"messages": memo}
+
+    def shows_text(self, request: ModelRequest) -> bool:
+        """Tell that text is for people: calls come beside it."""
+        return True
+
+    def read(self, text: str, calls: Sequence[ToolCall]) -> tuple[str, tuple[ToolCall, ...]]:
+        """Take text and calls as they came."""
+        return text, tuple(calls)
+
+
+@singledispatch
+def encoded(message: Message) -> dict[str, Any]:
+    """Write a message in its wire form."""
+    raise TypeError(f"{message!r} is not a message.")
+
+
+@encoded.register
+def _(message: SystemMessage) -> dict[str, Any]:
+    return {"role": "system", "content": message.text}
+
+
+@encoded.register
+def _(message: UserMessage) -> dict[str, Any]:
+    if not message.images:
+        return {"role": "user", "content": message.text}
+    parts: list[dict[str, Any]] = [{"type": "text", "text": message.text}] if message.text else []
+    return {"role": "user", "content": [*parts, *({"type": "image_url", "image_url": {"url": data_url(i)}} for i in message.images)]}
+
+
+@encoded.register
+def _(message: ModelResponse) -> dict[str, Any]:
+    wire: dict[str, Any] = {"role": "assistant", "content": message.text or (None if message.calls else "")}
+    if message.reasoning:
+        wire["reasoning_content"] = message.reasoning
+    if message.calls:
+        wire["tool_calls"] = [_encoded_call(call) for call in message.calls]
+    return wire
+
+
+@encoded.register
+def _(message: ToolMessage) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": message.wire_id or message.call_id, "content": message.text}
+
+
+def data_url(image: Image) -> str:
+    """Write a picture into a URL."""
+    return f"data:{image.media_type};base64,{base64.b64encode(image.data).decode()}"
+
+
+def decoded(messages: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
+    """Read a history in wire form; messages that are ours already stay as they are.
+
+    Raises:
+        ValueError: A message has no role, or one that is not known.
+    """
+    read: list[Message] = []
+    names: dict[str, str] = {}
+    for message in messages:
+        known = _decoded(message, names) if isinstance(message, Mapping) else message
+        if isinstance(known, ModelResponse):
+            names.update((call.wire_id, call.name) for call in known.calls)
+        read.append(known)
+    return read
+
+
+def _encoded_call(call: ToolCall) -> dict[str, Any]:
+    # What is sent must be acceptable whatever the model wrote, or every later request of the conversation is refused.
+    name = call.name if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", call.name) else re.sub(r"[^A-Za-z0-9_-]+", "_", call.name)[:64]
+    text = as_text(call.arguments)
+    function = {"name": name.strip("_") and name or "unknown", "arguments": text if is_object(text) else "{}"}
+    return {"id": call.wire_id or call.id, "type": "function", "function": function}
+
+
+def _decoded(message: Mapping[str, Any], names: Mapping[str, str]) -> Message:
+    role, content = message.get("role"), message.get("content")
+    text = content if isinstance(content, str) else _text_of(content)
+    if role in ("system", "developer"):
+        return SystemMessage(text)
+    if role == "user":
+        return UserMessage(text, tuple(_images_of(content)))
+    if role == "assistant":
+        calls = tuple(map(_decoded_call, message.get("tool_calls") or ()))
+        return ModelResponse(text=text, calls=calls, reasoning=message.get("reasoning_content") or "")
+    if role == "tool":
+        wire_id = message["tool_call_id"]
+        return ToolMessage(call_id=wire_id, wire_id=wire_id, name=names.get(wire_id, ""), text=text)
+    raise ValueError(f"A message's role is one of system, developer, user, assistant, tool; this one has {role!r}.")
+
+
+def _decoded_call(call: Mapping[str, Any]) -> ToolCall:
+    function = call["function"]
+    return ToolCall(id=call["id"], wire_id=call["id"], name=function["name"], arguments=function["arguments"])
+
+
+def _text_of(content: Any) -> str:
+    return "".join(part.get("text") or "" for part in content or ())
+
+
+def _images_of(content: Any) -> Iterable[Image]:
+    parts = () if isinstance(content, str) else content or ()
+    for part in parts:
+        url = (part.get("image_url") or {}).get("url", "")
+        head, comma, data = url.partition(";base64,")
+        if comma:
+            yield Image(base64.b64decode(data), head.removeprefix("data:"))

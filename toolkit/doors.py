@@ -1,0 +1,232 @@
+"""Two doors to one implementation: step a coroutine in place, or await it in the caller's event loop.
+
+Everything between a door and its leaves is written once, with `async def`. A leaf (a model, a tool, a gate) is either
+sync, a coroutine that never suspends, or async. Each door knows how to wait for both kinds:
+
+    leaf    SyncDoor                          AsyncDoor
+    sync    stepped on the caller's thread    stepped on a thread of its own
+    async   awaited on one private loop       awaited in the caller's loop
+
+So a sync run needs neither loop nor thread until it meets an async leaf or several calls in one turn, and it works where
+a loop is running already, as in a notebook. Threads are daemons with a copy of the caller's context variables: they
+never keep the interpreter from leaving.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextvars import copy_context
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
+
+T = TypeVar("T")
+Job: TypeAlias = Callable[[], Coroutine[Any, Any, T]]
+
+
+class Door(Protocol):
+    """How a run waits."""
+
+    async def call(self, job: Job[T], *, is_async: bool) -> T:
+        """Carry out one leaf."""
+        ...
+
+    def iterate(self, source: AsyncIterator[T], *, is_async: bool) -> AsyncIterator[T]:
+        """Draw from a leaf that gives many values."""
+        ...
+
+    def together(self, jobs: Sequence[Job[T]], width: int) -> AsyncIterator[T]:
+        """Carry out jobs at the same time, at most `width` of them, and give their values as they come."""
+        ...
+
+
+def step(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never suspends, without an event loop.
+
+    Raises:
+        RuntimeError: It suspended: an async leaf was called as a sync one.
+    """
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+    coroutine.close()
+    raise RuntimeError("a sync call met something that waits for an event loop; use the method whose name begins with a")
+
+
+class SyncDoor:
+    """The door of `run`, `stream`, `invoke` and `call`."""
+
+    async def call(self, job: Job[T], *, is_async: bool) -> T:
+        """Carry out one leaf."""
+        return private_loop.run(job()) if is_async else await job()
+
+    async def iterate(self, source: AsyncIterator[T], *, is_async: bool) -> AsyncIterator[T]:
+        """Draw from a leaf that gives many values."""
+        try:
+            while (item := await self.call(lambda: _pull(source), is_async=is_async)) is not None:
+                yield item[0]
+        finally:
+            await self.call(lambda: _close(source), is_async=is_async)
+
+    async def together(self, jobs: Sequence[Job[T]], width: int) -> AsyncIterator[T]:
+        """Carry out jobs on threads; a single one stays on the caller's."""
+        if len(jobs) == 1:
+            yield await jobs[0]()
+            return
+        done: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
+        waiting = iter(jobs)
+        for _, job in zip(range(width), waiting):
+            _start(lambda job=job: step(job()), done.put)
+        for _ in jobs:
+            value = _outcome(done.get())
+            for job in waiting:
+                _start(lambda job=job: step(job()), done.put)
+                break
+            yield value
+
+
+class AsyncDoor:
+    """The door of `arun`, `astream`, `ainvoke` and `acall`."""
+
+    async def call(self, job: Job[T], *, is_async: bool) -> T:
+        """Carry out one leaf."""
+        return await job() if is_async else await _in_thread(lambda: step(job()))
+
+    async def iterate(self, source: AsyncIterator[T], *, is_async: bool) -> AsyncIterator[T]:
+        """Draw from a leaf that gives many values."""
+        try:
+            while (item := await self.call(lambda: _pull(source), is_async=is_async)) is not None:
+                yield item[0]
+        finally:
+            await self.call(lambda: _close(source), is_async=is_async)
+
+    async def together(self, jobs: Sequence[Job[T]], width: int) -> AsyncIterator[T]:
+        """Carry out jobs as tasks; a single one stays in the caller's."""
+        if len(jobs) == 1:
+            yield await jobs[0]()
+            return
+        import asyncio
+
+        places = asyncio.Semaphore(width)
+
+        async def placed(job: Job[T]) -> T:
+            async with places:
+                return await job()
+
+        tasks = [asyncio.ensure_future(placed(job)) for job in jobs]
+        try:
+            for task in asyncio.as_completed(tasks):
+                yield await task
+        finally:
+            for unfinished in tasks:
+                unfinished.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class PrivateLoop:
+    """One event loop on a thread of its own, started when an async leaf first needs it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._process = 0
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Wait on the caller's thread for a coroutine that runs in the loop.
+
+        Raises:
+            RuntimeError: Called from the loop itself, which would wait for itself.
+        """
+        import asyncio
+
+        loop = self._running()
+        if threading.current_thread() is self._thread:
+            coroutine.close()
+            raise RuntimeError("an async tool called a sync method of this library; await the one whose name begins with a")
+        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """Stop the loop; the next `run` starts another."""
+        with self._lock:
+            if self._loop is not None and self._thread is not None and self._process == os.getpid():
+                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._thread.join()
+                self._loop.close()
+            self._loop = None
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        import asyncio
+
+        with self._lock:
+            if self._loop is None or self._process != os.getpid():  # a fork takes the loop along, but not its thread
+                self._loop, self._process = asyncio.new_event_loop(), os.getpid()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="toolkit-loop", daemon=True)
+                self._thread.start()
+                atexit.register(self.close)
+            return self._loop
+
+
+# The one loop of the process for async leaves in sync doors: an async client belongs to the loop that first used it.
+private_loop = PrivateLoop()
+
+
+async def _pull(source: AsyncIterator[T]) -> tuple[T] | None:
+    try:
+        return (await source.__anext__(),)
+    except StopAsyncIteration:
+        return None
+
+
+async def _close(source: AsyncIterator[Any]) -> None:
+    close = getattr(source, "aclose", None)
+    if close is not None:
+        await close()
+
+
+async def _in_thread(function: Callable[[], T]) -> T:
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
+
+    def settle(outcome: tuple[T | None, BaseException | None]) -> None:
+        if not future.done():
+            future.set_result(outcome)
+
+    def tell(outcome: tuple[T | None, BaseException | None]) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, outcome)
+
+    _start(function, tell)
+    return _outcome(await future)
+
+
+def _start(function: Callable[[], T], tell: Callable[[tuple[T | None, BaseException | None]], object]) -> None:
+    def work() -> None:
+        try:
+            outcome: tuple[T | None, BaseException | None] = (function(), None)
+        except BaseException as error:  # noqa: BLE001  it is raised again where the value is awaited
+            outcome = (None, error)
+        tell(outcome)
+
+    threading.Thread(target=copy_context().run, args=(work,), name="toolkit-call", daemon=True).start()
+
+
+def _outcome(outcome: tuple[T | None, BaseException | None]) -> T:
+    value, error = outcome
+    if error is not None:
+        raise error
+    return value  # type: ignore[return-value]  # no error, so it is the function's value

@@ -1,0 +1,133 @@
+"""Ways to carry a tool out. Every handler has one signature: validated values and context in, value out."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from typing import Any, Protocol, TypeAlias
+
+from toolkit.context import ToolContext
+from toolkit.parameters import Built, Signature, source_of
+
+# Validated values and context in, the function's value out: or a promise of it, or values one by one.
+Action: TypeAlias = Callable[[dict[str, Any], ToolContext[Any] | None], Any]
+
+# A tool's generator is read to its end; one without end must not fill the memory.
+MAX_ITEMS = 100_000
+
+
+class Handler(Protocol):
+    """What a tool carries to be carried out."""
+
+    @property
+    def description(self) -> str:
+        """What the tool does, in its author's words."""
+        ...
+
+    @property
+    def raises(self) -> Mapping[str, str]:
+        """The failures that its author has announced: exception name and text."""
+        ...
+
+    @property
+    def built(self) -> Built:
+        """What it accepts."""
+        ...
+
+    @property
+    def is_async(self) -> bool:
+        """Whether what it gives must be awaited."""
+        ...
+
+    def prepared(self) -> Action:
+        """Make what carries a call out; it is kept and called many times."""
+        ...
+
+
+@dataclass(frozen=True)
+class Function:
+    """Carries a tool out by calling a Python function."""
+
+    signature: Signature
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """What is called."""
+        return self.signature.callable
+
+    @property
+    def description(self) -> str:
+        """The docstring without its sections."""
+        return self.signature.docstring.description
+
+    @property
+    def raises(self) -> Mapping[str, str]:
+        """The docstring's `Raises:`."""
+        return self.signature.docstring.raises
+
+    @property
+    def built(self) -> Built:
+        """What the signature accepts."""
+        return self.signature.built
+
+    @cached_property
+    def is_async(self) -> bool:
+        """Whether the function is a coroutine function or an async generator."""
+        source = source_of(self.function)
+        return inspect.iscoroutinefunction(source) or inspect.isasyncgenfunction(source)
+
+    def prepared(self) -> Action:
+        """Make the call of the function; a generator is read to its end."""
+        function, arrange = self.function, self.signature.arrange
+
+        def with_keywords(values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
+            return function(**values)
+
+        def arranged(values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
+            by_position, by_keyword = arrange(values, context or ToolContext(deps=None))
+            return function(*by_position, **by_keyword)
+
+        return with_keywords if self.signature.has_plain_call else arranged
+
+    def in_class(self) -> Function:
+        """Make the handler of the same function as a method: its first parameter is the instance."""
+        return self if self.signature.is_method else replace(self, signature=replace(self.signature, is_method=True))
+
+    def bind(self, instance: Any) -> BoundFunction:
+        """Make the handler of the same method on one instance; schema and docstring are shared, not built again."""
+        return BoundFunction(self.signature, instance)
+
+
+@dataclass(frozen=True)
+class BoundFunction(Function):
+    """Carries a tool out by calling a method of one instance."""
+
+    instance: Any
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """What is called."""
+        bound: Callable[..., Any] = self.signature.callable.__get__(self.instance)
+        return bound
+
+
+def gathered(value: Any) -> Any:
+    """Read what gives its values one by one to its end: as a list, or as a promise of one."""
+    kind = type(value)
+    if hasattr(kind, "__next__"):
+        return list(islice(value, MAX_ITEMS))
+    return _collected(value) if hasattr(kind, "__anext__") else value
+
+
+async def _collected(values: AsyncIterator[Any]) -> list[Any]:
+    collected: list[Any] = []
+    async for value in values:
+        collected.append(value)
+        if len(collected) == MAX_ITEMS:
+            break
+    return collected
+
+

@@ -1,0 +1,31 @@
+"""How far a run may go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+OnLimit: TypeAlias = Literal["answer", "stop", "raise"]
+
+# The sentence that asks for the last answer, word for word as users of earlier agent loops know it.
+LAST_TURN = "You have used all available tool calls. Summarize what you found and respond to the user."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Bounds of one run.
+
+    Attributes:
+        turns: Answers of the model that may call tools, at least 1.
+        on_limit: What happens then: `answer` asks for one last answer without tools, `stop` ends the run as it is,
+            `raise` raises LimitError.
+    """
+
+    turns: int = 10
+    on_limit: OnLimit = "answer"
+
+    def __post_init__(self) -> None:
+        if self.turns < 1:
+            raise ValueError(f"A run needs at least one turn; turns={self.turns!r} allows none.")
+        if self.on_limit not in ("answer", "stop", "raise"):
+            raise ValueError(f"on_limit={self.on_limit!r} is not one of 'answer', 'stop', 'raise'.")

@@ -1,0 +1,207 @@
+"""What is said between a run and a model: frozen values, the same for every provider."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple, TypeAlias
+
+from toolkit.errors import ToolError
+
+
+@dataclass(frozen=True)
+class Image:
+    """A picture, for a model that can see.
+
+    Attributes:
+        data: The file's bytes.
+        media_type: IANA media type, such as `image/png`.
+    """
+
+    data: bytes
+    media_type: str = "image/png"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolSpec:
+    """A tool as a model may see it: plain data, no function.
+
+    Attributes:
+        parameters: JSON Schema (draft 2020-12) of the arguments, of type object.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolCall:
+    """A model's wish to have one tool carried out.
+
+    Attributes:
+        name: The tool's name as the model wrote it; it may not exist.
+        arguments: The model's raw text, not yet checked.
+        id: Ours, unique in the run.
+        wire_id: What the provider calls this call; providers repeat or omit theirs, so nothing is looked up by it.
+        reasoning: Why the model makes the call, where the dialect asks for it.
+    """
+
+    name: str
+    arguments: str = "{}"
+    id: str = ""
+    wire_id: str = ""
+    reasoning: str = ""
+
+
+class ToolResult(NamedTuple):
+    """What came of one call.
+
+    A tool may return one itself: `ToolResult(rows, details={"seconds": 0.2})`, or `ToolResult(error="city not found: X")`.
+
+    Attributes:
+        value: What the function returned; for Python, the model sees `text`.
+        text: What the model sees. Made from `value` (and `error`) when a tool leaves it out.
+        error: Why there is no result, or nothing but a partial one; None when all went well.
+        kind: Sort of error: failed, not_found, invalid_arguments, cancelled, denied, timed_out.
+        details: Anything for the application; never sent to a model.
+        exception: What the tool raised, with its traceback; never sent to a model.
+        repairs: What was mended in the model's arguments before they were valid.
+    """
+
+    value: Any = None
+    text: str | None = None
+    error: str | None = None
+    kind: str | None = None
+    details: Any = None
+    exception: BaseException | None = None
+    repairs: tuple[str, ...] = ()
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the call failed."""
+        return self.error is not None
+
+    @classmethod
+    def failed(cls, error: ToolError, exception: BaseException | None = None) -> ToolResult:
+        """Make the result of a call that ended in `error`."""
+        text = error.text
+        return cls(text=text, error=text, kind=error.kind, exception=exception or error)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens that a run has cost so far, and the requests that cost them."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    requests: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.requests + other.requests,
+        )
+
+
+@dataclass(frozen=True)
+class SystemMessage:
+    """Instructions that stand above the conversation."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class UserMessage:
+    """What the user says."""
+
+    text: str
+    images: tuple[Image, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelResponse:
+    """One answer of a model: text, calls, or both.
+
+    Attributes:
+        finish_reason: The provider's word for why it stopped, such as `stop`, `tool_calls` or `length`.
+        model: Which model answered, in the provider's words.
+        reasoning: The model's thoughts, where the provider shows them; sent back to it, never shown as an answer.
+    """
+
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    finish_reason: str = ""
+    usage: Usage = Usage()
+    model: str = ""
+    reasoning: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolMessage:
+    """What the model is told about one call: no details, no exception."""
+
+    call_id: str
+    wire_id: str = ""
+    name: str
+    text: str
+    is_error: bool = False
+
+
+Message: TypeAlias = SystemMessage | UserMessage | ModelResponse | ToolMessage
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRequest:
+    """Everything a model needs for one answer.
+
+    Attributes:
+        tools: The tools on offer; none on a last turn.
+        memo: Wire forms of the first messages, kept by the model between the turns of one run.
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    memo: list[dict[str, Any]] = field(default_factory=list, compare=False, repr=False)
+
+
+_KINDS: Mapping[str, type[Message]] = {
+    "system": SystemMessage,
+    "user": UserMessage,
+    "model": ModelResponse,
+    "tool": ToolMessage,
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+
+
+def message_to_dict(message: Message) -> dict[str, Any]:
+    """Write a message as JSON-able data; `message_from_dict` reads it back."""
+    return {"kind": _NAMES[type(message)], **{f.name: _plain(getattr(message, f.name)) for f in fields(message)}}
+
+
+def message_from_dict(data: Mapping[str, Any]) -> Message:
+    """Read what `message_to_dict` wrote.
+
+    Raises:
+        KeyError: There is no such kind of message.
+    """
+    values = {key: value for key, value in data.items() if key != "kind"}
+    if "usage" in values:
+        values["usage"] = Usage(**values["usage"])
+    if "calls" in values:
+        values["calls"] = tuple(ToolCall(**call) for call in values["calls"])
+    if "images" in values:
+        values["images"] = tuple(
+            Image(base64.b64decode(image["data"]), image["media_type"]) for image in values["images"]
+        )
+    return _KINDS[data["kind"]](**values)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, (ToolCall, Usage, Image)):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else value

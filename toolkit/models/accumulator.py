@@ -1,0 +1,132 @@
+"""The pieces of a streamed answer -> the answer, for servers that number and name their pieces in many ways.
+
+Calls come in fragments. A fragment belongs to the call at its index, unless it brings another id or begins anew after complete
+JSON; where the index is missing, to the call with its id, else to the last one. The first name that is not empty counts. Servers
+known for each oddity are listed with the tests.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolkit.arguments import is_object
+from toolkit.messages import ToolCall
+
+
+def attribute(value: Any, name: str) -> Any:
+    """Read a member of a wire value: of the client's objects, or of plain data."""
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def text_of(value: Any) -> str:
+    """Read a content: text, a list of parts, or nothing."""
+    if isinstance(value, list):
+        return "".join(text for part in value if isinstance(text := attribute(part, "text"), str))
+    return value if isinstance(value, str) else ""
+
+
+@dataclass
+class OpenCall:
+    """A call that is still arriving."""
+
+    index: object = None
+    id: str = ""
+    name: str = ""
+    parts: list[str] = field(default_factory=list)
+
+    @property
+    def arguments(self) -> str:
+        """What has arrived of the arguments."""
+        return "".join(self.parts)
+
+    def take(self, piece: Any) -> None:
+        """Add a fragment."""
+        function = attribute(piece, "function") or attribute(piece, "custom") or {}
+        name, arguments = attribute(function, "name"), attribute(function, "arguments")
+        self.id = self.id or _identity(piece)
+        if isinstance(name, str) and name and name != self.name:
+            self.name = f"{self.name}|{name}" if self.name else name  # two names for one call: nobody's tool
+        if arguments is None:
+            arguments = attribute(function, "input")
+        if isinstance(arguments, str):
+            self.parts.append(arguments)
+        elif arguments is not None:  # a server that has decoded the text already
+            self.parts.append(json.dumps(arguments, ensure_ascii=False, default=str))
+
+    def closed(self) -> Iterable[ToolCall]:
+        """Make calls of what has arrived: one, or several where whole objects stand one after the other."""
+        texts = _objects(self.arguments)
+        for number, text in enumerate(texts):
+            yield ToolCall(name=self.name, arguments=text, wire_id=self.id if number == 0 else "")
+
+
+@dataclass
+class Accumulator:
+    """Collects the calls of one answer."""
+
+    open: list[OpenCall] = field(default_factory=list)
+
+    def take(self, piece: Any) -> None:
+        """Add a fragment of a streamed answer to the call that it belongs to."""
+        call = self._call_of(piece)
+        if call is None:
+            call = OpenCall(index=_index(piece))
+            self.open.append(call)
+        call.take(piece)
+
+    def take_whole(self, piece: Any) -> None:
+        """Add a call of an answer that was not streamed: each is one of its own, whatever its index or id."""
+        self.open.append(OpenCall())
+        self.open[-1].take(piece)
+
+    def calls(self) -> tuple[ToolCall, ...]:
+        """Make the calls, in the order in which they began."""
+        return tuple(call for open_call in self.open for call in open_call.closed())
+
+    def _call_of(self, piece: Any) -> OpenCall | None:
+        index, identity = _index(piece), _identity(piece)
+        if index is not None:
+            found = next((call for call in reversed(self.open) if call.index == index), None)
+        elif identity:
+            return next((call for call in self.open if call.id == identity), None)
+        else:
+            found = self.open[-1] if self.open else None
+        return None if found is None or _begins_anew(found, piece, identity) else found
+
+
+def _begins_anew(call: OpenCall, piece: Any, identity: str) -> bool:
+    if identity and call.id and identity != call.id:
+        return True
+    function = attribute(piece, "function") or {}
+    brings = attribute(function, "name") and attribute(function, "arguments")
+    return bool(brings) and not identity and is_object(call.arguments)
+
+
+def _index(piece: Any) -> object:
+    index = attribute(piece, "index")
+    return index if isinstance(index, (int, str)) else None
+
+
+def _identity(piece: Any) -> str:
+    identity = attribute(piece, "id")
+    if isinstance(identity, int) and not isinstance(identity, bool):
+        return str(identity)
+    return identity.strip() if isinstance(identity, str) else ""
+
+
+def _objects(text: str) -> list[str]:
+    """Part a text that is exactly several JSON objects; any other text stays as it is."""
+    if is_object(text) or not text.lstrip().startswith("{"):
+        return [text]
+    decoder, position, found = json.JSONDecoder(), 0, []
+    while position < len(text):
+        try:
+            _, end = decoder.raw_decode(text, position)
+        except (ValueError, RecursionError):
+            return [text]
+        found.append(text[position:end])
+        position = end + len(text[end:]) - len(text[end:].lstrip())
+    return found if all(map(is_object, found)) else [text]

