@@ -1,22 +1,92 @@
-"""Let a language model call your Python functions."""
+"""Let a language model call your Python functions.
+
+    from toolkit import Runner, Toolbox, tool
+
+Every name here is loaded when it is first used: importing the package loads neither openai nor an extra.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from toolkit.tools import Tool, tool
+    from toolkit.approval import ApprovalRequest as ApprovalRequest
+    from toolkit.approval import Decision as Decision
+    from toolkit.authorization import Deny as Deny
+    from toolkit.context import ToolContext as ToolContext
+    from toolkit.conversation import RunState as RunState
+    from toolkit.errors import Cancelled as Cancelled
+    from toolkit.errors import DefinitionError as DefinitionError
+    from toolkit.errors import Denied as Denied
+    from toolkit.errors import DuplicateToolError as DuplicateToolError
+    from toolkit.errors import Failed as Failed
+    from toolkit.errors import FatalError as FatalError
+    from toolkit.errors import InvalidArguments as InvalidArguments
+    from toolkit.errors import LimitError as LimitError
+    from toolkit.errors import ModelError as ModelError
+    from toolkit.errors import NoModelError as NoModelError
+    from toolkit.errors import NotFound as NotFound
+    from toolkit.errors import RunError as RunError
+    from toolkit.errors import TimedOut as TimedOut
+    from toolkit.errors import ToolError as ToolError
+    from toolkit.errors import ToolkitError as ToolkitError
+    from toolkit.limits import Limits as Limits
+    from toolkit.messages import ToolCall as ToolCall
+    from toolkit.messages import ToolResult as ToolResult
+    from toolkit.messages import Usage as Usage
+    from toolkit.models.openai import OpenAIModel as OpenAIModel
+    from toolkit.runner import Runner as Runner
+    from toolkit.runner import RunResult as RunResult
+    from toolkit.toolbox import Toolbox as Toolbox
+    from toolkit.tools import Tool as Tool
+    from toolkit.tools import tool as tool
 
 __version__ = "0.1.0"
 
-_HOMES = {"tool": "toolkit.tools", "Tool": "toolkit.tools", "Toolbox":"toolkit.toolbox", "Runner":"toolkit.runner"}
+# Where each public name lives. The block above says the same to type checkers; a test holds the two together.
+_HOMES = {
+    "toolkit.approval": ("ApprovalRequest", "Decision"),
+    "toolkit.authorization": ("Deny",),
+    "toolkit.context": ("ToolContext",),
+    "toolkit.conversation": ("RunState",),
+    "toolkit.errors": (
+        "Cancelled",
+        "DefinitionError",
+        "Denied",
+        "DuplicateToolError",
+        "Failed",
+        "FatalError",
+        "InvalidArguments",
+        "LimitError",
+        "ModelError",
+        "NoModelError",
+        "NotFound",
+        "RunError",
+        "TimedOut",
+        "ToolError",
+        "ToolkitError",
+    ),
+    "toolkit.limits": ("Limits",),
+    "toolkit.messages": ("ToolCall", "ToolResult", "Usage"),
+    "toolkit.models.openai": ("OpenAIModel",),
+    "toolkit.runner": ("RunResult", "Runner"),
+    "toolkit.toolbox": ("Toolbox",),
+    "toolkit.tools": ("Tool", "tool"),
+}
+
+__all__ = sorted(name for names in _HOMES.values() for name in names)
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    home = next((home for home, names in _HOMES.items() if name in names), None)
+    if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value  # the next look-up is an ordinary one
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

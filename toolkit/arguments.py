@@ -1,7 +1,8 @@
 """A model's words -> typed values, or an error that the model can act on.
 
 One pass of pydantic-core takes the raw text to typed values. Only when that fails come the repairs that are safe: they
-decode what was encoded twice and drop a null that stands for "left out", they never guess, and text that was cut is never mended.
+decode what was encoded twice and drop a null that stands for "left out". They never guess, and never mend text that was
+cut.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ MAX_SHOWN = 60
 
 # Faults that a text may have where JSON itself is due, by pydantic-core's names.
 _NOT_A_STRING = frozenset(
-    f"{kind}_type" for kind in ("dict", "list", "model", "model_attributes", "dataclass", "tuple", "set", "frozen_set", "mapping")
+    f"{kind}_type"
+    for kind in ("dict", "list", "model", "model_attributes", "dataclass", "tuple", "set", "frozen_set", "mapping")
 )
 
 
@@ -34,7 +36,8 @@ def read(built: Built, words: str | bytes | Mapping[str, Any] | None) -> tuple[d
 
     Args:
         built: What the tool's parameters accept.
-        words: Raw text; or a mapping, where a server has decoded the text already. Blank text and null mean no arguments.
+        words: Raw text; or a mapping, where a server has decoded the text already. Blank text and null mean that there
+            are no arguments.
 
     Raises:
         InvalidArguments: They do not fit.
@@ -163,7 +166,7 @@ def _place(document: list[Any], location: Sequence[int | str]) -> tuple[Any, Any
     walked: list[int | str] = []
     for step in location:
         inner = holder[key]
-        if not (isinstance(inner, dict) and step in inner or isinstance(inner, list) and step in range(len(inner))):
+        if not ((isinstance(inner, dict) and step in inner) or (isinstance(inner, list) and step in range(len(inner)))):
             continue
         holder, key = inner, step
         walked.append(step)

@@ -27,7 +27,11 @@ Authorizer: TypeAlias = Callable[
 
 
 async def authorize(
-    authorizer: Authorizer | None, tool: Tool[..., Any], values: Mapping[str, Any], context: ToolContext[Any], door: Door
+    authorizer: Authorizer | None,
+    tool: Tool[..., Any],
+    values: Mapping[str, Any],
+    context: ToolContext[Any],
+    door: Door,
 ) -> None:
     """Let a call pass or not.
 

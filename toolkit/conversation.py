@@ -15,20 +15,20 @@ Where it stands is one word, and these are all the ways it can go:
     calling  -> asking       every call has its result
     calling  -> finished     the limit, with `on_limit="stop"`
 
-What must stay true: each call of a response gets exactly one ToolMessage, in call order, directly after it; ids are unique in
-the whole history, whatever the provider sent; no call of a response that was not received whole is ever handed out. Nothing here reads
-a clock, draws a random number or builds a pydantic model, so a durable workflow can drive it.
+What must stay true: each call of a response gets exactly one ToolMessage, in call order, directly after it; ids are
+unique in the whole history, whatever the provider sent; no call of a response that was not received whole is handed
+out. Nothing here reads a clock, draws a random number or builds a pydantic model, so a durable workflow can drive it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from toolkit.arguments import is_cut
-from toolkit.errors import Cancelled, ConversationError, LimitError
+from toolkit.errors import ConversationError, LimitError
 from toolkit.limits import LAST_TURN, Limits
 from toolkit.messages import (
     Message,
@@ -45,9 +45,7 @@ Phase: TypeAlias = Literal["asking", "calling", "finished"]
 
 # Finish reasons that mean: there was more to come.
 CUT = frozenset({"length", "content_filter"})
-CUT_TEXT = (
-    "Not run: the answer that held this call was cut off before its end. Send the call again, with shorter arguments or fewer calls."
-)
+CUT_TEXT = "Not run: the answer that held this call was cut off. Send it again, with shorter arguments or fewer calls."
 NO_TOOLS_TEXT = "Not run: no tool can be called in the last turn."
 
 
@@ -113,9 +111,9 @@ class RunState:
             ConversationError: It is something else.
         """
         try:
-            data: Mapping[str, Any] = json.loads(text)
-            messages = tuple(message_from_dict(message) for message in data["messages"])
-            return cls(**{**data, "messages": messages, "usage": Usage(**data["usage"])})
+            data: dict[str, Any] = json.loads(text)
+            messages = tuple(map(message_from_dict, data.pop("messages")))
+            return cls(messages=messages, usage=Usage(**data.pop("usage")), **data)
         except (ValueError, TypeError, KeyError) as error:
             raise ConversationError(f"This is not the state of a run: {type(error).__name__}: {error}") from error
 
@@ -130,13 +128,16 @@ class Conversation:
     """
 
     def __init__(self, messages: Sequence[Message], *, run_id: str, limits: Limits | None = None) -> None:
-        self._take(RunState(run_id=run_id, messages=tuple(messages)), limits or Limits())
+        self._state = RunState(run_id=run_id, messages=())
+        self._limits = limits or Limits()
+        self._messages = list(messages)
+        self._wire_ids = {call.wire_id for m in self._messages if isinstance(m, ModelResponse) for call in m.calls}
 
     @classmethod
     def restored(cls, state: RunState, limits: Limits | None = None) -> Conversation:
         """Go on where a state was put away."""
-        conversation = cls((), run_id=state.run_id)
-        conversation._take(state, limits or Limits())  # noqa: SLF001  its own class
+        conversation = cls(state.messages, run_id=state.run_id, limits=limits)
+        conversation._state = state
         return conversation
 
     @property
@@ -187,15 +188,10 @@ class Conversation:
         calls = self._open_calls()
         by_id = {result.call_id: result for result in results}
         if len(by_id) != len(results) or by_id.keys() != {call.id for call in calls}:
-            raise ConversationError(f"Each of the calls {[c.id for c in calls]} needs one result; got {[r.call_id for r in results]}.")
+            due, given = [call.id for call in calls], [result.call_id for result in results]
+            raise ConversationError(f"Each of the calls {due} needs one result; there are results for {given}.")
         self._messages += [replace(by_id[call.id], wire_id=call.wire_id) for call in calls]
         self._state = replace(self._state, phase="asking")
-
-    def _take(self, state: RunState, limits: Limits) -> None:
-        self._state = state
-        self._limits = limits
-        self._messages = list(state.messages)
-        self._wire_ids = {call.wire_id for m in self._messages if isinstance(m, ModelResponse) for call in m.calls}
 
     def _expect(self, phase: Phase) -> None:
         if self._state.phase != phase:
@@ -217,9 +213,10 @@ class Conversation:
         if response.calls and whole and not self._state.last:
             self._state = replace(self._state, phase="calling", empty=0)
             return
-        why = Cancelled(NO_TOOLS_TEXT if whole else CUT_TEXT)
+        why = NO_TOOLS_TEXT if whole else CUT_TEXT
         self._messages += [
-            ToolMessage(call_id=c.id, wire_id=c.wire_id, name=c.name, text=str(why), is_error=True) for c in response.calls
+            ToolMessage(call_id=call.id, wire_id=call.wire_id, name=call.name, text=why, is_error=True)
+            for call in response.calls
         ]
         self._end_or_ask_again(response)
 
@@ -240,7 +237,9 @@ class Conversation:
     def _land(self) -> None:
         """Come to the end of the turns: ask for a last answer, or stop."""
         if self._limits.on_limit == "raise":
-            raise LimitError(f"The run has used its {self._limits.turns} turns. Raise max_turns, or let it end with an answer.")
+            raise LimitError(
+                f"The run has used its {self._limits.turns} turns. Raise max_turns, or let it end with an answer."
+            )
         if self._limits.on_limit == "stop":
             self._state = replace(self._state, phase="finished", reason="max_turns")
             return

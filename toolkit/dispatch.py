@@ -12,7 +12,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, cast
 
 from toolkit.approval import ApprovalRequest, Approver, approve
 from toolkit.arguments import close_to
@@ -88,6 +88,6 @@ async def invoke(tool: Tool[..., Any], values: dict[str, Any], context: ToolCont
         return result
 
     async def finish() -> ToolResult:
-        return await result
+        return cast("ToolResult", await result)
 
     return await door.call(finish, is_async=True)

@@ -7,9 +7,9 @@ sync, a coroutine that never suspends, or async. Each door knows how to wait for
     sync    stepped on the caller's thread    stepped on a thread of its own
     async   awaited on one private loop       awaited in the caller's loop
 
-So a sync run needs neither loop nor thread until it meets an async leaf or several calls in one turn, and it works where
-a loop is running already, as in a notebook. Threads are daemons with a copy of the caller's context variables: they
-never keep the interpreter from leaving.
+So a sync run needs neither loop nor thread until it meets an async leaf or several calls in one turn, and it works
+where a loop is running already, as in a notebook. Threads are daemons with a copy of the caller's context variables:
+they never keep the interpreter from leaving.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextvars import copy_context
+from functools import partial
+from itertools import islice
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
@@ -57,7 +59,9 @@ def step(coroutine: Coroutine[Any, Any, T]) -> T:
         value: T = done.value
         return value
     coroutine.close()
-    raise RuntimeError("a sync call met something that waits for an event loop; use the method whose name begins with a")
+    raise RuntimeError(
+        "a sync call met something that waits for an event loop; use the method whose name begins with a"
+    )
 
 
 class SyncDoor:
@@ -82,13 +86,12 @@ class SyncDoor:
             return
         done: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
         waiting = iter(jobs)
-        for _, job in zip(range(width), waiting):
-            _start(lambda job=job: step(job()), done.put)
+        for job in islice(waiting, width):
+            _start(partial(_stepped, job), done.put)
         for _ in jobs:
             value = _outcome(done.get())
-            for job in waiting:
-                _start(lambda job=job: step(job()), done.put)
-                break
+            for job in islice(waiting, 1):
+                _start(partial(_stepped, job), done.put)
             yield value
 
 
@@ -150,7 +153,9 @@ class PrivateLoop:
         loop = self._running()
         if threading.current_thread() is self._thread:
             coroutine.close()
-            raise RuntimeError("an async tool called a sync method of this library; await the one whose name begins with a")
+            raise RuntimeError(
+                "an async tool called a sync method of this library; await the one whose name begins with a"
+            )
         future = asyncio.run_coroutine_threadsafe(coroutine, loop)
         try:
             return future.result()
@@ -181,6 +186,10 @@ class PrivateLoop:
 
 # The one loop of the process for async leaves in sync doors: an async client belongs to the loop that first used it.
 private_loop = PrivateLoop()
+
+
+def _stepped(job: Job[T]) -> T:
+    return step(job())
 
 
 async def _pull(source: AsyncIterator[T]) -> tuple[T] | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
 
 from toolkit.doors import Door
 from toolkit.events import ToolCallFinished, ToolCallStarted
@@ -14,7 +16,7 @@ MAX_PARALLEL = 256
 
 
 async def execute(
-    calls: Sequence[ToolCall], carry_out: Callable[[ToolCall], Awaitable[ToolResult]], door: Door
+    calls: Sequence[ToolCall], carry_out: Callable[[ToolCall], Coroutine[Any, Any, ToolResult]], door: Door
 ) -> AsyncIterator[ToolCallStarted | ToolCallFinished]:
     """Carry calls out together; one that fails harms no other.
 
@@ -29,9 +31,5 @@ async def execute(
 
     for call in calls:
         yield ToolCallStarted(call)
-    async for finished in door.together([_job(timed, call) for call in calls], MAX_PARALLEL):
+    async for finished in door.together([partial(timed, call) for call in calls], MAX_PARALLEL):
         yield finished
-
-
-def _job(timed: Callable[[ToolCall], Awaitable[ToolCallFinished]], call: ToolCall) -> Callable[[], Awaitable[ToolCallFinished]]:
-    return lambda: timed(call)

@@ -83,7 +83,7 @@ class Function:
         """Make the call of the function; a generator is read to its end."""
         function, arrange = self.function, self.signature.arrange
 
-        def with_keywords(values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
+        def with_keywords(values: dict[str, Any], _: ToolContext[Any] | None) -> Any:
             return function(**values)
 
         def arranged(values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
@@ -129,5 +129,3 @@ async def _collected(values: AsyncIterator[Any]) -> list[Any]:
         if len(collected) == MAX_ITEMS:
             break
     return collected
-
-

@@ -1,8 +1,8 @@
 """Annotations -> types, wherever the function was written.
 
-A name in a string annotation is looked for in the function's own scopes, innermost first: its type parameters, its class,
-its closure, the frame that decorated it (function locals, class bodies, notebook cells), its module. The return annotation is
-never looked at here, so it cannot block a tool.
+A name in a string annotation is looked for in the function's own scopes, innermost first: its type parameters, its
+closure, the frame that decorated it (function locals, class bodies, notebook cells), its module. The return annotation
+is never looked at here, so it cannot block a tool.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class ToolCall:
 class ToolResult(NamedTuple):
     """What came of one call.
 
-    A tool may return one itself: `ToolResult(rows, details={"seconds": 0.2})`, or `ToolResult(error="city not found: X")`.
+    A tool may return one itself: `ToolResult(rows, details={"seconds": 0.2})`, or `ToolResult(error="not found: X")`.
 
     Attributes:
         value: What the function returned; for Python, the model sees `text`.

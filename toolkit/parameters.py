@@ -1,6 +1,6 @@
 """Signature -> validator and JSON Schema of the arguments.
 
-How it works: the parameters become the keys of a TypedDict, whose keys may be any text, so no parameter name is special.
+How it works: the parameters become the keys of a TypedDict, whose keys may be any text, so no name is special.
 pydantic builds validator and schema from that one type, so they cannot disagree. The validated values, typed, then
 find their way into the call: by keyword, or by position where the signature says so. What the model left out is left
 out of the call too: its default is Python's own.
@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import copy
 import inspect
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from inspect import Parameter as P
+from inspect import Parameter as Written
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 import typing_extensions
@@ -49,7 +48,7 @@ class Parameter:
     name: str
     kind: Any
     annotation: Any
-    default: Any = P.empty
+    default: Any = Written.empty
     field: FieldInfo | None = None
     problem: str = ""
 
@@ -61,16 +60,16 @@ class Parameter:
     @property
     def required(self) -> bool:
         """Whether a call must give it."""
-        return self.default is P.empty and self.kind not in (P.VAR_POSITIONAL, P.VAR_KEYWORD)
+        return self.default is Written.empty and self.kind not in (Written.VAR_POSITIONAL, Written.VAR_KEYWORD)
 
     @property
     def document_type(self) -> Any:
         """The type of its value in a JSON document."""
-        if self.kind is P.VAR_POSITIONAL:
+        if self.kind is Written.VAR_POSITIONAL:
             return list[self.annotation]  # type: ignore[name-defined]  # a type made at run time
-        if self.kind is P.VAR_KEYWORD and get_origin(self.annotation) in (Unpack, typing_extensions.Unpack):
+        if self.kind is Written.VAR_KEYWORD and get_origin(self.annotation) in (Unpack, typing_extensions.Unpack):
             return get_args(self.annotation)[0]
-        if self.kind is P.VAR_KEYWORD:
+        if self.kind is Written.VAR_KEYWORD:
             return dict[str, self.annotation]  # type: ignore[name-defined]
         return Annotated[self.annotation, self.field] if self.field else self.annotation
 
@@ -118,7 +117,11 @@ class Signature:
     @property
     def label(self) -> str:
         """The function's name for messages to its developer."""
-        return f"{self.source.__module__}.{self.source.__qualname__}()" if hasattr(self.source, "__qualname__") else repr(self.callable)
+        return (
+            f"{self.source.__module__}.{self.source.__qualname__}()"
+            if hasattr(self.source, "__qualname__")
+            else repr(self.callable)
+        )
 
     @cached_property
     def docstring(self) -> Docstring:
@@ -134,7 +137,10 @@ class Signature:
     @cached_property
     def has_plain_call(self) -> bool:
         """Whether validated values can go in by keyword just as they are."""
-        return all(p.kind in (P.POSITIONAL_OR_KEYWORD, P.KEYWORD_ONLY) and not (p.injected or p.field) for p in self.parameters)
+        return all(
+            p.kind in (Written.POSITIONAL_OR_KEYWORD, Written.KEYWORD_ONLY) and not (p.injected or p.field)
+            for p in self.parameters
+        )
 
     @cached_property
     def built(self) -> Built:
@@ -155,32 +161,34 @@ class Signature:
         """Lay validated values out as the signature wants them: by position, then by keyword."""
         by_position: list[Any] = []
         by_keyword: dict[str, Any] = {}
-        spread = any(p.kind is P.VAR_POSITIONAL and values.get(p.name) for p in self.parameters)
+        spread = any(p.kind is Written.VAR_POSITIONAL and values.get(p.name) for p in self.parameters)
         for p in self.parameters:
             given = context if p.injected else values.get(p.name, _left_out(p))
-            if p.kind is P.VAR_POSITIONAL:
+            if p.kind is Written.VAR_POSITIONAL:
                 by_position += values.get(p.name, ())
-            elif p.kind is P.VAR_KEYWORD:
+            elif p.kind is Written.VAR_KEYWORD:
                 by_keyword |= values.get(p.name, {})
-            elif p.kind is P.POSITIONAL_ONLY or (spread and p.kind is P.POSITIONAL_OR_KEYWORD):
+            elif p.kind is Written.POSITIONAL_ONLY or (spread and p.kind is Written.POSITIONAL_OR_KEYWORD):
                 by_position.append(given)
             elif p.injected or p.field or p.name in values:
                 by_keyword[p.name] = given
         return by_position, by_keyword
 
     @cached_property
-    def _written(self) -> Mapping[str, P]:
+    def _written(self) -> Mapping[str, Written]:
         try:
             found = dict(hints.signature(self.callable).parameters)
         except (ValueError, TypeError) as error:
-            raise DefinitionError(f"{self.callable!r} has no signature that Python can read. Wrap it in a function.") from error
+            raise DefinitionError(
+                f"{self.callable!r} has no signature that Python can read. Wrap it in a function."
+            ) from error
         if self.is_method and found:
             del found[next(iter(found))]
         for name in getattr(self.callable, "keywords", None) or {}:  # a partial keeps what it has filled as a default
             found.pop(name, None)
         return found
 
-    def _parameter(self, written: P) -> Parameter:
+    def _parameter(self, written: Written) -> Parameter:
         annotation, problem = self._resolved(written.annotation)
         default, info = _without_field(written.default)
         return Parameter(
@@ -188,7 +196,7 @@ class Signature:
         )
 
     def _resolved(self, annotation: Any) -> tuple[Any, str]:
-        if annotation is P.empty:
+        if annotation is Written.empty:
             return Any, ""
         try:
             return hints.resolved(annotation, self.source, self.names), ""
@@ -201,7 +209,9 @@ class Signature:
         unresolved = next((p for p in offered.values() if p.problem), None)
         if unresolved is not None:
             raise TypeError(unresolved.problem)
-        adapter = _adapter({p.name: p.document_type if p.required else NotRequired[p.document_type] for p in offered.values()})
+        adapter = _adapter(
+            {p.name: p.document_type if p.required else NotRequired[p.document_type] for p in offered.values()}
+        )
         schema = schemas.tidy(adapter.json_schema())
         schema["properties"] = {
             name: self._described(p, shown)
@@ -220,7 +230,7 @@ class Signature:
             if offered[name].required:
                 raise DefinitionError(
                     f"{self.label}: parameter {name!r} cannot be described to a model: {why}. "
-                    f"Give it a type that JSON can fill, a default (it is then left out), or bind it with functools.partial."
+                    "Give it a type that JSON can fill, or a default (it is then left out), or bind it by a partial."
                 ) from error
         if not unfit:
             raise DefinitionError(f"{self.label}: pydantic cannot build its parameters: {error}") from error
@@ -260,7 +270,7 @@ def documentation(function: Callable[..., Any]) -> str | None:
 def _adapter(fields: Mapping[str, Any]) -> TypeAdapter[Any]:
     from pydantic import ConfigDict, TypeAdapter
 
-    arguments = TypedDict("arguments", dict(fields))  # type: ignore[misc]  # its keys are known at run time only
+    arguments = TypedDict("arguments", dict(fields))  # type: ignore[misc]  # noqa: UP013  keys known at run time only
     arguments.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)  # type: ignore[attr-defined]
     return TypeAdapter(arguments)
 
@@ -294,10 +304,10 @@ def _without_field(default: Any) -> tuple[Any, FieldInfo | None]:
     from pydantic_core import PydanticUndefined
 
     info: FieldInfo = copy.copy(default)
-    value = P.empty if info.is_required() else default.get_default(call_default_factory=True)
+    value = Written.empty if info.is_required() else default.get_default(call_default_factory=True)
     info.default, info.default_factory = PydanticUndefined, None
     return value, info
 
 
 def _left_out(p: Parameter) -> Any:
-    return None if p.default is P.empty else p.default
+    return None if p.default is Written.empty else p.default

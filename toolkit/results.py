@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from pydantic_core import to_json
 
 from toolkit.errors import ToolError
 from toolkit.messages import ToolResult
+
+# What a value's own `str` or `repr` may add to a conversation, in characters.
+MAX_WRITTEN = 10_000
 
 
 def rendered(value: Any) -> ToolResult:
@@ -20,10 +23,12 @@ def rendered(value: Any) -> ToolResult:
     if kind is ToolResult:
         return _completed(value)
     try:
-        text = value if kind is str else to_json(value, inf_nan_mode="strings").decode()
+        text = value if kind is str else str(value) if kind is int else to_json(value, inf_nan_mode="strings").decode()
     except Exception:  # noqa: BLE001  values are the user's: anything may happen while one is read
         text = _to_text_somehow(value)
-    return _new(ToolResult, (value, text, None, None, None, None, ()))  # half the time of the constructor, on every call
+    return _new(
+        ToolResult, (value, text, None, None, None, None, ())
+    )  # half the time of the constructor, on every call
 
 
 _new = tuple.__new__
@@ -42,9 +47,11 @@ def explained(error: BaseException, name: str, relay: Collection[str]) -> ToolRe
     kind = type(error).__name__
     text = f"{name} failed: {kind}"
     if any(_name_matches(base, relay) for base in type(error).__mro__):
-        text = f"{text}: {_message(error)}"
+        text = f"{text}: {_safe(str, error)}"
     else:
-        text += ". Its message is not shown here. Try other arguments or another tool, or report that this did not work."
+        text += (
+            ". Its message is not shown here. Try other arguments or another tool, or report that this did not work."
+        )
     return ToolResult(text=text, error=text, kind="failed", exception=error)
 
 
@@ -57,20 +64,19 @@ def _completed(result: ToolResult) -> ToolResult:
 
 
 def _to_text_somehow(value: Any) -> str:
-    for way in (lambda: to_json(value, inf_nan_mode="strings", bytes_mode="base64", fallback=str).decode(), lambda: repr(value)):
-        try:
-            return way().encode("utf-8", "replace").decode()
-        except Exception:  # noqa: BLE001, S112  as in `rendered`: the next way is the handling
-            continue
-    return f"<{type(value).__name__} that cannot be shown>"
+    try:
+        return to_json(value, inf_nan_mode="strings", bytes_mode="base64", fallback=str).decode()
+    except Exception:  # noqa: BLE001  as in `rendered`
+        return _safe(repr, value) or f"<{type(value).__name__} that cannot be shown>"
 
 
 def _name_matches(kind: type, relay: Collection[str]) -> bool:
     return kind.__name__ in relay or f"{kind.__module__}.{kind.__qualname__}" in relay
 
 
-def _message(error: BaseException) -> str:
+def _safe(write: Callable[[Any], str], value: Any) -> str:
+    """Write a value by code of the user's, or nothing where that fails."""
     try:
-        return str(error)[:2000]
-    except Exception:  # noqa: BLE001  a message is code of the user's
-        return "(no message)"
+        return write(value)[:MAX_WRITTEN].encode("utf-8", "replace").decode()
+    except Exception:  # noqa: BLE001  as in `rendered`
+        return ""

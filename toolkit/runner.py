@@ -76,7 +76,7 @@ class RunResult:
         messages: The whole conversation; give it to the next run to go on.
         calls: Every call with its result, in the order of the conversation.
         usage: Tokens and requests, summed over the run.
-        finish_reason: Why it ended: `stop`; `max_turns`, `length`, `content_filter` or `empty` where something was in the way.
+        finish_reason: Why it ended: `stop`; or `max_turns`, `length`, `content_filter`, `empty`.
         state: The run as plain data.
     """
 
@@ -290,14 +290,16 @@ class RunStream:
             model = self._run.model.sync_model() if isinstance(self._run.model, ModelChoice) else self._run.model
             self._events = self._run.events(SyncDoor(), model)
         try:
-            return step(self._events.__anext__())  # type: ignore[arg-type]  # it has send, which is all that is used
+            return step(self._events.__anext__())
         except StopAsyncIteration:
             raise StopIteration from None
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -333,7 +335,9 @@ class AsyncRunStream:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:

@@ -11,7 +11,7 @@ from toolkit.arguments import as_text, close_to
 from toolkit.context import ToolContext
 from toolkit.dialects import dialect_named
 from toolkit.dispatch import Dispatcher
-from toolkit.doors import AsyncDoor, SyncDoor, step
+from toolkit.doors import AsyncDoor, Door, SyncDoor, step
 from toolkit.errors import DefinitionError, DuplicateToolError
 from toolkit.messages import ToolCall, ToolResult
 from toolkit.tools import Tool, Words, legal_name, tool
@@ -52,7 +52,8 @@ class Toolbox:
         """
         methods = [name for name in dir(type(instance)) if _is_tool(inspect.getattr_static(type(instance), name))]
         if not methods:
-            raise DefinitionError(f"No method of {type(instance).__qualname__} is a tool. Decorate those that a model may call with @tool.")
+            owner = type(instance).__qualname__
+            raise DefinitionError(f"No method of {owner} is a tool: decorate those that a model may call with @tool.")
         box = cls(getattr(instance, name) for name in sorted(methods, key=_order_in(type(instance))))
         return box.prefixed(prefix) if prefix else box
 
@@ -141,11 +142,11 @@ class Toolbox:
         Raises:
             FatalError: The tool raised it.
         """
-        return step(Dispatcher(tools=self._tools).dispatch(_call(name, words), context or ToolContext(deps=None), SyncDoor()))
+        return step(self._carry_out(name, words, context, SyncDoor()))
 
     async def acall(self, name: str, words: Words = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
         """Carry out a call by name in the running loop; a sync tool gets a thread of its own."""
-        return await Dispatcher(tools=self._tools).dispatch(_call(name, words), context or ToolContext(deps=None), AsyncDoor())
+        return await self._carry_out(name, words, context, AsyncDoor())
 
     def __getitem__(self, name: str) -> AnyTool:
         if name not in self._tools:
@@ -167,6 +168,10 @@ class Toolbox:
     def __repr__(self) -> str:
         return f"<Toolbox of {len(self)}: {', '.join(self.names)}>" if self._tools else "<Toolbox, empty>"
 
+    async def _carry_out(self, name: str, words: Words, context: ToolContext[Any] | None, door: Door) -> ToolResult:
+        call = ToolCall(name=name, arguments=as_text(words))
+        return await Dispatcher(tools=self._tools).dispatch(call, context or ToolContext(deps=None), door)
+
     def _change(self, tools: dict[str, AnyTool]) -> None:
         self._tools = tools
         self._shown = {}
@@ -175,12 +180,11 @@ class Toolbox:
 def _as_tool(item: Addable) -> AnyTool:
     made = item if isinstance(item, Tool) else tool(item)
     if made.is_unbound:
-        raise DefinitionError(f"{made.origin} is a method and needs its instance: add instance.{made.name}, or use Toolbox.from_object(instance).")
+        raise DefinitionError(
+            f"{made.origin} is a method and needs its instance: "
+            f"add instance.{made.name}, or use Toolbox.from_object(instance)."
+        )
     return made
-
-
-def _call(name: str, words: Words) -> ToolCall:
-    return ToolCall(name=name, arguments=as_text(words))
 
 
 def _is_tool(attribute: object) -> bool:
@@ -189,5 +193,7 @@ def _is_tool(attribute: object) -> bool:
 
 def _order_in(owner: type) -> Callable[[str], int]:
     """Methods in the order of their class bodies, a base's before its children's."""
-    order = {name: number for number, name in enumerate(name for kind in reversed(owner.__mro__) for name in vars(kind))}
+    order = {
+        name: number for number, name in enumerate(name for kind in reversed(owner.__mro__) for name in vars(kind))
+    }
     return lambda name: order[name]

@@ -40,7 +40,8 @@ class ToolOptions(TypedDict, total=False):
     Attributes:
         effect: What a call does to the world; unlabelled tools promise nothing.
         idempotent: Whether a second call with the same arguments changes nothing more.
-        relay: Exceptions whose message the model may see, besides ToolError and those that the docstring's `Raises:` names.
+        relay: Exceptions whose message the model may see, besides ToolError and those that the docstring's `Raises:`
+            names.
     """
 
     effect: Effect
@@ -86,7 +87,7 @@ class Tool(Generic[P, R]):
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...
     @overload
-    def __get__(self: Tool[Concatenate[S, P], R], instance: S, owner: type | None = None) -> Tool[P, R]: ...  # type: ignore[misc]
+    def __get__(self: Tool[Concatenate[S, P], R], instance: S, owner: type | None = None) -> Tool[P, R]: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Tool[Any, Any]:
         target = owner if self.of_class else instance
         if target is None or not self.binds:
@@ -174,7 +175,7 @@ class Tool(Generic[P, R]):
         except ValidationError:
             return self._invoke_mended(words, context)
         result = self.carry_out(values, context)
-        return result if type(result) is ToolResult else private_loop.run(_awaited(result))
+        return result if isinstance(result, ToolResult) else private_loop.run(_awaited(result))
 
     async def ainvoke(self, words: Words = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
         """Carry out a model's call, without gates, in the running loop; a sync function gets a thread of its own."""
@@ -304,7 +305,13 @@ def tool(
 
     def decorate(function: Any, depth: int = 1) -> Tool[Any, Any]:
         if isinstance(function, Tool):
-            return replace(function, name=name or function.name, title=title or function.title, text=description or function.text, **options)
+            return replace(
+                function,
+                name=name or function.name,
+                title=title or function.title,
+                text=description or function.text,
+                **options,
+            )
         if isinstance(bound := getattr(function, "__func__", None), Tool):
             return decorate(bound.__get__(function.__self__), depth)  # a class method made of a tool
         plain = bound if isinstance(function, (classmethod, staticmethod)) else function

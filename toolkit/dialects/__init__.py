@@ -1,6 +1,7 @@
 """How a tool is shown to a model, and how the model's words come back.
 
-A dialect is two-way and does no I/O: `body` makes a request of messages and tools, `read` makes text and calls of a reply.
+A dialect is two-way and does no I/O: `body` makes a request of messages and tools, `read` makes text and calls of a
+reply.
 """
 
 from __future__ import annotations

@@ -28,7 +28,9 @@ from toolkit.messages import (
 from toolkit.schemas import rewritten
 
 # What the schema-first system says about a call beside its parameters.
-META = frozenset({"_tool", "_activity", "_output", "_reasoningForCall", "_module", "_imports", "_instance", "_outputPath"})
+META = frozenset(
+    {"_tool", "_activity", "_output", "_reasoningForCall", "_module", "_imports", "_instance", "_outputPath"}
+)
 
 GUIDE = """You can call tools. Reply with one JSON object and nothing else.
 To call tools, list them in "calls", each with its name in "_tool" and its arguments beside it, and leave "output" null.
@@ -55,7 +57,10 @@ class Calls:
             return {"messages": [plain(message) for message in request.messages]}
         guide = GUIDE + "\n".join(described(spec) for spec in request.tools)
         messages = [SystemMessage(guide), *request.messages]
-        return {"messages": _merged([plain(m) for m in messages]), "response_format": response_format(composed(request.tools))}
+        return {
+            "messages": _merged([plain(m) for m in messages]),
+            "response_format": response_format(composed(request.tools)),
+        }
 
     def shows_text(self, request: ModelRequest) -> bool:
         """Tell that a reply with calls is not for people."""

@@ -44,7 +44,7 @@ class Chat:
         tools = [self.tool(spec) for spec in request.tools]
         return {"messages": memo, "tools": tools} if tools else {"messages": memo}
 
-    def shows_text(self, request: ModelRequest) -> bool:
+    def shows_text(self, request: ModelRequest) -> bool:  # noqa: ARG002  the signature is the dialects'
         """Tell that text is for people: calls come beside it."""
         return True
 
@@ -69,7 +69,10 @@ def _(message: UserMessage) -> dict[str, Any]:
     if not message.images:
         return {"role": "user", "content": message.text}
     parts: list[dict[str, Any]] = [{"type": "text", "text": message.text}] if message.text else []
-    return {"role": "user", "content": [*parts, *({"type": "image_url", "image_url": {"url": data_url(i)}} for i in message.images)]}
+    return {
+        "role": "user",
+        "content": [*parts, *({"type": "image_url", "image_url": {"url": data_url(i)}} for i in message.images)],
+    }
 
 
 @encoded.register
@@ -110,9 +113,13 @@ def decoded(messages: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
 
 def _encoded_call(call: ToolCall) -> dict[str, Any]:
     # What is sent must be acceptable whatever the model wrote, or every later request of the conversation is refused.
-    name = call.name if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", call.name) else re.sub(r"[^A-Za-z0-9_-]+", "_", call.name)[:64]
+    name = (
+        call.name
+        if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", call.name)
+        else re.sub(r"[^A-Za-z0-9_-]+", "_", call.name)[:64]
+    )
     text = as_text(call.arguments)
-    function = {"name": name.strip("_") and name or "unknown", "arguments": text if is_object(text) else "{}"}
+    function = {"name": (name.strip("_") and name) or "unknown", "arguments": text if is_object(text) else "{}"}
     return {"id": call.wire_id or call.id, "type": "function", "function": function}
 
 

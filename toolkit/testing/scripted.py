@@ -13,13 +13,12 @@ from typing_extensions import Self
 from toolkit.events import TextDelta
 from toolkit.messages import ModelRequest, ModelResponse, ToolCall, Usage
 from toolkit.models import Piece
+from toolkit.testing.errors import ScriptError
 
 # A text answers, calls are made, a response is given as it is, an exception is raised, a function is asked.
-Reply: TypeAlias = "str | ToolCall | Sequence[ToolCall] | ModelResponse | BaseException | Callable[[ModelRequest], Reply]"
-
-
-class ScriptError(AssertionError):
-    """The run and the script of its model do not fit together."""
+Reply: TypeAlias = (
+    "str | ToolCall | Sequence[ToolCall] | ModelResponse | BaseException | Callable[[ModelRequest], Reply]"
+)
 
 
 def call(name: str, /, **arguments: Any) -> ToolCall:
@@ -87,7 +86,9 @@ class ScriptedModel:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if kind is None:
             self.check()
 
@@ -95,7 +96,9 @@ class ScriptedModel:
         if self._replies is None:
             return self.script  # type: ignore[return-value]  # the script is a function, which is a reply
         if self._used == len(self._replies):
-            raise ScriptError(f"The script has {self._used} replies, and the model is asked once more: {request.messages[-1]!r}")
+            raise ScriptError(
+                f"The script has {self._used} replies, and the model is asked once more: {request.messages[-1]!r}"
+            )
         self._used += 1
         return self._replies[self._used - 1]
 
