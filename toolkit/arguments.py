@@ -12,9 +12,10 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pydantic_core import ValidationError, from_json, to_json
+from pydantic_core import PydanticSerializationError, ValidationError, from_json, to_json
 
 from toolkit.errors import InvalidArguments
+from toolkit.messages import sendable
 from toolkit.parameters import Built
 
 if TYPE_CHECKING:
@@ -43,27 +44,27 @@ def read(built: Built, words: str | bytes | Mapping[str, Any] | None) -> tuple[d
         InvalidArguments: They do not fit.
     """
     text = words if type(words) is str else as_text(words)
-    try:
-        return built.validator(text), ()
-    except ValidationError as error:
-        faults = error.errors(include_url=False, include_context=False)
+    values, faults = _tried(built, text)
+    if values is not None:
+        return values, ()
     mended = _mended(text, faults, built.schema)
-    if mended is None:
+    if mended is not None:
+        values, faults = _tried(built, mended[0])
+    if mended is None or values is None:
         raise InvalidArguments(explained(faults, built.schema))
-    try:
-        return built.validator(mended[0]), mended[1]
-    except ValidationError as error:
-        faults = error.errors(include_url=False, include_context=False)
-        raise InvalidArguments(explained(faults, built.schema)) from None
+    return values, mended[1]
 
 
 def as_text(words: str | bytes | Mapping[str, Any] | None) -> str:
     """Write arguments as the text of a JSON object."""
     if isinstance(words, bytes):
-        words = words.decode("utf-8", "replace")
+        words = words.decode("utf-8", "surrogateescape")  # what is not UTF-8 is refused later, and never repaired
     if isinstance(words, str):
         return words
-    return to_json(words or {}).decode()
+    try:
+        return to_json(words or {}).decode()
+    except PydanticSerializationError:
+        return json.dumps(words)  # halves of surrogate pairs, as escapes: refused later, too
 
 
 def is_object(text: str) -> bool:
@@ -76,24 +77,16 @@ def is_object(text: str) -> bool:
 
 def is_cut(text: str) -> bool:
     """Tell whether a text is the beginning of a JSON text that was not received whole."""
-    if not text.strip():
-        return False
     try:
         from_json(text)
-    except ValueError:
-        pass
-    else:
-        return False
-    try:
-        from_json(text, allow_partial="trailing-strings")
-    except ValueError:
-        return False
-    return True
+    except ValueError as error:
+        return bool(text.strip()) and str(error).startswith("EOF while parsing")
+    return False
 
 
 def explained(faults: Sequence[ErrorDetails], schema: Mapping[str, Any]) -> str:
     """Say to a model what is wrong with its arguments: path, reason, what was received, what there is."""
-    return shortened("; ".join(_fault(fault, schema) for fault in faults), MAX_ERROR)
+    return sendable(shortened("; ".join(_fault(fault, schema) for fault in faults), MAX_ERROR))
 
 
 def shortened(text: str, limit: int) -> str:
@@ -107,6 +100,15 @@ def close_to(name: str, names: Collection[str]) -> str:
     hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
     known = ", ".join(names) or "none"
     return f"{hint} There is: {shortened(known, MAX_ERROR)}"
+
+
+def _tried(built: Built, text: str) -> tuple[dict[str, Any] | None, Sequence[ErrorDetails]]:
+    try:
+        return built.validator(text), ()
+    except ValidationError as error:
+        return None, error.errors(include_url=False, include_context=False)
+    except Exception as error:
+        raise InvalidArguments(f"they could not be checked ({type(error).__name__}). Try other values.") from error
 
 
 def _fault(fault: ErrorDetails, schema: Mapping[str, Any]) -> str:
@@ -144,8 +146,15 @@ def _mended(text: str, faults: Sequence[ErrorDetails], schema: Mapping[str, Any]
     except ValueError:
         return None
     optional = schema["properties"].keys() - set(schema.get("required", ()))
-    repairs = tuple(dict.fromkeys(note for fault in faults for note in _repaired(document, fault, optional)))
+    texts = {_place(document, fault["loc"])[2] for fault in faults if _was_due_as_text(fault)}
+    mendable = [fault for fault in faults if _place(document, fault["loc"])[2] not in texts]
+    repairs = tuple(dict.fromkeys(note for fault in mendable for note in _repaired(document, fault, optional)))
     return (to_json(document[0]).decode(), repairs) if repairs else None
+
+
+def _was_due_as_text(fault: ErrorDetails) -> bool:
+    """Tell whether a text stands where one may, and is refused for what it says, such as its length."""
+    return isinstance(fault["input"], str) and fault["type"].startswith("string_")
 
 
 def _repaired(document: list[Any], fault: ErrorDetails, optional: Collection[str]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Generic
+from typing import Generic, NoReturn
 
 from typing_extensions import TypeVar
 
@@ -30,6 +30,10 @@ class ToolContext(Generic[Deps]):
     wire_id: str = ""
     tool_name: str = ""
     iteration: int = 0
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, *_: object) -> NoReturn:
+        raise TypeError("a context comes from the run: write ToolContext alone, or ToolContext | None")
 
     @property
     def idempotency_key(self) -> str:

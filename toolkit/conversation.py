@@ -25,7 +25,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from itertools import chain, count
+from typing import Any, Literal, TypeAlias, get_args
 
 from toolkit.arguments import is_cut
 from toolkit.errors import ConversationError, LimitError
@@ -113,9 +114,12 @@ class RunState:
         try:
             data: dict[str, Any] = json.loads(text)
             messages = tuple(map(message_from_dict, data.pop("messages")))
-            return cls(messages=messages, usage=Usage(**data.pop("usage")), **data)
-        except (ValueError, TypeError, KeyError) as error:
+            state = cls(messages=messages, usage=Usage(**data.pop("usage")), **data)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ConversationError(f"This is not the state of a run: {type(error).__name__}: {error}") from error
+        if state.phase not in get_args(Phase):
+            raise ConversationError(f"This is not the state of a run: no run is {state.phase!r}.")
+        return state
 
 
 class Conversation:
@@ -204,7 +208,8 @@ class Conversation:
     def _numbered(self, call: ToolCall, number: int) -> ToolCall:
         """Give a call our id, and a wire id that no other call of the history has."""
         own = f"{self._state.run_id[:8]}_{number}"
-        wire = call.wire_id if call.wire_id.strip() and call.wire_id not in self._wire_ids else own
+        candidates = chain((call.wire_id, own), (f"{own}_{again}" for again in count(2)))
+        wire = next(wire for wire in candidates if wire.strip() and wire not in self._wire_ids)
         self._wire_ids.add(wire)
         return replace(call, id=own, wire_id=wire)
 

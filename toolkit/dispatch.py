@@ -19,9 +19,10 @@ from toolkit.arguments import close_to
 from toolkit.authorization import Authorizer, authorize
 from toolkit.context import ToolContext
 from toolkit.doors import Door
-from toolkit.errors import Failed, FatalError, ToolError, UnknownTool
+from toolkit.errors import DefinitionError, Failed, FatalError, ToolError, UnknownTool
 from toolkit.messages import ToolCall, ToolResult
 from toolkit.middleware import Middleware, Next, compose
+from toolkit.results import explained
 from toolkit.tools import Tool
 
 logger = logging.getLogger("toolkit")
@@ -41,17 +42,18 @@ class Dispatcher:
 
         Raises:
             FatalError: A tool raised it.
+            DefinitionError: A tool cannot be described to a model.
         """
         line: Next = partial(self._line, context=replace(context, tool_name=call.name), door=door)
         try:
-            result = await compose(self.middleware, line)(call)
+            result = _checked(await compose(self.middleware, line)(call))
         except ToolError as refusal:
-            return ToolResult.failed(refusal)
-        except FatalError:
+            return explained(refusal, call.name, (), ())
+        except (FatalError, DefinitionError):
             raise
         except Exception as error:
             logger.exception("A middleware raised; the call %s gets an error.", call.name)
-            return ToolResult.failed(Failed(f"{call.name} was not carried out."), error)
+            return ToolResult.failed(Failed(f"{call.name[:100]} was not carried out."), error)
         if result.exception and not isinstance(result.exception, ToolError):
             logger.warning("Tool %s raised", call.name, exc_info=result.exception)
         return result
@@ -75,6 +77,12 @@ class Dispatcher:
     @cached_property
     def _names(self) -> tuple[str, ...]:
         return tuple(self.tools)
+
+
+def _checked(result: object) -> ToolResult:
+    if isinstance(result, ToolResult):
+        return result
+    raise TypeError(f"a middleware answers with a ToolResult, not {result!r}; does it return what the line gave it?")
 
 
 async def invoke(tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[Any], door: Door) -> ToolResult:

@@ -17,7 +17,9 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from itertools import islice
@@ -26,6 +28,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
+
+SUSPENDED = "a sync call met something that waits for an event loop; use the method whose name begins with a"
+# How long a cancelled coroutine may take to end, in seconds; then it is left to its thread, a daemon.
+GRACE = 1.0
 
 T = TypeVar("T")
 Job: TypeAlias = Callable[[], Coroutine[Any, Any, T]]
@@ -38,11 +44,11 @@ class Door(Protocol):
         """Carry out one leaf."""
         ...
 
-    def iterate(self, source: AsyncIterator[T], *, is_async: bool) -> AsyncIterator[T]:
+    def iterate(self, source: AsyncIterator[T], *, is_async: bool) -> AsyncGenerator[T, None]:
         """Draw from a leaf that gives many values."""
         ...
 
-    def together(self, jobs: Sequence[Job[T]], width: int) -> AsyncIterator[T]:
+    def together(self, jobs: Sequence[Job[T]], width: int) -> AsyncGenerator[T, None]:
         """Carry out jobs at the same time, at most `width` of them, and give their values as they come."""
         ...
 
@@ -51,17 +57,17 @@ def step(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that never suspends, without an event loop.
 
     Raises:
-        RuntimeError: It suspended: an async leaf was called as a sync one.
+        RuntimeError: It suspended: an async leaf was called as a sync one. It is raised where that waits, so that
+            everything between here and there is left in order.
     """
     try:
         coroutine.send(None)
+        coroutine.throw(RuntimeError(SUSPENDED))
     except StopIteration as done:
         value: T = done.value
         return value
     coroutine.close()
-    raise RuntimeError(
-        "a sync call met something that waits for an event loop; use the method whose name begins with a"
-    )
+    raise RuntimeError(SUSPENDED)
 
 
 class SyncDoor:
@@ -71,7 +77,7 @@ class SyncDoor:
         """Carry out one leaf."""
         return private_loop.run(job()) if is_async else await job()
 
-    async def iterate(self, source: AsyncIterator[T], *, is_async: bool) -> AsyncIterator[T]:
+    async def iterate(self, source: AsyncIterator[T], *, is_async: bool) -> AsyncGenerator[T, None]:
         """Draw from a leaf that gives many values."""
         try:
             while (item := await self.call(lambda: _pull(source), is_async=is_async)) is not None:
@@ -79,7 +85,7 @@ class SyncDoor:
         finally:
             await self.call(lambda: _close(source), is_async=is_async)
 
-    async def together(self, jobs: Sequence[Job[T]], width: int) -> AsyncIterator[T]:
+    async def together(self, jobs: Sequence[Job[T]], width: int) -> AsyncGenerator[T, None]:
         """Carry out jobs on threads; a single one stays on the caller's."""
         if len(jobs) == 1:
             yield await jobs[0]()
@@ -102,15 +108,25 @@ class AsyncDoor:
         """Carry out one leaf."""
         return await job() if is_async else await _in_thread(lambda: step(job()))
 
-    async def iterate(self, source: AsyncIterator[T], *, is_async: bool) -> AsyncIterator[T]:
+    async def iterate(self, source: AsyncIterator[T], *, is_async: bool) -> AsyncGenerator[T, None]:
         """Draw from a leaf that gives many values."""
+        drawing = threading.Lock()
+
+        async def alone(job: Job[Any]) -> Any:
+            with drawing:
+                return await job()
+
+        pull, close = partial(alone, lambda: _pull(source)), partial(alone, lambda: _close(source))
         try:
-            while (item := await self.call(lambda: _pull(source), is_async=is_async)) is not None:
+            while (item := await self.call(pull, is_async=is_async)) is not None:
                 yield item[0]
         finally:
-            await self.call(lambda: _close(source), is_async=is_async)
+            if drawing.locked():  # given up while a thread draws: that has to end before the source can be closed
+                _start(lambda: step(close()), _forget)
+            else:
+                await self.call(close, is_async=is_async)
 
-    async def together(self, jobs: Sequence[Job[T]], width: int) -> AsyncIterator[T]:
+    async def together(self, jobs: Sequence[Job[T]], width: int) -> AsyncGenerator[T, None]:
         """Carry out jobs as tasks; a single one stays in the caller's."""
         if len(jobs) == 1:
             yield await jobs[0]()
@@ -156,21 +172,27 @@ class PrivateLoop:
             raise RuntimeError(
                 "an async tool called a sync method of this library; await the one whose name begins with a"
             )
-        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        ended = threading.Event()
+        future = asyncio.run_coroutine_threadsafe(_watched(coroutine, ended), loop)
         try:
             return future.result()
+        except CancelledError as error:
+            if self._loop is loop:
+                raise  # its own doing
+            raise asyncio.CancelledError from error  # the loop was closed over it
         except BaseException:
             future.cancel()
+            ended.wait(GRACE)  # cancelled, it still has its `finally` to run
             raise
 
     def close(self) -> None:
         """Stop the loop; the next `run` starts another."""
         with self._lock:
-            if self._loop is not None and self._thread is not None and self._process == os.getpid():
-                self._loop.call_soon_threadsafe(self._loop.stop)
-                self._thread.join()
-                self._loop.close()
-            self._loop = None
+            loop, self._loop = self._loop, None
+            if loop is None or self._thread is None or self._process != os.getpid():
+                return
+            loop.call_soon_threadsafe(lambda: loop.create_task(_wind_up(loop)))
+            self._thread.join(GRACE)
 
     def _running(self) -> asyncio.AbstractEventLoop:
         import asyncio
@@ -178,7 +200,7 @@ class PrivateLoop:
         with self._lock:
             if self._loop is None or self._process != os.getpid():  # a fork takes the loop along, but not its thread
                 self._loop, self._process = asyncio.new_event_loop(), os.getpid()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="toolkit-loop", daemon=True)
+                self._thread = threading.Thread(target=_serve, args=(self._loop,), name="toolkit-loop", daemon=True)
                 self._thread.start()
                 atexit.register(self.close)
             return self._loop
@@ -186,6 +208,30 @@ class PrivateLoop:
 
 # The one loop of the process for async leaves in sync doors: an async client belongs to the loop that first used it.
 private_loop = PrivateLoop()
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.close()
+
+
+async def _wind_up(loop: asyncio.AbstractEventLoop) -> None:
+    """End what is left in a loop, then the loop."""
+    import asyncio
+
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+    await loop.shutdown_asyncgens()
+    loop.stop()
+
+
+async def _watched(coroutine: Coroutine[Any, Any, T], ended: threading.Event) -> T:
+    try:
+        return await coroutine
+    finally:
+        ended.set()
 
 
 def _stepped(job: Job[T]) -> T:
@@ -216,7 +262,7 @@ async def _in_thread(function: Callable[[], T]) -> T:
             future.set_result(outcome)
 
     def tell(outcome: tuple[T | None, BaseException | None]) -> None:
-        if not loop.is_closed():
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle, outcome)
 
     _start(function, tell)
@@ -232,6 +278,10 @@ def _start(function: Callable[[], T], tell: Callable[[tuple[T | None, BaseExcept
         tell(outcome)
 
     threading.Thread(target=copy_context().run, args=(work,), name="toolkit-call", daemon=True).start()
+
+
+def _forget(_: object) -> None:
+    """Take no notice of an outcome."""
 
 
 def _outcome(outcome: tuple[T | None, BaseException | None]) -> T:

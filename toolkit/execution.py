@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,7 @@ MAX_PARALLEL = 256
 
 async def execute(
     calls: Sequence[ToolCall], carry_out: Callable[[ToolCall], Coroutine[Any, Any, ToolResult]], door: Door
-) -> AsyncIterator[ToolCallStarted | ToolCallFinished]:
+) -> AsyncGenerator[ToolCallStarted | ToolCallFinished, None]:
     """Carry calls out together; one that fails harms no other.
 
     Yields:
@@ -31,5 +32,6 @@ async def execute(
 
     for call in calls:
         yield ToolCallStarted(call)
-    async for finished in door.together([partial(timed, call) for call in calls], MAX_PARALLEL):
-        yield finished
+    async with aclosing(door.together([partial(timed, call) for call in calls], MAX_PARALLEL)) as ends:
+        async for finished in ends:
+            yield finished

@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import partial
 from itertools import islice
 from typing import Any, Protocol, TypeAlias
 
 from toolkit.context import ToolContext
-from toolkit.parameters import Built, Signature, source_of
+from toolkit.parameters import Built, Signature
 
 # Validated values and context in, the function's value out: or a promise of it, or values one by one.
 Action: TypeAlias = Callable[[dict[str, Any], ToolContext[Any] | None], Any]
@@ -73,11 +73,13 @@ class Function:
         """What the signature accepts."""
         return self.signature.built
 
-    @cached_property
+    @property
     def is_async(self) -> bool:
-        """Whether the function is a coroutine function or an async generator."""
-        source = source_of(self.function)
-        return inspect.iscoroutinefunction(source) or inspect.isasyncgenfunction(source)
+        """Whether the function is a coroutine function or an async generator; what it wraps may be another kind."""
+        called = self.function
+        if not (inspect.isclass(called) or inspect.isroutine(called) or isinstance(called, partial)):
+            called = type(called).__call__
+        return inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
 
     def prepared(self) -> Action:
         """Make the call of the function; a generator is read to its end."""
@@ -128,4 +130,6 @@ async def _collected(values: AsyncIterator[Any]) -> list[Any]:
         collected.append(value)
         if len(collected) == MAX_ITEMS:
             break
+    if inspect.isasyncgen(values):
+        await values.aclose()
     return collected

@@ -1,33 +1,36 @@
 """Annotations -> types, wherever the function was written.
 
 A name in a string annotation is looked for in the function's own scopes, innermost first: its type parameters, its
-closure, the frame that decorated it (function locals, class bodies, notebook cells), its module. The return annotation
-is never looked at here, so it cannot block a tool.
+closure, the frames that it was written in (function locals, class bodies, notebook cells), its module. Who decorates it
+lends it no names. The return annotation is never looked at here, so it cannot block a tool.
 """
 
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 import types
+import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import typing_extensions
 
+_NAME = re.compile(r"[^\W\d]\w*")
 
-def frame_names(function: Callable[..., Any], depth: int) -> Mapping[str, Any]:
-    """Keep the local names of the frame that decorates, where a string annotation may need them.
 
-    Args:
-        function: What is decorated.
-        depth: How many frames up the decorating one is, from the caller of this function.
-    """
-    annotations = getattr(function, "__dict__", {}).get("__annotations__") or raw_annotations(function)
-    if not any(isinstance(annotation, str) for annotation in annotations.values()):
-        return {}
-    frame = sys._getframe(depth + 1)  # noqa: SLF001  the public way, inspect.currentframe, is this one
-    return {} if frame.f_locals is frame.f_globals else dict(frame.f_locals)
+def frame_names(function: Callable[..., Any]) -> Mapping[str, Any]:
+    """Keep what the annotations of a function name in the frames that it was written in, where these still run."""
+    code, module = getattr(function, "__code__", None), getattr(function, "__globals__", None)
+    frame: types.FrameType | None = sys._getframe(1)  # noqa: SLF001  the public way, inspect.currentframe, is this one
+    around: list[types.FrameType] = []
+    while frame is not None:
+        if frame.f_globals is module and frame.f_locals is not module and _holds(frame.f_code, code):
+            around.insert(0, frame)  # the innermost one comes last, so its names win
+        frame = frame.f_back
+    named = set(_NAME.findall(repr(raw_annotations(function)))) if around else set()
+    return {name: value for frame in around for name, value in frame.f_locals.items() if name in named}
 
 
 def raw_annotations(function: Callable[..., Any]) -> Mapping[str, Any]:
@@ -63,7 +66,26 @@ def resolved(annotation: Any, function: Callable[..., Any], names: Mapping[str, 
     hints = typing_extensions.get_type_hints(
         holder, globalns=getattr(function, "__globals__", {}), localns=scope, include_extras=True
     )
-    return hints["it"]
+    again = hints["it"] if sys.version_info >= (3, 11) else _referring(hints["it"])
+    return again if again is hints["it"] else resolved(again, function, names)
+
+
+def _holds(outer: types.CodeType, inner: object) -> bool:
+    """Tell whether a code has another one written in it, at any depth: methods are, in their class's body."""
+    return any(part is inner or _holds(part, inner) for part in outer.co_consts if isinstance(part, types.CodeType))
+
+
+def _referring(annotation: Any) -> Any:
+    """Make references of the strings in `list["City"]`, as Python 3.11 does and 3.10 does not."""
+    given = getattr(annotation, "__args__", ())
+    if typing.get_origin(annotation) is typing.Literal or not isinstance(given, tuple):
+        return annotation
+    made = tuple(typing.ForwardRef(part) if isinstance(part, str) else _referring(part) for part in given)
+    if all(new is old for new, old in zip(made, given)):
+        return annotation
+    if isinstance(annotation, types.GenericAlias):
+        return types.GenericAlias(typing.cast(type, annotation.__origin__), made)
+    return annotation.copy_with(made) if hasattr(annotation, "copy_with") else annotation
 
 
 def _closure(function: Callable[..., Any]) -> dict[str, Any]:

@@ -167,6 +167,15 @@ class ModelRequest:
     memo: list[dict[str, Any]] = field(default_factory=list, compare=False, repr=False)
 
 
+def sendable(text: str) -> str:
+    """Join halves of a character that came apart, and replace those without a partner: no request can carry them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
 _KINDS: Mapping[str, type[Message]] = {
     "system": SystemMessage,
     "user": UserMessage,

@@ -10,12 +10,11 @@ Nothing is built before it is asked for.
 
 from __future__ import annotations
 
-import copy
 import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from inspect import Parameter as Written
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
@@ -31,7 +30,8 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
     from pydantic.fields import FieldInfo
 
-_CONTEXT_NAME = re.compile(r"(\w+\.)*ToolContext(\[.*\])?")
+# As a text: `ToolContext`, `toolkit.ToolContext[Deps]`, the same with None.
+_CONTEXT_NAME = re.compile(r"(None\s*\|\s*|(\w+\.)*Optional\[)?(\w+\.)*ToolContext(\[.*\])?(\s*\|\s*None|\])?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Parameter:
 
     Attributes:
         annotation: Its type, resolved; Any where there is none.
-        default: What Python uses when nothing is given, or `inspect.Parameter.empty`.
+        default: What Python uses when nothing is given, or `inspect.Parameter.empty`; a factory, where a field has one.
         field: pydantic's `Field(...)`, where it stands in place of the default.
         problem: Why its annotation has no meaning here.
     """
@@ -60,7 +60,9 @@ class Parameter:
     @property
     def required(self) -> bool:
         """Whether a call must give it."""
-        return self.default is Written.empty and self.kind not in (Written.VAR_POSITIONAL, Written.VAR_KEYWORD)
+        if self.kind is Written.VAR_KEYWORD:
+            return bool(getattr(self.document_type, "__required_keys__", ()))
+        return self.default is Written.empty and self.kind is not Written.VAR_POSITIONAL
 
     @property
     def document_type(self) -> Any:
@@ -100,14 +102,16 @@ class Signature:
 
     Attributes:
         callable: What will be called.
-        names: Local names of the frame that decorated it.
+        names: Local names of the frames that it was written in.
         is_method: Whether its first parameter is the instance, not given yet.
-        bound: Keywords that a partial has filled already.
     """
 
     callable: Callable[..., Any]
     names: Mapping[str, Any] = field(default_factory=dict)
     is_method: bool = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Signature, (self.callable, self.names, self.is_method)  # what is built is built again
 
     @cached_property
     def source(self) -> Callable[..., Any]:
@@ -117,11 +121,8 @@ class Signature:
     @property
     def label(self) -> str:
         """The function's name for messages to its developer."""
-        return (
-            f"{self.source.__module__}.{self.source.__qualname__}()"
-            if hasattr(self.source, "__qualname__")
-            else repr(self.callable)
-        )
+        where, name = getattr(self.source, "__module__", None), getattr(self.source, "__qualname__", None)
+        return f"{where or 'builtins'}.{name}()" if name else repr(self.callable)
 
     @cached_property
     def docstring(self) -> Docstring:
@@ -163,7 +164,7 @@ class Signature:
         by_keyword: dict[str, Any] = {}
         spread = any(p.kind is Written.VAR_POSITIONAL and values.get(p.name) for p in self.parameters)
         for p in self.parameters:
-            given = context if p.injected else values.get(p.name, _left_out(p))
+            given = context if p.injected else values[p.name] if p.name in values else _left_out(p, values)
             if p.kind is Written.VAR_POSITIONAL:
                 by_position += values.get(p.name, ())
             elif p.kind is Written.VAR_KEYWORD:
@@ -184,7 +185,7 @@ class Signature:
             ) from error
         if self.is_method and found:
             del found[next(iter(found))]
-        for name in getattr(self.callable, "keywords", None) or {}:  # a partial keeps what it has filled as a default
+        for name in _filled(self.callable):  # a partial keeps it as a default
             found.pop(name, None)
         return found
 
@@ -201,7 +202,7 @@ class Signature:
         try:
             return hints.resolved(annotation, self.source, self.names), ""
         except Exception as error:  # noqa: BLE001  an annotation is code of the user's
-            if isinstance(annotation, str) and _CONTEXT_NAME.fullmatch(annotation):
+            if _CONTEXT_NAME.fullmatch(getattr(annotation, "__forward_arg__", str(annotation))):
                 return ToolContext, ""  # imported for type checkers only, which is all that a context needs
             return Any, f"its annotation {annotation!r} cannot be resolved ({error})"
 
@@ -209,15 +210,36 @@ class Signature:
         unresolved = next((p for p in offered.values() if p.problem), None)
         if unresolved is not None:
             raise TypeError(unresolved.problem)
-        adapter = _adapter(
-            {p.name: p.document_type if p.required else NotRequired[p.document_type] for p in offered.values()}
-        )
-        schema = schemas.tidy(adapter.json_schema())
+        types = {p.name: self._document_type(p) for p in offered.values()}
+        adapter = _adapter({name: it if offered[name].required else NotRequired[it] for name, it in types.items()})
+        schema = schemas.tidy(adapter.json_schema(schema_generator=schemas.generator()))
         schema["properties"] = {
             name: self._described(p, shown)
             for p, (name, shown) in zip(offered.values(), schema.get("properties", {}).items())
         }
         return Built(adapter.validator.validate_json, schema)
+
+    def _document_type(self, p: Parameter) -> Any:
+        if p.kind is not Written.VAR_KEYWORD:
+            return p.document_type
+        from pydantic import AfterValidator
+
+        return Annotated[p.document_type, AfterValidator(self._without_taken)]
+
+    def _without_taken(self, free: dict[str, Any]) -> dict[str, Any]:
+        """Refuse what would take the place of another parameter: given by the run, a partial, or beside it."""
+        taken = next((name for name in free if name in self._taken), None)
+        if taken is not None:
+            raise ValueError(f"{taken!r} cannot be given here")
+        return free
+
+    @cached_property
+    def _taken(self) -> frozenset[str]:
+        """The keywords that belong to a parameter already."""
+        named = hints.signature(self.callable).parameters.values()
+        return frozenset(p.name for p in named if p.kind in (Written.POSITIONAL_OR_KEYWORD, Written.KEYWORD_ONLY)) | {
+            *_filled(self.callable)
+        }
 
     def _described(self, p: Parameter, shown: dict[str, Any]) -> dict[str, Any]:
         text = shown.get("description") or p.note or self.docstring.parameters.get(p.name, "")
@@ -242,7 +264,7 @@ class Signature:
 def source_of(function: Callable[..., Any]) -> Callable[..., Any]:
     """Find the plain function whose code, module and annotations a callable stands for."""
     while True:
-        if hasattr(function, "func") and hasattr(function, "keywords"):
+        if isinstance(function, partial):
             function = function.func
         elif hasattr(function, "__wrapped__"):
             function = function.__wrapped__
@@ -258,13 +280,23 @@ def source_of(function: Callable[..., Any]) -> Callable[..., Any]:
             return function
 
 
+def without_partials(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Find what a partial, or a partial of one, calls."""
+    while isinstance(function, partial):
+        function = function.func
+    return function
+
+
 def documentation(function: Callable[..., Any]) -> str | None:
     """Find the docstring of what a callable does; a callable object's or a partial's own class is not it."""
-    while hasattr(function, "func") and hasattr(function, "keywords"):
-        function = function.func
+    function = without_partials(function)
     if inspect.isclass(function) or inspect.isroutine(function):
         return inspect.getdoc(function)
     return inspect.getdoc(source_of(function)) or inspect.getdoc(function)
+
+
+def _filled(function: Callable[..., Any]) -> Mapping[str, Any]:
+    return function.keywords if isinstance(function, partial) else {}
 
 
 def _adapter(fields: Mapping[str, Any]) -> TypeAdapter[Any]:
@@ -301,13 +333,12 @@ def _without_field(default: Any) -> tuple[Any, FieldInfo | None]:
     """Part a default from pydantic's `Field(...)`, which may stand in its place."""
     if type(default).__name__ != "FieldInfo":
         return default, None
-    from pydantic_core import PydanticUndefined
-
-    info: FieldInfo = copy.copy(default)
-    value = Written.empty if info.is_required() else default.get_default(call_default_factory=True)
-    info.default, info.default_factory = PydanticUndefined, None
-    return value, info
+    if default.is_required():
+        return Written.empty, default
+    return default.default_factory or default.default, default
 
 
-def _left_out(p: Parameter) -> Any:
+def _left_out(p: Parameter, values: dict[str, Any]) -> Any:
+    if p.field:
+        return p.field.get_default(call_default_factory=True, validated_data=values)
     return None if p.default is Written.empty else p.default

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from toolkit.errors import ToolError
-from toolkit.messages import ToolResult
+from toolkit.messages import ToolResult, sendable
 
 # What a value's own `str` or `repr` may add to a conversation, in characters.
 MAX_WRITTEN = 10_000
@@ -23,7 +23,7 @@ def rendered(value: Any) -> ToolResult:
     if kind is ToolResult:
         return _completed(value)
     try:
-        text = value if kind is str else str(value) if kind is int else to_json(value, inf_nan_mode="strings").decode()
+        text = value if kind is str and value.isascii() else str(value) if kind is int else _written(value)
     except Exception:  # noqa: BLE001  values are the user's: anything may happen while one is read
         text = _to_text_somehow(value)
     return _new(
@@ -34,33 +34,36 @@ def rendered(value: Any) -> ToolResult:
 _new = tuple.__new__
 
 
-def explained(error: BaseException, name: str, relay: Collection[str]) -> ToolResult:
+def explained(
+    error: BaseException, name: str, announced: Collection[str], relay: Collection[type[BaseException]]
+) -> ToolResult:
     """Make a result of what a tool raised; only texts that are meant for the model reach it.
 
     Args:
         error: What was raised.
         name: The tool's.
-        relay: Names of the exceptions whose message the model may see, besides ToolError.
+        announced: Names, of which a dotted one may be shortened on the left, of exceptions whose message the model may
+            see, besides ToolError.
+        relay: Such exceptions themselves.
     """
-    if isinstance(error, ToolError):
-        return ToolResult.failed(error)
-    kind = type(error).__name__
-    text = f"{name} failed: {kind}"
-    if any(_name_matches(base, relay) for base in type(error).__mro__):
-        text = f"{text}: {_safe(str, error)}"
-    else:
-        text += (
-            ". Its message is not shown here. Try other arguments or another tool, or report that this did not work."
-        )
-    return ToolResult(text=text, error=text, kind="failed", exception=error)
+    kind = error.kind if isinstance(error, ToolError) else "failed"
+    text = _said(error) if isinstance(error, ToolError) else ""
+    text = text or f"{name} failed: {type(error).__name__}{_told(error, announced, relay)}"
+    return ToolResult(text=text, error=text, kind=kind, exception=error)
 
 
 def _completed(result: ToolResult) -> ToolResult:
     if result.text is not None:
-        return result
+        return result._replace(text=sendable(result.text))
     shown = "" if result.value is None and result.is_error else rendered(result.value).text
-    text = "\n".join(part for part in (shown, result.error) if part)
+    text = sendable("\n".join(part for part in (shown, result.error) if part))
     return result._replace(text=text, kind=result.kind or ("failed" if result.is_error else None))
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, str):
+        return sendable(str.__str__(value))
+    return to_json(value, inf_nan_mode="strings").decode()
 
 
 def _to_text_somehow(value: Any) -> str:
@@ -70,8 +73,18 @@ def _to_text_somehow(value: Any) -> str:
         return _safe(repr, value) or f"<{type(value).__name__} that cannot be shown>"
 
 
-def _name_matches(kind: type, relay: Collection[str]) -> bool:
-    return kind.__name__ in relay or f"{kind.__module__}.{kind.__qualname__}" in relay
+def _said(error: ToolError) -> str:
+    try:
+        return sendable(error.text)
+    except Exception:  # noqa: BLE001  as in `rendered`
+        return ""
+
+
+def _told(error: BaseException, announced: Collection[str], relay: Collection[type[BaseException]]) -> str:
+    names = [f".{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__]
+    if isinstance(error, tuple(relay)) or any(name.endswith(f".{known}") for name in names for known in announced):
+        return f": {_safe(str, error)}"
+    return ". Its message is not shown here. Try other arguments or another tool, or report that this did not work."
 
 
 def _safe(write: Callable[[Any], str], value: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -77,6 +77,7 @@ class RunResult:
         calls: Every call with its result, in the order of the conversation.
         usage: Tokens and requests, summed over the run.
         finish_reason: Why it ended: `stop`; or `max_turns`, `length`, `content_filter`, `empty`.
+        model: Which model it was, for people.
         state: The run as plain data.
     """
 
@@ -85,6 +86,7 @@ class RunResult:
     calls: tuple[ToolCallFinished, ...] = field(repr=False)
     usage: Usage
     finish_reason: str
+    model: str
     state: RunState = field(repr=False)
 
     def __str__(self) -> str:
@@ -103,6 +105,7 @@ class Runner:
 
     Raises:
         ValueError: An option has no such value.
+        TypeError: There is no such option, or the model is none.
 
     Example:
         >>> from toolkit.testing import ScriptedModel, call
@@ -124,6 +127,8 @@ class Runner:
         **options: Unpack[RunnerOptions],
     ) -> None:
         _refuse_unknown(options)
+        if not isinstance(model, (str, Model, type(None))):
+            raise TypeError(f"model={model!r} is neither a model's name nor a Model. A client goes in as client=...")
         dialect = dialect_named(options["dialect"]) if "dialect" in options else None
         self.toolbox = toolbox if isinstance(toolbox, Toolbox) else Toolbox(toolbox)
         self.instructions = instructions
@@ -179,12 +184,12 @@ class Runner:
 
     def _begin(self, prompt: str | None, messages: History, deps: Any, *, streams: bool) -> _Run:
         said = decoded(messages)
-        if self.instructions and not any(isinstance(message, SystemMessage) for message in said):
-            said.insert(0, SystemMessage(self.instructions))
         if prompt is not None:
             said.append(UserMessage(prompt))
         if not said:
             raise ValueError("There is nothing to answer: pass a prompt, or messages.")
+        if self.instructions and not any(isinstance(message, SystemMessage) for message in said):
+            said.insert(0, SystemMessage(self.instructions))
         tools = self.toolbox.snapshot()
         run_id = uuid.uuid4().hex
         return _Run(
@@ -218,15 +223,18 @@ class _Run:
     calls: list[ToolCallFinished] = field(default_factory=list)
     result: RunResult | None = None
 
-    async def events(self, door: Door, model: Model) -> AsyncGenerator[Event, None]:
+    async def events(
+        self, door: Door, pick: Callable[[Model | ModelChoice], Awaitable[Model]]
+    ) -> AsyncGenerator[Event, None]:
         """Do what the conversation says, until it is over."""
+        model = await pick(self.model)
         yield RunStarted(run_id=self.run_id, model=model.name)
         while not isinstance(todo := self.conversation.next(), Finished):
             doing = self._ask(todo, model, door) if isinstance(todo, CallModel) else self._carry_out(todo, door)
             async with aclosing(doing):
                 async for event in doing:
                     yield event
-        self.result = self._finish(todo)
+        self.result = self._finish(todo, model.name)
         yield RunFinished(output=todo.output, finish_reason=todo.reason, usage=self.result.usage)
 
     async def _ask(self, todo: CallModel, model: Model, door: Door) -> AsyncGenerator[Event, None]:
@@ -236,7 +244,7 @@ class _Run:
         if not self.streams:
             response = await door.call(lambda: model.complete(request), is_async=model.is_async)
         else:
-            async with aclosing(_generator(door.iterate(model.stream(request), is_async=model.is_async))) as pieces:
+            async with aclosing(door.iterate(model.stream(request), is_async=model.is_async)) as pieces:
                 async for piece in pieces:
                     if isinstance(piece, ModelResponse):
                         response = piece
@@ -255,7 +263,7 @@ class _Run:
             )
             return await self.dispatcher.dispatch(call, context, door)
 
-        async with aclosing(_generator(execute(todo.calls, one, door))) as events:
+        async with aclosing(execute(todo.calls, one, door)) as events:
             async for event in events:
                 if isinstance(event, ToolCallFinished):
                     finished[event.call.id] = event
@@ -263,7 +271,7 @@ class _Run:
         self.calls += [finished[call.id] for call in todo.calls]
         self.conversation.answer([_told(event) for event in finished.values()])
 
-    def _finish(self, end: Finished) -> RunResult:
+    def _finish(self, end: Finished, model: str) -> RunResult:
         state = self.conversation.state
         return RunResult(
             output=end.output,
@@ -271,6 +279,7 @@ class _Run:
             calls=tuple(self.calls),
             usage=state.usage,
             finish_reason=end.reason,
+            model=model,
             state=state,
         )
 
@@ -280,15 +289,12 @@ class RunStream:
 
     def __init__(self, run: _Run) -> None:
         self._run = run
-        self._events: AsyncGenerator[Event, None] | None = None
+        self._events = run.events(SyncDoor(), _model_in_place)
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Event:
-        if self._events is None:
-            model = self._run.model.sync_model() if isinstance(self._run.model, ModelChoice) else self._run.model
-            self._events = self._run.events(SyncDoor(), model)
         try:
             return step(self._events.__anext__())
         except StopAsyncIteration:
@@ -304,8 +310,7 @@ class RunStream:
 
     def close(self) -> None:
         """End the run where it stands."""
-        if self._events is not None:
-            step(self._events.aclose())
+        step(self._events.aclose())
 
     @property
     def result(self) -> RunResult:
@@ -322,14 +327,12 @@ class AsyncRunStream:
 
     def __init__(self, run: _Run) -> None:
         self._run = run
-        self._events: AsyncGenerator[Event, None] | None = None
+        self._events = run.events(AsyncDoor(), _model_in_loop)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Event:
-        if self._events is None:
-            self._events = self._run.events(AsyncDoor(), await _async_model(self._run.model))
         return await self._events.__anext__()
 
     async def __aenter__(self) -> Self:
@@ -342,8 +345,7 @@ class AsyncRunStream:
 
     async def aclose(self) -> None:
         """End the run where it stands."""
-        if self._events is not None:
-            await self._events.aclose()
+        await self._events.aclose()
 
     @property
     def result(self) -> RunResult:
@@ -355,13 +357,12 @@ class AsyncRunStream:
         return _ended(self._run)
 
 
-async def _async_model(model: Model | ModelChoice) -> Model:
-    if not isinstance(model, ModelChoice):
-        return model
-    import asyncio
+async def _model_in_place(model: Model | ModelChoice) -> Model:
+    return model.sync_model() if isinstance(model, ModelChoice) else model
 
-    loop = asyncio.get_running_loop()
-    return model.async_model(loop)
+
+async def _model_in_loop(model: Model | ModelChoice) -> Model:
+    return await model.async_model() if isinstance(model, ModelChoice) else model
 
 
 def _ended(run: _Run) -> RunResult:
@@ -373,10 +374,6 @@ def _ended(run: _Run) -> RunResult:
 def _told(event: ToolCallFinished) -> ToolMessage:
     call, result = event.call, event.result
     return ToolMessage(call_id=call.id, name=call.name, text=result.text or "", is_error=result.is_error)
-
-
-def _generator(events: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
-    return events  # type: ignore[return-value]  # ours are all written as async generators
 
 
 def _refuse_unknown(options: Mapping[str, Any]) -> None:

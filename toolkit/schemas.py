@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic.json_schema import GenerateJsonSchema
 
 # Keywords whose value maps names, chosen by the user, to schemas: a name there is never a keyword.
 _NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
@@ -31,16 +35,26 @@ def tidy(schema: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+@cache
+def generator() -> type[GenerateJsonSchema]:
+    """Make pydantic's generator, silent about defaults that JSON cannot show: they are left out on purpose."""
+    from pydantic.json_schema import GenerateJsonSchema
+
+    return type(
+        "Generator", (GenerateJsonSchema,), {"ignored_warning_kinds": {"skipped-choice", "non-serializable-default"}}
+    )
+
+
 def json_default(default: Any) -> dict[str, Any]:
     """Write a default as the keyword `default`, or as nothing where JSON has no form for it."""
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 
     try:
         value = to_jsonable_python(default)
-        json.dumps(value, allow_nan=False)
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except (PydanticSerializationError, ValueError, TypeError, RecursionError):
         return {}
-    return {"default": value}
+    return {"default": sorted(value, key=json.dumps) if isinstance(default, (set, frozenset)) else value}
 
 
 def _inner(keyword: str, value: Any, rewrite: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:

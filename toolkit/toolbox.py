@@ -141,6 +141,7 @@ class Toolbox:
 
         Raises:
             FatalError: The tool raised it.
+            DefinitionError: The tool cannot be described to a model.
         """
         return step(self._carry_out(name, words, context, SyncDoor()))
 

@@ -12,20 +12,21 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeAlias, TypeVar, cast, overload
 
-from pydantic_core import ValidationError
 from typing_extensions import Self, TypedDict, Unpack
 
 from toolkit import arguments, hints, results
 from toolkit.context import ToolContext
 from toolkit.doors import AsyncDoor, private_loop
 from toolkit.errors import DefinitionError, FatalError, InvalidArguments
-from toolkit.handlers import Action, Function, Handler, gathered
+from toolkit.handlers import Action, BoundFunction, Function, Handler, gathered
 from toolkit.messages import ToolResult, ToolSpec
-from toolkit.parameters import Built, Signature
+from toolkit.parameters import Built, Signature, source_of, without_partials
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Q = ParamSpec("Q")  # the same of a tool that is bound: P and R belong to the class
 S = TypeVar("S")
+T = TypeVar("T")
 
 Words: TypeAlias = str | bytes | Mapping[str, Any]
 Effect: TypeAlias = Literal["read", "write", "destructive"]
@@ -76,18 +77,24 @@ class Tool(Generic[P, R]):
     __test__ = False  # a tool named test_connection is not a test
 
     def __post_init__(self) -> None:
-        if not NAME.fullmatch(self.name):
+        if not (isinstance(self.name, str) and NAME.fullmatch(self.name)):
             raise DefinitionError(
-                f"{self.name!r} is no name for a tool: providers accept 1 to 64 letters, digits, '_' and '-'. "
-                f"Pass name={legal_name(self.name)!r}, for example."
+                f"{self.origin}: {self.name!r} is no name for a tool: providers accept 1 to 64 letters, digits, '_' "
+                f"and '-'. Pass name={legal_name(str(self.name))!r}, for example."
             )
         if isinstance(self.handler, Function):
-            self.__dict__.update(_looks(self.handler.signature.callable))
+            self.__dict__.update(_looks(self.handler.function))
 
     @overload
-    def __get__(self, instance: None, owner: type) -> Self: ...
+    def __get__(
+        self: Tool[Concatenate[S, Q], T], instance: None, owner: type[S]
+    ) -> Tool[Concatenate[S, Q], T]: ...  # a method on its class
     @overload
-    def __get__(self: Tool[Concatenate[S, P], R], instance: S, owner: type | None = None) -> Tool[P, R]: ...
+    def __get__(self: Tool[Concatenate[type[S], Q], T], instance: S | None, owner: type[S]) -> Tool[Q, T]: ...
+    @overload
+    def __get__(self: Tool[Concatenate[S, Q], T], instance: S, owner: type | None = None) -> Tool[Q, T]: ...
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Tool[Any, Any]:
         target = owner if self.of_class else instance
         if target is None or not self.binds:
@@ -95,7 +102,7 @@ class Tool(Generic[P, R]):
         return replace(self, handler=cast("Function", self.handler).in_class().bind(target))
 
     def __set_name__(self, owner: type, name: str) -> None:
-        if self.binds:
+        if self.binds and self.__dict__["__qualname__"].rpartition(".")[0] == owner.__qualname__:
             object.__setattr__(self, "handler", cast("Function", self.handler).in_class())
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -105,14 +112,16 @@ class Tool(Generic[P, R]):
         value: R = self.handler.function(*args, **kwargs)
         return value
 
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        place: Any = sys.modules.get(getattr(self, "__module__", ""))
-        for part in (qualname := self.__dict__.get("__qualname__", "")).split("."):
-            place = getattr(place, part, None)
-        if place is self:
-            return str(qualname)
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return _rebuilt, (values,)
+    def __reduce__(self) -> tuple[Any, ...]:
+        place = (self.__dict__.get("__module__"), self.__dict__.get("__qualname__", ""))
+        home = _found(*place)
+        if home is self:
+            return _found, place
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "handler"}
+        if not isinstance(home, Tool):
+            return _rebuilt, (self.handler, values)
+        bound = (self.handler.instance,) if isinstance(self.handler, BoundFunction) else ()
+        return _varied, (home, bound, values)  # the function itself cannot be found by its name: the tool is there
 
     def __repr__(self) -> str:
         return f"<Tool {self.name}{_shown_signature(self.handler)}>"
@@ -172,20 +181,18 @@ class Tool(Generic[P, R]):
         """
         try:
             values = self._validate(words)  # type: ignore[arg-type]  # a mapping is refused, and read again
-        except ValidationError:
+        except Exception:  # noqa: BLE001  read again, and explained there
             return self._invoke_mended(words, context)
         result = self.carry_out(values, context)
         return result if isinstance(result, ToolResult) else private_loop.run(_awaited(result))
 
     async def ainvoke(self, words: Words = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
         """Carry out a model's call, without gates, in the running loop; a sync function gets a thread of its own."""
-        if not self.is_async:
-            return await AsyncDoor().call(lambda: _now(self.invoke, words, context), is_async=False)
         try:
             values, repairs = self.read(words)
         except InvalidArguments as error:
             return ToolResult.failed(error)
-        result = self.carry_out(values, context)
+        result = await AsyncDoor().call(lambda: _now(self.carry_out, values, context), is_async=self.is_async)
         if not isinstance(result, ToolResult):
             result = await result
         return result._replace(repairs=repairs) if repairs else result
@@ -210,7 +217,7 @@ class Tool(Generic[P, R]):
             value = gathered(value)
         except FatalError:
             raise
-        except (Exception, SystemExit) as error:  # noqa: BLE001  whatever a tool raises is the answer to its call
+        except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001  whatever a tool raises is the answer to its call
             return self._failure(error)
         if hasattr(type(value), "__await__"):
             return self._later(value)
@@ -231,7 +238,7 @@ class Tool(Generic[P, R]):
             return results.rendered(await promise)
         except FatalError:
             raise
-        except (Exception, SystemExit) as error:  # noqa: BLE001  as in `carry_out`
+        except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001  as in `carry_out`
             return self._failure(error)
 
     @cached_property
@@ -258,12 +265,19 @@ class Tool(Generic[P, R]):
         return self.handler.prepared()
 
     def _failure(self, error: BaseException) -> ToolResult:
-        relay = {*self.handler.raises, *(kind.__qualname__ for kind in self.relay)}
-        return results.explained(error, self.name, relay)
+        return results.explained(error, self.name, self.handler.raises, self.relay)
 
 
 @overload
-def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+def tool(
+    function: Callable[P, R],
+    /,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    **options: Unpack[ToolOptions],
+) -> Tool[P, R]: ...
 @overload
 def tool(
     *, name: str | None = None, title: str | None = None, description: str | None = None, **options: Unpack[ToolOptions]
@@ -303,23 +317,25 @@ def tool(
     """
     _check(options)
 
-    def decorate(function: Any, depth: int = 1) -> Tool[Any, Any]:
+    def decorate(function: Any) -> Tool[Any, Any]:
         if isinstance(function, Tool):
             return replace(
                 function,
-                name=name or function.name,
-                title=title or function.title,
-                text=description or function.text,
+                name=function.name if name is None else name,
+                title=function.title if title is None else title,
+                text=function.text if description is None else description,
                 **options,
             )
         if isinstance(bound := getattr(function, "__func__", None), Tool):
-            return decorate(bound.__get__(function.__self__), depth)  # a class method made of a tool
+            return decorate(bound.__get__(function.__self__))  # a class method made of a tool
         plain = bound if isinstance(function, (classmethod, staticmethod)) else function
         if not callable(plain):
-            raise DefinitionError(f"@tool needs something that can be called; it got {function!r}.")
-        signature = Signature(plain, hints.frame_names(plain, depth + 1))
+            raise DefinitionError(
+                f"@tool needs something that can be called; it got {function!r}. Give options by name: @tool(name=...)."
+            )
+        signature = Signature(plain, hints.frame_names(source_of(plain)))
         made: Tool[Any, Any] = Tool(
-            name=name or legal_name(_name_of(plain)),
+            name=legal_name(_name_of(plain)) if name is None else name,
             handler=Function(signature),
             title=title,
             text=description,
@@ -328,7 +344,7 @@ def tool(
         )
         return staticmethod(made) if isinstance(function, staticmethod) else made  # type: ignore[return-value]
 
-    return decorate if function is None else decorate(function, 2)
+    return decorate if function is None else decorate(function)
 
 
 def legal_name(name: str) -> str:
@@ -346,15 +362,22 @@ def legal_name(name: str) -> str:
 
 
 def _name_of(function: Any) -> str:
-    while hasattr(function, "func") and hasattr(function, "keywords"):
-        function = function.func
+    function = without_partials(function)
     written = getattr(function, "__name__", None)
     return written or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(function).__name__).lower()
 
 
+_COPIED = ("__module__", "__name__", "__qualname__", "__isabstractmethod__")
+
+
 def _looks(function: Any) -> dict[str, Any]:
-    looks = {key: getattr(function, key, None) for key in ("__module__", "__name__", "__qualname__", "__doc__")}
-    return {**{key: value for key, value in looks.items() if value is not None}, "__wrapped__": function}
+    looks = {key: getattr(function, key, None) for key in _COPIED}
+    return {
+        **{key: value for key, value in looks.items() if value is not None},
+        "__doc__": getattr(function, "__doc__", None),
+        "__annotations__": hints.raw_annotations(function),
+        "__wrapped__": function,
+    }
 
 
 def _check(options: Mapping[str, Any]) -> None:
@@ -364,6 +387,13 @@ def _check(options: Mapping[str, Any]) -> None:
         raise DefinitionError(f"@tool has no option {sorted(unknown)[0]!r}. It has: {', '.join(known)}.")
     if options.get("effect") not in (None, "read", "write", "destructive"):
         raise DefinitionError(f"effect={options['effect']!r} is not one of 'read', 'write', 'destructive'.")
+    relay = options.get("relay", ())
+    if not isinstance(relay, (tuple, list)) or not all(map(_is_exception, relay)):
+        raise DefinitionError(f"relay={relay!r} is not a tuple of exception classes, such as relay=(KeyError,).")
+
+
+def _is_exception(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseException)
 
 
 def _shown_signature(handler: Handler) -> str:
@@ -373,8 +403,21 @@ def _shown_signature(handler: Handler) -> str:
         return "(...)"
 
 
-def _rebuilt(values: dict[str, Any]) -> Tool[Any, Any]:
-    return Tool(**values)
+def _found(module: str | None, qualname: str) -> Any:
+    """Find what stands in a module under a name, as it was written: not bound to anything."""
+    place: Any = sys.modules.get(module or "")
+    for part in qualname.split("."):
+        place = inspect.getattr_static(place, part, None)
+    return getattr(place, "__func__", place)
+
+
+def _rebuilt(handler: Handler, values: dict[str, Any]) -> Tool[Any, Any]:
+    return Tool(handler=handler, **values)
+
+
+def _varied(home: Tool[Any, Any], bound: tuple[Any, ...], values: dict[str, Any]) -> Tool[Any, Any]:
+    handler = cast("Function", home.handler)
+    return replace(home, handler=handler.in_class().bind(*bound) if bound else handler, **values)
 
 
 async def _awaited(promise: Awaitable[R]) -> R:

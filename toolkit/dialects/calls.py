@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from toolkit.arguments import is_cut, is_object
 from toolkit.messages import (
     Message,
     ModelRequest,
@@ -24,6 +25,7 @@ from toolkit.messages import (
     ToolMessage,
     ToolSpec,
     UserMessage,
+    sendable,
 )
 from toolkit.schemas import rewritten
 
@@ -54,7 +56,7 @@ class Calls:
     def body(self, request: ModelRequest) -> dict[str, Any]:
         """Make messages and, where tools are on offer, the schema of the reply."""
         if not request.tools:
-            return {"messages": [plain(message) for message in request.messages]}
+            return {"messages": _merged([plain(message) for message in request.messages])}
         guide = GUIDE + "\n".join(described(spec) for spec in request.tools)
         messages = [SystemMessage(guide), *request.messages]
         return {
@@ -67,10 +69,10 @@ class Calls:
         return not request.tools
 
     def read(self, text: str, calls: Sequence[ToolCall]) -> tuple[str, tuple[ToolCall, ...]]:
-        """Find the calls in a reply; a text that is no such object is an answer."""
+        """Find the calls in a reply; a text that is no such object is an answer, unless it is half of one."""
         reply = parsed(text)
         if reply is None:
-            return text, tuple(calls)
+            return "" if is_cut(text) else text, tuple(calls)
         found = tuple(_call(item) for item in reply.get("calls") or () if isinstance(item, dict))
         output = reply.get("output")
         return output if isinstance(output, str) else "", (*calls, *found)
@@ -132,10 +134,10 @@ def parsed(text: str) -> dict[str, Any] | None:
 def plain(message: Message) -> dict[str, Any]:
     """Write a message for a model that knows neither tool calls nor the role tool."""
     if isinstance(message, ToolMessage):
-        return {"role": "user", "content": f"Result of {message.name}: {message.text}"}
+        return {"role": "user", "content": sendable(f"Result of {message.name}: {message.text}")}
     if isinstance(message, ModelResponse):
-        return {"role": "assistant", "content": _reply(message) if message.calls else message.text}
-    return {"role": "user" if isinstance(message, UserMessage) else "system", "content": message.text}
+        return {"role": "assistant", "content": sendable(_reply(message) if message.calls else message.text)}
+    return {"role": "user" if isinstance(message, UserMessage) else "system", "content": sendable(message.text)}
 
 
 def _merged(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -152,7 +154,9 @@ def _merged(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _reply(message: ModelResponse) -> str:
     from pydantic_core import from_json
 
-    calls = [{"_tool": call.name, **from_json(call.arguments, allow_partial=True)} for call in message.calls]
+    texts = [sendable(call.arguments) for call in message.calls]
+    arguments = [from_json(text) if is_object(text) else {} for text in texts]
+    calls = [{"_tool": call.name, **given} for call, given in zip(message.calls, arguments)]
     return json.dumps({"calls": calls, "output": None}, ensure_ascii=False)
 
 

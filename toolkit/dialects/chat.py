@@ -10,9 +10,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Any
+from typing import Any, get_args
 
-from toolkit.arguments import as_text, is_object
+from pydantic_core import from_json
+
+from toolkit.arguments import as_text
 from toolkit.messages import (
     Image,
     Message,
@@ -23,6 +25,7 @@ from toolkit.messages import (
     ToolMessage,
     ToolSpec,
     UserMessage,
+    sendable,
 )
 
 
@@ -42,7 +45,8 @@ class Chat:
         memo = request.memo
         memo += map(encoded, request.messages[len(memo) :])
         tools = [self.tool(spec) for spec in request.tools]
-        return {"messages": memo, "tools": tools} if tools else {"messages": memo}
+        messages = list(memo)  # whoever keeps the request sees it as it was, not as the run goes on
+        return {"messages": messages, "tools": tools} if tools else {"messages": messages}
 
     def shows_text(self, request: ModelRequest) -> bool:  # noqa: ARG002  the signature is the dialects'
         """Tell that text is for people: calls come beside it."""
@@ -61,14 +65,14 @@ def encoded(message: Message) -> dict[str, Any]:
 
 @encoded.register
 def _(message: SystemMessage) -> dict[str, Any]:
-    return {"role": "system", "content": message.text}
+    return {"role": "system", "content": sendable(message.text)}
 
 
 @encoded.register
 def _(message: UserMessage) -> dict[str, Any]:
     if not message.images:
-        return {"role": "user", "content": message.text}
-    parts: list[dict[str, Any]] = [{"type": "text", "text": message.text}] if message.text else []
+        return {"role": "user", "content": sendable(message.text)}
+    parts: list[dict[str, Any]] = [{"type": "text", "text": sendable(message.text)}] if message.text else []
     return {
         "role": "user",
         "content": [*parts, *({"type": "image_url", "image_url": {"url": data_url(i)}} for i in message.images)],
@@ -77,9 +81,9 @@ def _(message: UserMessage) -> dict[str, Any]:
 
 @encoded.register
 def _(message: ModelResponse) -> dict[str, Any]:
-    wire: dict[str, Any] = {"role": "assistant", "content": message.text or (None if message.calls else "")}
+    wire: dict[str, Any] = {"role": "assistant", "content": sendable(message.text) or (None if message.calls else "")}
     if message.reasoning:
-        wire["reasoning_content"] = message.reasoning
+        wire["reasoning_content"] = sendable(message.reasoning)
     if message.calls:
         wire["tool_calls"] = [_encoded_call(call) for call in message.calls]
     return wire
@@ -87,7 +91,7 @@ def _(message: ModelResponse) -> dict[str, Any]:
 
 @encoded.register
 def _(message: ToolMessage) -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": message.wire_id or message.call_id, "content": message.text}
+    return {"role": "tool", "tool_call_id": message.wire_id or message.call_id, "content": sendable(message.text)}
 
 
 def data_url(image: Image) -> str:
@@ -99,12 +103,13 @@ def decoded(messages: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
     """Read a history in wire form; messages that are ours already stay as they are.
 
     Raises:
-        ValueError: A message has no role, or one that is not known.
+        ValueError: A message has no role, or one that is not known; or it lacks what messages of its role have.
+        TypeError: Something is no message at all.
     """
     read: list[Message] = []
     names: dict[str, str] = {}
     for message in messages:
-        known = _decoded(message, names) if isinstance(message, Mapping) else message
+        known = message if isinstance(message, get_args(Message)) else _decoded(_as_mapping(message), names)
         if isinstance(known, ModelResponse):
             names.update((call.wire_id, call.name) for call in known.calls)
         read.append(known)
@@ -118,9 +123,23 @@ def _encoded_call(call: ToolCall) -> dict[str, Any]:
         if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", call.name)
         else re.sub(r"[^A-Za-z0-9_-]+", "_", call.name)[:64]
     )
-    text = as_text(call.arguments)
-    function = {"name": (name.strip("_") and name) or "unknown", "arguments": text if is_object(text) else "{}"}
+    function = {"name": (name.strip("_") and name) or "unknown", "arguments": _strict(sendable(call.arguments))}
     return {"id": call.wire_id or call.id, "type": "function", "function": function}
+
+
+def _strict(text: str) -> str:
+    try:
+        return text if isinstance(from_json(text, allow_inf_nan=False), dict) else "{}"
+    except ValueError:
+        return "{}"
+
+
+def _as_mapping(message: Any) -> Mapping[str, Any]:
+    if hasattr(message, "model_dump"):  # an answer of the openai package, put into the history as it is
+        message = message.model_dump()
+    if not isinstance(message, Mapping):
+        raise TypeError(f"{message!r} is not a message: it takes those of another result, or dicts in OpenAI's form.")
+    return message
 
 
 def _decoded(message: Mapping[str, Any], names: Mapping[str, str]) -> Message:
@@ -134,14 +153,19 @@ def _decoded(message: Mapping[str, Any], names: Mapping[str, str]) -> Message:
         calls = tuple(map(_decoded_call, message.get("tool_calls") or ()))
         return ModelResponse(text=text, calls=calls, reasoning=message.get("reasoning_content") or "")
     if role == "tool":
-        wire_id = message["tool_call_id"]
+        if not isinstance(wire_id := message.get("tool_call_id"), str):
+            raise ValueError(
+                f"A message of the role 'tool' needs the tool_call_id that it answers; this is {message!r}."
+            )
         return ToolMessage(call_id=wire_id, wire_id=wire_id, name=names.get(wire_id, ""), text=text)
     raise ValueError(f"A message's role is one of system, developer, user, assistant, tool; this one has {role!r}.")
 
 
 def _decoded_call(call: Mapping[str, Any]) -> ToolCall:
-    function = call["function"]
-    return ToolCall(id=call["id"], wire_id=call["id"], name=function["name"], arguments=function["arguments"])
+    wire_id, function = call.get("id"), call.get("function") or {}
+    if not isinstance(wire_id, str) or "name" not in function:
+        raise ValueError(f"A tool call needs an id and a function with a name; this is {call!r}.")
+    return ToolCall(id=wire_id, wire_id=wire_id, name=function["name"], arguments=as_text(function.get("arguments")))
 
 
 def _text_of(content: Any) -> str:
@@ -151,7 +175,12 @@ def _text_of(content: Any) -> str:
 def _images_of(content: Any) -> Iterable[Image]:
     parts = () if isinstance(content, str) else content or ()
     for part in parts:
+        if isinstance(part.get("text"), str):
+            continue
         url = (part.get("image_url") or {}).get("url", "")
         head, comma, data = url.partition(";base64,")
-        if comma:
-            yield Image(base64.b64decode(data), head.removeprefix("data:"))
+        if not comma:
+            raise ValueError(
+                f"A user's message holds text and pictures as data URLs; this is neither: {str(part)[:100]}"
+            )
+        yield Image(base64.b64decode(data), head.removeprefix("data:"))

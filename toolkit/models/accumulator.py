@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolkit.arguments import is_object
-from toolkit.messages import ToolCall
+from toolkit.messages import ToolCall, sendable
 
 
 def attribute(value: Any, name: str) -> Any:
@@ -40,7 +40,7 @@ class OpenCall:
     @property
     def arguments(self) -> str:
         """What has arrived of the arguments."""
-        return "".join(self.parts)
+        return sendable("".join(self.parts))
 
     def take(self, piece: Any) -> None:
         """Add a fragment."""
@@ -60,7 +60,7 @@ class OpenCall:
         """Make calls of what has arrived: one, or several where whole objects stand one after the other."""
         texts = _objects(self.arguments)
         for number, text in enumerate(texts):
-            yield ToolCall(name=self.name, arguments=text, wire_id=self.id if number == 0 else "")
+            yield ToolCall(name=sendable(self.name), arguments=text, wire_id=sendable(self.id) if number == 0 else "")
 
 
 @dataclass
@@ -73,7 +73,8 @@ class Accumulator:
         """Add a fragment of a streamed answer to the call that it belongs to."""
         call = self._call_of(piece)
         if call is None:
-            call = OpenCall(index=_index(piece))
+            index = _index(piece)
+            call = OpenCall(index=len(self.open) if index is None else index)
             self.open.append(call)
         call.take(piece)
 
@@ -89,7 +90,10 @@ class Accumulator:
     def _call_of(self, piece: Any) -> OpenCall | None:
         index, identity = _index(piece), _identity(piece)
         if index is not None:
-            found = next((call for call in reversed(self.open) if call.index == index), None)
+            there = (call for call in reversed(self.open) if call.index == index)
+            found = next(there, None)
+            if found is not None and _begins_anew(found, piece, identity):
+                return next((call for call in there if identity and call.id == identity), None)
         elif identity:
             return next((call for call in self.open if call.id == identity), None)
         else:
@@ -101,8 +105,9 @@ def _begins_anew(call: OpenCall, piece: Any, identity: str) -> bool:
     if identity and call.id and identity != call.id:
         return True
     function = attribute(piece, "function") or {}
-    brings = attribute(function, "name") and attribute(function, "arguments")
-    return bool(brings) and not identity and is_object(call.arguments)
+    name = attribute(function, "name")
+    brings = name and (attribute(function, "arguments") or name != call.name)
+    return bool(brings and call.name) and not identity and is_object(call.arguments)
 
 
 def _index(piece: Any) -> object:

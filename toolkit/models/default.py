@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from toolkit.dialects import Dialect
+from toolkit.doors import AsyncDoor
 from toolkit.errors import NoModelError
 from toolkit.models import Model
 from toolkit.models.openai import OpenAIModel, translated
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
+
+    import openai
 
 logger = logging.getLogger("toolkit")
 
@@ -52,7 +54,7 @@ class ModelChoice:
     dialect: Dialect | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     _made: Model | None = None
-    _by_loop: WeakKeyDictionary[AbstractEventLoop, Model] = field(default_factory=WeakKeyDictionary)
+    _by_loop: dict[AbstractEventLoop, tuple[Model, AsyncGenerator[None, None]]] = field(default_factory=dict)
 
     def sync_model(self) -> Model:
         """Give the model for a run that is stepped in place.
@@ -65,21 +67,25 @@ class ModelChoice:
             logger.info("The model that answers is %r.", self._made)
         return self._made
 
-    def async_model(self, loop: AbstractEventLoop) -> Model:
+    async def async_model(self) -> Model:
         """Give the model for a run in an event loop; a client of our making belongs to the loop that it is used in.
 
         Raises:
             NoModelError: Nothing says which model should answer.
         """
-        model = self.sync_model()
+        model = self._made or await AsyncDoor().call(self._found, is_async=False)
         if self.client or not isinstance(model, OpenAIModel):
             return model
-        if loop not in self._by_loop:
-            import openai
+        import asyncio
 
-            client = openai.AsyncOpenAI(base_url=model.client.base_url, api_key=model.client.api_key)
-            self._by_loop[loop] = OpenAIModel(client, model.name, dialect=model.dialect, options=model.options)
-        return self._by_loop[loop]
+        loop = asyncio.get_running_loop()
+        if loop not in self._by_loop:
+            self._by_loop = {known: kept for known, kept in self._by_loop.items() if not known.is_closed()}
+            self._by_loop[loop] = await _kept(model)
+        return self._by_loop[loop][0]
+
+    async def _found(self) -> Model:
+        return self.sync_model()
 
     def _from_client(self) -> Model:
         name = self.name or os.environ.get("TOOLKIT_MODEL")
@@ -104,6 +110,21 @@ class ModelChoice:
         from toolkit.local import embedded_model
 
         return embedded_model()
+
+
+async def _kept(model: OpenAIModel) -> tuple[Model, AsyncGenerator[None, None]]:
+    """Make the same model with an async client, and what closes that client when the running loop shuts down."""
+    import openai
+
+    client = openai.AsyncOpenAI(base_url=model.client.base_url, api_key=model.client.api_key)
+    keeper = _open(client)
+    await keeper.__anext__()  # begun in the loop, so the loop ends it: asyncio.run closes generators that are left
+    return OpenAIModel(client, model.name, dialect=model.dialect, options=model.options), keeper
+
+
+async def _open(client: openai.AsyncOpenAI) -> AsyncGenerator[None, None]:
+    async with client:
+        yield
 
 
 def _first_of(client: Any) -> str:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, contextmanager
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from toolkit.dialects import Dialect
 from toolkit.dialects.chat import Chat
 from toolkit.errors import ModelError
 from toolkit.events import ReasoningDelta, TextDelta
-from toolkit.messages import ModelRequest, ModelResponse, Usage
+from toolkit.messages import ModelRequest, ModelResponse, Usage, sendable
 from toolkit.models import Piece
 from toolkit.models.accumulator import Accumulator, attribute, text_of
+
+UNREADABLE = "The model could not be asked, or its answer cannot be read."
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,10 +71,11 @@ class OpenAIModel:
         answer = _Answer()
         with translated():
             chunks = await self._create(request, stream=True, stream_options={"include_usage": True})
-            async for chunk in _drawn(chunks):
-                for piece in answer.take(chunk):
-                    if shows_text or isinstance(piece, ReasoningDelta):
-                        yield piece
+            async with aclosing(_drawn(chunks)) as drawn:
+                async for chunk in drawn:
+                    for piece in answer.take(chunk):
+                        if shows_text or isinstance(piece, ReasoningDelta):
+                            yield piece
             if not answer.finish_reason:
                 raise ModelError("The model's answer broke off: no finish reason came. Nothing of it was carried out.")
             response = self._read(answer)
@@ -90,14 +94,14 @@ class OpenAIModel:
         return await reply if inspect.isawaitable(reply) else reply
 
     def _read(self, answer: _Answer) -> ModelResponse:
-        text, calls = self.dialect.read("".join(answer.text), answer.accumulator.calls())
+        text, calls = self.dialect.read(sendable("".join(answer.text)), answer.accumulator.calls())
         return ModelResponse(
             text=text,
             calls=calls,
             finish_reason=answer.finish_reason,
             usage=answer.usage,
             model=answer.model or self.name,
-            reasoning="".join(answer.reasoning),
+            reasoning=sendable("".join(answer.reasoning)),
         )
 
 
@@ -168,10 +172,8 @@ def translated() -> Iterator[None]:
         import openai
 
         status = getattr(error, "status_code", None)
-        advice = next(
-            (text for kind, text in _advice(openai) if isinstance(error, kind)), "The server's answer cannot be read."
-        )
-        raise ModelError(f"{advice} ({type(error).__name__}: {_excerpt(error)})", status) from error
+        advice = next((text for kind, text in _advice(openai) if isinstance(error, kind)), UNREADABLE)
+        raise ModelError(f"{advice} ({type(error).__name__}: {_excerpt(_said(error))})", status) from error
 
 
 def _advice(openai: Any) -> tuple[tuple[type[Exception], str], ...]:
@@ -190,18 +192,23 @@ def _advice(openai: Any) -> tuple[tuple[type[Exception], str], ...]:
         (openai.NotFoundError, "The model's server does not know this model or address; check model and base_url."),
         (openai.RateLimitError, "The model's server refuses more requests for now."),
         (openai.BadRequestError, "The model's server refuses the request."),
+        (openai.UnprocessableEntityError, "The model's server refuses the request."),
         (openai.InternalServerError, "The model's server failed."),
+        (openai.APIResponseValidationError, UNREADABLE),
         (openai.APIError, "The model's server reports an error."),
+        (openai.OpenAIError, "The openai package could not ask the model's server."),
     )
 
 
 def _is_the_packages_own(create: Any) -> bool:
     """Tell whether nobody has wrapped or replaced `create`: a wrapper must see the ordinary arguments."""
-    function = getattr(create, "__func__", None)
-    return getattr(function, "__module__", "") == "openai.resources.chat.completions.completions"
+    if type(create) is not MethodType:  # a proxy answers isinstance() and __module__ for what it wraps
+        return False
+    home: str = getattr(create.__func__, "__globals__", {}).get("__name__", "")
+    return home.partition(".")[0] == "openai"
 
 
-async def _drawn(chunks: Any) -> AsyncIterator[Any]:
+async def _drawn(chunks: Any) -> AsyncGenerator[Any, None]:
     """Draw from a stream of either kind of client, and close it whatever happens."""
     try:
         if hasattr(chunks, "__aiter__"):
@@ -232,6 +239,12 @@ def _reasoning(message: Any) -> str:
 def _count(usage: Any, name: str) -> int:
     count = attribute(usage, name)
     return count if isinstance(count, int) else 0
+
+
+def _said(error: Exception) -> str:
+    """Read an error, with what the server sent where the client's words leave that out."""
+    text, body = str(error), getattr(error, "body", None)
+    return text if not body or str(body) in text else f"{text} {body}"
 
 
 def _excerpt(value: Any) -> str:

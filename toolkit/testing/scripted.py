@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -69,8 +70,8 @@ class ScriptedModel:
             ScriptError: There is none left.
         """
         response = await self.complete(request)
-        for word in response.text.split(" ") if response.text else ():
-            yield TextDelta(word if response.text.startswith(word) else f" {word}")
+        for word in re.findall(r"\s*\S+|\s+", response.text):
+            yield TextDelta(word)
         yield response
 
     def check(self) -> None:

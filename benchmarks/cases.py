@@ -1,0 +1,210 @@
+"""The work that is measured: functions with their arguments, and a scripted conversation held in two ways."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from time import process_time
+from typing import Any, NamedTuple
+
+import openai
+from pydantic import BaseModel
+
+from benchmarks import limits
+from benchmarks.server import address
+from toolkit import Runner
+
+
+class Party(BaseModel):
+    """Ten fields of somebody."""
+
+    name: str
+    company: str
+    street: str
+    postcode: str
+    city: str
+    country: str
+    email: str
+    phone: str
+    since: int
+    verified: bool
+
+
+class Order(BaseModel):
+    """Forty fields: ten of its own, and three parties."""
+
+    number: int
+    currency: str
+    total: float
+    weight: float
+    paid: bool
+    express: bool
+    note: str
+    tags: list[str]
+    skus: list[str]
+    amounts: list[int]
+    buyer: Party
+    payer: Party
+    receiver: Party
+
+
+def small(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def medium(order: Order) -> Order:
+    """Store an order."""
+    return order
+
+
+def large(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Store rows."""
+    return rows
+
+
+async def asmall(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+async def amedium(order: Order) -> Order:
+    """Store an order."""
+    return order
+
+
+async def alarge(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Store rows."""
+    return rows
+
+
+_PARTY = Party(
+    name="Ada Example",
+    company="Example Ltd",
+    street="1 Long Street",
+    postcode="12345",
+    city="Ghent",
+    country="BE",
+    email="ada@example.org",
+    phone="+32 9 000 00 00",
+    since=2019,
+    verified=True,
+)
+_ORDER = Order(
+    number=1204,
+    currency="EUR",
+    total=129.5,
+    weight=2.25,
+    paid=True,
+    express=False,
+    note="Leave it with the neighbours.",
+    tags=["gift", "fragile"],
+    skus=["A-1", "B-2", "C-3"],
+    amounts=[1, 2, 3],
+    buyer=_PARTY,
+    payer=_PARTY,
+    receiver=_PARTY,
+)
+_ROWS = [{"id": i, "name": f"row {i}", "value": i / 2, "tags": ["a", "b"], "note": "x" * 24} for i in range(11_000)]
+
+
+class Case(NamedTuple):
+    """A function of either kind, and what a model writes to call it."""
+
+    function: Callable[..., Any]
+    afunction: Callable[..., Coroutine[Any, Any, Any]]
+    words: str
+
+
+CASES = {
+    "small": Case(small, asmall, '{"a": 3, "b": 4}'),
+    "medium": Case(medium, amedium, json.dumps({"order": _ORDER.model_dump()})),
+    "1 MB": Case(large, alarge, json.dumps({"rows": _ROWS})),
+    "invalid": Case(small, asmall, '{"a": "many", "b": 4}'),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conversation:
+    """One script, held by a Runner and by hand, over the same client.
+
+    Attributes:
+        turns: Answers of the model; all but the last make calls.
+        calls: Calls of a turn.
+        clock: CPU clock of the process at each call of the tool, since the conversation began.
+    """
+
+    turns: int
+    calls: int
+    clock: list[float]
+    by_runner: Callable[[], object]
+    by_hand: Callable[[], object]
+
+    def runner_turn(self) -> float:
+        """Give the CPU seconds of a turn of a Runner."""
+        return self._held(self.by_runner)
+
+    def hand_turn(self) -> float:
+        """Give the CPU seconds of a turn of the loop by hand."""
+        return self._held(self.by_hand)
+
+    def _held(self, hold: Callable[[], object]) -> float:
+        self.clock.clear()
+        began = process_time()
+        hold()
+        took = process_time() - began
+        if len(self.clock) != (due := (self.turns - 1) * self.calls):
+            raise SystemExit(f"{len(self.clock)} calls of the tool ran instead of {due}: what was measured is no run.")
+        return took / self.turns
+
+
+def conversation(port: int, *, turns: int, calls: int, stream: bool = False) -> Conversation:
+    """Make a conversation with a sync client and a function."""
+    clock: list[float] = []
+
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        clock.append(process_time())
+        return a + b
+
+    client = openai.OpenAI(base_url=address(port, turns, calls), api_key="none", max_retries=0)
+    runner = Runner([add], client=client, model="scripted", max_turns=1000)
+    schemas, by_name = runner.toolbox.schemas(), {"add": limits.called(add)}
+    return Conversation(
+        turns=turns,
+        calls=calls,
+        clock=clock,
+        by_runner=lambda: deque(runner.stream("Go."), maxlen=0) if stream else runner.run("Go."),
+        by_hand=lambda: limits.converse(client, schemas, by_name, stream=stream),
+    )
+
+
+def aconversation(
+    loop: asyncio.AbstractEventLoop, port: int, *, turns: int, calls: int, stream: bool = False
+) -> Conversation:
+    """Make a conversation with an async client and a coroutine function, held in `loop`."""
+    clock: list[float] = []
+
+    async def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        clock.append(process_time())
+        return a + b
+
+    client = openai.AsyncOpenAI(base_url=address(port, turns, calls), api_key="none", max_retries=0)
+    runner = Runner([add], client=client, model="scripted", max_turns=1000)
+    schemas, by_name = runner.toolbox.schemas(), {"add": limits.acalled(add)}
+
+    async def streamed() -> None:
+        async for _ in runner.astream("Go."):
+            pass
+
+    return Conversation(
+        turns=turns,
+        calls=calls,
+        clock=clock,
+        by_runner=lambda: loop.run_until_complete(streamed() if stream else runner.arun("Go.")),
+        by_hand=lambda: loop.run_until_complete(limits.aconverse(client, schemas, by_name, stream=stream)),
+    )

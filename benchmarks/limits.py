@@ -1,0 +1,124 @@
+"""What the toolkit is compared with: the same work, written by hand for this one case.
+
+A call is pydantic-core's validator, the function and pydantic-core's serializer. A conversation is a loop on the openai
+client. Neither checks, repairs or reports anything that the case does not need.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias, get_type_hints
+
+import openai
+from pydantic import TypeAdapter
+from pydantic_core import SchemaValidator, ValidationError, core_schema, to_json
+
+Call: TypeAlias = Callable[[str], str]
+AsyncCall: TypeAlias = Callable[[str], Awaitable[str]]
+
+
+class Wish(NamedTuple):
+    """One call that the model asks for."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+def called(function: Callable[..., object]) -> Call:
+    """Make what carries a call of a function out: JSON text in, JSON text out."""
+    validate = _validator(function)
+
+    def call(words: str) -> str:
+        try:
+            values = validate(words)
+        except ValidationError as error:
+            return str(error)
+        return to_json(function(**values)).decode()
+
+    return call
+
+
+def acalled(function: Callable[..., Awaitable[object]]) -> AsyncCall:
+    """Make what carries a call of a coroutine function out."""
+    validate = _validator(function)
+
+    async def call(words: str) -> str:
+        try:
+            values = validate(words)
+        except ValidationError as error:
+            return str(error)
+        return to_json(await function(**values)).decode()
+
+    return call
+
+
+def converse(client: openai.OpenAI, schemas: Any, calls: Mapping[str, Call], *, stream: bool) -> str:
+    """Hold a conversation, and give the model's answer."""
+    messages: list[Any] = [{"role": "user", "content": "Go."}]
+    while True:
+        reply: Any = client.chat.completions.create(model="scripted", messages=messages, tools=schemas, stream=stream)
+        text, wishes = _merged(reply) if stream else _read(reply)
+        if not wishes:
+            return text
+        messages.append(_said(text, wishes))
+        messages += [_told(wish, calls[wish.name](wish.arguments)) for wish in wishes]
+
+
+async def aconverse(client: openai.AsyncOpenAI, schemas: Any, calls: Mapping[str, AsyncCall], *, stream: bool) -> str:
+    """Hold a conversation in the running loop; calls of one turn at the same time."""
+    messages: list[Any] = [{"role": "user", "content": "Go."}]
+    while True:
+        asked: Any = client.chat.completions.create(model="scripted", messages=messages, tools=schemas, stream=stream)
+        reply = await asked
+        text, wishes = _merged([chunk async for chunk in reply]) if stream else _read(reply)
+        if not wishes:
+            return text
+        messages.append(_said(text, wishes))
+        answers = await _together([calls[wish.name](wish.arguments) for wish in wishes])
+        messages += map(_told, wishes, answers)
+
+
+def _validator(function: Callable[..., object]) -> Callable[[str], dict[str, Any]]:
+    types = {name: kind for name, kind in get_type_hints(function).items() if name != "return"}
+    fields = {name: core_schema.typed_dict_field(TypeAdapter(kind).core_schema) for name, kind in types.items()}
+    return SchemaValidator(core_schema.typed_dict_schema(fields)).validate_json
+
+
+async def _together(promises: list[Awaitable[str]]) -> list[str]:
+    if len(promises) == 1:  # a task for a single call is work that nobody would ask for
+        return [await promises[0]]
+    return await asyncio.gather(*promises)
+
+
+def _read(reply: Any) -> tuple[str, list[Wish]]:
+    message = reply.choices[0].message
+    listed = message.tool_calls or ()
+    return message.content or "", [Wish(call.id, call.function.name, call.function.arguments) for call in listed]
+
+
+def _merged(chunks: Iterable[Any]) -> tuple[str, list[Wish]]:
+    words: list[str] = []
+    heads: list[Any] = []
+    parts: list[list[str]] = []
+    for delta in (choice.delta for chunk in chunks for choice in chunk.choices):
+        words.append(delta.content or "")
+        for piece in delta.tool_calls or ():
+            if piece.id:
+                heads.append(piece)
+                parts.append([])
+            parts[piece.index].append(piece.function.arguments)
+    return "".join(words), [Wish(head.id, head.function.name, "".join(part)) for head, part in zip(heads, parts)]
+
+
+def _said(text: str, wishes: list[Wish]) -> dict[str, Any]:
+    calls = [
+        {"id": wish.id, "type": "function", "function": {"name": wish.name, "arguments": wish.arguments}}
+        for wish in wishes
+    ]
+    return {"role": "assistant", "content": text or None, "tool_calls": calls}
+
+
+def _told(wish: Wish, text: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": wish.id, "content": text}

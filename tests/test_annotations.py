@@ -1,0 +1,404 @@
+"""Annotations are understood wherever a function was written: as text, in local scopes, in class bodies, in cells."""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import sys
+import types
+import typing
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Optional
+
+import pytest
+
+from toolkit import DefinitionError, Tool, Toolbox, ToolContext, tool
+
+if TYPE_CHECKING:
+    from nowhere import Database, Reply  # type: ignore[import-not-found]
+
+    import toolkit
+
+POINT = '{"at": {"x": 1}}'
+
+
+@dataclass
+class Point:
+    x: int
+
+
+SOURCE = """
+{future}
+from dataclasses import dataclass
+from toolkit import tool, ToolContext
+
+@dataclass
+class Point:
+    x: int
+
+@tool
+def module(at: Point, context: ToolContext[int]): return at
+
+class Body:
+    @dataclass
+    class Inner:
+        x: int
+
+    @tool
+    def method(self, at: Point, context: ToolContext[int]): return at
+
+    @tool
+    def inner(self, at: Inner, context: ToolContext[int]): return at
+
+def local():
+    @dataclass
+    class Point:
+        x: int
+        y: int = 2
+
+    @tool
+    def function(at: Point, context: ToolContext[int]): return at
+
+    class Body:
+        @tool
+        def method(self, at: Point, context: ToolContext[int]): return at
+
+    class Called:
+        def __call__(self, at: Point, context: ToolContext[int]): return at
+
+    class Made:
+        def __init__(self, at: Point, context: ToolContext[int]): self.at = at
+
+    return function, Body().method, tool(Called()), tool(Made)
+
+tools = (module, Body().method, Body().inner, *local())
+"""
+
+
+def loaded(source: str) -> types.ModuleType:
+    """Load a module from its text."""
+    module = types.ModuleType("written")
+    sys.modules["written"] = module  # dataclasses look their module up
+    exec(compile(source, "written.py", "exec", dont_inherit=True), module.__dict__)  # noqa: S102
+    return module
+
+
+@pytest.fixture(autouse=True)
+def unloaded() -> Iterator[None]:
+    yield
+    sys.modules.pop("written", None)
+
+
+@pytest.mark.parametrize(
+    "place", range(7), ids=["module", "method", "class body", *["function", "method", "call", "new"]]
+)
+def test_future(place: int) -> None:
+    """A function has the same schema with and without the future import, wherever it stands."""
+    as_text = loaded(SOURCE.format(future="from __future__ import annotations")).tools[place]
+    as_types = loaded(SOURCE.format(future="")).tools[place]
+
+    assert as_types.parameters == as_text.parameters
+    assert ["at"] == list(as_text.parameters["properties"])
+
+
+@pytest.mark.parametrize(
+    "place", range(7), ids=["module", "method", "class body", *["function", "method", "call", "new"]]
+)
+def test_future_values(place: int) -> None:
+    """A text as annotation gives values of the type that it names."""
+    made = loaded(SOURCE.format(future="from __future__ import annotations")).tools[place]
+    value = made.invoke(POINT).value
+
+    assert 1 == getattr(value, "at", value).x
+
+
+def test_local_function_in_a_toolbox() -> None:
+    """A plain local function that is put in a toolbox knows the types beside it."""
+
+    @dataclass
+    class Local:
+        x: int
+
+    def function(at: Local) -> Any:
+        return at
+
+    assert Local(1) == Toolbox([function]).call("function", POINT).value
+
+
+def decorated_elsewhere(function: Callable[..., Any]) -> Tool[..., Any]:
+    Local = "a name of the helper's"  # noqa: F841
+    return tool(function)
+
+
+def test_helper() -> None:
+    """A decorator of the user's own may stand between: the names are those of the place of writing."""
+
+    @dataclass
+    class Local:
+        x: int
+
+    @decorated_elsewhere
+    def function(at: Local) -> Any:
+        return at
+
+    assert Local(1) == function.invoke(POINT).value
+
+
+def at_module_level(at: Point) -> Any:
+    return at
+
+
+def test_who_decorates_lends_no_names() -> None:
+    """A local name of whoever decorates never stands for a name of the function's module."""
+    Point = "a name of the test's"  # noqa: F841
+
+    assert 1 == tool(at_module_level).invoke(POINT).value.x
+
+
+def test_nested_scopes() -> None:
+    """Names of every function around count, the innermost first."""
+    Unit = typing.Literal["a"]
+
+    def middle() -> Tool[..., Any]:
+        Unit = typing.Literal["b"]  # noqa: F841
+        Deep = int  # noqa: F841
+
+        @tool
+        def function(unit: Unit, deep: Deep) -> Any: ...  # type: ignore[valid-type]
+
+        return function
+
+    assert {"const": "b", "type": "string"} == middle().parameters["properties"]["unit"]
+    assert typing.Literal["a"] == Unit
+
+
+def test_closure() -> None:
+    """A name that the function uses is known after the function around it has ended."""
+
+    def around() -> Callable[..., Any]:
+        @dataclass
+        class Local:
+            x: int
+
+        def function(at: Local) -> Any:
+            return at == Local(1)
+
+        return function
+
+    assert True is tool(around()).invoke(POINT).value
+
+
+def test_empty_closure() -> None:
+    """A name that has no value yet is like one that is not there."""
+
+    def around() -> Tool[..., Any]:
+        @tool
+        def function(at: Later) -> Any:
+            return Later
+
+        with pytest.raises(DefinitionError, match="parameter 'at'.* annotation 'Later' cannot be resolved"):
+            _ = function.parameters
+        Later = int
+        return function
+
+    assert "function" == around().name
+
+
+def test_later_in_the_module() -> None:
+    """A type of the module may be written after the function."""
+    source = "from toolkit import tool\n@tool\ndef function(at: 'Later'): return at\nLater = int\n"
+
+    assert 1 == loaded(source).function.invoke('{"at": 1}').value
+
+
+QUOTED = {
+    "whole": "Point",
+    "in a list": list["Point"],
+    "in a list of typing": typing.List["Point"],  # noqa: UP006
+    "in an Optional": Optional["Point"],
+    "in a list in an Optional": Optional[list["Point"]],
+    "in a list in Annotated": typing.Annotated[list["Point"], "Where."],
+    "in a dict": dict[str, list["Point"]],
+    "in a text": 'list["Point"]',
+}
+
+
+@pytest.mark.parametrize("annotation", QUOTED.values(), ids=QUOTED)
+def test_quoted(annotation: Any) -> None:
+    """A name in quotes is understood inside other types, too."""
+
+    def function(at: Any) -> None: ...
+
+    function.__annotations__ = {"at": annotation}
+
+    assert ["Point"] == list(tool(function).parameters["$defs"])
+
+
+def test_quoted_in_local_scope() -> None:
+    """A name in quotes inside another type is found among local names."""
+
+    @dataclass
+    class Local:
+        x: int
+
+    @tool
+    def function(at: list[Local]) -> Any:
+        return at
+
+    assert [Local(1)] == function.invoke('{"at": [{"x": 1}]}').value
+
+
+def test_literal_texts_are_no_names() -> None:
+    """The texts of a Literal stay texts."""
+
+    def function(unit: typing.Literal["Point", "int"]) -> Any:
+        return unit
+
+    assert ["Point", "int"] == tool(function).parameters["properties"]["unit"]["enum"]
+
+
+def test_return_annotation() -> None:
+    """A return type that exists for type checkers only blocks nothing."""
+
+    @tool
+    def function(a: int) -> Reply:
+        return a
+
+    assert 1 == function.invoke('{"a": 1}').value
+
+
+def contextual_bare(a: int, it: ToolContext[Database]) -> Any:
+    return type(it)
+
+
+def contextual_union(a: int, it: ToolContext[Database] | None = None) -> Any:
+    return type(it)
+
+
+def contextual_reversed(a: int, it: None | ToolContext[Database] = None) -> Any:
+    return type(it)
+
+
+def contextual_optional(a: int, it: ToolContext[Database] | None = None) -> Any:
+    return type(it)
+
+
+def contextual_dotted(a: int, it: toolkit.ToolContext[Database] | None = None) -> Any:
+    return type(it)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [contextual_bare, contextual_union, contextual_reversed, contextual_optional, contextual_dotted],
+    ids=lambda function: function.__name__,
+)
+def test_context_for_type_checkers(function: Callable[..., Any]) -> None:
+    """A context is given though its dependencies' type exists for type checkers only."""
+    made = tool(function)
+
+    assert (["a"], ToolContext) == (list(made.parameters["properties"]), made.invoke('{"a": 1}').value)
+
+
+def test_parameter_for_type_checkers() -> None:
+    """A parameter whose type exists for type checkers only is refused by name, or left out where it has a default."""
+
+    def needing(a: int, db: Database) -> None: ...
+
+    def offering(a: int, db: Database | None = None) -> Any:
+        return db
+
+    with pytest.raises(DefinitionError, match=r"needing\(\): parameter 'db' .*'Database' cannot be resolved"):
+        _ = tool(needing).parameters
+    assert ["a"] == list(tool(offering).parameters["properties"])
+
+
+def test_wrapped_elsewhere(tmp_path: Path) -> None:
+    """A wrapper of another module leaves the annotations to the module of the function."""
+    (tmp_path / "wrapping.py").write_text(
+        "from functools import wraps\n"
+        "def wrapping(function):\n"
+        "    @wraps(function)\n"
+        "    def wrapper(*args, **kwargs): return function(*args, **kwargs)\n"
+        "    return wrapper\n"
+    )
+    spec = importlib.util.spec_from_file_location("wrapping", tmp_path / "wrapping.py")
+    module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+    spec.loader.exec_module(module)  # type: ignore[union-attr]
+
+    assert 1 == tool(module.wrapping(at_module_level)).invoke(POINT).value.x
+
+
+def test_partial_of_a_local_function() -> None:
+    """A partial of a local function knows the types beside the function."""
+
+    @dataclass
+    class Local:
+        x: int
+
+    def function(at: Local, b: int) -> Any:
+        return at
+
+    assert Local(1) == tool(partial(function, b=1)).invoke(POINT).value
+
+
+def test_cell() -> None:
+    """In a notebook's cell, whose names are globals and locals at once, types are found."""
+    cell: dict[str, Any] = {"tool": tool}
+    exec("class Alias(int): pass\n@tool\ndef function(a: 'int | None'): return a", cell)  # noqa: S102
+
+    assert 1 == cell["function"].invoke('{"a": 1}').value
+
+
+def test_separate_scopes() -> None:
+    """Code that is run with locals of its own finds them."""
+    names: dict[str, Any] = {}
+    code = "Alias = int\n@tool\ndef function(a: 'Alias'): return a"
+    exec(code, {"tool": tool}, names)  # noqa: S102
+
+    assert 1 == names["function"].invoke('{"a": "1"}').value
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="type parameters came with Python 3.12")
+def test_type_parameters() -> None:
+    """A type parameter is a name as good as any, as text, too."""
+    cell: dict[str, Any] = {"tool": tool}
+    exec("@tool\ndef function[T: int](a: 'T', b: list[T]): return a", cell)  # noqa: S102
+
+    assert {"a", "b"} == cell["function"].parameters["properties"].keys()
+
+
+def test_nothing_else_is_kept() -> None:
+    """Of the names around only those that annotations mention are kept alive."""
+
+    class Heavy: ...
+
+    def around(heavy: Heavy) -> Tool[..., Any]:
+        Alias = int  # noqa: F841
+
+        @tool
+        def function(a: Alias) -> Any:  # type: ignore[valid-type]
+            return a
+
+        return function
+
+    made, heavy = around(heavy := Heavy()), weakref.ref(heavy)
+    gc.collect()
+
+    assert (1, None) == (made.invoke('{"a": 1}').value, heavy())
+
+
+def test_recursive_type() -> None:
+    """A local type that refers to itself is described by references."""
+    typed = typing.NamedTuple("Node", [("x", int)])
+
+    @wraps(at_module_level)
+    def function(at: Any) -> Any:
+        return at
+
+    function.__annotations__ = {"at": typed}
+
+    assert True is isinstance(tool(at_module_level).invoke(POINT).value, Point)

@@ -1,0 +1,475 @@
+"""The conversation says what to do next, whatever it is told, and can be put away and taken up at any point."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolkit import LimitError, Limits, RunState, ToolCall, Usage
+from toolkit.conversation import CUT_TEXT, NO_TOOLS_TEXT, CallModel, Conversation, Finished, RunCalls
+from toolkit.errors import ConversationError
+from toolkit.limits import LAST_TURN
+from toolkit.messages import Image, Message, ModelResponse, SystemMessage, ToolMessage, UserMessage
+
+HELLO = UserMessage("hello")
+LAST_WISH = UserMessage("You have used all available tool calls. Summarize what you found and respond to the user.")
+
+
+def begun(**limits: Any) -> Conversation:
+    return Conversation([HELLO], run_id="run12345-and-more", limits=Limits(**limits))
+
+
+def said(text: str = "", *calls: ToolCall, reason: str = "stop", **more: Any) -> ModelResponse:
+    return ModelResponse(text=text, calls=calls, finish_reason=reason, **more)
+
+
+def made(name: str = "add", arguments: str = "{}", wire_id: str = "") -> ToolCall:
+    return ToolCall(name=name, arguments=arguments, wire_id=wire_id)
+
+
+def answered(call: ToolCall, text: str = "3") -> ToolMessage:
+    return ToolMessage(call_id=call.id, name=call.name, text=text)
+
+
+def calling(*wire_ids: str) -> Conversation:
+    conversation = begun()
+    conversation.respond(said("", *(made(wire_id=wire_id) for wire_id in wire_ids or ("a",))))
+    return conversation
+
+
+def open_calls(conversation: Conversation) -> tuple[ToolCall, ...]:
+    step = conversation.next()
+    return step.calls if isinstance(step, RunCalls) else ()
+
+
+def wire_ids(conversation: Conversation) -> list[str]:
+    return [c.wire_id for m in conversation.state.messages if isinstance(m, ModelResponse) for c in m.calls]
+
+
+# -- every way it can go
+
+
+def test_first_step() -> None:
+    """A conversation begins with asking the model, tools on offer."""
+    assert CallModel((HELLO,), 0, True) == begun().next()
+
+
+def test_asking_twice_changes_nothing() -> None:
+    """Asking for the next step does not take it."""
+    conversation = calling()
+
+    assert conversation.next() == conversation.next()
+
+
+def test_answer_ends_the_run() -> None:
+    """An answer without calls is the end."""
+    conversation = begun()
+    conversation.respond(said("Hi."))
+
+    assert Finished("Hi.", "stop") == conversation.next()
+
+
+def test_calls_are_handed_out() -> None:
+    """A response with calls is followed by carrying them out, under our ids, in the turn that made them."""
+    conversation = calling("a", "b")
+
+    assert (
+        RunCalls(
+            (ToolCall(name="add", id="run12345_0", wire_id="a"), ToolCall(name="add", id="run12345_1", wire_id="b")), 0
+        )
+        == conversation.next()
+    )
+
+
+def test_results_stand_in_call_order() -> None:
+    """Results may be told in any order; they stand in the history in call order, under the provider's ids."""
+    conversation = calling("a", "b")
+    first, second = open_calls(conversation)
+    conversation.answer([answered(second, "second"), answered(first, "first")])
+
+    assert [("a", "first"), ("b", "second")] == [
+        (m.wire_id, m.text) for m in conversation.state.messages if isinstance(m, ToolMessage)
+    ]
+
+
+def test_results_are_followed_by_the_model() -> None:
+    """When every call has its result, the model is asked again."""
+    conversation = calling()
+    conversation.answer([answered(call) for call in open_calls(conversation)])
+
+    assert CallModel(conversation.state.messages, 1, True) == conversation.next()
+
+
+@pytest.mark.parametrize("text", ["", " \n"], ids=["nothing", "blank"])
+def test_empty_answer_is_asked_for_once_more(text: str) -> None:
+    """A first answer that says nothing leaves no trace but its cost, and the model is asked again."""
+    conversation = begun()
+    conversation.respond(said(text, usage=Usage(1, 2, 1)))
+
+    assert (CallModel((HELLO,), 1, True), Usage(1, 2, 1)) == (conversation.next(), conversation.state.usage)
+
+
+def test_second_empty_answer_ends_the_run() -> None:
+    """Two answers in a row that say nothing are the end, and the reason says so."""
+    conversation = begun()
+    conversation.respond(said())
+    conversation.respond(said())
+
+    assert Finished("", "empty") == conversation.next()
+
+
+def test_calls_between_empty_answers() -> None:
+    """An empty answer after calls is a first one again."""
+    conversation = begun()
+    conversation.respond(said())
+    conversation.respond(said("", made()))
+    conversation.answer([answered(call) for call in open_calls(conversation)])
+    conversation.respond(said())
+
+    assert isinstance(conversation.next(), CallModel)
+
+
+@pytest.mark.parametrize(
+    ("response", "expected"),
+    [
+        (said("Hi", reason="stop"), Finished("Hi", "stop")),
+        (said("Hi", reason=""), Finished("Hi", "stop")),
+        (said("Hi", reason="tool_calls"), Finished("Hi", "stop")),
+        (said("Hi", reason="end_turn"), Finished("Hi", "end_turn")),
+        (said("Hi", reason="length"), Finished("Hi", "length")),
+        (said("", reason="length"), Finished("", "length")),
+        (said("", reason="content_filter"), Finished("", "content_filter")),
+    ],
+    ids=["stop", "none", "tool_calls", "unknown word", "length", "length, no text", "content_filter"],
+)
+def test_finish_reason(response: ModelResponse, expected: Finished) -> None:
+    """The provider's word for the end is the run's, but for `tool_calls` where there are none."""
+    conversation = begun()
+    conversation.respond(response)
+
+    assert expected == conversation.next()
+
+
+@pytest.mark.parametrize("reason", ["stop", "end_turn", "other", "", "tool_calls", "function_call"])
+def test_calls_count_more_than_the_finish_reason(reason: str) -> None:
+    """Whole calls are carried out whatever the provider calls the end."""
+    conversation = begun()
+    conversation.respond(said("", made(), reason=reason))
+
+    assert isinstance(conversation.next(), RunCalls)
+
+
+@pytest.mark.parametrize(
+    ("reason", "arguments"),
+    [("length", "{}"), ("content_filter", "{}"), ("tool_calls", '{"a": 1'), ("stop", '{"a": "x'), ("", "{")],
+)
+def test_cut_response(reason: str, arguments: str) -> None:
+    """No call of a response that was not received whole is handed out: each is answered here, and the model asked."""
+    conversation = begun()
+    conversation.respond(said("", made(wire_id="a"), made("mul", arguments, "b"), reason=reason))
+
+    told = [ToolMessage(call_id=f"run12345_{n}", wire_id=w, name=name, text=CUT_TEXT, is_error=True)
+            for n, w, name in ((0, "a", "add"), (1, "b", "mul"))]  # fmt: skip
+    assert (told, True) == (list(conversation.state.messages[2:]), isinstance(conversation.next(), CallModel))
+
+
+@given(st.integers(0, 19), st.sampled_from(["length", "tool_calls", "stop", ""]))
+def test_cut_at_every_byte(size: int, reason: str) -> None:
+    """Wherever the last call's arguments break off, none of the response's calls is handed out."""
+    conversation = begun()
+    whole = '{"a": 1, "b": [2, 3]}'
+    conversation.respond(said("", made(), made(), made(arguments=whole[: size + 1]), reason=reason))
+
+    assert isinstance(conversation.next(), CallModel)
+
+
+# -- limits
+
+
+def used_up(**limits: Any) -> Conversation:
+    conversation = begun(turns=1, **limits)
+    conversation.respond(said("Let me see.", made()))
+    conversation.answer([answered(call) for call in open_calls(conversation)])
+    return conversation
+
+
+def test_last_turn() -> None:
+    """After the last turn the model is asked, in the literal words, for an answer without tools."""
+    step = used_up().next()
+
+    assert isinstance(step, CallModel)
+    assert (LAST_WISH, 1, False) == (step.messages[-1], step.turn, step.with_tools)
+
+
+def test_last_turn_is_asked_for_once() -> None:
+    """Asking for the last step again does not repeat the request in the history."""
+    conversation = used_up()
+    conversation.next()
+    conversation.next()
+
+    assert 1 == conversation.state.messages.count(UserMessage(LAST_TURN))
+
+
+@pytest.mark.parametrize("text", ["It is 3.", ""], ids=["answer", "nothing"])
+def test_last_answer(text: str) -> None:
+    """The last answer ends the run, even an empty one, and the reason is the limit."""
+    conversation = used_up()
+    conversation.next()
+    conversation.respond(said(text))
+
+    assert Finished(text, "max_turns") == conversation.next()
+
+
+def test_calls_in_the_last_answer() -> None:
+    """Calls in the last answer are not carried out; each is told why, and the text is the output."""
+    conversation = used_up()
+    conversation.next()
+    conversation.respond(said("Half.", made(wire_id="late"), reason="tool_calls"))
+
+    assert (Finished("Half.", "max_turns"), NO_TOOLS_TEXT) == (
+        conversation.next(),
+        getattr(conversation.state.messages[-1], "text", None),
+    )
+
+
+def test_limit_stops() -> None:
+    """With on_limit="stop" the run ends where it stands, with the last text as its output."""
+    conversation = used_up(on_limit="stop")
+
+    assert Finished("Let me see.", "max_turns") == conversation.next()
+
+
+def test_limit_raises_every_time() -> None:
+    """With on_limit="raise" the step raises, says what to change, and leaves the conversation as it was."""
+    conversation = used_up(on_limit="raise")
+    before = conversation.state
+    with pytest.raises(LimitError, match=r"used its 1 turns\. Raise max_turns"):
+        conversation.next()
+
+    assert before == conversation.state
+
+
+def test_empty_answer_counts_as_a_turn() -> None:
+    """An empty answer uses up a turn, so a limit of one asks for the last answer next."""
+    conversation = begun(turns=1)
+    conversation.respond(said())
+
+    assert CallModel((HELLO, LAST_WISH), 1, False) == conversation.next()
+
+
+def test_no_output_before_any_answer() -> None:
+    """A conversation that is finished before the model has said anything has no output."""
+    state = RunState(run_id="r", messages=(HELLO,), phase="finished", reason="max_turns")
+
+    assert Finished("", "max_turns") == Conversation.restored(state).next()
+
+
+# -- ids
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        (["a", "b"], ["a", "b"]),
+        (["a", "a", "a"], ["a", "run12345_1", "run12345_2"]),
+        (["", " ", "c"], ["run12345_0", "run12345_1", "c"]),
+        (["run12345_1", ""], ["run12345_1", "run12345_1_2"]),
+        (["run12345_2", "run12345_2_2", ""], ["run12345_2", "run12345_2_2", "run12345_2_3"]),
+    ],
+    ids=["unique", "repeated", "missing", "one of ours", "two of ours"],
+)
+def test_wire_ids_are_unique(sent: list[str], kept: list[str]) -> None:
+    """A provider's id is kept where it is unique, and replaced where it is blank or taken."""
+    assert kept == wire_ids(calling(*sent))
+
+
+def test_wire_ids_of_later_turns() -> None:
+    """An id that a provider repeats in a later turn is replaced, also where the history came from elsewhere."""
+    history: list[Message] = [HELLO, said("", ToolCall(name="add", id="x", wire_id="x"))]
+    history += [ToolMessage(call_id="x", wire_id="x", name="add", text="3"), HELLO]
+    conversation = Conversation(history, run_id="run12345", limits=None)
+    conversation.respond(said("", made(wire_id="x"), made(wire_id="y")))
+
+    assert ["x", "run12345_0", "y"] == wire_ids(conversation)
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(["", "a", "run12345_1", "run12345_2", "run12345_1_2"]), max_size=4), max_size=4)
+)
+def test_ids_are_unique_whatever_the_provider_sends(turns: list[list[str]]) -> None:
+    """Neither our ids nor those on the wire are ever repeated in one history."""
+    conversation = begun()
+    for sent in filter(None, turns):
+        conversation.respond(said("", *(made(wire_id=wire_id) for wire_id in sent)))
+        conversation.answer([answered(call) for call in open_calls(conversation)])
+
+    own = [m.call_id for m in conversation.state.messages if isinstance(m, ToolMessage)]
+    assert [len(own)] * 3 == [len(set(own)), len(set(wire_ids(conversation))), sum(map(len, turns))]
+
+
+# -- state
+
+
+def nothing(_: Conversation) -> None:
+    """Leave it as it begins."""
+
+
+def make_calls(conversation: Conversation) -> None:
+    conversation.respond(said("", made(wire_id="a"), made(wire_id="a"), usage=Usage(3, 4, 1), reasoning="hm"))
+
+
+def say_nothing(conversation: Conversation) -> None:
+    conversation.respond(said())
+
+
+def use_up(conversation: Conversation) -> None:
+    make_calls(conversation)
+    conversation.answer([answered(call, "é \x00 \U0001f600") for call in open_calls(conversation)])
+    conversation.next()
+
+
+def end(conversation: Conversation) -> None:
+    use_up(conversation)
+    conversation.respond(said("Done."))
+
+
+@pytest.mark.parametrize("doing", [nothing, make_calls, say_nothing, use_up, end], ids=lambda doing: doing.__name__)
+def test_state_at_each_phase(doing: Callable[[Conversation], None]) -> None:
+    """A conversation restored from its state's JSON says the same next step and has the same state."""
+    conversation = begun(turns=1)
+    doing(conversation)
+    restored = Conversation.restored(RunState.from_json(conversation.state.to_json()), Limits(turns=1))
+
+    assert (conversation.next(), conversation.state) == (restored.next(), restored.state)
+
+
+def test_restored_conversation_goes_on() -> None:
+    """A restored conversation gives later calls the ids that the first one would have given."""
+    conversation = calling("a")
+    restored = Conversation.restored(conversation.state)
+    for each in (conversation, restored):
+        each.answer([answered(call) for call in open_calls(each)])
+        each.respond(said("", made(wire_id="a")))
+
+    assert conversation.state == restored.state
+
+
+def test_restored_state_knows_the_empty_answer() -> None:
+    """The one second chance of an empty answer is not given again after a restore."""
+    conversation = begun()
+    say_nothing(conversation)
+    restored = Conversation.restored(RunState.from_json(conversation.state.to_json()))
+    say_nothing(restored)
+
+    assert Finished("", "empty") == restored.next()
+
+
+def test_state_of_every_kind_of_message() -> None:
+    """Every kind of message survives JSON, pictures and thoughts included."""
+    state = RunState(
+        run_id="r",
+        messages=(
+            SystemMessage("Be brief."),
+            UserMessage("Look", (Image(b"\x89PNG\x00", "image/png"),)),
+            said(
+                "", ToolCall(name="a", arguments="[", id="i", wire_id="w", reasoning="why"), model="m", reasoning="hm"
+            ),
+            ToolMessage(call_id="i", wire_id="w", name="a", text="no", is_error=True),
+        ),
+        usage=Usage(1, 2, 3),
+    )
+
+    assert state == RunState.from_json(state.to_json())
+
+
+def test_state_is_a_snapshot() -> None:
+    """A state taken earlier does not change as the conversation goes on."""
+    conversation = begun()
+    state = conversation.state
+    make_calls(conversation)
+
+    assert RunState(run_id="run12345-and-more", messages=(HELLO,)) == state
+
+
+def test_state_is_plain_json() -> None:
+    """The written state is one JSON object with the run's facts by name."""
+    assert {
+        "run_id": "run12345-and-more",
+        "messages": [{"kind": "user", "text": "hello", "images": []}],
+        "phase": "asking",
+        "turn": 0,
+        "calls": 0,
+        "usage": {"input_tokens": 0, "output_tokens": 0, "requests": 0},
+        "reason": "",
+        "last": False,
+        "empty": 0,
+    } == json.loads(begun().state.to_json())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "null", "5", '"x"', "[]", "{}", '{"messages": 5}', '{"messages": [5]}', '{"messages": [{"kind": "x"}]}',
+     '{"messages": [{"kind": "user"}], "usage": {}}', '{"messages": [], "usage": {}}',
+     '{"messages": [], "usage": {"euros": 1}, "run_id": "r"}', '{"messages": [], "usage": {}, "run_id": "", "x": 1}',
+     '{"messages": [], "usage": {}, "run_id": "r", "phase": "thinking"}'],
+)  # fmt: skip
+def test_what_is_no_state(text: str) -> None:
+    """Text that is not the state of a run is refused as such, whatever is wrong with it."""
+    with pytest.raises(ConversationError, match="This is not the state of a run"):
+        RunState.from_json(text)
+
+
+# -- refusals
+
+
+@pytest.mark.parametrize(
+    "results",
+    [lambda a, b: [a], lambda a, b: [a, a], lambda a, b: [a, a, b], lambda a, b: [a, b, replace(b, call_id="other")],
+     lambda a, b: []],
+    ids=["too few", "one twice", "one too many", "a stranger", "none"],
+)  # fmt: skip
+def test_results_that_do_not_fit(results: Callable[[ToolMessage, ToolMessage], list[ToolMessage]]) -> None:
+    """Results that are not exactly one for each call are refused, named, and change nothing."""
+    conversation = calling("a", "b")
+    before = conversation.state
+    with pytest.raises(
+        ConversationError, match=r"\['run12345_0', 'run12345_1'\] needs one result; there are results for"
+    ):
+        conversation.answer(results(*map(answered, open_calls(conversation))))
+
+    assert before == conversation.state
+
+
+@pytest.mark.parametrize("doing", [make_calls, end], ids=["calling", "finished"])
+def test_response_out_of_turn(doing: Callable[[Conversation], None]) -> None:
+    """A response that was not asked for is refused and changes nothing."""
+    conversation = begun(turns=1)
+    doing(conversation)
+    before = conversation.state
+    with pytest.raises(ConversationError, match=f"is {before.phase}, not asking: do what"):
+        conversation.respond(said("Hi."))
+
+    assert before == conversation.state
+
+
+def test_results_out_of_turn() -> None:
+    """Results while no call is open are refused."""
+    with pytest.raises(ConversationError, match=r"is asking, not calling: do what next\(\) says"):
+        begun().answer([])
+
+
+@pytest.mark.parametrize("turns", [0, -1])
+def test_no_turns(turns: int) -> None:
+    """A limit that allows nothing is refused where it is written."""
+    with pytest.raises(ValueError, match=f"at least one turn; turns={turns} allows none"):
+        Limits(turns=turns)
+
+
+def test_unknown_on_limit() -> None:
+    """A wrong word for what happens at the limit is refused with the right ones."""
+    with pytest.raises(ValueError, match="on_limit='explode' is not one of 'answer', 'stop', 'raise'"):
+        Limits(on_limit="explode")  # type: ignore[arg-type]

@@ -1,0 +1,86 @@
+"""What the documentation says, run: README, pages, docstrings, examples."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+MODULES = ["toolkit.tools", "toolkit.toolbox", "toolkit.runner", "toolkit.display.text", "toolkit.testing.scripted"]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+NEEDS_THE_MODEL = {"quickstart"}
+
+
+def blocks(page: Path) -> list[str]:
+    """The Python blocks of a page, in order."""
+    return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_python_of_the_pages_compiles(page: Path) -> None:
+    """Every Python block of the documentation is Python."""
+    for block in blocks(page):
+        compile(block, page.name, "exec", flags=0x2000)  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every link to a file of the project finds it."""
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8"))
+
+    assert [] == [link for link in links if not (page.parent / link).exists()]
+
+
+def test_readme_is_short() -> None:
+    """README.md stays under 150 lines."""
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 150
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_of_docstrings(name: str) -> None:
+    """The examples in docstrings print what they say."""
+    failed, tried = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+
+    assert (0, True) == (failed, tried > 0)
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param(path, id=path.stem, marks=[pytest.mark.real_model] if path.stem in NEEDS_THE_MODEL else [])
+        for path in EXAMPLES
+    ],
+)
+def test_examples_run(example: Path) -> None:
+    """An example runs as it is, without a key, and prints nothing on standard error."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "TOOLKIT_"))}
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", str(example)],
+        env=environment, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+    assert (0, "") == (ran.returncode, ran.stderr)
+    assert ran.stdout.strip()
+
+
+@pytest.mark.real_model
+def test_readme_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first program of README.md, and the lines after it, do what they say."""
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "TOOLKIT_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    program, lines = blocks(ROOT / "README.md")[:2]
+    space: dict[str, object] = {"__name__": "readme"}
+    exec(program, space)
+
+    parameters, result, refusal = (eval(line.partition("#")[0], space) for line in lines.strip().splitlines())
+    assert ["city"] == parameters["required"]
+    assert "21 degrees celsius in Jakarta" == result
+    assert refusal.startswith("Invalid arguments: ")

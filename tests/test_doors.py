@@ -1,0 +1,477 @@
+"""Two doors to one implementation: what is sync is stepped, what is async is awaited, and nothing waits for itself."""
+
+import asyncio
+import concurrent.futures
+import contextvars
+import gc
+import os
+import threading
+import weakref
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from toolkit.doors import AsyncDoor, Door, PrivateLoop, SyncDoor, private_loop, step
+
+WAITS = "waits for an event loop; use the method whose name begins with a"
+
+
+async def here() -> threading.Thread:
+    return threading.current_thread()
+
+
+async def suspended() -> None:
+    await asyncio.sleep(0)
+
+
+async def asked(door: Door, *, is_async: bool) -> threading.Thread:
+    return await door.call(here, is_async=is_async)
+
+
+async def counted(closed: list[str], *, to: int = 3) -> AsyncIterator[int]:
+    try:
+        for number in range(to):
+            yield number
+    finally:
+        closed.append("closed")
+
+
+class Bare:
+    """An async iterator that cannot be closed."""
+
+    def __init__(self) -> None:
+        self.left = [1, 2]
+
+    def __aiter__(self) -> "Bare":
+        return self
+
+    async def __anext__(self) -> int:
+        if not self.left:
+            raise StopAsyncIteration
+        return self.left.pop(0)
+
+
+async def all_of(values: AsyncIterator[Any]) -> list[Any]:
+    return [value async for value in values]
+
+
+def through_sync(made: Callable[[Door], Any]) -> Any:
+    return step(made(SyncDoor()))
+
+
+def through_async(made: Callable[[Door], Any]) -> Any:
+    async def main() -> Any:
+        return await made(AsyncDoor())
+
+    return asyncio.run(main())
+
+
+BOTH = pytest.mark.parametrize("through", [through_sync, through_async], ids=["sync", "async"])
+LEAVES = pytest.mark.parametrize("is_async", [False, True], ids=["sync leaf", "async leaf"])
+
+
+# -- stepping
+
+
+def test_step() -> None:
+    """A coroutine that never suspends is run in place."""
+    assert threading.current_thread() is step(here())
+
+
+def test_step_of_what_suspends() -> None:
+    """A coroutine that suspends is ended where it waits, with what to do."""
+    with pytest.raises(RuntimeError, match=WAITS):
+        step(suspended())
+
+
+def test_step_leaves_in_order() -> None:
+    """What suspends has its `finally` run, inner before outer, generators in between included."""
+    left: list[str] = []
+
+    async def inner() -> AsyncIterator[int]:
+        try:
+            await asyncio.sleep(0)
+            yield 1
+        finally:
+            left.append("inner")
+
+    async def outer() -> None:
+        try:
+            await all_of(inner())
+        finally:
+            left.append("outer")
+
+    with pytest.raises(RuntimeError, match=WAITS):
+        step(outer())
+
+    assert ["inner", "outer"] == left
+
+
+def test_step_of_what_suspends_again() -> None:
+    """A coroutine that will not end is closed."""
+
+    async def stubborn() -> None:
+        try:
+            await asyncio.sleep(0)
+        except RuntimeError:
+            await asyncio.sleep(0)
+
+    with pytest.raises(RuntimeError, match=WAITS):
+        step(stubborn())
+
+
+def test_step_of_what_bears_it() -> None:
+    """A coroutine that makes do without the wait gives its value."""
+
+    async def patient() -> str:
+        try:
+            await asyncio.sleep(0)
+        except RuntimeError:
+            return "without"
+        return "with"
+
+    assert "without" == step(patient())
+
+
+# -- one leaf
+
+
+@pytest.mark.parametrize(
+    ("through", "is_async", "expected"),
+    [
+        (through_sync, False, ("caller",)),
+        (through_sync, True, ("toolkit-loop",)),
+        (through_async, False, ("toolkit-call",)),
+        (through_async, True, ("caller",)),
+    ],
+    ids=["sync, sync", "sync, async", "async, sync", "async, async"],
+)
+def test_where_a_leaf_runs(through: Callable[..., Any], is_async: bool, expected: tuple[str]) -> None:
+    """A leaf runs on the caller's thread where it can, else on the private loop or a thread of its own."""
+    thread = through(lambda door: asked(door, is_async=is_async))
+    name = "caller" if thread is threading.current_thread() else thread.name
+
+    assert expected == (name,)
+
+
+@BOTH
+@LEAVES
+@pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, StopAsyncIteration])
+def test_what_a_leaf_raises(through: Callable[..., Any], is_async: bool, kind: type[BaseException]) -> None:
+    """What a leaf raises is raised where its value is awaited."""
+
+    async def fail() -> None:
+        raise kind("mine")
+
+    async def ask(door: Door) -> str:
+        try:
+            await door.call(fail, is_async=is_async)
+        except kind as error:
+            return str(error)
+        return "nothing"
+
+    if kind is KeyboardInterrupt and is_async:
+        pytest.skip("an event loop ends at a KeyboardInterrupt")
+    assert "mine" == through(ask)
+
+
+NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME", default="unset")
+
+
+@BOTH
+@LEAVES
+def test_context_variables(through: Callable[..., Any], is_async: bool) -> None:
+    """A leaf sees the caller's context variables."""
+
+    async def look() -> str:
+        return NAME.get()
+
+    async def ask(door: Door) -> Any:
+        NAME.set("set")
+        return await door.call(look, is_async=is_async)
+
+    assert "set" == contextvars.copy_context().run(through, ask)
+
+
+# -- many values
+
+
+@BOTH
+@LEAVES
+def test_iterate(through: Callable[..., Any], is_async: bool) -> None:
+    """Values come one by one, and the source is closed at their end."""
+    closed: list[str] = []
+
+    assert [0, 1, 2] == through(lambda door: all_of(door.iterate(counted(closed), is_async=is_async)))
+    assert ["closed"] == closed
+
+
+@BOTH
+@LEAVES
+def test_iterate_what_cannot_be_closed(through: Callable[..., Any], is_async: bool) -> None:
+    """A source that has no aclose is drawn to its end all the same."""
+    assert [1, 2] == through(lambda door: all_of(door.iterate(Bare(), is_async=is_async)))
+
+
+@BOTH
+@LEAVES
+def test_iterate_left_early(through: Callable[..., Any], is_async: bool) -> None:
+    """A source whose drawer leaves is closed before the drawer goes on."""
+    closed: list[str] = []
+
+    async def leave(door: Door) -> list[str]:
+        values: Any = door.iterate(counted(closed), is_async=is_async)
+        await values.__anext__()
+        await values.aclose()
+        return list(closed)
+
+    assert ["closed"] == through(leave)
+
+
+# -- several jobs
+
+
+def jobs(count: int, work: Callable[[int], Any]) -> list[Any]:
+    async def job(number: int) -> Any:
+        return work(number)
+
+    return [lambda number=number: job(number) for number in range(count)]
+
+
+@BOTH
+@pytest.mark.parametrize("count", [0, 1, 2, 10])
+def test_together(through: Callable[..., Any], count: int) -> None:
+    """Every job has its value, also where there are fewer places than jobs."""
+    assert list(range(count)) == sorted(through(lambda door: all_of(door.together(jobs(count, lambda n: n), 3))))
+
+
+def test_width_of_the_sync_door() -> None:
+    """No more jobs than there are places are at work at the same time."""
+    at_work, most, lock = [0], [0], threading.Lock()
+
+    def work(_: int) -> None:
+        with lock:
+            at_work[0] += 1
+            most[0] = max(most[0], at_work[0])
+        threading.Event().wait(0.002)
+        with lock:
+            at_work[0] -= 1
+
+    through_sync(lambda door: all_of(door.together(jobs(12, work), 3)))
+
+    assert most[0] <= 3
+
+
+def test_width_of_the_async_door() -> None:
+    """No more tasks than there are places are at work at the same time."""
+    at_work: list[int] = []
+    most: list[int] = []
+
+    async def job() -> None:
+        at_work.append(1)
+        most.append(len(at_work))
+        await asyncio.sleep(0)
+        at_work.pop()
+
+    through_async(lambda door: all_of(door.together([job] * 12, 3)))
+
+    assert 3 == max(most)
+
+
+@BOTH
+def test_error_among_jobs(through: Callable[..., Any]) -> None:
+    """What a job raises leaves; the others harm nobody."""
+
+    def work(number: int) -> int:
+        if number == 1:
+            raise ValueError("mine")
+        return number
+
+    with pytest.raises(ValueError, match="mine"):
+        through(lambda door: all_of(door.together(jobs(4, work), 2)))
+
+
+# -- the thread of a leaf that nobody waits for any more
+
+
+def test_loop_that_has_gone() -> None:
+    """A thread whose loop is closed when it ends, ends without a word."""
+    release = threading.Event()
+
+    async def wait() -> None:
+        release.wait(10)
+
+    async def give_up() -> None:
+        waiting = asyncio.ensure_future(AsyncDoor().call(wait, is_async=False))
+        await asyncio.sleep(0)
+        threads.extend(t for t in threading.enumerate() if t.name == "toolkit-call")
+        waiting.cancel()
+
+    threads: list[threading.Thread] = []
+    asyncio.run(give_up())
+    release.set()
+    for thread in threads:
+        thread.join(10)
+
+    assert [False] == [thread.is_alive() for thread in threads]
+
+
+def test_value_that_comes_too_late() -> None:
+    """A value that comes after the wait was cancelled is dropped."""
+    release = threading.Event()
+
+    async def wait() -> str:
+        release.wait(10)
+        return "late"
+
+    async def main() -> bool:
+        waiting = asyncio.ensure_future(AsyncDoor().call(wait, is_async=False))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        threads = [t for t in threading.enumerate() if t.name == "toolkit-call"]
+        release.set()
+        for thread in threads:
+            await asyncio.to_thread(thread.join, 10)
+        await asyncio.sleep(0)
+        return waiting.cancelled()
+
+    assert asyncio.run(main())
+
+
+# -- the private loop
+
+
+def test_private_loop_is_one() -> None:
+    """Every async leaf of a sync door runs in the same loop."""
+
+    async def loop() -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    assert private_loop.run(loop()) is private_loop.run(loop())
+
+
+def test_private_loop_does_not_wait_for_itself() -> None:
+    """A sync call from inside the private loop is refused, with what to do."""
+
+    async def nested() -> None:
+        private_loop.run(suspended())
+
+    with pytest.raises(RuntimeError, match=r"an async tool called a sync method of this library; await the one"):
+        private_loop.run(nested())
+
+
+def test_private_loop_closes() -> None:
+    """Closing ends tasks and generators that are left, the thread and the loop; the next run starts another."""
+    loop, ended, kept = PrivateLoop(), [], []
+
+    async def endless(name: str) -> AsyncIterator[None]:
+        try:
+            yield
+            await asyncio.Event().wait()
+        finally:
+            ended.append(name)
+
+    async def leave() -> threading.Thread:
+        kept.append(endless("generator"))
+        await kept[-1].__anext__()
+        kept.append(asyncio.ensure_future(all_of(endless("task"))))
+        await asyncio.sleep(0)
+        return threading.current_thread()
+
+    thread = loop.run(leave())
+    loop.close()
+
+    assert (["task", "generator"], False) == (ended, thread.is_alive())
+    assert thread is not loop.run(leave())
+    loop.close()
+
+
+def test_private_loop_closes_over_a_waiting_thread() -> None:
+    """Whoever waits for the private loop when it is closed is cancelled."""
+    loop, begun, seen = PrivateLoop(), threading.Event(), []
+
+    async def endless() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    def wait() -> None:
+        try:
+            loop.run(endless())
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    begun.wait(10)
+    loop.close()
+    thread.join(10)
+
+    assert ["cancelled"] == seen
+
+
+def test_task_that_cancels_itself() -> None:
+    """A coroutine that ends in a cancellation of its own has failed, as far as its caller is concerned."""
+
+    async def cancel() -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(concurrent.futures.CancelledError):
+        private_loop.run(cancel())
+
+
+def test_private_loop_that_is_stuck() -> None:
+    """Closing does not wait for ever for a coroutine that blocks the loop."""
+    loop, begun, release = PrivateLoop(), threading.Event(), threading.Event()
+
+    async def block() -> None:
+        begun.set()
+        release.wait(10)
+
+    waiting = threading.Thread(target=lambda: loop.run(block()))
+    waiting.start()
+    begun.wait(10)
+    loop.close()
+
+    assert waiting.is_alive()
+    release.set()
+    waiting.join(10)
+
+
+def test_closing_what_never_began() -> None:
+    """A private loop that nobody used has nothing to close."""
+    before = threading.active_count()
+    PrivateLoop().close()
+
+    assert before == threading.active_count()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_private_loop_after_a_fork() -> None:
+    """A forked process, which has no thread of its parent's, starts a loop of its own."""
+
+    async def name() -> int:
+        return os.getpid()
+
+    private_loop.run(name())
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if private_loop.run(name()) == os.getpid() else 1)
+
+    assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_nothing_is_kept() -> None:
+    """Neither door keeps what went through it."""
+
+    class Value:
+        pass
+
+    async def make() -> Value:
+        return Value()
+
+    known = weakref.ref(through_async(lambda door: door.call(make, is_async=False)))
+    gc.collect()
+
+    assert known() is None

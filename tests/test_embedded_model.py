@@ -1,0 +1,129 @@
+"""The embedded model for real: it calls functions, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from toolkit import NoModelError, Runner, RunResult, Tool
+from toolkit.cli.demo import QUESTIONS, add, convert, weather
+from toolkit.local import embedded_model
+from toolkit.models.openai import OpenAIModel
+
+pytestmark = pytest.mark.real_model
+
+ANSWERS = {
+    QUESTIONS[0]: ("add", '{"a": 17, "b": 25}', "The sum of 17 and 25 is 42."),
+    QUESTIONS[1]: ("convert", '{"amount": 100, "source": "USD", "target": "EUR"}', "100 USD is 90 EUR."),
+    QUESTIONS[2]: ("weather", '{"city": "Paris"}', "The weather in Paris is 18 degrees and sunny."),
+}
+
+
+@pytest.fixture(scope="module")
+def model() -> OpenAIModel:
+    """The embedded model, fetched where it is not here yet."""
+    return embedded_model()
+
+
+def told(result: RunResult) -> tuple[str, str, str]:
+    """The call and the answer of a run with one call."""
+    (call,) = result.calls
+    return call.name, call.arguments, result.output
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("tools", list(itertools.permutations((add, convert, weather))), ids=str)
+def test_questions_of_the_demonstration(
+    model: OpenAIModel, tools: tuple[Tool[..., object], ...], question: str
+) -> None:
+    """Each question gets the right call and the right sentence, in whatever order the tools come."""
+    assert ANSWERS[question] == told(Runner(tools, model=model).run(question))
+
+
+def test_stream_gives_the_sentence_in_pieces(model: OpenAIModel) -> None:
+    """The answer streams; the call before it is no text."""
+    with Runner([add, convert, weather], model=model).stream(QUESTIONS[2]) as stream:
+        words = [event.text for event in stream if type(event).__name__ == "TextDelta"]
+
+    assert len(words) > 3
+    assert ANSWERS[QUESTIONS[2]][2] == "".join(words)
+
+
+def test_two_event_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Runner that chose the embedded model itself works in one event loop after the other."""
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "TOOLKIT_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    runner = Runner([add, convert, weather])
+    outputs = [asyncio.run(runner.arun(QUESTIONS[0])).output for _ in range(2)]
+
+    assert [ANSWERS[QUESTIONS[0]][2]] * 2 == outputs
+
+
+def test_usage_is_counted(model: OpenAIModel) -> None:
+    """Tokens and requests of both turns are summed."""
+    usage = Runner([add], model=model).run(QUESTIONS[0]).usage
+
+    assert 2 == usage.requests
+    assert usage.input_tokens > 50 and usage.output_tokens > 10
+
+
+def test_runners_share_one_server(model: OpenAIModel) -> None:
+    """A second embedded model of a process is served by the same server."""
+    assert model.client.base_url == embedded_model().client.base_url
+
+
+def test_server_wants_its_key(model: OpenAIModel) -> None:
+    """Another program of this machine cannot talk to the server."""
+    url = f"{model.client.base_url}chat/completions"
+
+    assert 401 == httpx2.post(url, json={"messages": [{"role": "user", "content": "Hi"}]}, trust_env=False).status_code
+
+
+def test_file_that_is_no_model(tmp_path: Path) -> None:
+    """A file that llama.cpp cannot load is refused with its name."""
+    file = tmp_path / "broken.gguf"
+    file.write_bytes(b"GGUF?")
+
+    with pytest.raises(NoModelError, match=r"broken\.gguf could not be served"):
+        embedded_model(file)
+
+
+def test_demonstration_in_a_pipe() -> None:
+    """`toolkit demo` prints the whole transcript without colours, and nothing on standard error."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "TOOLKIT_"))}
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "toolkit", "demo"],
+        env=environment, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+    assert (0, "") == (ran.returncode, ran.stderr)
+    assert all(f"Answer    {answer}\n" in ran.stdout for _, _, answer in ANSWERS.values())
+    assert "\x1b" not in ran.stdout and "Answered by SmolLM2-135M-Instruct" in ran.stdout
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="the process is looked for in /proc")
+def test_server_ends_with_a_killed_owner() -> None:
+    """When the owner is killed, nothing of the server stays."""
+    script = (
+        "from toolkit.local.server import shared; from toolkit.local.weights import weights\n"
+        "server = shared.of(weights()); print(server.pid, flush=True); input()"
+    )
+    owner = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with owner:
+        assert owner.stdout is not None
+        pid = int(owner.stdout.readline())
+        owner.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+    assert not Path(f"/proc/{pid}").exists()

@@ -1,0 +1,786 @@
+"""What models and their servers get wrong: a table over a server that sends it, streamed and whole.
+
+The server is strict: it refuses a later request whose calls and answers do not pair, whose ids repeat, or whose
+arguments are not JSON. So every row also says that the conversation can go on.
+"""
+
+import copy
+import json
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolkit import ModelError, Runner, RunResult, Toolbox
+from toolkit.conversation import CUT_TEXT
+from toolkit.messages import ModelResponse, ToolMessage
+from toolkit.models.openai import OpenAIModel
+from toolkit.testing import FakeServer, Reply, reply
+
+STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+
+
+class Line:
+    """A server, a client of it, and tools that keep a record of who was entered."""
+
+    def __init__(self) -> None:
+        self.script: deque[Reply] = deque()
+        self.entered: list[str] = []
+        self.server = FakeServer(lambda _: self.script.popleft())
+        self.tools = self.box()
+        self.client = openai.OpenAI(api_key="test", base_url=self.server.base_url, max_retries=0, timeout=10)
+
+    def run(self, *script: Reply, streamed: bool, max_turns: int = 10) -> RunResult:
+        """Let a runner meet these replies, all of them, and find nothing wrong with its requests."""
+        self.script.extend(script)
+        self.entered.clear()
+        runner = Runner(self.tools, model="fake", client=self.client, max_turns=max_turns)
+        try:
+            return through(runner) if streamed else runner.run("Go on.")
+        finally:
+            left, problems = list(self.script), list(self.server.problems)
+            self.script.clear()
+            self.server.problems.clear()
+            assert ([], []) == (left, problems)
+
+    def box(self) -> Toolbox:
+        entered = self.entered
+
+        def add(a: int = 0, b: int = 0) -> int:
+            """Add."""
+            entered.append("add")
+            return a + b
+
+        def need(a: int) -> int:
+            """Need a number."""
+            entered.append("need")
+            return a
+
+        def take(items: list[int], note: str = "") -> int:
+            """Take numbers."""
+            entered.append("take")
+            return sum(items)
+
+        def say(text: str | None = None) -> str:
+            """Say a text."""
+            entered.append("say")
+            return f"<{text}>"
+
+        def ping() -> str:
+            """Answer."""
+            entered.append("ping")
+            return "pong"
+
+        return Toolbox([add, need, take, say, ping])
+
+
+def through(runner: Runner) -> RunResult:
+    with runner.stream("Go on.") as events:
+        list(events)
+    return events.result
+
+
+@pytest.fixture(scope="module")
+def line() -> Iterator[Line]:
+    line = Line()
+    with line.server, line.client:
+        yield line
+
+
+def told(result: RunResult) -> list[str]:
+    """What the model was told of its calls."""
+    return [f"{m.name}: {m.text}" for m in result.messages if isinstance(m, ToolMessage)]
+
+
+def piece(arguments: Any = None, name: Any = None, **more: Any) -> dict[str, Any]:
+    """A call or a fragment of one, with nothing in it that is not given."""
+    function = {key: value for key, value in {"name": name, "arguments": arguments}.items() if value is not None}
+    return {**more, "function": function}
+
+
+def chunk(*pieces: Any, finish_reason: str | None = None, **delta: Any) -> dict[str, Any]:
+    calls = {"tool_calls": list(pieces)} if pieces else {}
+    return {"choices": [{"index": 0, "delta": {**calls, **delta}, "finish_reason": finish_reason}]}
+
+
+def in_chunks(*deltas: list[Any], finish_reason: str | None = "tool_calls") -> Reply:
+    return reply.chunks([*(chunk(*pieces) for pieces in deltas), chunk(finish_reason=finish_reason)])
+
+
+def message(*calls: Any, finish_reason: str | None = "tool_calls", **more: Any) -> Reply:
+    content = {"role": "assistant", "content": None, **({"tool_calls": list(calls)} if calls else {}), **more}
+    return reply.body({"choices": [{"index": 0, "message": content, "finish_reason": finish_reason}]})
+
+
+FRAGMENTED = [piece("", "add", id="a"), piece('{"a"'), piece(": 1}"), piece("", "need", id="b"), piece('{"a": 2}')]
+ONE_TWO = ["add: 1", "need: 2"]
+
+# Fragments as they come, one list for each delta; and what the model is told then.
+FRAGMENTS: dict[str, tuple[list[list[Any]], list[str]]] = {
+    "A1 index 0 for all, whole": (
+        [[piece(f'{{"a": {n}}}', "add", id=f"c{n}", index=0)] for n in (1, 2, 3)],
+        ["add: 1", "add: 2", "add: 3"],
+    ),
+    "A1 index 0 for all, in fragments": ([[{**p, "index": 0}] for p in FRAGMENTED], ONE_TWO),
+    "A1 index 0 for all, fragments taking turns": (
+        [
+            [piece("", "add", id="a", index=0)],
+            [piece("", "need", id="b", index=0)],
+            [piece('{"a": 1}', id="a", index=0)],
+            [piece('{"a": 2}', id="b", index=0)],
+        ],
+        ONE_TWO,
+    ),
+    "A2 no index": ([[p] for p in FRAGMENTED], ONE_TWO),
+    "A2 no index in the first": (
+        [[p if "id" in p else {**p, "index": n > 2}] for n, p in enumerate(FRAGMENTED)],
+        ONE_TWO,
+    ),
+    "A2 no index in the middle": (
+        [[{**p, "index": n > 2} if "id" in p else p] for n, p in enumerate(FRAGMENTED)],
+        ONE_TWO,
+    ),
+    "A2 no index, ids in each": (
+        [
+            [piece("", "add", id="a")],
+            [piece("", "need", id="b")],
+            [piece('{"a": 1}', id="a")],
+            [piece('{"a": 2}', id="b")],
+        ],
+        ONE_TWO,
+    ),
+    "A2 no index, no id, whole": ([[piece('{"a": 1}', "add")], [piece('{"a": 2}', "need")]], ONE_TWO),
+    "A2 no index, no id, in fragments": (
+        [[piece("", "add")], [piece('{"a":')], [piece("1}")], [piece("", "need")], [piece('{"a": 2}')]],
+        ONE_TWO,
+    ),
+    **{
+        f"A3 indexes {low!r} and {high!r}": (
+            [
+                [piece("", "add", id="a", index=low)],
+                [piece("", "need", id="b", index=high)],
+                [piece('{"a": 1}', index=low)],
+                [piece('{"a": 2}', index=high)],
+            ],
+            ONE_TWO,
+        )
+        for low, high in ((1, 2), (0, 3), (0, 7), (-1, 0), ("0", "1"), (10**9, 0), (7, 3))
+    },
+    "A4 one index twice in the first delta": (
+        [[piece("", "add", id="a", index=0), piece('{"a"', index=0)], [piece(": 1}", index=0)]],
+        ["add: 1"],
+    ),
+    "A5 two objects at one index, no ids": (
+        [[piece('{"a": 1}', "add", index=0)], [piece('{"a": 2}', "add", index=0)]],
+        ["add: 1", "add: 2"],
+    ),
+    "A5 two objects in one text": ([[piece('{"a": 1}{"b": 2}', "add", id="a", index=0)]], ["add: 1", "add: 2"]),
+    "A5 two objects in fragments": (
+        [[piece("", "add", id="a", index=0)], [piece('{"a": 1}', index=0)], [piece(' {"b": 2} ', index=0)]],
+        ["add: 1", "add: 2"],
+    ),
+    "A7 one id, own indexes": (
+        [[piece('{"a": 1}', "add", id="a", index=0)], [piece('{"a": 2}', "need", id="a", index=1)]],
+        ONE_TWO,
+    ),
+    "A7 one id, one index": (
+        [[piece('{"a": 1}', "add", id="a", index=0)], [piece('{"a": 2}', "add", id="a", index=0)]],
+        ["add: 1", "add: 2"],
+    ),
+    "A7 one id, no index": ([[piece(f'{{"a": {n}}}', "add", id="a")] for n in (1, 2)], ["add: 1", "add: 2"]),
+    "A10 name in each chunk": (
+        [[piece(text, "add", id="a", index=0)] for text in ('{"a"', ": 1", "}", "")],
+        ["add: 1"],
+    ),
+    "A10 name in every second chunk": (
+        [[piece(text, name, index=0)] for text, name in (('{"a"', "add"), (": ", None), ("1}", "add"))],
+        ["add: 1"],
+    ),
+    "A10 two names for one id": (
+        [[piece('{"a"', "add", id="a", index=0)], [piece(": 1}", "need", id="a", index=0)]],
+        ["add|need: unknown tool: 'add|need'"],
+    ),
+    "A11 name null, then empty, then there": (
+        [
+            [{"index": 0, "id": "a", "function": {"name": None, "arguments": ""}}],
+            [piece('{"a"', "", index=0)],
+            [piece(": 1}", index=0)],
+            [piece(None, "add", index=0)],
+        ],
+        ["add: 1"],
+    ),
+    "A11 arguments, then name, then id": (
+        [[piece('{"a": 1}', index=0)], [piece(None, "add", index=0)], [{"index": 0, "id": "a"}]],
+        ["add: 1"],
+    ),
+    "A12 empty names later": (
+        [
+            [piece("", "add", id="a", index=0)],
+            *([piece(text, "", id="", index=0)] for text in ("{", '"a"', ":", "1", "}")),
+        ],
+        ["add: 1"],
+    ),
+    "F15 fragments of two calls take turns": (
+        [
+            [piece("", "add", id="a", index=0), piece("", "need", id="b", index=1)],
+            *([piece(x, index=1), piece(y, index=0)] for x, y in zip('{"a": 2}', '{"a": 1}')),
+        ],
+        ONE_TWO,
+    ),
+}
+
+
+@pytest.mark.parametrize(("deltas", "expected"), FRAGMENTS.values(), ids=FRAGMENTS)
+def test_fragments(line: Line, deltas: list[list[Any]], expected: list[str]) -> None:
+    """However a server numbers and names its fragments, each call is put together and answered once."""
+    result = line.run(in_chunks(*deltas), reply.text("Done."), streamed=True)
+
+    assert [*expected, "Done."] == [*begins(expected, told(result)), result.output]
+
+
+BROKEN = "not valid JSON"
+NAMELESS = ": unknown tool: the call names none."
+NOT_AN_OBJECT = "expected one JSON object with a, received"
+
+# Calls as they come, whole; and what the model is told, or how that begins.
+CALLS: dict[str, tuple[list[Any], list[str]]] = {
+    **{
+        f"A6 id {wire_id!r}": ([{"id": wire_id, **piece("{}", "add")}, {"id": wire_id, **piece("{}", "ping")}],
+                               ["add: 0", "ping: pong"])
+        for wire_id in (None, "", " ", 7, ["x"])
+    },
+    "A6 no id": ([piece("{}", "add"), piece("{}", "ping")], ["add: 0", "ping: pong"]),
+    **{
+        f"A7 one id for {count}": ([piece(f'{{"a": {n}}}', "need", id="same") for n in range(count)],
+                                   [f"need: {n}" for n in range(count)])
+        for count in (2, 8)
+    },
+    "A9 one tool twice": ([piece(f'{{"text": "{t}"}}', "say", id=t) for t in "xy"], ["say: <x>", "say: <y>"]),
+    "A13 no name": ([piece("{}", id="a")], [": unknown tool: the call names none. There is:"]),
+    "A13 null name": ([{"id": "a", "function": {"name": None, "arguments": "{}"}}], [NAMELESS]),
+    "A13 no function": ([{"id": "a", "type": "function"}], [NAMELESS]),
+    "A13 null function": ([{"id": "a", "function": None}], [NAMELESS]),
+    "A14 unknown name": ([piece("{}", "nod", id="a")], ["nod: unknown tool: 'nod'. There is: add, need, "]),
+    **{
+        f"A15 {name!r}": ([piece("{}", name, id="a")], [f"{name}: unknown tool: {name!r}"])
+        for name in ("functions.add", "default_api:add", "ADD", "add ", " add")
+    },
+    **{
+        f"A16 {name[:9]!r}": ([piece("{}", name, id="a")], [f"{name}: unknown tool: "])
+        for name in ("x" * 10_000, "add\nadd", "\U0001f600", "a\x00b", "___", "ä", "add\ud800")
+        if "\ud800" not in name
+    },
+    "A17 an object": ([piece({"a": 1}, "need", id="a")], ["need: 1"]),
+    "A17 an object with a list": ([piece({"items": [1, 2]}, "take", id="a")], ["take: 3"]),
+    "A17 an empty object": ([piece({}, "ping", id="a")], ["ping: pong"]),
+    **{
+        f"A18 {text!r}, nothing needed": ([{"id": "a", "function": {"name": "add", "arguments": text}}], ["add: 0"])
+        for text in (None, "", "  ", "\n", "null", "{}")
+    },
+    **{
+        f"A18 {text!r}, a needed": ([{"id": "a", "function": {"name": "need", "arguments": text}}],
+                                    ["need: Invalid arguments: a: missing, but required"])
+        for text in (None, "", "  ", "\n", "null", "{}")
+    },
+    **{
+        f"A19 {text}": ([piece(text, "need", id="a")], [f"need: Invalid arguments: {NOT_AN_OBJECT}"])
+        for text in ("[1]", "5", '"five"', "true", "[]")
+    },
+    "A19 a list, decoded": ([piece([1], "need", id="a")], [f"need: Invalid arguments: {NOT_AN_OBJECT} [1]"]),
+    "A20 encoded twice": ([piece(json.dumps('{"a": 1}'), "need", id="a")], ["need: 1"]),
+    "A20 encoded three times": (
+        [piece(json.dumps(json.dumps('{"a": 1}')), "need", id="a")],
+        ["need: Invalid arguments:"],
+    ),
+    "A21 a list as text": ([piece('{"items": "[1, 2]"}', "take", id="a")], ["take: 3"]),
+    "A21 a text that looks like a list": ([piece('{"text": "[1, 2]"}', "say", id="a")], ["say: <[1, 2]>"]),
+    **{
+        f"A22 {text!r}": ([piece(text, "need", id="a")], [f"need: Invalid arguments: {BROKEN}"])
+        for text in ("{'a': 1}", '{"a": 1,}', "{a: 1}", '{"a": True}', '```json\n{"a": 1}\n```', "<|call|>")
+    },
+    "A22 NaN": ([piece('{"a": NaN}', "need", id="a")], ["need: Invalid arguments: a: "]),
+    "A22 half a character": ([piece('{"text": "\\ud83d"}', "say", id="a")], ["say: Invalid arguments: "]),
+    "A35 custom": (
+        [{"id": "a", "type": "custom", "custom": {"name": "need", "input": "one"}}],
+        [f"need: Invalid arguments: {BROKEN}"],
+    ),
+    "A35 unknown type": ([{"id": "a", "type": "magic", "magic": {"name": "need"}}], [NAMELESS]),
+    "A35 no object": ([5, None], [NAMELESS]),
+}  # fmt: skip
+
+
+def begins(expected: list[str], actual: list[str]) -> list[str]:
+    """Cut texts down to what is expected of them, so that lists can be compared."""
+    return [text[: len(start)] for text, start in zip(actual, expected)] + actual[len(expected) :]
+
+
+@STREAMED
+@pytest.mark.parametrize(("calls", "expected"), CALLS.values(), ids=CALLS)
+def test_calls(line: Line, calls: list[Any], expected: list[str], streamed: bool) -> None:
+    """A call that is odd is carried out where its meaning is certain, else answered with what is wrong with it."""
+    numbered = [{**c, "index": n} if isinstance(c, dict) else c for n, c in enumerate(calls)]
+    answer = in_chunks(numbered) if streamed else message(*calls)
+    result = line.run(answer, reply.text("Done."), streamed=streamed)
+
+    assert ([*expected, "Done."]) == [*begins(expected, told(result)), result.output]
+
+
+@STREAMED
+def test_function_call_of_old(line: Line, streamed: bool) -> None:
+    """A35: a call in the form before `tool_calls` is carried out."""
+    former = {"name": "need", "arguments": '{"a": 1}'}
+    answer = (
+        reply.chunks([chunk(function_call=former), chunk(finish_reason="function_call")])
+        if streamed
+        else message(function_call=former, finish_reason="function_call")
+    )
+    result = line.run(answer, reply.text("Done."), streamed=streamed)
+
+    assert ["need: 1"] == told(result)
+
+
+@STREAMED
+def test_ids_that_repeat_in_later_turns(line: Line, streamed: bool) -> None:
+    """A8: one id in the turns 1, 2 and 5 is three calls, each with its own result."""
+    ids = ("x", "x", "y", "z", "x")
+    script = [reply.calls(("need", {"a": turn}, wire_id)) for turn, wire_id in enumerate(ids)]
+    result = line.run(*script, reply.text("Done."), streamed=streamed)
+
+    assert [f"need: {turn}" for turn in range(5)] == told(result)
+
+
+@STREAMED
+def test_bad_arguments_do_not_poison_the_session(line: Line, streamed: bool) -> None:
+    """A23: a server that refuses arguments which are not JSON is never sent any, for 20 turns."""
+    script = [reply.calls(("need", text)) for text in ("{'a': 1}", "[1]", '{"a": NaN}', "null") * 5]
+    result = line.run(*script, reply.text("Done."), streamed=streamed, max_turns=25)
+
+    assert ("Done.", 20) == (result.output, len(told(result)))
+
+
+def test_the_raw_words_stay_visible(line: Line) -> None:
+    """A23: what the model wrote stays on the call, though a repaired form is sent back."""
+    result = line.run(message(piece("{'a': 1}", "need", id="a")), reply.text("Done."), streamed=False)
+
+    assert ["{'a': 1}"] == [finished.arguments for finished in result.calls]
+
+
+THREE = [('{"a": 1}', "need", "a"), ('{"text": "two"}', "say", "b"), ('{"items": [1, 2]}', "take", "c")]
+
+
+def cut_after(size: int, reason: str) -> Reply:
+    """Three calls whose arguments break off after so many characters, and a finish reason all the same."""
+    pieces = []
+    for index, (text, name, wire_id) in enumerate(THREE):
+        pieces += [piece("", name, id=wire_id, index=index)] if size >= 0 else []
+        pieces += [piece(text[:size], index=index)] if size > 0 else []
+        size -= len(text)
+    return in_chunks(*([p] for p in pieces), finish_reason=reason)
+
+
+WHOLE_LENGTH = sum(len(text) for text, _, _ in THREE)
+# Where arguments end between two calls, nothing tells a cut response from a whole one.
+INSIDE = [n for n in range(1, WHOLE_LENGTH) if n not in (8, 8 + 15)]
+
+
+@pytest.mark.parametrize("size", range(0, WHOLE_LENGTH + 1, 5))
+def test_cut_by_length(line: Line, size: int) -> None:
+    """A24: no call of a response that ended in `length` runs, wherever it was cut; each is told to be sent again."""
+    result = line.run(cut_after(size, "length"), reply.text("Done."), streamed=True)
+
+    assert ({CUT_TEXT}, []) == ({text.partition(": ")[2] for text in told(result)}, line.entered)
+
+
+@pytest.mark.parametrize("reason", ["tool_calls", "stop", "end_turn"])
+@pytest.mark.parametrize("size", INSIDE[::6])
+def test_cut_under_another_label(line: Line, size: int, reason: str) -> None:
+    """A25: arguments that break off mean a cut response, whatever the finish reason; none of its calls runs."""
+    result = line.run(cut_after(size, reason), reply.text("Done."), streamed=True)
+
+    assert ({CUT_TEXT}, []) == ({text.partition(": ")[2] for text in told(result)}, line.entered)
+
+
+@pytest.mark.parametrize("reason", ["length", "content_filter"])
+def test_cut_whole_answer(line: Line, reason: str) -> None:
+    """A24: an answer that is not streamed is cut as well where its finish reason says so."""
+    calls = (piece('{"a": 1}', "need", id="a"), piece("{}", "ping", id="b"))
+    result = line.run(message(*calls, finish_reason=reason), reply.text("Done."), streamed=False)
+
+    assert [f"need: {CUT_TEXT}", f"ping: {CUT_TEXT}"] == told(result)
+
+
+@STREAMED
+@pytest.mark.parametrize(
+    "reason", ["stop", "end_turn", "other", "function_call", "STOP", "tool_use", "eos", "tool_calls"]
+)
+def test_finish_reason_beside_calls(line: Line, reason: str, streamed: bool) -> None:
+    """A26: whole calls are carried out, whatever the finish reason."""
+    result = line.run(reply.calls(("ping", {}), finish_reason=reason), reply.text("Done."), streamed=streamed)
+
+    assert ["ping: pong"] == told(result)
+
+
+def test_null_finish_reason_beside_calls(line: Line) -> None:
+    """A26: an answer that came whole needs no finish reason."""
+    result = line.run(reply.calls(("ping", {}), finish_reason=None), reply.text("Done."), streamed=False)
+
+    assert ["ping: pong"] == told(result)
+
+
+@STREAMED
+def test_announced_calls_that_do_not_come(line: Line, streamed: bool) -> None:
+    """A27: `tool_calls` without any call is an empty answer: asked for once more, then the end."""
+    nothing = [reply.text("", finish_reason="tool_calls")] * 2
+    result = line.run(*nothing, streamed=streamed)
+
+    assert ("", "empty", 2) == (result.output, result.finish_reason, result.usage.requests)
+
+
+@STREAMED
+def test_announced_calls_beside_text(line: Line, streamed: bool) -> None:
+    """A27: text under the label `tool_calls` is the answer."""
+    result = line.run(reply.text("Hi.", finish_reason="tool_calls"), streamed=streamed)
+
+    assert ("Hi.", "stop") == (result.output, result.finish_reason)
+
+
+@STREAMED
+@pytest.mark.parametrize("content", [None, "", [], " ", [{"type": "text", "text": ""}], 5, {}], ids=str)
+def test_empty_answer(line: Line, content: Any, streamed: bool) -> None:
+    """A28: an answer that says nothing is asked for once more, and the next one counts."""
+    empty = (
+        reply.chunks([chunk(content=content), chunk(finish_reason="stop")])
+        if streamed
+        else message(content=content, finish_reason="stop")
+    )
+    result = line.run(empty, reply.text("Hi."), streamed=streamed)
+
+    assert ("Hi.", "stop", 2) == (result.output, result.finish_reason, result.usage.requests)
+
+
+NO_CHOICE = {"empty": {"choices": []}, "null": {"choices": None}, "missing": {}, "an object": {"choices": {}}}
+
+
+@pytest.mark.parametrize("position", [0, 1, 3], ids=["first", "middle", "last"])
+@pytest.mark.parametrize("odd", NO_CHOICE.values(), ids=NO_CHOICE)
+def test_chunk_without_choices(line: Line, odd: dict[str, Any], position: int) -> None:
+    """A29: a chunk without choices is passed over, wherever it stands."""
+    chunks = [chunk(content="Hel"), chunk(content="lo"), chunk(finish_reason="stop")]
+    chunks.insert(position, odd)
+
+    assert "Hello" == line.run(reply.chunks(chunks), streamed=True).output
+
+
+@pytest.mark.parametrize("odd", NO_CHOICE.values(), ids=NO_CHOICE)
+def test_answer_without_choices(line: Line, odd: dict[str, Any]) -> None:
+    """A29: a whole answer without choices is an error that shows what came."""
+    with pytest.raises(ModelError, match=r"The server's answer is no chat completion: .*choices="):
+        line.run(reply.body({"id": "x", "choices": None, **odd}), streamed=False)
+
+
+def test_null_delta(line: Line) -> None:
+    """A30: a chunk whose delta is null is passed over."""
+    odd: dict[str, Any] = {"choices": [{"index": 0, "delta": None, "finish_reason": None}]}
+    chunks = [odd, chunk(content="Hi."), odd, chunk(finish_reason="stop")]
+
+    assert "Hi." == line.run(reply.chunks(chunks), streamed=True).output
+
+
+def test_null_message(line: Line) -> None:
+    """A30: an answer whose message is null says nothing; it is asked for once more."""
+    null = reply.body({"choices": [{"index": 0, "message": None, "finish_reason": "stop"}]})
+
+    assert "Hi." == line.run(null, reply.text("Hi."), streamed=False).output
+
+
+@STREAMED
+def test_content_in_parts(line: Line, streamed: bool) -> None:
+    """A30: content as a list of parts is read as its texts."""
+    parts = [{"type": "text", "text": "Hel"}, {"type": "image"}, {"type": "text", "text": "lo"}, "x", None]
+    answer = (
+        reply.chunks([chunk(content=parts), chunk(finish_reason="stop")])
+        if streamed
+        else message(content=parts, finish_reason="stop")
+    )
+
+    assert "Hello" == line.run(answer, streamed=streamed).output
+
+
+BODIES: dict[str, bytes] = {
+    "error body": b'{"error": {"message": "no memory", "code": 500}}',
+    "html": b"<html><body>Bad gateway</body></html>",
+    "null": b"null",
+    "list": b"[]",
+    "text": b'"x"',
+    "number": b"5",
+    "empty": b"",
+    "half": b'{"choices": [{"mess',
+    "not UTF-8": b"\xff\xfe{}",
+    "choices of numbers": b'{"choices": 5}',
+}
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "text/html"])
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_no_completion(line: Line, body: bytes, content_type: str) -> None:
+    """A31: whatever comes with status 200 and is no completion is one kind of error."""
+    with pytest.raises(ModelError, match="is no chat completion|cannot be read"):
+        line.run(reply.raw(body, content_type=content_type), streamed=False)
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "text/event-stream"])
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_no_stream(line: Line, body: bytes, content_type: str) -> None:
+    """A31: the same in place of a stream is an error too: no finish reason ever came."""
+    with pytest.raises(ModelError, match="broke off|cannot be read|reports an error"):
+        line.run(reply.raw(body, content_type=content_type), streamed=True)
+
+
+@pytest.mark.parametrize(
+    "error", [{"message": "no memory"}, "no memory", ["no memory"]], ids=["object", "text", "list"]
+)
+def test_error_within_a_stream(line: Line, error: Any) -> None:
+    """A32: an error in the middle of a stream is the run's, with the server's words; no call before it runs."""
+    chunks = [chunk(piece("{}", "ping", id="a", index=0)), {"error": error}, chunk(finish_reason="tool_calls")]
+
+    with pytest.raises(ModelError, match="no memory"):
+        line.run(reply.chunks(chunks), streamed=True)
+
+
+# -- A38: the wire of a stream
+
+HI = [chunk(content="Grüß "), chunk(content="dich \U0001f600"), chunk(finish_reason="stop")]
+SSE = b"".join(b"data: " + json.dumps({"id": "x", **c}, ensure_ascii=False).encode() + b"\n\n" for c in HI)
+SPELLINGS: dict[str, bytes] = {
+    "comments": b": hello\n\n" + SSE.replace(b"\n\n", b"\n\n: ping\n\n") + b"data: [DONE]\n\n",
+    "CRLF": SSE.replace(b"\n", b"\r\n") + b"data: [DONE]\r\n\r\n",
+    "CR": SSE.replace(b"\n", b"\r") + b"data: [DONE]\r\r",
+    "no space": SSE.replace(b"data: ", b"data:") + b"data:[DONE]\n\n",
+    "event names and ids": SSE.replace(b"data: ", b"event: message\nid: 1\ndata: ") + b"data: [DONE]\n\n",
+    "no [DONE]": SSE,
+}
+
+
+@pytest.mark.parametrize("content", SPELLINGS.values(), ids=SPELLINGS)
+def test_spellings_of_a_stream(line: Line, content: bytes) -> None:
+    """A38: every spelling that server-sent events allow is read."""
+    answer = reply.raw(content, content_type="text/event-stream")
+
+    assert "Grüß dich \U0001f600" == line.run(answer, streamed=True).output
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_stream_in_slices(line: Line, size: int) -> None:
+    """A38: characters and events that come apart on the wire are put together."""
+    slices = [SSE[at : at + size] for at in range(0, len(SSE), size)]
+    answer = reply.raw(slices, content_type="text/event-stream")
+
+    assert "Grüß dich \U0001f600" == line.run(answer, streamed=True).output
+
+
+UNREADABLE = {
+    "not UTF-8": SSE.replace("ü".encode(), b"\xfc"),
+    "byte order mark": b"\xef\xbb\xbf" + SSE,
+    "not JSON": SSE.replace(b"}\n", b"\n"),
+}
+
+
+@pytest.mark.parametrize("content", UNREADABLE.values(), ids=UNREADABLE)
+def test_stream_that_cannot_be_read(line: Line, content: bytes) -> None:
+    """A38: what cannot be read is a ModelError or read past, nothing else."""
+    try:
+        output = line.run(reply.raw(content, content_type="text/event-stream"), streamed=True).output
+    except ModelError as error:
+        output = str(error)
+
+    assert "cannot be read" in output or output.endswith("dich \U0001f600")
+
+
+@STREAMED
+def test_halves_of_a_character(line: Line, streamed: bool) -> None:
+    """Halves of a character are joined where they came apart, and replaced where they are alone."""
+    texts = ["smile \ud83d", "\ude00 and \ud83d", " alone"]
+    answer = (
+        reply.chunks([*(chunk(content=t) for t in texts), chunk(finish_reason="stop")])
+        if streamed
+        else message(content="".join(texts), finish_reason="stop")
+    )
+
+    assert "smile \U0001f600 and � alone" == line.run(answer, streamed=streamed).output
+
+
+@STREAMED
+def test_halves_of_a_character_are_not_sent_back(line: Line, streamed: bool) -> None:
+    """Text, name, id and arguments with half a character leave a history that can be sent."""
+    call = piece('{"text": "\ud83d"}', "sa\ud83d", id="i\ud83d", index=0)
+    answer = (
+        reply.chunks([chunk(call, content="\ud83d"), chunk(finish_reason="tool_calls")])
+        if streamed
+        else message(call, content="\ud83d")
+    )
+
+    assert "Done." == line.run(answer, reply.text("Done."), streamed=streamed).output
+
+
+# -- F: faults of the network
+
+GOOD = reply.calls(("ping", {}), ("need", {"a": 1}))
+FAULTS: dict[str, Reply] = {
+    "F5 closed before the answer": GOOD.cut(None),
+    "F5 reset before the answer": GOOD.reset(None),
+    **{f"F6 closed after {size} bytes": GOOD.cut(size) for size in (0, 1, 100, 300)},
+    **{f"F6 reset after {size} bytes": GOOD.reset(size) for size in (1, 300)},
+    "F5 garbage for HTTP": reply.verbatim(b"\x16\x03\x01 hello"),
+    "F16 status 418": reply.error(418, "teapot"),
+}
+
+
+@STREAMED
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_fault_of_the_network(line: Line, fault: Reply, streamed: bool) -> None:
+    """Every fault of the network is a ModelError, and no call of that answer has run."""
+    with pytest.raises(ModelError, match="cannot be reached|broke|cannot be read|reports an error"):
+        line.run(fault, streamed=streamed)
+
+    assert [] == line.entered
+
+
+GOOD_CHUNKS = [
+    chunk(piece("", "ping", id="a", index=0)),
+    chunk(piece("{}", index=0)),
+    chunk(piece('{"a": 1}', "need", id="b", index=1)),
+]
+
+
+@pytest.mark.parametrize("done", [False, True], ids=["silent", "DONE"])
+@pytest.mark.parametrize("count", range(4))
+def test_stream_ends_without_a_finish_reason(line: Line, count: int, done: bool) -> None:
+    """F7: a stream that ends without a finish reason has no calls that run, wherever it ends."""
+    with pytest.raises(ModelError, match=r"broke off: no finish reason came\. Nothing of it was carried out"):
+        line.run(reply.chunks(GOOD_CHUNKS[:count], done=done), streamed=True)
+
+    assert [] == line.entered
+
+
+def test_socket_stays_open_after_the_end(line: Line) -> None:
+    """F8: `[DONE]` is the end, though the server keeps the connection open."""
+    assert "Hi." == line.run(reply.text("Hi.").held(), streamed=True).output
+
+
+# -- a mutator over good answers
+
+CALLS_OF_TWO = [
+    chunk(role="assistant", content=None),
+    chunk(piece("", "need", id="call_1", index=0, type="function")),
+    chunk(piece('{"a"', index=0)),
+    chunk(piece(": 1}", index=0)),
+    chunk(piece('{"text": "x"}', "say", id="call_2", index=1, type="function")),
+    chunk(finish_reason="tool_calls"),
+    {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}},
+]
+TEXT_OF_TWO = [chunk(role="assistant", content="Hel"), chunk(content="lo"), chunk(finish_reason="stop")]
+ODD = st.sampled_from(
+    [None, "", " ", 0, -1, 10**30, 1.5, True, [], {}, "x", ["x"], {"x": None}, "\ud800", "length", "{", "[1]"]
+)
+
+
+def places(value: Any) -> list[tuple[Any, Any]]:
+    """Every place in a JSON value, as its holder and its key there."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [place for key, inner in items for place in ((value, key), *places(inner))]
+
+
+def changed(draw: st.DrawFn, answer: list[Any]) -> None:
+    """Change one thing in an answer, in place."""
+    holder, key = draw(st.sampled_from(places(answer)))
+    value = holder[key]
+    match draw(st.sampled_from(["drop", "retype", "rename", "duplicate", "reorder", "split", "truncate"])):
+        case "drop":
+            del holder[key]
+        case "rename" if isinstance(holder, dict):
+            holder[f"{key}s"] = holder.pop(key)
+        case "duplicate" if isinstance(holder, list):
+            holder.insert(key, copy.deepcopy(value))
+        case "reorder" if isinstance(holder, list):
+            holder.append(holder.pop(key))
+        case "split" if isinstance(value, str) and isinstance(holder, dict):
+            holder[key] = value[: len(value) // 2]
+        case "truncate" if isinstance(holder, list):
+            del holder[key:]
+        case _:
+            holder[key] = draw(ODD)
+
+
+@st.composite
+def mutants(draw: st.DrawFn) -> list[Any]:
+    """A good streamed answer with up to six things wrong with it."""
+    answer: list[Any] = copy.deepcopy(draw(st.sampled_from([CALLS_OF_TWO, TEXT_OF_TWO])))
+    for _ in range(draw(st.integers(0, 6))):
+        if places(answer):
+            changed(draw, answer)
+    return answer
+
+
+class InProcess:
+    """A client that answers with chunks of plain data, then with a text, and keeps what it was asked."""
+
+    def __init__(self, first: list[Any]) -> None:
+        self.answers = [first]
+        self.requests: list[dict[str, Any]] = []
+        self.chat = self.completions = self
+
+    def create(self, **request: Any) -> Any:
+        self.requests.append(copy.deepcopy(request))
+        return iter(self.answers.pop() if self.answers else TEXT_OF_TWO)
+
+
+def is_cut_off(answer: list[Any]) -> bool:
+    """Whether a finish reason that means so is the answer's last."""
+    choices = [
+        c["choices"] for c in answer if isinstance(c, dict) and isinstance(c.get("choices"), list) and c["choices"]
+    ]
+    reasons = [r for c in choices if isinstance(c[0], dict) and isinstance(r := c[0].get("finish_reason"), str) and r]
+    return not reasons or reasons[-1] == "length"
+
+
+@settings(max_examples=300, deadline=None)
+@given(mutants())
+def test_mutated_answers(answer: list[Any]) -> None:
+    """Whatever is wrong with an answer, only ModelError leaves, nothing of a cut one runs, each call has one result."""
+    client = InProcess(answer)
+    ran_calls: list[str] = []
+
+    def need(a: int) -> int:
+        """Need a number."""
+        ran_calls.append("need")
+        return a
+
+    def say(text: str = "") -> str:
+        """Say a text."""
+        ran_calls.append("say")
+        return text
+
+    try:
+        with Runner([need, say], model=OpenAIModel(client, "fake")).stream("Go on.") as events:
+            list(events)
+    except ModelError:
+        assert [] == ran_calls
+        return
+    assert_paired(events.result)
+    assert not (is_cut_off(answer) and ran_calls)
+    json.dumps([request["messages"] for request in client.requests], ensure_ascii=False, allow_nan=False).encode()
+
+
+def assert_paired(result: RunResult) -> None:
+    """Every call of the history has one message, in order, right behind it; no id is there twice."""
+    expected: list[str] = []
+    for answer in result.messages:
+        if isinstance(answer, ModelResponse):
+            expected += [call.wire_id for call in answer.calls]
+    actual = [m.wire_id for m in result.messages if isinstance(m, ToolMessage)]
+
+    assert (expected, len(actual)) == (actual, len(set(actual)))

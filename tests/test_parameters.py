@@ -1,0 +1,543 @@
+"""A signature becomes a schema and a validator: what a model is told, and what arrives."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import enum
+import functools
+import ipaddress
+import itertools
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import uuid
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, Literal, NamedTuple, Optional, TypeVar, Union
+
+import pytest
+from jsonschema import Draft202012Validator
+from pydantic import AfterValidator, BaseModel, Field
+from typing_extensions import Doc, NotRequired, TypedDict, Unpack
+
+from toolkit import DefinitionError, Tool, ToolContext, tool
+
+INTEGER = {"type": "integer"}
+TEXT = {"type": "string"}
+
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Model(BaseModel):
+    number: int
+    day: datetime.date | None = None
+
+
+class Tree(BaseModel):
+    """A tree."""
+
+    title: str
+    children: list[Tree] = []
+
+
+@dataclass
+class Data:
+    number: int
+    models: list[Model]
+
+
+class Keys(TypedDict):
+    number: int
+    text: NotRequired[str]
+
+
+class Pair(NamedTuple):
+    left: int
+    right: str
+
+
+T = TypeVar("T")
+
+
+class Box(BaseModel, Generic[T]):
+    item: T
+
+
+def echo(annotation: Any, **default: Any) -> Tool[..., Any]:
+    """Make a tool with one parameter of a type, that gives back what arrives."""
+
+    def function(value: Any) -> Any:
+        return value
+
+    function.__annotations__ = {"value": annotation}
+    function.__defaults__ = (default["default"],) if default else None
+    return tool(function)
+
+
+def shown(made: Tool[..., Any], name: str = "value") -> Any:
+    return made.parameters["properties"][name]
+
+
+TYPES: dict[str, tuple[Any, Any, Any]] = {
+    "str": (str, "a", "a"),
+    "str that holds JSON": (str, "[1, 2]", "[1, 2]"),
+    "str that holds a number": (str, "007", "007"),
+    "int": (int, 3, 3),
+    "int from 3.0": (int, 3.0, 3),
+    "int from a text": (int, "3", 3),
+    "float": (float, 1, 1.0),
+    "bool": (bool, True, True),
+    "None": (None, None, None),
+    "Any": (Any, {"a": [1]}, {"a": [1]}),
+    "list": (list[int], [1, 2], [1, 2]),
+    "set": (set[int], [1, 1], {1}),
+    "tuple": (tuple[int, str], [1, "a"], (1, "a")),
+    "dict": (dict[str, int], {"a": 1}, {"a": 1}),
+    "Literal": (Literal["a", 1], 1, 1),
+    "Optional": (Optional[int], None, None),
+    "Union": (Union[int, list[int]], [1], [1]),
+    "Enum": (Color, "red", Color.RED),
+    "IntEnum": (Level, 2, Level.HIGH),
+    "date": (datetime.date, "2026-01-02", datetime.date(2026, 1, 2)),
+    "datetime": (datetime.datetime, "2026-01-02T03:04:05", datetime.datetime(2026, 1, 2, 3, 4, 5)),
+    "time": (datetime.time, "03:04", datetime.time(3, 4)),
+    "timedelta": (datetime.timedelta, "PT1H", datetime.timedelta(hours=1)),
+    "UUID": (uuid.UUID, str(uuid.UUID(int=1)), uuid.UUID(int=1)),
+    "Path": (pathlib.Path, "/a", pathlib.Path("/a")),
+    "Decimal": (decimal.Decimal, "0.10", decimal.Decimal("0.10")),
+    "bytes": (bytes, "é", "é".encode()),
+    "Pattern": (re.Pattern[str], "a+", re.compile("a+")),
+    "address": (ipaddress.IPv4Address, "1.2.3.4", ipaddress.IPv4Address("1.2.3.4")),
+    "model": (Model, {"number": 1}, Model(number=1)),
+    "dataclass": (Data, {"number": 1, "models": [{"number": 2}]}, Data(1, [Model(number=2)])),
+    "TypedDict": (Keys, {"number": 1}, Keys(number=1)),
+    "NamedTuple": (Pair, [1, "a"], Pair(1, "a")),
+    "generic model": (Box[Data], {"item": {"number": 1, "models": []}}, Box[Data](item=Data(1, []))),
+    "list of models": (list[Model], [{"number": 1}], [Model(number=1)]),
+    "dict of models": (dict[str, Model], {"a": {"number": 1}}, {"a": Model(number=1)}),
+    "recursive model": (
+        Tree,
+        {"title": "a", "children": [{"title": "b"}]},
+        Tree(title="a", children=[Tree(title="b")]),
+    ),
+}
+
+
+@pytest.mark.parametrize(("annotation", "sent", "value"), TYPES.values(), ids=TYPES)
+def test_typed_values(annotation: Any, sent: Any, value: Any) -> None:
+    """What a model sends arrives as a value of the annotated type, nested ones too."""
+    arrived = echo(annotation).invoke({"value": sent})
+
+    assert (None, value, type(value)) == (arrived.error, arrived.value, type(arrived.value))
+
+
+@pytest.mark.parametrize(("annotation", "sent", "value"), TYPES.values(), ids=TYPES)
+def test_schema_is_valid(annotation: Any, sent: Any, value: Any) -> None:
+    """The schema of every type is valid draft 2020-12, holds all that it refers to, and repeats no titles."""
+    schema = echo(annotation).parameters
+
+    Draft202012Validator.check_schema(schema)
+    references = re.findall(r'"#/\$defs/([^"]+)"', json.dumps(schema))
+    assert (set(references), "object") == (set(schema.get("$defs", ())), schema["type"])
+    assert not any("title" in node.keys() - {"title"} or node.get("title") == "Value" for node in _nodes(schema))
+
+
+def _nodes(schema: Any) -> list[dict[str, Any]]:
+    inner = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
+    found = [node for part in inner for node in _nodes(part)]
+    return [*found, schema] if isinstance(schema, dict) and "type" in schema else found
+
+
+SHOWN: dict[str, tuple[Any, Any]] = {
+    "str": (str, TEXT),
+    "bounds": (Annotated[int, Field(ge=1, le=50)], {"type": "integer", "minimum": 1, "maximum": 50}),
+    "length": (Annotated[str, Field(min_length=1)], {"type": "string", "minLength": 1}),
+    "Literal": (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
+    "Optional": (Optional[int], {"anyOf": [INTEGER, {"type": "null"}]}),
+    "Any": (Any, {}),
+    "described": (Annotated[int, "How many."], {"type": "integer", "description": "How many."}),
+    "described by Doc": (Annotated[int, Doc("How many.")], {"type": "integer", "description": "How many."}),
+    "described by Field": (Annotated[int, Field(description="How many.")], {**INTEGER, "description": "How many."}),
+    "described by both": (Annotated[int, "No.", Field(description="Yes.")], {**INTEGER, "description": "Yes."}),
+    "other metadata": (Annotated[int, 5], INTEGER),
+    "UUID": (uuid.UUID, {"type": "string", "format": "uuid"}),
+    "date": (datetime.date, {"type": "string", "format": "date"}),
+}
+
+
+@pytest.mark.parametrize(("annotation", "expected"), SHOWN.values(), ids=SHOWN)
+def test_schema(annotation: Any, expected: Any) -> None:
+    """The schema says type, bounds, format and description, and nothing else."""
+    assert expected == shown(echo(annotation))
+
+
+def test_whole_schema() -> None:
+    """A described city is a required string; what has a default is not required."""
+
+    def search(city: str, limit: Annotated[int, Field(ge=1, le=50)] = 10, unit: Literal["c", "f"] = "c") -> None:
+        """Search.
+
+        Args:
+            city: Name of the city.
+            unit: c or f.
+        """
+
+    properties = {
+        "city": {"type": "string", "description": "Name of the city."},
+        "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 10},
+        "unit": {"type": "string", "enum": ["c", "f"], "description": "c or f.", "default": "c"},
+    }
+    whole = {"type": "object", "properties": properties, "required": ["city"], "additionalProperties": False}
+
+    assert whole == tool(search).parameters
+
+
+def test_no_parameters() -> None:
+    """A function without parameters has a schema of an object with nothing in it."""
+    assert {"type": "object", "properties": {}, "additionalProperties": False} == tool(lambda: 1).parameters
+
+
+def test_required_and_nullable() -> None:
+    """A default makes a parameter optional, a type with None makes it nullable: neither implies the other."""
+
+    def function(a: int | None, b: int = None, c: int | None = None) -> Any:  # type: ignore[assignment]
+        return [a, b, c]
+
+    made = tool(function)
+
+    assert ["a"] == made.parameters["required"]
+    assert ([None] * 3, True) == (made.invoke({"a": None}).value, made.invoke({"a": "x"}).is_error)
+
+
+def test_title_as_a_name() -> None:
+    """A parameter or field named as a keyword of JSON Schema is a name like any other."""
+
+    class Book(TypedDict):
+        title: str
+        default: int
+
+    def function(title: str, properties: int, required: Any, book: Any) -> None: ...
+
+    function.__annotations__["book"] = Book
+    schema = tool(function).parameters
+
+    assert {"title", "properties", "required", "book"} == schema["properties"].keys()
+    assert {"title": TEXT, "default": INTEGER} == schema["$defs"]["Book"]["properties"]
+
+
+class Opaque:
+    """Nothing that JSON knows."""
+
+
+DEFAULTS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "int": (int, 7, {"default": 7}),
+    "None": (Optional[int], None, {"default": None}),
+    "enum": (Color, Color.RED, {"default": "red"}),
+    "date": (datetime.date, datetime.date(2026, 1, 2), {"default": "2026-01-02"}),
+    "model": (Model, Model(number=1), {"default": {"number": 1, "day": None}}),
+    "dataclass": (Data, Data(1, []), {"default": {"number": 1, "models": []}}),
+    "set": (set[str], {"b", "a", "c"}, {"default": ["a", "b", "c"]}),
+    "frozenset": (frozenset[int], frozenset({2, 1}), {"default": [1, 2]}),
+    "NaN": (float, float("nan"), {}),
+    "infinity, nested": (list[float], [float("inf")], {}),
+    "bytes that are no text": (bytes, b"\xff", {}),
+    "half a character": (str, "\ud800", {}),
+    "object": (Any, Opaque(), {}),
+    "function": (Any, len, {}),
+    "cycle": (list[Any], (lambda it: (it.append(it), it)[1])([]), {}),
+}
+
+
+@pytest.mark.parametrize(("annotation", "default", "keyword"), DEFAULTS.values(), ids=DEFAULTS)
+def test_default(annotation: Any, default: Any, keyword: dict[str, Any]) -> None:
+    """A default is shown where strict JSON has a form for it, and is Python's own object in the call."""
+    made = echo(annotation, default=default)
+    written = {key: value for key, value in shown(made).items() if key == "default"}
+
+    assert (keyword, False) == (written, "required" in made.parameters)
+    assert made.invoke("{}").value is default
+
+
+def test_field_as_default() -> None:
+    """pydantic's `Field(...)` may stand in place of a default, with or without one."""
+
+    def function(
+        a: int = Field(ge=1), b: int = Field(default=3, le=9, description="B."), c: Any = Field(Opaque())
+    ) -> Any:
+        return [a, b, type(c).__name__]
+
+    made = tool(function)
+
+    assert (["a"], {"type": "integer", "minimum": 1}) == (made.parameters["required"], shown(made, "a"))
+    assert {"type": "integer", "maximum": 9, "description": "B.", "default": 3} == shown(made, "b")
+    assert [1, 3, "Opaque"] == made.invoke('{"a": 1}').value
+
+
+def test_factory() -> None:
+    """A factory is asked once for each call that needs it, and never for the schema."""
+    numbers = itertools.count()
+
+    def function(a: int = Field(default_factory=lambda: next(numbers))) -> Any:
+        return a
+
+    made = tool(function)
+
+    assert INTEGER == shown(made, "a")
+    assert [0, 1] == [made.invoke("{}").value for _ in range(2)]
+
+
+def test_factory_of_values() -> None:
+    """A factory may want the values of the other parameters."""
+
+    def function(a: int, b: int = Field(default_factory=lambda values: -values["a"])) -> Any:
+        return [a, b]
+
+    assert [2, -2] == tool(function).invoke('{"a": 2}').value
+
+
+def test_annotated_default() -> None:
+    """A default inside `Annotated` counts, too."""
+    made = echo(Annotated[list[int], Field(default_factory=list)])
+
+    assert ([], False) == (made.invoke("{}").value, "required" in made.parameters)
+
+
+def test_alias() -> None:
+    """An alias is what the model sees and sends; the function gets its own name."""
+    made = echo(Annotated[int, Field(alias="number")])
+
+    assert (["number"], 3) == (list(made.parameters["properties"]), made.invoke('{"number": 3}').value)
+
+
+def kinds(a: int, /, b: int, *rest: int, c: int = 1, **more: str) -> Any:
+    return [a, b, rest, c, more]
+
+
+def test_kinds_schema() -> None:
+    """Each of Python's five kinds of parameter has its place in the schema."""
+    properties = {
+        "a": INTEGER,
+        "b": INTEGER,
+        "rest": {"type": "array", "items": INTEGER},
+        "c": {"type": "integer", "default": 1},
+        "more": {"type": "object", "additionalProperties": TEXT},
+    }
+
+    assert (properties, ["a", "b"]) == (tool(kinds).parameters["properties"], tool(kinds).parameters["required"])
+
+
+KIND_CALLS: dict[str, tuple[dict[str, Any], Any]] = {
+    "least": ({"a": 1, "b": 2}, [1, 2, (), 1, {}]),
+    "all": (
+        {"a": 1, "b": 2, "rest": [3, 4], "c": 5, "more": {"d": "x"}},
+        [1, 2, (3, 4), 5, {"d": "x"}],
+    ),
+    "keyword of a positional-only name": ({"a": 1, "b": 2, "more": {"a": "x"}}, [1, 2, (), 1, {"a": "x"}]),
+}
+
+
+@pytest.mark.parametrize(("sent", "value"), KIND_CALLS.values(), ids=KIND_CALLS)
+def test_kinds(sent: dict[str, Any], value: Any) -> None:
+    """Values go where the signature wants them: by position, by keyword, spread."""
+    assert value == tool(kinds).invoke(sent).value
+
+
+def test_default_before_spread() -> None:
+    """A parameter before `*args` that is left out gets its default, not the first of them."""
+
+    def function(a: int = 7, b: list[int] = Field(default_factory=lambda: [1]), *rest: int) -> Any:
+        return [a, b, rest]
+
+    assert [7, [1], (1, 2)] == tool(function).invoke('{"rest": [1, 2]}').value
+
+
+@pytest.mark.parametrize("name", ["context", "key", "a", "b"])
+def test_keywords_take_no_place(name: str) -> None:
+    """Free keywords cannot give what the run, a partial or another key of the call gives."""
+
+    def function(a: int, context: ToolContext, b: int = 2, key: str = "", **more: Any) -> Any:
+        raise AssertionError("must not be entered")
+
+    result = tool(functools.partial(function, key="secret")).invoke({"a": 1, "more": {name: "forged"}})
+
+    assert str(result.text).startswith(f"Invalid arguments: more: Value error, {name!r} cannot be given here")
+
+
+def test_partial_hides() -> None:
+    """What a partial has bound is not shown and cannot be given."""
+    made = tool(functools.partial(kinds, 1, c=3))
+
+    assert ["b", "rest", "more"] == list(made.parameters["properties"])
+    assert [[1, 2, (), 3, {}], True] == [made.invoke('{"b": 2}').value, made.invoke('{"b": 2, "c": 4}').is_error]
+
+
+def test_unpacked_keywords() -> None:
+    """Keywords of a TypedDict are one object; it is required where one of its keys is."""
+
+    def function(**more: Unpack[Keys]) -> Any:
+        return more
+
+    made = tool(function)
+
+    assert ["more"] == made.parameters["required"]
+    assert {"number": 1} == made.invoke('{"more": {"number": 1}}').value
+
+
+NAMES = [
+    *("model_config", "model_dump", "model_fields", "schema", "json", "copy", "dict", "validate", "construct"),
+    *("self", "cls", "args", "kwargs", "func", "function", "values", "context", "name", "handler", "words", "title"),
+    *("_x", "__pydantic_config__", "__init__", "_", "größe", "名前"),
+]
+
+
+@pytest.mark.parametrize("name", NAMES, ids=ascii)
+def test_any_name(name: str) -> None:
+    """Every identifier works as a parameter's name."""
+    scope: dict[str, Any] = {}
+    exec(f"def function({name}: int, other: int = 2): return [{name}, other]", scope)  # noqa: S102
+
+    assert [1, 2] == tool(scope["function"]).invoke({name: 1}).value
+
+
+CONTEXTS = {
+    "bare": ToolContext,
+    "with dependencies": ToolContext[int],
+    "optional": Optional[ToolContext[int]],
+    "annotated": Annotated[ToolContext, "What the run knows."],
+    "text": "ToolContext",
+}
+
+
+@pytest.mark.parametrize("annotation", CONTEXTS.values(), ids=CONTEXTS)
+@pytest.mark.parametrize("place", ["first", "last", "keyword"])
+def test_context(annotation: Any, place: str) -> None:
+    """A context is given in any position, and is never in the schema."""
+
+    def first(it: Any, a: int) -> Any:
+        return [a, it.deps]
+
+    def last(a: int, it: Any = None) -> Any:
+        return [a, it.deps]
+
+    def keyword(a: int, *, it: Any) -> Any:
+        return [a, it.deps]
+
+    function = {"first": first, "last": last, "keyword": keyword}[place]
+    function.__annotations__["it"] = annotation
+    made = tool(function)
+
+    assert ["a"] == list(made.parameters["properties"])
+    assert [1, 5] == made.invoke('{"a": 1}', ToolContext(deps=5)).value
+
+
+def test_context_elsewhere() -> None:
+    """A context inside another type is refused: no model may write one."""
+    with pytest.raises(DefinitionError, match="a context comes from the run: write ToolContext alone"):
+        _ = echo(list[ToolContext]).parameters
+
+
+def test_hidden() -> None:
+    """A parameter that no JSON can fill is left out where it has a default; a model cannot give it."""
+
+    def function(a: int, client: Opaque = Opaque()) -> Any:
+        return type(client).__name__
+
+    made = tool(function)
+
+    assert (["a"], "Opaque") == (list(made.parameters["properties"]), made.invoke('{"a": 1}').value)
+    assert True is made.invoke('{"a": 1, "client": {}}').is_error
+
+
+def test_hidden_factory() -> None:
+    """The same holds where a factory makes the default."""
+
+    def function(client: Opaque = Field(default_factory=Opaque)) -> Any:
+        return type(client).__name__
+
+    assert "Opaque" == tool(function).invoke("{}").value
+
+
+def raising(value: Any) -> Any:
+    raise AssertionError
+
+
+UNFIT: dict[str, tuple[Any, str]] = {
+    "class": (Opaque, "its type is .*Opaque"),
+    "unknown name": ("Nowhere", "its annotation 'Nowhere' cannot be resolved"),
+    "broken annotation": ("int[", r"its annotation 'int\[' cannot be resolved"),
+}
+
+
+@pytest.mark.parametrize(("annotation", "reason"), UNFIT.values(), ids=UNFIT)
+def test_unfit(annotation: Any, reason: str) -> None:
+    """A parameter that no JSON can fill is refused: function, parameter, reason and remedy are said."""
+    message = rf"test_parameters\.echo\.<locals>\.function\(\): parameter 'value' cannot be described.*{reason}.*"
+    with pytest.raises(DefinitionError, match=message + "Give it a type that JSON can fill, or a default"):
+        echo(annotation).invoke("{}")
+
+
+def test_unfit_as_a_whole() -> None:
+    """Where no single parameter is to blame, pydantic's own words are passed on."""
+    failures = [RuntimeError("not now")]
+
+    class Moody:
+        @classmethod
+        def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+            if failures:
+                raise failures.pop()
+            return handler(int)
+
+    with pytest.raises(DefinitionError, match=r"function\(\): pydantic cannot build its parameters: not now"):
+        _ = echo(Moody).parameters
+
+
+def test_schema_once() -> None:
+    """The schema is built when it is first asked for, and then kept."""
+    made = echo(int)
+
+    assert made.parameters is made.parameters
+
+
+SAME_EVERYWHERE = """
+import enum, json, typing, dataclasses
+from toolkit import tool
+class E(enum.Enum): A = "a"; B = "b"; C = "c"
+@dataclasses.dataclass
+class D: x: set[typing.Literal["q", "r", "s"]]; y: frozenset[str]
+def f(a: set[str] = {"x", "y", "z", "w"}, b: frozenset[E] = frozenset(E), c: typing.Union[D, E, int, None] = None,
+      d: object = object(), e: typing.Callable = lambda: 1, *args: D, **kwargs: E): "Do."
+print(json.dumps(tool(f).spec.parameters))
+"""
+
+
+def test_same_everywhere() -> None:
+    """The schema is the same, byte for byte, in every process: no hash seed, no address is in it."""
+    runs = [
+        subprocess.Popen([sys.executable, "-c", SAME_EVERYWHERE], env={"PYTHONHASHSEED": str(seed)}, stdout=-1)  # noqa: S603
+        for seed in range(5)
+    ]
+    texts = {run.communicate()[0] for run in runs}
+
+    assert (1, True) == (len(texts), b'"default": ["w", "x", "y", "z"]' in texts.pop())
+
+
+def test_validator_raises() -> None:
+    """A validator that fails for a reason of its own is an error for the model, and the body is not entered."""
+
+    def check(value: int) -> int:
+        raise RuntimeError("secret")
+
+    result = echo(Annotated[int, AfterValidator(check)]).invoke('{"value": 1}')
+
+    assert "Invalid arguments: they could not be checked (RuntimeError). Try other values." == result.text
+    assert isinstance(getattr(result.exception, "__cause__", None), RuntimeError)

@@ -1,0 +1,753 @@
+"""A run: who is asked, what is carried out, what is told, and what leaves."""
+
+import asyncio
+import contextvars
+import hashlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from toolkit import (
+    FatalError,
+    LimitError,
+    ModelError,
+    RunError,
+    Runner,
+    RunResult,
+    Tool,
+    Toolbox,
+    ToolCall,
+    ToolContext,
+    ToolError,
+    ToolResult,
+    Usage,
+)
+from toolkit.execution import MAX_PARALLEL
+from toolkit.messages import (
+    Message,
+    ModelRequest,
+    ModelResponse,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+    message_from_dict,
+    message_to_dict,
+)
+from toolkit.testing import ScriptedModel, call
+
+SUMMARY = "You have used all available tool calls. Summarize what you found and respond to the user."
+
+
+def add(a: int, b: int = 0) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def through_run(runner: Runner, prompt: str | None = "Go on.", **options: Any) -> RunResult:
+    return runner.run(prompt, **options)
+
+
+def through_arun(runner: Runner, prompt: str | None = "Go on.", **options: Any) -> RunResult:
+    return asyncio.run(runner.arun(prompt, **options))
+
+
+BOTH = pytest.mark.parametrize("go", [through_run, through_arun], ids=["run", "arun"])
+
+
+def told(result: RunResult) -> list[str]:
+    return [message.text for message in result.messages if isinstance(message, ToolMessage)]
+
+
+def one_turn(*tools: Any, calls: list[ToolCall], go: Callable[..., RunResult], **options: Any) -> RunResult:
+    """A run whose model makes these calls, then is done."""
+    with ScriptedModel([calls, "Done."]) as model:
+        return go(Runner(tools, model=model), **options)
+
+
+# -- what comes of a run
+
+
+@BOTH
+def test_result(go: Callable[..., RunResult]) -> None:
+    """A result holds answer, history, calls, cost and reason."""
+    result = one_turn(add, calls=[call("add", a=1, b=2)], go=go)
+    made = ToolCall(
+        name="add",
+        arguments='{"a": 1, "b": 2}',
+        id=f"{result.state.run_id[:8]}_0",
+        wire_id=f"{result.state.run_id[:8]}_0",
+    )
+
+    assert ("Done.", "Done.", "stop", Usage(requests=2), [(made, "3")]) == (
+        result.output, str(result), result.finish_reason, result.usage, [(c.call, c.result.text) for c in result.calls]
+    )  # fmt: skip
+
+
+def test_history() -> None:
+    """The history is what was said, in order, call and answer paired."""
+    result = one_turn(add, calls=[call("add", a=1)], go=through_run)
+    made = result.calls[0].call
+
+    assert (
+        UserMessage("Go on."),
+        ModelResponse(calls=(made,), finish_reason="tool_calls", usage=Usage(requests=1), model="scripted"),
+        ToolMessage(call_id=made.id, wire_id=made.wire_id, name="add", text="1"),
+        ModelResponse(text="Done.", finish_reason="stop", usage=Usage(requests=1), model="scripted"),
+    ) == result.messages
+
+
+def test_usage_is_summed() -> None:
+    """Tokens and requests of every answer are added up, those of an empty one too."""
+    replies = [
+        ModelResponse(usage=Usage(1, 2, 1)),
+        ModelResponse(calls=(call("add", a=1),), usage=Usage(10, 20, 1)),
+        ModelResponse(text="Done.", usage=Usage(100, 200, 1)),
+    ]
+
+    assert Usage(111, 222, 3) == Runner([add], model=ScriptedModel(replies)).run("x").usage
+
+
+def test_tools_reach_the_model() -> None:
+    """The model is offered the tools of the box, as plain specifications."""
+    model = ScriptedModel(["Hi."])
+    runner = Runner([add], model=model)
+    runner.run("x")
+
+    assert ModelRequest(messages=(UserMessage("x"),), tools=tuple(t.spec for t in runner.toolbox)) == model.requests[0]
+
+
+def test_details_stay_here() -> None:
+    """What a tool puts in details is on the result and nowhere in what the model receives."""
+
+    def look() -> ToolResult:
+        """Look."""
+        return ToolResult("seen", details={"secret": "canary"}, exception=ValueError("canary"))
+
+    model = ScriptedModel([[call("look")], "Done."])
+    result = Runner([look], model=model).run("x")
+
+    assert ({"secret": "canary"}, False) == (result.calls[0].result.details, "canary" in repr(model.requests))
+
+
+# -- what goes in
+
+
+def test_nothing_to_answer() -> None:
+    """A run without prompt and messages is refused, instructions or not, and the model is not asked."""
+    model = ScriptedModel(["Hi."])
+    with pytest.raises(ValueError, match="nothing to answer: pass a prompt, or messages"):
+        Runner(model=model, instructions="Be brief.").run()
+
+    assert [] == model.requests
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ([], [SystemMessage("Be brief."), UserMessage("x")]),
+        ([UserMessage("a")], [SystemMessage("Be brief."), UserMessage("a"), UserMessage("x")]),
+        ([SystemMessage("Own.")], [SystemMessage("Own."), UserMessage("x")]),
+    ],
+    ids=["alone", "with a history", "with a system message"],
+)
+def test_instructions(messages: list[Message], expected: list[Message]) -> None:
+    """Instructions stand above the conversation, unless it has some of its own."""
+    model = ScriptedModel(["Hi."])
+    Runner(model=model, instructions="Be brief.").run("x", messages=messages)
+
+    assert expected == list(model.requests[0].messages)
+
+
+@BOTH
+def test_continuing(go: Callable[..., RunResult]) -> None:
+    """The messages of one result are the beginning of the next run, which gives its own calls new ids."""
+    first = one_turn(add, calls=[ToolCall(name="add", arguments='{"a": 1}', wire_id="x")], go=go)
+    second = one_turn(
+        add, calls=[ToolCall(name="add", arguments='{"a": 2}', wire_id="x")], go=go, messages=first.messages
+    )
+
+    assert (first.messages, True) == (second.messages[:4], "x" != second.calls[0].call.wire_id)
+
+
+def test_continuing_does_not_change_the_first() -> None:
+    """A list of messages that was passed in is not added to."""
+    history = [UserMessage("a")]
+    Runner(model=ScriptedModel(["Hi."])).run("x", messages=history)
+
+    assert [UserMessage("a")] == history
+
+
+def test_history_in_openai_form() -> None:
+    """A history of dicts in OpenAI's form is read as if this library had made it."""
+    function = {"name": "add", "arguments": '{"a": 1}'}
+    history: list[dict[str, Any]] = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "1?"},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": function}]},
+        {"role": "tool", "tool_call_id": "c", "content": "1"},
+        {"role": "assistant", "content": "It is 1."},
+    ]
+    result = Runner(model=ScriptedModel(["Hi."])).run("x", messages=history)
+
+    assert (
+        SystemMessage("Be brief."),
+        UserMessage("1?"),
+        ModelResponse(calls=(ToolCall(name="add", arguments='{"a": 1}', id="c", wire_id="c"),)),
+        ToolMessage(call_id="c", wire_id="c", name="add", text="1"),
+        ModelResponse(text="It is 1."),
+        UserMessage("x"),
+    ) == result.messages[:-1]
+
+
+def test_history_is_enough() -> None:
+    """Without a prompt the model answers the history."""
+    assert "Hi." == Runner(model=ScriptedModel(["Hi."])).run(messages=[{"role": "user", "content": "x"}]).output
+
+
+@BOTH
+def test_context(go: Callable[..., RunResult]) -> None:
+    """A tool finds the run's deps and the call's facts in its context."""
+    seen: list[ToolContext[Any]] = []
+
+    def look(context: ToolContext[Any], a: int) -> None:
+        """Look."""
+        seen.append(context)
+
+    script = [[call("look", a=1)], [ToolCall(name="look", arguments='{"a": 2}', wire_id="w")], "Done."]
+    result = go(Runner([look], model=ScriptedModel(script)), deps=["deps"])
+    run_id = result.state.run_id
+
+    assert [
+        ToolContext(
+            deps=["deps"], run_id=run_id, call_id=f"{run_id[:8]}_0", wire_id=f"{run_id[:8]}_0", tool_name="look"
+        ),
+        ToolContext(
+            deps=["deps"], run_id=run_id, call_id=f"{run_id[:8]}_1", wire_id="w", tool_name="look", iteration=1
+        ),
+    ] == seen
+
+
+def test_idempotency_key() -> None:
+    """The key of a call is the first 32 digits of the SHA-256 of run, iteration and call."""
+    expected = hashlib.sha256(b"r:2:c").hexdigest()[:32]
+
+    assert expected == ToolContext(deps=None, run_id="r", iteration=2, call_id="c").idempotency_key
+
+
+def test_unknown_option() -> None:
+    """An option that does not exist is refused by name, with those that do."""
+    with pytest.raises(TypeError, match=r"Runner has no option 'max_iterations'\. It has: client, base_url, dialect"):
+        Runner(max_iterations=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dialect": "klingon"}, "'klingon' is not one of the dialects 'chat', 'calls'"),
+        ({"on_limit": "explode"}, "on_limit='explode' is not one of 'answer', 'stop', 'raise'"),
+        ({"max_turns": 0}, "at least one turn; turns=0 allows none"),
+    ],
+    ids=["dialect", "on_limit", "max_turns"],
+)
+def test_impossible_value(options: dict[str, Any], message: str) -> None:
+    """A value that an option cannot have is refused where it is written, with those that it can."""
+    with pytest.raises(ValueError, match=message):
+        Runner(**options)
+
+
+def test_model_that_is_none() -> None:
+    """What is neither a name nor a model, such as a client, is refused where it is written."""
+    with pytest.raises(
+        TypeError, match=r"model=<object.*> is neither a model's name nor a Model\. A client goes in as"
+    ):
+        Runner(model=object())  # type: ignore[arg-type]
+
+
+def test_repr() -> None:
+    """A runner shows what it has."""
+    assert "<Runner of <Toolbox of 1: add>>" == repr(Runner([add], model=ScriptedModel([])))
+
+
+# -- limits
+
+
+def searching(request: ModelRequest) -> Any:
+    return [call("add", a=1)] if request.tools else "Summary."
+
+
+@BOTH
+def test_eleventh_request(go: Callable[..., RunResult]) -> None:
+    """After 10 turns of calls the 11th request has no tools and the literal words, and its text is the answer."""
+    model = ScriptedModel(searching)
+    result = go(Runner([add], model=model))
+
+    assert ([True] * 10 + [False], UserMessage(SUMMARY)) == (
+        [bool(request.tools) for request in model.requests],
+        model.requests[10].messages[-1],
+    )
+    assert ("Summary.", "max_turns", 10) == (result.output, result.finish_reason, len(result.calls))
+
+
+@BOTH
+def test_limit_stops(go: Callable[..., RunResult]) -> None:
+    """With on_limit="stop" no further request is made, and the result holds everything."""
+    model = ScriptedModel(searching)
+    result = go(Runner([add], model=model, max_turns=2, on_limit="stop"))
+
+    assert ("", "max_turns", 2, 2) == (result.output, result.finish_reason, len(model.requests), len(result.calls))
+
+
+@BOTH
+def test_limit_raises(go: Callable[..., RunResult]) -> None:
+    """With on_limit="raise" the limit leaves as LimitError."""
+    with pytest.raises(LimitError, match="used its 2 turns"):
+        go(Runner([add], model=ScriptedModel(searching), max_turns=2, on_limit="raise"))
+
+
+# -- what a tool does
+
+
+@BOTH
+def test_tool_that_raises(go: Callable[..., RunResult]) -> None:
+    """A tool's exception does not leave; it is on the call, live, with its traceback, and its message stays here."""
+
+    def fail() -> None:
+        """Fail."""
+        raise ValueError("canary")
+
+    result = one_turn(fail, calls=[call("fail")], go=go)
+    error = result.calls[0].exception
+
+    assert isinstance(error, ValueError)
+    assert error.__traceback__ is not None
+    assert ("Done.", False) == (result.output, "canary" in repr(result.messages))
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "kind", [Exception, StopIteration, StopAsyncIteration, SystemExit, AssertionError, RecursionError]
+)
+def test_every_exception_is_a_result(kind: type[BaseException], go: Callable[..., RunResult]) -> None:
+    """Whatever a tool raises is the answer to its call, also among calls that go well."""
+
+    def fail() -> None:
+        """Fail."""
+        raise kind
+
+    result = one_turn(fail, add, calls=[call("fail"), call("add", a=1)], go=go)
+
+    assert [True, False] == [finished.result.is_error for finished in result.calls]
+
+
+@BOTH
+@pytest.mark.parametrize("count", [1, 3])
+def test_fatal_error(count: int, go: Callable[..., RunResult]) -> None:
+    """A FatalError leaves the run as it is."""
+
+    def fail(n: int) -> None:
+        """Fail."""
+        if n == 0:
+            raise FatalError("no more")
+
+    with pytest.raises(FatalError, match="no more"):
+        one_turn(fail, calls=[call("fail", n=n) for n in range(count)], go=go)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_keyboard_interrupt(count: int) -> None:
+    """A KeyboardInterrupt leaves, from the caller's thread and from others."""
+
+    def stop(n: int) -> None:
+        """Stop."""
+        if n == 0:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        one_turn(stop, calls=[call("stop", n=n) for n in range(count)], go=through_run)
+
+
+def test_keyboard_interrupt_while_waiting() -> None:
+    """A KeyboardInterrupt while other threads work leaves at once; it waits for none of them."""
+    release, begun = threading.Event(), threading.Barrier(2, timeout=10)
+
+    def wait(n: int) -> None:
+        """Wait."""
+        begun.wait()
+        if n == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+        release.wait(10)
+
+    with pytest.raises(KeyboardInterrupt):
+        one_turn(wait, calls=[call("wait", n=0), call("wait", n=1)], go=through_run)
+    release.set()
+
+
+@BOTH
+def test_every_kind_of_failure_has_one_answer(go: Callable[..., RunResult]) -> None:
+    """Success, error, denial, bad arguments and unknown tool: each call gets one message, in call order."""
+
+    def fail() -> None:
+        """Fail."""
+        raise ToolError("Try later.")
+
+    def locked() -> None:
+        """Stay locked."""
+
+    def authorize(tool: Tool[..., Any], *_: Any) -> bool:
+        return tool.name != "locked"
+
+    calls = [call("add", a=1), call("fail"), call("locked"), call("add", a="x"), call("nobody")]
+    with ScriptedModel([calls, "Done."]) as model:
+        result = go(Runner([add, fail, locked], model=model, authorize=authorize))
+
+    assert [
+        "1",
+        "Try later.",
+        "Tool execution was denied by au",
+        "Invalid arguments: a: Input sh",
+        "unknown tool: 'nobody'. There ",
+    ] == [text[: 30 + (index == 2)] for index, text in enumerate(told(result))]
+
+
+@BOTH
+def test_gates_keep_the_body_shut(go: Callable[..., RunResult]) -> None:
+    """A call that is not approved does not enter the function."""
+    entered = []
+
+    def drop() -> None:
+        """Drop."""
+        entered.append("drop")
+
+    with ScriptedModel([[call("drop")], "Done."]) as model:
+        go(Runner([drop], model=model, approve=lambda _: False))
+
+    assert [] == entered
+
+
+def test_middleware_that_waits_in_a_sync_run(caplog: pytest.LogCaptureFixture) -> None:
+    """A middleware that waits for an event loop gets an error where there is none, and the run goes on in order."""
+
+    async def wait(made: ToolCall, line: Any) -> ToolResult:
+        await asyncio.sleep(0)
+        return ToolResult("never")
+
+    with ScriptedModel([[call("add", a=1)], "Done."]) as model, caplog.at_level(logging.CRITICAL, "toolkit"):
+        result = Runner([add], model=model, middleware=[wait]).run("x")
+
+    assert ("Done.", True) == (result.output, "waits for an event loop" in str(result.calls[0].exception))
+
+
+# -- several calls at the same time
+
+
+@BOTH
+def test_parallel_calls_overlap(go: Callable[..., RunResult]) -> None:
+    """The calls of one turn run at the same time; results stand in call order though the first one ends last."""
+    together, ended = threading.Barrier(3, timeout=10), [threading.Event() for _ in range(4)]
+    ended[3].set()
+
+    def work(n: int) -> int:
+        """Work."""
+        together.wait()
+        assert ended[n + 1].wait(10)
+        ended[n].set()
+        return n
+
+    result = one_turn(work, calls=[call("work", n=n) for n in range(3)], go=go)
+
+    assert (["0", "1", "2"], [0, 1, 2]) == (told(result), [finished.result.value for finished in result.calls])
+
+
+@BOTH
+def test_async_tools_overlap(go: Callable[..., RunResult]) -> None:
+    """Async tools of one turn wait for each other, in either door."""
+    arrived: list[asyncio.Event] = []
+
+    async def meet(n: int) -> str:
+        """Meet."""
+        arrived.append(asyncio.Event())
+        if len(arrived) == 3:
+            for event in arrived:
+                event.set()
+        await asyncio.wait_for(arrived[0].wait(), 10)
+        return "met"
+
+    assert ["met"] * 3 == told(one_turn(meet, calls=[call("meet", n=n) for n in range(3)], go=go))
+
+
+@BOTH
+def test_more_calls_than_places(go: Callable[..., RunResult]) -> None:
+    """More calls than may run at the same time are all carried out, each with its own result."""
+    count = MAX_PARALLEL + 44
+    result = one_turn(add, calls=[call("add", a=n) for n in range(count)], go=go)
+
+    assert [str(n) for n in range(count)] == told(result)
+
+
+@BOTH
+def test_one_that_fails_harms_no_other(go: Callable[..., RunResult]) -> None:
+    """Among calls at the same time, errors stay with the calls that made them."""
+
+    def half(n: int) -> int:
+        """Fail for odd numbers."""
+        if n % 2:
+            raise ToolError("odd")
+        return n
+
+    result = one_turn(half, calls=[call("half", n=n) for n in range(6)], go=go)
+
+    assert ["0", "odd", "2", "odd", "4", "odd"] == told(result)
+
+
+# -- threads and loops
+
+
+def test_one_call_stays_on_the_callers_thread() -> None:
+    """With one call per turn, sync model and sync tool, no thread is started and no loop is running."""
+    seen: list[Any] = []
+
+    def look() -> None:
+        """Look."""
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            asyncio.get_running_loop()
+        seen.append((threading.current_thread(), threading.active_count()))
+
+    count = threading.active_count()
+    Runner([look], model=ScriptedModel([[call("look")], [call("look")], "Done."])).run("x")
+
+    assert [(threading.current_thread(), count)] * 2 == seen
+
+
+def test_sync_tools_do_not_block_the_loop() -> None:
+    """In arun four sync tools wait for an event that only the loop sets, so the loop was free."""
+    beat, arrived = threading.Event(), threading.Barrier(4, action=lambda: loops[0].call_soon_threadsafe(beat.set))
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    def wait() -> bool:
+        """Wait."""
+        arrived.wait(10)
+        return beat.wait(10)
+
+    async def main() -> RunResult:
+        loops.append(asyncio.get_running_loop())
+        return await Runner([wait], model=ScriptedModel([[call("wait")] * 4, "Done."])).arun("x")
+
+    assert ["true"] * 4 == told(asyncio.run(main()))
+
+
+def test_one_sync_tool_does_not_block_the_loop() -> None:
+    """In arun a single sync tool leaves the loop free as well."""
+    beat = threading.Event()
+
+    def wait() -> bool:
+        """Wait."""
+        return beat.wait(10)
+
+    async def main() -> RunResult:
+        asyncio.get_running_loop().call_soon(asyncio.get_running_loop().call_soon, beat.set)
+        return await Runner([wait], model=ScriptedModel([[call("wait")], "Done."])).arun("x")
+
+    assert ["true"] == told(asyncio.run(main()))
+
+
+def test_run_inside_a_running_loop() -> None:
+    """run() works where a loop is running already, with sync and async tools."""
+
+    async def later(a: int) -> int:
+        """Wait a moment."""
+        await asyncio.sleep(0)
+        return a
+
+    async def cell() -> RunResult:
+        return Runner([add, later], model=ScriptedModel([[call("add", a=1), call("later", a=2)], "Done."])).run("x")
+
+    assert ["1", "2"] == told(asyncio.run(cell()))
+
+
+VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="unset")
+
+
+@BOTH
+@pytest.mark.parametrize("count", [1, 2])
+def test_context_variables(count: int, go: Callable[..., RunResult]) -> None:
+    """Sync and async tools see the caller's context variables, on whatever thread or task they run."""
+
+    def look(n: int) -> str:
+        """Look."""
+        return VARIABLE.get()
+
+    async def alook(n: int) -> str:
+        """Look."""
+        return VARIABLE.get()
+
+    token = VARIABLE.set("set")
+    made = [call(name, n=n) for n in range(count) for name in ("look", "alook")[: 1 if count == 1 else 2]]
+    result = one_turn(look, alook, calls=made, go=go)
+    VARIABLE.reset(token)
+
+    assert ["set"] * len(made) == told(result)
+
+
+def test_arun_can_be_cancelled() -> None:
+    """Cancelling arun cancels its tools, and the cancellation is what leaves."""
+    ended: list[str] = []
+
+    async def main() -> None:
+        begun = asyncio.Event()
+
+        async def wait(n: int) -> None:
+            """Wait."""
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append("ended")
+
+        model = ScriptedModel([[call("wait", n=0), call("wait", n=1)], "Done."])
+        running = asyncio.ensure_future(Runner([wait], model=model).arun("x"))
+        await begun.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(main())
+
+    assert ["ended"] * 2 == ended
+
+
+def test_runs_at_the_same_time() -> None:
+    """One runner may have many runs at the same time; each has its own calls."""
+
+    async def main() -> list[RunResult]:
+        runner = Runner([add], model=ScriptedModel(lambda r: "Done." if len(r.messages) > 1 else [call("add", a=1)]))
+        return await asyncio.gather(*(runner.arun(str(n)) for n in range(20)))
+
+    results = asyncio.run(main())
+
+    assert ([["1"]] * 20, 20) == ([told(r) for r in results], len({r.calls[0].call.id for r in results}))
+
+
+# -- snapshots
+
+
+def test_snapshot_per_run() -> None:
+    """What the toolbox holds when a run begins is what that run has; a change counts from the next run on."""
+    box = Toolbox([add])
+
+    def grow() -> str:
+        """Take `add` out, put `more` in."""
+        box.remove("add")
+        box.add(more)
+        return "grown"
+
+    def more() -> str:
+        """More."""
+        return "more"
+
+    box.add(grow)
+    both = [[call("grow")], [call("add", a=1), call("more")], "Done."]
+    runner = Runner(box, model=ScriptedModel([*both, [call("add", a=1), call("more")], "Done."]))
+    first, second = runner.run("x"), runner.run("x")
+
+    assert ["grown", "1", "unknown tool: 'more'", "unknown tool: 'add'.", "more"] == [
+        text[:20] for text in told(first) + told(second)
+    ]
+
+
+# -- models that do not do what they should
+
+
+class Silent:
+    """A model whose streams end without a response."""
+
+    name = "silent"
+    is_async = False
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        raise ModelError("down")
+
+    async def stream(self, request: ModelRequest) -> Any:
+        for piece in ():
+            yield piece
+
+
+@BOTH
+def test_model_error(go: Callable[..., RunResult]) -> None:
+    """What the model raises leaves the run."""
+    with pytest.raises(ModelError, match="down"):
+        go(Runner(model=Silent()))
+
+
+def test_stream_without_a_response() -> None:
+    """A model whose stream ends without a response is named in the error."""
+    with (
+        pytest.raises(RunError, match=r"Silent.* ended its stream without a ModelResponse"),
+        Runner(model=Silent()).stream("x") as events,
+    ):
+        list(events)
+
+
+# -- messages
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_messages_of_a_result_are_plain_data(index: int) -> None:
+    """Every message of a result can be written as JSON-able data and read back."""
+    message = one_turn(add, calls=[call("add", a=1)], go=through_run).messages[index]
+
+    assert message == message_from_dict(message_to_dict(message))
+
+
+# -- the end of the process
+
+SCRIPT = """
+import asyncio, threading
+from toolkit import Runner
+from toolkit.testing import FakeServer, ScriptedModel, call, reply
+
+async def later(a: int) -> int:
+    '''Wait.'''
+    asyncio.get_running_loop().create_task(asyncio.sleep(60))
+    return a
+
+async def endless() -> None:
+    '''Never end.'''
+    await asyncio.sleep(60)
+
+def stuck() -> None:
+    '''Never end.'''
+    threading.Event().wait(60)
+
+scripted = Runner([later], model=ScriptedModel([[call("later", a=1), call("later", a=2)], "Done."]))
+print(scripted.run("x").output)
+with FakeServer(lambda _: reply.text("Hi.")) as server:
+    runner = Runner([later], base_url=server.base_url, model="fake")
+    print(runner.run("x").output, asyncio.run(runner.arun("x")).output)
+    events = runner.stream("x")
+    print(type(next(events)).__name__, [type(next(events)).__name__ for _ in range(2)])
+left = Runner([endless, stuck], model=ScriptedModel([[call("later"), call("endless"), call("stuck")]]))
+for event in left.stream("x"):
+    if type(event).__name__ == "ToolCallFinished":
+        break
+"""
+
+
+def test_nothing_is_printed_at_exit() -> None:
+    """A script with async tools, clients of our making, streams left early and stuck tools ends without a word."""
+    began = time.monotonic()
+    done = subprocess.run(  # noqa: S603  our own interpreter and our own words
+        [sys.executable, "-W", "error", "-X", "dev", "-c", textwrap.dedent(SCRIPT)],
+        capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+
+    assert ("", "Done.\nHi. Hi.\nRunStarted ['TurnStarted', 'TextDelta']\n") == (done.stderr, done.stdout)
+    assert time.monotonic() - began < 40

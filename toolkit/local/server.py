@@ -1,0 +1,146 @@
+"""Serve a GGUF file over HTTP on loopback, from a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import weakref
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from typing_extensions import Self
+
+from toolkit.errors import NoModelError
+
+START_SECONDS = 120.0  # the largest model that anybody keeps on a laptop is read from disk in less
+STOP_SECONDS = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a model is served.
+
+    Attributes:
+        path: The GGUF file.
+        context: Tokens of prompt and answer together.
+        threads: Threads that compute.
+    """
+
+    path: str
+    context: int = 4096
+    threads: int = min(8, os.cpu_count() or 1)
+
+
+class LlamaServer:
+    """An OpenAI-compatible server on a free port of 127.0.0.1, until it is closed or the process ends.
+
+    Attributes:
+        base_url: What to give to a client.
+        api_key: Made for this server; nobody else can talk to it.
+        pid: Its process.
+
+    Raises:
+        NoModelError: It did not start.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        process = _spawned(settings)
+        self._stop = weakref.finalize(self, _stopped, process)
+        try:
+            told = _first_line(process)
+        except BaseException:
+            self.close()
+            raise
+        if "error" in told:
+            self.close()
+            raise NoModelError(f"{Path(settings.path).name} could not be served: {told['error']}")
+        self.pid = process.pid
+        self.base_url = told["base_url"]
+        self.api_key = told["api_key"]
+
+    def close(self) -> None:
+        """End the server and wait for it; again does nothing."""
+        self._stop()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was not closed."""
+        return self._stop.alive
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class SharedServer:
+    """One server for every Runner of the process that asks for the same file, started when the first one does."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._servers: dict[str, LlamaServer] = {}
+        self._process = 0
+
+    def of(self, path: Path) -> LlamaServer:
+        """Give the server of a file.
+
+        Raises:
+            NoModelError: It did not start.
+        """
+        with self._lock:
+            if self._process != os.getpid():  # a fork must not close what belongs to its parent
+                self._servers, self._process = {}, os.getpid()
+            server = self._servers.get(str(path))
+            if server is None or not server.is_open:
+                server = self._servers[str(path)] = LlamaServer(Settings(path=str(path)))
+            return server
+
+
+shared = SharedServer()
+
+
+def _spawned(settings: Settings) -> subprocess.Popen[str]:
+    child = Path(__file__).with_name("child.py")
+    return subprocess.Popen(  # noqa: S603  our own interpreter and script
+        [sys.executable, str(child), json.dumps(asdict(settings))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,  # Ctrl-C in a terminal is for the owner
+    )
+
+
+def _first_line(process: subprocess.Popen[str]) -> dict[str, str]:
+    watchdog = threading.Timer(START_SECONDS, process.kill)
+    watchdog.start()
+    try:
+        line = _pipe(process.stdout).readline()
+    finally:
+        watchdog.cancel()
+    told: dict[str, str] = json.loads(line or '{"error": "its process died or hung at the start"}')
+    return told
+
+
+def _stopped(process: subprocess.Popen[str]) -> None:
+    _pipe(process.stdin).close()
+    _pipe(process.stdout).close()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _pipe(stream: IO[str] | None) -> IO[str]:
+    if stream is None:
+        raise RuntimeError("the server's process has no pipes")
+    return stream
