@@ -177,12 +177,12 @@ def test_cut_response(reason: str, arguments: str) -> None:
     assert (told, True) == (list(conversation.state.messages[2:]), isinstance(conversation.next(), CallModel))
 
 
-@given(st.integers(0, 19), st.sampled_from(["length", "tool_calls", "stop", ""]))
-def test_cut_at_every_byte(size: int, reason: str) -> None:
+@pytest.mark.parametrize("size", range(1, 21))
+def test_cut_at_every_byte(size: int) -> None:
     """Wherever the last call's arguments break off, none of the response's calls is handed out."""
     conversation = begun()
     whole = '{"a": 1, "b": [2, 3]}'
-    conversation.respond(said("", made(), made(), made(arguments=whole[: size + 1]), reason=reason))
+    conversation.respond(said("", made(), made(), made(arguments=whole[:size]), reason="tool_calls"))
 
     assert isinstance(conversation.next(), CallModel)
 

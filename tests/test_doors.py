@@ -363,7 +363,9 @@ def test_private_loop_does_not_wait_for_itself() -> None:
 
 def test_private_loop_closes() -> None:
     """Closing ends tasks and generators that are left, the thread and the loop; the next run starts another."""
-    loop, ended, kept = PrivateLoop(), [], []
+    loop = PrivateLoop()
+    ended: list[str] = []
+    kept: list[Any] = []
 
     async def endless(name: str) -> AsyncIterator[None]:
         try:

@@ -4,10 +4,11 @@ The server is strict: it refuses a later request whose calls and answers do not 
 arguments are not JSON. So every row also says that the conversation can go on.
 """
 
+import asyncio
 import copy
 import json
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import openai
@@ -16,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolkit import ModelError, Runner, RunResult, Toolbox
-from toolkit.conversation import CUT_TEXT
-from toolkit.messages import ModelResponse, ToolMessage
+from toolkit.conversation import CUT_TEXT, CallModel, Conversation, RunCalls, Step
+from toolkit.messages import ModelRequest, ModelResponse, ToolMessage, UserMessage
 from toolkit.models.openai import OpenAIModel
 from toolkit.testing import FakeServer, Reply, reply
 
@@ -183,6 +184,10 @@ FRAGMENTS: dict[str, tuple[list[list[Any]], list[str]]] = {
         [[piece("", "add", id="a", index=0)], [piece('{"a": 1}', index=0)], [piece(' {"b": 2} ', index=0)]],
         ["add: 1", "add: 2"],
     ),
+    "A5 two objects, the second cut": (
+        [[piece('{"a": 1} {"a"', "add", id="a", index=0), piece("{}", "ping", id="b", index=1)]],
+        [f"add: {CUT_TEXT}", f"add: {CUT_TEXT}", f"ping: {CUT_TEXT}"],
+    ),
     "A7 one id, own indexes": (
         [[piece('{"a": 1}', "add", id="a", index=0)], [piece('{"a": 2}', "need", id="a", index=1)]],
         ONE_TWO,
@@ -300,7 +305,7 @@ CALLS: dict[str, tuple[list[Any], list[str]]] = {
     "A21 a text that looks like a list": ([piece('{"text": "[1, 2]"}', "say", id="a")], ["say: <[1, 2]>"]),
     **{
         f"A22 {text!r}": ([piece(text, "need", id="a")], [f"need: Invalid arguments: {BROKEN}"])
-        for text in ("{'a': 1}", '{"a": 1,}', "{a: 1}", '{"a": True}', '```json\n{"a": 1}\n```', "<|call|>")
+        for text in ("{'a': 1}", '{"a": 1,}', '{"a": 1} // one', "{a: 1}", '{"a": True}', '```json\n{}\n```', "<|x|>")
     },
     "A22 NaN": ([piece('{"a": NaN}', "need", id="a")], ["need: Invalid arguments: a: "]),
     "A22 half a character": ([piece('{"text": "\\ud83d"}', "say", id="a")], ["say: Invalid arguments: "]),
@@ -372,14 +377,14 @@ def test_the_raw_words_stay_visible(line: Line) -> None:
 THREE = [('{"a": 1}', "need", "a"), ('{"text": "two"}', "say", "b"), ('{"items": [1, 2]}', "take", "c")]
 
 
-def cut_after(size: int, reason: str) -> Reply:
+def cut_after(size: int, reason: str) -> list[dict[str, Any]]:
     """Three calls whose arguments break off after so many characters, and a finish reason all the same."""
     pieces = []
     for index, (text, name, wire_id) in enumerate(THREE):
         pieces += [piece("", name, id=wire_id, index=index)] if size >= 0 else []
         pieces += [piece(text[:size], index=index)] if size > 0 else []
         size -= len(text)
-    return in_chunks(*([p] for p in pieces), finish_reason=reason)
+    return [*map(chunk, pieces), chunk(finish_reason=reason)]
 
 
 WHOLE_LENGTH = sum(len(text) for text, _, _ in THREE)
@@ -390,7 +395,7 @@ INSIDE = [n for n in range(1, WHOLE_LENGTH) if n not in (8, 8 + 15)]
 @pytest.mark.parametrize("size", range(0, WHOLE_LENGTH + 1, 5))
 def test_cut_by_length(line: Line, size: int) -> None:
     """A24: no call of a response that ended in `length` runs, wherever it was cut; each is told to be sent again."""
-    result = line.run(cut_after(size, "length"), reply.text("Done."), streamed=True)
+    result = line.run(reply.chunks(cut_after(size, "length")), reply.text("Done."), streamed=True)
 
     assert ({CUT_TEXT}, []) == ({text.partition(": ")[2] for text in told(result)}, line.entered)
 
@@ -399,9 +404,38 @@ def test_cut_by_length(line: Line, size: int) -> None:
 @pytest.mark.parametrize("size", INSIDE[::6])
 def test_cut_under_another_label(line: Line, size: int, reason: str) -> None:
     """A25: arguments that break off mean a cut response, whatever the finish reason; none of its calls runs."""
-    result = line.run(cut_after(size, reason), reply.text("Done."), streamed=True)
+    result = line.run(reply.chunks(cut_after(size, reason)), reply.text("Done."), streamed=True)
 
     assert ({CUT_TEXT}, []) == ({text.partition(": ")[2] for text in told(result)}, line.entered)
+
+
+def step_after(chunks: list[dict[str, Any]]) -> Step:
+    """What a conversation says to do after this answer."""
+    conversation = Conversation([UserMessage("Go on.")], run_id="run")
+    answers = OpenAIModel(InProcess(chunks), "fake").stream(ModelRequest(messages=()))
+
+    async def last() -> Any:
+        return [answer async for answer in answers][-1]
+
+    conversation.respond(asyncio.run(last()))
+    return conversation.next()
+
+
+@pytest.mark.parametrize(
+    ("reason", "sizes"),
+    [("length", range(WHOLE_LENGTH + 1)), *((reason, INSIDE) for reason in ("tool_calls", "stop", "end_turn"))],
+    ids=["A24 length", "A25 tool_calls", "A25 stop", "A25 end_turn"],
+)
+def test_cut_at_every_byte(reason: str, sizes: Sequence[int]) -> None:
+    """Wherever three calls are cut, none of them is handed out, and the model is asked again."""
+    handed_out = [size for size in sizes if not isinstance(step_after(cut_after(size, reason)), CallModel)]
+
+    assert [] == handed_out
+
+
+def test_not_cut() -> None:
+    """The same three calls, whole, are handed out."""
+    assert isinstance(step_after(cut_after(WHOLE_LENGTH, "tool_calls")), RunCalls)
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter"])

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Generic, Literal, NamedTuple, Optional, TypeVar, Union
 
 import pytest
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import AfterValidator, BaseModel, Field
 from typing_extensions import Doc, NotRequired, TypedDict, Unpack
 
@@ -104,8 +104,8 @@ TYPES: dict[str, tuple[Any, Any, Any]] = {
     "tuple": (tuple[int, str], [1, "a"], (1, "a")),
     "dict": (dict[str, int], {"a": 1}, {"a": 1}),
     "Literal": (Literal["a", 1], 1, 1),
-    "Optional": (Optional[int], None, None),
-    "Union": (Union[int, list[int]], [1], [1]),
+    "Optional": (Optional[int], None, None),  # noqa: UP045
+    "Union": (Union[int, list[int]], [1], [1]),  # noqa: UP007
     "Enum": (Color, "red", Color.RED),
     "IntEnum": (Level, 2, Level.HIGH),
     "date": (datetime.date, "2026-01-02", datetime.date(2026, 1, 2)),
@@ -163,7 +163,7 @@ SHOWN: dict[str, tuple[Any, Any]] = {
     "bounds": (Annotated[int, Field(ge=1, le=50)], {"type": "integer", "minimum": 1, "maximum": 50}),
     "length": (Annotated[str, Field(min_length=1)], {"type": "string", "minLength": 1}),
     "Literal": (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
-    "Optional": (Optional[int], {"anyOf": [INTEGER, {"type": "null"}]}),
+    "Optional": (int | None, {"anyOf": [INTEGER, {"type": "null"}]}),
     "Any": (Any, {}),
     "described": (Annotated[int, "How many."], {"type": "integer", "description": "How many."}),
     "described by Doc": (Annotated[int, Doc("How many.")], {"type": "integer", "description": "How many."}),
@@ -235,13 +235,19 @@ def test_title_as_a_name() -> None:
     assert {"title": TEXT, "default": INTEGER} == schema["$defs"]["Book"]["properties"]
 
 
+def cycle() -> list[Any]:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
 class Opaque:
     """Nothing that JSON knows."""
 
 
 DEFAULTS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "int": (int, 7, {"default": 7}),
-    "None": (Optional[int], None, {"default": None}),
+    "None": (int | None, None, {"default": None}),
     "enum": (Color, Color.RED, {"default": "red"}),
     "date": (datetime.date, datetime.date(2026, 1, 2), {"default": "2026-01-02"}),
     "model": (Model, Model(number=1), {"default": {"number": 1, "day": None}}),
@@ -254,7 +260,7 @@ DEFAULTS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "half a character": (str, "\ud800", {}),
     "object": (Any, Opaque(), {}),
     "function": (Any, len, {}),
-    "cycle": (list[Any], (lambda it: (it.append(it), it)[1])([]), {}),
+    "cycle": (list[Any], cycle(), {}),
 }
 
 
@@ -412,7 +418,7 @@ def test_any_name(name: str) -> None:
 CONTEXTS = {
     "bare": ToolContext,
     "with dependencies": ToolContext[int],
-    "optional": Optional[ToolContext[int]],
+    "optional": ToolContext[int] | None,
     "annotated": Annotated[ToolContext, "What the run knows."],
     "text": "ToolContext",
 }
@@ -432,7 +438,7 @@ def test_context(annotation: Any, place: str) -> None:
     def keyword(a: int, *, it: Any) -> Any:
         return [a, it.deps]
 
-    function = {"first": first, "last": last, "keyword": keyword}[place]
+    function: Any = {"first": first, "last": last, "keyword": keyword}[place]
     function.__annotations__["it"] = annotation
     made = tool(function)
 

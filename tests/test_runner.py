@@ -222,7 +222,7 @@ def test_context(go: Callable[..., RunResult]) -> None:
         """Look."""
         seen.append(context)
 
-    script = [[call("look", a=1)], [ToolCall(name="look", arguments='{"a": 2}', wire_id="w")], "Done."]
+    script: list[Any] = [[call("look", a=1)], [ToolCall(name="look", arguments='{"a": 2}', wire_id="w")], "Done."]
     result = go(Runner([look], model=ScriptedModel(script)), deps=["deps"])
     run_id = result.state.run_id
 
@@ -529,8 +529,13 @@ def test_one_call_stays_on_the_callers_thread() -> None:
 
 def test_sync_tools_do_not_block_the_loop() -> None:
     """In arun four sync tools wait for an event that only the loop sets, so the loop was free."""
-    beat, arrived = threading.Event(), threading.Barrier(4, action=lambda: loops[0].call_soon_threadsafe(beat.set))
+    beat = threading.Event()
     loops: list[asyncio.AbstractEventLoop] = []
+
+    def tell() -> None:
+        loops[0].call_soon_threadsafe(beat.set)
+
+    arrived = threading.Barrier(4, action=tell)
 
     def wait() -> bool:
         """Wait."""
@@ -654,7 +659,7 @@ def test_snapshot_per_run() -> None:
         return "more"
 
     box.add(grow)
-    both = [[call("grow")], [call("add", a=1), call("more")], "Done."]
+    both: list[Any] = [[call("grow")], [call("add", a=1), call("more")], "Done."]
     runner = Runner(box, model=ScriptedModel([*both, [call("add", a=1), call("more")], "Done."]))
     first, second = runner.run("x"), runner.run("x")
 
@@ -676,7 +681,8 @@ class Silent:
         raise ModelError("down")
 
     async def stream(self, request: ModelRequest) -> Any:
-        for piece in ():
+        nothing: tuple[Any, ...] = ()
+        for piece in nothing:
             yield piece
 
 

@@ -96,10 +96,9 @@ def test_finished_call(draw: Callable[[Runner], list[Any]]) -> None:
 def test_calls_start_in_call_order(draw: Callable[[Runner], list[Any]]) -> None:
     """All calls of a turn are told to start, in call order, before any of them ends."""
     events = draw(Runner([add], model=ScriptedModel([[call("add", a=n) for n in range(3)], "Done."])))
+    started = [event.call.arguments for event in events[3:6] if isinstance(event, ToolCallStarted)]
 
-    assert [f'{{"a": {n}}}' for n in range(3)] == [
-        e.call.arguments for e in events[3:6] if isinstance(e, ToolCallStarted)
-    ]
+    assert [f'{{"a": {n}}}' for n in range(3)] == started
 
 
 def test_calls_finish_as_they_come() -> None:
@@ -378,7 +377,7 @@ def test_leaving_an_astream_closes_the_connection(server: Callable[[Reply], Fake
 
 def test_error_within_a_stream_closes_the_connection(server: Callable[[Reply], FakeServer]) -> None:
     """A stream that fails has closed its connection while the error is still in hand."""
-    chunks = [
+    chunks: list[dict[str, Any]] = [
         {"choices": [{"index": 0, "delta": {"content": "x"}}]},
         {"choices": [{"delta": {"content": "y"}}], "error": 1},
     ]
@@ -409,7 +408,7 @@ def test_leaving_while_tools_work() -> None:
                 ended.append(n)
             return n
 
-        script = [[call("work", n=n) for n in range(3)], "Done."]
+        script: list[Any] = [[call("work", n=n) for n in range(3)], "Done."]
         async with Runner([work], model=ScriptedModel(script)).astream("x") as events:
             async for event in events:
                 if isinstance(event, ToolCallFinished):
@@ -511,7 +510,7 @@ def test_fatal_error_in_a_stream() -> None:
         """Fail."""
         raise FatalError("no more")
 
-    seen = []
+    seen: list[type] = []
     with (
         pytest.raises(FatalError, match="no more"),
         Runner([fail], model=ScriptedModel([[call("fail")]])).stream("x") as events,

@@ -8,11 +8,16 @@ import contextlib
 import contextvars
 import copy
 import functools
+import hashlib
 import inspect
+import operator
+import os
 import pickle
+import re
 import subprocess
 import sys
 import threading
+import types
 import typing
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -214,7 +219,7 @@ PYTHON = {
     "len": (len, '{"obj": "four"}', 4),
     "round": (round, '{"number": 2.6}', 3),
     "str.upper": (str.upper, '{"self": "a"}', "A"),
-    "os.path.join": (__import__("os").path.basename, '{"p": "/a/b"}', "b"),
+    "os.path.basename": (os.path.basename, '{"p": "/a/b"}', "b"),
 }
 
 
@@ -232,6 +237,11 @@ def test_no_signature(function: Callable[..., Any]) -> None:
     assert f"<Tool {function.__name__}(...)>" == repr(made)
     with pytest.raises(DefinitionError, match="has no signature that Python can read. Wrap it in a function"):
         made.invoke("{}")
+
+
+def test_callable_written_in_c() -> None:
+    """A callable object without a function of Python behind it is a tool where it has a signature."""
+    assert "itemgetter" in tool(operator.itemgetter(1)).origin
 
 
 def test_mock() -> None:
@@ -293,7 +303,7 @@ def test_is_callable() -> None:
 
 def test_is_awaitable() -> None:
     """A decorated coroutine function gives what can be awaited."""
-    assert 5 == asyncio.run(tool(later)(3))  # type: ignore[arg-type]
+    assert 5 == asyncio.run(tool(later)(3))
 
 
 def test_raises_as_before() -> None:
@@ -304,10 +314,10 @@ def test_raises_as_before() -> None:
 
 def test_looks() -> None:
     """A tool looks like its function to whoever documents it."""
-    made = tool(plain)
+    made: Any = tool(plain)
     looks = ("plain", "plain", __name__, "Add two numbers.", plain)
 
-    assert looks == (made.__name__, made.__qualname__, made.__module__, made.__doc__, made.__wrapped__)  # type: ignore[attr-defined]
+    assert looks == (made.__name__, made.__qualname__, made.__module__, made.__doc__, made.__wrapped__)
     assert inspect.signature(plain) == inspect.signature(made)
 
 
@@ -393,6 +403,13 @@ def test_class_and_static_methods(owner: Any, name: str, value: int) -> None:
 def test_class_and_static_methods_invoked(name: str) -> None:
     """A class or static method is invoked without a toolbox, too."""
     assert ["amount"] == list(getattr(Account, name).parameters["properties"])
+
+
+def test_class_method_without_chaining() -> None:
+    """A class method as Python 3.13 makes it, which no longer asks what it wraps, is a tool in a toolbox."""
+    method = types.MethodType(vars(Account)["monthly"].__func__, Savings)
+
+    assert 20 == Toolbox([method]).call("monthly", '{"amount": 100}').value
 
 
 def test_function_as_class_attribute() -> None:
@@ -523,7 +540,7 @@ def named(name: str) -> Callable[[], None]:
 @pytest.mark.parametrize("name", ["größe", "naïve", "名前", "x" * 65, "_", "__init__"], ids=ascii)
 def test_name_made_legal(name: str) -> None:
     """A function's name that providers refuse is mended without a choice of the user's."""
-    assert __import__("re").fullmatch(r"[A-Za-z0-9_-]{1,64}", tool(named(name)).name)
+    assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", tool(named(name)).name)
 
 
 @pytest.mark.parametrize(
@@ -945,7 +962,7 @@ def test_idempotency_key() -> None:
     other = ToolContext(deps=None, run_id="r", call_id="c", iteration=2)
 
     assert first.idempotency_key == again.idempotency_key != other.idempotency_key
-    assert __import__("hashlib").sha256(b"r:1:c").hexdigest()[:32] == first.idempotency_key
+    assert hashlib.sha256(b"r:1:c").hexdigest()[:32] == first.idempotency_key
 
 
 def test_no_function() -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from toolkit.messages import Usage as Usage
     from toolkit.models.openai import OpenAIModel as OpenAIModel
     from toolkit.runner import Runner as Runner
-    from toolkit.runner import RunResult as RunResult
+    from toolkit.runs import RunResult as RunResult
     from toolkit.toolbox import Toolbox as Toolbox
     from toolkit.tools import Tool as Tool
     from toolkit.tools import tool as tool
@@ -69,7 +69,8 @@ _HOMES = {
     "toolkit.limits": ("Limits",),
     "toolkit.messages": ("ToolCall", "ToolResult", "Usage"),
     "toolkit.models.openai": ("OpenAIModel",),
-    "toolkit.runner": ("RunResult", "Runner"),
+    "toolkit.runner": ("Runner",),
+    "toolkit.runs": ("RunResult",),
     "toolkit.toolbox": ("Toolbox",),
     "toolkit.tools": ("Tool", "tool"),
 }

@@ -141,10 +141,7 @@ def _mended(text: str, faults: Sequence[ErrorDetails], schema: Mapping[str, Any]
         return "{}", ()
     if not any(fault["input"] is None or fault["type"] in _NOT_A_STRING for fault in faults):
         return None
-    try:
-        document = [from_json(text)]  # in a list, so that the whole is a place like any other
-    except ValueError:
-        return None
+    document = [from_json(text)]  # in a list, so that the whole is a place like any other
     optional = schema["properties"].keys() - set(schema.get("required", ()))
     texts = {_place(document, fault["loc"])[2] for fault in faults if _was_due_as_text(fault)}
     mendable = [fault for fault in faults if _place(document, fault["loc"])[2] not in texts]

@@ -85,14 +85,11 @@ class Function:
         """Make the call of the function; a generator is read to its end."""
         function, arrange = self.function, self.signature.arrange
 
-        def with_keywords(values: dict[str, Any], _: ToolContext[Any] | None) -> Any:
-            return function(**values)
-
         def arranged(values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
             by_position, by_keyword = arrange(values, context or ToolContext(deps=None))
             return function(*by_position, **by_keyword)
 
-        return with_keywords if self.signature.has_plain_call else arranged
+        return arranged
 
     def in_class(self) -> Function:
         """Make the handler of the same function as a method: its first parameter is the instance."""

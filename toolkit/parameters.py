@@ -153,8 +153,6 @@ class Signature:
         offered = {p.name: p for p in self.parameters if not p.injected}
         try:
             return self._build(offered)
-        except DefinitionError:
-            raise
         except Exception as error:  # noqa: BLE001  pydantic and user types raise what they like while a schema is built
             return self._build_without_unfit(offered, error)
 
@@ -266,8 +264,8 @@ def source_of(function: Callable[..., Any]) -> Callable[..., Any]:
     while True:
         if isinstance(function, partial):
             function = function.func
-        elif hasattr(function, "__wrapped__"):
-            function = function.__wrapped__
+        elif (wrapped := getattr(function, "__wrapped__", None)) is not None:
+            function = wrapped
         elif inspect.ismethod(function):
             function = function.__func__
         elif inspect.isclass(function):

@@ -3,44 +3,26 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
-from typing_extensions import Self, TypedDict, Unpack
+from typing_extensions import TypedDict, Unpack
 
 from toolkit.approval import Approver
 from toolkit.authorization import Authorizer
-from toolkit.context import ToolContext
-from toolkit.conversation import CallModel, Conversation, Finished, RunCalls, RunState
+from toolkit.conversation import Conversation
 from toolkit.dialects import dialect_named
 from toolkit.dialects.chat import decoded
 from toolkit.dispatch import Dispatcher
-from toolkit.doors import AsyncDoor, Door, SyncDoor, step
-from toolkit.errors import RunError
-from toolkit.events import Event, RunFinished, RunStarted, ToolCallFinished, TurnFinished, TurnStarted
-from toolkit.execution import execute
 from toolkit.limits import Limits, OnLimit
-from toolkit.messages import (
-    Message,
-    ModelRequest,
-    ModelResponse,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    ToolResult,
-    ToolSpec,
-    Usage,
-    UserMessage,
-)
+from toolkit.messages import Message, SystemMessage, UserMessage
 from toolkit.middleware import Middleware
 from toolkit.models import Model
 from toolkit.models.default import ModelChoice
+from toolkit.runs import AsyncRunStream, Run, RunResult, RunStream
 from toolkit.toolbox import Addable, Toolbox
 
-History = Iterable[Message | Mapping[str, Any]]
+History: TypeAlias = Iterable[Message | Mapping[str, Any]]
 
 
 class RunnerOptions(TypedDict, total=False):
@@ -65,32 +47,6 @@ class RunnerOptions(TypedDict, total=False):
     authorize: Authorizer
     approve: Approver
     middleware: Sequence[Middleware]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunResult:
-    """What came of a run.
-
-    Attributes:
-        output: The model's answer.
-        messages: The whole conversation; give it to the next run to go on.
-        calls: Every call with its result, in the order of the conversation.
-        usage: Tokens and requests, summed over the run.
-        finish_reason: Why it ended: `stop`; or `max_turns`, `length`, `content_filter`, `empty`.
-        model: Which model it was, for people.
-        state: The run as plain data.
-    """
-
-    output: str
-    messages: tuple[Message, ...] = field(repr=False)
-    calls: tuple[ToolCallFinished, ...] = field(repr=False)
-    usage: Usage
-    finish_reason: str
-    model: str
-    state: RunState = field(repr=False)
-
-    def __str__(self) -> str:
-        return self.output
 
 
 class Runner:
@@ -133,8 +89,8 @@ class Runner:
         self.toolbox = toolbox if isinstance(toolbox, Toolbox) else Toolbox(toolbox)
         self.instructions = instructions
         self.limits = Limits(turns=max_turns, on_limit=options.get("on_limit", "answer"))
-        self._model = model if isinstance(model, Model) else None
         self._choice = ModelChoice(
+            given=model if isinstance(model, Model) else None,
             name=model if isinstance(model, str) else None,
             client=options.get("client"),
             base_url=options.get("base_url"),
@@ -182,20 +138,22 @@ class Runner:
         """Do what `stream` does, in the running event loop."""
         return AsyncRunStream(self._begin(prompt, messages, deps, streams=True))
 
-    def _begin(self, prompt: str | None, messages: History, deps: Any, *, streams: bool) -> _Run:
-        said = decoded(messages)
-        if prompt is not None:
-            said.append(UserMessage(prompt))
-        if not said:
-            raise ValueError("There is nothing to answer: pass a prompt, or messages.")
-        if self.instructions and not any(isinstance(message, SystemMessage) for message in said):
-            said.insert(0, SystemMessage(self.instructions))
+    @property
+    def model(self) -> Model:
+        """The model that answers; chosen, and where it is the embedded one fetched and started, when first asked for.
+
+        Raises:
+            NoModelError: Nothing says which model should answer.
+        """
+        return self._choice.sync_model()
+
+    def _begin(self, prompt: str | None, messages: History, deps: Any, *, streams: bool) -> Run:
         tools = self.toolbox.snapshot()
         run_id = uuid.uuid4().hex
-        return _Run(
+        return Run(
             run_id=run_id,
-            conversation=Conversation(said, run_id=run_id, limits=self.limits),
-            model=self._model or self._choice,
+            conversation=Conversation(self._said(prompt, messages), run_id=run_id, limits=self.limits),
+            choice=self._choice,
             specs=tuple(made.spec for made in tools.values()),
             dispatcher=Dispatcher(
                 tools=tools,
@@ -207,173 +165,15 @@ class Runner:
             streams=streams,
         )
 
-
-@dataclass(kw_only=True)
-class _Run:
-    """One run: drives its conversation through a door."""
-
-    run_id: str
-    conversation: Conversation
-    model: Model | ModelChoice
-    specs: tuple[ToolSpec, ...]
-    dispatcher: Dispatcher
-    deps: Any
-    streams: bool
-    memo: list[dict[str, Any]] = field(default_factory=list)
-    calls: list[ToolCallFinished] = field(default_factory=list)
-    result: RunResult | None = None
-
-    async def events(
-        self, door: Door, pick: Callable[[Model | ModelChoice], Awaitable[Model]]
-    ) -> AsyncGenerator[Event, None]:
-        """Do what the conversation says, until it is over."""
-        model = await pick(self.model)
-        yield RunStarted(run_id=self.run_id, model=model.name)
-        while not isinstance(todo := self.conversation.next(), Finished):
-            doing = self._ask(todo, model, door) if isinstance(todo, CallModel) else self._carry_out(todo, door)
-            async with aclosing(doing):
-                async for event in doing:
-                    yield event
-        self.result = self._finish(todo, model.name)
-        yield RunFinished(output=todo.output, finish_reason=todo.reason, usage=self.result.usage)
-
-    async def _ask(self, todo: CallModel, model: Model, door: Door) -> AsyncGenerator[Event, None]:
-        yield TurnStarted(turn=todo.turn)
-        request = ModelRequest(messages=todo.messages, tools=self.specs if todo.with_tools else (), memo=self.memo)
-        response: ModelResponse | None = None
-        if not self.streams:
-            response = await door.call(lambda: model.complete(request), is_async=model.is_async)
-        else:
-            async with aclosing(door.iterate(model.stream(request), is_async=model.is_async)) as pieces:
-                async for piece in pieces:
-                    if isinstance(piece, ModelResponse):
-                        response = piece
-                    else:
-                        yield piece
-        if response is None:
-            raise RunError(f"{model!r} ended its stream without a ModelResponse.")
-        yield TurnFinished(turn=todo.turn, response=self.conversation.respond(response))
-
-    async def _carry_out(self, todo: RunCalls, door: Door) -> AsyncGenerator[Event, None]:
-        finished: dict[str, ToolCallFinished] = {}
-
-        async def one(call: ToolCall) -> ToolResult:
-            context = ToolContext(
-                deps=self.deps, run_id=self.run_id, call_id=call.id, wire_id=call.wire_id, iteration=todo.turn
-            )
-            return await self.dispatcher.dispatch(call, context, door)
-
-        async with aclosing(execute(todo.calls, one, door)) as events:
-            async for event in events:
-                if isinstance(event, ToolCallFinished):
-                    finished[event.call.id] = event
-                yield event
-        self.calls += [finished[call.id] for call in todo.calls]
-        self.conversation.answer([_told(event) for event in finished.values()])
-
-    def _finish(self, end: Finished, model: str) -> RunResult:
-        state = self.conversation.state
-        return RunResult(
-            output=end.output,
-            messages=state.messages,
-            calls=tuple(self.calls),
-            usage=state.usage,
-            finish_reason=end.reason,
-            model=model,
-            state=state,
-        )
-
-
-class RunStream:
-    """The events of a run, as an iterator and a context manager; `result` is there once it has ended."""
-
-    def __init__(self, run: _Run) -> None:
-        self._run = run
-        self._events = run.events(SyncDoor(), _model_in_place)
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Event:
-        try:
-            return step(self._events.__anext__())
-        except StopAsyncIteration:
-            raise StopIteration from None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the run where it stands."""
-        step(self._events.aclose())
-
-    @property
-    def result(self) -> RunResult:
-        """What came of the run.
-
-        Raises:
-            RunError: It has not ended.
-        """
-        return _ended(self._run)
-
-
-class AsyncRunStream:
-    """The events of a run, as an async iterator and an async context manager."""
-
-    def __init__(self, run: _Run) -> None:
-        self._run = run
-        self._events = run.events(AsyncDoor(), _model_in_loop)
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Event:
-        return await self._events.__anext__()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """End the run where it stands."""
-        await self._events.aclose()
-
-    @property
-    def result(self) -> RunResult:
-        """What came of the run.
-
-        Raises:
-            RunError: It has not ended.
-        """
-        return _ended(self._run)
-
-
-async def _model_in_place(model: Model | ModelChoice) -> Model:
-    return model.sync_model() if isinstance(model, ModelChoice) else model
-
-
-async def _model_in_loop(model: Model | ModelChoice) -> Model:
-    return await model.async_model() if isinstance(model, ModelChoice) else model
-
-
-def _ended(run: _Run) -> RunResult:
-    if run.result is None:
-        raise RunError("The run has not ended: draw its events to the end first.")
-    return run.result
-
-
-def _told(event: ToolCallFinished) -> ToolMessage:
-    call, result = event.call, event.result
-    return ToolMessage(call_id=call.id, name=call.name, text=result.text or "", is_error=result.is_error)
+    def _said(self, prompt: str | None, messages: History) -> list[Message]:
+        said = decoded(messages)
+        if prompt is not None:
+            said.append(UserMessage(prompt))
+        if not said:
+            raise ValueError("There is nothing to answer: pass a prompt, or messages.")
+        if self.instructions and not any(isinstance(message, SystemMessage) for message in said):
+            said.insert(0, SystemMessage(self.instructions))
+        return said
 
 
 def _refuse_unknown(options: Mapping[str, Any]) -> None:

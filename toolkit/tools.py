@@ -319,13 +319,8 @@ def tool(
 
     def decorate(function: Any) -> Tool[Any, Any]:
         if isinstance(function, Tool):
-            return replace(
-                function,
-                name=function.name if name is None else name,
-                title=function.title if title is None else title,
-                text=function.text if description is None else description,
-                **options,
-            )
+            given: dict[str, Any] = {"name": name, "title": title, "text": description, **options}
+            return replace(function, **{key: value for key, value in given.items() if value is not None})
         if isinstance(bound := getattr(function, "__func__", None), Tool):
             return decorate(bound.__get__(function.__self__))  # a class method made of a tool
         plain = bound if isinstance(function, (classmethod, staticmethod)) else function

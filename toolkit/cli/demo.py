@@ -49,9 +49,9 @@ def demo(*, base_url: str | None = None, model: str | None = None) -> None:
     options: RunnerOptions = {"base_url": base_url} if base_url else {}
     runner = Runner(Toolbox([add, convert, weather]), model=model, **options)
     print("Three Python functions, and a language model that may call them:")
-    print("  add(a, b)   convert(amount, source, target)   weather(city)\n")
-    answered_by = ""
+    print("  add(a, b)   convert(amount, source, target)   weather(city)\n", flush=True)
+    name = runner.model.name  # fetched now, where it is not here yet, and not amid a conversation
     for question in QUESTIONS:
-        answered_by = show(runner.stream(question), question).model
+        show(runner.stream(question), question)
         print()
-    print(f"Answered by {answered_by}{EMBEDDED if answered_by == NAME else '.'}")
+    print(f"Answered by {name}{EMBEDDED if name == NAME else '.'}")

@@ -72,7 +72,7 @@ class Calls:
         """Find the calls in a reply; a text that is no such object is an answer, unless it is half of one."""
         reply = parsed(text)
         if reply is None:
-            return "" if is_cut(text) else text, tuple(calls)
+            return "" if text.lstrip().startswith("{") and is_cut(text) else text, tuple(calls)
         found = tuple(_call(item) for item in reply.get("calls") or () if isinstance(item, dict))
         output = reply.get("output")
         return output if isinstance(output, str) else "", (*calls, *found)

@@ -118,13 +118,15 @@ def decoded(messages: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
 
 def _encoded_call(call: ToolCall) -> dict[str, Any]:
     # What is sent must be acceptable whatever the model wrote, or every later request of the conversation is refused.
-    name = (
-        call.name
-        if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", call.name)
-        else re.sub(r"[^A-Za-z0-9_-]+", "_", call.name)[:64]
-    )
-    function = {"name": (name.strip("_") and name) or "unknown", "arguments": _strict(sendable(call.arguments))}
+    function = {"name": _legal(call.name), "arguments": _strict(sendable(call.arguments))}
     return {"id": call.wire_id or call.id, "type": "function", "function": function}
+
+
+def _legal(name: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
+        return name
+    legal = re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:64]
+    return legal if legal.strip("_") else "unknown"
 
 
 def _strict(text: str) -> str:

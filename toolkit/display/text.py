@@ -13,7 +13,7 @@ from pydantic_core import from_json
 
 from toolkit.events import Event, RunFinished, TextDelta, ToolCallFinished, ToolCallStarted, TurnStarted
 from toolkit.messages import ToolCall
-from toolkit.runner import RunResult, RunStream
+from toolkit.runs import RunResult, RunStream
 
 _MARGIN = 10  # the widest label and a space
 _COLOURS: Mapping[str, str] = {

@@ -8,12 +8,15 @@ empty counts. Servers known for each oddity are listed with the tests.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkit.arguments import is_object
+from toolkit.arguments import is_cut, is_object
 from toolkit.messages import ToolCall, sendable
+
+_SPACE = re.compile(r"\s*")
 
 
 def attribute(value: Any, name: str) -> Any:
@@ -123,15 +126,16 @@ def _identity(piece: Any) -> str:
 
 
 def _objects(text: str) -> list[str]:
-    """Part a text that is exactly several JSON objects; any other text stays as it is."""
+    """Part a text that is several JSON objects, be the last one cut; any other text stays as it is."""
     if is_object(text) or not text.lstrip().startswith("{"):
         return [text]
-    decoder, position, found = json.JSONDecoder(), 0, []
+    decoder, position = json.JSONDecoder(), 0
+    found: list[str] = []
     while position < len(text):
         try:
             _, end = decoder.raw_decode(text, position)
         except (ValueError, RecursionError):
-            return [text]
+            return [*found, text[position:]] if found and is_cut(text[position:]) else [text]
         found.append(text[position:end])
-        position = end + len(text[end:]) - len(text[end:].lstrip())
+        position = end + len(_SPACE.match(text, end)[0])  # type: ignore[index]  # it matches anywhere, maybe nothing
     return found if all(map(is_object, found)) else [text]

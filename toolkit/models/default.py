@@ -41,6 +41,7 @@ class ModelChoice:
     """What the application said of its model, and the models made of it.
 
     Attributes:
+        given: A model of the application's own; then the rest does not matter.
         name: The model's name at its server.
         client: A client of the openai package, sync or async.
         base_url: Address of an OpenAI-compatible server.
@@ -48,6 +49,7 @@ class ModelChoice:
         options: Further keys of each request.
     """
 
+    given: Model | None = None
     name: str | None = None
     client: Any = None
     base_url: str | None = None
@@ -63,7 +65,7 @@ class ModelChoice:
             NoModelError: Nothing says which model should answer.
         """
         if self._made is None:
-            self._made = self._from_client() if self.client else self._from_address() or self._embedded()
+            self._made = self.given or self._from_client() or self._from_address() or self._embedded()
             logger.info("The model that answers is %r.", self._made)
         return self._made
 
@@ -73,21 +75,25 @@ class ModelChoice:
         Raises:
             NoModelError: Nothing says which model should answer.
         """
-        model = self._made or await AsyncDoor().call(self._found, is_async=False)
-        if self.client or not isinstance(model, OpenAIModel):
+        ready = self.given or self._made
+        model = ready or await AsyncDoor().call(self._found, is_async=False)
+        if self.given or self.client or not isinstance(model, OpenAIModel):
             return model
         import asyncio
 
         loop = asyncio.get_running_loop()
         if loop not in self._by_loop:
-            self._by_loop = {known: kept for known, kept in self._by_loop.items() if not known.is_closed()}
+            for closed in [known for known in list(self._by_loop) if known.is_closed()]:
+                self._by_loop.pop(closed, None)  # another thread may have done so
             self._by_loop[loop] = await _kept(model)
         return self._by_loop[loop][0]
 
     async def _found(self) -> Model:
         return self.sync_model()
 
-    def _from_client(self) -> Model:
+    def _from_client(self) -> Model | None:
+        if not self.client:
+            return None
         name = self.name or os.environ.get("TOOLKIT_MODEL")
         if not name:
             raise NoModelError('Which model of this client? Pass model="...", or set TOOLKIT_MODEL.')
@@ -101,7 +107,7 @@ class ModelChoice:
         import openai
 
         client = openai.OpenAI(base_url=address, api_key=key or "none")  # servers of one's own seldom ask for a key
-        name = self.name or os.environ.get("TOOLKIT_MODEL") or (_first_of(client) if address else OPENAI_MODEL)
+        name = self.name or os.environ.get("TOOLKIT_MODEL") or _usual_model(client)
         return OpenAIModel(client, name, dialect=self.dialect, options=self.options)
 
     def _embedded(self) -> Model:
@@ -109,7 +115,9 @@ class ModelChoice:
             raise NoModelError(NO_MODEL)
         from toolkit.local import embedded_model
 
-        return embedded_model()
+        embedded = embedded_model()
+        dialect, options = self.dialect or embedded.dialect, self.options
+        return OpenAIModel(embedded.client, embedded.name, dialect=dialect, options=options)
 
 
 async def _kept(model: OpenAIModel) -> tuple[Model, AsyncGenerator[None, None]]:
@@ -127,10 +135,13 @@ async def _open(client: openai.AsyncOpenAI) -> AsyncGenerator[None, None]:
         yield
 
 
-def _first_of(client: Any) -> str:
-    """Ask a server for the name of its first model; most servers of one's own have just one."""
+def _usual_model(client: Any) -> str:
+    """Name OpenAI's usual model; or ask another server for its first, since most of one's own have just one."""
+    if client.base_url.host == "api.openai.com":
+        return OPENAI_MODEL
     with translated():
         models = client.models.list().data
-    if not models:
+        name = str(models[0].id) if models else ""
+    if not name:
         raise NoModelError(f'The server at {client.base_url} lists no model. Pass model="...", or set TOOLKIT_MODEL.')
-    return str(models[0].id)
+    return name

@@ -12,10 +12,11 @@ from toolkit.dialects import Dialect
 from toolkit.dialects.chat import Chat
 from toolkit.errors import ModelError
 from toolkit.events import ReasoningDelta, TextDelta
-from toolkit.messages import ModelRequest, ModelResponse, Usage, sendable
+from toolkit.messages import ModelRequest, ModelResponse, ToolMessage, Usage, sendable
 from toolkit.models import Piece
 from toolkit.models.accumulator import Accumulator, attribute, text_of
 
+ONLY_WITH_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
 UNREADABLE = "The model could not be asked, or its answer cannot be read."
 
 if TYPE_CHECKING:
@@ -58,8 +59,8 @@ class OpenAIModel:
             ModelError: The server failed, or answered something that is no completion.
         """
         with translated():
-            reply = await self._create(request, stream=False)
-            return self._read(_Answer.of(reply))
+            answer = _Answer.of(await self._create(request, stream=False))
+        return self._read(answer)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
         """Answer in pieces, by our own accumulator; the last piece is the whole answer.
@@ -69,29 +70,42 @@ class OpenAIModel:
         """
         shows_text = self.dialect.shows_text(request)
         answer = _Answer()
-        with translated():
-            chunks = await self._create(request, stream=True, stream_options={"include_usage": True})
-            async with aclosing(_drawn(chunks)) as drawn:
-                async for chunk in drawn:
-                    for piece in answer.take(chunk):
-                        if shows_text or isinstance(piece, ReasoningDelta):
-                            yield piece
-            if not answer.finish_reason:
-                raise ModelError("The model's answer broke off: no finish reason came. Nothing of it was carried out.")
-            response = self._read(answer)
+        async with aclosing(self._pieces(request, answer)) as drawn:
+            async for pieces in drawn:
+                for piece in pieces if shows_text else filter(_is_thought, pieces):
+                    yield piece
+        if not answer.finish_reason:
+            raise ModelError("The model's answer broke off: no finish reason came. Nothing of it was carried out.")
+        response = self._read(answer)
         if response.text and not shows_text:
             yield TextDelta(response.text)
         yield response
 
+    async def _pieces(self, request: ModelRequest, answer: _Answer) -> AsyncGenerator[list[Piece], None]:
+        """Fill an answer, and give what of each chunk is worth showing."""
+        with translated():
+            chunks = await self._create(request, stream=True, stream_options={"include_usage": True})
+            async with aclosing(_drawn(chunks)) as drawn:
+                async for chunk in drawn:
+                    yield list(answer.take(chunk))
+
     async def _create(self, request: ModelRequest, **options: Any) -> Any:
         create = self.client.chat.completions.create
-        body = {**self.dialect.body(request), **self.options}
+        body = self._fitting({**self.dialect.body(request), **self.options}, request)
         if _is_the_packages_own(create):
             # The package walks every message of `messages` on every turn; what stands in extra_body it sends as it is.
             reply = create(model=self.name, messages=[], extra_body=body, **options)
         else:
             reply = create(model=self.name, **body, **options)
         return await reply if inspect.isawaitable(reply) else reply
+
+    def _fitting(self, body: dict[str, Any], request: ModelRequest) -> dict[str, Any]:
+        """Leave out what servers refuse without tools; and a forced choice once followed, or calls would never end."""
+        unfit = frozenset() if "tools" in body else ONLY_WITH_TOOLS
+        followed = bool(request.messages) and isinstance(request.messages[-1], ToolMessage)
+        if followed and body.get("tool_choice") not in (None, "auto", "none"):
+            unfit |= {"tool_choice"}
+        return {key: value for key, value in body.items() if key not in unfit}
 
     def _read(self, answer: _Answer) -> ModelResponse:
         text, calls = self.dialect.read(sendable("".join(answer.text)), answer.accumulator.calls())
@@ -125,7 +139,7 @@ class _Answer:
             raise ModelError(f"The server's answer is no chat completion: {_excerpt(reply)}")
         message = attribute(choices[0], "message")
         answer._take_about(reply, choices[0])
-        answer.text.append(text_of(attribute(message, "content")))
+        answer.text.append(text_of(attribute(message, "content")) or text_of(attribute(message, "refusal")))
         answer.reasoning.append(_reasoning(message))
         for call in _listed(message):
             answer.accumulator.take_whole(call)
@@ -143,7 +157,7 @@ class _Answer:
         if thought := _reasoning(delta):
             self.reasoning.append(thought)
             yield ReasoningDelta(thought)
-        if text := text_of(attribute(delta, "content")):
+        if text := text_of(attribute(delta, "content")) or text_of(attribute(delta, "refusal")):
             self.text.append(text)
             yield TextDelta(text)
         for call in _listed(delta):
@@ -221,6 +235,10 @@ async def _drawn(chunks: Any) -> AsyncGenerator[Any, None]:
         closed = chunks.close() if hasattr(chunks, "close") else None
         if inspect.isawaitable(closed):
             await closed
+
+
+def _is_thought(piece: Piece) -> bool:
+    return isinstance(piece, ReasoningDelta)
 
 
 def _listed(message: Any) -> list[Any]:

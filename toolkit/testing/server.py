@@ -24,7 +24,7 @@ from http.client import HTTPException, parse_headers, responses
 from types import TracebackType
 from typing import Any, BinaryIO, TypeAlias
 
-from toolkit.testing import wire
+from toolkit.testing import strict, wire
 from toolkit.testing.errors import ScriptError
 from toolkit.testing.reply import Reply
 
@@ -59,7 +59,7 @@ class FakeServer:
     Args:
         script: Replies, or a function from a request to its reply (for an endless script). The function is called for
             one request at a time and must not wait; let it return a `delayed` reply instead.
-        strict: Whether to refuse what OpenAI refuses; `toolkit.testing.wire` has the list.
+        strict: Whether to refuse what OpenAI refuses; `toolkit.testing.strict` has the list.
         model: The one model that GET /v1/models names.
     """
 
@@ -167,7 +167,7 @@ class FakeServer:
             return Reply.body({"object": "list", "data": [{"id": self.model, "object": "model"}]})
         if place != "POST /v1/chat/completions":
             return Reply.error(404, f"There is no {place} here.")
-        if self._strict and (fault := wire.first_fault(request.content)):
+        if self._strict and (fault := strict.first_fault(request.content)):
             return self._problem(400, str(fault), param=fault.param)
         return self._choose(request)
 

@@ -1,0 +1,343 @@
+"""A model's words become values, or an error that it can act on; repairs never guess."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import date
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field
+
+from toolkit import ToolResult, tool
+from toolkit.arguments import MAX_ERROR, is_cut, is_object
+
+
+@tool
+def search(query: str, limit: Annotated[int, Field(ge=1, le=50)] = 10, unit: Literal["c", "f"] = "c") -> list[Any]:
+    """Search."""
+    return [query, limit, unit]
+
+
+@tool
+def optional(a: int = 1, b: list[int] | None = None) -> list[Any]:
+    """Take nothing."""
+    return [a, b]
+
+
+class Point(BaseModel):
+    x: int
+    y: int = 0
+
+
+@tool
+def nested(points: list[Point], by_name: dict[str, Point] | None = None) -> Any:
+    """Take points."""
+    return [point.x for point in points]
+
+
+def invalid(reason: str) -> str:
+    return f"Invalid arguments: {reason}"
+
+
+WHOLE = ". Send one whole JSON object."
+ERRORS = {
+    "missing": ("{}", "query: missing, but required"),
+    "missing and null": ('{"query": null}', "query: Input should be a valid string (received null)"),
+    "wrong type": ('{"query": 5}', "query: Input should be a valid string (received 5)"),
+    "fraction": (
+        '{"query": "a", "limit": 3.5}',
+        "limit: Input should be a valid integer, got a number with a fractional part (received 3.5)",
+    ),
+    "out of bounds": ('{"query": "a", "limit": 500}', "limit: Input should be less than or equal to 50 (received 500)"),
+    "not one of": ('{"query": "a", "unit": "k"}', "unit: Input should be 'c' or 'f' (received \"k\")"),
+    "two faults": (
+        '{"limit": 0}',
+        "query: missing, but required; limit: Input should be greater than or equal to 1 (received 0)",
+    ),
+    "unknown": ('{"query": "a", "q": 1}', "q: no such parameter. There is: query, limit, unit"),
+    "nearly known": (
+        '{"query": "a", "limits": 1}',
+        "limits: no such parameter; did you mean 'limit'? There is: query, limit, unit",
+    ),
+    "cut": ('{"query": "a', f"not valid JSON (EOF while parsing a string at line 1 column 12){WHOLE}"),
+    "Python": ("{'query': 'a'}", f"not valid JSON (key must be a string at line 1 column 2){WHOLE}"),
+    "trailing comma": ('{"query": "a",}', f"not valid JSON (trailing comma at line 1 column 15){WHOLE}"),
+    "fenced": ('```json\n{"query": "a"}\n```', f"not valid JSON (expected value at line 1 column 1){WHOLE}"),
+    "two objects": ('{"query": "a"}{}', f"not valid JSON (trailing characters at line 1 column 15){WHOLE}"),
+    "comment": ('{"query": "a"} // b', f"not valid JSON (trailing characters at line 1 column 16){WHOLE}"),
+    "half a character": (
+        '{"query": "\\ud800"}',
+        f"not valid JSON (unexpected end of hex escape at line 1 column 18){WHOLE}",
+    ),
+    "list": ("[1]", "expected one JSON object with query, limit, unit, received [1]"),
+    "number": ("5", "expected one JSON object with query, limit, unit, received 5"),
+    "bool": ("true", "expected one JSON object with query, limit, unit, received true"),
+    "text": ('"a"', 'expected one JSON object with query, limit, unit, received "a"'),
+}
+
+
+@pytest.mark.parametrize(("words", "reason"), ERRORS.values(), ids=ERRORS)
+def test_errors(words: str, reason: str) -> None:
+    """An error says where, why, what was received and what there is."""
+    assert (invalid(reason), "invalid_arguments") == search.invoke(words)[1::2][:2]
+
+
+def test_no_keys() -> None:
+    """A tool without parameters says that it wants none."""
+    nothing = tool(lambda: 1)
+
+    assert invalid("expected one JSON object with no keys, received [1]") == nothing.invoke("[1]").text
+    assert invalid("a: no such parameter") == nothing.invoke('{"a": 1}').text
+
+
+NESTED = {
+    "item": ('{"points": [{"x": 1}, {"x": "a"}]}', "points[1].x: Input should be a valid integer"),
+    "missing": ('{"points": [{}]}', "points[0].x: missing, but required"),
+    "by name": ('{"points": [], "by_name": {"a b": {"x": []}}}', "by_name.a b.x: Input should be a valid integer"),
+}
+
+
+@pytest.mark.parametrize(("words", "reason"), NESTED.values(), ids=NESTED)
+def test_nested_errors(words: str, reason: str) -> None:
+    """The path leads to the fault."""
+    assert str(nested.invoke(words).text).startswith(invalid(reason))
+
+
+@pytest.mark.parametrize("words", ["", "  \n", "null", " null ", "{}", b"", {}, None], ids=repr)
+def test_no_arguments(words: Any) -> None:
+    """Nothing, in whatever spelling, means that there are no arguments."""
+    assert ToolResult([1, None], "[1,null]") == optional.invoke(words)
+    assert invalid("query: missing, but required") == search.invoke(words).text
+
+
+INFINITE = ["NaN", "Infinity", "-Infinity", "1e400", "-1e400", '"nan"', '"inf"', '"Infinity"', '"-inf"', '"1e400"']
+
+
+@pytest.mark.parametrize("number", INFINITE)
+@pytest.mark.parametrize("place", ["%s", "[%s]", '{"a": %s}'], ids=["bare", "list", "dict"])
+def test_finite(number: str, place: str) -> None:
+    """No spelling of NaN or infinity is a number, at any depth."""
+
+    def function(value: float | list[float] | dict[str, float]) -> Any: ...
+
+    assert "invalid_arguments" == tool(function).invoke('{"value": %s}' % (place % number)).kind
+
+
+COERCED: dict[str, tuple[Any, str, Any]] = {
+    "int from text": (int, '"5"', 5),
+    "int from whole number": (int, "5.0", 5),
+    "int from bool": (int, "true", 1),
+    "float from int": (float, "5", 5.0),
+    "bool from yes": (bool, '"yes"', True),
+    "bool from 1": (bool, "1", True),
+    "date from text": (date, '"2026-01-02"', date(2026, 1, 2)),
+}
+
+
+@pytest.mark.parametrize(("kind", "written", "value"), COERCED.values(), ids=COERCED)
+def test_coerced(kind: Any, written: str, value: Any) -> None:
+    """What can only mean one value is taken for it, and arrives typed."""
+
+    def function(value: Any) -> Any:
+        return value
+
+    function.__annotations__ = {"value": kind}
+
+    assert repr(value) == repr(tool(function).invoke(f'{{"value": {written}}}').value)
+
+
+NOT_COERCED: dict[str, tuple[Any, str]] = {
+    "str from int": (str, "5"),
+    "str from bool": (str, "true"),
+    "str from list": (str, "[]"),
+    "int from fraction": (int, "5.5"),
+    "int from word": (int, '"five"'),
+    "int from empty text": (int, '""'),
+    "bool from 2": (bool, "2"),
+    "bool from word": (bool, '"maybe"'),
+    "list from bare value": (list[int], "5"),
+    "list from words": (list[str], '"a, b"'),
+    "dict from list": (dict[str, int], "[]"),
+    "model from list": (Point, "[1, 2]"),
+    "date from word": (date, '"tomorrow"'),
+}
+
+
+@pytest.mark.parametrize(("kind", "written"), NOT_COERCED.values(), ids=NOT_COERCED)
+def test_not_coerced(kind: Any, written: str) -> None:
+    """What could mean several things is refused."""
+
+    def function(value: Any) -> Any:
+        raise AssertionError("must not be entered")
+
+    function.__annotations__ = {"value": kind}
+
+    assert "invalid_arguments" == tool(function).invoke(f'{{"value": {written}}}').kind
+
+
+def mixed(
+    numbers: list[int] | None = None,
+    table: dict[str, int] | None = None,
+    point: Point | None = None,
+    pair: tuple[int, int] | None = None,
+    either: list[int] | str = "",
+    text: str = "",
+    short: list[int] | Annotated[str, Field(max_length=3)] = "",
+    number: int | list[int] = 0,
+) -> Any:
+    return locals()
+
+
+REPAIRED: dict[str, tuple[str, str, Any, Sequence[str]]] = {
+    "list": ("numbers", "[1, 2]", [1, 2], ["numbers: decoded from a JSON string"]),
+    "dict": ("table", '{"a": 1}', {"a": 1}, ["table: decoded from a JSON string"]),
+    "model": ("point", '{"x": 1}', Point(x=1), ["point: decoded from a JSON string"]),
+    "tuple": ("pair", "[1, 2]", (1, 2), ["pair: decoded from a JSON string"]),
+    "no text is due": ("number", "[1]", [1], ["number: decoded from a JSON string"]),
+    "a text is due": ("either", "[1]", "[1]", []),
+    "only a text is due": ("text", "[1]", "[1]", []),
+}
+
+
+@pytest.mark.parametrize(("name", "text", "value", "repairs"), REPAIRED.values(), ids=REPAIRED)
+def test_decoded(name: str, text: str, value: Any, repairs: Sequence[str]) -> None:
+    """JSON in a text is decoded only where no text may stand; the result says so."""
+    result = tool(mixed).invoke({name: text})
+
+    assert (value, tuple(repairs)) == (result.value[name], result.repairs)
+
+
+NOT_REPAIRED = {
+    "a short text is due": {"short": "[1, 2]"},
+    "still wrong": {"numbers": '["a"]'},
+    "no JSON": {"numbers": "1, 2"},
+    "a bare value": {"numbers": "1"},
+    "cut": {"numbers": "[1, 2"},
+    "encoded three times": {"numbers": json.dumps("[1]")},
+}
+
+
+@pytest.mark.parametrize("sent", NOT_REPAIRED.values(), ids=NOT_REPAIRED)
+def test_not_decoded(sent: dict[str, Any]) -> None:
+    """What decoding alone does not make right stays wrong."""
+    result = tool(mixed).invoke(sent)
+
+    assert ("invalid_arguments", ()) == (result.kind, result.repairs)
+
+
+def test_decoded_inside() -> None:
+    """An item may be encoded, too, and several faults are mended in one go."""
+    result = nested.invoke({"points": ['{"x": 1}', {"x": 2}, '{"x": 3}'], "by_name": "{}"})
+
+    assert [1, 2, 3] == result.value
+    assert ("points[0]", "points[2]", "by_name") == tuple(note.partition(":")[0] for note in result.repairs)
+
+
+LAYERS = {1: [1, None], 2: [1, None], 3: None, 4: None}
+
+
+@pytest.mark.parametrize(("layers", "value"), LAYERS.items(), ids=map(str, LAYERS))
+def test_encoded_whole(layers: int, value: Any) -> None:
+    """Arguments that were encoded twice are decoded once more, and no further."""
+    words = '{"a": 1}'
+    for _ in range(layers - 1):
+        words = json.dumps(words)
+
+    assert value == optional.invoke(words).value
+
+
+def test_null_left_out() -> None:
+    """Null for an optional parameter means that it is left out."""
+    result = search.invoke('{"query": "a", "limit": null, "unit": null}')
+
+    assert (["a", 10, "c"], ("limit: null taken as left out", "unit: null taken as left out")) == result[::6]
+
+
+@pytest.mark.parametrize(
+    "words",
+    ['{"query": null}', '{"query": "a", "limit": null, "unit": "k"}', '{"query": "a", "unknown": null}'],
+    ids=["required", "another fault", "unknown"],
+)
+def test_null_refused(words: str) -> None:
+    """Null mends nothing that is required, unknown or wrong elsewhere."""
+    assert "invalid_arguments" == search.invoke(words).kind
+
+
+def test_null_kept() -> None:
+    """Null stays null where the type allows it."""
+    assert ([1, None], ()) == optional.invoke('{"b": null}')[::6]
+
+
+@pytest.mark.parametrize("words", ['{"x": "\ud800"}', b'{"x": "\xff"}', {"x": "\ud800"}, {"\ud800": 1}], ids=ascii)
+def test_not_unicode(words: Any) -> None:
+    """What is not Unicode is refused, not replaced, and the error can be sent."""
+    result = tool(lambda x: x).invoke(words)
+
+    assert "invalid_arguments" == result.kind
+    assert str(result.text).encode().startswith(b"Invalid arguments: ")
+
+
+def test_keys_match_exactly() -> None:
+    """A key in another normal form of Unicode is another key."""
+    scope: dict[str, Any] = {}
+    exec("def function(caf\u00e9: int): return caf\u00e9", scope)  # noqa: S102
+    made = tool(name="f")(scope["function"])
+
+    assert [1, None] == [made.invoke({"caf\u00e9": 1}).value, made.invoke({"cafe\u0301": 1}).value]
+
+
+@pytest.mark.parametrize("depth", [100, 1_000, 1_000_000])
+@pytest.mark.parametrize("opening", ["[", '{"a":'], ids=["list", "dict"])
+def test_depth(depth: int, opening: str) -> None:
+    """No depth of nesting does more than an error."""
+    assert tool(lambda x: 1).invoke('{"x":' + opening * depth).is_error
+
+
+def test_size() -> None:
+    """A megabyte of wrong arguments makes a short error; a secret far inside does not come back."""
+    result = search.invoke({"query": ["x" * 1_000_000, "secret"]})
+
+    assert len("Invalid arguments: ") + MAX_ERROR >= len(str(result.text))
+    assert "secret" not in str(result.text)
+
+
+def test_many_faults() -> None:
+    """A thousand faults make a short error, too, that says that it was cut."""
+    text = str(nested.invoke({"points": [{}] * 1000}).text)
+
+    assert (len("Invalid arguments: ") + MAX_ERROR, "…") == (len(text), text[-1])
+
+
+def test_large() -> None:
+    """Ten megabytes arrive whole."""
+    assert 10_000_000 == len(tool(lambda x: x).invoke({"x": "x" * 10_000_000}).value)
+
+
+def test_repeated_key() -> None:
+    """Of a key that comes twice the last value counts, for the gates as for the tool."""
+    assert 2 == tool(lambda x: x).invoke('{"x": 1, "x": 2}').value
+
+
+CUT = {
+    "object": ('{"a": 1', True),
+    "string": ('{"a": "x', True),
+    "key": ('{"a', True),
+    "nothing": ("  ", False),
+    "whole": ('{"a": 1}', False),
+    "never JSON": ("a b", False),
+    "too much": ('{"a": 1}}', False),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), CUT.values(), ids=CUT)
+def test_is_cut(text: str, expected: bool) -> None:
+    """The beginning of a JSON text is told from a whole one and from what never was one."""
+    assert expected is is_cut(text)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("{}", True), ("[]", False), ("{", False), ("", False)])
+def test_is_object(text: str, expected: bool) -> None:
+    """One whole JSON object is told from everything else."""
+    assert expected is is_object(text)

@@ -1,0 +1,243 @@
+"""The `calls` dialect: tools go out as a schema of the reply, calls come back as its content."""
+
+import json
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import openai
+import pytest
+from pydantic import BaseModel
+
+from toolkit import Runner, RunResult, Toolbox, ToolCall
+from toolkit.dialects.calls import Calls, composed
+from toolkit.events import TextDelta
+from toolkit.messages import ModelRequest, ModelResponse, SystemMessage, ToolMessage, UserMessage
+from toolkit.testing import FakeServer, reply
+
+CALLS = Calls()
+
+
+class Point(BaseModel):
+    x: int
+    next: "Point | None" = None
+
+
+def add(a: int, b: int = 0) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def move(to: Point) -> int:
+    """Move."""
+    return to.x
+
+
+def ping() -> str:
+    """Answer."""
+    return "pong"
+
+
+BOX = Toolbox([add, move, ping])
+SPECS = tuple(made.spec for made in BOX)
+
+
+def replied(*calls: dict[str, Any], output: str | None = None) -> str:
+    return json.dumps({"calls": list(calls), "output": output})
+
+
+def ran(*texts: str, streamed: bool = False, **options: Any) -> tuple[RunResult, list[dict[str, Any]], str]:
+    """A run over these replies: its result, the requests' bodies, the text that was streamed."""
+    with (
+        FakeServer([reply.text(text) for text in texts]) as server,
+        openai.OpenAI(base_url=server.base_url, api_key="test", max_retries=0) as client,
+    ):
+        runner = Runner(BOX, model="fake", client=client, dialect="calls", **options)
+        with runner.stream("Go on.") as events:
+            shown = "".join(event.text for event in events if isinstance(event, TextDelta)) if streamed else ""
+        result = events.result if streamed else runner.run("Go on.")
+        return result, [request.body for request in server.requests], shown
+
+
+# -- the schema
+
+
+@pytest.mark.parametrize("only_one", [False, True])
+def test_schema_is_valid(only_one: bool) -> None:
+    """The schema of a reply is a JSON Schema."""
+    jsonschema.Draft202012Validator.check_schema(composed(SPECS, only_one=only_one))
+
+
+ADD = {"_tool": "add", "a": 1}
+GOOD = [[], [ADD], [ADD, {"_tool": "ping"}], [{"_tool": "move", "to": {"x": 1, "next": {"x": 2}}}]]
+BAD = [[{"_tool": "nobody"}], [{"a": 1}], [{"_tool": "add", "a": "one"}], [{"_tool": "ping", "a": 1}],
+       [{"_tool": "add"}], [{"_tool": "move", "to": {"x": 1, "next": {"x": "two"}}}], [5], None]  # fmt: skip
+
+
+@pytest.mark.parametrize("calls", GOOD, ids=str)
+def test_schema_accepts(calls: Any) -> None:
+    """Any number of calls with fitting arguments is a reply; references are resolved inside."""
+    jsonschema.validate({"calls": calls, "output": None}, composed(SPECS))
+
+
+@pytest.mark.parametrize("calls", BAD, ids=str)
+def test_schema_refuses(calls: Any) -> None:
+    """A call of no tool, or with arguments that do not fit, is no reply."""
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"calls": calls, "output": None}, composed(SPECS))
+
+
+@pytest.mark.parametrize("calls", [[], [ADD, ADD]], ids=["none", "two"])
+def test_schema_of_exactly_one(calls: Any) -> None:
+    """Where exactly one call is asked for, none and two are no reply."""
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"calls": calls}, composed(SPECS, only_one=True))
+
+
+def test_schema_of_one_tool() -> None:
+    """A tool is shown as its parameters behind the constant `_tool`."""
+    assert {
+        "type": "object",
+        "description": "Answer.",
+        "properties": {"_tool": {"type": "string", "const": "ping"}},
+        "required": ["_tool"],
+        "additionalProperties": False,
+    } == CALLS.tool(SPECS[2])
+
+
+def test_definitions_stay_inside() -> None:
+    """A tool that is shown alone brings its definitions along, and its references lead to them."""
+    shown = CALLS.tool(SPECS[1])
+    jsonschema.validate({"_tool": "move", "to": {"x": 1}}, shown)
+
+    assert ["move.Point"] == list(shown["$defs"])
+
+
+def test_definitions_of_one_name() -> None:
+    """Definitions of one name in two tools do not meet."""
+    both = composed([SPECS[1], BOX["move"].renamed("shift").spec])
+
+    assert ["move.Point", "shift.Point"] == list(both["$defs"])
+
+
+# -- requests
+
+
+def test_request() -> None:
+    """A request describes the tools in words, and asks for a reply of the composed schema."""
+    body = CALLS.body(ModelRequest(messages=(SystemMessage("Be brief."), UserMessage("x")), tools=SPECS[2:]))
+
+    assert {"type": "json_schema", "json_schema": {"name": "reply", "schema": composed(SPECS[2:])}} == body[
+        "response_format"
+    ]
+    assert ["system", "user"] == [message["role"] for message in body["messages"]]
+    assert body["messages"][0]["content"].endswith('- ping: Answer. Arguments: {"type": "object", "properties": {}, '
+                                                   '"additionalProperties": false}\n\nBe brief.')  # fmt: skip
+
+
+HISTORY = (
+    UserMessage("x"),
+    ModelResponse(calls=(ToolCall(name="add", arguments='{"a": 1}'), ToolCall(name="ping", arguments="{'"))),
+    ToolMessage(call_id="1", name="add", text="1"),
+    ToolMessage(call_id="2", name="ping", text="no \ud83d"),
+    UserMessage("Go on."),
+)
+PLAIN = [
+    {"role": "user", "content": "x"},
+    {"role": "assistant", "content": '{"calls": [{"_tool": "add", "a": 1}, {"_tool": "ping"}], "output": null}'},
+    {"role": "user", "content": "Result of add: 1\n\nResult of ping: no \ufffd\n\nGo on."},
+]
+
+
+def test_history_in_words() -> None:
+    """Calls and results are told in words, roles take turns, and what the model garbled is left out."""
+    assert {"messages": PLAIN} == CALLS.body(ModelRequest(messages=HISTORY))
+
+
+def test_history_in_words_with_tools() -> None:
+    """The same where tools are on offer, behind the guide."""
+    assert PLAIN == CALLS.body(ModelRequest(messages=HISTORY, tools=SPECS))["messages"][1:]
+
+
+@pytest.mark.parametrize("arguments", ["", "[1]", "null", '{"a": 1', "\ud83d"], ids=repr)
+def test_arguments_that_are_no_object(arguments: str) -> None:
+    """Arguments that are no object do not stop the conversation."""
+    message = ModelResponse(calls=(ToolCall(name="add", arguments=arguments),))
+
+    assert (
+        '{"calls": [{"_tool": "add"}], "output": null}'
+        == CALLS.body(ModelRequest(messages=(message,)))["messages"][0]["content"]
+    )
+
+
+# -- replies
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (replied(ADD), ("", (ToolCall(name="add", arguments='{"a": 1}'),))),
+        (replied(output="Done."), ("Done.", ())),
+        (replied({"_tool": "ping"}, output="So."), ("So.", (ToolCall(name="ping"),))),
+        (replied({"_tool": "ping", "_reasoningForCall": "why", "_activity": "x"}),
+         ("", (ToolCall(name="ping", reasoning="why"),))),
+        (replied({"_tool": "ping", "_reasoningForCall": 5}), ("", (ToolCall(name="ping"),))),
+        (replied({"a": 1}), ("", (ToolCall(name="", arguments='{"a": 1}'),))),
+        ('{"calls": ["add", 5, null], "output": null}', ("", ())),
+        ('{"calls": [], "output": 5}', ("", ())),
+        ("It is 42.", ("It is 42.", ())),
+        ('{"calls": 5}', ('{"calls": 5}', ())),
+        ('{"answer": 42}', ('{"answer": 42}', ())),
+        ('{"calls": [{"_tool": "add", "a"', ("", ())),
+        ("1.", ("1.", ())),
+        ("[1]", ("[1]", ())),
+        ("", ("", ())),
+    ],
+    ids=["call", "answer", "both", "meta", "odd reasoning", "no name", "no objects", "odd output", "words", "odd calls",
+         "other object", "cut", "a word that may be cut", "list", "nothing"],
+)  # fmt: skip
+def test_reply(text: str, expected: tuple[str, tuple[ToolCall, ...]]) -> None:
+    """A reply that lists calls is read as such; every other text is an answer, unless it is half an object."""
+    assert expected == CALLS.read(text, ())
+
+
+def test_native_calls_beside_a_reply() -> None:
+    """Calls that a server makes natively all the same come first."""
+    native = ToolCall(name="ping")
+
+    assert ("", (native, ToolCall(name="add", arguments='{"a": 1}'))) == CALLS.read(replied(ADD), [native])
+
+
+# -- runs
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["run", "stream"])
+def test_run(streamed: bool) -> None:
+    """Calls in a reply are carried out, their results told in words, and the output is the answer."""
+    result, requests, _ = ran(replied(ADD, {"_tool": "ping"}), replied(output="It is 1."), streamed=streamed)
+
+    assert ("It is 1.", ["1", "pong"]) == (result.output, [finished.result.text for finished in result.calls])
+    assert {"role": "user", "content": "Result of add: 1\n\nResult of ping: pong"} == requests[1]["messages"][-1]
+
+
+def test_stream_shows_no_json() -> None:
+    """Only the answer is shown, not the object that holds it."""
+    assert "It is 1." == ran(replied(ADD), replied(output="It is 1."), streamed=True)[2]
+
+
+def test_last_turn() -> None:
+    """On the last turn nothing is said of tools, and an answer in either form is read."""
+    result, requests, _ = ran(replied(ADD), replied(output="It is 1."), max_turns=1)
+
+    assert ("It is 1.", "max_turns", False) == (result.output, result.finish_reason, "response_format" in requests[1])
+
+
+def test_stream_of_a_last_turn() -> None:
+    """On the last turn words are shown as they come."""
+    assert "It is 1." == ran(replied(ADD), "It is 1.", streamed=True, max_turns=1)[2]
+
+
+def test_wrong_arguments() -> None:
+    """A call whose arguments do not fit is answered with what is wrong."""
+    result, _, _ = ran(replied({"_tool": "add", "a": "one"}), replied(output="Oh."))
+
+    assert str(result.calls[0].result.text).startswith("Invalid arguments: a: ")

@@ -1,0 +1,219 @@
+"""Messages in OpenAI's form: what goes out is always acceptable, what comes in is read whole or refused."""
+
+import json
+from typing import Any
+
+import pytest
+from openai.types.chat import ChatCompletionMessage
+
+from toolkit import ToolCall
+from toolkit.dialects import DIALECTS, dialect_named
+from toolkit.dialects.chat import Chat, decoded, encoded
+from toolkit.messages import (
+    Image,
+    Message,
+    ModelRequest,
+    ModelResponse,
+    SystemMessage,
+    ToolMessage,
+    ToolSpec,
+    UserMessage,
+)
+
+PIXEL = Image(b"\x89PNG", "image/png")
+URL = "data:image/png;base64,iVBORw=="
+
+
+def answer(*calls: ToolCall, **more: Any) -> ModelResponse:
+    return ModelResponse(calls=calls, **more)
+
+
+def wired(arguments: str = "{}", name: str = "add", wire_id: str = "w") -> dict[str, Any]:
+    return {"id": wire_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+# Ours, and the same on the wire.
+PAIRS: dict[str, tuple[Message, dict[str, Any]]] = {
+    "system": (SystemMessage("Be brief."), {"role": "system", "content": "Be brief."}),
+    "user": (UserMessage("Hi"), {"role": "user", "content": "Hi"}),
+    "picture": (
+        UserMessage("Look", (PIXEL,)),
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "Look"}, {"type": "image_url", "image_url": {"url": URL}}],
+        },
+    ),
+    "picture alone": (
+        UserMessage("", (PIXEL,)),
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": URL}}]},
+    ),
+    "answer": (answer(text="Hi"), {"role": "assistant", "content": "Hi"}),
+    "empty answer": (answer(), {"role": "assistant", "content": ""}),
+    "calls": (
+        answer(ToolCall(name="add", id="w", wire_id="w", arguments='{"a": 1}')),
+        {"role": "assistant", "content": None, "tool_calls": [wired('{"a": 1}')]},
+    ),
+    "words, thoughts and calls": (
+        answer(ToolCall(name="add", id="w", wire_id="w"), text="Hm", reasoning="Ah"),
+        {"role": "assistant", "content": "Hm", "reasoning_content": "Ah", "tool_calls": [wired()]},
+    ),
+    "result": (
+        ToolMessage(call_id="w", wire_id="w", name="", text="3"),
+        {"role": "tool", "tool_call_id": "w", "content": "3"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("message", "wire"), PAIRS.values(), ids=PAIRS)
+def test_encoded(message: Message, wire: dict[str, Any]) -> None:
+    """Every kind of message has its form on the wire."""
+    assert wire == encoded(message)
+
+
+@pytest.mark.parametrize(("message", "wire"), PAIRS.values(), ids=PAIRS)
+def test_decoded(message: Message, wire: dict[str, Any]) -> None:
+    """What was written is read back."""
+    assert [message] == decoded([wire])
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (ToolCall(name="add", id="i"), wired(wire_id="i")),
+        (ToolCall(name="add", wire_id="w", arguments="{'a'"), wired()),
+        (ToolCall(name="add", wire_id="w", arguments="[1]"), wired()),
+        (ToolCall(name="add", wire_id="w", arguments=""), wired()),
+        (ToolCall(name="add", wire_id="w", arguments='{"a": NaN}'), wired()),
+        (ToolCall(name="add", wire_id="w", arguments='{"a": "\ud83d"}'), wired('{"a": "\ufffd"}')),
+        (ToolCall(name="", wire_id="w"), wired(name="unknown")),
+        (ToolCall(name="__", wire_id="w"), wired(name="__")),
+        (ToolCall(name="a.b c", wire_id="w"), wired(name="a_b_c")),
+        (ToolCall(name="\u4f60\u597d", wire_id="w"), wired(name="unknown")),
+        (ToolCall(name="x" * 99, wire_id="w"), wired(name="x" * 64)),
+    ],
+    ids=["own id", "broken", "a list", "blank", "NaN", "half a character", "no name", "underscores", "illegal",
+         "no letter", "too long"],
+)  # fmt: skip
+def test_calls_that_no_server_takes(call: ToolCall, expected: dict[str, Any]) -> None:
+    """A call is written so that a server accepts it, whatever the model wrote."""
+    assert [expected] == encoded(answer(call))["tool_calls"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        SystemMessage("\ud83d"),
+        UserMessage("\ud83d"),
+        UserMessage("\ud83d", (PIXEL,)),
+        answer(text="\ud83d", reasoning="\ud83d"),
+        ToolMessage(call_id="i", name="n", text="\ud83d"),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_half_a_character(message: Message) -> None:
+    """Half a character, which no UTF-8 can carry, is replaced."""
+    assert "\ufffd" in json.dumps(encoded(message), ensure_ascii=False).encode().decode()
+
+
+def test_what_is_no_message() -> None:
+    """Only messages are written."""
+    with pytest.raises(TypeError, match="5 is not a message"):
+        encoded(5)  # type: ignore[arg-type]
+
+
+def test_body_without_tools() -> None:
+    """Without tools a request has no key for them."""
+    assert {"messages": [{"role": "user", "content": "x"}]} == Chat().body(ModelRequest(messages=(UserMessage("x"),)))
+
+
+def test_body_with_tools() -> None:
+    """Tools go out as functions."""
+    spec = ToolSpec(name="ping", description="Answer.", parameters={"type": "object", "properties": {}})
+    function = {"name": "ping", "description": "Answer.", "parameters": {"type": "object", "properties": {}}}
+
+    assert [{"type": "function", "function": function}] == Chat().body(ModelRequest(messages=(), tools=(spec,)))[
+        "tools"
+    ]
+
+
+def test_each_message_is_written_once() -> None:
+    """A message keeps its wire form through a run, and an earlier request does not change as the run goes on."""
+    memo: list[dict[str, Any]] = []
+    first = Chat().body(ModelRequest(messages=(UserMessage("a"),), memo=memo))
+    second = Chat().body(ModelRequest(messages=(UserMessage("a"), UserMessage("b")), memo=memo))
+
+    assert (1, 2, True) == (
+        len(first["messages"]),
+        len(second["messages"]),
+        first["messages"][0] is second["messages"][0],
+    )
+
+
+def test_own_messages_stay() -> None:
+    """Messages of this library are taken as they are."""
+    messages: list[Message] = [UserMessage("x"), ToolMessage(call_id="i", name="n", text="t")]
+
+    assert messages == decoded(messages)
+
+
+def test_answer_of_the_openai_package() -> None:
+    """An answer of the openai package may stand in a history as it is."""
+    answered = ChatCompletionMessage.model_validate({"role": "assistant", "content": None, "tool_calls": [wired()]})
+
+    assert [answer(ToolCall(name="add", id="w", wire_id="w"))] == decoded([answered])  # type: ignore[list-item]
+
+
+def test_developer() -> None:
+    """A developer's message is a system message."""
+    assert [SystemMessage("Be brief.")] == decoded([{"role": "developer", "content": "Be brief."}])
+
+
+def test_results_are_named() -> None:
+    """A result has the name of the call that it answers."""
+    history: list[dict[str, Any]] = [{"role": "assistant", "tool_calls": [wired()]}]
+    history += [{"role": "tool", "tool_call_id": "w", "content": "3"}]
+
+    assert ToolMessage(call_id="w", wire_id="w", name="add", text="3") == decoded(history)[1]
+
+
+@pytest.mark.parametrize("arguments", [None, "", {}], ids=str)
+def test_call_without_arguments(arguments: Any) -> None:
+    """A call without arguments has none."""
+    function = {"name": "add", **({} if arguments is None else {"arguments": arguments})}
+    (read,) = decoded([{"role": "assistant", "tool_calls": [{"id": "w", "function": function}]}])
+
+    assert isinstance(read, ModelResponse)
+    assert read.calls[0].arguments in ("", "{}")
+
+
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [
+        ({"content": "x"}, "one of system, developer, user, assistant, tool; this one has None"),
+        ({"role": "robot"}, "this one has 'robot'"),
+        ({"role": "tool", "content": "3"}, "needs the tool_call_id that it answers"),
+        ({"role": "assistant", "tool_calls": [{"id": "w"}]}, "A tool call needs an id and a function with a name"),
+        ({"role": "assistant", "tool_calls": [{"function": {"name": "add"}}]}, "A tool call needs an id"),
+        ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/y.png"}}]}, "as data URLs"),
+        ({"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}, "this is neither: .*input_audio"),
+    ],
+    ids=["no role", "unknown role", "no tool_call_id", "no function", "no id", "picture elsewhere", "sound"],
+)
+def test_history_that_cannot_be_read(message: dict[str, Any], error: str) -> None:
+    """A message that would not be read whole is refused, and the error says what it lacks."""
+    with pytest.raises(ValueError, match=error):
+        decoded([message])
+
+
+@pytest.mark.parametrize("messages", ["hello", [5], [None]], ids=str)
+def test_history_of_something_else(messages: Any) -> None:
+    """What is no message at all is refused by name."""
+    with pytest.raises(TypeError, match="is not a message: it takes those of another result, or dicts in"):
+        decoded(messages)
+
+
+def test_dialects_by_name() -> None:
+    """A dialect is found by its name, and a wrong name is refused with the right ones."""
+    assert {"chat", "calls"} == {dialect_named(name).name for name in DIALECTS}
+    with pytest.raises(ValueError, match="'mcp' is not one of the dialects 'chat', 'calls'"):
+        dialect_named("mcp")

@@ -1,0 +1,325 @@
+"""Which model answers: what was given, what the environment says, or an error that names the ways."""
+
+import asyncio
+import gc
+import importlib.util
+import logging
+import threading
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+
+from toolkit import ModelError, NoModelError, Runner
+from toolkit.testing import FakeServer, ScriptedModel, reply
+
+NOBODY = importlib.util.find_spec("xllamacpp") is None
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Nothing in the environment says anything of a model."""
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "TOOLKIT_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+@pytest.fixture
+def server() -> Iterator[FakeServer]:
+    with FakeServer(lambda _: reply.text("Hi."), model="listed") as server:
+        yield server
+
+
+def asked(server: FakeServer) -> list[tuple[str, str, Any]]:
+    """Method, path and model of each request."""
+    return [(r.method, r.path.removeprefix("/v1"), r.body.get("model")) for r in server.requests]
+
+
+CHAT = "/chat/completions"
+
+
+# -- order
+
+
+def test_address_and_name(server: FakeServer) -> None:
+    """An address and a name are enough; no key is needed, and none is made up by the environment."""
+    Runner(base_url=server.base_url, model="named").run("x")
+
+    assert ([("POST", CHAT, "named")], "Bearer none") == (asked(server), server.requests[0].headers["authorization"])
+
+
+def test_address_alone(server: FakeServer) -> None:
+    """Without a name the server is asked for its first model, once for all runs."""
+    runner = Runner(base_url=server.base_url)
+    runner.run("x")
+    runner.run("x")
+
+    assert [("GET", "/models", None), ("POST", CHAT, "listed"), ("POST", CHAT, "listed")] == asked(server)
+
+
+def test_environment_alone(server: FakeServer, environment: pytest.MonkeyPatch) -> None:
+    """Address, key and name may all come from the environment."""
+    environment.setenv("OPENAI_BASE_URL", server.base_url)
+    environment.setenv("OPENAI_API_KEY", "key")
+    environment.setenv("TOOLKIT_MODEL", "from-environment")
+    Runner().run("x")
+
+    assert ([("POST", CHAT, "from-environment")], "Bearer key") == (
+        asked(server),
+        server.requests[0].headers["authorization"],
+    )
+
+
+def test_what_is_given_comes_first(server: FakeServer, environment: pytest.MonkeyPatch) -> None:
+    """What the Runner was given stands above the environment."""
+    environment.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    environment.setenv("TOOLKIT_MODEL", "from-environment")
+    Runner(base_url=server.base_url, model="named").run("x")
+
+    assert [("POST", CHAT, "named")] == asked(server)
+
+
+def test_client_comes_before_an_address(server: FakeServer, environment: pytest.MonkeyPatch) -> None:
+    """A client that was given is used; the environment only names its model."""
+    environment.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    environment.setenv("TOOLKIT_MODEL", "from-environment")
+    with openai.OpenAI(base_url=server.base_url, api_key="test") as client:
+        Runner(client=client, base_url="http://127.0.0.1:2/v1").run("x")
+
+    assert [("POST", CHAT, "from-environment")] == asked(server)
+
+
+def test_model_of_ones_own_comes_before_all(environment: pytest.MonkeyPatch) -> None:
+    """A model of one's own is used whatever the environment says."""
+    environment.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+
+    assert "Hi." == Runner(model=ScriptedModel(["Hi."])).run("x").output
+
+
+def test_key_alone(environment: pytest.MonkeyPatch) -> None:
+    """With a key alone it is OpenAI's own address and a model of its own; nothing is asked for a list."""
+    environment.setenv("OPENAI_API_KEY", "key")
+    events = Runner().stream("x")
+    started = next(events)
+    events.close()
+
+    assert "gpt-5-mini" == getattr(started, "model", None)
+
+
+def test_key_alone_at_an_address_of_the_environment(server: FakeServer, environment: pytest.MonkeyPatch) -> None:
+    """An address from the environment is asked for its model as one that was given."""
+    environment.setenv("OPENAI_BASE_URL", server.base_url)
+    Runner().run("x")
+
+    assert [("GET", "/models", None), ("POST", CHAT, "listed")] == asked(server)
+
+
+def test_options_reach_the_server(server: FakeServer) -> None:
+    """Options and dialect of the Runner go with a model of our choosing, in either door."""
+    runner = Runner(base_url=server.base_url, model="named", request_options={"seed": 7})
+    runner.run("x")
+    asyncio.run(runner.arun("x"))
+
+    assert [7, 7] == [request.body["seed"] for request in server.requests]
+
+
+def test_it_says_which(server: FakeServer, caplog: pytest.LogCaptureFixture) -> None:
+    """Which model was taken is said once."""
+    runner = Runner(base_url=server.base_url, model="named")
+    with caplog.at_level(logging.INFO, "toolkit"):
+        runner.run("x")
+        runner.run("x")
+
+    assert [f"The model that answers is <OpenAIModel named at {server.base_url}/>."] == caplog.messages
+
+
+# -- errors
+
+
+@pytest.mark.skipif(not NOBODY, reason="the embedded model is installed")
+def test_nothing_says_which() -> None:
+    """Where nothing says which model, the error names the three ways."""
+    with pytest.raises(NoModelError, match=r"(?s)base_url=.*client=OpenAI.*OPENAI_API_KEY.*TOOLKIT_MODEL.*pip install"):
+        Runner().run("x")
+
+
+def test_name_alone() -> None:
+    """A name says nothing of where the model is; the embedded one is not taken for it."""
+    with pytest.raises(NoModelError, match="any server.*\n.*the environment.*\n.*the embedded model"):
+        Runner(model="gpt-5").run("x")
+
+
+def test_name_alone_in_a_loop() -> None:
+    """The same in arun."""
+    with pytest.raises(NoModelError, match="No model to talk to"):
+        asyncio.run(Runner(model="gpt-5").arun("x"))
+
+
+@pytest.mark.parametrize("value", ["", None])
+def test_blank_environment(environment: pytest.MonkeyPatch, value: str | None) -> None:
+    """A variable that is blank says nothing."""
+    if value is not None:
+        environment.setenv("OPENAI_API_KEY", value)
+        environment.setenv("OPENAI_BASE_URL", value)
+    with pytest.raises(NoModelError, match="No model to talk to"):
+        Runner(model="gpt-5").run("x")
+
+
+def test_client_without_a_name(server: FakeServer) -> None:
+    """A client alone does not say which of its models; the error says how to."""
+    with (
+        openai.OpenAI(base_url=server.base_url, api_key="test") as client,
+        pytest.raises(NoModelError, match=r'Which model of this client\? Pass model="\.\.\.", or set TOOLKIT_MODEL'),
+    ):
+        Runner(client=client).run("x")
+
+    assert [] == server.requests
+
+
+class Listing:
+    """A server's answer to the question for its models."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+
+    def address(self) -> str:
+        import http.server
+
+        answer = self.body
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(200)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+            def log_message(self, *_: Any) -> None:
+                """Say nothing."""
+
+        self.server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+        return f"http://127.0.0.1:{self.server.server_address[1]}/v1"
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "message"),
+    [
+        (b'{"object": "list", "data": []}', NoModelError, "lists no model"),
+        (b'{"object": "list", "data": null}', NoModelError, "lists no model"),
+        (b"<html>", ModelError, "could not be asked"),
+        (b'{"data": [5]}', ModelError, "could not be asked"),
+    ],
+    ids=["empty", "null", "html", "numbers"],
+)
+def test_server_that_lists_no_model(body: bytes, kind: type[Exception], message: str) -> None:
+    """A server that lists no model is an error, in the library's own words."""
+    listing = Listing(body)
+    try:
+        with pytest.raises(kind, match=message):
+            Runner(base_url=listing.address()).run("x")
+    finally:
+        listing.close()
+
+
+# -- loops
+
+
+def test_runs_in_one_loop_after_another(server: FakeServer) -> None:
+    """A Runner that made its own client works in one event loop after another, and each closes what it opened."""
+    runner = Runner(base_url=server.base_url, model="named")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        outputs = [asyncio.run(runner.arun("x")).output for _ in range(3)]
+        gc.collect()
+
+    assert ["Hi."] * 3 == outputs
+
+
+def test_runs_in_loops_at_the_same_time(server: FakeServer) -> None:
+    """Threads with event loops of their own may share a Runner that made its own client."""
+    runner = Runner(base_url=server.base_url)
+    outputs: list[str] = []
+    ready = threading.Barrier(4, timeout=10)
+
+    async def main() -> None:
+        outputs.extend([(await runner.arun("x")).output for _ in range(3)])
+
+    def work() -> None:
+        ready.wait()
+        asyncio.run(main())
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+
+    assert ["Hi."] * 12 == outputs
+
+
+def test_both_doors_of_one_runner(server: FakeServer) -> None:
+    """run() and arun() of one Runner that made its own client take turns, also inside a running loop."""
+    runner = Runner(base_url=server.base_url, model="named")
+
+    async def cell() -> list[str]:
+        return [runner.run("x").output, (await runner.arun("x")).output, runner.run("x").output]
+
+    assert ["Hi."] * 4 == [runner.run("x").output, *asyncio.run(cell())]
+
+
+def test_one_client_per_loop(server: FakeServer) -> None:
+    """Runs in one loop share one client, and so its connection."""
+    runner = Runner(base_url=server.base_url, model="named")
+    models: list[Any] = []
+
+    async def main() -> None:
+        models.extend([await runner._choice.async_model() for _ in range(2)])
+
+    asyncio.run(main())
+
+    assert models[0] is models[1]
+
+
+def test_runs_that_begin_at_the_same_time(server: FakeServer) -> None:
+    """Runs that begin at the same time in one loop do not close each other's client."""
+    runner = Runner(base_url=server.base_url)
+
+    async def main() -> list[str]:
+        return [result.output for result in await asyncio.gather(*(runner.arun("x") for _ in range(8)))]
+
+    assert ["Hi."] * 8 == asyncio.run(main())
+
+
+def test_listing_does_not_block_the_loop(environment: pytest.MonkeyPatch) -> None:
+    """Asking a server for its models leaves the event loop free."""
+    beat = threading.Event()
+
+    class Late(Listing):
+        def address(self) -> str:
+            address = super().address()
+            handler: Any = self.server.RequestHandlerClass
+            answer = handler.do_GET
+            handler.do_GET = lambda self: (beat.wait(10), answer(self))
+            return address
+
+    listing = Late(b'{"object": "list", "data": []}')
+    address = listing.address()
+
+    async def main() -> None:
+        running = asyncio.ensure_future(Runner(base_url=address).arun("x"))
+        asyncio.get_running_loop().call_later(0.01, beat.set)
+        with pytest.raises(NoModelError, match="lists no model"):
+            await asyncio.wait_for(running, 5)
+
+    asyncio.run(main())
+    listing.close()
+
+    assert beat.is_set()

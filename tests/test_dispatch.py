@@ -1,0 +1,390 @@
+"""One call passes gates and middleware: what they see, what they refuse, and what becomes of it when they fail."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Callable
+from typing import Any, Literal
+
+import pytest
+
+from toolkit import (
+    ApprovalRequest,
+    Cancelled,
+    Decision,
+    DefinitionError,
+    Denied,
+    Deny,
+    FatalError,
+    Tool,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+    tool,
+)
+from toolkit.dispatch import Dispatcher
+from toolkit.doors import AsyncDoor, SyncDoor, step
+
+Door = Literal["sync", "async"]
+DOORS = pytest.mark.parametrize("door", ["sync", "async"])
+LATER = pytest.mark.parametrize("later", [False, True], ids=["plain gate", "async gate"])
+
+DENIED = "Tool execution was denied by authorization policy."
+REJECTED = "Tool execution was rejected by the user."
+
+
+class Account:
+    """Counts how often its tool's body is entered."""
+
+    def __init__(self) -> None:
+        self.paid: list[int] = []
+
+    @tool
+    def pay(self, amount: int) -> int:
+        """Pay."""
+        self.paid.append(amount)
+        return amount
+
+
+def carried_out(
+    made: Tool[..., Any], door: Door, words: str = '{"amount": "5"}', deps: object = None, **gates: Any
+) -> ToolResult:
+    """Carry out one call of the tool `pay`."""
+    dispatcher = Dispatcher(tools={made.name: made}, **gates)
+    call, context = ToolCall(name=gates.pop("called", made.name), arguments=words), ToolContext(deps=deps)
+    if door == "sync":
+        return step(dispatcher.dispatch(call, context, SyncDoor()))
+    return asyncio.run(dispatcher.dispatch(call, context, AsyncDoor()))
+
+
+def gate(answer: Callable[..., Any], later: bool) -> Callable[..., Any]:
+    """Make a gate of an answer, sync or async."""
+
+    async def asked(*questions: Any) -> Any:
+        await asyncio.sleep(0)
+        return answer(*questions)
+
+    return asked if later else answer
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    def answer(*questions: Any) -> Any:
+        raise error
+
+    return answer
+
+
+@DOORS
+def test_no_gates(door: Door) -> None:
+    """Without gates a valid call is carried out."""
+    account = Account()
+
+    assert (ToolResult(5, "5"), [5]) == (carried_out(account.pay, door), account.paid)
+
+
+@DOORS
+@LATER
+def test_pass(door: Door, later: bool) -> None:
+    """A call that every gate says True to is carried out."""
+    yes = gate(lambda *_: True, later)
+
+    assert ToolResult(5, "5") == carried_out(Account().pay, door, authorizer=yes, approver=yes)
+
+
+@DOORS
+def test_pass_by_decision(door: Door) -> None:
+    """An approving decision lets a call pass."""
+    assert ToolResult(5, "5") == carried_out(Account().pay, door, approver=lambda _: Decision(approved=True))
+
+
+NOT_A_YES: dict[str, tuple[Callable[..., Any], str]] = {
+    "no": (lambda *_: False, ""),
+    "nothing": (lambda *_: None, ""),
+    "one": (lambda *_: 1, ""),
+    "text": (lambda *_: "yes", ""),
+    "exception": (raising(RuntimeError("secret")), ""),
+    "end of input": (raising(EOFError()), ""),
+    "time-out": (raising(TimeoutError()), ""),
+}
+NOT_AUTHORIZED = {
+    **NOT_A_YES,
+    "deny": (lambda *_: Deny(), ""),
+    "deny with a reason": (lambda *_: Deny("Too much."), " Reason: Too much."),
+    "deny as a class": (lambda *_: Deny, ""),
+    "approval": (lambda *_: Decision(approved=True), ""),
+}
+NOT_APPROVED = {
+    **NOT_A_YES,
+    "decision": (lambda *_: Decision(approved=False), ""),
+    "decision with a reason": (lambda *_: Decision(approved=False, reason="Ask Anna."), " Reason: Ask Anna."),
+    "truthy decision": (lambda *_: Decision(approved="yes"), ""),  # type: ignore[arg-type]
+}
+
+
+@DOORS
+@LATER
+@pytest.mark.parametrize(("answer", "reason"), NOT_AUTHORIZED.values(), ids=NOT_AUTHORIZED)
+def test_not_authorized(door: Door, later: bool, answer: Callable[..., Any], reason: str) -> None:
+    """Only a plain True authorizes; a denied call reaches neither the approver nor the body."""
+    account, asked = Account(), list[Any]()
+    result = carried_out(account.pay, door, authorizer=gate(answer, later), approver=asked.append)
+
+    assert (DENIED + reason, "denied") == (result.text, result.kind)
+    assert [] == asked == account.paid
+
+
+@DOORS
+@LATER
+@pytest.mark.parametrize(("answer", "reason"), NOT_APPROVED.values(), ids=NOT_APPROVED)
+def test_not_approved(door: Door, later: bool, answer: Callable[..., Any], reason: str) -> None:
+    """Only True or an approving decision approves; a rejected call never enters the body."""
+    account = Account()
+    result = carried_out(account.pay, door, approver=gate(answer, later))
+
+    assert (REJECTED + reason, "denied", []) == (result.text, result.kind, account.paid)
+
+
+def test_failing_gate_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Why a gate failed is in the log, and only there."""
+    result = carried_out(Account().pay, "sync", authorizer=raising(RuntimeError("secret")))
+
+    assert "secret" in caplog.text
+    assert "secret" not in repr(result)
+
+
+class Desk:
+    """An approver that is an object, and answers later."""
+
+    async def __call__(self, request: ApprovalRequest) -> bool:
+        await asyncio.sleep(0)
+        return request.arguments == {"amount": 5}
+
+
+@DOORS
+@pytest.mark.parametrize("approver", [Desk(), lambda request: Desk()(request)], ids=["object", "promise"])
+def test_kinds_of_approvers(door: Door, approver: Any) -> None:
+    """An async callable object and a function that returns a promise are approvers, too."""
+    assert ToolResult(5, "5") == carried_out(Account().pay, door, approver=approver)
+
+
+@DOORS
+def test_authorizer_sees(door: Door) -> None:
+    """An authorizer sees the tool, the typed arguments and the context."""
+    seen: list[Any] = []
+    made = Account().pay
+    carried_out(made, door, deps="anna", authorizer=lambda *questions: seen.extend(questions))
+
+    assert [made, {"amount": 5}, ToolContext(deps="anna", tool_name="pay")] == seen
+
+
+@DOORS
+def test_approver_sees(door: Door) -> None:
+    """An approver sees the tool, with its title, and the arguments that will be used."""
+    seen: Any = []
+    made = tool(Account().pay, title="Payment")
+    carried_out(made, door, approver=lambda request: seen.append(request) or True)
+
+    assert [ApprovalRequest(made, {"amount": 5}, ToolContext(deps=None, tool_name="pay"))] == seen
+    assert "Payment" == seen[0].tool.title
+
+
+INVALID = {"wrong type": '{"amount": "much"}', "missing": "{}", "cut": '{"amount": 5', "unknown key": '{"sum": 5}'}
+
+
+@DOORS
+@pytest.mark.parametrize("words", INVALID.values(), ids=INVALID)
+def test_invalid_reaches_no_gate(door: Door, words: str) -> None:
+    """Arguments that do not fit reach no gate and no body."""
+    account, asked = Account(), list[Any]()
+    result = carried_out(account.pay, door, words, authorizer=asked.append, approver=asked.append)
+
+    assert "invalid_arguments" == result.kind
+    assert [] == asked == account.paid
+
+
+@DOORS
+def test_unknown_reaches_no_gate(door: Door) -> None:
+    """A tool that is not there reaches no gate."""
+    asked: Any = []
+    dispatcher = Dispatcher(tools={}, authorizer=lambda *questions: asked.append(questions))
+    result = step(dispatcher.dispatch(ToolCall(name="pay"), ToolContext(deps=None), SyncDoor()))
+
+    assert ("unknown tool: 'pay'. There is: none", []) == (result.text, asked)
+
+
+@DOORS
+def test_repairs(door: Door) -> None:
+    """A result says what was mended before the gates saw it."""
+
+    def pay(amount: int = 5) -> int:
+        return amount
+
+    assert ToolResult(5, "5", repairs=("amount: null taken as left out",)) == carried_out(
+        tool(pay), door, '{"amount": null}'
+    )
+
+
+@DOORS
+def test_middleware_order(door: Door) -> None:
+    """The first middleware is the outermost."""
+    steps: list[str] = []
+
+    def named(name: str) -> Any:
+        async def around(call: ToolCall, line: Any) -> ToolResult:
+            steps.append(f"{name} in")
+            result: ToolResult = await line(call)
+            steps.append(f"{name} out")
+            return result
+
+        return around
+
+    carried_out(Account().pay, door, middleware=(named("a"), named("b")))
+
+    assert ["a in", "b in", "b out", "a out"] == steps
+
+
+async def doubling(call: ToolCall, line: Any) -> ToolResult:
+    """Write other arguments than the model's."""
+    result: ToolResult = await line(dataclasses.replace(call, arguments='{"amount": 10}'))
+    return result
+
+
+@DOORS
+def test_middleware_rewrites(door: Door) -> None:
+    """Arguments that a middleware rewrites pass every gate again."""
+    account = Account()
+    result = carried_out(
+        account.pay, door, middleware=(doubling,), authorizer=lambda _, values, __: values["amount"] < 10
+    )
+
+    assert (DENIED, []) == (result.text, account.paid)
+
+
+@DOORS
+def test_middleware_answers(door: Door) -> None:
+    """A middleware may answer itself; nothing behind it is asked."""
+    account = Account()
+
+    async def cached(call: ToolCall, line: Any) -> ToolResult:
+        return ToolResult(1, "cached")
+
+    assert ToolResult(1, "cached") == carried_out(account.pay, door, middleware=(cached,), approver=raising(Denied()))
+    assert [] == account.paid
+
+
+@DOORS
+def test_middleware_refuses(door: Door) -> None:
+    """A ToolError of a middleware is the call's result."""
+
+    async def refusing(call: ToolCall, line: Any) -> ToolResult:
+        raise Cancelled("too late")
+
+    result = carried_out(Account().pay, door, middleware=(refusing,))
+
+    assert ("Cancelled: too late", "cancelled") == (result.text, result.kind)
+
+
+@DOORS
+def test_middleware_sees_refusals(door: Door) -> None:
+    """A middleware sees a gate's refusal as an exception, and may turn it into a result."""
+
+    async def softening(call: ToolCall, line: Any) -> ToolResult:
+        try:
+            result: ToolResult = await line(call)
+        except Denied as refusal:
+            return ToolResult(error=f"Sorry. {refusal}", text="Sorry.")
+        return result
+
+    assert "Sorry." == carried_out(Account().pay, door, middleware=(softening,), authorizer=lambda *_: False).text
+
+
+@DOORS
+def test_middleware_fails(door: Door, caplog: pytest.LogCaptureFixture) -> None:
+    """A middleware that raises makes an error without its message; the log has all."""
+
+    async def broken(call: ToolCall, line: Any) -> ToolResult:
+        raise RuntimeError("secret")
+
+    result = carried_out(Account().pay, door, middleware=(broken,))
+
+    assert ("pay was not carried out.", "failed") == (result.text, result.kind)
+    assert ("secret", True) == (str(result.exception), "secret" in caplog.text)
+
+
+@DOORS
+@pytest.mark.parametrize("answer", [None, "text", {}], ids=repr)
+def test_middleware_forgets(door: Door, answer: Any) -> None:
+    """A middleware that gives no result makes an error, and its developer is told."""
+
+    async def forgetful(call: ToolCall, line: Any) -> ToolResult:
+        await line(call)
+        return answer  # type: ignore[no-any-return]
+
+    result = carried_out(Account().pay, door, middleware=(forgetful,))
+
+    assert "pay was not carried out." == result.text
+    assert f"a middleware answers with a ToolResult, not {answer!r}" in str(result.exception)
+
+
+@DOORS
+@pytest.mark.parametrize("later", [False, True], ids=["tool", "middleware"])
+def test_fatal(door: Door, later: bool) -> None:
+    """A fatal error leaves, wherever it was raised."""
+
+    async def ending(call: ToolCall, line: Any) -> ToolResult:
+        raise FatalError("end")
+
+    made = Account().pay if later else tool(name="pay")(raising(FatalError("end")))
+    with pytest.raises(FatalError, match="end"):
+        carried_out(made, door, "{}", middleware=(ending,) if later else ())
+
+
+@DOORS
+def test_indescribable(door: Door) -> None:
+    """A tool that cannot be described leaves as its developer's mistake."""
+
+    def pay(account: Account) -> None: ...
+
+    with pytest.raises(DefinitionError, match="parameter 'account'"):
+        carried_out(tool(pay), door)
+
+
+def test_unexpected_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """What a tool did not mean to raise is in the log with its traceback; what it meant is not."""
+    carried_out(tool(name="pay")(raising(RuntimeError("boom"))), "sync", "{}")
+    carried_out(tool(name="pay")(raising(Denied("meant"))), "sync", "{}")
+
+    assert [("Tool pay raised", logging.WARNING)] == [(it.getMessage(), it.levelno) for it in caplog.records]
+    assert "boom" in caplog.text
+
+
+@DOORS
+def test_context_knows_the_call(door: Door) -> None:
+    """The context says by which name the tool was called, and keeps all else."""
+
+    def who(context: ToolContext[str]) -> Any:
+        return context
+
+    assert ToolContext(deps="db", tool_name="who") == carried_out(tool(who), door, "{}", deps="db").value
+
+
+@DOORS
+def test_details_stay(door: Door) -> None:
+    """Details pass through the line and are not in the text."""
+    made = tool(name="pay")(lambda: ToolResult("done", details={"secret": 1}))
+
+    assert ToolResult("done", "done", details={"secret": 1}) == carried_out(made, door, "{}")
+
+
+@DOORS
+def test_promise(door: Door) -> None:
+    """A sync tool that returns a promise is carried to its end."""
+
+    async def pay() -> int:
+        await asyncio.sleep(0)
+        return 5
+
+    assert ToolResult(5, "5") == carried_out(tool(name="pay")(lambda: pay()), door, "{}")  # type: ignore[misc]  # noqa: PLW0108
+    assert ToolResult(5, "5") == carried_out(tool(pay), door, "{}")

@@ -1,0 +1,104 @@
+"""The public names: what there is, where it lives, and what loading it costs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import toolkit
+
+HEAVY = ["openai", "pydantic", "xllamacpp", "docstring_parser", "asyncio", "httpx", "httpx2"]
+
+
+def declared() -> dict[str, str]:
+    """Read the names that the block for type checkers declares, with their homes."""
+    tree = ast.parse(Path(str(toolkit.__file__)).read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    return {
+        str(alias.asname): str(node.module) for node in imports for alias in node.names if alias.asname == alias.name
+    }
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Run a statement in a process of its own, and tell which heavy modules it has loaded."""
+    code = f"import sys\n{statement}\nprint(*(name for name in {HEAVY!r} if name in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    return set(done.stdout.split())
+
+
+def test_tables_agree() -> None:
+    """The block for type checkers and the table of lazy names say the same."""
+    homes: dict[str, tuple[str, ...]] = toolkit._HOMES
+
+    assert declared() == {name: home for home, names in homes.items() for name in names}
+
+
+def test_all() -> None:
+    """`__all__` is what is declared, in order and without repetition."""
+    assert sorted(declared()) == toolkit.__all__
+
+
+@pytest.mark.parametrize("name", toolkit.__all__)
+def test_importable(name: str) -> None:
+    """Every public name can be imported, and is the one of its home."""
+    scope: dict[str, Any] = {}
+    exec(f"from toolkit import {name}\nfrom {declared()[name]} import {name} as original", scope)  # noqa: S102
+
+    assert scope["original"] is scope[name]
+
+
+@pytest.mark.parametrize("name", toolkit.__all__)
+def test_documented(name: str) -> None:
+    """Every public name has a docstring of its own."""
+    assert getattr(toolkit, name).__doc__
+
+
+def test_star() -> None:
+    """A star brings the public names and nothing else."""
+    scope: dict[str, Any] = {}
+    exec("from toolkit import *", scope)  # noqa: S102
+
+    assert set(toolkit.__all__) == scope.keys() - {"__builtins__"}
+
+
+def test_dir() -> None:
+    """Completion offers the public names before they are loaded."""
+    assert set(toolkit.__all__) <= set(dir(toolkit))
+
+
+def test_unknown() -> None:
+    """A name that is not there is an ordinary error."""
+    with pytest.raises(AttributeError, match="module 'toolkit' has no attribute 'Tolbox'"):
+        _ = toolkit.Tolbox
+    with pytest.raises(ImportError, match="cannot import name 'Tolbox'"):
+        exec("from toolkit import Tolbox")  # noqa: S102
+
+
+LOADED = {
+    "nothing": ("import toolkit", {"openai", "pydantic", "xllamacpp", "docstring_parser", "asyncio"}),
+    "decorator": ("from toolkit import tool", {"openai", "pydantic", "xllamacpp"}),
+    "decorated": ("from toolkit import tool\n@tool\ndef f(a: int): ...", {"openai", "pydantic", "xllamacpp"}),
+    "toolbox": ("from toolkit import Toolbox", {"openai", "pydantic", "xllamacpp"}),
+    "schema": ("from toolkit import tool\ntool(lambda a: a).parameters", {"openai", "xllamacpp"}),
+}
+
+
+@pytest.mark.parametrize(("statement", "absent"), LOADED.values(), ids=LOADED)
+def test_loads_little(statement: str, absent: set[str]) -> None:
+    """A name loads what it needs, and no client of a model."""
+    assert set() == loaded_by(statement) & absent
+
+
+def test_import_changes_nothing() -> None:
+    """Importing leaves no thread, no log handler and no warning filter behind."""
+    state = "threading.active_count(), len(logging.root.handlers), len(warnings.filters)"
+    code = f"import logging, threading, warnings\nb = {state}\nfrom toolkit import *\nassert b == ({state}), b"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
+
+    assert (0, "") == (done.returncode, done.stderr)

@@ -1,0 +1,452 @@
+"""A model behind an OpenAI-compatible server: what it is sent, by which client, and what its errors become."""
+
+import asyncio
+import functools
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+from openai.types.chat import ChatCompletion
+
+from toolkit import ModelError, OpenAIModel, Runner, Usage
+from toolkit.messages import ModelRequest, ModelResponse, ToolCall, UserMessage
+from toolkit.models import Model
+from toolkit.models.openai import UNREADABLE, translated
+from toolkit.testing import FakeServer, Reply, reply
+
+ASKED = ModelRequest(messages=(UserMessage("x"),))
+
+
+def add(a: int) -> int:
+    """Add."""
+    return a
+
+
+def through_sync(server: FakeServer, **options: Any) -> str:
+    with openai.OpenAI(base_url=server.base_url, api_key="test", max_retries=0) as client:
+        return Runner([add], model="fake", client=client, **options).run("x").output
+
+
+def through_async(server: FakeServer, **options: Any) -> str:
+    async def main() -> str:
+        async with openai.AsyncOpenAI(base_url=server.base_url, api_key="test", max_retries=0) as client:
+            return (await Runner([add], model="fake", client=client, **options).arun("x")).output
+
+    return asyncio.run(main())
+
+
+def through_sync_in_a_loop(server: FakeServer, **options: Any) -> str:
+    async def main() -> str:
+        with openai.OpenAI(base_url=server.base_url, api_key="test", max_retries=0) as client:
+            return (await Runner([add], model="fake", client=client, **options).arun("x")).output
+
+    return asyncio.run(main())
+
+
+def through_async_without_a_loop(server: FakeServer, **options: Any) -> str:
+    from toolkit.doors import private_loop
+
+    client = openai.AsyncOpenAI(base_url=server.base_url, api_key="test", max_retries=0)
+    try:
+        return Runner([add], model="fake", client=client, **options).run("x").output
+    finally:
+        private_loop.run(client.close())
+
+
+EVERY_WAY = pytest.mark.parametrize(
+    "through",
+    [through_sync, through_async, through_sync_in_a_loop, through_async_without_a_loop],
+    ids=["sync in run", "async in arun", "sync in arun", "async in run"],
+)
+
+
+@EVERY_WAY
+def test_clients(through: Callable[..., str]) -> None:
+    """Either kind of client serves either door, calls and all."""
+    with FakeServer([reply.calls(("add", {"a": 1})), reply.text("Hi.")]) as server:
+        assert "Hi." == through(server)
+
+
+@EVERY_WAY
+def test_request_on_the_wire(through: Callable[..., str]) -> None:
+    """A request holds model, messages, tools and the further keys, and nothing else."""
+    with FakeServer([reply.text("Hi.")]) as server:
+        through(server, request_options={"temperature": 0.5, "seed": 7})
+        body = server.requests[0].body
+
+    assert ("fake", [{"role": "user", "content": "x"}], 0.5, 7) == (
+        body["model"], body["messages"], body["temperature"], body["seed"]
+    )  # fmt: skip
+    assert {"model", "messages", "tools", "temperature", "seed"} == body.keys() - {"stream"}
+
+
+def test_streamed_request() -> None:
+    """A streamed request asks for the usage too, and it arrives."""
+    with (
+        FakeServer([reply.text("Hi.", usage=(3, 4))]) as server,
+        openai.OpenAI(base_url=server.base_url, api_key="test") as client,
+        Runner(model="fake", client=client).stream("x") as events,
+    ):
+        list(events)
+        assert (True, {"include_usage": True}, Usage(3, 4, 1)) == (
+            server.requests[0].body["stream"], server.requests[0].body["stream_options"], events.result.usage
+        )  # fmt: skip
+
+
+CALLS = [reply.calls(("add", {"a": 1}))] * 2
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "add"}}], ids=str)
+def test_forced_choice(choice: Any) -> None:
+    """A forced choice of a tool is kept until it was followed once, so that the run can end."""
+    with FakeServer([*CALLS, reply.text("Hi.")]) as server:
+        through_sync(server, request_options={"tool_choice": choice})
+
+    assert [choice, None, None] == [request.body.get("tool_choice") for request in server.requests]
+
+
+@pytest.mark.parametrize("choice", ["auto", "none"])
+def test_free_choice(choice: str) -> None:
+    """A choice that forces nothing is kept in every turn."""
+    with FakeServer([*CALLS, reply.text("Hi.")]) as server:
+        through_sync(server, request_options={"tool_choice": choice})
+
+    assert [choice] * 3 == [request.body.get("tool_choice") for request in server.requests]
+
+
+def test_options_that_need_tools() -> None:
+    """Keys that servers refuse without tools are left out of a last turn, which has none."""
+    options = {"tool_choice": "auto", "parallel_tool_calls": False, "seed": 7}
+    with FakeServer([CALLS[0], reply.text("Hi.")]) as server:
+        through_sync(server, request_options=options, max_turns=1)
+
+    assert [{*options}, {"seed"}] == [request.body.keys() & options.keys() for request in server.requests]
+
+
+# -- who sees what of a request
+
+
+class Recorder:
+    """Something that behaves like a client, and keeps what `create` was given."""
+
+    def __init__(self, answer: Any) -> None:
+        self.chat = self.completions = self
+        self.answer = answer
+        self.seen: list[dict[str, Any]] = []
+
+    def create(self, **request: Any) -> Any:
+        self.seen.append(request)
+        return self.answer
+
+
+HI = {"choices": [{"message": {"content": "Hi."}, "finish_reason": "stop"}]}
+
+
+def completed(model: Model, request: ModelRequest = ASKED) -> ModelResponse:
+    return asyncio.run(model.complete(request))
+
+
+def test_double_sees_ordinary_arguments() -> None:
+    """A test double of a client is given the ordinary arguments, and may answer plain data."""
+    client = Recorder(HI)
+
+    assert "Hi." == completed(OpenAIModel(client, "fake", options={"seed": 7})).text
+    assert [
+        {"model": "fake", "messages": [{"role": "user", "content": "x"}], "seed": 7, "stream": False}
+    ] == client.seen
+
+
+def test_double_that_is_awaited() -> None:
+    """A double may answer with a promise."""
+
+    async def later() -> Any:
+        return HI
+
+    assert "Hi." == completed(OpenAIModel(Recorder(later()), "fake")).text
+
+
+def test_double_keeps_what_it_saw() -> None:
+    """Messages that a double was given do not change as the run goes on."""
+    memo: list[dict[str, Any]] = []
+    client = Recorder(HI)
+    completed(OpenAIModel(client, "fake"), ModelRequest(messages=(UserMessage("a"),), memo=memo))
+    completed(OpenAIModel(client, "fake"), ModelRequest(messages=(UserMessage("a"), UserMessage("b")), memo=memo))
+
+    assert [1, 2] == [len(request["messages"]) for request in client.seen]
+
+
+class Proxy:
+    """Wraps a method as tracing packages do: it answers for what it wraps, its class included."""
+
+    def __init__(self, wrapped: Any, seen: list[dict[str, Any]]) -> None:
+        self._wrapped, self._seen = wrapped, seen
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return type(self._wrapped)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._wrapped, name)
+
+    def __call__(self, **request: Any) -> Any:
+        self._seen.append(request)
+        return self._wrapped(**request)
+
+
+def wrapped_on_the_instance(client: openai.OpenAI, seen: list[dict[str, Any]]) -> None:
+    create = client.chat.completions.create
+
+    @functools.wraps(create)
+    def traced(**request: Any) -> Any:
+        seen.append(request)
+        return create(**request)
+
+    client.chat.completions.create = traced  # type: ignore[method-assign]
+
+
+def wrapped_as_a_method(client: openai.OpenAI, seen: list[dict[str, Any]]) -> None:
+    create: Any = type(client.chat.completions).create
+
+    @functools.wraps(create)
+    def traced(self: Any, **request: Any) -> Any:
+        seen.append(request)
+        return create(self, **request)
+
+    client.chat.completions.create = types.MethodType(traced, client.chat.completions)  # type: ignore[method-assign]
+
+
+def wrapped_in_a_proxy(client: openai.OpenAI, seen: list[dict[str, Any]]) -> None:
+    client.chat.completions.create = Proxy(client.chat.completions.create, seen)  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("wrap", [wrapped_on_the_instance, wrapped_as_a_method, wrapped_in_a_proxy])
+def test_wrapper_sees_ordinary_arguments(wrap: Callable[[openai.OpenAI, list[dict[str, Any]]], None]) -> None:
+    """Whoever has wrapped `create`, as tracing does, sees messages and tools as ordinary arguments."""
+    seen: list[dict[str, Any]] = []
+    with FakeServer([reply.text("Hi.")]) as server, openai.OpenAI(base_url=server.base_url, api_key="test") as client:
+        wrap(client, seen)
+        Runner([add], model="fake", client=client).run("x")
+
+    assert [{"model", "messages", "tools", "stream"}] == [request.keys() for request in seen]
+    assert [{"role": "user", "content": "x"}] == seen[0]["messages"]
+
+
+def test_the_packages_own_create() -> None:
+    """Where nobody has wrapped `create`, the messages go round the package's own walk over them."""
+    sent: list[Any] = []
+
+    class Client(openai.OpenAI):
+        def post(self, path: str, *, body: Any = None, options: Any = None, **more: Any) -> Any:
+            sent.append((body["messages"], options["extra_json"]["messages"]))
+            return ChatCompletion.model_construct(**HI)  # type: ignore[arg-type]
+
+    with Client(base_url="http://127.0.0.1:1", api_key="test") as client:
+        completed(OpenAIModel(client, "fake"))
+
+    assert [([], [{"role": "user", "content": "x"}])] == sent
+
+
+# -- what an answer becomes
+
+
+def test_response() -> None:
+    """Words, thoughts, calls, cost, reason and the model's own name are read."""
+    answer = {
+        "model": "fake-2026",
+        "choices": [
+            {
+                "message": {
+                    "content": "Hi.",
+                    "reasoning_content": "Hm.",
+                    "tool_calls": [{"id": "w", "function": {"name": "add", "arguments": "{}"}}],
+                },
+                "finish_reason": "tool_calls",
+            }
+        ],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 4},
+    }
+
+    assert ModelResponse(
+        text="Hi.",
+        calls=(ToolCall(name="add", arguments="{}", wire_id="w"),),
+        finish_reason="tool_calls",
+        usage=Usage(3, 4, 1),
+        model="fake-2026",
+        reasoning="Hm.",
+    ) == completed(OpenAIModel(Recorder(answer), "fake"))
+
+
+@pytest.mark.parametrize("usage", [None, {}, [], {"prompt_tokens": None, "completion_tokens": "4"}], ids=str)
+def test_odd_usage(usage: Any) -> None:
+    """What a server does not count is taken as nothing; the request counts."""
+    assert Usage(0, 0, 1) == completed(OpenAIModel(Recorder({**HI, "usage": usage}), "fake")).usage
+
+
+def test_defaults_of_an_answer() -> None:
+    """An answer without the model's name has ours, and one that came whole needs no finish reason."""
+    response = completed(OpenAIModel(Recorder({"choices": [{"message": {"content": "Hi."}}]}), "fake"))
+
+    assert ("fake", "stop") == (response.model, response.finish_reason)
+
+
+def test_long_nonsense_is_shortened() -> None:
+    """An error shows the beginning of what came, not all of it."""
+    with pytest.raises(ModelError) as caught:
+        completed(OpenAIModel(Recorder("x" * 10_000), "fake"))
+
+    assert f"The server's answer is no chat completion: {'x' * 299}…" == str(caught.value)
+
+
+@pytest.mark.parametrize("error", ["no memory", {"message": "no memory"}], ids=["text", "object"])
+def test_error_that_a_client_passes_on(error: Any) -> None:
+    """An error within a stream that the client takes for a chunk is the run's, with the server's words."""
+    client = Recorder([{"choices": [{"delta": {"content": "x"}}]}, {"error": error}])
+    with (
+        pytest.raises(ModelError, match="The server broke off its answer: .*no memory"),
+        Runner(model=OpenAIModel(client, "fake")).stream("x") as events,
+    ):
+        list(events)
+
+
+def test_repr() -> None:
+    """A model shows its name and where it is; so does one behind a double."""
+    with openai.OpenAI(base_url="http://127.0.0.1:1/v1", api_key="secret") as client:
+        assert "<OpenAIModel fake at http://127.0.0.1:1/v1/>" == repr(OpenAIModel(client, "fake"))
+    assert "<OpenAIModel fake at ?>" == repr(OpenAIModel(Recorder(HI), "fake"))
+
+
+# -- errors
+
+EXCEPTIONS = sorted(
+    (kind for _, kind in inspect.getmembers(openai, inspect.isclass) if issubclass(kind, openai.OpenAIError)),
+    key=lambda kind: kind.__name__,
+)
+REFUSES = "The model's server refuses the request."
+KEY = "The model's server does not accept the API key; check OPENAI_API_KEY or api_key."
+ASIDE = "The openai package could not ask the model's server."
+REPORTS = "The model's server reports an error."
+
+CONNECTION = "The model's server cannot be reached, or the connection broke; check base_url and that it runs."
+
+ADVICE = {
+    "APIConnectionError": CONNECTION,
+    "APIError": REPORTS,
+    "APIResponseValidationError": UNREADABLE,
+    "APIStatusError": REPORTS,
+    "APITimeoutError": "The model's server did not answer in time.",
+    "AuthenticationError": KEY,
+    "BadRequestError": REFUSES,
+    "ConflictError": REPORTS,
+    "ContentFilterFinishReasonError": ASIDE,
+    "InternalServerError": "The model's server failed.",
+    "LengthFinishReasonError": ASIDE,
+    "NotFoundError": "The model's server does not know this model or address; check model and base_url.",
+    "OAuthError": KEY,
+    "OpenAIError": ASIDE,
+    "PermissionDeniedError": "The API key may not use this model.",
+    "RateLimitError": "The model's server refuses more requests for now.",
+    "UnprocessableEntityError": REFUSES,
+    "WebSocketConnectionClosedError": ASIDE,
+    "WebSocketQueueFullError": ASIDE,
+    "_AmbiguousModuleClientUsageError": ASIDE,
+}
+
+
+def made(kind: type[openai.OpenAIError]) -> openai.OpenAIError:
+    """Make an exception of the package without what its constructor wants."""
+    error = kind.__new__(kind)
+    Exception.__init__(error, "canary")
+    return error
+
+
+@pytest.mark.parametrize("kind", EXCEPTIONS, ids=lambda kind: kind.__name__)
+def test_table_of_errors(kind: type[openai.OpenAIError]) -> None:
+    """Every exception of the openai package has advice of its own or of its family; a new one must be put here."""
+    with pytest.raises(ModelError) as caught, translated():
+        raise made(kind)
+
+    assert f"{ADVICE[kind.__name__]} ({kind.__name__}: canary)" == str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("x"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "x"), TypeError(), KeyError()]
+)
+def test_other_errors(error: Exception) -> None:
+    """What the package lets through is a ModelError too, with its cause."""
+    with pytest.raises(ModelError, match=UNREADABLE) as caught, translated():
+        raise error
+
+    assert error is caught.value.__cause__
+
+
+@pytest.mark.parametrize(
+    "error", [ModelError("mine"), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()], ids=repr
+)
+def test_errors_that_pass(error: BaseException) -> None:
+    """An error of ours, an interrupt and a cancellation pass as they are."""
+    with pytest.raises(type(error)) as caught, translated():
+        raise error
+
+    assert error is caught.value
+
+
+def asked_once(answer: Reply) -> ModelError:
+    with FakeServer([answer]) as server, pytest.raises(ModelError) as caught:
+        through_sync(server)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("status", "advice"),
+    [(400, REFUSES), (401, KEY), (403, "may not use"), (404, "check model and base_url"), (409, REPORTS),
+     (422, REFUSES), (429, "refuses more requests"), (500, "server failed"), (503, "server failed"), (418, REPORTS)],
+)  # fmt: skip
+def test_status(status: int, advice: str) -> None:
+    """A status is on the error, with what to do and what the server said."""
+    error = asked_once(reply.error(status, "the server's words"))
+
+    assert (status, True, True) == (error.status, advice in str(error), "the server's words" in str(error))
+
+
+def test_nobody_is_there() -> None:
+    """A server that is not there is an error that names what to check."""
+    with FakeServer() as server:
+        server.close()
+        with pytest.raises(ModelError, match="cannot be reached.*check base_url and that it runs") as caught:
+            through_sync(server)
+
+    assert caught.value.status is None
+
+
+def test_deadline() -> None:
+    """A server that does not answer in time is an error that says so."""
+    with (
+        FakeServer([reply.hang()]) as server,
+        openai.OpenAI(
+            base_url=server.base_url, api_key="test", max_retries=0, timeout=httpx2.Timeout(5, read=0.05)
+        ) as client,
+        pytest.raises(ModelError, match="did not answer in time"),
+    ):
+        Runner(model="fake", client=client).run("x")
+
+
+def test_key_is_not_shown() -> None:
+    """A refused key is not in the error."""
+    with (
+        FakeServer([reply.error(401, "no")]) as server,
+        openai.OpenAI(base_url=server.base_url, api_key="sk-canary", max_retries=0) as client,
+        pytest.raises(ModelError) as caught,
+    ):
+        Runner(model="fake", client=client).run("x")
+
+    assert "canary" not in f"{caught.value!r} {caught.value.__cause__!r}"
+
+
+def test_request_that_cannot_be_made() -> None:
+    """An option that no request can carry is a ModelError, not the client's own."""
+    with FakeServer() as server, pytest.raises(ModelError, match="could not be asked"):
+        through_sync(server, request_options={"seed": object()})

@@ -1,0 +1,142 @@
+"""A scripted model says what its script says, keeps what it was asked, and notices when the two do not fit."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolkit import ModelError, Runner, ToolCall, Usage
+from toolkit.events import TextDelta
+from toolkit.messages import ModelRequest, ModelResponse, UserMessage
+from toolkit.models import Model
+from toolkit.testing import ScriptedModel, ScriptError, call
+
+ASKED = ModelRequest(messages=(UserMessage("x"),), memo=[{"role": "user"}])
+PING = ToolCall(name="ping")
+SAID = ModelResponse(text="Hi.", finish_reason="length", usage=Usage(1, 2, 3), model="other")
+
+
+def completed(model: ScriptedModel) -> ModelResponse:
+    return asyncio.run(model.complete(ASKED))
+
+
+def streamed(model: ScriptedModel) -> list[Any]:
+    async def draw() -> list[Any]:
+        return [piece async for piece in model.stream(ASKED)]
+
+    return asyncio.run(draw())
+
+
+def response(text: str = "", *calls: ToolCall, reason: str = "stop") -> ModelResponse:
+    return ModelResponse(text=text, calls=calls, finish_reason=reason, usage=Usage(requests=1), model="scripted")
+
+
+def test_is_a_model() -> None:
+    """A scripted model is a model by the library's own protocol."""
+    assert isinstance(ScriptedModel([]), Model)
+
+
+@pytest.mark.parametrize(
+    ("scripted", "expected"),
+    [
+        ("Hi.", response("Hi.")),
+        (PING, response("", PING, reason="tool_calls")),
+        ([PING, PING], response("", PING, PING, reason="tool_calls")),
+        ((PING,), response("", PING, reason="tool_calls")),
+        (SAID, SAID),
+        (lambda request: request.messages[0].text, response("x")),
+        (lambda request: lambda request: [PING], response("", PING, reason="tool_calls")),
+    ],
+    ids=["text", "call", "calls", "tuple", "response", "function", "function of a function"],
+)
+def test_reply(scripted: Any, expected: ModelResponse) -> None:
+    """Each kind of reply becomes a response."""
+    assert expected == completed(ScriptedModel([scripted]))
+
+
+def test_function_for_a_script() -> None:
+    """A function in place of a script is asked every time, without end."""
+    model = ScriptedModel(lambda request: str(len(model.requests)))
+
+    assert ["1", "2", "3"] == [completed(model).text for _ in range(3)]
+
+
+@pytest.mark.parametrize("error", [ModelError("down"), KeyboardInterrupt()], ids=repr)
+def test_exception(error: BaseException) -> None:
+    """An exception in a script is raised."""
+    with pytest.raises(type(error)):
+        completed(ScriptedModel([error]))
+
+
+def test_requests() -> None:
+    """The model keeps what it was asked, without the memory that a run keeps for its own model."""
+    model = ScriptedModel(["Hi."])
+    completed(model)
+
+    assert ([ModelRequest(messages=(UserMessage("x"),))], []) == (model.requests, model.requests[0].memo)
+
+
+def test_call() -> None:
+    """Calls for a script are written with Python's values; even `name` may be an argument."""
+    assert ToolCall(name="say", arguments='{"name": "ö", "n": [1, null]}') == call("say", name="ö", n=[1, None])
+
+
+def test_stream() -> None:
+    """A stream gives the text word by word, then the response."""
+    assert [TextDelta("the"), TextDelta(" cat"), TextDelta(" the"), response("the cat the")] == streamed(
+        ScriptedModel(["the cat the"])
+    )
+
+
+@given(st.text(" ab\n", max_size=12))
+def test_words_of_a_stream(text: str) -> None:
+    """The words of a stream make up its text, whatever spaces are in it, and none is empty."""
+    words = [piece.text for piece in streamed(ScriptedModel([text])) if isinstance(piece, TextDelta)]
+
+    assert (text, True) == ("".join(words), all(words))
+
+
+def test_stream_of_calls() -> None:
+    """A stream without text is the response alone."""
+    assert [response("", PING, reason="tool_calls")] == streamed(ScriptedModel([PING]))
+
+
+def test_script_that_is_too_short() -> None:
+    """One request more than there are replies is an error that shows what was asked."""
+    model = ScriptedModel(["Hi."])
+    completed(model)
+    with pytest.raises(ScriptError, match=r"has 1 replies, and the model is asked once more: UserMessage\(text='x'"):
+        completed(model)
+
+
+def test_script_that_is_too_long() -> None:
+    """Leaving the with block with replies left over is an error that shows them."""
+    with (
+        pytest.raises(ScriptError, match=r"has ended, but the script has more: \['b', 'c'\]"),
+        ScriptedModel(["a", "b", "c"]) as model,
+    ):
+        completed(model)
+
+
+def test_check_of_a_used_script() -> None:
+    """A script that was used up, or is a function, has nothing left."""
+    model = ScriptedModel(["Hi."])
+    completed(model)
+    model.check()
+    ScriptedModel(lambda _: "Hi.").check()
+
+    assert 1 == len(model.requests)
+
+
+def test_other_errors_come_first() -> None:
+    """An exception that leaves the with block is not hidden by the replies left over."""
+    with pytest.raises(KeyError, match="mine"), ScriptedModel(["a"]):
+        raise KeyError("mine")
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_in_a_run(is_async: bool) -> None:
+    """A scripted model serves a sync run, be it a sync or an async one itself."""
+    assert "Hi." == Runner(model=ScriptedModel(["Hi."], name="me", is_async=is_async)).run("x").output

@@ -1,0 +1,404 @@
+"""A toolbox holds tools by name, in order, and shares nothing with another one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from toolkit import DefinitionError, DuplicateToolError, Failed, FatalError, Toolbox, ToolContext, ToolResult, tool
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def double(a: int) -> int:
+    """Double a number."""
+    return 2 * a
+
+
+async def later(a: int) -> int:
+    """Give a number back."""
+    return a
+
+
+@tool
+def lookup(city: str) -> ToolResult:
+    """Look a city up."""
+    return ToolResult(error=f"city not found: {city}")
+
+
+class Widgets:
+    """Widgets of one store."""
+
+    def __init__(self, key: str = "") -> None:
+        self.key = key
+        self.made: list[str] = []
+
+    @tool
+    def create(self, name: str) -> str:
+        """Create a widget."""
+        self.made.append(name)
+        return f"{self.key}{name}"
+
+    @tool
+    def listed(self) -> list[str]:
+        """List all widgets."""
+        return self.made
+
+    @tool(name="delete")
+    async def remove(self, name: str) -> None:
+        """Delete a widget."""
+        if name not in self.made:
+            raise Failed(f"no widget {name}")
+        self.made.remove(name)
+
+    def helper(self) -> None:
+        """Not for a model."""
+
+
+class More(Widgets):
+    @tool
+    @classmethod
+    def kind(cls) -> str:
+        return cls.__name__
+
+    @staticmethod
+    @tool
+    def colors() -> list[str]:
+        return ["red"]
+
+
+def test_order() -> None:
+    """Names and schemas stand in the order of adding."""
+    box = Toolbox([lookup, add])
+    box.add(double, later)
+
+    assert ("lookup", "add", "double", "later") == box.names == tuple(made.name for made in box)
+    assert list(box.names) == [shown["function"]["name"] for shown in box.schemas()]
+
+
+def test_empty() -> None:
+    """A toolbox without tools has no schemas and is still a toolbox."""
+    box = Toolbox()
+
+    assert ([], (), 0, "<Toolbox, empty>") == (box.schemas(), box.names, len(box), repr(box))
+
+
+def test_schemas() -> None:
+    """A schema says name, description and parameters; titles are for people."""
+    parameters = {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    function = {"name": "double", "description": "Double a number.", "parameters": parameters}
+
+    assert [{"type": "function", "function": function}] == Toolbox([tool(double, title="Twice")]).schemas()
+
+
+def test_unknown_dialect() -> None:
+    """A dialect that is not there is refused with those that are."""
+    with pytest.raises(ValueError, match="'chta' is not one of the dialects 'chat'"):
+        Toolbox().schemas("chta")
+
+
+def test_schemas_are_kept() -> None:
+    """Schemas are shown once and kept as long as the tools stay the same."""
+    box = Toolbox([add])
+
+    assert box.schemas()[0] is box.schemas()[0]
+
+
+def test_schemas_after_a_change() -> None:
+    """Schemas follow the tools, and a list that was given out stays as it was."""
+    box = Toolbox([add])
+    before = box.schemas()
+    box.add(double)
+
+    assert (1, 2) == (len(before), len(box.schemas()))
+
+
+def test_duplicate() -> None:
+    """A name that is taken is refused; the message names both owners and the ways out, and nothing is added."""
+    box = Toolbox([add])
+    message = (
+        r"Tool 'add' is already in this toolbox: it came from .*test_toolbox\.add\(\), and .*test_toolbox\.double\(\) "
+        r"has the same name\. Give one another name=, put a prefix with Toolbox\.prefixed\(\), or .*Toolbox\.replace"
+    )
+
+    with pytest.raises(DuplicateToolError, match=message):
+        box.add(later, tool(name="add")(double))
+    assert ("add",) == box.names
+
+
+def test_duplicate_at_once() -> None:
+    """Two tools of one name that come together are refused, too."""
+    with pytest.raises(DuplicateToolError):
+        Toolbox([add, add])
+
+
+def test_replace() -> None:
+    """A replaced tool keeps its place."""
+    box = Toolbox([add, double])
+    box.replace(tool(name="add")(later))
+
+    assert (("add", "double"), 7) == (box.names, box.call("add", '{"a": 7}').value)
+
+
+def test_replace_nothing() -> None:
+    """What is not there cannot be replaced; the message says what is, and nothing changes."""
+    box = Toolbox([add, double])
+
+    with pytest.raises(DefinitionError, match="no tool 'later' to replace. There is: add, double"):
+        box.replace(tool(name="add")(double), later)
+    assert [add] == [made for made in box if made.name == "add"]
+
+
+def test_remove() -> None:
+    """A removed tool is gone: a call of it is a call of an unknown one."""
+    box = Toolbox([add, double])
+    box.remove("add")
+
+    assert (("double",), None) == (box.names, box.get("add"))
+    assert "unknown tool: 'add'. There is: double" == box.call("add").text
+
+
+def test_remove_nothing() -> None:
+    """What is not there cannot be removed, and nothing else is."""
+    box = Toolbox([add])
+
+    with pytest.raises(KeyError, match="no tool 'ad'; did you mean 'add'"):
+        box.remove("add", "ad")
+    assert ("add",) == box.names
+
+
+def test_look_up() -> None:
+    """A tool is found by name, and asked for by name or itself."""
+    box = Toolbox([add])
+
+    assert add is box["add"] is box.get("add")
+    assert (True, True, False, False) == ("add" in box, add in box, "double" in box, lookup in box)
+
+
+def test_look_up_fails() -> None:
+    """A wrong name raises the error of a mapping, with what there is."""
+    with pytest.raises(KeyError, match="There is no tool 'x'. There is: add"):
+        Toolbox([add])["x"]
+
+
+def test_prefixed() -> None:
+    """A prefix makes a new toolbox; the first keeps its names."""
+    box = Toolbox([add, double])
+    named = box.prefixed("math_")
+
+    assert (("math_add", "math_double"), ("add", "double")) == (named.names, box.names)
+    assert 3 == named.call("math_add", '{"a": 1, "b": 2}').value
+
+
+def test_prefixed_too_long() -> None:
+    """Names that get too long are shortened and stay apart."""
+    box = Toolbox([tool(name="a" * 60)(double), tool(name="a" * 59 + "b")(double)]).prefixed("server_")
+
+    assert 2 == len(set(box.names))
+    assert {64} == set(map(len, box.names))
+
+
+def test_filtered() -> None:
+    """A filter makes a new toolbox of what it says yes to."""
+    assert ("double",) == Toolbox([add, double]).filtered(lambda made: made.name != "add").names
+
+
+def test_merged() -> None:
+    """Two toolboxes make a third, where no name meets its like."""
+    one, other = Toolbox([add]), Toolbox([double])
+
+    assert (("add", "double"), ("add",), ("double",)) == ((one | other).names, one.names, other.names)
+    with pytest.raises(DuplicateToolError):
+        _ = one | one
+
+
+def test_snapshot() -> None:
+    """A snapshot does not follow later changes, and cannot be changed."""
+    box = Toolbox([add])
+    snapshot = box.snapshot()
+    box.add(double)
+
+    assert {"add": add} == dict(snapshot)
+    with pytest.raises(TypeError):
+        snapshot["double"] = add  # type: ignore[index]
+
+
+def test_iteration_during_a_change() -> None:
+    """A loop over a toolbox sees the tools that were there when it began."""
+    box = Toolbox([add])
+
+    for _ in box:
+        box.add(double)
+    assert 2 == len(box)
+
+
+def test_representation() -> None:
+    """The representation lists the names."""
+    assert "<Toolbox of 2: add, double>" == repr(Toolbox([add, double]))
+
+
+def test_no_tool() -> None:
+    """What is no function is refused, and nothing is added."""
+    box = Toolbox()
+
+    with pytest.raises(DefinitionError, match="it got 'add'"):
+        box.add(double, "add")  # type: ignore[arg-type]
+    assert 0 == len(box)
+
+
+def test_unbound() -> None:
+    """A method without its instance is refused; the message says what to add."""
+    message = (
+        r"Widgets\.create\(\) is a method and needs its instance: add instance\.create, or .*from_object\(instance\)"
+    )
+    with pytest.raises(DefinitionError, match=message):
+        Toolbox([Widgets.create])
+
+
+def test_from_object() -> None:
+    """An object's decorated methods are its tools, in the order in which they are written; they share its state."""
+    store = Widgets()
+    box = Toolbox.from_object(store)
+    box.call("create", '{"name": "a"}')
+
+    assert (("create", "listed", "delete"), ["a"]) == (box.names, box.call("listed").value)
+    assert ["a"] == store.made
+
+
+def test_from_object_inherited() -> None:
+    """Inherited methods come first; class and static methods are tools as well."""
+    box = Toolbox.from_object(More())
+
+    assert ("create", "listed", "delete", "kind", "colors") == box.names
+    assert ["More", ["red"]] == [box.call("kind").value, box.call("colors").value]
+
+
+def test_from_object_prefixed() -> None:
+    """Two objects of one class meet in one toolbox under prefixes, and answer differently."""
+    box = Toolbox.from_object(Widgets("a:"), "a_") | Toolbox.from_object(Widgets("b:"), "b_")
+
+    assert ["a:x", "b:x"] == [box.call(name, {"name": "x"}).value for name in ("a_create", "b_create")]
+    assert [["x"], ["x"]] == [box.call("a_listed").value, box.call("b_listed").value]
+
+
+def test_from_object_without_tools() -> None:
+    """An object without decorated methods is refused, and the message says what to do."""
+    with pytest.raises(DefinitionError, match="No method of Opaque is a tool: decorate those .* with @tool"):
+        Toolbox.from_object(type("Opaque", (), {})())
+
+
+def through(door: str) -> Callable[..., ToolResult]:
+    """Call by the sync or by the async door."""
+    if door == "call":
+        return lambda box, *args: box.call(*args)
+    return lambda box, *args: asyncio.run(box.acall(*args))
+
+
+DOORS = pytest.mark.parametrize("door", ["call", "acall"])
+
+
+@DOORS
+def test_call(door: str) -> None:
+    """A call by name gives the typed value and the text for the model."""
+    assert ToolResult(3, "3") == through(door)(Toolbox([add]), "add", '{"a": 1, "b": "2"}')
+
+
+@DOORS
+@pytest.mark.parametrize("words", [b'{"a": 5}', {"a": 5}, '{"a": 5}'], ids=["bytes", "mapping", "text"])
+def test_call_of_an_async_tool(door: str, words: Any) -> None:
+    """Sync and async tools are called alike, with arguments in any form."""
+    assert 5 == through(door)(Toolbox([later]), "later", words).value
+
+
+@DOORS
+def test_call_fails(door: str) -> None:
+    """A failure that a tool returns is a result like one that it raises."""
+    box = Toolbox([lookup, *Toolbox.from_object(Widgets())])
+    texts = ["city not found: Ur", "no widget x"]
+
+    assert texts == [
+        through(door)(box, "lookup", {"city": "Ur"}).text,
+        through(door)(box, "delete", {"name": "x"}).text,
+    ]
+
+
+@DOORS
+def test_call_of_broken_arguments(door: str) -> None:
+    """Arguments that are not JSON are an error, also where a server has decoded what is no text."""
+    for words in ('{"city": 5', {"city": "\ud800"}, b'{"city": "\xff"}'):
+        assert "invalid_arguments" == through(door)(Toolbox([lookup]), "lookup", words).kind
+
+
+UNKNOWN = {
+    "near": ("ad", "unknown tool: 'ad'; did you mean 'add'? There is: add, double"),
+    "far": ("weather", "unknown tool: 'weather'. There is: add, double"),
+    "empty": ("", "unknown tool: the call names none. There is: add, double"),
+    "with a newline": ("add\n", "unknown tool: 'add\\n'; did you mean 'add'? There is: add, double"),
+    "half a character": ("\ud800", "unknown tool: '\\ud800'. There is: add, double"),
+    "huge": ("z" * 10_000, f"unknown tool: '{'z' * 100}'. There is: add, double"),
+}
+
+
+@DOORS
+@pytest.mark.parametrize(("name", "text"), UNKNOWN.values(), ids=UNKNOWN)
+def test_call_of_an_unknown_tool(name: str, text: str, door: str) -> None:
+    """A name that is not there is a result that suggests near names and lists what there is."""
+    result = through(door)(Toolbox([add, double]), name)
+
+    assert (text, "not_found") == (result.text, result.kind)
+
+
+def test_call_of_an_unknown_tool_of_many() -> None:
+    """The list of names is capped; an empty toolbox says that it is."""
+    box = Toolbox(tool(name=f"tool_number_{number}")(double) for number in range(1000))
+
+    assert 500 > len(str(box.call("x").text))
+    assert "unknown tool: 'x'. There is: none" == Toolbox().call("x").text
+
+
+@DOORS
+def test_fatal(door: str) -> None:
+    """A fatal error leaves the call."""
+
+    def end() -> None:
+        raise FatalError("end")
+
+    with pytest.raises(FatalError, match="end"):
+        through(door)(Toolbox([end]), "end")
+
+
+@DOORS
+def test_indescribable(door: str) -> None:
+    """A tool that cannot be described is the developer's mistake, not the model's."""
+
+    def odd(it: object, client: Widgets) -> None: ...
+
+    with pytest.raises(DefinitionError, match=r"odd\(\): parameter 'client' cannot be described"):
+        through(door)(Toolbox([odd]), "odd")
+
+
+@DOORS
+def test_context(door: str) -> None:
+    """A tool gets the context of its call, with the name by which it was called."""
+
+    def who(context: ToolContext[str]) -> list[Any]:
+        return [context.deps, context.tool_name]
+
+    box = Toolbox([tool(name="me")(who)])
+
+    assert [["db", "me"], [None, "me"]] == [
+        through(door)(box, "me", "{}", ToolContext(deps="db")).value,
+        through(door)(box, "me").value,
+    ]

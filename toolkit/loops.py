@@ -1,0 +1,103 @@
+"""One private event loop for async leaves in sync doors."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import CancelledError
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
+
+# How long a cancelled coroutine may take to end, in seconds; then it is left to its thread, a daemon.
+GRACE = 1.0
+
+T = TypeVar("T")
+
+
+class PrivateLoop:
+    """One event loop on a thread of its own, started when an async leaf first needs it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._process = 0
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Wait on the caller's thread for a coroutine that runs in the loop.
+
+        Raises:
+            RuntimeError: Called from the loop itself, which would wait for itself.
+        """
+        import asyncio
+
+        loop = self._running()
+        if threading.current_thread() is self._thread:
+            coroutine.close()
+            raise RuntimeError(
+                "an async tool called a sync method of this library; await the one whose name begins with a"
+            )
+        ended = threading.Event()
+        future = asyncio.run_coroutine_threadsafe(_watched(coroutine, ended), loop)
+        try:
+            return future.result()
+        except CancelledError as error:
+            if self._loop is loop:
+                raise  # its own doing
+            raise asyncio.CancelledError from error  # the loop was closed over it
+        except BaseException:
+            future.cancel()
+            ended.wait(GRACE)  # cancelled, it still has its `finally` to run
+            raise
+
+    def close(self) -> None:
+        """Stop the loop; the next `run` starts another."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+            if loop is None or self._thread is None or self._process != os.getpid():
+                return
+            loop.call_soon_threadsafe(lambda: loop.create_task(_wind_up(loop)))
+            self._thread.join(GRACE)
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        import asyncio
+
+        with self._lock:
+            if self._loop is None or self._process != os.getpid():  # a fork takes the loop along, but not its thread
+                self._loop, self._process = asyncio.new_event_loop(), os.getpid()
+                self._thread = threading.Thread(target=_serve, args=(self._loop,), name="toolkit-loop", daemon=True)
+                self._thread.start()
+                atexit.register(self.close)
+            return self._loop
+
+
+# The one loop of the process for async leaves in sync doors: an async client belongs to the loop that first used it.
+private_loop = PrivateLoop()
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.close()
+
+
+async def _wind_up(loop: asyncio.AbstractEventLoop) -> None:
+    """End what is left in a loop, then the loop."""
+    import asyncio
+
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+    await loop.shutdown_asyncgens()
+    loop.stop()
+
+
+async def _watched(coroutine: Coroutine[Any, Any, T], ended: threading.Event) -> T:
+    try:
+        return await coroutine
+    finally:
+        ended.set()

@@ -1,0 +1,187 @@
+"""Which requests a fake server refuses, as OpenAI would.
+
+Each check is a generator of faults and only the first fault is ever read, so a check relies on those before it
+(`_pairing` sees messages that `_messages` has found well formed). Keep that order when you add one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NAME_RULE = f"must match ^{_NAME.pattern}$"
+# An assistant message may leave its content out only beside one of these.
+_INSTEAD_OF_CONTENT = ("tool_calls", "function_call", "refusal", "audio")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One reason to refuse a request, and the path of the field that is wrong."""
+
+    param: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"Invalid {self.param!r}: {self.message}"
+
+
+def first_fault(content: bytes) -> Fault | None:
+    """Check a request body as a strict Chat Completions server does.
+
+    Returns None when there is nothing to refuse.
+    """
+    try:
+        body = _strict_json(content.decode())
+    except (ValueError, RecursionError) as error:
+        return Fault(param="body", message=f"not strict JSON ({error})")
+    return next(_faults(body), None)
+
+
+def _strict_json(text: str) -> Any:
+    value = json.loads(text, parse_constant=_refuse_constant)
+    json.dumps(value, ensure_ascii=False).encode()  # "\ud800" parses, but no UTF-8 can carry it
+    return value
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    raise ValueError(f"{word} is not a JSON number")
+
+
+def _faults(body: Any) -> Iterator[Fault]:
+    if not isinstance(body, dict):
+        yield Fault(param="body", message="must be a JSON object")
+    if not isinstance(body.get("model"), str) or not body["model"]:
+        yield Fault(param="model", message="you must provide a model")
+    if "stream_options" in body and body.get("stream") is not True:
+        yield Fault(param="stream_options", message="only allowed when 'stream' is enabled")
+    yield from _messages(body.get("messages"))
+    yield from _pairing(body["messages"])
+    yield from _tools(body)
+
+
+def _messages(messages: Any) -> Iterator[Fault]:
+    if not isinstance(messages, list) or not messages:
+        yield Fault(param="messages", message="must be a list with at least one message")
+    for index, message in enumerate(messages):
+        at = f"messages[{index}]"
+        if not isinstance(message, dict) or message.get("role") not in _ROLES:
+            yield Fault(param=f"{at}.role", message=f"must be one of {', '.join(_ROLES)}")
+        yield from _content(at, message)
+        yield from _calls(at, message)
+
+
+def _content(at: str, message: dict[str, Any]) -> Iterator[Fault]:
+    content = message.get("content")
+    replaced = message["role"] == "assistant" and any(message.get(key) for key in _INSTEAD_OF_CONTENT)
+    if not (isinstance(content, str) or _is_part_list(content) or (content is None and replaced)):
+        yield Fault(param=f"{at}.content", message="must be text, a list of typed parts, or null beside 'tool_calls'")
+
+
+def _is_part_list(content: Any) -> bool:
+    parts = content if isinstance(content, list) else []
+    return bool(parts) and all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in parts)
+
+
+def _calls(at: str, message: dict[str, Any]) -> Iterator[Fault]:
+    if "tool_calls" not in message:
+        return
+    calls = message["tool_calls"]
+    if message["role"] != "assistant":
+        yield Fault(param=f"{at}.tool_calls", message="only an assistant message may have tool calls")
+    if not isinstance(calls, list) or not calls:
+        yield Fault(param=f"{at}.tool_calls", message="must be a list with at least one call")
+    for index, call in enumerate(calls):
+        yield from _call(f"{at}.tool_calls[{index}]", call)
+
+
+def _call(at: str, call: Any) -> Iterator[Fault]:
+    if not isinstance(call, dict) or call.get("type") != "function" or not isinstance(call.get("function"), dict):
+        yield Fault(param=f"{at}.type", message="must be 'function', with a 'function' object")
+    if not isinstance(call.get("id"), str) or not call["id"]:
+        yield Fault(param=f"{at}.id", message="must be non-empty text")
+    if not _is_name(call["function"].get("name")):
+        yield Fault(param=f"{at}.function.name", message=_NAME_RULE)
+    if not _is_object_text(call["function"].get("arguments")):
+        yield Fault(param=f"{at}.function.arguments", message="must be text that holds one JSON object")
+
+
+def _is_name(name: Any) -> bool:
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
+def _is_object_text(text: Any) -> bool:
+    try:
+        return isinstance(text, str) and isinstance(_strict_json(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _pairing(messages: list[dict[str, Any]]) -> Iterator[Fault]:
+    """Find calls without their answer right behind them, answers without a call, and ids used twice."""
+    open_ids: list[str] = []
+    known_ids: set[str] = set()
+    for index, message in enumerate(messages):
+        at = f"messages[{index}]"
+        if message["role"] == "tool":
+            yield from _answer(at, message.get("tool_call_id"), open_ids)
+            open_ids = open_ids[1:]
+            continue
+        yield from _unanswered(at, open_ids)
+        open_ids = [call["id"] for call in message.get("tool_calls", ())]
+        yield from _repeated(at, open_ids, known_ids)
+        known_ids.update(open_ids)
+    yield from _unanswered("messages", open_ids)
+
+
+def _answer(at: str, call_id: Any, open_ids: list[str]) -> Iterator[Fault]:
+    if not open_ids:
+        yield Fault(
+            param=f"{at}.role", message="role 'tool' must be a response to a preceding message with 'tool_calls'"
+        )
+    elif call_id != open_ids[0]:
+        yield Fault(param=f"{at}.tool_call_id", message=f"{call_id!r} stands where {open_ids[0]!r} must be answered")
+
+
+def _unanswered(at: str, open_ids: list[str]) -> Iterator[Fault]:
+    if open_ids:
+        yield Fault(param=at, message=f"these tool_call_ids did not have response messages: {', '.join(open_ids)}")
+
+
+def _repeated(at: str, ids: list[str], known_ids: set[str]) -> Iterator[Fault]:
+    for index, call_id in enumerate(ids):
+        if call_id in known_ids or call_id in ids[:index]:
+            yield Fault(param=f"{at}.tool_calls[{index}].id", message=f"{call_id!r} is already in this conversation")
+
+
+def _tools(body: dict[str, Any]) -> Iterator[Fault]:
+    if "tools" not in body:
+        yield from _needless(body, "tool_choice", "parallel_tool_calls")
+        return
+    tools = body["tools"]
+    if not isinstance(tools, list) or not tools:
+        yield Fault(param="tools", message="must be a list with at least one tool")
+    for index, tool in enumerate(tools):
+        yield from _tool(f"tools[{index}]", tool)
+
+
+def _needless(body: dict[str, Any], *options: str) -> Iterator[Fault]:
+    for option in options:
+        if option in body:
+            yield Fault(param=option, message="only allowed when 'tools' are specified")
+
+
+def _tool(at: str, tool: Any) -> Iterator[Fault]:
+    if not isinstance(tool, dict) or tool.get("type") != "function" or not isinstance(tool.get("function"), dict):
+        yield Fault(param=f"{at}.type", message="must be 'function', with a 'function' object")
+    function = tool["function"]
+    if not _is_name(function.get("name")):
+        yield Fault(param=f"{at}.function.name", message=_NAME_RULE)
+    # OpenAI reads a tool without "parameters" as one that takes none.
+    parameters = function.get("parameters", {"type": "object", "properties": {}})
+    if not isinstance(parameters, dict) or parameters.get("type") != "object" or "properties" not in parameters:
+        yield Fault(param=f"{at}.function.parameters", message="must have type 'object' and 'properties'")
