@@ -11,7 +11,8 @@ import pytest
 from pydantic import BaseModel, Field
 
 from toolkit import ToolResult, tool
-from toolkit.arguments import MAX_ERROR, is_cut, is_object
+from toolkit.arguments import MAX_ERROR
+from toolkit.jsontext import is_cut, is_object
 
 
 @tool

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -21,11 +22,13 @@ SCRIPT = [
 ]
 
 
-def test_demonstration_by_the_environment(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_demonstration_by_the_environment(
+    environment: Callable[[str, str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
     """With OPENAI_BASE_URL and TOOLKIT_MODEL set, that model answers, and is named."""
     with FakeServer(SCRIPT) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
-        monkeypatch.setenv("TOOLKIT_MODEL", "a-model")
+        environment("OPENAI_BASE_URL", server.base_url)
+        environment("TOOLKIT_MODEL", "a-model")
 
         assert 0 == main(["demo"])
     assert capsys.readouterr().out.endswith(

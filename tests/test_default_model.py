@@ -2,11 +2,13 @@
 
 import asyncio
 import gc
-import importlib.util
 import logging
+import re
+import subprocess
+import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import openai
@@ -14,16 +16,6 @@ import pytest
 
 from toolkit import ModelError, NoModelError, Runner
 from toolkit.testing import FakeServer, ScriptedModel, reply
-
-NOBODY = importlib.util.find_spec("xllamacpp") is None
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Nothing in the environment says anything of a model."""
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "TOOLKIT_MODEL"):
-        monkeypatch.delenv(name, raising=False)
-    return monkeypatch
 
 
 @pytest.fixture
@@ -59,11 +51,11 @@ def test_address_alone(server: FakeServer) -> None:
     assert [("GET", "/models", None), ("POST", CHAT, "listed"), ("POST", CHAT, "listed")] == asked(server)
 
 
-def test_environment_alone(server: FakeServer, environment: pytest.MonkeyPatch) -> None:
+def test_environment_alone(server: FakeServer, environment: Callable[[str, str], None]) -> None:
     """Address, key and name may all come from the environment."""
-    environment.setenv("OPENAI_BASE_URL", server.base_url)
-    environment.setenv("OPENAI_API_KEY", "key")
-    environment.setenv("TOOLKIT_MODEL", "from-environment")
+    environment("OPENAI_BASE_URL", server.base_url)
+    environment("OPENAI_API_KEY", "key")
+    environment("TOOLKIT_MODEL", "from-environment")
     Runner().run("x")
 
     assert ([("POST", CHAT, "from-environment")], "Bearer key") == (
@@ -72,35 +64,35 @@ def test_environment_alone(server: FakeServer, environment: pytest.MonkeyPatch) 
     )
 
 
-def test_what_is_given_comes_first(server: FakeServer, environment: pytest.MonkeyPatch) -> None:
+def test_what_is_given_comes_first(server: FakeServer, environment: Callable[[str, str], None]) -> None:
     """What the Runner was given stands above the environment."""
-    environment.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
-    environment.setenv("TOOLKIT_MODEL", "from-environment")
+    environment("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    environment("TOOLKIT_MODEL", "from-environment")
     Runner(base_url=server.base_url, model="named").run("x")
 
     assert [("POST", CHAT, "named")] == asked(server)
 
 
-def test_client_comes_before_an_address(server: FakeServer, environment: pytest.MonkeyPatch) -> None:
+def test_client_comes_before_an_address(server: FakeServer, environment: Callable[[str, str], None]) -> None:
     """A client that was given is used; the environment only names its model."""
-    environment.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
-    environment.setenv("TOOLKIT_MODEL", "from-environment")
+    environment("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    environment("TOOLKIT_MODEL", "from-environment")
     with openai.OpenAI(base_url=server.base_url, api_key="test") as client:
         Runner(client=client, base_url="http://127.0.0.1:2/v1").run("x")
 
     assert [("POST", CHAT, "from-environment")] == asked(server)
 
 
-def test_model_of_ones_own_comes_before_all(environment: pytest.MonkeyPatch) -> None:
+def test_model_of_ones_own_comes_before_all(environment: Callable[[str, str], None]) -> None:
     """A model of one's own is used whatever the environment says."""
-    environment.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    environment("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
 
     assert "Hi." == Runner(model=ScriptedModel(["Hi."])).run("x").output
 
 
-def test_key_alone(environment: pytest.MonkeyPatch) -> None:
+def test_key_alone(environment: Callable[[str, str], None]) -> None:
     """With a key alone it is OpenAI's own address and a model of its own; nothing is asked for a list."""
-    environment.setenv("OPENAI_API_KEY", "key")
+    environment("OPENAI_API_KEY", "key")
     events = Runner().stream("x")
     started = next(events)
     events.close()
@@ -108,9 +100,9 @@ def test_key_alone(environment: pytest.MonkeyPatch) -> None:
     assert "gpt-5-mini" == getattr(started, "model", None)
 
 
-def test_key_alone_at_an_address_of_the_environment(server: FakeServer, environment: pytest.MonkeyPatch) -> None:
+def test_address_of_the_environment(server: FakeServer, environment: Callable[[str, str], None]) -> None:
     """An address from the environment is asked for its model as one that was given."""
-    environment.setenv("OPENAI_BASE_URL", server.base_url)
+    environment("OPENAI_BASE_URL", server.base_url)
     Runner().run("x")
 
     assert [("GET", "/models", None), ("POST", CHAT, "listed")] == asked(server)
@@ -138,11 +130,15 @@ def test_it_says_which(server: FakeServer, caplog: pytest.LogCaptureFixture) -> 
 # -- errors
 
 
-@pytest.mark.skipif(not NOBODY, reason="the embedded model is installed")
 def test_nothing_says_which() -> None:
-    """Where nothing says which model, the error names the three ways."""
-    with pytest.raises(NoModelError, match=r"(?s)base_url=.*client=OpenAI.*OPENAI_API_KEY.*TOOLKIT_MODEL.*pip install"):
-        Runner().run("x")
+    """Where nothing says which model, and the extra is not installed, the error names the three ways."""
+    script = "import sys; sys.modules['xllamacpp'] = None\nfrom toolkit import Runner\nRunner().run('x')"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+    assert 1 == ran.returncode
+    assert re.search(
+        r"NoModelError: .*base_url=.*client=OpenAI.*OPENAI_API_KEY.*TOOLKIT_MODEL.*pip install", ran.stderr, re.S
+    )
 
 
 def test_name_alone() -> None:
@@ -158,11 +154,11 @@ def test_name_alone_in_a_loop() -> None:
 
 
 @pytest.mark.parametrize("value", ["", None])
-def test_blank_environment(environment: pytest.MonkeyPatch, value: str | None) -> None:
+def test_blank_environment(environment: Callable[[str, str], None], value: str | None) -> None:
     """A variable that is blank says nothing."""
     if value is not None:
-        environment.setenv("OPENAI_API_KEY", value)
-        environment.setenv("OPENAI_BASE_URL", value)
+        environment("OPENAI_API_KEY", value)
+        environment("OPENAI_BASE_URL", value)
     with pytest.raises(NoModelError, match="No model to talk to"):
         Runner(model="gpt-5").run("x")
 
@@ -298,7 +294,7 @@ def test_runs_that_begin_at_the_same_time(server: FakeServer) -> None:
     assert ["Hi."] * 8 == asyncio.run(main())
 
 
-def test_listing_does_not_block_the_loop(environment: pytest.MonkeyPatch) -> None:
+def test_listing_does_not_block_the_loop(environment: Callable[[str, str], None]) -> None:
     """Asking a server for its models leaves the event loop free."""
     beat = threading.Event()
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-
-import pytest
+from collections.abc import Callable
 
 from toolkit import Runner, tool
 from toolkit.display import show
@@ -96,11 +95,10 @@ def test_long_results_are_cut() -> None:
     assert "          19\n          … 10 more lines\nAnswer" in out.getvalue()
 
 
-def test_colours_only_where_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colours_only_where_somebody_looks(environment: Callable[[str, str], None]) -> None:
     """A terminal gets colours, unless NO_COLOR is set; a pipe never does."""
-    monkeypatch.delenv("NO_COLOR", raising=False)
     coloured = shown("Hi.", out=Terminal())
-    monkeypatch.setenv("NO_COLOR", "1")
+    environment("NO_COLOR", "1")
 
     assert (True, False, False) == tuple(
         "\x1b[" in text for text in (coloured, shown("Hi.", out=Terminal()), shown("Hi."))

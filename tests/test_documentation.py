@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-MODULES = ["toolkit.tools", "toolkit.toolbox", "toolkit.runner", "toolkit.display.text", "toolkit.testing.scripted"]
+MODULES = ["toolkit.decorator", "toolkit.toolbox", "toolkit.runner", "toolkit.display.text", "toolkit.testing.scripted"]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 NEEDS_THE_MODEL = {"quickstart"}
 
@@ -72,10 +72,8 @@ def test_examples_run(example: Path) -> None:
 
 
 @pytest.mark.real_model
-def test_readme_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readme_runs() -> None:
     """The first program of README.md, and the lines after it, do what they say."""
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "TOOLKIT_MODEL"):
-        monkeypatch.delenv(name, raising=False)
     program, lines = blocks(ROOT / "README.md")[:2]
     space: dict[str, object] = {"__name__": "readme"}
     exec(program, space)

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from toolkit.doors import AsyncDoor, Door, PrivateLoop, SyncDoor, private_loop, step
+from toolkit.doors import AsyncDoor, Door, SyncDoor, step
+from toolkit.loops import PrivateLoop, private_loop
 
 WAITS = "waits for an event loop; use the method whose name begins with a"
 

@@ -16,6 +16,7 @@ import pytest
 
 from toolkit import NoModelError, Runner, RunResult, Tool
 from toolkit.cli.demo import QUESTIONS, add, convert, weather
+from toolkit.events import TextDelta
 from toolkit.local import embedded_model
 from toolkit.models.openai import OpenAIModel
 
@@ -34,6 +35,11 @@ def model() -> OpenAIModel:
     return embedded_model()
 
 
+def names(tools: tuple[Tool[..., object], ...]) -> str:
+    """Tools by their names."""
+    return "-".join(tool.name for tool in tools)
+
+
 def told(result: RunResult) -> tuple[str, str, str]:
     """The call and the answer of a run with one call."""
     (call,) = result.calls
@@ -41,7 +47,7 @@ def told(result: RunResult) -> tuple[str, str, str]:
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-@pytest.mark.parametrize("tools", list(itertools.permutations((add, convert, weather))), ids=str)
+@pytest.mark.parametrize("tools", list(itertools.permutations((add, convert, weather))), ids=names)
 def test_questions_of_the_demonstration(
     model: OpenAIModel, tools: tuple[Tool[..., object], ...], question: str
 ) -> None:
@@ -52,16 +58,14 @@ def test_questions_of_the_demonstration(
 def test_stream_gives_the_sentence_in_pieces(model: OpenAIModel) -> None:
     """The answer streams; the call before it is no text."""
     with Runner([add, convert, weather], model=model).stream(QUESTIONS[2]) as stream:
-        words = [event.text for event in stream if type(event).__name__ == "TextDelta"]
+        words = [event.text for event in stream if isinstance(event, TextDelta)]
 
     assert len(words) > 3
     assert ANSWERS[QUESTIONS[2]][2] == "".join(words)
 
 
-def test_two_event_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_event_loops() -> None:
     """A Runner that chose the embedded model itself works in one event loop after the other."""
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "TOOLKIT_MODEL"):
-        monkeypatch.delenv(name, raising=False)
     runner = Runner([add, convert, weather])
     outputs = [asyncio.run(runner.arun(QUESTIONS[0])).output for _ in range(2)]
 

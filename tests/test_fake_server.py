@@ -18,7 +18,7 @@ from typing import Any
 import openai
 import pytest
 
-from toolkit.testing.server import FakeServer, Reply, Request, ScriptError, reply
+from toolkit.testing import FakeServer, Reply, Request, ScriptError, reply
 
 USER: dict[str, Any] = {"role": "user", "content": "What is 1 + 2?"}
 ADD: dict[str, Any] = {

@@ -746,7 +746,7 @@ def changed(draw: st.DrawFn, answer: list[Any]) -> None:
         case "truncate" if isinstance(holder, list):
             del holder[key:]
         case _:
-            holder[key] = draw(ODD)
+            holder[key] = copy.deepcopy(draw(ODD))  # it may be changed in its turn
 
 
 @st.composite

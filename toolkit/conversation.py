@@ -28,8 +28,8 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, count
 from typing import Any, Literal, TypeAlias, get_args
 
-from toolkit.arguments import is_cut
 from toolkit.errors import ConversationError, LimitError
+from toolkit.jsontext import is_cut
 from toolkit.limits import LAST_TURN, Limits
 from toolkit.messages import (
     Message,

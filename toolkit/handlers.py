@@ -10,7 +10,8 @@ from itertools import islice
 from typing import Any, Protocol, TypeAlias
 
 from toolkit.context import ToolContext
-from toolkit.parameters import Built, Signature
+from toolkit.parameters import Built
+from toolkit.signatures import Signature
 
 # Validated values and context in, the function's value out: or a promise of it, or values one by one.
 Action: TypeAlias = Callable[[dict[str, Any], ToolContext[Any] | None], Any]

@@ -7,14 +7,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from toolkit.arguments import as_text, close_to
+from toolkit.arguments import close_to
 from toolkit.context import ToolContext
+from toolkit.decorator import tool
 from toolkit.dialects import dialect_named
 from toolkit.dispatch import Dispatcher
 from toolkit.doors import AsyncDoor, Door, SyncDoor, step
 from toolkit.errors import DefinitionError, DuplicateToolError
+from toolkit.jsontext import as_text
 from toolkit.messages import ToolCall, ToolResult
-from toolkit.tools import Tool, Words, legal_name, tool
+from toolkit.naming import legal_name
+from toolkit.tools import Tool, Words
 
 AnyTool: TypeAlias = Tool[..., Any]
 Addable: TypeAlias = AnyTool | Callable[..., Any]

@@ -1,26 +1,25 @@
-"""A tool: a declaration that carries its own handler, and `@tool`, which makes one of a function."""
+"""A tool: a declaration that carries its own handler."""
 
 from __future__ import annotations
 
-import hashlib
 import inspect
-import re
 import sys
-import unicodedata
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeAlias, TypeVar, cast, overload
 
-from typing_extensions import Self, TypedDict, Unpack
+from typing_extensions import Self
 
 from toolkit import arguments, hints, results
 from toolkit.context import ToolContext
-from toolkit.doors import AsyncDoor, private_loop
+from toolkit.doors import AsyncDoor
 from toolkit.errors import DefinitionError, FatalError, InvalidArguments
 from toolkit.handlers import Action, BoundFunction, Function, Handler, gathered
+from toolkit.loops import private_loop
 from toolkit.messages import ToolResult, ToolSpec
-from toolkit.parameters import Built, Signature, source_of, without_partials
+from toolkit.naming import NAME, legal_name
+from toolkit.parameters import Built
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,24 +29,6 @@ T = TypeVar("T")
 
 Words: TypeAlias = str | bytes | Mapping[str, Any]
 Effect: TypeAlias = Literal["read", "write", "destructive"]
-
-# What OpenAI and Anthropic accept as a tool's name; one bad name makes them refuse the whole request.
-NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-
-
-class ToolOptions(TypedDict, total=False):
-    """What `@tool` takes besides name, title and description.
-
-    Attributes:
-        effect: What a call does to the world; unlabelled tools promise nothing.
-        idempotent: Whether a second call with the same arguments changes nothing more.
-        relay: Exceptions whose message the model may see, besides ToolError and those that the docstring's `Raises:`
-            names.
-    """
-
-    effect: Effect
-    idempotent: bool
-    relay: tuple[type[BaseException], ...]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -268,100 +249,6 @@ class Tool(Generic[P, R]):
         return results.explained(error, self.name, self.handler.raises, self.relay)
 
 
-@overload
-def tool(
-    function: Callable[P, R],
-    /,
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    **options: Unpack[ToolOptions],
-) -> Tool[P, R]: ...
-@overload
-def tool(
-    *, name: str | None = None, title: str | None = None, description: str | None = None, **options: Unpack[ToolOptions]
-) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
-def tool(
-    function: Any = None,
-    /,
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    **options: Unpack[ToolOptions],
-) -> Any:
-    """Make a tool of a function: its name, docstring and signature are what the model is told.
-
-    Registers nowhere; the function is not changed, nor is its schema built before it is asked for.
-
-    Args:
-        function: Any callable: function, coroutine function, method, class, partial, callable object.
-        name: For the model; the function's own by default, with what providers refuse replaced.
-        title: For people.
-        description: For the model; the docstring's prose by default.
-        **options: See ToolOptions.
-
-    Raises:
-        DefinitionError: It cannot be a tool; the message names the function and what to change.
-
-    Example:
-        >>> @tool
-        ... def add(a: int, b: int) -> int:
-        ...     '''Add two numbers.'''
-        ...     return a + b
-        >>> add(1, 2)
-        3
-        >>> add.invoke('{"a": 1, "b": 2}').text
-        '3'
-    """
-    _check(options)
-
-    def decorate(function: Any) -> Tool[Any, Any]:
-        if isinstance(function, Tool):
-            given: dict[str, Any] = {"name": name, "title": title, "text": description, **options}
-            return replace(function, **{key: value for key, value in given.items() if value is not None})
-        if isinstance(bound := getattr(function, "__func__", None), Tool):
-            return decorate(bound.__get__(function.__self__))  # a class method made of a tool
-        plain = bound if isinstance(function, (classmethod, staticmethod)) else function
-        if not callable(plain):
-            raise DefinitionError(
-                f"@tool needs something that can be called; it got {function!r}. Give options by name: @tool(name=...)."
-            )
-        signature = Signature(plain, hints.frame_names(source_of(plain)))
-        made: Tool[Any, Any] = Tool(
-            name=legal_name(_name_of(plain)) if name is None else name,
-            handler=Function(signature),
-            title=title,
-            text=description,
-            of_class=isinstance(function, classmethod),
-            **options,
-        )
-        return staticmethod(made) if isinstance(function, staticmethod) else made  # type: ignore[return-value]
-
-    return decorate if function is None else decorate(function)
-
-
-def legal_name(name: str) -> str:
-    """Make a name that providers accept of one that they may refuse; names that differ stay apart.
-
-    Letters lose their accents, what is left over becomes `_`, and what is too long ends in a hash of the whole.
-    """
-    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode() if not name.isascii() else name
-    legal = re.sub(r"[^A-Za-z0-9_-]+", "_", plain)
-    legal = (legal.strip("_") if legal != name else legal) or "tool"
-    if len(legal) <= 64 and (name.isascii() or len(plain) >= len(name)):
-        return legal
-    digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
-    return f"{legal[:55]}_{digest}"
-
-
-def _name_of(function: Any) -> str:
-    function = without_partials(function)
-    written = getattr(function, "__name__", None)
-    return written or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(function).__name__).lower()
-
-
 _COPIED = ("__module__", "__name__", "__qualname__", "__isabstractmethod__")
 
 
@@ -373,22 +260,6 @@ def _looks(function: Any) -> dict[str, Any]:
         "__annotations__": hints.raw_annotations(function),
         "__wrapped__": function,
     }
-
-
-def _check(options: Mapping[str, Any]) -> None:
-    unknown = options.keys() - ToolOptions.__annotations__.keys()
-    if unknown:
-        known = ("name", "title", "description", *ToolOptions.__annotations__)
-        raise DefinitionError(f"@tool has no option {sorted(unknown)[0]!r}. It has: {', '.join(known)}.")
-    if options.get("effect") not in (None, "read", "write", "destructive"):
-        raise DefinitionError(f"effect={options['effect']!r} is not one of 'read', 'write', 'destructive'.")
-    relay = options.get("relay", ())
-    if not isinstance(relay, (tuple, list)) or not all(map(_is_exception, relay)):
-        raise DefinitionError(f"relay={relay!r} is not a tuple of exception classes, such as relay=(KeyError,).")
-
-
-def _is_exception(kind: object) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseException)
 
 
 def _shown_signature(handler: Handler) -> str:

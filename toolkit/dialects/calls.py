@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from toolkit.arguments import is_cut, is_object
+from toolkit.jsontext import is_cut, is_object
 from toolkit.messages import (
     Message,
     ModelRequest,

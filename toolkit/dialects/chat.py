@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 from pydantic_core import from_json
 
-from toolkit.arguments import as_text
+from toolkit.jsontext import as_text
 from toolkit.messages import (
     Image,
     Message,

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkit.arguments import is_cut, is_object
+from toolkit.jsontext import is_cut, is_object
 from toolkit.messages import ToolCall, sendable
 
 _SPACE = re.compile(r"\s*")

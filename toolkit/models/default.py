@@ -64,10 +64,13 @@ class ModelChoice:
         Raises:
             NoModelError: Nothing says which model should answer.
         """
-        if self._made is None:
-            self._made = self.given or self._from_client() or self._from_address() or self._embedded()
-            logger.info("The model that answers is %r.", self._made)
-        return self._made
+        if self._made is not None:
+            return self._made
+        found = self.given or self._from_client() or self._from_address()
+        model = self._embedded() if found is None else found
+        logger.info("The model that answers is %r.", model)
+        self._made = model
+        return model
 
     async def async_model(self) -> Model:
         """Give the model for a run in an event loop; a client of our making belongs to the loop that it is used in.

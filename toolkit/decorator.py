@@ -1,0 +1,121 @@
+"""`@tool` makes a tool of a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, ParamSpec, TypeVar, overload
+
+from typing_extensions import TypedDict, Unpack
+
+from toolkit import hints
+from toolkit.errors import DefinitionError
+from toolkit.handlers import Function
+from toolkit.naming import legal_name, name_of
+from toolkit.signatures import Signature, source_of
+from toolkit.tools import Effect, Tool
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class ToolOptions(TypedDict, total=False):
+    """What `@tool` takes besides name, title and description.
+
+    Attributes:
+        effect: What a call does to the world; unlabelled tools promise nothing.
+        idempotent: Whether a second call with the same arguments changes nothing more.
+        relay: Exceptions whose message the model may see, besides ToolError and those that the docstring's `Raises:`
+            names.
+    """
+
+    effect: Effect
+    idempotent: bool
+    relay: tuple[type[BaseException], ...]
+
+
+@overload
+def tool(
+    function: Callable[P, R],
+    /,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    **options: Unpack[ToolOptions],
+) -> Tool[P, R]: ...
+@overload
+def tool(
+    *, name: str | None = None, title: str | None = None, description: str | None = None, **options: Unpack[ToolOptions]
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def tool(
+    function: Any = None,
+    /,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    **options: Unpack[ToolOptions],
+) -> Any:
+    """Make a tool of a function: its name, docstring and signature are what the model is told.
+
+    Registers nowhere; the function is not changed, nor is its schema built before it is asked for.
+
+    Args:
+        function: Any callable: function, coroutine function, method, class, partial, callable object.
+        name: For the model; the function's own by default, with what providers refuse replaced.
+        title: For people.
+        description: For the model; the docstring's prose by default.
+        **options: See ToolOptions.
+
+    Raises:
+        DefinitionError: It cannot be a tool; the message names the function and what to change.
+
+    Example:
+        >>> @tool
+        ... def add(a: int, b: int) -> int:
+        ...     '''Add two numbers.'''
+        ...     return a + b
+        >>> add(1, 2)
+        3
+        >>> add.invoke('{"a": 1, "b": 2}').text
+        '3'
+    """
+    _check(options)
+    about: dict[str, Any] = {"name": name, "title": title, "text": description, **options}
+    given = {key: value for key, value in about.items() if value is not None}
+    return partial(_decorated, given) if function is None else _decorated(given, function)
+
+
+def _decorated(given: Mapping[str, Any], function: Any) -> Any:
+    if isinstance(function, Tool):
+        return replace(function, **given)
+    bound = getattr(function, "__func__", None)
+    if isinstance(bound, Tool):  # a class method made of a tool
+        return _decorated(given, bound.__get__(function.__self__))
+    plain = bound if isinstance(function, (classmethod, staticmethod)) else function
+    if not callable(plain):
+        raise DefinitionError(
+            f"@tool needs something that can be called; it got {function!r}. Give options by name: @tool(name=...)."
+        )
+    handler = Function(Signature(plain, hints.frame_names(source_of(plain))))
+    named = {"name": legal_name(name_of(plain)), **given}
+    made: Tool[Any, Any] = Tool(handler=handler, of_class=isinstance(function, classmethod), **named)
+    return staticmethod(made) if isinstance(function, staticmethod) else made
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    unknown = options.keys() - ToolOptions.__annotations__.keys()
+    if unknown:
+        known = ("name", "title", "description", *ToolOptions.__annotations__)
+        raise DefinitionError(f"@tool has no option {sorted(unknown)[0]!r}. It has: {', '.join(known)}.")
+    if options.get("effect") not in (None, "read", "write", "destructive"):
+        raise DefinitionError(f"effect={options['effect']!r} is not one of 'read', 'write', 'destructive'.")
+    relay = options.get("relay", ())
+    if not isinstance(relay, (tuple, list)) or not all(map(_is_exception, relay)):
+        raise DefinitionError(f"relay={relay!r} is not a tuple of exception classes, such as relay=(KeyError,).")
+
+
+def _is_exception(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseException)

@@ -1,0 +1,213 @@
+"""A callable -> its parameters, and the way of validated values into its call.
+
+Values go in by keyword, or by position where the signature says so. What the model left out is left out of the call
+too: its default is Python's own. Nothing is built before it is asked for.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from inspect import Parameter as Written
+from typing import TYPE_CHECKING, Any
+
+from toolkit import hints
+from toolkit.context import ToolContext
+from toolkit.docstrings import Docstring, parse
+from toolkit.errors import DefinitionError
+from toolkit.parameters import Built, Parameter, build, unfit
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+# As a text: `ToolContext`, `toolkit.ToolContext[Deps]`, the same with None.
+_CONTEXT_NAME = re.compile(r"(None\s*\|\s*|(\w+\.)*Optional\[)?(\w+\.)*ToolContext(\[.*\])?(\s*\|\s*None|\])?")
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The parameters of one callable, as a model and as Python see them.
+
+    Attributes:
+        callable: What will be called.
+        names: Local names of the frames that it was written in.
+        is_method: Whether its first parameter is the instance, not given yet.
+    """
+
+    callable: Callable[..., Any]
+    names: Mapping[str, Any] = field(default_factory=dict)
+    is_method: bool = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Signature, (self.callable, self.names, self.is_method)  # what is built is built again
+
+    @cached_property
+    def source(self) -> Callable[..., Any]:
+        """The plain function behind methods, partials, wrappers, classes and callable objects."""
+        return source_of(self.callable)
+
+    @property
+    def label(self) -> str:
+        """The function's name for messages to its developer."""
+        where, name = getattr(self.source, "__module__", None), getattr(self.source, "__qualname__", None)
+        return f"{where or 'builtins'}.{name}()" if name else repr(self.callable)
+
+    @cached_property
+    def docstring(self) -> Docstring:
+        """What the docstring says."""
+        text = documentation(self.callable)
+        return parse(text, {name.lstrip("*") for name in self._written})
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Every parameter that a call may give, in order."""
+        return tuple(self._parameter(written) for written in self._written.values())
+
+    @cached_property
+    def has_plain_call(self) -> bool:
+        """Whether validated values can go in by keyword just as they are."""
+        return all(
+            p.kind in (Written.POSITIONAL_OR_KEYWORD, Written.KEYWORD_ONLY) and not (p.injected or p.field)
+            for p in self.parameters
+        )
+
+    @cached_property
+    def built(self) -> Built:
+        """Validator and schema.
+
+        Raises:
+            DefinitionError: A parameter without a default cannot be described to a model.
+        """
+        offered = [p for p in self.parameters if not p.injected]
+        try:
+            return build(offered, self.docstring.parameters, self._taken)
+        except Exception as error:  # noqa: BLE001  pydantic and user types raise what they like while a schema is built
+            return self._built_of_the_rest(offered, error)
+
+    def arrange(self, values: dict[str, Any], context: ToolContext[Any] | None) -> tuple[list[Any], dict[str, Any]]:
+        """Lay validated values out as the signature wants them: by position, then by keyword."""
+        by_position: list[Any] = []
+        by_keyword: dict[str, Any] = {}
+        spread = any(p.kind is Written.VAR_POSITIONAL and values.get(p.name) for p in self.parameters)
+        for p in self.parameters:
+            if p.kind is Written.VAR_POSITIONAL:
+                by_position += values.get(p.name, ())
+            elif p.kind is Written.VAR_KEYWORD:
+                by_keyword |= values.get(p.name, {})
+            elif p.kind is Written.POSITIONAL_ONLY or (spread and p.kind is Written.POSITIONAL_OR_KEYWORD):
+                by_position.append(_given(p, values, context))
+            elif p.injected or p.field or p.name in values:
+                by_keyword[p.name] = _given(p, values, context)
+        return by_position, by_keyword
+
+    @cached_property
+    def _written(self) -> Mapping[str, Written]:
+        try:
+            found = dict(hints.signature(self.callable).parameters)
+        except (ValueError, TypeError) as error:
+            raise DefinitionError(
+                f"{self.callable!r} has no signature that Python can read. Wrap it in a function."
+            ) from error
+        if self.is_method and found:
+            del found[next(iter(found))]
+        for name in _filled(self.callable):  # a partial keeps it as a default
+            found.pop(name, None)
+        return found
+
+    def _parameter(self, written: Written) -> Parameter:
+        annotation, problem = self._resolved(written.annotation)
+        default, info = _without_field(written.default)
+        return Parameter(
+            name=written.name, kind=written.kind, annotation=annotation, default=default, field=info, problem=problem
+        )
+
+    def _resolved(self, annotation: Any) -> tuple[Any, str]:
+        if annotation is Written.empty:
+            return Any, ""
+        try:
+            return hints.resolved(annotation, self.source, self.names), ""
+        except Exception as error:  # noqa: BLE001  an annotation is code of the user's
+            if _CONTEXT_NAME.fullmatch(getattr(annotation, "__forward_arg__", str(annotation))):
+                return ToolContext, ""  # imported for type checkers only, which is all that a context needs
+            return Any, f"its annotation {annotation!r} cannot be resolved ({error})"
+
+    @cached_property
+    def _taken(self) -> frozenset[str]:
+        """The keywords that belong to a parameter already."""
+        named = hints.signature(self.callable).parameters.values()
+        keywords = {p.name for p in named if p.kind in (Written.POSITIONAL_OR_KEYWORD, Written.KEYWORD_ONLY)}
+        return frozenset(keywords | _filled(self.callable).keys())
+
+    def _built_of_the_rest(self, offered: Sequence[Parameter], error: Exception) -> Built:
+        """Leave out what no JSON can fill and what has a default."""
+        left_out = {p.name: why for p in offered if (why := unfit(p))}
+        needed = next((p.name for p in offered if p.required and p.name in left_out), None)
+        if needed is not None:
+            raise DefinitionError(
+                f"{self.label}: parameter {needed!r} cannot be described to a model: {left_out[needed]}. "
+                "Give it a type that JSON can fill, or a default (it is then left out), or bind it by a partial."
+            ) from error
+        if not left_out:
+            raise DefinitionError(f"{self.label}: pydantic cannot build its parameters: {error}") from error
+        built = build([p for p in offered if p.name not in left_out], self.docstring.parameters, self._taken)
+        return replace(built, hidden=tuple(left_out))
+
+
+def source_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Find the plain function whose code, module and annotations a callable stands for."""
+    while True:
+        if isinstance(function, partial):
+            function = function.func
+        elif (wrapped := getattr(function, "__wrapped__", None)) is not None:
+            function = wrapped
+        elif inspect.ismethod(function):
+            function = function.__func__
+        elif inspect.isclass(function):
+            return function.__init__ if inspect.isfunction(function.__init__) else function
+        elif inspect.isroutine(function):
+            return function
+        elif inspect.ismethod(method := getattr(function, "__call__", None)):  # noqa: B004  the method itself is wanted
+            function = method
+        else:
+            return function
+
+
+def without_partials(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Find what a partial, or a partial of one, calls."""
+    while isinstance(function, partial):
+        function = function.func
+    return function
+
+
+def documentation(function: Callable[..., Any]) -> str | None:
+    """Find the docstring of what a callable does; a callable object's or a partial's own class is not it."""
+    function = without_partials(function)
+    if inspect.isclass(function) or inspect.isroutine(function):
+        return inspect.getdoc(function)
+    return inspect.getdoc(source_of(function)) or inspect.getdoc(function)
+
+
+def _filled(function: Callable[..., Any]) -> Mapping[str, Any]:
+    return function.keywords if isinstance(function, partial) else {}
+
+
+def _without_field(default: Any) -> tuple[Any, FieldInfo | None]:
+    """Part a default from pydantic's `Field(...)`, which may stand in its place."""
+    if type(default).__name__ != "FieldInfo":
+        return default, None
+    if default.is_required():
+        return Written.empty, default
+    return default.default_factory or default.default, default
+
+
+def _given(p: Parameter, values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
+    if p.injected:
+        return context
+    if p.name in values:
+        return values[p.name]
+    if p.field:
+        return p.field.get_default(call_default_factory=True, validated_data=values)
+    return None if p.default is Written.empty else p.default
