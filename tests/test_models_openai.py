@@ -186,7 +186,7 @@ class Proxy:
         self._wrapped, self._seen = wrapped, seen
 
     @property  # type: ignore[misc]
-    def __class__(self) -> Any:
+    def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]  # what such proxies do
         return type(self._wrapped)
 
     def __getattr__(self, name: str) -> Any:

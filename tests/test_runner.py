@@ -11,7 +11,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -42,6 +42,7 @@ from toolkit.messages import (
     message_from_dict,
     message_to_dict,
 )
+from toolkit.models import Piece
 from toolkit.testing import ScriptedModel, call
 
 SUMMARY = "You have used all available tool calls. Summarize what you found and respond to the user."
@@ -680,8 +681,8 @@ class Silent:
     async def complete(self, request: ModelRequest) -> ModelResponse:
         raise ModelError("down")
 
-    async def stream(self, request: ModelRequest) -> Any:
-        nothing: tuple[Any, ...] = ()
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
+        nothing: tuple[Piece, ...] = ()
         for piece in nothing:
             yield piece
 

@@ -341,7 +341,7 @@ def test_looks_of_a_method() -> None:
 
 def test_repr() -> None:
     """The representation shows name and signature."""
-    assert "<Tool add(a: 'int', b: 'int' = 2) -> 'int'>" == repr(add)
+    assert "<Tool add(a: int, b: int = 2) -> int>" == repr(add)
 
 
 def test_abstract() -> None:
@@ -436,7 +436,7 @@ def test_super() -> None:
 
     class Careful(Account):
         @tool
-        def deposit(self, amount: int) -> int:
+        def deposit(self, amount: int) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]  # `self` differs
             return super().deposit(amount - 1)
 
     assert 9 == Careful(0).deposit.invoke('{"amount": 10}').value

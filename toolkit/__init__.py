@@ -76,7 +76,9 @@ _HOMES = {
     "toolkit.tools": ("Tool",),
 }
 
-__all__ = sorted(name for names in _HOMES.values() for name in names)
+__all__ = sorted(  # pyright: ignore[reportUnsupportedDunderAll]  # it reads the block above
+    name for names in _HOMES.values() for name in names
+)
 
 
 def __getattr__(name: str) -> object:

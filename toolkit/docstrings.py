@@ -13,6 +13,7 @@ from __future__ import annotations
 import inspect
 import re
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from toolkit.sections import ITEM, LISTED, NAME, Section, cut, depth, entry
@@ -54,12 +55,17 @@ def parse(text: str | None, parameters: Collection[str] = ()) -> Docstring:
     found = _read("\n".join(part for section in sections for part in _rewritten(section, names))) if has_more else None
     if found is None:
         return Docstring(description=_prose(lines), parameters={}, raises={})
+    return _assembled(sections, found)
+
+
+def _assembled(sections: Sequence[Section], found: Found) -> Docstring:
+    examples = (_examples(section) for section in sections if section.kind == "examples")
     return Docstring(
         description=_joined(sections),
         parameters=_first_texts((each.arg_name, each.description) for each in found.params),
         returns="\n".join(_folded(each.description or "") for each in found.many_returns).strip(),
         raises=_first_texts((each.type_name or "", each.description) for each in found.raises),
-        examples=tuple(each for section in sections if section.kind == "examples" for each in _examples(section)),
+        examples=tuple(chain.from_iterable(examples)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Annotations -> types, wherever the function was written.
+"""Annotations -> types, wherever the function was written; and signatures, to be shown.
 
 A name in a string annotation is looked for in the function's own scopes, innermost first: its type parameters, its
 closure, the frames that it was written in (function locals, class bodies, notebook cells), its module. Who decorates it
@@ -18,6 +18,7 @@ from typing import Any
 import typing_extensions
 
 _NAME = re.compile(r"[^\W\d]\w*")
+_COPIED = ("__module__", "__name__", "__qualname__", "__isabstractmethod__")
 
 
 def frame_names(function: Callable[..., Any]) -> Mapping[str, Any]:
@@ -55,6 +56,27 @@ def signature(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
 
 
+def shown_signature(function: Callable[..., Any]) -> str:
+    """Write a signature as its author did; `(...)` where there is none."""
+    try:
+        written = signature(function)
+    except (ValueError, TypeError):
+        return "(...)"
+    parameters = [p.replace(annotation=_as_written(p.annotation)) for p in written.parameters.values()]
+    return str(written.replace(parameters=parameters, return_annotation=_as_written(written.return_annotation)))
+
+
+def looks(function: Callable[..., Any]) -> dict[str, Any]:
+    """Gather what makes an object look like a function: names, docstring, annotations, and the function behind it."""
+    copied = {key: getattr(function, key, None) for key in _COPIED}
+    return {
+        **{key: value for key, value in copied.items() if value is not None},
+        "__doc__": getattr(function, "__doc__", None),
+        "__annotations__": raw_annotations(function),
+        "__wrapped__": function,
+    }
+
+
 def resolved(annotation: Any, function: Callable[..., Any], names: Mapping[str, Any]) -> Any:
     """Make the type that an annotation of `function` means.
 
@@ -68,6 +90,17 @@ def resolved(annotation: Any, function: Callable[..., Any], names: Mapping[str, 
     )
     again = hints["it"] if sys.version_info >= (3, 11) else _referring(hints["it"])
     return again if again is hints["it"] else resolved(again, function, names)
+
+
+class _Text(str):
+    """A text that is shown without quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def _as_written(annotation: Any) -> Any:
+    return _Text(annotation) if isinstance(annotation, str) else annotation
 
 
 def _holds(outer: types.CodeType, inner: object) -> bool:

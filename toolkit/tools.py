@@ -64,7 +64,7 @@ class Tool(Generic[P, R]):
                 f"and '-'. Pass name={legal_name(str(self.name))!r}, for example."
             )
         if isinstance(self.handler, Function):
-            self.__dict__.update(_looks(self.handler.function))
+            self.__dict__.update(hints.looks(self.handler.function))
 
     @overload
     def __get__(
@@ -105,7 +105,8 @@ class Tool(Generic[P, R]):
         return _varied, (home, bound, values)  # the function itself cannot be found by its name: the tool is there
 
     def __repr__(self) -> str:
-        return f"<Tool {self.name}{_shown_signature(self.handler)}>"
+        shown = hints.shown_signature(self.handler.function) if isinstance(self.handler, Function) else "(...)"
+        return f"<Tool {self.name}{shown}>"
 
     @property
     def binds(self) -> bool:
@@ -247,26 +248,6 @@ class Tool(Generic[P, R]):
 
     def _failure(self, error: BaseException) -> ToolResult:
         return results.explained(error, self.name, self.handler.raises, self.relay)
-
-
-_COPIED = ("__module__", "__name__", "__qualname__", "__isabstractmethod__")
-
-
-def _looks(function: Any) -> dict[str, Any]:
-    looks = {key: getattr(function, key, None) for key in _COPIED}
-    return {
-        **{key: value for key, value in looks.items() if value is not None},
-        "__doc__": getattr(function, "__doc__", None),
-        "__annotations__": hints.raw_annotations(function),
-        "__wrapped__": function,
-    }
-
-
-def _shown_signature(handler: Handler) -> str:
-    try:
-        return str(hints.signature(handler.function)) if isinstance(handler, Function) else "(...)"
-    except (ValueError, TypeError):
-        return "(...)"
 
 
 def _found(module: str | None, qualname: str) -> Any:

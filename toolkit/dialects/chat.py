@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Any, get_args
+from typing import Any
 
 from pydantic_core import from_json
 
@@ -99,6 +99,9 @@ def data_url(image: Image) -> str:
     return f"data:{image.media_type};base64,{base64.b64encode(image.data).decode()}"
 
 
+_OURS = (SystemMessage, UserMessage, ModelResponse, ToolMessage)
+
+
 def decoded(messages: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
     """Read a history in wire form; messages that are ours already stay as they are.
 
@@ -109,7 +112,7 @@ def decoded(messages: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
     read: list[Message] = []
     names: dict[str, str] = {}
     for message in messages:
-        known = message if isinstance(message, get_args(Message)) else _decoded(_as_mapping(message), names)
+        known = message if isinstance(message, _OURS) else _decoded(_as_mapping(message), names)
         if isinstance(known, ModelResponse):
             names.update((call.wire_id, call.name) for call in known.calls)
         read.append(known)

@@ -28,7 +28,9 @@ def serve(settings: dict[str, Any]) -> None:
 
 
 def _loaded(settings: dict[str, Any]) -> tuple[object, dict[str, str]]:
-    import xllamacpp  # type: ignore[import-untyped]  # it has no types
+    import xllamacpp as native  # type: ignore[import-untyped]
+
+    xllamacpp: Any = native  # it has no types
 
     key = secrets.token_urlsafe()
     params = xllamacpp.CommonParams()

@@ -78,8 +78,9 @@ class ModelChoice:
         Raises:
             NoModelError: Nothing says which model should answer.
         """
-        ready = self.given or self._made
-        model = ready or await AsyncDoor().call(self._found, is_async=False)
+        model = self.given or self._made
+        if model is None:
+            model = await AsyncDoor().call(self._found, is_async=False)
         if self.given or self.client or not isinstance(model, OpenAIModel):
             return model
         import asyncio
