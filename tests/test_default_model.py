@@ -193,7 +193,7 @@ class Listing:
                 self.end_headers()
                 self.wfile.write(answer)
 
-            def log_message(self, *_: Any) -> None:
+            def log_message(self, format: str, *args: Any) -> None:
                 """Say nothing."""
 
         self.server = http.server.HTTPServer(("127.0.0.1", 0), Handler)

@@ -7,8 +7,6 @@ cut.
 
 from __future__ import annotations
 
-import difflib
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +66,8 @@ def shortened(text: str, limit: int) -> str:
 
 def close_to(name: str, names: Collection[str]) -> str:
     """Suggest the names that a wrong one may stand for, and list what there is."""
+    import difflib  # needed where a model errs
+
     near = difflib.get_close_matches(name[:MAX_SHOWN], names, n=3)
     hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
     known = ", ".join(names) or "none"
@@ -104,7 +104,7 @@ def _path(location: Sequence[int | str]) -> str:
 
 
 def _shown(value: Any) -> str:
-    return shortened(json.dumps(value, ensure_ascii=False, default=repr), MAX_SHOWN)
+    return shortened(to_json(value, fallback=repr).decode("utf-8", "replace"), MAX_SHOWN)
 
 
 def _mended(text: str, faults: Sequence[ErrorDetails], schema: Mapping[str, Any]) -> tuple[str, tuple[str, ...]] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import Generic, NoReturn
 
@@ -38,5 +37,7 @@ class ToolContext(Generic[Deps]):
     @property
     def idempotency_key(self) -> str:
         """The same for every try of one call, another for every other call: 32 hexadecimal digits."""
+        import hashlib  # it takes longer to load than all of the context, and few tools ask for the key
+
         identity = f"{self.run_id}:{self.iteration}:{self.call_id}"
         return hashlib.sha256(identity.encode()).hexdigest()[:32]

@@ -6,7 +6,6 @@ import atexit
 import os
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -34,6 +33,7 @@ class PrivateLoop:
             RuntimeError: Called from the loop itself, which would wait for itself.
         """
         import asyncio
+        from concurrent.futures import CancelledError
 
         loop = self._running()
         if threading.current_thread() is self._thread:

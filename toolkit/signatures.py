@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit import hints
 from toolkit.context import ToolContext
-from toolkit.docstrings import Docstring, parse
 from toolkit.errors import DefinitionError
 from toolkit.parameters import Built, Parameter, build, unfit
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
+    from toolkit.docstrings import Docstring
+
 # As a text: `ToolContext`, `toolkit.ToolContext[Deps]`, the same with None.
-_CONTEXT_NAME = re.compile(r"(None\s*\|\s*|(\w+\.)*Optional\[)?(\w+\.)*ToolContext(\[.*\])?(\s*\|\s*None|\])?")
+_CONTEXT_NAME = r"(None\s*\|\s*|(\w+\.)*Optional\[)?(\w+\.)*ToolContext(\[.*\])?(\s*\|\s*None|\])?"
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class Signature:
     @cached_property
     def docstring(self) -> Docstring:
         """What the docstring says."""
+        from toolkit.docstrings import parse  # its patterns take time to compile, and are needed with the schema only
+
         text = documentation(self.callable)
         return parse(text, {name.lstrip("*") for name in self._written})
 
@@ -130,7 +133,7 @@ class Signature:
         try:
             return hints.resolved(annotation, self.source, self.names), ""
         except Exception as error:  # noqa: BLE001  an annotation is code of the user's
-            if _CONTEXT_NAME.fullmatch(getattr(annotation, "__forward_arg__", str(annotation))):
+            if re.fullmatch(_CONTEXT_NAME, getattr(annotation, "__forward_arg__", str(annotation))):
                 return ToolContext, ""  # imported for type checkers only, which is all that a context needs
             return Any, f"its annotation {annotation!r} cannot be resolved ({error})"
 
