@@ -104,7 +104,9 @@ def _path(location: Sequence[int | str]) -> str:
 
 
 def _shown(value: Any) -> str:
-    return shortened(to_json(value, fallback=repr).decode("utf-8", "replace"), MAX_SHOWN)
+    import json  # as pydantic-core's writer does not, it takes halves of surrogate pairs
+
+    return shortened(json.dumps(value, ensure_ascii=False, default=repr), MAX_SHOWN)
 
 
 def _mended(text: str, faults: Sequence[ErrorDetails], schema: Mapping[str, Any]) -> tuple[str, tuple[str, ...]] | None:
