@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeAlias, get_type_hints
+from typing import Any, NamedTuple, TypeAlias
 
 import openai
-from pydantic import TypeAdapter
-from pydantic_core import SchemaValidator, ValidationError, core_schema, to_json
+from pydantic.experimental.arguments_schema import generate_arguments_schema
+from pydantic_core import SchemaValidator, ValidationError, to_json
 
 Call: TypeAlias = Callable[[str], str]
 AsyncCall: TypeAlias = Callable[[str], Awaitable[str]]
@@ -32,10 +32,10 @@ def called(function: Callable[..., object]) -> Call:
 
     def call(words: str) -> str:
         try:
-            values = validate(words)
+            positional, named = validate(words)
         except ValidationError as error:
             return str(error)
-        return to_json(function(**values)).decode()
+        return to_json(function(*positional, **named)).decode()
 
     return call
 
@@ -46,10 +46,10 @@ def acalled(function: Callable[..., Awaitable[object]]) -> AsyncCall:
 
     async def call(words: str) -> str:
         try:
-            values = validate(words)
+            positional, named = validate(words)
         except ValidationError as error:
             return str(error)
-        return to_json(await function(**values)).decode()
+        return to_json(await function(*positional, **named)).decode()
 
     return call
 
@@ -80,10 +80,9 @@ async def aconverse(client: openai.AsyncOpenAI, schemas: Any, calls: Mapping[str
         messages += map(_told, wishes, answers)
 
 
-def _validator(function: Callable[..., object]) -> Callable[[str], dict[str, Any]]:
-    types = {name: kind for name, kind in get_type_hints(function).items() if name != "return"}
-    fields = {name: core_schema.typed_dict_field(TypeAdapter(kind).core_schema) for name, kind in types.items()}
-    return SchemaValidator(core_schema.typed_dict_schema(fields)).validate_json
+def _validator(function: Callable[..., object]) -> Callable[[str], Any]:
+    """Make the validator that pydantic makes of a signature: JSON text in, positional and keyword arguments out."""
+    return SchemaValidator(generate_arguments_schema(function, "arguments")).validate_json
 
 
 async def _together(promises: list[Awaitable[str]]) -> list[str]:

@@ -174,7 +174,10 @@ class Tool(Generic[P, R]):
             values, repairs = self.read(words)
         except InvalidArguments as error:
             return ToolResult.failed(error)
-        result = await AsyncDoor().call(lambda: _now(self.carry_out, values, context), is_async=self.is_async)
+        if self.is_async:
+            result = self.carry_out(values, context)
+        else:
+            result = await AsyncDoor().call(lambda: _now(self.carry_out, values, context), is_async=False)
         if not isinstance(result, ToolResult):
             result = await result
         return result._replace(repairs=repairs) if repairs else result
