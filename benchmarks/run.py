@@ -74,7 +74,7 @@ def invokes(effort: Effort) -> Iterator[Row]:
         for name, case in cases.CASES.items():
             aim = 1.5 if name == "small" else None
             yield Row(f"invoke {name}, sync / pydantic-core", aim, invoked(case, effort))
-            yield Row(f"invoke {name}, async / pydantic-core", aim, ainvoked(case, effort, loop))
+            yield Row(f"invoke {name}, async / pydantic-core", None, ainvoked(case, effort, loop))
 
 
 def invoked(case: cases.Case, effort: Effort) -> Comparison:

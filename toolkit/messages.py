@@ -10,6 +10,15 @@ from typing import Any, NamedTuple, TypeAlias
 from toolkit.errors import ToolError
 
 
+class Brief:
+    """Shows of a frozen value only what differs from its defaults."""
+
+    def __repr__(self) -> str:
+        told = ((f.name, getattr(self, f.name), f.default) for f in fields(self) if f.repr)  # type: ignore[arg-type]
+        shown = (f"{name}={value!r}" for name, value, default in told if value != default)
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
 @dataclass(frozen=True)
 class Image:
     """A picture, for a model that can see.
@@ -21,6 +30,9 @@ class Image:
 
     data: bytes
     media_type: str = "image/png"
+
+    def __repr__(self) -> str:
+        return f"<Image of {len(self.data)} bytes, {self.media_type}>"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +48,8 @@ class ToolSpec:
     parameters: Mapping[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ToolCall:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ToolCall(Brief):
     """A model's wish to have one tool carried out.
 
     Attributes:
@@ -78,6 +90,10 @@ class ToolResult(NamedTuple):
     exception: BaseException | None = None
     repairs: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        told = zip(self._fields, self, self._field_defaults.values())
+        return f"ToolResult({', '.join(f'{name}={value!r}' for name, value, default in told if value != default)})"
+
     @property
     def is_error(self) -> bool:
         """Whether the call failed."""
@@ -106,23 +122,23 @@ class Usage:
         )
 
 
-@dataclass(frozen=True)
-class SystemMessage:
+@dataclass(frozen=True, repr=False)
+class SystemMessage(Brief):
     """Instructions that stand above the conversation."""
 
     text: str
 
 
-@dataclass(frozen=True)
-class UserMessage:
+@dataclass(frozen=True, repr=False)
+class UserMessage(Brief):
     """What the user says."""
 
     text: str
     images: tuple[Image, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelResponse:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ModelResponse(Brief):
     """One answer of a model: text, calls, or both.
 
     Attributes:
@@ -139,8 +155,8 @@ class ModelResponse:
     reasoning: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ToolMessage:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ToolMessage(Brief):
     """What the model is told about one call: no details, no exception."""
 
     call_id: str

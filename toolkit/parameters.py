@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
 
+REMEDY = "Give it a type that JSON can fill, or a default (it is then left out), or bind it by a partial."
+
+
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
     """One parameter of a function.
@@ -118,7 +121,7 @@ def unfit(p: Parameter) -> str:
         _adapter({p.name: p.document_type}).json_schema()
     except Exception as error:  # noqa: BLE001  as in `built`
         reason = str(error).partition("\n")[0].rstrip(".")
-        return f"its type is {inspect.formatannotation(p.annotation)} ({reason})"
+        return f"its type is {inspect.formatannotation(p.annotation)} ({reason}). {REMEDY}"
     return ""
 
 

@@ -135,7 +135,7 @@ class Signature:
         except Exception as error:  # noqa: BLE001  an annotation is code of the user's
             if re.fullmatch(_CONTEXT_NAME, getattr(annotation, "__forward_arg__", str(annotation))):
                 return ToolContext, ""  # imported for type checkers only, which is all that a context needs
-            return Any, f"its annotation {annotation!r} cannot be resolved ({error})"
+            return Any, f"its annotation {annotation!r} cannot be resolved ({error}). Define or import what it names."
 
     @cached_property
     def _taken(self) -> frozenset[str]:
@@ -150,8 +150,7 @@ class Signature:
         needed = next((p.name for p in offered if p.required and p.name in left_out), None)
         if needed is not None:
             raise DefinitionError(
-                f"{self.label}: parameter {needed!r} cannot be described to a model: {left_out[needed]}. "
-                "Give it a type that JSON can fill, or a default (it is then left out), or bind it by a partial."
+                f"{self.label}: parameter {needed!r} cannot be described to a model: {left_out[needed]}"
             ) from error
         if not left_out:
             raise DefinitionError(f"{self.label}: pydantic cannot build its parameters: {error}") from error

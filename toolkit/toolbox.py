@@ -44,6 +44,11 @@ class Toolbox:
     def __init__(self, tools: Iterable[Addable] = ()) -> None:
         self._tools: dict[str, AnyTool] = {}
         self._shown: dict[str, list[dict[str, Any]]] = {}
+        if not isinstance(tools, Iterable):
+            raise DefinitionError(
+                f"A toolbox is made of a list of tools, not of {tools!r}: write Toolbox([...]), "
+                f"or Toolbox.from_object(instance) for an object whose methods are tools."
+            )
         self.add(*tools)
 
     @classmethod
