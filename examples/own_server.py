@@ -20,7 +20,7 @@ class Shelf:
     def __init__(self) -> None:
         self.places = {"Emma": "A3", "Dune": "F1"}
 
-    @tool(effect="read")
+    @tool
     def find_book(self, title: str, context: ToolContext[str]) -> str:
         """Find a book's place on the shelf.
 

@@ -57,7 +57,7 @@ def add(a: int, b: int = 2) -> int:
     return a + b
 
 
-@tool(name="sum_up", title="Sum", description="Adds.", effect="read", idempotent=True)
+@tool(name="sum_up", title="Sum", description="Adds.", relay=(KeyError,))
 def optioned(a: int, b: int = 2) -> int:
     """Not shown."""
     return a + b
@@ -273,13 +273,13 @@ def test_decorating_a_tool() -> None:
     """A tool that is decorated again keeps what is not given anew, and the first one does not change."""
     made = tool(optioned, name="other", description="")
 
-    assert ("other", "Sum", "", "read", True) == (made.name, made.title, made.description, made.effect, made.idempotent)
+    assert ("other", "Sum", "", (KeyError,)) == (made.name, made.title, made.description, made.relay)
     assert "sum_up" == optioned.name
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"title": "T"}, {"effect": "write"}, {"idempotent": True}, {"relay": (KeyError,)}],
+    [{"title": "T"}, {"relay": (KeyError,)}],
     ids=lambda change: next(iter(change)),
 )
 def test_options(change: dict[str, Any]) -> None:
@@ -465,7 +465,7 @@ def test_pickle(made: Tool[..., Any]) -> None:
     _ = made.parameters
     back = pickle.loads(pickle.dumps(made))  # noqa: S301
 
-    assert (made.spec, made.title, made.effect) == (back.spec, back.title, back.effect)
+    assert (made.spec, made.title, made.relay) == (back.spec, back.title, back.relay)
     assert repr(made) == repr(back)
 
 
@@ -554,9 +554,8 @@ def test_names_made_legal_stay_apart(one: str, other: str) -> None:
 BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "unknown": (
         {"nmae": "x"},
-        "@tool has no option 'nmae'. It has: name, title, description, effect, idempotent, relay",
+        "@tool has no option 'nmae'. It has: name, title, description, relay",
     ),
-    "effect": ({"effect": "reed"}, "effect='reed' is not one of 'read', 'write', 'destructive'"),
     "relay without tuple": ({"relay": ValueError}, r"is not a tuple of exception classes, such as relay=\(KeyError,\)"),
     "relay of names": ({"relay": ("ValueError",)}, "is not a tuple of exception classes"),
 }

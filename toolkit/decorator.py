@@ -14,7 +14,7 @@ from toolkit.errors import DefinitionError
 from toolkit.handlers import Function
 from toolkit.naming import legal_name, name_of
 from toolkit.signatures import Signature, source_of
-from toolkit.tools import Effect, Tool
+from toolkit.tools import Tool
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -24,14 +24,10 @@ class ToolOptions(TypedDict, total=False):
     """What `@tool` takes besides name, title and description.
 
     Attributes:
-        effect: What a call does to the world; unlabelled tools promise nothing.
-        idempotent: Whether a second call with the same arguments changes nothing more.
         relay: Exceptions whose message the model may see, besides ToolError and those that the docstring's `Raises:`
             names.
     """
 
-    effect: Effect
-    idempotent: bool
     relay: tuple[type[BaseException], ...]
 
 
@@ -110,8 +106,6 @@ def _check(options: Mapping[str, Any]) -> None:
     if unknown:
         known = ("name", "title", "description", *ToolOptions.__annotations__)
         raise DefinitionError(f"@tool has no option {sorted(unknown)[0]!r}. It has: {', '.join(known)}.")
-    if options.get("effect") not in (None, "read", "write", "destructive"):
-        raise DefinitionError(f"effect={options['effect']!r} is not one of 'read', 'write', 'destructive'.")
     relay = options.get("relay", ())
     if not isinstance(relay, (tuple, list)) or not all(map(_is_exception, relay)):
         raise DefinitionError(f"relay={relay!r} is not a tuple of exception classes, such as relay=(KeyError,).")

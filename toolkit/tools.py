@@ -7,7 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeAlias, TypeVar, cast, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, cast, overload
 
 from typing_extensions import Self
 
@@ -28,7 +28,6 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 Words: TypeAlias = str | bytes | Mapping[str, Any]
-Effect: TypeAlias = Literal["read", "write", "destructive"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,8 +49,6 @@ class Tool(Generic[P, R]):
     handler: Handler
     title: str | None = None
     text: str | None = None
-    effect: Effect | None = None
-    idempotent: bool = False
     relay: tuple[type[BaseException], ...] = ()
     of_class: bool = False
 

@@ -22,7 +22,7 @@ def add(a: int, b: int = 2) -> int:
     return a + b
 
 
-@tool(name="plus", title="Plus", effect="read")
+@tool(name="plus", title="Plus", relay=(KeyError,))
 def optioned(a: int, *, b: int = 2) -> str:
     return str(a + b)
 

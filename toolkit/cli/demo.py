@@ -21,19 +21,19 @@ Set OPENAI_API_KEY or OPENAI_BASE_URL, and the same functions are called by a bi
 QUESTIONS = ("What is the sum of 17 and 25?", "Convert 100 USD to EUR.", "What is the weather in Paris?")
 
 
-@tool(effect="read")
+@tool
 def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
 
 
-@tool(effect="read")
+@tool
 def convert(amount: float, source: Currency, target: Currency) -> str:
     """Convert an amount of money to another currency."""
     return f"{amount / RATES[source] * RATES[target]:g} {target}"
 
 
-@tool(effect="read")
+@tool
 def weather(city: str) -> str:
     """Get the current weather in a city."""
     return WEATHER.get(city, f"There is no weather for {city} in this demonstration.")
