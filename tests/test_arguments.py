@@ -305,10 +305,10 @@ def test_size() -> None:
 
 
 def test_many_faults() -> None:
-    """A thousand faults make a short error, too, that says that it was cut."""
+    """A thousand faults make a short error, too, that says how many it leaves out."""
     text = str(nested.invoke({"points": [{}] * 1000}).text)
 
-    assert (len("Invalid arguments: ") + MAX_ERROR, "…") == (len(text), text[-1])
+    assert (True, True) == (len(text) <= len("Invalid arguments: ") + MAX_ERROR, text.endswith(" more"))
 
 
 def test_large() -> None:

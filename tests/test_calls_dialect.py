@@ -183,7 +183,7 @@ def test_arguments_that_are_no_object(arguments: str) -> None:
         (replied({"_tool": "ping", "_reasoningForCall": 5}), ("", (ToolCall(name="ping"),))),
         (replied({"a": 1}), ("", (ToolCall(name="", arguments='{"a": 1}'),))),
         ('{"calls": ["add", 5, null], "output": null}', ("", ())),
-        ('{"calls": [], "output": 5}', ("", ())),
+        ('{"calls": [], "output": 5}', ("5", ())),
         ("It is 42.", ("It is 42.", ())),
         ('{"calls": 5}', ('{"calls": 5}', ())),
         ('{"answer": 42}', ('{"answer": 42}', ())),

@@ -139,7 +139,7 @@ def test_calls_between_empty_answers() -> None:
         (said("Hi", reason="stop"), Finished("Hi", "stop")),
         (said("Hi", reason=""), Finished("Hi", "stop")),
         (said("Hi", reason="tool_calls"), Finished("Hi", "stop")),
-        (said("Hi", reason="end_turn"), Finished("Hi", "end_turn")),
+        (said("Hi", reason="end_turn"), Finished("Hi", "stop")),
         (said("Hi", reason="length"), Finished("Hi", "length")),
         (said("", reason="length"), Finished("", "length")),
         (said("", reason="content_filter"), Finished("", "content_filter")),
@@ -147,7 +147,7 @@ def test_calls_between_empty_answers() -> None:
     ids=["stop", "none", "tool_calls", "unknown word", "length", "length, no text", "content_filter"],
 )
 def test_finish_reason(response: ModelResponse, expected: Finished) -> None:
-    """The provider's word for the end is the run's, but for `tool_calls` where there are none."""
+    """An answer that is whole ends in `stop`, whatever the provider calls it; a cut one keeps the provider's word."""
     conversation = begun()
     conversation.respond(response)
 
@@ -465,7 +465,7 @@ def test_results_out_of_turn() -> None:
 @pytest.mark.parametrize("turns", [0, -1])
 def test_no_turns(turns: int) -> None:
     """A limit that allows nothing is refused where it is written."""
-    with pytest.raises(ValueError, match=f"at least one turn; turns={turns} allows none"):
+    with pytest.raises(ValueError, match=f"at least 1; max_turns={turns} is none"):
         Limits(turns=turns)
 
 

@@ -35,6 +35,17 @@ CHAT = "/chat/completions"
 # -- order
 
 
+def test_key_of_the_environment_stays_with_its_server(
+    server: FakeServer, environment: Callable[[str, str], None]
+) -> None:
+    """An address that was given does not get the environment's key; a key that was given goes there."""
+    environment("OPENAI_API_KEY", "secret")
+    Runner(base_url=server.base_url, model="m").run("x")
+    Runner(base_url=server.base_url, model="m", api_key="mine").run("x")
+
+    assert ["Bearer none", "Bearer mine"] == [request.headers["authorization"] for request in server.requests]
+
+
 def test_address_and_name(server: FakeServer) -> None:
     """An address and a name are enough; no key is needed, and none is made up by the environment."""
     Runner(base_url=server.base_url, model="named").run("x")

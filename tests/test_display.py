@@ -50,8 +50,8 @@ def test_several_calls_name_their_results() -> None:
     """Where a turn has several calls, each result says whose it is."""
     lines = shown([call("add", a=1, b=2), call("fail")], "Done.").splitlines()
 
-    assert {"Result    add: 3"} < set(lines)
-    assert any(line.startswith("Error     fail: fail failed: ValueError") for line in lines)
+    assert {"Result    add(a=1, b=2): 3"} < set(lines)
+    assert any(line.startswith("Error     fail(): fail failed: ValueError") for line in lines)
 
 
 def test_further_lines_are_indented() -> None:
@@ -103,3 +103,19 @@ def test_colours_only_where_somebody_looks(environment: Callable[[str, str], Non
     assert (True, False, False) == tuple(
         "\x1b[" in text for text in (coloured, shown("Hi.", out=Terminal()), shown("Hi."))
     )
+
+
+def test_control_characters_are_shown() -> None:
+    """What a model writes cannot move the cursor, change the title or turn the direction of text."""
+    text = shown("\x1b[2Jgone\u202e", question="\x07")
+
+    assert "Question  \\x07\nAnswer    \\x1b[2Jgone\\u202e\n" == text
+
+
+def test_narrow_encoding() -> None:
+    """A stream that cannot hold a character gets its escape."""
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    show(Runner(model=ScriptedModel(["Grüße \ud83d"])).stream("x"), out=out)
+
+    out.seek(0)
+    assert "Answer    Gr\\xfc\\xdfe \\ud83d\n" == out.read()

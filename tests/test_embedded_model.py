@@ -17,7 +17,7 @@ import pytest
 from toolkit import NoModelError, Runner, RunResult, Tool
 from toolkit.cli.demo import QUESTIONS, add, convert, weather
 from toolkit.events import TextDelta
-from toolkit.local import embedded_model
+from toolkit.local import EmbeddedModel, embedded_model
 from toolkit.models.openai import OpenAIModel
 
 pytestmark = pytest.mark.real_model
@@ -112,6 +112,19 @@ def test_demonstration_in_a_pipe() -> None:
     assert (0, "") == (ran.returncode, ran.stderr)
     assert all(f"Answer    {answer}\n" in ran.stdout for _, _, answer in ANSWERS.values())
     assert "\x1b" not in ran.stdout and "Answered by SmolLM2-135M-Instruct" in ran.stdout
+
+
+def test_server_that_died_is_replaced() -> None:
+    """When its server was killed, a Runner starts another one for its next run."""
+    runner = Runner([add, convert, weather])
+    before = runner.model
+    assert isinstance(before, EmbeddedModel)
+    os.kill(before.server.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while before.is_open and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+    assert ANSWERS[QUESTIONS[0]] == told(runner.run(QUESTIONS[0]))
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="the process is looked for in /proc")

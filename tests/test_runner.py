@@ -33,6 +33,7 @@ from toolkit import (
 )
 from toolkit.execution import MAX_PARALLEL
 from toolkit.messages import (
+    Image,
     Message,
     ModelRequest,
     ModelResponse,
@@ -246,7 +247,10 @@ def test_idempotency_key() -> None:
 
 def test_unknown_option() -> None:
     """An option that does not exist is refused by name, with those that do."""
-    with pytest.raises(TypeError, match=r"Runner has no option 'max_iterations'\. It has: client, base_url, dialect"):
+    with pytest.raises(
+        TypeError,
+        match=r"Runner has no option 'max_iterations'\. It has: toolbox, model, instructions, max_turns, client",
+    ):
         Runner(max_iterations=3)  # type: ignore[call-arg]
 
 
@@ -255,7 +259,7 @@ def test_unknown_option() -> None:
     [
         ({"dialect": "klingon"}, "'klingon' is not one of the dialects 'chat', 'calls'"),
         ({"on_limit": "explode"}, "on_limit='explode' is not one of 'answer', 'stop', 'raise'"),
-        ({"max_turns": 0}, "at least one turn; turns=0 allows none"),
+        ({"max_turns": 0}, "at least 1; max_turns=0 is none"),
     ],
     ids=["dialect", "on_limit", "max_turns"],
 )
@@ -758,3 +762,104 @@ def test_nothing_is_printed_at_exit() -> None:
 
     assert ("", "Done.\nHi. Hi.\nRunStarted ['TurnStarted', 'TextDelta']\n") == (done.stderr, done.stdout)
     assert time.monotonic() - began < 40
+
+
+async def nap(x: int) -> int:
+    """Sleep, then count."""
+    await asyncio.sleep(0.4)
+    counted.append(x)
+    return x
+
+
+counted: list[int] = []
+
+
+def end() -> None:
+    """End the run."""
+    raise FatalError("over")
+
+
+@BOTH
+def test_siblings_end_with_a_run_that_ends(go: Callable[..., RunResult]) -> None:
+    """When a tool ends the run, async siblings are given up, and have no effect afterwards."""
+    counted.clear()
+    with pytest.raises(FatalError, match="over"):
+        go(Runner([nap, end], model=ScriptedModel([[call("nap", x=1), call("end"), call("nap", x=2)]])))
+    time.sleep(0.6)
+
+    assert [] == counted
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="a task of Python 3.10 cannot tell whether it is cancelled")
+@BOTH
+def test_cancellation_of_a_tools_own(go: Callable[..., RunResult]) -> None:
+    """A tool whose own task was cancelled has an error for a result; its sibling is not harmed."""
+
+    async def inner() -> None:
+        task = asyncio.ensure_future(asyncio.sleep(9))
+        task.cancel()
+        await task
+
+    counted.clear()
+    result = go(Runner([nap, inner], model=ScriptedModel([[call("inner"), call("nap", x=3)], "Done."])))
+
+    assert ([("cancelled", "Cancelled"), (None, "3")], [3]) == (
+        [(made.result.kind, made.result.text) for made in result.calls],
+        counted,
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [({"model": "x"}, "the Runner sets it"), ({"timeout": 5}, "set it on the client")],
+    ids=["ours", "client"],
+)
+def test_request_options_that_are_none(options: dict[str, Any], word: str) -> None:
+    """Keys that the Runner sets, and those of the client, are refused where they are written."""
+    with pytest.raises(TypeError, match=word):
+        Runner(request_options=options)
+
+
+def test_prompt_is_text() -> None:
+    """A history given as the prompt is refused, with the way to give it."""
+    with pytest.raises(TypeError, match=r"goes in as messages="):
+        Runner(model=ScriptedModel([])).run([{"role": "user", "content": "Hi"}])  # type: ignore[arg-type]
+
+
+def test_pictures() -> None:
+    """Pictures of results reach the model in a user's message behind all results of the turn."""
+    picture = Image(b"png")
+
+    def draw(text: str) -> list[str | Image]:
+        """Draw."""
+        return [text, picture]
+
+    model = ScriptedModel([[call("draw", text="a"), call("draw", text="b")], "Nice."])
+    told = Runner([draw], model=model).run("x").messages[2:5]
+
+    assert ["a\n[image]", "b\n[image]", "The images of the results above, in order."] == [m.text for m in told]
+    assert UserMessage("The images of the results above, in order.", (picture, picture)) == told[-1]
+
+
+def test_tool_sees_that_its_run_was_left() -> None:
+    """A tool that works on after its run was left can see it."""
+    contexts: list[ToolContext[None]] = []
+
+    def work(context: ToolContext[None]) -> bool:
+        """Work."""
+        contexts.append(context)
+        return context.cancelled
+
+    result = Runner([work], model=ScriptedModel([call("work"), "Done."])).run("x")
+
+    assert (False, True) == (result.calls[0].result.value, contexts[0].cancelled)
+
+
+@BOTH
+def test_calls_that_were_cut_are_told(go: Callable[..., RunResult]) -> None:
+    """Calls of an answer that was cut have their results in the record, too: they were not run."""
+    cut = ModelResponse(calls=(call("nap", x=1),), finish_reason="length")
+    result = go(Runner([nap], model=ScriptedModel([cut, "Sorry."])))
+
+    told = result.calls[0].result
+    assert ("cancelled", True) == (told.kind, "cut off" in (told.text or ""))

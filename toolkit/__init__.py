@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from toolkit.errors import ToolError as ToolError
     from toolkit.errors import ToolkitError as ToolkitError
     from toolkit.limits import Limits as Limits
+    from toolkit.messages import Image as Image
     from toolkit.messages import ToolCall as ToolCall
     from toolkit.messages import ToolResult as ToolResult
     from toolkit.messages import Usage as Usage
@@ -68,7 +69,7 @@ _HOMES = {
         "ToolkitError",
     ),
     "toolkit.limits": ("Limits",),
-    "toolkit.messages": ("ToolCall", "ToolResult", "Usage"),
+    "toolkit.messages": ("Image", "ToolCall", "ToolResult", "Usage"),
     "toolkit.models.openai": ("OpenAIModel",),
     "toolkit.runner": ("Runner",),
     "toolkit.runs": ("RunResult",),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # An error that repeats a bad megabyte costs the model its context; 400 characters hold five or six faults.
 MAX_ERROR = 400
 MAX_SHOWN = 60
+MAX_FAULTS = 8  # more would not fit, and a model may send a million
 
 # Faults that a text may have where JSON itself is due, by pydantic-core's names.
 _NOT_A_STRING = frozenset(
@@ -56,7 +57,9 @@ def read(built: Built, words: str | bytes | Mapping[str, Any] | None) -> tuple[d
 
 def explained(faults: Sequence[ErrorDetails], schema: Mapping[str, Any]) -> str:
     """Say to a model what is wrong with its arguments: path, reason, what was received, what there is."""
-    return sendable(shortened("; ".join(_fault(fault, schema) for fault in faults), MAX_ERROR))
+    told = [_fault(fault, schema) for fault in faults[:MAX_FAULTS]]
+    more = [f"and {len(faults) - MAX_FAULTS} more"] if len(faults) > MAX_FAULTS else []
+    return sendable(shortened("; ".join(told + more), MAX_ERROR))
 
 
 def shortened(text: str, limit: int) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Event
 from typing import Generic, NoReturn
 
 from typing_extensions import TypeVar
@@ -21,6 +22,7 @@ class ToolContext(Generic[Deps]):
         wire_id: What the provider calls this call.
         tool_name: The name by which the model called.
         iteration: Which turn of the run, counted from 0.
+        ended: Set when the run is over.
     """
 
     deps: Deps
@@ -29,6 +31,12 @@ class ToolContext(Generic[Deps]):
     wire_id: str = ""
     tool_name: str = ""
     iteration: int = 0
+    ended: Event = field(default_factory=Event, repr=False, compare=False)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the run is over while the tool still works: it was left, or failed."""
+        return self.ended.is_set()
 
     @classmethod
     def __get_pydantic_core_schema__(cls, *_: object) -> NoReturn:

@@ -47,6 +47,7 @@ Phase: TypeAlias = Literal["asking", "calling", "finished"]
 # Finish reasons that mean: there was more to come.
 CUT = frozenset({"length", "content_filter"})
 CUT_TEXT = "Not run: the answer that held this call was cut off. Send it again, with shorter arguments or fewer calls."
+IMAGES_TEXT = "The images of the results above, in order."
 NO_TOOLS_TEXT = "Not run: no tool can be called in the last turn."
 
 
@@ -129,12 +130,16 @@ class Conversation:
         messages: What was said before, ending in what the model shall answer.
         run_id: Makes call ids unique beyond this run.
         limits: How far it may go.
+
+    Attributes:
+        refused: Results that the conversation gave itself to calls of the last answer: it was cut, or the last one.
     """
 
     def __init__(self, messages: Sequence[Message], *, run_id: str, limits: Limits | None = None) -> None:
         self._state = RunState(run_id=run_id, messages=())
         self._limits = limits or Limits()
         self._messages = list(messages)
+        self.refused: tuple[ToolMessage, ...] = ()
         self._wire_ids = {call.wire_id for m in self._messages if isinstance(m, ModelResponse) for call in m.calls}
 
     @classmethod
@@ -194,7 +199,11 @@ class Conversation:
         if len(by_id) != len(results) or by_id.keys() != {call.id for call in calls}:
             due, given = [call.id for call in calls], [result.call_id for result in results]
             raise ConversationError(f"Each of the calls {due} needs one result; there are results for {given}.")
-        self._messages += [replace(by_id[call.id], wire_id=call.wire_id) for call in calls]
+        told = [by_id[call.id] for call in calls]
+        self._messages += [replace(m, wire_id=call.wire_id, images=()) for m, call in zip(told, calls)]
+        images = tuple(image for message in told for image in message.images)
+        if images:  # a tool's message holds text only, for most providers
+            self._messages.append(UserMessage(IMAGES_TEXT, images))
         self._state = replace(self._state, phase="asking")
 
     def _expect(self, phase: Phase) -> None:
@@ -217,12 +226,14 @@ class Conversation:
         whole = response.finish_reason not in CUT and not any(is_cut(call.arguments) for call in response.calls)
         if response.calls and whole and not self._state.last:
             self._state = replace(self._state, phase="calling", empty=0)
+            self.refused = ()
             return
         why = NO_TOOLS_TEXT if whole else CUT_TEXT
-        self._messages += [
+        self.refused = tuple(
             ToolMessage(call_id=call.id, wire_id=call.wire_id, name=call.name, text=why, is_error=True)
             for call in response.calls
-        ]
+        )
+        self._messages += self.refused
         self._end_or_ask_again(response)
 
     def _end_or_ask_again(self, response: ModelResponse) -> None:
@@ -236,8 +247,9 @@ class Conversation:
             self._messages.pop()
             self._state = replace(state, empty=1)
         else:
-            reason = "empty" if says_nothing and response.finish_reason not in CUT else response.finish_reason or "stop"
-            self._state = replace(state, phase="finished", reason="stop" if reason == "tool_calls" else reason)
+            usual = "empty" if says_nothing else "stop"  # servers have many words for an answer that is whole
+            reason = response.finish_reason if response.finish_reason in CUT else usual
+            self._state = replace(state, phase="finished", reason=reason)
 
     def _land(self) -> None:
         """Come to the end of the turns: ask for a last answer, or stop."""

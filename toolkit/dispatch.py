@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any, cast
 
 from toolkit.approval import ApprovalRequest, Approver, approve
@@ -19,7 +21,7 @@ from toolkit.arguments import close_to
 from toolkit.authorization import Authorizer, authorize
 from toolkit.context import ToolContext
 from toolkit.doors import Door
-from toolkit.errors import DefinitionError, Failed, FatalError, ToolError, UnknownTool
+from toolkit.errors import Cancelled, DefinitionError, Failed, FatalError, ToolError, UnknownTool
 from toolkit.messages import ToolCall, ToolResult
 from toolkit.middleware import Middleware, Next, compose
 from toolkit.results import explained
@@ -51,6 +53,8 @@ class Dispatcher:
             return explained(refusal, call.name, (), ())
         except (FatalError, DefinitionError):
             raise
+        except CancelledError as error:  # the turn was left; nobody reads this result
+            return ToolResult.failed(Cancelled(), error)
         except Exception as error:
             logger.exception("A middleware raised; the call %s gets an error.", call.name)
             return ToolResult.failed(Failed(f"{call.name[:100]} was not carried out."), error)
@@ -61,8 +65,9 @@ class Dispatcher:
     async def _line(self, call: ToolCall, context: ToolContext[Any], door: Door) -> ToolResult:
         tool = self._resolved(call)
         values, repairs = tool.read(call.arguments)
-        await authorize(self.authorizer, tool, values, context, door)
-        await approve(self.approver, ApprovalRequest(tool, values, context), door)
+        shown = MappingProxyType(values)  # what a gate sees is what runs
+        await authorize(self.authorizer, tool, shown, context, door)
+        await approve(self.approver, ApprovalRequest(tool, shown, context), door)
         result = await invoke(tool, values, context, door)
         return result._replace(repairs=repairs) if repairs else result
 

@@ -23,10 +23,11 @@ from itertools import islice
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-from toolkit.loops import private_loop
+from toolkit.loops import give_up, private_loop, waiting
 
 if TYPE_CHECKING:
     import asyncio
+    from concurrent.futures import Future
 
 SUSPENDED = "a sync call met something that waits for an event loop; use the method whose name begins with a"
 
@@ -67,6 +68,16 @@ def step(coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError(SUSPENDED)
 
 
+def is_cancelling(error: BaseException) -> bool:
+    """Tell whether an error is the cancellation of the running task, and not of something that it waits for."""
+    import asyncio
+
+    if not isinstance(error, asyncio.CancelledError):
+        return False
+    cancelling = getattr(asyncio.current_task(), "cancelling", None)
+    return cancelling is None or cancelling() > 0  # Python 3.10 cannot tell, and gives way
+
+
 class SyncDoor:
     """The door of `run`, `stream`, `invoke` and `call`."""
 
@@ -88,14 +99,22 @@ class SyncDoor:
             yield await jobs[0]()
             return
         done: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
-        waiting = iter(jobs)
-        for job in islice(waiting, width):
-            _start(partial(_stepped, job), done.put)
-        for _ in jobs:
-            value = _outcome(done.get())
-            for job in islice(waiting, 1):
+        queue = iter(jobs)
+        futures: set[Future[Any]] = set()
+        before = waiting.set(futures)
+        try:
+            for job in islice(queue, width):
                 _start(partial(_stepped, job), done.put)
-            yield value
+        finally:
+            waiting.reset(before)
+        try:
+            for _ in jobs:
+                value = _outcome(done.get())
+                for job in islice(queue, 1):
+                    _start(partial(_stepped, job), done.put)
+                yield value
+        finally:
+            give_up(futures)
 
 
 class AsyncDoor:

@@ -18,6 +18,13 @@ from typing import Any
 import typing_extensions
 
 _NAME = re.compile(r"[^\W\d]\w*")
+
+
+def _marked() -> None: ...
+
+
+# What makes inspect.iscoroutinefunction() say yes to an object; Python 3.12 was the first to have such a mark.
+_MARKED = getattr(inspect, "markcoroutinefunction", lambda function: function)(_marked)
 _COPIED = ("__module__", "__name__", "__qualname__", "__isabstractmethod__")
 
 
@@ -74,6 +81,7 @@ def looks(function: Callable[..., Any]) -> dict[str, Any]:
         "__doc__": getattr(function, "__doc__", None),
         "__annotations__": raw_annotations(function),
         "__wrapped__": function,
+        **(vars(_MARKED) if inspect.iscoroutinefunction(function) else {}),
     }
 
 

@@ -18,7 +18,7 @@ def as_text(words: str | bytes | Mapping[str, Any] | None) -> str:
     try:
         return to_json(words or {}).decode()
     except PydanticSerializationError:
-        return json.dumps(words)  # halves of surrogate pairs, as escapes: refused later, too
+        return json.dumps(words, default=repr)  # halves of surrogate pairs, as escapes: refused later, too
 
 
 def is_object(text: str) -> bool:

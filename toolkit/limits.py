@@ -25,7 +25,7 @@ class Limits:
     on_limit: OnLimit = "answer"
 
     def __post_init__(self) -> None:
-        if self.turns < 1:
-            raise ValueError(f"A run needs at least one turn; turns={self.turns!r} allows none.")
+        if not isinstance(self.turns, int) or self.turns < 1:
+            raise ValueError(f"A run needs a whole number of turns, at least 1; max_turns={self.turns!r} is none.")
         if self.on_limit not in ("answer", "stop", "raise"):
             raise ValueError(f"on_limit={self.on_limit!r} is not one of 'answer', 'stop', 'raise'.")

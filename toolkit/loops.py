@@ -6,15 +6,20 @@ import atexit
 import os
 import threading
 from collections.abc import Coroutine
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
+    from concurrent.futures import Future
 
 # How long a cancelled coroutine may take to end, in seconds; then it is left to its thread, a daemon.
 GRACE = 1.0
 
 T = TypeVar("T")
+
+# What the threads of one turn wait for, so that it can be given up when the turn is left.
+waiting: ContextVar[set[Future[Any]] | None] = ContextVar("waiting", default=None)
 
 
 class PrivateLoop:
@@ -43,6 +48,9 @@ class PrivateLoop:
             )
         ended = threading.Event()
         future = asyncio.run_coroutine_threadsafe(_watched(coroutine, ended), loop)
+        together = waiting.get()
+        if together is not None:
+            together.add(future)
         try:
             return future.result()
         except CancelledError as error:
@@ -101,3 +109,12 @@ async def _watched(coroutine: Coroutine[Any, Any, T], ended: threading.Event) ->
         return await coroutine
     finally:
         ended.set()
+
+
+def give_up(futures: set[Future[Any]]) -> None:
+    """Cancel what threads still wait for in the private loop, and wait until each has run its `finally`."""
+    left = [future for future in futures if future.cancel()]
+    if left:
+        from concurrent.futures import wait
+
+        wait(left, GRACE)

@@ -80,6 +80,7 @@ class ToolResult(NamedTuple):
         details: Anything for the application; never sent to a model.
         exception: What the tool raised, with its traceback; never sent to a model.
         repairs: What was mended in the model's arguments before they were valid.
+        images: Pictures for the model; taken from `value` where that is one, or a list that holds some.
     """
 
     value: Any = None
@@ -89,6 +90,7 @@ class ToolResult(NamedTuple):
     details: Any = None
     exception: BaseException | None = None
     repairs: tuple[str, ...] = ()
+    images: tuple[Image, ...] = ()
 
     def __repr__(self) -> str:
         told = zip(self._fields, self, self._field_defaults.values())
@@ -164,6 +166,7 @@ class ToolMessage(Brief):
     name: str
     text: str
     is_error: bool = False
+    images: tuple[Image, ...] = ()
 
 
 Message: TypeAlias = SystemMessage | UserMessage | ModelResponse | ToolMessage

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from pydantic_core import to_json
 
-from toolkit.errors import ToolError
-from toolkit.messages import ToolResult, sendable
+from toolkit.errors import Cancelled, ToolError
+from toolkit.messages import Image, ToolResult, sendable
 
 # What a value's own `str` or `repr` may add to a conversation, in characters.
 MAX_WRITTEN = 10_000
@@ -22,13 +22,14 @@ def rendered(value: Any) -> ToolResult:
     kind = type(value)
     if kind is ToolResult:
         return _completed(value)
+    if kind is Image or ((kind is list or kind is tuple) and any(type(part) is Image for part in value)):
+        return _pictured(value, [value] if kind is Image else value)
     try:
         text = value if kind is str and value.isascii() else str(value) if kind is int else _written(value)
     except Exception:  # noqa: BLE001  values are the user's: anything may happen while one is read
         text = _to_text_somehow(value)
-    return _new(
-        ToolResult, (value, text, None, None, None, None, ())
-    )  # half the time of the constructor, on every call
+    # The constructor takes twice the time, on every call.
+    return _new(ToolResult, (value, text, None, None, None, None, (), ()))
 
 
 _new = tuple.__new__
@@ -46,6 +47,8 @@ def explained(
             see, besides ToolError.
         relay: Such exceptions themselves.
     """
+    if type(error).__name__ == "CancelledError":  # asyncio's, or that of futures: neither need be loaded
+        return ToolResult.failed(Cancelled(), error)
     kind = error.kind if isinstance(error, ToolError) else "failed"
     text = _said(error) if isinstance(error, ToolError) else ""
     text = text or f"{name} failed: {type(error).__name__}{_told(error, announced, relay)}"
@@ -55,9 +58,17 @@ def explained(
 def _completed(result: ToolResult) -> ToolResult:
     if result.text is not None:
         return result._replace(text=sendable(result.text))
-    shown = "" if result.value is None and result.is_error else rendered(result.value).text
-    text = sendable("\n".join(part for part in (shown, result.error) if part))
-    return result._replace(text=text, kind=result.kind or ("failed" if result.is_error else None))
+    shown = ToolResult(text="") if result.value is None and result.is_error else rendered(result.value)
+    text = sendable("\n".join(part for part in (shown.text, result.error) if part))
+    return result._replace(
+        text=text, images=result.images or shown.images, kind=result.kind or ("failed" if result.is_error else None)
+    )
+
+
+def _pictured(value: Any, parts: Sequence[Any]) -> ToolResult:
+    """Part pictures from texts: a result's text says where each picture stands."""
+    texts = ["[image]" if type(part) is Image else rendered(part).text or "" for part in parts]
+    return ToolResult(value, "\n".join(texts), images=tuple(part for part in parts if type(part) is Image))
 
 
 def _written(value: Any) -> str:

@@ -22,6 +22,10 @@ from toolkit.models.default import ModelChoice
 from toolkit.runs import AsyncRunStream, Run, RunResult, RunStream
 from toolkit.toolbox import Addable, Toolbox
 
+# Keys of a request that the Runner decides on, and those that are no part of its body.
+RESERVED = frozenset({"model", "messages", "stream", "stream_options", "tools", "response_format"})
+CLIENT_OPTIONS = frozenset({"timeout", "max_retries", "extra_headers", "extra_query", "extra_body"})
+
 History: TypeAlias = Iterable[Message | Mapping[str, Any]]
 
 
@@ -31,16 +35,20 @@ class RunnerOptions(TypedDict, total=False):
     Attributes:
         client: `openai.OpenAI` or `openai.AsyncOpenAI`; one is made where none is given.
         base_url: Address of an OpenAI-compatible server, such as "http://localhost:11434/v1".
+        api_key: The key for that server; without `base_url` that of the environment is used.
         dialect: How tools are shown: "chat" (native tool calls) or "calls" (by `response_format`).
         on_limit: What happens after the last turn: "answer", "stop" or "raise".
-        request_options: Further keys of each request, such as `temperature`.
+        request_options: Further keys of each request's body, such as `temperature`; what the client itself takes, such
+            as `timeout`, is set on the client.
         authorize: May this call be made at all? Gets tool, arguments and context.
         approve: Does somebody agree? Gets an ApprovalRequest.
-        middleware: Wraps the whole line of each call, the first one outermost.
+        middleware: Wraps the whole line of each call, the first one outermost. In a sync run it must not wait for
+            an event loop.
     """
 
     client: Any
     base_url: str
+    api_key: str
     dialect: str
     on_limit: OnLimit
     request_options: Mapping[str, Any]
@@ -83,6 +91,7 @@ class Runner:
         **options: Unpack[RunnerOptions],
     ) -> None:
         _refuse_unknown(options)
+        _refuse_reserved(options.get("request_options", {}))
         if not isinstance(model, (str, Model, type(None))):
             raise TypeError(f"model={model!r} is neither a model's name nor a Model. A client goes in as client=...")
         dialect = dialect_named(options["dialect"]) if "dialect" in options else None
@@ -94,6 +103,7 @@ class Runner:
             name=model if isinstance(model, str) else None,
             client=options.get("client"),
             base_url=options.get("base_url"),
+            api_key=options.get("api_key"),
             dialect=dialect,
             options=options.get("request_options", {}),
         )
@@ -166,6 +176,8 @@ class Runner:
         )
 
     def _said(self, prompt: str | None, messages: History) -> list[Message]:
+        if not isinstance(prompt, (str, type(None))):
+            raise TypeError(f"A prompt is text, not {prompt!r}; what was said before goes in as messages=[...].")
         said = decoded(messages)
         if prompt is not None:
             said.append(UserMessage(prompt))
@@ -179,4 +191,14 @@ class Runner:
 def _refuse_unknown(options: Mapping[str, Any]) -> None:
     unknown = sorted(options.keys() - RunnerOptions.__annotations__.keys())
     if unknown:
-        raise TypeError(f"Runner has no option {unknown[0]!r}. It has: {', '.join(RunnerOptions.__annotations__)}.")
+        known = ("toolbox", "model", "instructions", "max_turns", *RunnerOptions.__annotations__)
+        raise TypeError(f"Runner has no option {unknown[0]!r}. It has: {', '.join(known)}.")
+
+
+def _refuse_reserved(options: Mapping[str, Any]) -> None:
+    ours, clients = options.keys() & RESERVED, options.keys() & CLIENT_OPTIONS
+    if ours:
+        raise TypeError(f"request_options may not have {sorted(ours)[0]!r}: the Runner sets it.")
+    if clients:
+        name = sorted(clients)[0]
+        raise TypeError(f"{name!r} is no key of a request's body: set it on the client, client=OpenAI(...).")

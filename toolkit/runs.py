@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from toolkit.conversation import CallModel, Conversation, Finished, RunCalls, Ru
 from toolkit.dispatch import Dispatcher
 from toolkit.doors import AsyncDoor, Door, SyncDoor, step
 from toolkit.errors import RunError
-from toolkit.events import Event, RunFinished, RunStarted, ToolCallFinished, TurnFinished, TurnStarted
+from toolkit.events import Event, RunFinished, RunStarted, ToolCallFinished, ToolCallStarted, TurnFinished, TurnStarted
 from toolkit.execution import execute
 from toolkit.messages import (
     Message,
@@ -70,19 +71,25 @@ class Run:
     streams: bool
     memo: list[dict[str, Any]] = field(default_factory=list)
     calls: list[ToolCallFinished] = field(default_factory=list)
+    ended: threading.Event = field(default_factory=threading.Event)
     result: RunResult | None = None
 
     async def events(self, door: Door, pick: Callable[[ModelChoice], Awaitable[Model]]) -> AsyncGenerator[Event, None]:
         """Do what the conversation says, until it is over."""
         model = await pick(self.choice)
         yield RunStarted(run_id=self.run_id, model=model.name)
-        while not isinstance(todo := self.conversation.next(), Finished):
-            doing = self._ask(todo, model, door) if isinstance(todo, CallModel) else self._carry_out(todo, door)
-            async with aclosing(doing):
-                async for event in doing:
-                    yield event
+        try:
+            while not isinstance(todo := self.conversation.next(), Finished):
+                async with aclosing(self._done(todo, model, door)) as happened:
+                    async for event in happened:
+                        yield event
+        finally:
+            self.ended.set()
         self.result = self._finish(todo, model.name)
         yield RunFinished(output=todo.output, finish_reason=todo.reason, usage=self.result.usage)
+
+    def _done(self, todo: CallModel | RunCalls, model: Model, door: Door) -> AsyncGenerator[Event, None]:
+        return self._ask(todo, model, door) if isinstance(todo, CallModel) else self._carry_out(todo, door)
 
     async def _ask(self, todo: CallModel, model: Model, door: Door) -> AsyncGenerator[Event, None]:
         yield TurnStarted(turn=todo.turn)
@@ -96,7 +103,13 @@ class Run:
                     yield piece
         if response is None:
             raise RunError(f"{model!r} ended its stream without a ModelResponse.")
-        yield TurnFinished(turn=todo.turn, response=self.conversation.respond(response))
+        response = self.conversation.respond(response)
+        yield TurnFinished(turn=todo.turn, response=response)
+        for call, told in zip(response.calls, self.conversation.refused):
+            yield ToolCallStarted(call)
+            result = ToolResult(text=told.text, error=told.text, kind="cancelled")
+            self.calls.append(ToolCallFinished(call, result, 0.0))
+            yield self.calls[-1]
 
     async def _answered(self, request: ModelRequest, model: Model, door: Door) -> AsyncGenerator[Piece, None]:
         if not self.streams:
@@ -111,12 +124,17 @@ class Run:
 
         async def one(call: ToolCall) -> ToolResult:
             context = ToolContext(
-                deps=self.deps, run_id=self.run_id, call_id=call.id, wire_id=call.wire_id, iteration=todo.turn
+                deps=self.deps,
+                run_id=self.run_id,
+                call_id=call.id,
+                wire_id=call.wire_id,
+                iteration=todo.turn,
+                ended=self.ended,
             )
             return await self.dispatcher.dispatch(call, context, door)
 
-        async with aclosing(execute(todo.calls, one, door)) as events:
-            async for event in events:
+        async with aclosing(execute(todo.calls, one, door)) as happened:
+            async for event in happened:
                 if isinstance(event, ToolCallFinished):
                     finished[event.call.id] = event
                 yield event
@@ -225,4 +243,6 @@ def _ended(run: Run) -> RunResult:
 
 def _told(event: ToolCallFinished) -> ToolMessage:
     call, result = event.call, event.result
-    return ToolMessage(call_id=call.id, name=call.name, text=result.text or "", is_error=result.is_error)
+    return ToolMessage(
+        call_id=call.id, name=call.name, text=result.text or "", is_error=result.is_error, images=result.images
+    )

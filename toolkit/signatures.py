@@ -7,6 +7,7 @@ too: its default is Python's own. Nothing is built before it is asked for.
 from __future__ import annotations
 
 import inspect
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
     from toolkit.docstrings import Docstring
+
+logger = logging.getLogger("toolkit")
 
 # As a text: `ToolContext`, `toolkit.ToolContext[Deps]`, the same with None.
 _CONTEXT_NAME = r"(None\s*\|\s*|(\w+\.)*Optional\[)?(\w+\.)*ToolContext(\[.*\])?(\s*\|\s*None|\])?"
@@ -154,6 +157,7 @@ class Signature:
             ) from error
         if not left_out:
             raise DefinitionError(f"{self.label}: pydantic cannot build its parameters: {error}") from error
+        logger.warning("%s: left out of what a model may fill: %s", self.label, left_out)
         built = build([p for p in offered if p.name not in left_out], self.docstring.parameters, self._taken)
         return replace(built, hidden=tuple(left_out))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -59,6 +60,8 @@ class Toolbox:
             DefinitionError: None of its methods is a tool.
         """
         methods = [name for name in dir(type(instance)) if _is_tool(inspect.getattr_static(type(instance), name))]
+        if inspect.isclass(instance):
+            raise DefinitionError(f"Toolbox.from_object() takes an instance: write {instance.__name__}(...).")
         if not methods:
             owner = type(instance).__qualname__
             raise DefinitionError(f"No method of {owner} is a tool: decorate those that a model may call with @tool.")
@@ -136,7 +139,9 @@ class Toolbox:
         shown = self._shown.get(dialect)
         if shown is None:
             show = dialect_named(dialect).tool
-            shown = self._shown[dialect] = [show(made.spec) for made in self]
+            shown = self._shown[dialect] = [
+                deepcopy(show(made.spec)) for made in self
+            ]  # no toolbox shares with another
         return list(shown)
 
     def call(self, name: str, words: Words = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
@@ -187,6 +192,8 @@ class Toolbox:
 
 
 def _as_tool(item: Addable) -> AnyTool:
+    if item is None:
+        raise DefinitionError("A toolbox takes tools and functions; one of them is None.")
     made = item if isinstance(item, Tool) else tool(item)
     if made.is_unbound:
         raise DefinitionError(

@@ -13,7 +13,7 @@ from typing_extensions import Self
 
 from toolkit import arguments, hints, results
 from toolkit.context import ToolContext
-from toolkit.doors import AsyncDoor
+from toolkit.doors import AsyncDoor, is_cancelling
 from toolkit.errors import DefinitionError, FatalError, InvalidArguments
 from toolkit.handlers import Action, BoundFunction, Function, Handler, gathered
 from toolkit.loops import private_loop
@@ -100,6 +100,14 @@ class Tool(Generic[P, R]):
             return _rebuilt, (self.handler, values)
         bound = (self.handler.instance,) if isinstance(self.handler, BoundFunction) else ()
         return _varied, (home, bound, values)  # the function itself cannot be found by its name: the tool is there
+
+    def __eq__(self, other: object) -> bool:
+        if not (isinstance(other, Tool) and isinstance(self.handler, Function) and isinstance(other.handler, Function)):
+            return self is other
+        return (self.name, self.handler.function) == (other.name, other.handler.function)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
     def __repr__(self) -> str:
         shown = hints.shown_signature(self.handler.function) if isinstance(self.handler, Function) else "(...)"
@@ -197,9 +205,7 @@ class Tool(Generic[P, R]):
             if type(value) in plain:
                 return results.rendered(value)
             value = gathered(value)
-        except FatalError:
-            raise
-        except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001  whatever a tool raises is the answer to its call
+        except BaseException as error:  # noqa: BLE001  whatever a tool raises is the answer to its call
             return self._failure(error)
         if hasattr(type(value), "__await__"):
             return self._later(value)
@@ -218,10 +224,8 @@ class Tool(Generic[P, R]):
     async def _later(self, promise: Awaitable[Any]) -> ToolResult:
         try:
             return results.rendered(await promise)
-        except FatalError:
-            raise
-        except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001  as in `carry_out`
-            return self._failure(error)
+        except BaseException as error:  # noqa: BLE001  as in `carry_out`
+            return self._failure(error, may_be_the_runs=True)
 
     @cached_property
     def _built(self) -> Built:
@@ -246,7 +250,10 @@ class Tool(Generic[P, R]):
     def _action(self) -> Action:
         return self.handler.prepared()
 
-    def _failure(self, error: BaseException) -> ToolResult:
+    def _failure(self, error: BaseException, *, may_be_the_runs: bool = False) -> ToolResult:
+        """Make the result of what a tool raised; what is meant for the run leaves."""
+        if isinstance(error, (FatalError, KeyboardInterrupt)) or (may_be_the_runs and is_cancelling(error)):
+            raise error
         return results.explained(error, self.name, self.handler.raises, self.relay)
 
 

@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from toolkit.dialects.chat import encoded
+from toolkit.errors import DefinitionError
 from toolkit.jsontext import is_cut, is_object
 from toolkit.messages import (
     Message,
@@ -24,7 +26,6 @@ from toolkit.messages import (
     ToolCall,
     ToolMessage,
     ToolSpec,
-    UserMessage,
     sendable,
 )
 from toolkit.schemas import rewritten
@@ -75,7 +76,8 @@ class Calls:
             return "" if text.lstrip().startswith("{") and is_cut(text) else text, tuple(calls)
         found = tuple(_call(item) for item in reply.get("calls") or () if isinstance(item, dict))
         output = reply.get("output")
-        return output if isinstance(output, str) else "", (*calls, *found)
+        told = output if isinstance(output, str) or output is None else json.dumps(output, ensure_ascii=False)
+        return told or "", (*calls, *found)
 
 
 def composed(specs: Sequence[ToolSpec], *, only_one: bool = False) -> dict[str, Any]:
@@ -98,6 +100,9 @@ _OUTPUT: Mapping[str, Any] = {"anyOf": [{"type": "string"}, {"type": "null"}]}
 
 def call_schema(spec: ToolSpec) -> tuple[dict[str, Any], dict[str, Any]]:
     """Make one alternative of `calls`, and its definitions under names that no other tool uses."""
+    reserved = sorted(META & spec.parameters["properties"].keys())
+    if reserved:
+        raise DefinitionError(f"Tool {spec.name!r}: the dialect 'calls' needs {reserved[0]!r} itself. Rename it.")
     schema = rewritten(spec.parameters, lambda node: _pointing_to(node, spec.name))
     properties = {"_tool": {"type": "string", "const": spec.name}, **schema["properties"]}
     shown = {
@@ -137,14 +142,15 @@ def plain(message: Message) -> dict[str, Any]:
         return {"role": "user", "content": sendable(f"Result of {message.name}: {message.text}")}
     if isinstance(message, ModelResponse):
         return {"role": "assistant", "content": sendable(_reply(message) if message.calls else message.text)}
-    return {"role": "user" if isinstance(message, UserMessage) else "system", "content": sendable(message.text)}
+    return encoded(message)
 
 
 def _merged(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Join neighbours of one role: many chat templates demand that roles take turns."""
     joined: list[dict[str, Any]] = []
     for message in messages:
-        if joined and joined[-1]["role"] == message["role"]:
+        texts = isinstance(message["content"], str) and joined and isinstance(joined[-1]["content"], str)
+        if texts and joined[-1]["role"] == message["role"]:
             joined[-1] = {**message, "content": f"{joined[-1]['content']}\n\n{message['content']}"}
         else:
             joined.append(message)

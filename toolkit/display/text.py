@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -15,6 +16,8 @@ from toolkit.events import Event, RunFinished, TextDelta, ToolCallFinished, Tool
 from toolkit.messages import ToolCall
 from toolkit.runs import RunResult, RunStream
 
+# C0 but for tab and newline, C1, and what changes the direction of text.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _MARGIN = 10  # the widest label and a space
 _COLOURS: Mapping[str, str] = {
     "Question": "1",
@@ -70,7 +73,7 @@ class Transcript:
                 self.line("Call", called(event.call))
             case ToolCallFinished():
                 text = event.result.text or ""
-                told = text if self._together == 1 else f"{event.name}: {text}"
+                told = text if self._together == 1 else f"{called(event.call)}: {text}"
                 self.line("Error" if event.result.is_error else "Result", told)
             case RunFinished():
                 self._close(event)
@@ -81,20 +84,25 @@ class Transcript:
         """Write one labelled text; further lines of it stand below its first."""
         self._end_answer()
         margin = "\n" + " " * _MARGIN
-        self.out.write(f"{self._label(label)}{margin.join(_shortened(text.splitlines() or ['']))}\n")
+        lines = _cut(visible(text).splitlines() or [""], self.out)
+        self._write(f"{self._label(label)}{margin.join(lines)}\n")
         self.out.flush()
 
     def _answer(self, text: str) -> None:
         if not self._answering:
-            self.out.write(self._label("Answer"))
+            self._write(self._label("Answer"))
             self._answering = True
-        self.out.write(text.replace("\n", "\n" + " " * _MARGIN))
-        self.out.flush()
+        self._write(visible(text).replace("\n", "\n" + " " * _MARGIN))
 
     def _end_answer(self) -> None:
         if self._answering:
-            self.out.write("\n")
+            self._write("\n")
             self._answering = False
+
+    def _write(self, text: str) -> None:
+        encoding = self.out.encoding or "utf-8"
+        self.out.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        self.out.flush()
 
     def _close(self, event: RunFinished) -> None:
         if not self._answering and event.output:
@@ -107,6 +115,11 @@ class Transcript:
         padded = label.ljust(_MARGIN)
         colour = _COLOURS.get(label)
         return f"\x1b[{colour}m{padded}\x1b[0m" if colour and _wants_colour(self.out) else padded
+
+
+def visible(text: str) -> str:
+    """Show control characters as escapes: what a model writes must not move the cursor or the direction of text."""
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def called(call: ToolCall) -> str:
@@ -124,8 +137,9 @@ def _given(arguments: Mapping[str, Any]) -> Iterator[str]:
     return (f"{name}={value!r}" for name, value in arguments.items())
 
 
-def _shortened(lines: list[str]) -> list[str]:
-    width = max(40, shutil.get_terminal_size().columns - _MARGIN)
+def _cut(lines: list[str], out: TextIO) -> list[str]:
+    """Keep a text to twenty lines, and to the width of a terminal where there is one."""
+    width = max(40, shutil.get_terminal_size().columns - _MARGIN) if out.isatty() else sys.maxsize
     shown = [line if len(line) <= width else f"{line[: width - 1]}…" for line in lines[:20]]
     return shown if len(lines) <= 20 else [*shown, f"… {len(lines) - 20} more lines"]
 

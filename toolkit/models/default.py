@@ -45,6 +45,7 @@ class ModelChoice:
         name: The model's name at its server.
         client: A client of the openai package, sync or async.
         base_url: Address of an OpenAI-compatible server.
+        api_key: The key for it; that of the environment goes to no address but the environment's and OpenAI's.
         dialect: How tools are shown.
         options: Further keys of each request.
     """
@@ -53,6 +54,7 @@ class ModelChoice:
     name: str | None = None
     client: Any = None
     base_url: str | None = None
+    api_key: str | None = None
     dialect: Dialect | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     _made: Model | None = None
@@ -64,7 +66,7 @@ class ModelChoice:
         Raises:
             NoModelError: Nothing says which model should answer.
         """
-        if self._made is not None:
+        if self._made is not None and getattr(self._made, "is_open", True):  # the embedded one's server may have died
             return self._made
         found = self.given or self._from_client() or self._from_address()
         model = self._embedded() if found is None else found
@@ -79,7 +81,8 @@ class ModelChoice:
             NoModelError: Nothing says which model should answer.
         """
         model = self.given or self._made
-        if model is None:
+        if model is None or not getattr(model, "is_open", True):
+            self._by_loop.clear()
             model = await AsyncDoor().call(self._found, is_async=False)
         if self.given or self.client or not isinstance(model, OpenAIModel):
             return model
@@ -104,8 +107,8 @@ class ModelChoice:
         return OpenAIModel(self.client, name, dialect=self.dialect, options=self.options)
 
     def _from_address(self) -> Model | None:
+        key = self.api_key or (None if self.base_url else os.environ.get("OPENAI_API_KEY"))  # a key is for its server
         address = self.base_url or os.environ.get("OPENAI_BASE_URL")
-        key = os.environ.get("OPENAI_API_KEY")
         if not (address or key):
             return None
         import openai
@@ -119,9 +122,10 @@ class ModelChoice:
             raise NoModelError(NO_MODEL)
         from toolkit.local import embedded_model
 
-        embedded = embedded_model()
-        dialect, options = self.dialect or embedded.dialect, self.options
-        return OpenAIModel(embedded.client, embedded.name, dialect=dialect, options=options)
+        model = embedded_model()
+        model.dialect = self.dialect or model.dialect
+        model.options = dict(self.options)
+        return model
 
 
 async def _kept(model: OpenAIModel) -> tuple[Model, AsyncGenerator[None, None]]:

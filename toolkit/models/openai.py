@@ -58,8 +58,9 @@ class OpenAIModel:
         Raises:
             ModelError: The server failed, or answered something that is no completion.
         """
+        body = self._body(request)
         with translated():
-            answer = _Answer.of(await self._create(request, stream=False))
+            answer = _Answer.of(await self._create(body, stream=False))
         return self._read(answer)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
@@ -83,15 +84,15 @@ class OpenAIModel:
 
     async def _pieces(self, request: ModelRequest, answer: _Answer) -> AsyncGenerator[list[Piece], None]:
         """Fill an answer, and give what of each chunk is worth showing."""
+        body = self._body(request)
         with translated():
-            chunks = await self._create(request, stream=True, stream_options={"include_usage": True})
+            chunks = await self._create(body, stream=True, stream_options={"include_usage": True})
             async with aclosing(_drawn(chunks)) as drawn:
                 async for chunk in drawn:
                     yield list(answer.take(chunk))
 
-    async def _create(self, request: ModelRequest, **options: Any) -> Any:
+    async def _create(self, body: Mapping[str, Any], **options: Any) -> Any:
         create = self.client.chat.completions.create
-        body = self._fitting({**self.dialect.body(request), **self.options}, request)
         if _is_the_packages_own(create):
             # The package walks every message of `messages` on every turn; what stands in extra_body it sends as it is.
             reply = create(model=self.name, messages=[], extra_body=body, **options)
@@ -99,8 +100,12 @@ class OpenAIModel:
             reply = create(model=self.name, **body, **options)
         return await reply if inspect.isawaitable(reply) else reply
 
-    def _fitting(self, body: dict[str, Any], request: ModelRequest) -> dict[str, Any]:
-        """Leave out what servers refuse without tools; and a forced choice once followed, or calls would never end."""
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
+        """Make the body, without what servers refuse where there are no tools.
+
+        A forced choice goes out once: forced on every turn, calls would never end.
+        """
+        body = {**self.dialect.body(request), **self.options}
         unfit = frozenset() if "tools" in body else ONLY_WITH_TOOLS
         followed = bool(request.messages) and isinstance(request.messages[-1], ToolMessage)
         if followed and body.get("tool_choice") not in (None, "auto", "none"):
@@ -156,10 +161,10 @@ class _Answer:
         delta = attribute(choice, "delta")
         if thought := _reasoning(delta):
             self.reasoning.append(thought)
-            yield ReasoningDelta(thought)
+            yield ReasoningDelta(sendable(thought))
         if text := text_of(attribute(delta, "content")) or text_of(attribute(delta, "refusal")):
             self.text.append(text)
-            yield TextDelta(text)
+            yield TextDelta(sendable(text))
         for call in _listed(delta):
             self.accumulator.take(call)
 

@@ -51,7 +51,8 @@ class ScriptedModel:
 
     def __post_init__(self) -> None:
         self.requests: list[ModelRequest] = []
-        self._replies = None if callable(self.script) else list(self.script)
+        script = [self.script] if isinstance(self.script, str) else self.script
+        self._replies = None if callable(script) else list(script)
         self._used = 0
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
