@@ -23,11 +23,10 @@ from itertools import islice
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-from toolkit.loops import give_up, private_loop, waiting
+from toolkit.loops import Turn, private_loop, this_turn
 
 if TYPE_CHECKING:
     import asyncio
-    from concurrent.futures import Future
 
 SUSPENDED = "a sync call met something that waits for an event loop; use the method whose name begins with a"
 
@@ -100,21 +99,17 @@ class SyncDoor:
             return
         done: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
         queue = iter(jobs)
-        futures: set[Future[Any]] = set()
-        before = waiting.set(futures)
+        turn = Turn()
         try:
             for job in islice(queue, width):
-                _start(partial(_stepped, job), done.put)
-        finally:
-            waiting.reset(before)
-        try:
+                _start(partial(_stepped, job, turn), done.put)
             for _ in jobs:
                 value = _outcome(done.get())
                 for job in islice(queue, 1):
-                    _start(partial(_stepped, job), done.put)
+                    _start(partial(_stepped, job, turn), done.put)
                 yield value
         finally:
-            give_up(futures)
+            turn.leave()
 
 
 class AsyncDoor:
@@ -165,7 +160,8 @@ class AsyncDoor:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _stepped(job: Job[T]) -> T:
+def _stepped(job: Job[T], turn: Turn) -> T:
+    this_turn.set(turn)  # in the thread's own copy of the context
     return step(job())
 
 

@@ -18,8 +18,35 @@ GRACE = 1.0
 
 T = TypeVar("T")
 
-# What the threads of one turn wait for, so that it can be given up when the turn is left.
-waiting: ContextVar[set[Future[Any]] | None] = ContextVar("waiting", default=None)
+
+class Turn:
+    """What the threads of one turn wait for in the private loop; once the turn is left, they wait for nothing."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._futures: list[Future[Any]] = []
+        self._is_left = False
+
+    def add(self, future: Future[Any]) -> None:
+        """Count a thread's future in."""
+        with self._lock:
+            self._futures.append(future)
+            is_left = self._is_left
+        if is_left:
+            future.cancel()
+
+    def leave(self) -> None:
+        """Cancel what threads still wait for, and wait until each has run its `finally`."""
+        with self._lock:
+            self._is_left = True
+        unfinished = [future for future in self._futures if future.cancel()]
+        if unfinished:
+            from concurrent.futures import wait
+
+            wait(unfinished, GRACE)
+
+
+this_turn: ContextVar[Turn | None] = ContextVar("this_turn", default=None)
 
 
 class PrivateLoop:
@@ -48,9 +75,8 @@ class PrivateLoop:
             )
         ended = threading.Event()
         future = asyncio.run_coroutine_threadsafe(_watched(coroutine, ended), loop)
-        together = waiting.get()
-        if together is not None:
-            together.add(future)
+        if (turn := this_turn.get()) is not None:
+            turn.add(future)
         try:
             return future.result()
         except CancelledError as error:
@@ -109,12 +135,3 @@ async def _watched(coroutine: Coroutine[Any, Any, T], ended: threading.Event) ->
         return await coroutine
     finally:
         ended.set()
-
-
-def give_up(futures: set[Future[Any]]) -> None:
-    """Cancel what threads still wait for in the private loop, and wait until each has run its `finally`."""
-    left = [future for future in futures if future.cancel()]
-    if left:
-        from concurrent.futures import wait
-
-        wait(left, GRACE)
