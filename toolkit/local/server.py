@@ -28,12 +28,13 @@ class Settings:
     Attributes:
         path: The GGUF file.
         context: Tokens of prompt and answer together.
-        threads: Threads that compute.
+        threads: Threads that compute. They wait for each other by spinning, so with one for each core another program
+            on the machine slows them down by a factor of ten; half the cores are enough for so small a model.
     """
 
     path: str
     context: int = 4096
-    threads: int = min(8, os.cpu_count() or 1)
+    threads: int = min(4, max(1, (os.cpu_count() or 1) // 2))
 
 
 class LlamaServer:
