@@ -20,7 +20,7 @@ from toolkit.approval import ApprovalRequest, Approver, approve
 from toolkit.arguments import close_to
 from toolkit.authorization import Authorizer, authorize
 from toolkit.context import ToolContext
-from toolkit.doors import Door
+from toolkit.doors import Door, awaited
 from toolkit.errors import Cancelled, DefinitionError, Failed, FatalError, ToolError, UnknownTool
 from toolkit.messages import ToolCall, ToolResult
 from toolkit.middleware import Middleware, Next, compose
@@ -100,7 +100,4 @@ async def invoke(tool: Tool[..., Any], values: dict[str, Any], context: ToolCont
     if isinstance(result, ToolResult):
         return result
 
-    async def finish() -> ToolResult:
-        return cast("ToolResult", await result)
-
-    return await door.call(finish, is_async=True)
+    return cast("ToolResult", await door.call(lambda: awaited(result), is_async=True))

@@ -15,7 +15,7 @@ they never keep the interpreter from leaving.
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
@@ -65,6 +65,11 @@ def step(coroutine: Coroutine[Any, Any, T]) -> T:
         return value
     coroutine.close()
     raise RuntimeError(SUSPENDED)
+
+
+async def awaited(promise: Awaitable[T]) -> T:
+    """Make a coroutine of whatever can be awaited."""
+    return await promise
 
 
 def is_cancelling(error: BaseException) -> bool:

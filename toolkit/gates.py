@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
-from toolkit.doors import Door
+from toolkit.doors import Door, awaited
 
 logger = logging.getLogger("toolkit")
 
@@ -17,7 +17,7 @@ async def ask(gate: Callable[..., Any], questions: tuple[Any, ...], door: Door) 
     try:
         is_async = inspect.iscoroutinefunction(gate) or inspect.iscoroutinefunction(getattr(gate, "__call__", None))  # noqa: B004
         answer = gate(*questions) if is_async else await door.call(lambda: _asked(gate, questions), is_async=False)
-        return await door.call(lambda: _awaited(answer), is_async=True) if inspect.isawaitable(answer) else answer
+        return await door.call(lambda: awaited(answer), is_async=True) if inspect.isawaitable(answer) else answer
     except Exception:
         logger.exception("The gate %r raised; the call is refused.", gate)
         return None
@@ -25,7 +25,3 @@ async def ask(gate: Callable[..., Any], questions: tuple[Any, ...], door: Door) 
 
 async def _asked(gate: Callable[..., Any], questions: tuple[Any, ...]) -> Any:
     return gate(*questions)
-
-
-async def _awaited(answer: Awaitable[Any]) -> Any:
-    return await answer

@@ -20,10 +20,8 @@ def rendered(value: Any) -> ToolResult:
     Never raises for what a value is: the function has run, and its effect cannot be called back.
     """
     kind = type(value)
-    if kind is ToolResult:
-        return _completed(value)
-    if kind is Image or ((kind is list or kind is tuple) and any(type(part) is Image for part in value)):
-        return _pictured(value, [value] if kind is Image else value)
+    if kind in _SPECIAL and (made := _special(value)) is not None:
+        return made
     try:
         text = value if kind is str and value.isascii() else str(value) if kind is int else _written(value)
     except Exception:  # noqa: BLE001  values are the user's: anything may happen while one is read
@@ -33,6 +31,7 @@ def rendered(value: Any) -> ToolResult:
 
 
 _new = tuple.__new__
+_SPECIAL = frozenset({ToolResult, Image, list, tuple})
 
 
 def explained(
@@ -63,6 +62,14 @@ def _completed(result: ToolResult) -> ToolResult:
     return result._replace(
         text=text, images=result.images or shown.images, kind=result.kind or ("failed" if result.is_error else None)
     )
+
+
+def _special(value: Any) -> ToolResult | None:
+    """Make a result of what is one already, or holds pictures; None of a list without."""
+    if type(value) is ToolResult:
+        return _completed(value)
+    parts = [value] if type(value) is Image else value
+    return _pictured(value, parts) if any(type(part) is Image for part in parts) else None
 
 
 def _pictured(value: Any, parts: Sequence[Any]) -> ToolResult:

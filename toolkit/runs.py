@@ -12,7 +12,7 @@ from typing import Any
 from typing_extensions import Self
 
 from toolkit.context import ToolContext
-from toolkit.conversation import CallModel, Conversation, Finished, RunCalls, RunState
+from toolkit.conversation import CallModel, Conversation, Finished, RunCalls, RunState, Step
 from toolkit.dispatch import Dispatcher
 from toolkit.doors import AsyncDoor, Door, SyncDoor, step
 from toolkit.errors import RunError
@@ -79,14 +79,20 @@ class Run:
         model = await pick(self.choice)
         yield RunStarted(run_id=self.run_id, model=model.name)
         try:
-            while not isinstance(todo := self.conversation.next(), Finished):
-                async with aclosing(self._done(todo, model, door)) as happened:
-                    async for event in happened:
-                        yield event
+            async with aclosing(self._turns(model, door)) as happened:
+                async for event in happened:
+                    yield event
         finally:
             self.ended.set()
-        self.result = self._finish(todo, model.name)
-        yield RunFinished(output=todo.output, finish_reason=todo.reason, usage=self.result.usage)
+        end = self.conversation.next()
+        self.result = self._finish(end, model.name)
+        yield RunFinished(output=self.result.output, finish_reason=self.result.finish_reason, usage=self.result.usage)
+
+    async def _turns(self, model: Model, door: Door) -> AsyncGenerator[Event, None]:
+        while not isinstance(todo := self.conversation.next(), Finished):
+            async with aclosing(self._done(todo, model, door)) as happened:
+                async for event in happened:
+                    yield event
 
     def _done(self, todo: CallModel | RunCalls, model: Model, door: Door) -> AsyncGenerator[Event, None]:
         return self._ask(todo, model, door) if isinstance(todo, CallModel) else self._carry_out(todo, door)
@@ -141,7 +147,9 @@ class Run:
         self.calls += [finished[call.id] for call in todo.calls]
         self.conversation.answer([_told(event) for event in finished.values()])
 
-    def _finish(self, end: Finished, model: str) -> RunResult:
+    def _finish(self, end: Step, model: str) -> RunResult:
+        if not isinstance(end, Finished):
+            raise RunError("The turns have ended, and the conversation has not.")
         state = self.conversation.state
         return RunResult(
             output=end.output,

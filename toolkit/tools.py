@@ -13,7 +13,7 @@ from typing_extensions import Self
 
 from toolkit import arguments, hints, results
 from toolkit.context import ToolContext
-from toolkit.doors import AsyncDoor, is_cancelling
+from toolkit.doors import AsyncDoor, awaited, is_cancelling
 from toolkit.errors import DefinitionError, FatalError, InvalidArguments
 from toolkit.handlers import Action, BoundFunction, Function, Handler, gathered
 from toolkit.loops import private_loop
@@ -171,7 +171,7 @@ class Tool(Generic[P, R]):
         except Exception:  # noqa: BLE001  read again, and explained there
             return self._invoke_mended(words, context)
         result = self.carry_out(values, context)
-        return result if isinstance(result, ToolResult) else private_loop.run(_awaited(result))
+        return result if isinstance(result, ToolResult) else private_loop.run(awaited(result))
 
     async def ainvoke(self, words: Words = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
         """Carry out a model's call, without gates, in the running loop; a sync function gets a thread of its own."""
@@ -218,7 +218,7 @@ class Tool(Generic[P, R]):
         except InvalidArguments as error:
             return ToolResult.failed(error)
         result = self.carry_out(values, context)
-        whole = result if isinstance(result, ToolResult) else private_loop.run(_awaited(result))
+        whole = result if isinstance(result, ToolResult) else private_loop.run(awaited(result))
         return whole._replace(repairs=repairs) if repairs else whole
 
     async def _later(self, promise: Awaitable[Any]) -> ToolResult:
@@ -272,10 +272,6 @@ def _rebuilt(handler: Handler, values: dict[str, Any]) -> Tool[Any, Any]:
 def _varied(home: Tool[Any, Any], bound: tuple[Any, ...], values: dict[str, Any]) -> Tool[Any, Any]:
     handler = cast("Function", home.handler)
     return replace(home, handler=handler.in_class().bind(*bound) if bound else handler, **values)
-
-
-async def _awaited(promise: Awaitable[R]) -> R:
-    return await promise
 
 
 async def _now(function: Callable[..., R], *values: Any) -> R:
