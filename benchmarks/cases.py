@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from time import process_time
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import openai
 from pydantic import BaseModel
@@ -117,6 +117,29 @@ class Case(NamedTuple):
     function: Callable[..., Any]
     afunction: Callable[..., Coroutine[Any, Any, Any]]
     words: str
+
+
+_SHAPE = """
+def report_{number}(city: str, days: int, radius: float, units: Literal["metric", "imperial"], place: Party) -> str:
+    \"\"\"Make the weather report number {number} of a city.
+
+    Args:
+        city: Name of the city.
+        days: How many days to look ahead.
+        radius: Radius around the city, in kilometres.
+        units: Units of the values that are reported.
+        place: The place to start from.
+    \"\"\"
+    return city
+"""
+
+
+def reports(numbers: range) -> list[Callable[..., str]]:
+    """Make functions that differ in name alone; all have one model as a parameter, as the tools of a program do."""
+    scope: dict[str, Any] = {"Literal": Literal, "Party": Party}
+    source = "".join(_SHAPE.format(number=number) for number in numbers)
+    exec(compile(source, "reports", "exec", dont_inherit=True), scope)  # noqa: S102  annotations are types, not texts
+    return [scope[f"report_{number}"] for number in numbers]
 
 
 CASES = {

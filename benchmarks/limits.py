@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import openai
 from pydantic.experimental.arguments_schema import generate_arguments_schema
+from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import SchemaValidator, ValidationError, to_json
 
 Call: TypeAlias = Callable[[str], str]
@@ -52,6 +53,11 @@ def acalled(function: Callable[..., Awaitable[object]]) -> AsyncCall:
         return to_json(await function(*positional, **named)).decode()
 
     return call
+
+
+def described(function: Callable[..., object]) -> dict[str, Any]:
+    """Make the JSON Schema of a function's arguments, as pydantic makes it; the docstring is not read."""
+    return GenerateJsonSchema().generate(generate_arguments_schema(function, "arguments"))
 
 
 def converse(client: openai.OpenAI, schemas: Any, calls: Mapping[str, Call], *, stream: bool) -> str:

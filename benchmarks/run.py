@@ -16,6 +16,7 @@ from importlib.metadata import version
 from itertools import pairwise, product
 from pathlib import Path
 from statistics import median
+from time import process_time
 from typing import TypeAlias
 
 # A script finds what lies beside it; this one belongs to a package, and measures the checkout that it lies in.
@@ -24,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks import cases, limits
 from benchmarks.measure import Comparison, Effort, compared, event_loop, repeated, repeated_in, settle, summed_up
 from benchmarks.server import serving
-from toolkit import tool
+from toolkit import Toolbox, tool
 
 ROOT = sys.path[0]
 DEFAULT = Effort(rounds=21, seconds=0.004, conversations=5, long_by_hand=True)
@@ -75,6 +76,38 @@ def invokes(effort: Effort) -> Iterator[Row]:
             aim = 1.5 if name == "small" else None
             yield Row(f"invoke {name}, sync / pydantic-core", aim, invoked(case, effort))
             yield Row(f"invoke {name}, async / pydantic-core", None, ainvoked(case, effort, loop))
+
+
+def decorating(effort: Effort) -> Iterator[Row]:
+    """Compare tools of many functions with the bare JSON Schema of their arguments."""
+    by_hand = fresh(lambda functions: [limits.described(function) for function in functions])
+    decorated = fresh(lambda functions: [tool(function) for function in functions])
+    shown = fresh(lambda functions: [tool(function).parameters for function in functions])
+    yield Row("decorate / bare pydantic", 0.02, compared(decorated, by_hand, effort.rounds))
+    yield Row("decorate + schema / bare pydantic", 0.6, compared(shown, by_hand, effort.rounds))
+
+
+def scaling(effort: Effort) -> Iterator[Row]:
+    """Compare the first request of a large toolbox with the bare JSON Schemas, and the second with the first."""
+    by_hand = fresh(lambda functions: [limits.described(function) for function in functions])
+    for size in (100, 1000):
+        first = fresh(lambda functions: Toolbox(functions).schemas("chat"), size)
+        yield Row(f"first request of {size} tools, each / bare pydantic", 0.3, compared(first, by_hand, effort.rounds))
+    box = Toolbox(cases.reports(range(1000)))
+    again = repeated(lambda: box.schemas("chat"), effort.seconds)
+    yield Row("request, 1000 tools / schema of one by pydantic", 0.1, compared(again, by_hand, effort.rounds))
+
+
+def fresh(work: Callable[[list[Callable[..., str]]], object], size: int = 10) -> Callable[[], float]:
+    """Make a sample of work on functions that nobody has seen; it gives the CPU seconds for each of them."""
+
+    def sample() -> float:
+        functions = cases.reports(range(size))
+        began = process_time()
+        work(functions)
+        return (process_time() - began) / size
+
+    return sample
 
 
 def invoked(case: cases.Case, effort: Effort) -> Comparison:
@@ -163,7 +196,14 @@ def about() -> dict[str, str]:
     return {"machine": machine, "Python": platform.python_version(), **packages}
 
 
-SECTIONS: Mapping[str, Section] = {"import": imports, "invoke": invokes, "loop": loops, "growth": growths}
+SECTIONS: Mapping[str, Section] = {
+    "import": imports,
+    "decorate": decorating,
+    "scale": scaling,
+    "invoke": invokes,
+    "loop": loops,
+    "growth": growths,
+}
 
 
 def sections(text: str) -> list[str]:

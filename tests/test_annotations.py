@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import inspect
 import sys
 import types
 import typing
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 import pytest
+from pydantic import BaseModel
+from typing_extensions import TypedDict
 
 from toolkit import DefinitionError, Tool, Toolbox, ToolContext, tool
 
@@ -396,3 +399,78 @@ def test_nothing_else_is_kept() -> None:
     gc.collect()
 
     assert (1, None) == (made.invoke('{"a": 1}').value, reference())
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="type aliases by statement came with Python 3.12")
+def test_type_statement() -> None:
+    """A type alias is its type, and may name itself."""
+    cell: dict[str, Any] = {"tool": tool}
+    exec("type Tree = list[Tree] | int\n@tool\ndef function(a: Tree, b: 'Tree' = 1): return [a, b]", cell)  # noqa: S102
+    made = cell["function"]
+
+    assert [[[1], 2], 1] == made.invoke('{"a": [[1], 2]}').value
+    assert True is made.invoke('{"a": ["x"]}').is_error
+
+
+def test_classes_that_name_local_ones() -> None:
+    """What a local class names is found, too, however many classes lie between."""
+
+    class Inner(BaseModel):
+        x: int
+
+    class Keys(TypedDict):
+        inner: Inner
+
+    @dataclass
+    class Outer:
+        keys: list[Keys]
+
+    @tool
+    def function(at: Outer, more: list[Outer] | None = None) -> Any:
+        return at
+
+    assert Outer([{"inner": Inner(x=1)}]) == function.invoke('{"at": {"keys": [{"inner": {"x": 1}}]}}').value
+
+
+def test_types_of_a_wrapper() -> None:
+    """Where a wrapper shows a signature of its own, its texts are read in the scope of the function behind it."""
+
+    @dataclass
+    class Local:
+        x: int
+
+    def inner(at: Local) -> Any:
+        return at
+
+    @wraps(inner)
+    def outer(*args: Any, **kwargs: Any) -> Any:
+        return inner(*args, **kwargs)
+
+    kind = inspect.Parameter.KEYWORD_ONLY
+    outer.__signature__ = inspect.Signature([inspect.Parameter("at", kind, annotation="Local")])  # type: ignore[attr-defined]
+
+    assert Local(1) == tool(outer).invoke(POINT).value
+
+
+MISUSED: dict[str, Any] = {
+    "Final": typing.Final[int],
+    "ClassVar": typing.ClassVar[int],
+    "NoReturn": typing.NoReturn,
+    "ellipsis": ...,
+    "value": 5,
+    "list of types": [int],
+    "tuple of types": (int, str),
+    "empty text": "",
+}
+
+
+@pytest.mark.parametrize("annotation", MISUSED.values(), ids=MISUSED)
+def test_misused(annotation: Any) -> None:
+    """What is no type of a value is refused, with function and parameter."""
+
+    def function(at: Any) -> None: ...
+
+    function.__annotations__ = {"at": annotation}
+
+    with pytest.raises(DefinitionError, match=r"function\(\): parameter 'at' cannot be described to a model: its"):
+        _ = tool(function).parameters

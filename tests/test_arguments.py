@@ -11,7 +11,8 @@ import pytest
 from pydantic import BaseModel, Field
 
 from toolkit import ToolResult, tool
-from toolkit.arguments import MAX_ERROR
+from toolkit.arguments import MAX_TEXT
+from toolkit.faults import MAX_ERROR
 from toolkit.jsontext import is_cut, is_object
 
 
@@ -316,9 +317,60 @@ def test_large() -> None:
     assert 10_000_000 == len(tool(lambda x: x).invoke({"x": "x" * 10_000_000}).value)
 
 
-def test_repeated_key() -> None:
-    """Of a key that comes twice the last value counts, for the gates as for the tool."""
-    assert 2 == tool(lambda x: x).invoke('{"x": 1, "x": 2}').value
+DOUBTFUL = {
+    "key twice": ('{"x": 1, "x": 2}', "the key 'x' stands twice in one object"),
+    "key twice, once escaped": ('{"x": 1, "\\u0078": 1}', "the key 'x' stands twice in one object"),
+    "inner key twice": ('{"x": {"a": {"b": 1, "b": 1}}}', "the key 'b' stands twice in one object"),
+    "NaN": ('{"x": NaN}', "NaN is no number in JSON"),
+    "-Infinity within": ('{"x": [1, {"a": -Infinity}]}', "-Infinity is no number in JSON"),
+    "too large": ('{"x": 1e400}', "the number 1e400 is too large"),
+}
+
+
+@pytest.mark.parametrize(("words", "doubt"), DOUBTFUL.values(), ids=DOUBTFUL)
+def test_doubtful(words: str, doubt: str) -> None:
+    """What readers of JSON read in different ways is refused, also where any value is welcome."""
+    refused = tool(lambda x: x).invoke(words)
+
+    assert f"Invalid arguments: {doubt}. Send one JSON object with each key once." == refused.text
+
+
+class Leg(BaseModel):
+    """A part of a journey; with one key that may be left out."""
+
+    start: str
+    end: str = ""
+
+
+def go(legs: list[Leg], leg: Leg, note: str = "") -> str:
+    return f"{len(legs)} {leg.start} {leg.end} {note}"
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ('{"legs": [], "leg": {"start": "a"}}', "0 a  "),
+        ('{"legs": [{"start": "b:c"}], "leg": {"start": "a", "end": "d"}, "note": "::"}', "1 a d ::"),
+        ('{"legs": [], "leg": {"start": "a", "start": "a"}}', None),
+        ('{"legs": [{"start": "b", "start": "b"}], "leg": {"start": "a"}}', None),
+        ('{"legs": "[]", "legs": "[]", "leg": {"start": "a"}}', None),
+        ('{"legs": "[{\\"start\\": \\"b\\", \\"start\\": \\"b\\"}]", "leg": {"start": "a"}}', None),
+    ],
+    ids=["least", "more keys and colons in texts", "nested", "in a list", "in what is mended", "in an encoded text"],
+)
+def test_equal_keys_within(words: str, text: str | None) -> None:
+    """Equal keys are found at any depth, and nothing else is taken for them."""
+    result = tool(go).invoke(words)
+
+    assert (text, text is None) == (None if result.is_error else result.text, result.is_error)
+
+
+def test_too_long() -> None:
+    """A text longer than any model writes is refused before it is read; one of just that length is not."""
+    words = '{"x": "' + "x" * (MAX_TEXT - 9) + '"}'
+
+    assert (MAX_TEXT, False) == (len(words), tool(lambda x: x).invoke(words).is_error)
+    assert "Invalid arguments: they have 16,777,217 characters" in str(tool(lambda x: x).invoke(words + " ").text)
 
 
 CUT = {

@@ -197,14 +197,14 @@ def test_arguments_that_are_no_object(arguments: str) -> None:
 )  # fmt: skip
 def test_reply(text: str, expected: tuple[str, tuple[ToolCall, ...]]) -> None:
     """A reply that lists calls is read as such; every other text is an answer, unless it is half an object."""
-    assert expected == CALLS.read(text, ())
+    assert expected == CALLS.read(text, (), SPECS)
 
 
 def test_native_calls_beside_a_reply() -> None:
     """Calls that a server makes natively all the same come first."""
     native = ToolCall(name="ping")
 
-    assert ("", (native, ToolCall(name="add", arguments='{"a": 1}'))) == CALLS.read(replied(ADD), [native])
+    assert ("", (native, ToolCall(name="add", arguments='{"a": 1}'))) == CALLS.read(replied(ADD), [native], SPECS)
 
 
 # -- runs

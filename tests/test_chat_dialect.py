@@ -7,7 +7,6 @@ import pytest
 from openai.types.chat import ChatCompletionMessage
 
 from toolkit import ToolCall
-from toolkit.dialects import DIALECTS, dialect_named
 from toolkit.dialects.chat import Chat, decoded, encoded
 from toolkit.messages import (
     Image,
@@ -210,10 +209,3 @@ def test_history_of_something_else(messages: Any) -> None:
     """What is no message at all is refused by name."""
     with pytest.raises(TypeError, match="is not a message: it takes those of another result, or dicts in"):
         decoded(messages)
-
-
-def test_dialects_by_name() -> None:
-    """A dialect is found by its name, and a wrong name is refused with the right ones."""
-    assert {"chat", "calls"} == {dialect_named(name).name for name in DIALECTS}
-    with pytest.raises(ValueError, match="'mcp' is not one of the dialects 'chat', 'calls'"):
-        dialect_named("mcp")

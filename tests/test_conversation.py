@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit import LimitError, Limits, RunState, ToolCall, Usage
-from toolkit.conversation import CUT_TEXT, NO_TOOLS_TEXT, CallModel, Conversation, Finished, RunCalls
+from toolkit import LimitError, Limits, RunError, RunState, ToolCall, Usage
+from toolkit.conversation import CUT_TEXT, CallModel, Conversation, Finished, RunCalls
 from toolkit.errors import ConversationError
-from toolkit.limits import LAST_TURN
+from toolkit.limits import LAST_TURN, NO_TOOLS_TEXT
 from toolkit.messages import Image, Message, ModelResponse, SystemMessage, ToolMessage, UserMessage
 
 HELLO = UserMessage("hello")
@@ -48,6 +48,16 @@ def open_calls(conversation: Conversation) -> tuple[ToolCall, ...]:
 
 def wire_ids(conversation: Conversation) -> list[str]:
     return [c.wire_id for m in conversation.state.messages if isinstance(m, ModelResponse) for c in m.calls]
+
+
+def refusing(*, tries: int = 1, **limits: Any) -> Conversation:
+    """A conversation whose answer was refused so many times."""
+    conversation = begun(**limits)
+    for _ in range(tries):
+        conversation.respond(said("Five."))
+        conversation.next()
+        conversation.refuse("Not a number.", "Send one.")
+    return conversation
 
 
 # -- every way it can go
@@ -268,6 +278,71 @@ def test_no_output_before_any_answer() -> None:
     assert Finished("", "max_turns") == Conversation.restored(state).next()
 
 
+# -- answers that are refused
+
+REFUSAL = UserMessage("Not a number. Send one.")
+
+
+def test_refused_answer() -> None:
+    """A refused answer stays in the history; the model reads why, and is asked again with its tools."""
+    conversation = refusing()
+
+    assert CallModel((HELLO, said("Five."), REFUSAL), 1, True) == conversation.next()
+
+
+def test_answer_after_a_refusal() -> None:
+    """The answer that follows is the output, and the run has ended as any other."""
+    conversation = refusing(tries=2)
+    conversation.respond(said("5"))
+
+    assert Finished("5", "stop") == conversation.next()
+
+
+def test_refusals_are_bounded() -> None:
+    """After `output_retries` refusals another one ends the run, and changes nothing."""
+    conversation = refusing(tries=1, output_retries=1)
+    conversation.respond(said("Six."))
+    before = conversation.state
+    with pytest.raises(RunError, match=r"no answer of its output_type after 2 answers of the model\. Not a number\."):
+        conversation.refuse("Not a number.")
+
+    assert before == conversation.state
+
+
+def test_refusals_use_up_turns() -> None:
+    """A refused answer is a turn, so the next one may be the last, and the limit is the reason."""
+    conversation = refusing(turns=1)
+    step = conversation.next()
+    conversation.respond(said("5"))
+
+    assert (CallModel((HELLO, said("Five."), REFUSAL, LAST_WISH), 1, False), Finished("5", "max_turns")) == (
+        step, conversation.next()
+    )  # fmt: skip
+
+
+def test_refused_last_answer() -> None:
+    """A refused last answer is asked for again without tools; the reason stays the limit."""
+    conversation = refusing(tries=2, turns=1)
+    step = conversation.next()
+
+    assert (CallModel, False, "max_turns") == (type(step), getattr(step, "with_tools", None), conversation.state.reason)
+
+
+def test_refusal_where_the_run_stops() -> None:
+    """With on_limit="stop" nothing is asked after the limit: a refusal there ends the run."""
+    conversation = used_up(on_limit="stop")
+    conversation.next()
+
+    with pytest.raises(RunError, match="Not a number"):
+        conversation.refuse("Not a number.")
+
+
+def test_refusal_out_of_turn() -> None:
+    """An answer can be refused only where there is one."""
+    with pytest.raises(ConversationError, match="The conversation is asking, not finished"):
+        begun().refuse("Not a number.")
+
+
 # -- ids
 
 
@@ -337,7 +412,14 @@ def end(conversation: Conversation) -> None:
     conversation.respond(said("Done."))
 
 
-@pytest.mark.parametrize("doing", [nothing, make_calls, say_nothing, use_up, end], ids=lambda doing: doing.__name__)
+def refuse(conversation: Conversation) -> None:
+    end(conversation)
+    conversation.refuse("Not a number.")
+
+
+@pytest.mark.parametrize(
+    "doing", [nothing, make_calls, say_nothing, use_up, end, refuse], ids=lambda doing: doing.__name__
+)
 def test_state_at_each_phase(doing: Callable[[Conversation], None]) -> None:
     """A conversation restored from its state's JSON says the same next step and has the same state."""
     conversation = begun(turns=1)
@@ -407,6 +489,7 @@ def test_state_is_plain_json() -> None:
         "reason": "",
         "last": False,
         "empty": 0,
+        "retries": 0,
     } == json.loads(begun().state.to_json())
 
 

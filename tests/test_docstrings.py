@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
-import sys
 import time
 from dataclasses import FrozenInstanceError
 
 import pytest
-from docstring_parser import numpydoc
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -145,9 +142,93 @@ PARAMETERS = {
     "google, none": ("Get.\n\nArgs:\n    None", {}),
     "google, fence in an entry": (
         "Get.\n\nArgs:\n    city: Like\n        ```\n      Returns:\n        ```\n    zone: Zone.",
-        {"city": "Like ``` Returns: ```", "zone": "Zone."},
+        {"city": "Like\n  ```\nReturns:\n  ```", "zone": "Zone."},
     ),
     "google, fence never closed": ("Get.\n\n```\n\nArgs:\n    city: Name of the city,\n        in English.", CITY),
+    "google, code in an entry": (
+        (
+            "Get.\n\nArgs:\n    city: As JSON,\n        like\n        ```json\n        {\n"
+            '          "a": 1\n        }\n        ```'
+        ),
+        {"city": 'As JSON, like\n```json\n{\n  "a": 1\n}\n```'},
+    ),
+    "google, literal block in an entry": (
+        (
+            "Get.\n\nArgs:\n    city: Like::\n\n            a = 1\n            b = 2\n\n        That\n"
+            "        is all.\n    zone: Zone."
+        ),
+        {"city": "Like::\n\n    a = 1\n    b = 2\n\nThat is all.", "zone": "Zone."},
+    ),
+    "google, doctest in an entry": (
+        "Get.\n\nArgs:\n    city: Like\n\n        >>> get(1)\n        1\n        2\n    zone: Zone.",
+        {"city": "Like\n\n>>> get(1)\n1\n2", "zone": "Zone."},
+    ),
+    "google, table in an entry": (
+        "Get.\n\nArgs:\n    city: One of\n        | a | b |\n        |---|---|\n        | 1 | 2 |",
+        {"city": "One of\n| a | b |\n|---|---|\n| 1 | 2 |"},
+    ),
+    "google, type on two lines": (
+        (
+            "Get.\n\nArgs:\n    city (Union[str,\n        int]): Name of the city.\n"
+            "    zone (Literal['a',\n    'b']): Zone."
+        ),
+        TWO,
+    ),
+    "google, type on many lines": (
+        (
+            "Get.\n\nArgs:\n    city (Union[ \\\n        str, \\\n        int, \\\n    ]):\n"
+            "        Name of the city.\n    zone: Zone."
+        ),
+        TWO,
+    ),
+    "google, type in square brackets": (
+        "Get.\n\nArgs:\n    city [str]: Name of the city.\n    zone <str>: Zone.",
+        TWO,
+    ),
+    "google, type with a role": (
+        "Get.\n\nArgs:\n    city (:class:`City`): Name of the city.\n    zone (:obj:`str`, optional): Zone.",
+        TWO,
+    ),
+    "google, type behind the colon": (
+        "Get.\n\nArgs:\n    x: int: X.\n    y : int, default 3",
+        {"x": "int: X.", "y": "int, default 3"},
+    ),
+    "google, bracket never closed": ("Get.\n\nArgs:\n    city (str: Name of the city.\n    zone (str): Zone.", TWO),
+    "google, no colon": ("Get.\n\nArgs:\n    city Name of the city.\n    zone (str) Zone.", TWO),
+    "google, default behind the name": ("Get.\n\nArgs:\n    city = None: Name of the city.\n    zone=3: Zone.", TWO),
+    "google, quoted names": ("Get.\n\nArgs:\n    'city': Name of the city.\n    \"zone\": Zone.", TWO),
+    "google, numbered": ("Get.\n\nArgs:\n    1. city: Name of the city.\n    2. zone: Zone.", TWO),
+    "google, wide colon": ("Get.\n\nArgs\uff1a\n    city\uff1aName of the city.\n    zone (str)\uff1a Zone.", TWO),
+    "google, unicode minus": ("Get.\n\nArgs:\n    city \u2212 Name of the city.\n    zone \u2010 Zone.", TWO),
+    "google, numpy inside": (
+        (
+            "Get.\n\nParameters:\n    city : str\n        Name of the city.\n"
+            "    zone : {'a', 'b'}, optional\n        Zone."
+        ),
+        TWO,
+    ),
+    "google, numpy inside, not indented": (
+        "Get.\n\nParameters:\ncity : str\n    Name of the city.\nzone : str or None\n    Zone.",
+        TWO,
+    ),
+    "google, all named like headings": (
+        "Get.\n\nArgs:\n    args:\n        A.\n    returns:\n        B.\n    note:\n        C.\n\nReturns:\n    D.",
+        {"args": "A.", "returns": "B.", "note": "C."},
+    ),
+    "google, next heading too deep": (
+        "Get.\n\nArgs:\n    city: Name of the city.\n    zone: Zone.\n    Returns:\n        X.",
+        TWO,
+    ),
+    "google, more than ten names": (
+        "Get.\n\nArgs:\n    a, b, c, d, e, f, g, h, i, j, k: Letter.",
+        dict.fromkeys("abcdefghijk", "Letter."),
+    ),
+    "google, heading without a colon": ("Get.\n\nParameters\n    city: Name of the city.\n    zone: Zone.", TWO),
+    "google, small heading": ("Get.\n\nargs:\n    city: Name of the city.\n    zone: Zone.", TWO),
+    "google, list behind a bold heading": (
+        "Get.\n\n**Arguments**\n\n- **city** (`str`): Name of the city.\n- **zone** \u2014 Zone.",
+        TWO,
+    ),
     "google, bold heading": ("Get.\n\n**Args:**\n    city: Name of the city,\n        in English.", CITY),
     "markdown headings": (
         "Get.\n\n## Parameters\n\n- `city` (str): Name of the city.\n- `zone`: Zone.\n\n## Returns\n\nx",
@@ -199,6 +280,32 @@ PARAMETERS = {
         "Get.\n\nParameters\n---\ncity\n    Name of the city.\n\nOther Parameters\n---\nzone\n    Zone.",
         TWO,
     ),
+    "numpy, type on two lines": (
+        "Get.\n\nParameters\n---\ncity : {'a',\n        'b'}, optional\n    Name of the city.\nzone : str\n    Zone.",
+        TWO,
+    ),
+    "numpy, role as type": (
+        "Get.\n\nParameters\n---\ncity : :class:`City`\n    Name of the city.\nzone : `a.Zone`, optional\n    Zone.",
+        TWO,
+    ),
+    "numpy, colon behind the heading": (
+        "Get.\n\nParameters:\n-----------\ncity : str\n    Name of the city.\nzone : str\n    Zone.",
+        TWO,
+    ),
+    "numpy, text without a full stop": ("Get.\n\nParameters\n---\ncity : the name of it", {"city": "the name of it"}),
+    "numpy, google inside": ("Get.\n\nParameters\n---\ncity: Name of the city,\n    in English.", CITY),
+    "numpy, odd entry between": (
+        "Get.\n\nParameters\n---\ncity\n    Name of the city.\n\n{odd} : int\n    Odd.\n\nzone\n    Zone.",
+        {"city": "Name of the city.\n\n{odd} : int Odd.", "zone": "Zone."},
+    ),
+    "numpy, version in an entry": (
+        "Get.\n\nParameters\n---\ncity : str\n    Name.\n\n    .. versionadded:: 1.2\n       Or so.",
+        {"city": "Name.\n\n.. versionadded:: 1.2\n   Or so."},
+    ),
+    "numpy, dots among the names": (
+        "Get.\n\nParameters\n---\nx, y, ... : int\n    Place.",
+        dict.fromkeys("xy", "Place."),
+    ),
     "numpy, then google": (
         "Get.\n\nParameters\n---\ncity\n    Name of the city,\n    in English.\n\nReturns:\n    x: X.",
         CITY,
@@ -227,9 +334,31 @@ PARAMETERS = {
     "rest, no name": ("Get.\n\n:param: Lost.\n:param x: X.", {"x": "X."}),
     "rest, unknown field between": ("Get.\n\n:param x: X.\n:custom y: Y.\n:param z: Z.", {"x": "X.", "z": "Z."}),
     "rest, indented": ("Get.\n\n    :param city: Name of the city,\n        in English.\n    :returns: x", CITY),
+    "rest, two names": ("Get.\n\n:param x, y: Place.", {"x": "Place.", "y": "Place."}),
+    "rest, type and two names": ("Get.\n\n:param int x, y: Place.", {"x": "Place.", "y": "Place."}),
+    "rest, type behind the name": ("Get.\n\n:param city str: Name of the city,\n    in English.", CITY),
+    "rest, escaped name": ("Get.\n\n:param type\\_: Type.", {"type_": "Type."}),
+    "rest, one line": ("Get. :param city: Name of the city, in English. :returns: x", CITY),
+    "rest, no second colon": ("Get.\n\n:param city Name of the city,\n    in English.\n:returns: x", CITY),
+    "rest, one block": (
+        "Get.\n\n:Parameters:\n    city : str\n        Name of the city.\n    zone\n        Zone.\n:Returns:\n    x",
+        TWO,
+    ),
+    "rest, one block, list": (
+        "Get.\n\n:Parameters:\n  - `city` (str) - Name of the city.\n  - `zone` - Zone.",
+        TWO,
+    ),
+    "rest, paragraphs": (
+        "Get.\n\n:param x: One\n    two.\n\n    Three\n    four.\n:param y:",
+        {"x": "One two.\n\nThree four.", "y": ""},
+    ),
     # Epytext
     "epytext": ("Get.\n\n@param city: Name of the city,\n    in English.\n@type city: str", CITY),
     "epytext, unicode": ("Get.\n\n@param größe: Größe.\n@keyword b: B.", {"größe": "Größe.", "b": "B."}),
+    "epytext, no colon": ("Get.\n\n@param city Name of the city,\n    in English.\n@return the weather", CITY),
+    "epytext, list": ("Get.\n\n@param x: One of\n  - a\n  - b\n@rtype: int", {"x": "One of\n- a\n- b"}),
+    "surrogates and controls": ("Get.\n\nArgs:\n    x: \x1b[1m\ud83d\ude00\0 \udc00", {"x": "[1m\U0001f600 \ufffd"}),
+    "line separators": ("Get.\u2028Args:\u2028    x: X.\x85    y: Y.", {"x": "X.", "y": "Y."}),
 }
 NAMES = ("city", "zone", "mode", "args", "kwargs", "note", "returns", "größe")
 
@@ -278,6 +407,10 @@ RETURNS = {
     "google, yields and returns": ("Yields:\n    One.\n\nReturns:\n    Two.", "One.\nTwo."),
     "google, too little indented": ("Args:\n      x: X.\n  Returns:\n      The names.", "The names."),
     "google, empty": ("Returns:\n", ""),
+    "google, list of a type": ("Returns:\n    list of str: The names.", "The names."),
+    "google, bold heading": ("**Returns**:\n    The names.", "The names."),
+    "google, code": ("Returns:\n    Like::\n\n        a\n        b", "Like::\n\na\nb"),
+    "markdown": ("### Returns\n\nThe names.", "The names."),
     "numpy, type": ("Returns\n-------\nint\n    The count.", "The count."),
     "numpy, name and type": ("Returns\n-------\ncount : int\n    The count\n    of all.", "The count of all."),
     "numpy, text only": ("Returns\n-------\nThe count\nof all.", "The count of all."),
@@ -289,6 +422,8 @@ RETURNS = {
     "rest, yields": (":yields: The next.", "The next."),
     "rest, only a type": (":rtype: int", ""),
     "rest, after google": ("Args:\n    x: X.\n\n:returns: The names.", "The names."),
+    "rest, capital": (":Returns:\n    The names.", "The names."),
+    "epytext, no colon": ("@return the names", "the names"),
     "epytext": ("@return: The names.\n@rtype: list", "The names."),
 }
 
@@ -309,6 +444,17 @@ RAISES = {
     "google, no text": ("Raises:\n    KeyError", {"KeyError": ""}),
     "google, not indented": ("Raises:\nKeyError: No.\nTypeError: No.", {"KeyError": "No.", "TypeError": "No."}),
     "google, parameter in the text": ("Raises:\n    KeyError: With\n        city: x.", {"KeyError": "With city: x."}),
+    "google, or": ("Raises:\n    KeyError or TypeError: No.", {"KeyError": "No.", "TypeError": "No."}),
+    "google, bar": ("Raises:\n    KeyError | TypeError: No.", {"KeyError": "No.", "TypeError": "No."}),
+    "google, brackets": ("Raises:\n    (KeyError, TypeError): No.", {"KeyError": "No.", "TypeError": "No."}),
+    "google, role": ("Raises:\n    :py:class:`~a.Error`: If\n        unknown.", {"a.Error": "If unknown."}),
+    "google, list": ("Raises:\n    - KeyError: No.\n    * TypeError: No.", {"KeyError": "No.", "TypeError": "No."}),
+    "google, dotted, colon in the text": (
+        "Raises:\n    requests.Timeout: When: late.\n    OSError: No.",
+        {"requests.Timeout": "When: late.", "OSError": "No."},
+    ),
+    "numpy, two in one": ("Raises\n------\nA, B\n    No.\nC : If c", {"A": "No.", "B": "No.", "C": "If c"}),
+    "rest, name in the text": (":raises: KeyError: If unknown.", {"KeyError": "If unknown."}),
     "numpy": ("Raises\n------\nKeyError\n    If unknown.\na.Error", {"KeyError": "If unknown.", "a.Error": ""}),
     "rest": (":raises KeyError: If unknown.", {"KeyError": "If unknown."}),
     "rest, role": (":raises :exc:`~a.Error`: If\n    unknown.", {"a.Error": "If unknown."}),
@@ -332,6 +478,14 @@ EXAMPLES = {
     ),
     "google, heading inside": ("Example:\n    Args:\n        x: y", ("Args:\n    x: y",)),
     "google, fence": ("Example:\n    ```\nArgs:\n    ```", ("    ```\nArgs:\n    ```",)),
+    "google, JSON": (
+        'Example:\n    {\n      "a": 1\n    }',
+        ('{\n  "a": 1\n}',),
+    ),
+    "google, doctests in a fence": (
+        "Examples:\n    ```python\n    >>> a\n\n    >>> b\n    ```",
+        ("```python\n>>> a\n\n>>> b\n```",),
+    ),
     "google, two sections": ("Example:\n    a\n\nExample:\n    b", ("a", "b")),
     "google, empty": ("Example:\n", ()),
     "numpy": ("Examples\n--------\nOne:\n\n>>> get(1)\n1", ("One:\n\n>>> get(1)\n1",)),
@@ -366,6 +520,26 @@ DESCRIPTIONS = {
     "attributes": ("Get.\n\nAttributes:\n    x: X.\n\nReferences:\n    Y.\n\nTodo:\n    * z", "Get."),
     "see also": ("Get.\n\nSee Also\n--------\nfoo : Foo.\n\nbar\n\nReferences\n----------\n.. [1] X.", "Get."),
     "fields": ("Get.\n\n:ivar x: X.\n:meta private:\n@author: me", "Get."),
+    "prose behind a dropped field": ("Get.\n\n:type x: int\nMore.", "Get.\n\nMore."),
+    "words that look like headings": (
+        "Get the\nargs:\nand more.\n\nExample: do x.\n\nArgs:\n    x: X.",
+        "Get the\nargs:\nand more.\n\nExample: do x.",
+    ),
+    "role between prose and a section": ("Get\n:class:`A` things.\n\nArgs:\n    x: X.", "Get\n:class:`A` things."),
+    "directives": (
+        "Get.\n\n.. deprecated:: 2\n   Use y.\n\n.. note::\n\n   Args: good.\n\n:param x: X.",
+        "Get.\n\n.. deprecated:: 2\n   Use y.\n\n.. note::\n\n   Args: good.",
+    ),
+    "code block with a docstring": (
+        "Get.\n\n.. code-block:: python\n\n    def f(q):\n        Args:\n            q: Q.\n\nArgs:\n    x: X.",
+        "Get.\n\n.. code-block:: python\n\n    def f(q):\n        Args:\n            q: Q.",
+    ),
+    "usage behind google": ("Get.\n\nArgs:\n    x: X.\n\nUsage::\n\n    f(x)", "Get.\n\nUsage::\n\n    f(x)"),
+    "note between sections": (
+        "Get.\n\nArgs:\n    x: X.\nNote:\n    Slow.\nReturns:\n    Z.",
+        "Get.\n\nNote:\n    Slow.",
+    ),
+    "notes before numpy": ("Get.\n\nNotes\n-----\nSlow.\n\nArgs\n----\nx\n    X.", "Get.\n\nNotes\n-----\nSlow."),
     "unknown field behind a known one": ("Get.\n\n:param x: X.\n@note: Slow.", "Get.\n\n@note: Slow."),
 }
 
@@ -393,29 +567,21 @@ def test_fields_are_keyword_only_and_frozen() -> None:
         parse("Get.").description = ""  # type: ignore[misc]
 
 
-def test_failing_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the library fails, the description is the whole text."""
-    monkeypatch.setattr(numpydoc, "parse", lambda text: 1 / 0)
-
-    actual = parse("Get.\n\n    Args:\n        x: X.\n    ")
-
-    assert Docstring(description="Get.\n\nArgs:\n    x: X.", parameters={}, raises={}) == actual
-
-
-def test_library_is_imported_late() -> None:
-    """A docstring without a section does not import the library; one with a section does."""
-    code = (
-        "import sys; from toolkit.docstrings import parse; parse('Get.\\n\\nMore.')\n"
-        "before = 'docstring_parser' in sys.modules; parse('Get.\\n\\nArgs:\\n    x: X.')\n"
-        "print(before, 'docstring_parser' in sys.modules)"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - our own words
-    expected = "False True"
-
-    assert expected == result.stdout.strip()
-
-
 ENDLESS = {
+    "line feeds": "\n" * 1_000_000,
+    "tabs": "\t" * 1_000_000,
+    "prose": "Some words. " * 90_000,
+    "nested brackets": "Parameters\n---\nx : " + "(" * 500_000 + ")" * 500_000,
+    "open brackets": "Args:\n" + "    x (a\n" * 125_000,
+    "commas": ":param " + "a, " * 330_000 + "x: y",
+    "underlines": "A\n--\n" * 200_000,
+    "titles": "Get\nargs\n" * 125_000,
+    "loose names": "Args:\n" + "    x y.\n" * 125_000,
+    "quotes before a name": "Args:\n    " + "'" * 1_000_000 + "x",
+    "type words": "Parameters\n---\nx : " + "a, " * 330_000 + "\n    X",
+    "literal blocks": "Args:\n    x:\n" + "        a::\n\n" * 80_000,
+    "one line of fields": ":param x: y " * 83_000,
+    "mixed ends": "Returns:\n" + "    a\nb\n" * 125_000,
     "blank lines": "Args:" + "\n" * 200_000 + "    x: y",
     "spaces": "Args:\n    x" + " " * 200_000 + "y",
     "brackets": "Args:\n    x " + "(" * 200_000,
@@ -438,7 +604,7 @@ ENDLESS = {
 
 @pytest.mark.parametrize("text", ENDLESS.values(), ids=ENDLESS)
 def test_time(text: str) -> None:
-    """No text of 200,000 characters, however regular, takes quadratic time."""
+    """No text of up to a million characters, however regular, takes quadratic time."""
     begin, limit = time.perf_counter(), 5  # seconds; usual are 0.3
 
     parse(text, ["x"])
@@ -483,6 +649,22 @@ def test_nothing_leaks(layout: tuple[str, str], texts: dict[str, str]) -> None:
 
     assert {name: f"Qqq {text}".strip() for name, text in texts.items()} == actual.parameters
     assert not [line for line in lines if "Qqq" in actual.description + actual.returns]
+
+
+@given(st.text(st.characters() | st.sampled_from("\ud800\udc00\x1b\0\x85\n ")))
+def test_sendable(text: str) -> None:
+    """Whatever a docstring holds, what is read of it is UTF-8 without control characters."""
+    actual = parse(f"{text}\n\nArgs:\n    x: {text}\n", ["x"])
+
+    words = "".join([actual.description, *actual.parameters.values()]).encode().decode()
+    assert set() == {"\0", "\x1b", "\x85", "\r", "\t"} & set(words)
+
+
+def test_inherited_docstring() -> None:
+    """A docstring that inspect has already cleaned reads like the one in the source."""
+    raw = "Get.\n\n    Args:\n        city: Name of the city,\n            in English.\n    "
+
+    assert parse(raw) == parse(inspect.cleandoc(raw))
 
 
 def test_own_docstring() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import toolkit
 
-HEAVY = ["openai", "pydantic", "xllamacpp", "docstring_parser", "asyncio", "httpx", "httpx2"]
+HEAVY = ["openai", "pydantic", "xllamacpp", "asyncio", "httpx", "httpx2"]
 
 
 def declared() -> dict[str, str]:
@@ -81,7 +81,7 @@ def test_unknown() -> None:
 
 
 LOADED = {
-    "nothing": ("import toolkit", {"openai", "pydantic", "xllamacpp", "docstring_parser", "asyncio"}),
+    "nothing": ("import toolkit", {"openai", "pydantic", "xllamacpp", "asyncio"}),
     "decorator": ("from toolkit import tool", {"openai", "pydantic", "xllamacpp"}),
     "decorated": ("from toolkit import tool\n@tool\ndef f(a: int): ...", {"openai", "pydantic", "xllamacpp"}),
     "toolbox": ("from toolkit import Toolbox", {"openai", "pydantic", "xllamacpp"}),

@@ -587,6 +587,10 @@ FAULTS = [
     ("tools are empty", body(tools=[]), "tools"),
     ("tool of no type", body(tools=[ADD, {"function": {}}]), "tools[1].type"),
     ("tool of bad name", body(tools=[{**ADD, "function": {"name": "ä"}}]), "tools[0].function.name"),
+    ("format of no type", body(response_format={}), "response_format.type"),
+    ("format is text", body(response_format="json"), "response_format.type"),
+    ("format without a schema", body(response_format={"type": "json_schema"}), "response_format.json_schema.name"),
+    ("strict is text", body(tools=[{**ADD, "function": {"name": "add", "strict": "yes"}}]), "tools[0].function.strict"),
     (
         "parameters are no object",
         body(tools=[{**ADD, "function": {"name": "add", "parameters": {"type": "string", "properties": {}}}}]),
@@ -598,6 +602,132 @@ FAULTS = [
         "tools[0].function.parameters",
     ),
 ]
+
+
+TEXT: dict[str, Any] = {"type": "string"}
+
+
+def closed(**properties: Any) -> dict[str, Any]:
+    """A schema as strict mode wants it."""
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def strictly(schema: Any) -> dict[str, Any]:
+    """A request with a strict tool of these parameters."""
+    function = {"name": "add", "strict": True, "parameters": schema}
+    return body(tools=[{"type": "function", "function": function}])
+
+
+def formatted(schema: Any, **more: Any) -> dict[str, Any]:
+    """A request for a reply of this schema."""
+    described = {"name": "reply", "strict": True, "schema": schema, **more}
+    return body(response_format={"type": "json_schema", "json_schema": described})
+
+
+def nested(levels: int) -> dict[str, Any]:
+    return closed(inner=nested(levels - 1)) if levels > 1 else closed(text=TEXT)
+
+
+NODE = closed(next={"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]})
+GOOD_SCHEMAS = {
+    "no properties": closed(),
+    "texts": closed(a={**TEXT, "format": "date", "pattern": "^a+$"}, b={**TEXT, "minLength": 1, "enum": ["x"]}),
+    "numbers": closed(a={"type": "number", "minimum": 0, "exclusiveMaximum": 9, "multipleOf": 0.5}),
+    "optional": closed(a={"type": ["integer", "null"], "description": "How many."}),
+    "arrays": closed(a={"type": "array", "items": TEXT, "minItems": 1, "maxItems": 3}),
+    "a constant": closed(a={"const": 1}),
+    "a union": closed(a={"anyOf": [TEXT, closed(b=TEXT)]}),
+    "recursive": {**closed(a={"$ref": "#/$defs/Node"}), "$defs": {"Node": NODE}},
+    "recursive at its root": closed(a={"type": "array", "items": {"$ref": "#"}}),
+    "10 levels": nested(10),
+    "a property with a keyword's name": closed(oneOf=TEXT),
+    "1000 values": closed(a={"enum": [str(n) for n in range(1000)]}),
+    "5000 properties": closed(**{f"p{n}": TEXT for n in range(5000)}),
+}
+BAD_SCHEMAS = {
+    "not an object": ([], "the root must have type 'object'"),
+    "a union as root": ({**closed(), "anyOf": [closed()]}, "the root must have type 'object', and no 'anyOf'"),
+    "open": ({**closed(), "additionalProperties": True}, "In context=(), 'additionalProperties' is required to be"),
+    "open inside": (
+        closed(a={"type": "object", "properties": {}, "required": []}),
+        "In context=('properties', 'a'), 'additionalProperties' is required to be supplied and to be false",
+    ),
+    "a dict": (
+        closed(a={"type": "object", "additionalProperties": TEXT}),
+        "In context=('properties', 'a'), 'additionalProperties' is required",
+    ),
+    "optional": ({**closed(a=TEXT, b=TEXT), "required": ["a"]}, "'required' is required to be a list of every key"),
+    "required of nothing": ({**closed(), "required": ["a"]}, "'required' is required to be a list of every key"),
+    "without required": (
+        {"type": "object", "properties": {"a": TEXT}, "additionalProperties": False},
+        "'required' is required to be a list of every key in properties: a",
+    ),
+    "without properties": ({"type": "object", "additionalProperties": False}, "object schema missing 'properties'"),
+    "properties are a list": ({**closed(), "properties": []}, "'properties' must be an object"),
+    "default": (closed(a={**TEXT, "default": "x"}), "In context=('properties', 'a'), 'default' is not permitted"),
+    "oneOf": (closed(a={"oneOf": [TEXT], "type": "string"}), "'oneOf' is not permitted"),
+    "prefixItems": (closed(a={"type": "array", "prefixItems": [], "items": TEXT}), "'prefixItems' is not permitted"),
+    "uniqueItems": (closed(a={"type": "array", "items": TEXT, "uniqueItems": True}), "'uniqueItems' is not permitted"),
+    "anything": (closed(a={}), "In context=('properties', 'a'), schema must have a 'type' key"),
+    "true": (closed(a=True), "True is not a schema"),
+    "items of a list": (closed(a={"type": "array", "items": [TEXT]}), "is not a schema"),
+    "array without items": (closed(a={"type": "array"}), "array schema missing 'items'"),
+    "unknown type": (closed(a={"type": "date"}), "'type' 'date' is not supported"),
+    "unknown format": (closed(a={**TEXT, "format": "uri"}), "'format' 'uri' is not supported"),
+    "lookaround": (closed(a={**TEXT, "pattern": "^(?=a)"}), "regex lookaround is not supported"),
+    "empty enum": (closed(a={"enum": []}), "'enum' must be a list with at least one value"),
+    "empty union": (closed(a={"anyOf": []}), "'anyOf' must be a list with at least one schema"),
+    "in a union": (closed(a={"anyOf": [TEXT, {}]}), "In context=('properties', 'a', 'anyOf', '1'), schema must"),
+    "in items": (closed(a={"type": "array", "items": {}}), "In context=('properties', 'a', 'items'), schema must"),
+    "in a definition": ({**closed(), "$defs": {"N": {}}}, "In context=('$defs', 'N'), schema must have"),
+    "reference to nothing": (closed(a={"$ref": "#/$defs/N"}), "'$ref' '#/$defs/N' does not resolve"),
+    "reference with neighbours": (
+        {**closed(a={"$ref": "#/$defs/N", "description": "d"}), "$defs": {"N": TEXT}},
+        "'$ref' cannot have keywords beside it: description",
+    ),
+    "11 levels": (nested(11), "11 levels of nesting exceed the limit of 10"),
+    "1001 values": (closed(a={"enum": [str(n) for n in range(1001)]}), "at most 1000 enum values"),
+    "5001 properties": (closed(**{f"p{n}": TEXT for n in range(5001)}), "at most 5000 object properties"),
+    "long values": (closed(a={"enum": [f"{n:0>60}" for n in range(251)]}), "15000 characters in an 'enum' of more"),
+    "long names": (closed(**{"n" * 120_001: TEXT}), "at most 120000 characters in names"),
+}
+
+
+@pytest.mark.parametrize("request_of", [strictly, formatted])
+@pytest.mark.parametrize("schema", GOOD_SCHEMAS.values(), ids=GOOD_SCHEMAS)
+def test_strict_schema_passes(schema: Any, request_of: Any) -> None:
+    """A schema that keeps to the rules of strict mode is accepted, in a tool and for a reply."""
+    with FakeServer([reply.text("3")]) as server:
+        status, _ = status_and_json(server, request_of(schema))
+
+    assert 200 == status
+
+
+@pytest.mark.parametrize(("schema", "message"), BAD_SCHEMAS.values(), ids=BAD_SCHEMAS)
+def test_strict_schema_refused(schema: Any, message: str) -> None:
+    """A schema that strict mode does not take is refused, with the place and the keyword."""
+    with contextlib.closing(FakeServer()) as server:
+        status, answered = status_and_json(server, formatted(schema))
+
+    assert (400, "response_format.json_schema.schema") == (status, answered["error"]["param"])
+    assert message in answered["error"]["message"]
+
+
+def test_strict_tool_refused() -> None:
+    """A strict tool is held to the same rules, and named by its place."""
+    with contextlib.closing(FakeServer()) as server:
+        _, answered = status_and_json(server, strictly(closed(a={})))
+
+    assert "tools[0].function.parameters" == answered["error"]["param"]
+
+
+@pytest.mark.parametrize("strict", [False, None], ids=str)
+def test_schema_that_is_not_strict(strict: Any) -> None:
+    """Without strict mode a schema is the author's own affair."""
+    with FakeServer([reply.text("3")]) as server:
+        status, _ = status_and_json(server, formatted({"oneOf": [{}]}, strict=strict))
+
+    assert 200 == status
 
 
 @pytest.mark.parametrize(("content", "param"), [fault[1:] for fault in FAULTS], ids=[fault[0] for fault in FAULTS])

@@ -18,17 +18,31 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("toolbox", "models.default"),
     ("local",),
     ("models.openai",),
-    ("models", "models.accumulator", "execution"),
+    ("models", "models.accumulator", "models.failures", "execution"),
     ("dispatch",),
     ("authorization", "approval", "middleware"),
     ("gates",),
-    ("decorator",),
+    ("decorator", "checks"),
     ("tools",),
-    ("handlers", "arguments", "results", "naming", "conversation"),
+    ("invocation",),
+    ("handlers", "arguments", "results", "naming", "conversation", "output"),
     ("signatures",),
+    ("returns", "parameters.built"),
     ("parameters",),
     ("dialects",),
-    ("doors", "loops", "docstrings", "sections", "hints", "schemas", "events", "limits", "jsontext"),
+    (
+        "doors",
+        "loops",
+        "docstrings",
+        "hints",
+        "schemas",
+        "faults",
+        "doubts",
+        "examples",
+        "events",
+        "limits",
+        "jsontext",
+    ),
     ("context", "messages"),
     ("errors",),
 )
@@ -58,9 +72,10 @@ def is_module(name: str) -> bool:
 def layer_of(module: str) -> int:
     """A module's row: its own, or that of the folder it lies in."""
     rows = {name: number for number, row in enumerate(LAYERS) for name in row}
-    while module not in rows:
-        module = module.rpartition(".")[0]
-    return rows[module]
+    places = (module.rsplit(".", cut)[0] for cut in range(module.count(".") + 1))
+    row = next((rows[place] for place in places if place in rows), None)
+    assert row is not None, f"{module} stands in no row of LAYERS"
+    return row
 
 
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import datetime
 import decimal
 import enum
+import fractions
 import functools
 import ipaddress
 import itertools
@@ -13,16 +15,30 @@ import pathlib
 import re
 import subprocess
 import sys
+import typing
 import uuid
+import zoneinfo
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, Literal, NamedTuple, Optional, TypeVar, Union
+from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, Optional, TypeVar, Union, cast
 
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
-from pydantic import AfterValidator, BaseModel, Field
-from typing_extensions import Doc, NotRequired, TypedDict, Unpack
+from pydantic import AfterValidator, AliasChoices, BaseModel, Field, HttpUrl, Json, SecretStr, create_model
+from pydantic.json_schema import SkipJsonSchema
+from typing_extensions import (
+    Doc,
+    LiteralString,
+    NotRequired,
+    ReadOnly,
+    Required,
+    TypeAliasType,
+    TypedDict,
+    Unpack,
+)
 
 from toolkit import DefinitionError, Tool, ToolContext, tool
+from toolkit.handlers import Function
 
 INTEGER = {"type": "integer"}
 TEXT = {"type": "string"}
@@ -67,6 +83,11 @@ class Pair(NamedTuple):
 
 
 T = TypeVar("T")
+
+
+Number = NewType("Number", int)
+Bounded = TypeVar("Bounded", bound=int)
+Numbers = TypeAliasType("Numbers", list[int])
 
 
 class Box(BaseModel, Generic[T]):
@@ -117,6 +138,23 @@ TYPES: dict[str, tuple[Any, Any, Any]] = {
     "Decimal": (decimal.Decimal, "0.10", decimal.Decimal("0.10")),
     "bytes": (bytes, "é", "é".encode()),
     "Pattern": (re.Pattern[str], "a+", re.compile("a+")),
+    "bytearray": (bytearray, "a", bytearray(b"a")),
+    "Fraction": (fractions.Fraction, "1/2", fractions.Fraction(1, 2)),
+    "complex": (complex, "1+2j", 1 + 2j),
+    "zone": (zoneinfo.ZoneInfo, "Europe/Berlin", zoneinfo.ZoneInfo("Europe/Berlin")),
+    "Collection": (Collection[int], [1], [1]),
+    "Sequence": (Sequence[int], [1], [1]),
+    "Mapping": (Mapping[str, int], {"a": 1}, {"a": 1}),
+    "deque": (collections.deque[int], [1], collections.deque([1])),
+    "defaultdict": (collections.defaultdict[str, int], {"a": 1}, collections.defaultdict(int, a=1)),
+    "Counter": (collections.Counter[str], {"a": 1}, collections.Counter("a")),
+    "LiteralString": (LiteralString, "a", "a"),
+    "NewType": (Number, 3, 3),
+    "TypeVar": (Bounded, 3, 3),
+    "alias": (Numbers, [3], [3]),
+    "Json": (Json[list[int]], "[1]", [1]),
+    "SecretStr": (SecretStr, "a", SecretStr("a")),
+    "HttpUrl": (HttpUrl, "http://a/", HttpUrl("http://a/")),
     "address": (ipaddress.IPv4Address, "1.2.3.4", ipaddress.IPv4Address("1.2.3.4")),
     "model": (Model, {"number": 1}, Model(number=1)),
     "dataclass": (Data, {"number": 1, "models": [{"number": 2}]}, Data(1, [Model(number=2)])),
@@ -464,6 +502,13 @@ def test_hidden() -> None:
     assert True is made.invoke('{"a": 1, "client": {}}').is_error
 
 
+def test_hidden_leaves_nothing() -> None:
+    """Of a parameter that is left out nothing is shown, not even the definition of a model beside what is unfit."""
+    made = echo(tuple[Model, Opaque], default=None)
+
+    assert {"type": "object", "properties": {}, "additionalProperties": False} == made.parameters
+
+
 def test_hidden_factory() -> None:
     """The same holds where a factory makes the default."""
 
@@ -492,9 +537,159 @@ def test_unfit(annotation: Any, reason: str) -> None:
         echo(annotation).invoke("{}")
 
 
+REASONS: dict[str, tuple[Any, str]] = {
+    "class": (Opaque, r"its type is test_parameters\.Opaque \(Unable to generate .*Opaque'>\)"),
+    "class in a list": (list[Opaque] | None, r"its type is .*Opaque.* \(Unable to generate .*Opaque'>\)"),
+    "function": (typing.Callable, r"its type is .*Callable \(Cannot generate a JsonSchema .*CallableSchema\)"),
+    "class as a value": (type[int], r"its type is type\[int\] \(.* a class, which JSON has no form for\)"),
+    "left out on purpose": (SkipJsonSchema[int], r"pydantic is told to leave it out \(SkipJsonSchema\)"),
+    "for type checkers": ("Nowhere", r"its annotation 'Nowhere' cannot be resolved \(name 'Nowhere' is not defined\)"),
+}
+
+
+@pytest.mark.parametrize(("annotation", "reason"), REASONS.values(), ids=REASONS)
+def test_reasons(annotation: Any, reason: str) -> None:
+    """Why a parameter with a default is left out is known; without one it is the same reason, with a remedy."""
+    hidden = cast("Function", echo(annotation, default=None).handler).built.hidden
+
+    assert [("value", True)] == [(name, bool(re.fullmatch(reason, why))) for name, why in hidden.items()]
+    with pytest.raises(DefinitionError, match=f"parameter 'value' cannot be described.*{reason}.*(Give|Define)"):
+        _ = echo(annotation).parameters
+
+
+def test_one_name_for_two_classes() -> None:
+    """Two classes of one name are told apart, by hand-written types around them, too."""
+    first, second = (create_model("Same", **{key: (int, ...)}) for key in "ab")  # type: ignore[call-overload]
+
+    def function(one: Any, more: Any) -> Any:
+        return [one.a, more[0].b]
+
+    function.__annotations__ = {"one": first, "more": list[second]}  # type: ignore[valid-type]
+    made = tool(function)
+
+    assert (2, True) == (len(made.parameters["$defs"]), Draft202012Validator(made.parameters).is_valid(SAMES))
+    assert [1, 2] == made.invoke(SAMES).value
+
+
+SAMES = {"one": {"a": 1}, "more": [{"b": 2}]}
+
+
+class Measured(BaseModel):
+    number: float = float("nan")
+    tags: set[str] = {"c", "a", "b"}
+
+
+@dataclass
+class Weighed:
+    weight: float
+
+
+class Free(BaseModel, allow_inf_nan=True):
+    number: float
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e400", '"nan"', '"-inf"'])
+@pytest.mark.parametrize("annotation", [Measured, Weighed, list[Measured], Weighed | None, dict[str, float]], ids=str)
+def test_finite(annotation: Any, number: str) -> None:
+    """No number that JSON does not have enters a function, at any depth."""
+    inner = f'{{"number": {number}}}' if "Measured" in str(annotation) else f'{{"weight": {number}}}'
+    words = f'{{"value": {f"[{inner}]" if "list" in str(annotation) else inner}}}'
+
+    assert "invalid_arguments" == echo(annotation).invoke(words).kind
+
+
+def test_infinite_on_purpose() -> None:
+    """A model that allows such numbers itself gets them, where a text says them."""
+    assert "inf" == str(echo(Free).invoke('{"value": {"number": "inf"}}').value.number)
+
+
+def test_defaults_of_a_model() -> None:
+    """Of the defaults inside a model, too, only strict JSON is shown, and sets are in order."""
+    shown = echo(Measured).parameters["$defs"]["Measured"]["properties"]
+
+    assert ({"type": "number"}, ["a", "b", "c"]) == (shown["number"], shown["tags"]["default"])
+
+
+def test_iterable_is_checked() -> None:
+    """What an Iterable gives is checked before the function is entered."""
+    made = echo(Iterable[int])
+
+    assert ([1, 2], True) == (list(made.invoke('{"value": [1, "2"]}').value), made.invoke('{"value": ["x"]}').is_error)
+
+
+class Letter(enum.Enum):
+    A = "a"
+    B = "b"
+
+
+LITERALS: dict[str, tuple[Any, Any, Any]] = {
+    "member": (Literal[Letter.A], "a", Letter.A),
+    "one of two": (Literal[Letter.A, Letter.B], "b", Letter.B),
+    "member or text": (Literal[Letter.A, "b"], "b", "b"),
+    "member in a list": (list[Literal[Letter.A]], ["a"], [Letter.A]),
+    "bytes": (Literal[b"a"], "a", b"a"),
+}
+
+
+@pytest.mark.parametrize(("annotation", "sent", "value"), LITERALS.values(), ids=LITERALS)
+def test_literals(annotation: Any, sent: Any, value: Any) -> None:
+    """A value of a Literal that JSON writes otherwise is known by how JSON writes it."""
+    made = echo(annotation)
+
+    assert True is Draft202012Validator(made.parameters).is_valid({"value": sent})
+    assert (value, True) == (made.invoke({"value": sent}).value, made.invoke({"value": "z"}).is_error)
+
+
+def test_literal_of_another_member() -> None:
+    """A member that a Literal does not name is refused."""
+    assert "invalid_arguments" == echo(Literal[Letter.A]).invoke('{"value": "b"}').kind
+
+
+def test_default_order() -> None:
+    """Sets inside a default are in order, at any depth."""
+    made = echo(dict[str, list[frozenset[str]]], default={"x": [frozenset("cab")]})
+
+    assert {"x": [["a", "b", "c"]]} == shown(made)["default"]
+
+
+def test_alias_choices() -> None:
+    """Of several aliases the first is shown, and all are taken."""
+    made = echo(Annotated[int, Field(validation_alias=AliasChoices("first", "second"))])
+
+    assert ["first"] == made.parameters["required"] == list(made.parameters["properties"])
+    assert [1, 2] == [made.invoke({"first": 1}).value, made.invoke({"second": 2}).value]
+
+
+def test_alias_of_another() -> None:
+    """An alias that is another parameter's name is refused: one of the two could not be told."""
+
+    def function(a: Annotated[int, Field(alias="b")], b: int) -> None: ...
+
+    with pytest.raises(DefinitionError, match=r"function\(\): two parameters are 'b' in JSON. Give one .* alias"):
+        _ = tool(function).parameters
+
+
+class Options(TypedDict, total=False):
+    depth: Required[ReadOnly[int]]
+    name: str
+
+
+@pytest.mark.filterwarnings("ignore:Item 'depth' on TypedDict class 'Options' is using the `ReadOnly` qualifier")
+def test_unpacked_options() -> None:
+    """Required, ReadOnly and `total=False` of unpacked keywords count."""
+
+    def function(**options: Unpack[Options]) -> Any:
+        return options
+
+    made = tool(function)
+
+    assert ["depth"] == made.parameters["$defs"]["Options"]["required"]
+    assert ({"depth": 1}, True) == (made.invoke('{"options": {"depth": 1}}').value, made.invoke("{}").is_error)
+
+
 def test_unfit_as_a_whole() -> None:
     """Where no single parameter is to blame, pydantic's own words are passed on."""
-    failures = [RuntimeError("not now")]
+    failures = [RuntimeError("not now")] * 2  # by itself, and with the others; then the search for the culprit works
 
     class Moody:
         @classmethod

@@ -7,20 +7,21 @@ import decimal
 import enum
 import json
 import keyword
+import pathlib
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import Parameter, Signature
-from typing import Any, Literal, Optional
+from typing import Annotated, Any, Literal, NamedTuple, Optional
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
-from pydantic import BaseModel, TypeAdapter
-from typing_extensions import TypedDict
+from pydantic import BaseModel, Field, TypeAdapter
+from typing_extensions import TypeAliasType, TypedDict
 
 from toolkit import Tool, ToolResult, tool
-from toolkit.arguments import MAX_ERROR
+from toolkit.faults import MAX_ERROR
 
 
 class Color(enum.Enum):
@@ -43,9 +44,23 @@ class Keys(TypedDict):
     text: str
 
 
+class Pair(NamedTuple):
+    left: int
+    right: str
+
+
+class Tree(BaseModel):
+    branches: list[Tree] = []
+
+
+Numbers = TypeAliasType("Numbers", list[int])
+
+
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 INTEGER = st.integers(-(2**40), 2**40)
 MODEL = st.builds(Model, number=INTEGER, color=st.sampled_from(Color))
+
+TREES = st.recursive(st.builds(Tree), lambda inner: st.builds(Tree, branches=st.lists(inner, max_size=2)), max_leaves=4)
 
 # A type, its values, and documents of JSON that no value of it has, not even in pydantic's lax reading.
 PLAIN: list[tuple[Any, st.SearchStrategy[Any], list[Any]]] = [
@@ -61,6 +76,16 @@ PLAIN: list[tuple[Any, st.SearchStrategy[Any], list[Any]]] = [
     (Model, MODEL, [1, "x", None, {}, {"number": "x"}, {"number": 1, "more": 1}]),
     (Data, st.builds(Data, day=st.dates(), models=st.lists(MODEL, max_size=2)), [1, None, {}, {"day": "2026-01-02"}]),
     (Keys, st.builds(Keys, text=TEXT), [1, None, {}, {"text": 1}, {"text": "a", "more": 1}]),
+    (None, st.none(), [1, "x", [], {}]),
+    (bytes, TEXT.map(str.encode), [1, True, None, [], {}]),
+    (datetime.datetime, st.datetimes().map(lambda at: at.replace(fold=0)), [[], None, {}]),
+    (pathlib.PurePosixPath, TEXT.map(pathlib.PurePosixPath), [1, None, [], {}]),
+    (frozenset[int], st.frozensets(INTEGER, max_size=3), [1, "x", None, {}, ["x"]]),
+    (Literal[Color.RED], st.just(Color.RED), ["blue", 1, None, {}]),
+    (Annotated[int, Field(ge=0, le=9)], st.integers(0, 9), [-1, 10, "x", None]),
+    (Pair, st.builds(Pair, left=INTEGER, right=TEXT), [1, "x", None, [1], ["x", "x"]]),
+    (Tree, TREES, [1, "x", None, {"branches": [1]}]),
+    (Numbers, st.lists(INTEGER, max_size=3), [1, "x", None, ["x"]]),
 ]
 
 
@@ -193,6 +218,69 @@ def test_missing(parameters: dict[str, Any], data: st.DataObject) -> None:
 
     assert f"Invalid arguments: {name}: missing, but required" == made.invoke(json.dumps(written)).text
     assert False is Draft202012Validator(made.parameters).is_valid(written)
+
+
+def documents(schema: dict[str, Any], root: dict[str, Any]) -> st.SearchStrategy[Any]:
+    """Make documents from a schema alone, as a model does; of the keywords only those that the types above need."""
+    if "$ref" in schema:
+        return st.deferred(lambda: documents(root["$defs"][schema["$ref"].rpartition("/")[2]], root))
+    if "anyOf" in schema:
+        return st.one_of([documents(way, root) for way in schema["anyOf"]])
+    if "enum" in schema or "const" in schema:
+        return st.sampled_from(schema.get("enum") or [schema["const"]])
+    if schema["type"] == "object":
+        return objects(schema, root)
+    if schema["type"] == "array":
+        return arrays(schema, root)
+    return FORMATS[schema["format"]] if schema.get("format") in FORMATS else scalars(schema)
+
+
+def objects(schema: dict[str, Any], root: dict[str, Any]) -> st.SearchStrategy[Any]:
+    """Make objects, with and without what is not required."""
+    if "properties" not in schema:
+        return st.dictionaries(TEXT, documents(schema["additionalProperties"], root), max_size=2)
+    made = {name: documents(each, root) for name, each in schema["properties"].items()}
+    required = {name: made.pop(name) for name in schema.get("required", ())}
+    return st.fixed_dictionaries(required, optional=made)
+
+
+def arrays(schema: dict[str, Any], root: dict[str, Any]) -> st.SearchStrategy[Any]:
+    """Make arrays of any or of known length."""
+    if "prefixItems" in schema:
+        return st.tuples(*(documents(each, root) for each in schema["prefixItems"])).map(list)
+    return st.lists(documents(schema["items"], root), max_size=2, unique=schema.get("uniqueItems", False))
+
+
+def scalars(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
+    """Make values of JSON's own types."""
+    whole = st.integers(schema.get("minimum", -(2**40)), schema.get("maximum", 2**40))
+    number = st.floats(allow_nan=False, allow_infinity=False)
+    return {"string": TEXT, "integer": whole, "number": number, "boolean": st.booleans(), "null": st.none()}[
+        schema["type"]
+    ]
+
+
+FORMATS = {
+    "date": st.dates().map(str),
+    "date-time": st.datetimes().map(datetime.datetime.isoformat),
+    "uuid": st.uuids().map(str),
+}
+NO_DECIMAL = signatures().filter(
+    lambda parameters: "Decimal" not in str(parameters)
+)  # its texts are any, by its schema
+
+
+@FEW
+@given(NO_DECIMAL, st.data())
+def test_made_from_the_schema(parameters: dict[str, Any], data: st.DataObject) -> None:
+    """A document that is made from the schema alone is accepted, and arrives as values of the annotated types."""
+    seen: list[Any] = []
+    made = made_of(parameters, seen)
+    written = data.draw(documents(made.parameters, made.parameters))
+
+    assert None is made.invoke(json.dumps(written)).error
+    for name in written:
+        TypeAdapter(parameters[name][0].annotation).validate_python(seen[0][name], strict=True)
 
 
 ANYTHING = st.recursive(

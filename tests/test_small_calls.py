@@ -99,7 +99,7 @@ def test_calls_are_no_text_for_people() -> None:
 
 def test_reply_is_read_as_a_call() -> None:
     """The one call of a reply becomes a call; what is no such object is an answer."""
-    _, calls = SmallCalls().read('{"calls": [{"_tool": "paint", "wall": "north", "colour": "red"}]}', ())
+    _, calls = SmallCalls().read('{"calls": [{"_tool": "paint", "wall": "north", "colour": "red"}]}', (), ())
 
     assert [("paint", '{"wall": "north", "colour": "red"}')] == [(call.name, call.arguments) for call in calls]
-    assert ("It is red.", ()) == SmallCalls().read(" It is red. ", ())
+    assert ("It is red.", ()) == SmallCalls().read(" It is red. ", (), ())

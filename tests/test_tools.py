@@ -260,7 +260,7 @@ def test_decorator_forms() -> None:
 def test_declaration() -> None:
     """A tool says name, description and parameters; its title is not among what a model sees."""
     assert ("sum_up", "Adds.") == (optioned.spec.name, optioned.spec.description)
-    assert "Sum" not in repr(optioned.spec)
+    assert "Sum" not in repr(Toolbox([optioned]).schemas())
 
 
 def test_declaration_from_docstring() -> None:

@@ -7,117 +7,151 @@ cut.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from pydantic_core import ValidationError, from_json, to_json
 
+from toolkit.doubts import colons_within, doubts
 from toolkit.errors import InvalidArguments
+from toolkit.faults import explained, path_of
 from toolkit.jsontext import as_text
-from toolkit.messages import sendable
-from toolkit.parameters import Built
+from toolkit.parameters.built import Built
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-# An error that repeats a bad megabyte costs the model its context; 400 characters hold five or six faults.
-MAX_ERROR = 400
-MAX_SHOWN = 60
-MAX_FAULTS = 8  # more would not fit, and a model may send a million
+Words: TypeAlias = str | bytes | Mapping[str, Any]
+# Values, and what had to be mended for them; or why there are none.
+Outcome: TypeAlias = tuple[dict[str, Any], tuple[str, ...]] | InvalidArguments
+
+# Arguments are read into memory whole, several times their size. No model writes so many characters.
+MAX_TEXT = 16 * 2**20
+# Readers of JSON disagree about a text with equal keys; looking for them in a text of this length takes about 1 ms. In
+# a longer one the last of them counts, as in Python.
+MAX_DOUBTED = 65_536
 
 # Faults that a text may have where JSON itself is due, by pydantic-core's names.
 _NOT_A_STRING = frozenset(
     f"{kind}_type"
     for kind in ("dict", "list", "model", "model_attributes", "dataclass", "tuple", "set", "frozen_set", "mapping")
 )
+_MENDABLE = _NOT_A_STRING | {"json_invalid"}  # blank text is
 
 
-def read(built: Built, words: str | bytes | Mapping[str, Any] | None) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Turn a model's words into values, and say what had to be mended.
+@dataclass(frozen=True)
+class Reader:
+    """Turns a model's words into the values of one tool's parameters.
 
-    Args:
-        built: What the tool's parameters accept.
-        words: Raw text; or a mapping, where a server has decoded the text already. Blank text and null mean that there
-            are no arguments.
+    Attributes:
+        colons_within: Of a document with nothing but what must be there; see `doubts`.
+    """
+
+    validate: Callable[[str], dict[str, Any]]
+    schema: Mapping[str, Any]
+    colons_within: int
+
+    @classmethod
+    def of(cls, built: Built) -> Reader:
+        """Make the reader of what a tool accepts.
+
+        Raises:
+            DefinitionError: A parameter cannot be described to a model.
+        """
+        return cls(built.validator, built.schema, colons_within(built.schema))
+
+    def read(self, words: Words | None) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """Turn words into values, and say what had to be mended.
+
+        Args:
+            words: Raw text, of at most MAX_TEXT characters; or a mapping, where a server has decoded the text already.
+                Blank text and null mean that there are no arguments.
+
+        Raises:
+            InvalidArguments: They do not fit.
+        """
+        outcome = self.outcome(words)
+        if isinstance(outcome, InvalidArguments):
+            raise outcome
+        return outcome
+
+    def outcome(self, words: Words | None) -> Outcome:
+        """Do what `read` does, and give a refusal back: raising it takes time."""
+        text = as_text(words)
+        try:
+            return self.checked(text), ()
+        except Exception as error:  # noqa: BLE001  pydantic-core's own, and those of the user's types
+            return self.mended(text, error)
+
+    def checked(self, text: str) -> dict[str, Any]:
+        """Validate a text in one pass.
+
+        Raises:
+            InvalidArguments: It is too long, or readers of JSON disagree about it.
+            Exception: It does not fit, or one of the user's types failed.
+        """
+        if len(text) > MAX_TEXT:
+            refuse_long(text)
+        values = self.validate(text)
+        if text.count(":") - len(values) != self.colons_within:
+            refuse_doubtful(text)
+        return values
+
+    def mended(self, text: str, error: Exception) -> Outcome:
+        """Mend a text that did not fit, where that is safe, and validate it again."""
+        if not isinstance(error, ValidationError):
+            return _unchecked(error)
+        faults = error.errors(include_url=False, include_context=False)
+        try:
+            mended = _mended(text, faults, self.schema)
+            return (self.checked(mended[0]), mended[1]) if mended else InvalidArguments(explained(faults, self.schema))
+        except ValidationError as still:
+            faults = still.errors(include_url=False, include_context=False)
+            return InvalidArguments(explained(faults, self.schema))
+        except InvalidArguments as refusal:
+            return refusal
+
+
+def refuse_long(words: Words) -> NoReturn:
+    """Refuse a text that is too long to be read.
 
     Raises:
-        InvalidArguments: They do not fit.
+        InvalidArguments: Always.
     """
-    text = words if type(words) is str else as_text(words)
-    values, faults = _tried(built, text)
-    if values is not None:
-        return values, ()
-    mended = _mended(text, faults, built.schema)
-    if mended is not None:
-        values, faults = _tried(built, mended[0])
-    if mended is None or values is None:
-        raise InvalidArguments(explained(faults, built.schema))
-    return values, mended[1]
+    raise InvalidArguments(f"they have {len(words):,} characters, and {MAX_TEXT:,} are the most. Send less.")
 
 
-def explained(faults: Sequence[ErrorDetails], schema: Mapping[str, Any]) -> str:
-    """Say to a model what is wrong with its arguments: path, reason, what was received, what there is."""
-    told = [_fault(fault, schema) for fault in faults[:MAX_FAULTS]]
-    more = [f"and {len(faults) - MAX_FAULTS} more"] if len(faults) > MAX_FAULTS else []
-    return sendable(shortened("; ".join(told + more), MAX_ERROR))
+def refuse_doubtful(text: str) -> None:
+    """Refuse a text that readers of JSON would read in different ways.
+
+    Raises:
+        InvalidArguments: It is one.
+    """
+    if len(text) <= MAX_DOUBTED and (doubt := doubts(text)):
+        raise InvalidArguments(f"{doubt}. Send one JSON object with each key once.")
 
 
-def shortened(text: str, limit: int) -> str:
-    """Cut a text to `limit` characters, and say so."""
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
-
-
-def close_to(name: str, names: Collection[str]) -> str:
-    """Suggest the names that a wrong one may stand for, and list what there is."""
-    import difflib  # needed where a model errs
-
-    near = difflib.get_close_matches(name[:MAX_SHOWN], names, n=3)
-    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
-    known = ", ".join(names) or "none"
-    return f"{hint} There is: {shortened(known, MAX_ERROR)}"
-
-
-def _tried(built: Built, text: str) -> tuple[dict[str, Any] | None, Sequence[ErrorDetails]]:
-    try:
-        return built.validator(text), ()
-    except ValidationError as error:
-        return None, error.errors(include_url=False, include_context=False)
-    except Exception as error:
-        raise InvalidArguments(f"they could not be checked ({type(error).__name__}). Try other values.") from error
-
-
-def _fault(fault: ErrorDetails, schema: Mapping[str, Any]) -> str:
-    properties = schema["properties"]
-    path, kind, got = _path(fault["loc"]), fault["type"], fault["input"]
-    if kind == "json_invalid":
-        return f"not valid JSON ({fault['msg'].removeprefix('Invalid JSON: ')}). Send one whole JSON object."
-    if not path:
-        return f"expected one JSON object with {', '.join(properties) or 'no keys'}, received {_shown(got)}"
-    if kind == "missing":
-        return f"{path}: missing, but required"
-    if kind == "extra_forbidden":
-        known = properties if len(fault["loc"]) == 1 else ()
-        return f"{path}: no such parameter" + (close_to(str(fault["loc"][-1]), known) if known else "")
-    return f"{path}: {fault['msg']} (received {_shown(got)})"
-
-
-def _path(location: Sequence[int | str]) -> str:
-    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in location)
-    return "".join(steps).removeprefix(".")
-
-
-def _shown(value: Any) -> str:
-    import json  # as pydantic-core's writer does not, it takes halves of surrogate pairs
-
-    return shortened(json.dumps(value, ensure_ascii=False, default=repr), MAX_SHOWN)
+def _unchecked(error: Exception) -> InvalidArguments:
+    if isinstance(error, InvalidArguments):
+        return error
+    refusal = InvalidArguments(f"they could not be checked ({type(error).__name__}). Try other values.")
+    refusal.__cause__ = error
+    return refusal
 
 
 def _mended(text: str, faults: Sequence[ErrorDetails], schema: Mapping[str, Any]) -> tuple[str, tuple[str, ...]] | None:
     """Mend a text where it failed, and say how; None where nothing can be mended without guessing."""
-    if not text.strip() or text.strip() == "null":
-        return "{}", ()
-    if not any(fault["input"] is None or fault["type"] in _NOT_A_STRING for fault in faults):
+    for fault in faults:
+        if fault["input"] is None or fault["type"] in _MENDABLE:
+            break
+    else:
         return None
+    if text.strip() in ("", "null"):
+        return "{}", ()
+    if faults[0]["type"] == "json_invalid":
+        return None
+    refuse_doubtful(text)
     document = [from_json(text)]  # in a list, so that the whole is a place like any other
     optional = schema["properties"].keys() - set(schema.get("required", ()))
     texts = {_place(document, fault["loc"])[2] for fault in faults if _was_due_as_text(fault)}
@@ -153,7 +187,7 @@ def _place(document: list[Any], location: Sequence[int | str]) -> tuple[Any, Any
             continue
         holder, key = inner, step
         walked.append(step)
-    return holder, key, _path(walked)
+    return holder, key, path_of(walked)
 
 
 def _decoded(text: str) -> dict[str, Any] | list[Any] | None:
@@ -161,4 +195,4 @@ def _decoded(text: str) -> dict[str, Any] | list[Any] | None:
         value = from_json(text)
     except ValueError:
         return None
-    return value if isinstance(value, (dict, list)) else None
+    return value if isinstance(value, (dict, list)) and not doubts(text) else None

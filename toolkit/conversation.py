@@ -5,7 +5,7 @@ It says what to do next, is told what came of it, and says what to do then:
     next() says              the driver does                  and tells
     CallModel                asks the model                   respond(response)
     RunCalls                 carries the calls out            answer(results)
-    Finished                 leaves
+    Finished                 leaves, if the answer fits       refuse(why), if not
 
 Where it stands is one word, and these are all the ways it can go:
 
@@ -14,10 +14,11 @@ Where it stands is one word, and these are all the ways it can go:
     asking   -> finished     an answer; or the limit
     calling  -> asking       every call has its result
     calling  -> finished     the limit, with `on_limit="stop"`
+    finished -> asking       an answer that is not what it has to be
 
 What must stay true: each call of a response gets exactly one ToolMessage, in call order, directly after it; ids are
-unique in the whole history, whatever the provider sent; no call of a response that was not received whole is handed
-out. Nothing here reads a clock, draws a random number or builds a pydantic model, so a durable workflow can drive it.
+unique in the whole history, whatever the provider sent; no call of a response that was cut is handed out. Nothing here
+reads a clock, draws a random number or builds a pydantic model, so a durable workflow can drive it.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, count
 from typing import Any, Literal, TypeAlias, get_args
 
-from toolkit.errors import ConversationError, LimitError
+from toolkit.errors import ConversationError, LimitError, RunError
 from toolkit.jsontext import is_cut
-from toolkit.limits import LAST_TURN, Limits
+from toolkit.limits import LAST_TURN, NO_TOOLS_TEXT, Limits
 from toolkit.messages import (
+    IMAGES_TEXT,
     Message,
     ModelResponse,
     ToolCall,
@@ -47,8 +49,6 @@ Phase: TypeAlias = Literal["asking", "calling", "finished"]
 # Finish reasons that mean: there was more to come.
 CUT = frozenset({"length", "content_filter"})
 CUT_TEXT = "Not run: the answer that held this call was cut off. Send it again, with shorter arguments or fewer calls."
-IMAGES_TEXT = "The images of the results above, in order."
-NO_TOOLS_TEXT = "Not run: no tool can be called in the last turn."
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,7 @@ class RunState:
         reason: Why the run ended; empty while it has not.
         last: Whether the next answer is the last, without tools.
         empty: How many answers in a row said nothing.
+        retries: How many answers were refused.
     """
 
     run_id: str
@@ -99,6 +100,7 @@ class RunState:
     reason: str = ""
     last: bool = False
     empty: int = 0
+    retries: int = 0
 
     def to_json(self) -> str:
         """Write the state as a JSON text."""
@@ -160,12 +162,11 @@ class Conversation:
         Raises:
             LimitError: The turns are used up, and `on_limit="raise"`.
         """
+        if self._state.phase == "asking" and self._state.turn >= self._limits.turns and not self._state.last:
+            self._land()
         state = self._state
         if state.phase == "calling":
             return RunCalls(self._open_calls(), state.turn - 1)
-        if state.phase == "asking" and state.turn >= self._limits.turns and not state.last:
-            self._land()
-            state = self._state
         if state.phase == "finished":
             return Finished(self._output(), state.reason)
         return CallModel(tuple(self._messages), state.turn, not state.last)
@@ -181,9 +182,8 @@ class Conversation:
         calls = tuple(self._numbered(call, number) for number, call in enumerate(response.calls, state.calls))
         response = replace(response, calls=calls)
         self._messages.append(response)
-        self._state = replace(
-            state, turn=state.turn + 1, calls=state.calls + len(calls), usage=state.usage + response.usage
-        )
+        usage = state.usage + response.usage
+        self._state = replace(state, turn=state.turn + 1, calls=state.calls + len(calls), usage=usage)
         self._go_on(response)
         return response
 
@@ -202,9 +202,22 @@ class Conversation:
         told = [by_id[call.id] for call in calls]
         self._messages += [replace(m, wire_id=call.wire_id, images=()) for m, call in zip(told, calls)]
         images = tuple(image for message in told for image in message.images)
-        if images:  # a tool's message holds text only, for most providers
-            self._messages.append(UserMessage(IMAGES_TEXT, images))
+        self._messages += [UserMessage(IMAGES_TEXT, images)] if images else []  # most providers' tools give text only
         self._state = replace(self._state, phase="asking")
+
+    def refuse(self, why: str, remedy: str = "") -> None:
+        """Tell that the last answer is not what it has to be: the model reads why, and is asked again.
+
+        Raises:
+            RunError: The model may not be asked again.
+        """
+        self._expect("finished")
+        state, limits = self._state, self._limits
+        if state.retries >= limits.output_retries or (limits.on_limit == "stop" and state.turn >= limits.turns):
+            raise RunError(f"The run has no answer of its output_type after {state.turn} answers of the model. {why}")
+        self._messages.append(UserMessage(f"{why} {remedy}".rstrip()))
+        reason = state.reason if state.last else ""
+        self._state = replace(state, phase="asking", reason=reason, empty=0, retries=state.retries + 1)
 
     def _expect(self, phase: Phase) -> None:
         if self._state.phase != phase:
@@ -254,9 +267,8 @@ class Conversation:
     def _land(self) -> None:
         """Come to the end of the turns: ask for a last answer, or stop."""
         if self._limits.on_limit == "raise":
-            raise LimitError(
-                f"The run has used its {self._limits.turns} turns. Raise max_turns, or let it end with an answer."
-            )
+            used = f"The run has used its {self._limits.turns} turns."
+            raise LimitError(f"{used} Raise max_turns, or let it end with an answer.")
         if self._limits.on_limit == "stop":
             self._state = replace(self._state, phase="finished", reason="max_turns")
             return

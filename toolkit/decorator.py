@@ -26,9 +26,11 @@ class ToolOptions(TypedDict, total=False):
     Attributes:
         relay: Exceptions whose message the model may see, besides ToolError and those that the docstring's `Raises:`
             names.
+        strict: Whether the provider is to enforce the schema, where that is lossless; the run decides by default.
     """
 
     relay: tuple[type[BaseException], ...]
+    strict: bool
 
 
 @overload
@@ -78,7 +80,8 @@ def tool(
         >>> add.invoke('{"a": 1, "b": 2}').text
         '3'
     """
-    _check(options)
+    if options:
+        _check(options)
     about: dict[str, Any] = {"name": name, "title": title, "text": description, **options}
     given = {key: value for key, value in about.items() if value is not None}
     return partial(_decorated, given) if function is None else _decorated(given, function)

@@ -17,11 +17,11 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from toolkit.approval import ApprovalRequest, Approver, approve
-from toolkit.arguments import close_to
 from toolkit.authorization import Authorizer, authorize
 from toolkit.context import ToolContext
 from toolkit.doors import Door, awaited
 from toolkit.errors import Cancelled, DefinitionError, Failed, FatalError, ToolError, UnknownTool
+from toolkit.faults import close_to
 from toolkit.messages import ToolCall, ToolResult
 from toolkit.middleware import Middleware, Next, compose
 from toolkit.results import explained

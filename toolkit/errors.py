@@ -50,7 +50,7 @@ class ToolError(ToolkitError):
     @property
     def text(self) -> str:
         """What the model is shown."""
-        return f"{self.prefix}{self}"
+        return self.prefix + str(self)
 
 
 class Failed(ToolError):

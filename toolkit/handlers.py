@@ -10,7 +10,8 @@ from itertools import islice
 from typing import Any, Protocol, TypeAlias
 
 from toolkit.context import ToolContext
-from toolkit.parameters import Built
+from toolkit.parameters.built import Built
+from toolkit.returns import Returns
 from toolkit.signatures import Signature
 
 # Validated values and context in, the function's value out: or a promise of it, or values one by one.
@@ -39,8 +40,18 @@ class Handler(Protocol):
         ...
 
     @property
+    def returns(self) -> Returns:
+        """What it gives."""
+        ...
+
+    @property
     def is_async(self) -> bool:
         """Whether what it gives must be awaited."""
+        ...
+
+    @property
+    def plain_function(self) -> Callable[..., Any] | None:
+        """What takes the values by keyword as they are, where there is such a function."""
         ...
 
     def prepared(self) -> Action:
@@ -73,6 +84,16 @@ class Function:
     def built(self) -> Built:
         """What the signature accepts."""
         return self.signature.built
+
+    @property
+    def returns(self) -> Returns:
+        """What the return annotation says."""
+        return self.signature.returns
+
+    @property
+    def plain_function(self) -> Callable[..., Any] | None:
+        """The function, where the signature asks for nothing but values by keyword."""
+        return self.function if self.signature.has_plain_call else None
 
     @property
     def is_async(self) -> bool:

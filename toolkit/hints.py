@@ -25,11 +25,15 @@ def _marked() -> None: ...
 
 # What makes inspect.iscoroutinefunction() say yes to an object; Python 3.12 was the first to have such a mark.
 _MARKED = getattr(inspect, "markcoroutinefunction", lambda function: function)(_marked)
+_GENERIC: object = types.GenericAlias  # `list[int]`, which Python 3.10 takes for a class
 _COPIED = ("__module__", "__name__", "__qualname__", "__isabstractmethod__")
 
 
 def frame_names(function: Callable[..., Any]) -> Mapping[str, Any]:
     """Keep what the annotations of a function name in the frames that it was written in, where these still run."""
+    annotations = raw_annotations(function)
+    if all(map(is_settled, annotations.values())):
+        return {}
     code, module = getattr(function, "__code__", None), getattr(function, "__globals__", None)
     frame: types.FrameType | None = sys._getframe(1)  # noqa: SLF001  the public way, inspect.currentframe, is this one
     around: list[types.FrameType] = []
@@ -37,8 +41,29 @@ def frame_names(function: Callable[..., Any]) -> Mapping[str, Any]:
         if frame.f_globals is module and frame.f_locals is not module and _holds(frame.f_code, code):
             around.insert(0, frame)  # the innermost one comes last, so its names win
         frame = frame.f_back
-    named = set(_NAME.findall(repr(raw_annotations(function)))) if around else set()
-    return {name: value for frame in around for name, value in frame.f_locals.items() if name in named}
+    local = {name: value for frame in around for name, value in frame.f_locals.items()}
+    return _mentioned(annotations, local)
+
+
+def _mentioned(annotations: Mapping[str, Any], local: Mapping[str, Any]) -> dict[str, Any]:
+    """Pick what annotations name, and what the annotations of these classes name."""
+    picked: dict[str, Any] = {}
+    open_ends = [annotations]
+    while open_ends:
+        names = set(_NAME.findall(repr(open_ends.pop()))) & local.keys() - picked.keys()
+        picked |= {name: local[name] for name in names}
+        open_ends += [raw_annotations(local[name]) for name in names if isinstance(local[name], type)]
+    return picked
+
+
+def is_settled(annotation: Any) -> bool:
+    """Tell whether nothing in an annotation is a name that must be looked up."""
+    if isinstance(annotation, type) and type(annotation) is not _GENERIC:
+        return True
+    if isinstance(annotation, (str, typing.ForwardRef)):
+        return False
+    given = getattr(annotation, "__args__", ())
+    return not isinstance(given, tuple) or _is_literal(annotation) or all(map(is_settled, given))
 
 
 def raw_annotations(function: Callable[..., Any]) -> Mapping[str, Any]:
@@ -75,14 +100,11 @@ def shown_signature(function: Callable[..., Any]) -> str:
 
 def looks(function: Callable[..., Any]) -> dict[str, Any]:
     """Gather what makes an object look like a function: names, docstring, annotations, and the function behind it."""
-    copied = {key: getattr(function, key, None) for key in _COPIED}
-    return {
-        **{key: value for key, value in copied.items() if value is not None},
-        "__doc__": getattr(function, "__doc__", None),
-        "__annotations__": raw_annotations(function),
-        "__wrapped__": function,
-        **(vars(_MARKED) if inspect.iscoroutinefunction(function) else {}),
-    }
+    found = {key: value for key in _COPIED if (value := getattr(function, key, None)) is not None}
+    found["__doc__"] = getattr(function, "__doc__", None)
+    found["__annotations__"] = raw_annotations(function)
+    found["__wrapped__"] = function
+    return found | vars(_MARKED) if inspect.iscoroutinefunction(function) else found
 
 
 def resolved(annotation: Any, function: Callable[..., Any], names: Mapping[str, Any]) -> Any:
@@ -91,13 +113,19 @@ def resolved(annotation: Any, function: Callable[..., Any], names: Mapping[str, 
     Raises:
         NameError: A name is in none of the function's scopes.
     """
+    if is_settled(annotation):
+        return annotation
     holder = types.SimpleNamespace(__annotations__={"it": annotation})
-    scope = {**names, **_closure(function)}
+    scope = {**names, **closure(function)}
     hints = typing_extensions.get_type_hints(
         holder, globalns=getattr(function, "__globals__", {}), localns=scope, include_extras=True
     )
     again = hints["it"] if sys.version_info >= (3, 11) else _referring(hints["it"])
     return again if again is hints["it"] else resolved(again, function, names)
+
+
+def _is_literal(annotation: Any) -> bool:
+    return getattr(annotation, "__origin__", None) is typing.Literal
 
 
 class _Text(str):
@@ -119,7 +147,7 @@ def _holds(outer: types.CodeType, inner: object) -> bool:
 def _referring(annotation: Any) -> Any:
     """Make references of the strings in `list["City"]`, as Python 3.11 does and 3.10 does not."""
     given = getattr(annotation, "__args__", ())
-    if typing.get_origin(annotation) is typing.Literal or not isinstance(given, tuple):
+    if _is_literal(annotation) or not isinstance(given, tuple):
         return annotation
     made = tuple(typing.ForwardRef(part) if isinstance(part, str) else _referring(part) for part in given)
     if all(new is old for new, old in zip(made, given)):
@@ -129,7 +157,8 @@ def _referring(annotation: Any) -> Any:
     return annotation.copy_with(made) if hasattr(annotation, "copy_with") else annotation
 
 
-def _closure(function: Callable[..., Any]) -> dict[str, Any]:
+def closure(function: Callable[..., Any]) -> dict[str, Any]:
+    """Find the names that a function holds itself: its type parameters, and what it uses of the functions around it."""
     names = getattr(getattr(function, "__code__", None), "co_freevars", ())
     cells = getattr(function, "__closure__", None) or ()
     held = {name: cell.cell_contents for name, cell in zip(names, cells) if _filled(cell)}

@@ -41,11 +41,22 @@ class ToolSpec:
 
     Attributes:
         parameters: JSON Schema (draft 2020-12) of the arguments, of type object.
+        output: JSON Schema of what the tool gives, where it says so.
+        title: A name for people, for protocols that show tools to people.
+        strict: Whether the provider is to enforce the schema; None leaves that to the dialect.
+        forms: What dialects made of it, kept by them.
     """
 
     name: str
     description: str
     parameters: Mapping[str, Any]
+    output: Mapping[str, Any] | None = None
+    title: str | None = None
+    strict: bool | None = None
+    forms: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "forms": {}}  # they are made again where they are needed
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -54,10 +65,11 @@ class ToolCall(Brief):
 
     Attributes:
         name: The tool's name as the model wrote it; it may not exist.
-        arguments: The model's raw text, not yet checked.
+        arguments: JSON text, not yet checked: the model's own, or what its dialect made of it.
         id: Ours, unique in the run.
         wire_id: What the provider calls this call; providers repeat or omit theirs, so nothing is looked up by it.
         reasoning: Why the model makes the call, where the dialect asks for it.
+        wire_arguments: The model's own text, where the dialect had to read it back into the tool's form.
     """
 
     name: str
@@ -65,6 +77,7 @@ class ToolCall(Brief):
     id: str = ""
     wire_id: str = ""
     reasoning: str = ""
+    wire_arguments: str = ""
 
 
 class ToolResult(NamedTuple):
@@ -105,7 +118,10 @@ class ToolResult(NamedTuple):
     def failed(cls, error: ToolError, exception: BaseException | None = None) -> ToolResult:
         """Make the result of a call that ended in `error`."""
         text = error.text
-        return cls(text=text, error=text, kind=error.kind, exception=exception or error)
+        return _new(cls, (None, text, text, error.kind, None, exception or error, (), ()))
+
+
+_new = tuple.__new__  # the constructor takes twice the time
 
 
 @dataclass(frozen=True)
@@ -172,22 +188,49 @@ class ToolMessage(Brief):
 Message: TypeAlias = SystemMessage | UserMessage | ModelResponse | ToolMessage
 
 
+@dataclass(kw_only=True)
+class OutputSpec:
+    """What the answers of one run have to be: plain data, no type.
+
+    Attributes:
+        spec: The answer as the arguments of a tool, whose schema is the answer's own.
+        by_tool: Whether the answer is a call of that tool: set where a server refuses `response_format`, and kept for
+            the rest of the run.
+    """
+
+    spec: ToolSpec
+    by_tool: bool = False
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelRequest:
     """Everything a model needs for one answer.
 
     Attributes:
         tools: The tools on offer; none on a last turn.
+        output: What the answer has to be; None where any text will do.
         memo: Wire forms of the first messages, kept by the model between the turns of one run.
     """
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
+    output: OutputSpec | None = None
     memo: list[dict[str, Any]] = field(default_factory=list, compare=False, repr=False)
+
+    @property
+    def offered(self) -> tuple[ToolSpec, ...]:
+        """What the model may call: the tools, and the one whose call is the answer."""
+        return (*self.tools, self.output.spec) if self.output and self.output.by_tool else self.tools
+
+
+# What stands before pictures that tools gave, where a provider takes no pictures in a tool's answer.
+IMAGES_TEXT = "The images of the results above, in order."
 
 
 def sendable(text: str) -> str:
     """Join halves of a character that came apart, and replace those without a partner: no request can carry them."""
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:

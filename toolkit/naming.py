@@ -17,6 +17,8 @@ def legal_name(name: str) -> str:
 
     Letters lose their accents, what is left over becomes `_`, and what is too long ends in a hash of the whole.
     """
+    if NAME.fullmatch(name):
+        return name
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode() if not name.isascii() else name
     legal = re.sub(r"[^A-Za-z0-9_-]+", "_", plain)
     legal = (legal.strip("_") if legal != name else legal) or "tool"
@@ -32,4 +34,8 @@ def name_of(function: Any) -> str:
     """Find what a callable is called; an object that is called has the name of its class."""
     function = without_partials(function)
     written = getattr(function, "__name__", None)
-    return written or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(function).__name__).lower()
+    return (
+        written
+        if isinstance(written, str) and written
+        else re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(function).__name__).lower()
+    )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
-from typing_extensions import TypedDict, Unpack
+from typing_extensions import TypedDict, TypeVar, Unpack
 
 from toolkit.approval import Approver
 from toolkit.authorization import Authorizer
 from toolkit.conversation import Conversation
-from toolkit.dialects import dialect_named
+from toolkit.dialects import run_dialect_named
 from toolkit.dialects.chat import decoded
 from toolkit.dispatch import Dispatcher
 from toolkit.limits import Limits, OnLimit
@@ -19,6 +19,7 @@ from toolkit.messages import Message, SystemMessage, UserMessage
 from toolkit.middleware import Middleware
 from toolkit.models import Model
 from toolkit.models.default import ModelChoice
+from toolkit.output import output_of
 from toolkit.runs import AsyncRunStream, Run, RunResult, RunStream
 from toolkit.toolbox import Addable, Toolbox
 
@@ -26,6 +27,7 @@ from toolkit.toolbox import Addable, Toolbox
 RESERVED = frozenset({"model", "messages", "stream", "stream_options", "tools", "response_format"})
 CLIENT_OPTIONS = frozenset({"timeout", "max_retries", "extra_headers", "extra_query", "extra_body"})
 
+T = TypeVar("T")
 History: TypeAlias = Iterable[Message | Mapping[str, Any]]
 
 
@@ -36,8 +38,12 @@ class RunnerOptions(TypedDict, total=False):
         client: `openai.OpenAI` or `openai.AsyncOpenAI`; one is made where none is given.
         base_url: Address of an OpenAI-compatible server, such as "http://localhost:11434/v1".
         api_key: The key for that server; without `base_url` that of the environment is used.
-        dialect: How tools are shown: "chat" (native tool calls) or "calls" (by `response_format`).
+        dialect: How tools are shown: "chat" (native tool calls), "minimal" (the same for servers that know few keywords
+            of JSON Schema) or "calls" (by `response_format`).
+        strict: Whether the server is asked to enforce the schemas of tools that do not say so themselves, where that is
+            lossless; the toolbox's own setting, or else True, by default.
         on_limit: What happens after the last turn: "answer", "stop" or "raise".
+        output_retries: How often an answer that does not fit `output_type` goes back to the model; 2 by default.
         request_options: Further keys of each request's body, such as `temperature`; what the client itself takes, such
             as `timeout`, is set on the client.
         authorize: May this call be made at all? Gets tool, arguments and context.
@@ -50,7 +56,9 @@ class RunnerOptions(TypedDict, total=False):
     base_url: str
     api_key: str
     dialect: str
+    strict: bool
     on_limit: OnLimit
+    output_retries: int
     request_options: Mapping[str, Any]
     authorize: Authorizer
     approve: Approver
@@ -94,17 +102,22 @@ class Runner:
         _refuse_reserved(options.get("request_options", {}))
         if not isinstance(model, (str, Model, type(None))):
             raise TypeError(f"model={model!r} is neither a model's name nor a Model. A client goes in as client=...")
-        dialect = dialect_named(options["dialect"]) if "dialect" in options else None
         self.toolbox = toolbox if isinstance(toolbox, Toolbox) else Toolbox(toolbox)
+        strict = options.get("strict", self.toolbox.strict is not False)
         self.instructions = instructions
-        self.limits = Limits(turns=max_turns, on_limit=options.get("on_limit", "answer"))
+        self.limits = Limits(
+            turns=max_turns,
+            on_limit=options.get("on_limit", "answer"),
+            output_retries=options.get("output_retries", 2),
+        )
         self._choice = ModelChoice(
             given=model if isinstance(model, Model) else None,
             name=model if isinstance(model, str) else None,
             client=options.get("client"),
             base_url=options.get("base_url"),
             api_key=options.get("api_key"),
-            dialect=dialect,
+            dialect=run_dialect_named(options["dialect"], strict=strict) if "dialect" in options else None,
+            strict=strict,
             options=options.get("request_options", {}),
         )
         self._options = options
@@ -112,7 +125,19 @@ class Runner:
     def __repr__(self) -> str:
         return f"<Runner of {self.toolbox!r}>"
 
-    def run(self, prompt: str | None = None, *, messages: History = (), deps: Any = None) -> RunResult:
+    @overload
+    def run(self, prompt: str | None = None, *, messages: History = (), deps: Any = None) -> RunResult[str]: ...
+    @overload
+    def run(
+        self, prompt: str | None = None, *, messages: History = (), deps: Any = None, output_type: type[T]
+    ) -> RunResult[T]: ...
+    @overload
+    def run(
+        self, prompt: str | None = None, *, messages: History = (), deps: Any = None, output_type: Any
+    ) -> RunResult[Any]: ...
+    def run(
+        self, prompt: str | None = None, *, messages: History = (), deps: Any = None, output_type: Any = str
+    ) -> RunResult[Any]:
         """Ask the model, and carry out its calls until it has an answer.
 
         Works in a script and inside a running event loop alike. A single call of a turn runs on the caller's thread.
@@ -121,32 +146,76 @@ class Runner:
             prompt: What the user says.
             messages: What was said before: the messages of another result, or a history in OpenAI's form.
             deps: What tools find in their ToolContext.
+            output_type: What the answer has to be: anything that pydantic can validate, such as a model, a dataclass
+                or `list[int]`. It is asked for as JSON, checked, and given as a value; `str` means any text.
 
         Raises:
+            DefinitionError: No JSON can be of the `output_type`.
             ModelError: The model's server failed.
             NoModelError: Nothing says which model should answer.
             LimitError: The turns are used up, and `on_limit="raise"`.
             FatalError: A tool raised it.
+            RunError: The model gave no answer of the `output_type`, in spite of `output_retries`.
         """
-        with RunStream(self._begin(prompt, messages, deps, streams=False)) as stream:
+        with RunStream(self._begin(self._said(prompt, messages), deps, output_type, streams=False)) as stream:
             for _ in stream:
                 pass
             return stream.result
 
-    async def arun(self, prompt: str | None = None, *, messages: History = (), deps: Any = None) -> RunResult:
+    @overload
+    async def arun(self, prompt: str | None = None, *, messages: History = (), deps: Any = None) -> RunResult[str]: ...
+    @overload
+    async def arun(
+        self, prompt: str | None = None, *, messages: History = (), deps: Any = None, output_type: type[T]
+    ) -> RunResult[T]: ...
+    @overload
+    async def arun(
+        self, prompt: str | None = None, *, messages: History = (), deps: Any = None, output_type: Any
+    ) -> RunResult[Any]: ...
+    async def arun(
+        self, prompt: str | None = None, *, messages: History = (), deps: Any = None, output_type: Any = str
+    ) -> RunResult[Any]:
         """Do what `run` does, in the running event loop; sync tools get threads of their own."""
-        async with AsyncRunStream(self._begin(prompt, messages, deps, streams=False)) as stream:
+        async with AsyncRunStream(
+            self._begin(self._said(prompt, messages), deps, output_type, streams=False)
+        ) as stream:
             async for _ in stream:
                 pass
             return stream.result
 
-    def stream(self, prompt: str | None = None, *, messages: History = (), deps: Any = None) -> RunStream:
+    @overload
+    def stream(self, prompt: str | None = None, *, messages: History = (), deps: Any = None) -> RunStream[str]: ...
+    @overload
+    def stream(
+        self, prompt: str | None = None, *, messages: History = (), deps: Any = None, output_type: type[T]
+    ) -> RunStream[T]: ...
+    @overload
+    def stream(
+        self, prompt: str | None = None, *, messages: History = (), deps: Any = None, output_type: Any
+    ) -> RunStream[Any]: ...
+    def stream(
+        self, prompt: str | None = None, *, messages: History = (), deps: Any = None, output_type: Any = str
+    ) -> RunStream[Any]:
         """Do what `run` does, and give the events as they happen; leaving the loop early ends the run."""
-        return RunStream(self._begin(prompt, messages, deps, streams=True))
+        return RunStream(self._begin(self._said(prompt, messages), deps, output_type, streams=True))
 
-    def astream(self, prompt: str | None = None, *, messages: History = (), deps: Any = None) -> AsyncRunStream:
+    @overload
+    def astream(
+        self, prompt: str | None = None, *, messages: History = (), deps: Any = None
+    ) -> AsyncRunStream[str]: ...
+    @overload
+    def astream(
+        self, prompt: str | None = None, *, messages: History = (), deps: Any = None, output_type: type[T]
+    ) -> AsyncRunStream[T]: ...
+    @overload
+    def astream(
+        self, prompt: str | None = None, *, messages: History = (), deps: Any = None, output_type: Any
+    ) -> AsyncRunStream[Any]: ...
+    def astream(
+        self, prompt: str | None = None, *, messages: History = (), deps: Any = None, output_type: Any = str
+    ) -> AsyncRunStream[Any]:
         """Do what `stream` does, in the running event loop."""
-        return AsyncRunStream(self._begin(prompt, messages, deps, streams=True))
+        return AsyncRunStream(self._begin(self._said(prompt, messages), deps, output_type, streams=True))
 
     @property
     def model(self) -> Model:
@@ -157,12 +226,12 @@ class Runner:
         """
         return self._choice.sync_model()
 
-    def _begin(self, prompt: str | None, messages: History, deps: Any, *, streams: bool) -> Run:
+    def _begin(self, said: list[Message], deps: Any, output_type: Any, *, streams: bool) -> Run[Any]:
         tools = self.toolbox.snapshot()
         run_id = uuid.uuid4().hex
         return Run(
             run_id=run_id,
-            conversation=Conversation(self._said(prompt, messages), run_id=run_id, limits=self.limits),
+            conversation=Conversation(said, run_id=run_id, limits=self.limits),
             choice=self._choice,
             specs=tuple(made.spec for made in tools.values()),
             dispatcher=Dispatcher(
@@ -171,6 +240,7 @@ class Runner:
                 approver=self._options.get("approve"),
                 middleware=tuple(self._options.get("middleware", ())),
             ),
+            output=output_of(output_type, taken=tools),
             deps=deps,
             streams=streams,
         )

@@ -7,15 +7,15 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
+from typing import Any, Generic
 
-from typing_extensions import Self
+from typing_extensions import Self, TypeVar
 
 from toolkit.context import ToolContext
-from toolkit.conversation import CallModel, Conversation, Finished, RunCalls, RunState, Step
+from toolkit.conversation import CallModel, Conversation, Finished, RunCalls, RunState
 from toolkit.dispatch import Dispatcher
 from toolkit.doors import AsyncDoor, Door, SyncDoor, step
-from toolkit.errors import RunError
+from toolkit.errors import RunError, ToolError
 from toolkit.events import Event, RunFinished, RunStarted, ToolCallFinished, ToolCallStarted, TurnFinished, TurnStarted
 from toolkit.execution import execute
 from toolkit.messages import (
@@ -30,14 +30,17 @@ from toolkit.messages import (
 )
 from toolkit.models import Model, Piece
 from toolkit.models.default import ModelChoice
+from toolkit.output import Output
+
+T = TypeVar("T", default=str)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunResult:
+class RunResult(Generic[T]):
     """What came of a run.
 
     Attributes:
-        output: The model's answer.
+        output: The model's answer: text, or a value of the run's `output_type`.
         messages: The whole conversation; give it to the next run to go on.
         calls: Every call with its result, in the order of the conversation.
         usage: Tokens and requests, summed over the run.
@@ -46,7 +49,7 @@ class RunResult:
         state: The run as plain data.
     """
 
-    output: str
+    output: T
     messages: tuple[Message, ...] = field(repr=False)
     calls: tuple[ToolCallFinished, ...] = field(repr=False)
     usage: Usage
@@ -55,11 +58,11 @@ class RunResult:
     state: RunState = field(repr=False)
 
     def __str__(self) -> str:
-        return self.output
+        return str(self.output)
 
 
 @dataclass(kw_only=True)
-class Run:
+class Run(Generic[T]):
     """One run: drives its conversation through a door."""
 
     run_id: str
@@ -67,12 +70,13 @@ class Run:
     choice: ModelChoice
     specs: tuple[ToolSpec, ...]
     dispatcher: Dispatcher
+    output: Output[T]
     deps: Any
     streams: bool
     memo: list[dict[str, Any]] = field(default_factory=list)
     calls: list[ToolCallFinished] = field(default_factory=list)
     ended: threading.Event = field(default_factory=threading.Event)
-    result: RunResult | None = None
+    result: RunResult[T] | None = None
 
     async def events(self, door: Door, pick: Callable[[ModelChoice], Awaitable[Model]]) -> AsyncGenerator[Event, None]:
         """Do what the conversation says, until it is over."""
@@ -84,22 +88,30 @@ class Run:
                     yield event
         finally:
             self.ended.set()
-        end = self.conversation.next()
-        self.result = self._finish(end, model.name)
-        yield RunFinished(output=self.result.output, finish_reason=self.result.finish_reason, usage=self.result.usage)
+        result = _ended(self)
+        yield RunFinished(output=str(result), finish_reason=result.finish_reason, usage=result.usage)
 
     async def _turns(self, model: Model, door: Door) -> AsyncGenerator[Event, None]:
-        while not isinstance(todo := self.conversation.next(), Finished):
+        while todo := self._next(model.name):
             async with aclosing(self._done(todo, model, door)) as happened:
                 async for event in happened:
                     yield event
+
+    def _next(self, model: str) -> CallModel | RunCalls | None:
+        """Say what to do; nothing once there is a result."""
+        todo = self.conversation.next()
+        if not isinstance(todo, Finished):
+            return todo
+        self.result = self._finished(todo, model)
+        return None if self.result else self._next(model)
 
     def _done(self, todo: CallModel | RunCalls, model: Model, door: Door) -> AsyncGenerator[Event, None]:
         return self._ask(todo, model, door) if isinstance(todo, CallModel) else self._carry_out(todo, door)
 
     async def _ask(self, todo: CallModel, model: Model, door: Door) -> AsyncGenerator[Event, None]:
         yield TurnStarted(turn=todo.turn)
-        request = ModelRequest(messages=todo.messages, tools=self.specs if todo.with_tools else (), memo=self.memo)
+        tools = self.specs if todo.with_tools else ()
+        request = ModelRequest(messages=todo.messages, tools=tools, output=self.output.asked, memo=self.memo)
         response: ModelResponse | None = None
         async with aclosing(self._answered(request, model, door)) as pieces:
             async for piece in pieces:
@@ -147,12 +159,16 @@ class Run:
         self.calls += [finished[call.id] for call in todo.calls]
         self.conversation.answer([_told(event) for event in finished.values()])
 
-    def _finish(self, end: Step, model: str) -> RunResult:
-        if not isinstance(end, Finished):
-            raise RunError("The turns have ended, and the conversation has not.")
+    def _finished(self, end: Finished, model: str) -> RunResult[T] | None:
+        """Make the result; None where the answer is refused, and to be asked for again."""
+        try:
+            output = self.output.read(end.output)
+        except ToolError as error:
+            self.conversation.refuse(error.text, self.output.remedy)
+            return None
         state = self.conversation.state
         return RunResult(
-            output=end.output,
+            output=output,
             messages=state.messages,
             calls=tuple(self.calls),
             usage=state.usage,
@@ -162,10 +178,10 @@ class Run:
         )
 
 
-class RunStream:
+class RunStream(Generic[T]):
     """The events of a run, as an iterator and a context manager; `result` is there once it has ended."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run[T]) -> None:
         self._run = run
         self._events = run.events(SyncDoor(), _in_place)
 
@@ -191,7 +207,7 @@ class RunStream:
         step(self._events.aclose())
 
     @property
-    def result(self) -> RunResult:
+    def result(self) -> RunResult[T]:
         """What came of the run.
 
         Raises:
@@ -200,10 +216,10 @@ class RunStream:
         return _ended(self._run)
 
 
-class AsyncRunStream:
+class AsyncRunStream(Generic[T]):
     """The events of a run, as an async iterator and an async context manager."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run[T]) -> None:
         self._run = run
         self._events = run.events(AsyncDoor(), _in_loop)
 
@@ -226,7 +242,7 @@ class AsyncRunStream:
         await self._events.aclose()
 
     @property
-    def result(self) -> RunResult:
+    def result(self) -> RunResult[T]:
         """What came of the run.
 
         Raises:
@@ -243,7 +259,7 @@ async def _in_loop(choice: ModelChoice) -> Model:
     return await choice.async_model()
 
 
-def _ended(run: Run) -> RunResult:
+def _ended(run: Run[T]) -> RunResult[T]:
     if run.result is None:
         raise RunError("The run has not ended: draw its events to the end first.")
     return run.result

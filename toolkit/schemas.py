@@ -8,31 +8,39 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pydantic.json_schema import GenerateJsonSchema
+    from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+    from pydantic_core.core_schema import IsSubclassSchema
 
 # Keywords whose value maps names, chosen by the user, to schemas: a name there is never a keyword.
 _NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
 # Keywords whose value is data, not a schema.
-_DATA = frozenset({"default", "const", "enum", "examples", "example", "required"})
+_DATA = frozenset({"default", "const", "enum", "examples", "example", "required", "dependentRequired", "$vocabulary"})
 
 
 def rewritten(schema: Any, rewrite: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
     """Apply `rewrite` to every schema inside a schema, from the inside out, and give a new one."""
     if isinstance(schema, list):
         return [rewritten(item, rewrite) for item in schema]
-    if not isinstance(schema, Mapping):
+    if not isinstance(schema, (dict, Mapping)):  # a dict is told from other things several times faster
         return schema
     return rewrite({keyword: _inner(keyword, value, rewrite) for keyword, value in schema.items()})
 
 
-def tidy(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop titles, which repeat names, and lay an arguments schema out as providers want to see it."""
-    clean = rewritten(schema, lambda node: {key: value for key, value in node.items() if key != "title"})
-    return {
-        "type": "object",
-        "properties": clean.get("properties", {}),
-        **{key: clean[key] for key in ("required", "additionalProperties", "$defs") if key in clean},
-    }
+def untitled(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop titles, which repeat names."""
+    clean: dict[str, Any] = rewritten(schema, lambda node: {k: value for k, value in node.items() if k != "title"})
+    return clean
+
+
+def clean(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop titles, which repeat names, and defaults that are no JSON."""
+    made: dict[str, Any] = rewritten(schema, _plain)
+    return made
+
+
+def clean_all(definitions: Mapping[Any, Any]) -> dict[str, Any]:
+    """Clean schemas by name."""
+    return {name: clean(schema) for name, schema in definitions.items()}
 
 
 @cache
@@ -40,9 +48,13 @@ def generator() -> type[GenerateJsonSchema]:
     """Make pydantic's generator, silent about defaults that JSON cannot show: they are left out on purpose."""
     from pydantic.json_schema import GenerateJsonSchema
 
-    return type(
-        "Generator", (GenerateJsonSchema,), {"ignored_warning_kinds": {"skipped-choice", "non-serializable-default"}}
-    )
+    class Generator(GenerateJsonSchema):
+        ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012  pydantic's own, set anew
+
+        def is_subclass_schema(self, schema: IsSubclassSchema) -> JsonSchemaValue:
+            return self.handle_invalid_for_json_schema(schema, "a class, which JSON has no form for")
+
+    return Generator
 
 
 def json_default(default: Any) -> dict[str, Any]:
@@ -50,14 +62,34 @@ def json_default(default: Any) -> dict[str, Any]:
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 
     try:
-        value = to_jsonable_python(default)
+        value = to_jsonable_python(_in_order(default))
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except (PydanticSerializationError, ValueError, TypeError, RecursionError):
         return {}
-    return {"default": sorted(value, key=json.dumps) if isinstance(default, (set, frozenset)) else value}
+    return {"default": value}
+
+
+def _in_order(value: Any) -> Any:
+    """Put sets in an order that is the same in every process."""
+    if isinstance(value, (set, frozenset)):
+        from pydantic_core import to_json
+
+        return sorted(map(_in_order, value), key=to_json)
+    if type(value) in (list, tuple):
+        return [_in_order(item) for item in value]
+    return {key: _in_order(item) for key, item in value.items()} if type(value) is dict else value
+
+
+def _plain(node: dict[str, Any]) -> dict[str, Any]:
+    """Drop the title and a default that is no JSON; a default that was a set is put in order."""
+    default = node.get("default")
+    if isinstance(default, list) and any(kind.get("uniqueItems") for kind in node.get("anyOf", [node])):
+        default = sorted(default, key=json.dumps)
+    shown = json_default(default) if "default" in node else {}
+    return {key: value for key, value in node.items() if key not in ("title", "default")} | shown
 
 
 def _inner(keyword: str, value: Any, rewrite: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    if keyword in _NAMED and isinstance(value, Mapping):
+    if keyword in _NAMED and isinstance(value, (dict, Mapping)):
         return {name: rewritten(schema, rewrite) for name, schema in value.items()}
     return value if keyword in _DATA else rewritten(value, rewrite)

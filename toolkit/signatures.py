@@ -7,10 +7,9 @@ too: its default is Python's own. Nothing is built before it is asked for.
 from __future__ import annotations
 
 import inspect
-import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from inspect import Parameter as Written
 from typing import TYPE_CHECKING, Any
@@ -18,14 +17,15 @@ from typing import TYPE_CHECKING, Any
 from toolkit import hints
 from toolkit.context import ToolContext
 from toolkit.errors import DefinitionError
-from toolkit.parameters import Built, Parameter, build, unfit
+from toolkit.examples import documents
+from toolkit.parameters import Parameter
+from toolkit.parameters.built import Built
+from toolkit.returns import Returns, in_the_end
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
     from toolkit.docstrings import Docstring
-
-logger = logging.getLogger("toolkit")
 
 # As a text: `ToolContext`, `toolkit.ToolContext[Deps]`, the same with None.
 _CONTEXT_NAME = r"(None\s*\|\s*|(\w+\.)*Optional\[)?(\w+\.)*ToolContext(\[.*\])?(\s*\|\s*None|\])?"
@@ -68,9 +68,26 @@ class Signature:
         return parse(text, {name.lstrip("*") for name in self._written})
 
     @cached_property
+    def returns(self) -> Returns:
+        """What a call gives, as the return annotation says; one that has no meaning here says nothing."""
+        if inspect.isclass(self.callable):
+            return Returns(self.callable, "")
+        try:
+            written = self._python.return_annotation
+            annotation = in_the_end(hints.resolved(written, self.source, self.names))
+        except Exception:  # noqa: BLE001  an annotation is code of the user's
+            annotation = Any
+        return Returns(annotation, self.docstring.returns)
+
+    @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """Every parameter that a call may give, in order."""
         return tuple(self._parameter(written) for written in self._written.values())
+
+    @property
+    def unannotated(self) -> tuple[str, ...]:
+        """The parameters about whose type nothing is said."""
+        return tuple(name for name, p in self._written.items() if p.annotation is Written.empty)
 
     @cached_property
     def has_plain_call(self) -> bool:
@@ -82,16 +99,19 @@ class Signature:
 
     @cached_property
     def built(self) -> Built:
-        """Validator and schema.
+        """Validator and schema."""
+        return Built(
+            offered=[p for p in self.parameters if not p.injected],
+            label=self.label,
+            texts=lambda: self.docstring.parameters,
+            examples=self._examples,
+            names={**self.names, **hints.closure(self.source)},
+            taken=self._taken,
+        )
 
-        Raises:
-            DefinitionError: A parameter without a default cannot be described to a model.
-        """
-        offered = [p for p in self.parameters if not p.injected]
-        try:
-            return build(offered, self.docstring.parameters, self._taken)
-        except Exception as error:  # noqa: BLE001  pydantic and user types raise what they like while a schema is built
-            return self._built_of_the_rest(offered, error)
+    def _examples(self) -> list[dict[str, Any]]:
+        offered = [p.name for p in self.parameters if not p.injected]
+        return documents(self.docstring.examples, getattr(self.source, "__name__", ""), offered)
 
     def arrange(self, values: dict[str, Any], context: ToolContext[Any] | None) -> tuple[list[Any], dict[str, Any]]:
         """Lay validated values out as the signature wants them: by position, then by keyword."""
@@ -110,9 +130,24 @@ class Signature:
         return by_position, by_keyword
 
     @cached_property
+    def _python(self) -> inspect.Signature:
+        return hints.signature(_called(self.callable))
+
+    @cached_property
+    def _positional(self) -> Collection[str]:
+        """Names of values that must go in by position, though what is shown of the callable allows keywords."""
+        names = [p.name for p in self._python.parameters.values() if p.kind is Written.POSITIONAL_OR_KEYWORD]
+        if hasattr(self.callable, "dispatch") and hasattr(self.callable, "registry"):
+            return names[:1]  # functools.singledispatch looks at the type of the first
+        code = getattr(self.callable, "__code__", None)
+        if code is None or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) != inspect.CO_VARARGS:
+            return ()
+        return [name for name in names if name not in code.co_varnames[: code.co_argcount]]
+
+    @cached_property
     def _written(self) -> Mapping[str, Written]:
         try:
-            found = dict(hints.signature(self.callable).parameters)
+            found = dict(self._python.parameters)
         except (ValueError, TypeError) as error:
             raise DefinitionError(
                 f"{self.callable!r} has no signature that Python can read. Wrap it in a function."
@@ -125,9 +160,10 @@ class Signature:
 
     def _parameter(self, written: Written) -> Parameter:
         annotation, problem = self._resolved(written.annotation)
+        kind = Written.POSITIONAL_ONLY if written.name in self._positional else written.kind
         default, info = _without_field(written.default)
         return Parameter(
-            name=written.name, kind=written.kind, annotation=annotation, default=default, field=info, problem=problem
+            name=written.name, kind=kind, annotation=annotation, default=default, field=info, problem=problem
         )
 
     def _resolved(self, annotation: Any) -> tuple[Any, str]:
@@ -138,28 +174,13 @@ class Signature:
         except Exception as error:  # noqa: BLE001  an annotation is code of the user's
             if re.fullmatch(_CONTEXT_NAME, getattr(annotation, "__forward_arg__", str(annotation))):
                 return ToolContext, ""  # imported for type checkers only, which is all that a context needs
-            return Any, f"its annotation {annotation!r} cannot be resolved ({error}). Define or import what it names."
+            return Any, f"its annotation {annotation!r} cannot be resolved ({error})"
 
-    @cached_property
     def _taken(self) -> frozenset[str]:
         """The keywords that belong to a parameter already."""
-        named = hints.signature(self.callable).parameters.values()
-        keywords = {p.name for p in named if p.kind in (Written.POSITIONAL_OR_KEYWORD, Written.KEYWORD_ONLY)}
+        named = (Written.POSITIONAL_OR_KEYWORD, Written.KEYWORD_ONLY)
+        keywords = {p.name for p in self._python.parameters.values() if p.kind in named}
         return frozenset(keywords | _filled(self.callable).keys())
-
-    def _built_of_the_rest(self, offered: Sequence[Parameter], error: Exception) -> Built:
-        """Leave out what no JSON can fill and what has a default."""
-        left_out = {p.name: why for p in offered if (why := unfit(p))}
-        needed = next((p.name for p in offered if p.required and p.name in left_out), None)
-        if needed is not None:
-            raise DefinitionError(
-                f"{self.label}: parameter {needed!r} cannot be described to a model: {left_out[needed]}"
-            ) from error
-        if not left_out:
-            raise DefinitionError(f"{self.label}: pydantic cannot build its parameters: {error}") from error
-        logger.warning("%s: left out of what a model may fill: %s", self.label, left_out)
-        built = build([p for p in offered if p.name not in left_out], self.docstring.parameters, self._taken)
-        return replace(built, hidden=tuple(left_out))
 
 
 def source_of(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -194,6 +215,16 @@ def documentation(function: Callable[..., Any]) -> str | None:
     if inspect.isclass(function) or inspect.isroutine(function):
         return inspect.getdoc(function)
     return inspect.getdoc(source_of(function)) or inspect.getdoc(function)
+
+
+def _called(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Find what is called where an object is: its method, bound as the method's kind demands."""
+    if inspect.isclass(function) or inspect.isroutine(function) or isinstance(function, partial):
+        return function
+    if hasattr(function, "__wrapped__") or hasattr(function, "__signature__"):
+        return function
+    method: Callable[..., Any] = function.__call__  # type: ignore[operator]  # an object has it
+    return method if inspect.ismethod(method) or inspect.isfunction(method) or isinstance(method, partial) else function
 
 
 def _filled(function: Callable[..., Any]) -> Mapping[str, Any]:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from copy import deepcopy
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from toolkit.arguments import close_to
+from pydantic_core import from_json, to_json
+
+from toolkit.arguments import Words
+from toolkit.checks import Report, checked
 from toolkit.context import ToolContext
 from toolkit.decorator import tool
-from toolkit.dialects import dialect_named
+from toolkit.dialects import Dialect, dialect_named
 from toolkit.dispatch import Dispatcher
 from toolkit.doors import AsyncDoor, Door, SyncDoor, step
 from toolkit.errors import DefinitionError, DuplicateToolError
+from toolkit.faults import close_to
 from toolkit.jsontext import as_text
 from toolkit.messages import ToolCall, ToolResult
 from toolkit.naming import legal_name
-from toolkit.tools import Tool, Words
+from toolkit.tools import Tool
 
 AnyTool: TypeAlias = Tool[..., Any]
 Addable: TypeAlias = AnyTool | Callable[..., Any]
@@ -29,6 +32,8 @@ class Toolbox:
 
     Args:
         tools: Tools and functions.
+        strict: Whether providers are to enforce the schemas of tools that do not say so themselves, where that is
+            lossless.
 
     Raises:
         DuplicateToolError: Two of them have one name.
@@ -42,9 +47,10 @@ class Toolbox:
         3
     """
 
-    def __init__(self, tools: Iterable[Addable] = ()) -> None:
+    def __init__(self, tools: Iterable[Addable] = (), *, strict: bool | None = None) -> None:
+        self.strict = strict
         self._tools: dict[str, AnyTool] = {}
-        self._shown: dict[str, list[dict[str, Any]]] = {}
+        self._shown: dict[tuple[str, bool], list[dict[str, Any]]] = {}
         if not isinstance(tools, Iterable):
             raise DefinitionError(
                 f"A toolbox is made of a list of tools, not of {tools!r}: write Toolbox([...]), "
@@ -119,30 +125,72 @@ class Toolbox:
 
     def prefixed(self, prefix: str) -> Toolbox:
         """Make a toolbox of the same tools with longer names; one that gets too long ends in a hash of itself."""
-        return Toolbox(made.renamed(legal_name(prefix + made.name)) for made in self)
+        return Toolbox((made.renamed(legal_name(prefix + made.name)) for made in self), strict=self.strict)
 
     def filtered(self, keep: Callable[[AnyTool], bool]) -> Toolbox:
         """Make a toolbox of the tools that `keep` says yes to."""
-        return Toolbox(made for made in self if keep(made))
+        return Toolbox((made for made in self if keep(made)), strict=self.strict)
 
     def snapshot(self) -> Mapping[str, AnyTool]:
         """Freeze what is in the toolbox now; a run works on such a view."""
         return MappingProxyType(dict(self._tools))
 
-    def schemas(self, dialect: str = "chat") -> list[dict[str, Any]]:
+    def schemas(self, dialect: str = "chat", *, strict: bool | None = None) -> list[dict[str, Any]]:
         """Show the tools as a provider wants them. The schemas are kept: read them, do not change them.
+
+        Args:
+            dialect: "chat", "responses", "anthropic", "gemini", "mcp", "minimal" or "calls".
+            strict: Whether the provider is to enforce them; the toolbox's own setting, or else False, by default. What
+                comes back then has another form than the tools' own: `answer` reads it.
 
         Raises:
             ValueError: There is no such dialect.
-            DefinitionError: A tool cannot be described to a model.
+            DefinitionError: A tool cannot be described to a model, or to this provider.
         """
-        shown = self._shown.get(dialect)
+        key = (dialect, self._enforced(strict))
+        shown = self._shown.get(key)
         if shown is None:
-            show = dialect_named(dialect).tool
-            shown = self._shown[dialect] = [
-                deepcopy(show(made.spec)) for made in self
-            ]  # no toolbox shares with another
+            show = dialect_named(dialect, strict=key[1]).tool
+            # No toolbox shares them with another.
+            shown = self._shown[key] = from_json(to_json([show(made.spec) for made in self]))
         return list(shown)
+
+    def check(self, dialect: str = "chat") -> Report:
+        """Look for what a model or its provider may stumble over: names, missing texts, size, what is left out."""
+        return checked(self, dialect_named(dialect, strict=self._enforced()))
+
+    def answer(
+        self,
+        reply: Any,
+        dialect: str = "chat",
+        *,
+        strict: bool | None = None,
+        context: ToolContext[Any] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Carry out the calls in a provider's reply, for a loop of your own.
+
+        Args:
+            reply: What the provider's client returned, or the same as plain data.
+            dialect: As for `schemas`.
+            strict: As for `schemas`.
+            context: What a parameter annotated ToolContext gets.
+
+        Returns:
+            The messages that answer the calls, each exactly once; none where there are no calls.
+        """
+        return step(self._answer(reply, dialect_named(dialect, strict=self._enforced(strict)), context, SyncDoor()))
+
+    async def aanswer(
+        self,
+        reply: Any,
+        dialect: str = "chat",
+        *,
+        strict: bool | None = None,
+        context: ToolContext[Any] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Do what `answer` does, in the running loop."""
+        spoken = dialect_named(dialect, strict=self._enforced(strict))
+        return await self._answer(reply, spoken, context, AsyncDoor())
 
     def call(self, name: str, words: Words = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
         """Carry out a call by name; a tool's fault is a result, not an exception.
@@ -177,10 +225,23 @@ class Toolbox:
         return len(self._tools)
 
     def __or__(self, other: Toolbox) -> Toolbox:
-        return Toolbox([*self, *other])
+        return Toolbox([*self, *other], strict=self.strict if self.strict is not None else other.strict)
 
     def __repr__(self) -> str:
         return f"<Toolbox of {len(self)}: {', '.join(self.names)}>" if self._tools else "<Toolbox, empty>"
+
+    def _enforced(self, *wanted: bool | None) -> bool:
+        return next((said for said in (*wanted, self.strict) if said is not None), False)
+
+    async def _answer(
+        self, reply: Any, dialect: Dialect, context: ToolContext[Any] | None, door: Door
+    ) -> list[dict[str, Any]]:
+        specs = [made.spec for made in self]
+        dispatcher = Dispatcher(tools=self._tools)
+        given = context or ToolContext(deps=None)
+        calls = dialect.calls(reply, specs)
+        done = [(call, await dispatcher.dispatch(call, given, door)) for call in calls]
+        return dialect.answers(done, specs)
 
     async def _carry_out(self, name: str, words: Words, context: ToolContext[Any] | None, door: Door) -> ToolResult:
         call = ToolCall(name=name, arguments=as_text(words))

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, cast, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 from typing_extensions import Self
 
-from toolkit import arguments, hints, results
+from toolkit import hints
+from toolkit.arguments import MAX_TEXT, Words, refuse_doubtful, refuse_long
 from toolkit.context import ToolContext
-from toolkit.doors import AsyncDoor, awaited, is_cancelling
-from toolkit.errors import DefinitionError, FatalError, InvalidArguments
-from toolkit.handlers import Action, BoundFunction, Function, Handler, gathered
-from toolkit.loops import private_loop
+from toolkit.dialects import dialect_named
+from toolkit.dialects.explanation import Explanation, explained
+from toolkit.errors import DefinitionError, InvalidArguments
+from toolkit.handlers import BoundFunction, Function, Handler
+from toolkit.invocation import Hot, Invocation
 from toolkit.messages import ToolResult, ToolSpec
 from toolkit.naming import NAME, legal_name
-from toolkit.parameters import Built
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Q = ParamSpec("Q")  # the same of a tool that is bound: P and R belong to the class
 S = TypeVar("S")
 T = TypeVar("T")
-
-Words: TypeAlias = str | bytes | Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,6 +41,8 @@ class Tool(Generic[P, R]):
         handler: What carries a call out.
         title: A name for people; never sent to a model.
         text: The description, where it is not the docstring's.
+        relay: Exceptions whose message the model may see, besides ToolError and those that `Raises:` names.
+        strict: Whether the provider is to enforce the schema, where that is lossless; None leaves that to the run.
         of_class: Whether it is a class method: it binds to the class, not to an instance.
     """
 
@@ -50,6 +51,7 @@ class Tool(Generic[P, R]):
     title: str | None = None
     text: str | None = None
     relay: tuple[type[BaseException], ...] = ()
+    strict: bool | None = None
     of_class: bool = False
 
     __test__ = False  # a tool named test_connection is not a test
@@ -63,15 +65,13 @@ class Tool(Generic[P, R]):
         if isinstance(self.handler, Function):
             self.__dict__.update(hints.looks(self.handler.function))
 
-    @overload
-    def __get__(
-        self: Tool[Concatenate[S, Q], T], instance: None, owner: type[S]
-    ) -> Tool[Concatenate[S, Q], T]: ...  # a method on its class
+    @overload  # a method on its class
+    def __get__(self: Tool[Concatenate[S, Q], T], instance: None, owner: type[S]) -> Tool[P, R]: ...
     @overload
     def __get__(self: Tool[Concatenate[type[S], Q], T], instance: S | None, owner: type[S]) -> Tool[Q, T]: ...
     @overload
     def __get__(self: Tool[Concatenate[S, Q], T], instance: S, owner: type | None = None) -> Tool[Q, T]: ...
-    @overload
+    @overload  # a static method
     def __get__(self, instance: None, owner: type) -> Self: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Tool[Any, Any]:
         target = owner if self.of_class else instance
@@ -126,7 +126,7 @@ class Tool(Generic[P, R]):
     @property
     def is_async(self) -> bool:
         """Whether its function is a coroutine function."""
-        return self.handler.is_async
+        return self.invocation.is_async
 
     @cached_property
     def description(self) -> str:
@@ -140,17 +140,38 @@ class Tool(Generic[P, R]):
         Raises:
             DefinitionError: A parameter cannot be described to a model.
         """
-        return self._built.schema
+        return self.handler.built.schema
+
+    @property
+    def output_schema(self) -> dict[str, Any] | None:
+        """JSON Schema of what the function returns; None where its annotation says nothing about it."""
+        return self.handler.returns.schema
 
     @cached_property
     def spec(self) -> ToolSpec:
         """The tool as a model may see it."""
-        return ToolSpec(name=self.name, description=self.description, parameters=self.parameters)
+        return ToolSpec(
+            name=self.name,
+            description=self.description,
+            parameters=self.parameters,
+            output=self.output_schema,
+            title=self.title,
+            strict=self.strict,
+        )
 
     @cached_property
     def origin(self) -> str:
         """Where the tool comes from, for messages to its developer."""
         return self.handler.signature.label if isinstance(self.handler, Function) else type(self.handler).__name__
+
+    def explain(self, dialect: str = "chat", *, strict: bool = True) -> Explanation:
+        """Tell how a provider is shown this tool: what is rewritten, and whether and why not it is strict.
+
+        Raises:
+            ValueError: There is no such dialect.
+            DefinitionError: The tool cannot be described to a model, or to this provider.
+        """
+        return explained(self.spec, dialect_named(dialect, strict=strict))
 
     def renamed(self, name: str) -> Self:
         """Make the same tool under another name."""
@@ -166,26 +187,29 @@ class Tool(Generic[P, R]):
         Raises:
             FatalError: The tool raised it.
         """
+        function, validate, colons_within, writers = self._hot
         try:
-            values = self._validate(words)  # type: ignore[arg-type]  # a mapping is refused, and read again
-        except Exception:  # noqa: BLE001  read again, and explained there
-            return self._invoke_mended(words, context)
-        result = self.carry_out(values, context)
-        return result if isinstance(result, ToolResult) else private_loop.run(awaited(result))
+            if len(words) > MAX_TEXT:
+                refuse_long(words)
+            values = validate(words)  # type: ignore[arg-type]  # what is no text is refused, and read again
+            if words.count(":") - len(values) != colons_within:  # type: ignore[union-attr, arg-type]  # as above
+                refuse_doubtful(words)  # type: ignore[arg-type]  # as above
+        except Exception as error:  # noqa: BLE001  read again, and explained there
+            return self.invocation.again(words, context, error)
+        if function is None:
+            return self.invocation.finished(self.invocation.carry_out(values, context))
+        try:
+            value = function(**values)
+        except BaseException as error:  # noqa: BLE001  whatever a tool raises is the answer to its call
+            return self.invocation.failed(error)
+        try:  # the constructor takes twice the time, on every call
+            return _new(ToolResult, (value, writers[type(value)](value), None, None, None, None, (), ()))
+        except Exception:  # noqa: BLE001  a value of another type, or one that cannot be written as others of its type
+            return self.invocation.finished(self.invocation.settled(value))
 
     async def ainvoke(self, words: Words = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
         """Carry out a model's call, without gates, in the running loop; a sync function gets a thread of its own."""
-        try:
-            values, repairs = self.read(words)
-        except InvalidArguments as error:
-            return ToolResult.failed(error)
-        if self.is_async:
-            result = self.carry_out(values, context)
-        else:
-            result = await AsyncDoor().call(lambda: _now(self.carry_out, values, context), is_async=False)
-        if not isinstance(result, ToolResult):
-            result = await result
-        return result._replace(repairs=repairs) if repairs else result
+        return await self.invocation.ainvoke(words, context)
 
     def read(self, words: Words) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Turn a model's words into typed values, and say what had to be mended.
@@ -193,68 +217,30 @@ class Tool(Generic[P, R]):
         Raises:
             InvalidArguments: They do not fit; the text is for the model.
         """
-        return arguments.read(self._built, words)
+        return self.invocation.reader.read(words)
+
+    def refusal(self, words: Words) -> InvalidArguments | None:
+        """Tell why a model's words would be refused; None where they fit."""
+        outcome = self.invocation.reader.outcome(words)
+        return outcome if isinstance(outcome, InvalidArguments) else None
 
     def carry_out(
         self, values: dict[str, Any], context: ToolContext[Any] | None = None
     ) -> ToolResult | Awaitable[ToolResult]:
         """Call the handler with validated values; what comes back is a result, or a promise of one."""
-        try:
-            function, plain = self._hot
-            value = function(**values) if function else self._action(values, context)
-            if type(value) in plain:
-                return results.rendered(value)
-            value = gathered(value)
-        except BaseException as error:  # noqa: BLE001  whatever a tool raises is the answer to its call
-            return self._failure(error)
-        if hasattr(type(value), "__await__"):
-            return self._later(value)
-        plain.add(type(value))
-        return results.rendered(value)
-
-    def _invoke_mended(self, words: Words, context: ToolContext[Any] | None) -> ToolResult:
-        try:
-            values, repairs = self.read(words)
-        except InvalidArguments as error:
-            return ToolResult.failed(error)
-        result = self.carry_out(values, context)
-        whole = result if isinstance(result, ToolResult) else private_loop.run(awaited(result))
-        return whole._replace(repairs=repairs) if repairs else whole
-
-    async def _later(self, promise: Awaitable[Any]) -> ToolResult:
-        try:
-            return results.rendered(await promise)
-        except BaseException as error:  # noqa: BLE001  as in `carry_out`
-            return self._failure(error, may_be_the_runs=True)
+        return self.invocation.carry_out(values, context)
 
     @cached_property
-    def _built(self) -> Built:
-        return self.handler.built
+    def invocation(self) -> Invocation:
+        """What carries calls out."""
+        return Invocation(self.name, self.handler, self.relay)
 
     @cached_property
-    def _validate(self) -> Callable[[str], dict[str, Any]]:
-        return self._built.validator
+    def _hot(self) -> Hot:
+        return self.invocation.hot
 
-    @cached_property
-    def _hot(self) -> tuple[Callable[..., Any] | None, set[type]]:
-        """What every call needs, in one look-up.
 
-        The function, where values go in by keyword as they are; and the types that it has returned and that are neither
-        promises nor given one by one, since telling so is slow for some.
-        """
-        plain = isinstance(self.handler, Function) and self.handler.signature.has_plain_call
-        function = cast("Function", self.handler).function if plain else None
-        return function, {str, int, float, bool, dict, list, type(None)}
-
-    @cached_property
-    def _action(self) -> Action:
-        return self.handler.prepared()
-
-    def _failure(self, error: BaseException, *, may_be_the_runs: bool = False) -> ToolResult:
-        """Make the result of what a tool raised; what is meant for the run leaves."""
-        if isinstance(error, (FatalError, KeyboardInterrupt)) or (may_be_the_runs and is_cancelling(error)):
-            raise error
-        return results.explained(error, self.name, self.handler.raises, self.relay)
+_new = tuple.__new__
 
 
 def _found(module: str | None, qualname: str) -> Any:
@@ -272,7 +258,3 @@ def _rebuilt(handler: Handler, values: dict[str, Any]) -> Tool[Any, Any]:
 def _varied(home: Tool[Any, Any], bound: tuple[Any, ...], values: dict[str, Any]) -> Tool[Any, Any]:
     handler = cast("Function", home.handler)
     return replace(home, handler=handler.in_class().bind(*bound) if bound else handler, **values)
-
-
-async def _now(function: Callable[..., R], *values: Any) -> R:
-    return function(*values)

@@ -1,14 +1,18 @@
-"""What type checkers know of a tool: mypy and pyright read this file, pytest runs it."""
+"""What type checkers know of a tool: mypy and pyright read this file, pytest runs it.
+
+An error that has to be one is ignored by name, for each checker; both are told to complain of an ignore without error.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
 from typing_extensions import assert_type
 
-from toolkit import Tool, Toolbox, ToolContext, ToolResult, tool
+from toolkit import DefinitionError, Tool, Toolbox, ToolContext, ToolResult, tool
 
 
 class Database:
@@ -38,6 +42,22 @@ def asking(query: str, context: ToolContext[Database]) -> str:
     return context.deps.name + query
 
 
+@tool
+def counting(end: int) -> Iterator[int]:
+    yield from range(end)
+
+
+@tool(name="count_later")
+async def counting_later(end: int) -> AsyncIterator[int]:
+    for number in range(end):
+        yield number
+
+
+@tool
+def free(*names: str, **ages: int) -> list[str]:
+    return [*names, *ages]
+
+
 class Account:
     @tool
     def deposit(self, amount: int) -> float:
@@ -50,6 +70,23 @@ class Account:
     @tool
     async def audit(self, amount: int) -> bool:
         return amount > 0
+
+    @tool
+    @classmethod
+    def opened(cls, name: str) -> Account:
+        return cls()
+
+    @tool
+    @staticmethod
+    def interest(amount: int) -> float:
+        return amount / 10
+
+
+class Savings(Account):
+    # pyright compares the types of `self`, too, as if a tool were a variable and no method.
+    @tool
+    def deposit(self, amount: int) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return super().deposit(amount) + 1
 
 
 def test_function() -> None:
@@ -68,9 +105,73 @@ def test_options() -> None:
 
 
 def test_wrong_arguments() -> None:
-    """Type checkers refuse what the function does not take: an unused `ignore` would be an error here."""
+    """Type checkers refuse what the function does not take."""
     with pytest.raises(TypeError):
         add(1, 2, 3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    with pytest.raises(TypeError):
+        add()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    with pytest.raises(TypeError):
+        optioned(1, 2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    with pytest.raises(TypeError):
+        add(a="1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def test_wrong_options() -> None:
+    """Type checkers refuse options that the decorator does not have, and what cannot be called."""
+    with pytest.raises(DefinitionError):
+        tool(nmae="plus")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    with pytest.raises(DefinitionError):
+        tool("plus")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+
+
+def test_wrong_members() -> None:
+    """Type checkers know what a tool has, and that it is frozen."""
+    with pytest.raises(AttributeError):
+        add.shema  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(FrozenInstanceError):
+        add.name = "plus"  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_wrong_result() -> None:
+    """Type checkers refuse a result where another type is due."""
+    text: str = add(1)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+
+    assert "3" != text
+
+
+def test_generators() -> None:
+    """A decorated generator function gives its iterator."""
+    assert_type(counting(2), Iterator[int])
+    assert_type(counting_later(2), AsyncIterator[int])
+
+    assert [0, 1] == list(counting(2))
+
+
+def test_variadic() -> None:
+    """Parameters with stars keep their types."""
+    assert_type(free("a", "b", c=1), list[str])
+
+    assert ["a", "c"] == free("a", c=1)
+
+
+def test_as_callable() -> None:
+    """A tool goes wherever its function would."""
+    doubled: Callable[[int], int] = add
+
+    assert [3, 4] == list(map(doubled, [1, 2]))
+
+
+def test_members() -> None:
+    """What a tool tells of itself is typed."""
+    assert_type(add.name, str)
+    assert_type(add.title, str | None)
+    assert_type(add.description, str)
+    assert_type(add.parameters, dict[str, Any])
+    assert_type(add.is_async, bool)
+    assert_type(add.renamed("plus")(1), int)
+    assert_type(Account().deposit.name, str)
+
+    assert "plus" == add.renamed("plus").name
 
 
 def test_function_by_hand() -> None:
@@ -114,6 +215,41 @@ def test_method_on_its_class() -> None:
     assert 1.0 == Account.deposit(Account(), 1)
 
 
+def test_wrong_method_call() -> None:
+    """Type checkers know a bound method's parameters."""
+    with pytest.raises(TypeError):
+        Account().deposit()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    with pytest.raises(TypeError):
+        Account().deposit(1, 2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def test_class_method() -> None:
+    """A class method has no `cls`, on the class as on an instance."""
+    assert_type(Account().opened("a"), Account)
+    # mypy cannot tell a class method from a method where both are taken from the class.
+    Account.opened("a")  # type: ignore[call-arg, arg-type]
+
+    assert isinstance(Account().opened("a"), Account)
+
+
+def test_static_method() -> None:
+    """A static method on its class keeps its parameters."""
+    assert_type(Account.interest(1), float)
+    # Both checkers take its first parameter for `self` where it is taken from an instance.
+    Account().interest(1)  # type: ignore[call-arg]  # pyright: ignore[reportAttributeAccessIssue]
+
+    assert 0.1 == Account.interest(1)
+
+
+def test_overridden_method() -> None:
+    """A subclass may put a tool of its own in a tool's place, and call the one above."""
+    assert_type(Savings().deposit(1), float)
+    account: Account = Savings()
+    assert_type(account.deposit(1), float)
+
+    assert 2.0 == account.deposit(1)
+
+
 async def auditing() -> bool:
     return assert_type(await Account().audit(1), bool)
 
@@ -127,7 +263,11 @@ def test_async_method() -> None:
 def test_results() -> None:
     """The model's ways in give results, whatever the function gives."""
     assert_type(add.invoke('{"a": 1}'), ToolResult)
-    assert_type(Toolbox([add, later, Account().deposit]).call("add", '{"a": 1}'), ToolResult)
+    box = Toolbox([add, later, Account().deposit])
+    assert_type(box.call("add", '{"a": 1}'), ToolResult)
+    assert_type(box["add"], Tool[..., Any])
+    assert_type(box.names, tuple[str, ...])
+    assert_type([made.name for made in box], list[str])
 
     assert "3" == add.invoke('{"a": 1}').text
 

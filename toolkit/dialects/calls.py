@@ -15,7 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from toolkit.dialects.chat import encoded
+from toolkit.dialects import structured
+from toolkit.dialects.chat import encoded, message_of, pictures
+from toolkit.dialects.forms import Form, form_of
+from toolkit.dialects.rules import GRAMMAR, STRICT
+from toolkit.dialects.wire import attribute, content_of, owned, text_of, wants_strict
 from toolkit.errors import DefinitionError
 from toolkit.jsontext import is_cut, is_object
 from toolkit.messages import (
@@ -25,6 +29,7 @@ from toolkit.messages import (
     SystemMessage,
     ToolCall,
     ToolMessage,
+    ToolResult,
     ToolSpec,
     sendable,
 )
@@ -45,65 +50,123 @@ Tools:
 
 @dataclass(frozen=True)
 class Calls:
-    """Tools go out as a schema of the reply, calls come back as its `calls`."""
+    """Tools go out as a schema of the reply, calls come back as its `calls`.
+
+    Attributes:
+        strict: Whether the provider is to enforce the schemas of tools that have no opinion of their own. Enforced is
+            the reply as a whole, so it is where that can be done for each tool on offer.
+    """
 
     name: str = "calls"
+    strict: bool = False
+
+    def form(self, spec: ToolSpec) -> Form:
+        """Tell how a tool's arguments are shown."""
+        return form_of(spec, STRICT if wants_strict(spec, otherwise=self.strict) else GRAMMAR)
 
     def tool(self, spec: ToolSpec) -> dict[str, Any]:
-        """Show one tool: its parameters with the constant `_tool` in front; definitions stay inside."""
-        shown, definitions = call_schema(spec)
+        """Show one tool: its parameters with the constant `_tool` in front; definitions stay inside.
+
+        It is made once, and must not be changed.
+
+        Raises:
+            DefinitionError: A parameter has a name that the dialect needs itself.
+        """
+        shown, definitions = self.alternative(spec)
         return {**shown, "$defs": definitions} if definitions else shown
+
+    def alternative(self, spec: ToolSpec) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Make one alternative of `calls`, and its definitions under names that no other tool uses."""
+        made: tuple[dict[str, Any], dict[str, Any]]
+        made = spec.forms.get(self) or spec.forms.setdefault(self, _alternative(spec, self.form(spec).schema))
+        return made
+
+    def calls(self, reply: Any, specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
+        """Find the calls in the text of a completion, or in a text."""
+        text = reply if isinstance(reply, str) else content_of(attribute(message_of(reply), "content"))
+        return self.read(text, (), specs)[1]
+
+    def answers(
+        self,
+        done: Sequence[tuple[ToolCall, ToolResult]],
+        specs: Sequence[ToolSpec] = (),  # noqa: ARG002  the signature is the dialects'
+    ) -> list[dict[str, Any]]:
+        """Answer all calls by one message of the user; pictures follow in another."""
+        told = [
+            plain(ToolMessage(call_id=call.id, name=call.name, text=text_of(result), is_error=result.is_error))
+            for call, result in done
+        ]
+        return _merged([*told, *pictures(done)])
 
     def body(self, request: ModelRequest) -> dict[str, Any]:
         """Make messages and, where tools are on offer, the schema of the reply."""
         if not request.tools:
-            return {"messages": _merged([plain(message) for message in request.messages])}
-        guide = GUIDE + "\n".join(described(spec) for spec in request.tools)
-        messages = [SystemMessage(guide), *request.messages]
+            messages = _merged([plain(message) for message in request.messages])
+            return {"messages": messages, **structured.asked(request.output, self.form)}
+        wanted = (request.output.spec,) if request.output else ()
+        forms = [self.form(spec) for spec in (*request.tools, *wanted)]
+        guide = GUIDE + "\n".join([*map(described, request.tools, forms), *map(self._wish, wanted)])
         return {
-            "messages": _merged([plain(m) for m in messages]),
-            "response_format": response_format(composed(request.tools)),
+            "messages": _merged([plain(m) for m in (SystemMessage(guide), *request.messages)]),
+            "response_format": response_format(
+                composed(request.tools, dialect=self, output=wanted), strict=all(form.strict for form in forms)
+            ),
         }
 
     def shows_text(self, request: ModelRequest) -> bool:
         """Tell that a reply with calls is not for people."""
         return not request.tools
 
-    def read(self, text: str, calls: Sequence[ToolCall]) -> tuple[str, tuple[ToolCall, ...]]:
+    def read(self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]) -> tuple[str, tuple[ToolCall, ...]]:
         """Find the calls in a reply; a text that is no such object is an answer, unless it is half of one."""
+        calls = owned(calls, specs, self.form)
         reply = parsed(text)
         if reply is None:
-            return "" if text.lstrip().startswith("{") and is_cut(text) else text, tuple(calls)
-        found = tuple(_call(item) for item in reply.get("calls") or () if isinstance(item, dict))
+            return "" if text.lstrip().startswith("{") and is_cut(text) else text, calls
+        found = owned((_call(item) for item in reply.get("calls") or () if isinstance(item, dict)), specs, self.form)
         output = reply.get("output")
         told = output if isinstance(output, str) or output is None else json.dumps(output, ensure_ascii=False)
         return told or "", (*calls, *found)
 
+    def _wish(self, wanted: ToolSpec) -> str:
+        return f"\nOutput: {wanted.description} JSON Schema: {json.dumps(self.form(wanted).schema, ensure_ascii=False)}"
 
-def composed(specs: Sequence[ToolSpec], *, only_one: bool = False) -> dict[str, Any]:
-    """Compose the schema of a reply: any number of calls, or exactly one and no output."""
-    shown, definitions = zip(*map(call_schema, specs))
+
+def composed(
+    specs: Sequence[ToolSpec],
+    *,
+    only_one: bool = False,
+    dialect: Calls = Calls(),
+    output: Sequence[ToolSpec] = (),
+) -> dict[str, Any]:
+    """Compose the schema of a reply: any number of calls, or exactly one and no output.
+
+    Args:
+        specs: The tools on offer.
+        only_one: Whether there has to be a call.
+        dialect: How they are shown.
+        output: What the output may be, each as the arguments of a tool; none means text.
+    """
+    shown, definitions = zip(*map(dialect.alternative, specs))
+    outputs, more = zip(*(_parted(dialect.form(spec).schema, spec.name) for spec in output)) if output else ((), ())
     calls: dict[str, Any] = {"type": "array", "items": {"anyOf": list(shown)}}
-    properties = {"calls": {**calls, "minItems": 1, "maxItems": 1}} if only_one else {"calls": calls, "output": _OUTPUT}
+    told = {"anyOf": [*(outputs or [{"type": "string"}]), {"type": "null"}]}
+    properties = {"calls": {**calls, "minItems": 1, "maxItems": 1}} if only_one else {"calls": calls, "output": told}
     schema: dict[str, Any] = {
         "type": "object",
         "properties": properties,
         "required": list(properties),
         "additionalProperties": False,
     }
-    hoisted = {name: schema for part in definitions for name, schema in part.items()}
+    hoisted = {name: schema for part in (*definitions, *more) for name, schema in part.items()}
     return {**schema, "$defs": hoisted} if hoisted else schema
 
 
-_OUTPUT: Mapping[str, Any] = {"anyOf": [{"type": "string"}, {"type": "null"}]}
-
-
-def call_schema(spec: ToolSpec) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Make one alternative of `calls`, and its definitions under names that no other tool uses."""
-    reserved = sorted(META & spec.parameters["properties"].keys())
+def _alternative(spec: ToolSpec, schema: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    reserved = sorted(META & schema["properties"].keys())
     if reserved:
         raise DefinitionError(f"Tool {spec.name!r}: the dialect 'calls' needs {reserved[0]!r} itself. Rename it.")
-    schema = rewritten(spec.parameters, lambda node: _pointing_to(node, spec.name))
+    schema, definitions = _parted(schema, spec.name)
     properties = {"_tool": {"type": "string", "const": spec.name}, **schema["properties"]}
     shown = {
         "type": "object",
@@ -112,17 +175,25 @@ def call_schema(spec: ToolSpec) -> tuple[dict[str, Any], dict[str, Any]]:
         "required": ["_tool", *schema.get("required", ())],
         "additionalProperties": schema.get("additionalProperties", False),
     }
-    return shown, {f"{spec.name}.{name}": part for name, part in schema.get("$defs", {}).items()}
+    return shown, definitions
 
 
-def response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _parted(schema: Mapping[str, Any], owner: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Part a schema from its definitions, which get names that no other owner uses."""
+    whole: dict[str, Any] = rewritten(schema, lambda node: _pointing_to(node, owner))
+    definitions = whole.pop("$defs", {})
+    return whole, {f"{owner}.{name}": part for name, part in definitions.items()}
+
+
+def response_format(schema: Mapping[str, Any], *, strict: bool = False) -> dict[str, Any]:
     """Ask a server for a reply of this schema."""
-    return {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
+    asked = {"name": "reply", "schema": schema}
+    return {"type": "json_schema", "json_schema": {**asked, "strict": True} if strict else asked}
 
 
-def described(spec: ToolSpec) -> str:
+def described(spec: ToolSpec, form: Form) -> str:
     """Describe a tool in words: name, description, JSON Schema of its arguments."""
-    return f"- {spec.name}: {spec.description} Arguments: {json.dumps(spec.parameters, ensure_ascii=False)}"
+    return f"- {spec.name}: {spec.description} Arguments: {json.dumps(form.schema, ensure_ascii=False)}"
 
 
 def parsed(text: str) -> dict[str, Any] | None:
@@ -160,7 +231,7 @@ def _merged(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _reply(message: ModelResponse) -> str:
     from pydantic_core import from_json
 
-    texts = [sendable(call.arguments) for call in message.calls]
+    texts = [sendable(call.wire_arguments or call.arguments) for call in message.calls]
     arguments = [from_json(text) if is_object(text) else {} for text in texts]
     calls = [{"_tool": call.name, **given} for call, given in zip(message.calls, arguments)]
     return json.dumps({"calls": calls, "output": None}, ensure_ascii=False)

@@ -14,8 +14,13 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from toolkit.dialects.forms import Form, form_of
+from toolkit.dialects.rules import GRAMMAR, STRICT
+from toolkit.dialects.structured import asked
+from toolkit.dialects.wire import attribute, base64_of, call_of, owned, text_of, wants_strict
 from toolkit.jsontext import as_text
 from toolkit.messages import (
+    IMAGES_TEXT,
     Image,
     Message,
     ModelRequest,
@@ -23,6 +28,7 @@ from toolkit.messages import (
     SystemMessage,
     ToolCall,
     ToolMessage,
+    ToolResult,
     ToolSpec,
     UserMessage,
     sendable,
@@ -31,30 +37,77 @@ from toolkit.messages import (
 
 @dataclass(frozen=True)
 class Chat:
-    """Tools go out as functions, calls come back as `tool_calls`."""
+    """Tools go out as functions, calls come back as `tool_calls`.
+
+    Attributes:
+        strict: Whether the provider is to enforce the schemas of tools that have no opinion of their own.
+    """
 
     name: str = "chat"
+    strict: bool = False
+
+    def form(self, spec: ToolSpec) -> Form:
+        """Tell how a tool's arguments are shown."""
+        return form_of(spec, STRICT if wants_strict(spec, otherwise=self.strict) else GRAMMAR)
 
     def tool(self, spec: ToolSpec) -> dict[str, Any]:
-        """Show one tool."""
-        function = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
-        return {"type": "function", "function": function}
+        """Show one tool; it is made once, and must not be changed."""
+        shown: dict[str, Any] = spec.forms.get(self) or spec.forms.setdefault(self, self._shown(spec))
+        return shown
+
+    def calls(self, reply: Any, specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
+        """Find the calls in a completion, or in its message."""
+        return owned(map(_read_call, listed_calls(message_of(reply))), specs, self.form)
+
+    def answers(
+        self,
+        done: Sequence[tuple[ToolCall, ToolResult]],
+        specs: Sequence[ToolSpec] = (),  # noqa: ARG002  the signature is the dialects'
+    ) -> list[dict[str, Any]]:
+        """Answer each call by a message of the role tool; pictures follow in one of the user."""
+        return [*(_answer(call, result) for call, result in done), *pictures(done)]
 
     def body(self, request: ModelRequest) -> dict[str, Any]:
         """Make messages and tools; each message is turned into its wire form once in a run."""
         memo = request.memo
         memo += map(encoded, request.messages[len(memo) :])
-        tools = [self.tool(spec) for spec in request.tools]
-        messages = list(memo)  # whoever keeps the request sees it as it was, not as the run goes on
-        return {"messages": messages, "tools": tools} if tools else {"messages": messages}
+        body: dict[str, Any] = {"messages": list(memo)}  # whoever keeps it sees it as it was, not as the run goes on
+        if tools := [self.tool(spec) for spec in request.offered]:
+            body["tools"] = tools
+        return body | asked(request.output, self.form)
 
-    def shows_text(self, request: ModelRequest) -> bool:  # noqa: ARG002  the signature is the dialects'
-        """Tell that text is for people: calls come beside it."""
-        return True
+    def shows_text(self, request: ModelRequest) -> bool:
+        """Tell that text is for people: calls come beside it, unless the answer itself is one."""
+        return request.output is None or not request.output.by_tool
 
-    def read(self, text: str, calls: Sequence[ToolCall]) -> tuple[str, tuple[ToolCall, ...]]:
-        """Take text and calls as they came."""
-        return text, tuple(calls)
+    def read(self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]) -> tuple[str, tuple[ToolCall, ...]]:
+        """Take the text as it came, and the calls in their tools' own forms."""
+        return text, owned(calls, specs, self.form)
+
+    def _shown(self, spec: ToolSpec) -> dict[str, Any]:
+        form = self.form(spec)
+        function = {"name": spec.name, "description": spec.description, "parameters": form.schema}
+        return {"type": "function", "function": {**function, "strict": True} if form.strict else function}
+
+
+def pictures(done: Sequence[tuple[ToolCall, ToolResult]]) -> list[dict[str, Any]]:
+    """Make the message that shows what pictures results have, where there are any."""
+    images = tuple(image for _, result in done for image in result.images)
+    return [encoded(UserMessage(IMAGES_TEXT, images))] if images else []
+
+
+def message_of(reply: Any) -> Any:
+    """Find the message in a completion; a message alone is one, too."""
+    choices = attribute(reply, "choices")
+    return attribute(choices[0], "message") if isinstance(choices, (list, tuple)) and choices else reply
+
+
+def listed_calls(message: Any) -> list[Any]:
+    """List the calls of a message or a delta, those in the form before `tool_calls` too."""
+    listed = attribute(message, "tool_calls")
+    former = attribute(message, "function_call")
+    calls = [call for call in listed if call is not None] if isinstance(listed, (list, tuple)) else []
+    return [*calls, {"function": former}] if former and not calls else calls
 
 
 @singledispatch
@@ -96,7 +149,7 @@ def _(message: ToolMessage) -> dict[str, Any]:
 
 def data_url(image: Image) -> str:
     """Write a picture into a URL."""
-    return f"data:{image.media_type};base64,{base64.b64encode(image.data).decode()}"
+    return f"data:{image.media_type};base64,{base64_of(image)}"
 
 
 _OURS = (SystemMessage, UserMessage, ModelResponse, ToolMessage)
@@ -119,9 +172,23 @@ def decoded(messages: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
     return read
 
 
+def _read_call(item: Any) -> ToolCall:
+    function = attribute(item, "function") or attribute(item, "custom")
+    arguments = attribute(function, "arguments")
+    return call_of(
+        attribute(function, "name"),
+        attribute(function, "input") if arguments is None else arguments,
+        attribute(item, "id"),
+    )
+
+
+def _answer(call: ToolCall, result: ToolResult) -> dict[str, Any]:
+    return encoded(ToolMessage(call_id=call.id, wire_id=call.wire_id, name=call.name, text=text_of(result)))
+
+
 def _encoded_call(call: ToolCall) -> dict[str, Any]:
     # What is sent must be acceptable whatever the model wrote, or every later request of the conversation is refused.
-    function = {"name": _legal(call.name), "arguments": _strict(sendable(call.arguments))}
+    function = {"name": _legal(call.name), "arguments": _strict(sendable(call.wire_arguments or call.arguments))}
     return {"id": call.wire_id or call.id, "type": "function", "function": function}
 
 

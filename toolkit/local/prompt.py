@@ -18,6 +18,7 @@ from itertools import takewhile
 from typing import Any
 
 from toolkit.dialects.calls import Calls, composed, plain, response_format
+from toolkit.dialects.structured import asked
 from toolkit.messages import (
     Message,
     ModelRequest,
@@ -81,22 +82,18 @@ ANSWER_SAMPLING: Mapping[str, Any] = {"temperature": 0, "max_tokens": 64}
 
 
 @dataclass(frozen=True)
-class SmallCalls:
+class SmallCalls(Calls):
     """One call by grammar, then one sentence."""
 
-    name: str = "calls"
-
-    def tool(self, spec: ToolSpec) -> dict[str, Any]:
-        """Show one tool."""
-        return Calls().tool(spec)
-
     def body(self, request: ModelRequest) -> dict[str, Any]:
-        """Ask for a call where the user has spoken, for a sentence where a tool has."""
+        """Ask for a call where the user has spoken, for a sentence or the wanted output where a tool has."""
         question, results = _question(request.messages), _results(request.messages)
+        wanted = asked(request.output, self.form)
         if results:
-            return {**ANSWER_SAMPLING, "messages": answer_messages(question, results)}
+            sampling = CALL_SAMPLING if wanted else ANSWER_SAMPLING
+            return {**sampling, "messages": answer_messages(question, results), **wanted}
         if not request.tools:
-            return {**CALL_SAMPLING, "messages": [plain(message) for message in request.messages]}
+            return {**CALL_SAMPLING, "messages": [plain(message) for message in request.messages], **wanted}
         told = " ".join(message.text for message in request.messages if isinstance(message, SystemMessage))
         messages = call_messages(request.tools, question, told)
         return {**CALL_SAMPLING, "messages": messages, "response_format": response_format(call_schema(request.tools))}
@@ -105,9 +102,9 @@ class SmallCalls:
         """Tell whether the reply is a sentence."""
         return not request.tools or bool(_results(request.messages))
 
-    def read(self, text: str, calls: Sequence[ToolCall]) -> tuple[str, tuple[ToolCall, ...]]:
+    def read(self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]) -> tuple[str, tuple[ToolCall, ...]]:
         """Find the call, or the sentence."""
-        return Calls().read(text.strip(), calls)
+        return super().read(text.strip(), calls, specs)
 
 
 def call_messages(tools: Sequence[ToolSpec], question: str, instructions: str = "") -> list[dict[str, Any]]:

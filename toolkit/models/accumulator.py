@@ -9,26 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolkit.dialects.wire import attribute
 from toolkit.jsontext import is_cut, is_object
 from toolkit.messages import ToolCall, sendable
 
 _SPACE = re.compile(r"\s*")
-
-
-def attribute(value: Any, name: str) -> Any:
-    """Read a member of a wire value: of the client's objects, or of plain data."""
-    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
-
-
-def text_of(value: Any) -> str:
-    """Read a content: text, a list of parts, or nothing."""
-    if isinstance(value, list):
-        return "".join(text for part in value if isinstance(text := attribute(part, "text"), str))
-    return value if isinstance(value, str) else ""
 
 
 @dataclass

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from toolkit.dialects import Dialect
+from toolkit.dialects import RunDialect
+from toolkit.dialects.chat import Chat
 from toolkit.doors import AsyncDoor
 from toolkit.errors import NoModelError
 from toolkit.models import Model
-from toolkit.models.openai import OpenAIModel, translated
+from toolkit.models.failures import translated
+from toolkit.models.openai import OpenAIModel
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -46,7 +48,8 @@ class ModelChoice:
         client: A client of the openai package, sync or async.
         base_url: Address of an OpenAI-compatible server.
         api_key: The key for it; that of the environment goes to no address but the environment's and OpenAI's.
-        dialect: How tools are shown.
+        dialect: How tools are shown; as a model prefers it, where it is None.
+        strict: Whether tools are shown in the strict form by a model that prefers native calls.
         options: Further keys of each request.
     """
 
@@ -55,7 +58,8 @@ class ModelChoice:
     client: Any = None
     base_url: str | None = None
     api_key: str | None = None
-    dialect: Dialect | None = None
+    dialect: RunDialect | None = None
+    strict: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
     _made: Model | None = None
     _by_loop: dict[AbstractEventLoop, tuple[Model, AsyncGenerator[None, None]]] = field(default_factory=dict)
@@ -104,7 +108,7 @@ class ModelChoice:
         name = self.name or os.environ.get("TOOLKIT_MODEL")
         if not name:
             raise NoModelError('Which model of this client? Pass model="...", or set TOOLKIT_MODEL.')
-        return OpenAIModel(self.client, name, dialect=self.dialect, options=self.options)
+        return OpenAIModel(self.client, name, dialect=self.dialect or Chat(strict=self.strict), options=self.options)
 
     def _from_address(self) -> Model | None:
         key = self.api_key or (None if self.base_url else os.environ.get("OPENAI_API_KEY"))  # a key is for its server
@@ -115,7 +119,7 @@ class ModelChoice:
 
         client = openai.OpenAI(base_url=address, api_key=key or "none")  # servers of one's own seldom ask for a key
         name = self.name or os.environ.get("TOOLKIT_MODEL") or _usual_model(client)
-        return OpenAIModel(client, name, dialect=self.dialect, options=self.options)
+        return OpenAIModel(client, name, dialect=self.dialect or Chat(strict=self.strict), options=self.options)
 
     def _embedded(self) -> Model:
         if self.name or find_spec("xllamacpp") is None:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
-from toolkit.dialects import Dialect
-from toolkit.dialects.chat import Chat
+from toolkit.dialects import RunDialect
+from toolkit.dialects.chat import Chat, listed_calls
+from toolkit.dialects.structured import answered
+from toolkit.dialects.wire import attribute, content_of
 from toolkit.errors import ModelError
 from toolkit.events import ReasoningDelta, TextDelta
 from toolkit.messages import ModelRequest, ModelResponse, ToolMessage, Usage, sendable
 from toolkit.models import Piece
-from toolkit.models.accumulator import Accumulator, attribute, text_of
+from toolkit.models.accumulator import Accumulator
+from toolkit.models.failures import excerpt, refuses_format, translated
+
+logger = logging.getLogger("toolkit")
 
 ONLY_WITH_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
-UNREADABLE = "The model could not be asked, or its answer cannot be read."
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +36,7 @@ class OpenAIModel:
     Args:
         client: `openai.OpenAI` or `openai.AsyncOpenAI`, or something that behaves like one.
         name: The model's, as the server knows it.
-        dialect: How tools are shown; native tool calls by default.
+        dialect: How tools are shown; native tool calls, strict where that is lossless, by default.
         options: Further keys of each request, such as `temperature`.
     """
 
@@ -40,12 +45,12 @@ class OpenAIModel:
         client: openai.OpenAI | openai.AsyncOpenAI | Any,
         name: str,
         *,
-        dialect: Dialect | None = None,
+        dialect: RunDialect | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self.client = client
         self.name = name
-        self.dialect: Dialect = dialect or Chat()
+        self.dialect: RunDialect = dialect or Chat(strict=True)
         self.options = dict(options or {})
         self.is_async = hasattr(client, "__aenter__")  # as AsyncOpenAI has; its methods do not tell
 
@@ -58,10 +63,10 @@ class OpenAIModel:
         Raises:
             ModelError: The server failed, or answered something that is no completion.
         """
-        body = self._body(request)
+        reply = await self._asked(request, stream=False)
         with translated():
-            answer = _Answer.of(await self._create(body, stream=False))
-        return self._read(answer)
+            answer = _Answer.of(reply)
+        return self._read(answer, request)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
         """Answer in pieces, by our own accumulator; the last piece is the whole answer.
@@ -69,27 +74,38 @@ class OpenAIModel:
         Raises:
             ModelError: As `complete`; also where the stream ended without a finish reason, since it may have been cut.
         """
-        shows_text = self.dialect.shows_text(request)
         answer = _Answer()
         async with aclosing(self._pieces(request, answer)) as drawn:
             async for pieces in drawn:
-                for piece in pieces if shows_text else filter(_is_thought, pieces):
+                for piece in pieces if self.dialect.shows_text(request) else filter(_is_thought, pieces):
                     yield piece
         if not answer.finish_reason:
             raise ModelError("The model's answer broke off: no finish reason came. Nothing of it was carried out.")
-        response = self._read(answer)
-        if response.text and not shows_text:
+        response = self._read(answer, request)
+        if response.text and not self.dialect.shows_text(request):
             yield TextDelta(response.text)
         yield response
 
     async def _pieces(self, request: ModelRequest, answer: _Answer) -> AsyncGenerator[list[Piece], None]:
         """Fill an answer, and give what of each chunk is worth showing."""
-        body = self._body(request)
+        chunks = await self._asked(request, stream=True, stream_options={"include_usage": True})
         with translated():
-            chunks = await self._create(body, stream=True, stream_options={"include_usage": True})
             async with aclosing(_drawn(chunks)) as drawn:
                 async for chunk in drawn:
                     yield list(answer.take(chunk))
+
+    async def _asked(self, request: ModelRequest, **options: Any) -> Any:
+        """Send a request; where the server takes no `response_format`, the answer becomes a call, for the whole run."""
+        body = self._body(request)
+        try:
+            with translated():
+                return await self._create(body, **options)
+        except ModelError as error:
+            if request.output is None or request.output.by_tool or not refuses_format(error):
+                raise
+            logger.info("%r takes no response_format: it is to answer by calling %r.", self, request.output.spec.name)
+            request.output.by_tool = True
+        return await self._asked(request, **options)
 
     async def _create(self, body: Mapping[str, Any], **options: Any) -> Any:
         create = self.client.chat.completions.create
@@ -112,8 +128,11 @@ class OpenAIModel:
             unfit |= {"tool_choice"}
         return {key: value for key, value in body.items() if key not in unfit}
 
-    def _read(self, answer: _Answer) -> ModelResponse:
-        text, calls = self.dialect.read(sendable("".join(answer.text)), answer.accumulator.calls())
+    def _read(self, answer: _Answer, request: ModelRequest) -> ModelResponse:
+        said = sendable("".join(answer.text))
+        text, calls = self.dialect.read(said, answer.accumulator.calls(), request.offered)
+        if request.output:
+            text, calls = answered(text, calls, request.output, self.dialect.read)
         return ModelResponse(
             text=text,
             calls=calls,
@@ -141,12 +160,12 @@ class _Answer:
         answer = cls()
         choices = attribute(reply, "choices")
         if not isinstance(choices, (list, tuple)) or not choices:
-            raise ModelError(f"The server's answer is no chat completion: {_excerpt(reply)}")
+            raise ModelError(f"The server's answer is no chat completion: {excerpt(reply)}")
         message = attribute(choices[0], "message")
         answer._take_about(reply, choices[0])
-        answer.text.append(text_of(attribute(message, "content")) or text_of(attribute(message, "refusal")))
+        answer.text.append(content_of(attribute(message, "content")) or content_of(attribute(message, "refusal")))
         answer.reasoning.append(_reasoning(message))
-        for call in _listed(message):
+        for call in listed_calls(message):
             answer.accumulator.take_whole(call)
         answer.finish_reason = answer.finish_reason or "stop"
         return answer
@@ -154,7 +173,7 @@ class _Answer:
     def take(self, chunk: Any) -> Iterator[Piece]:
         """Add a chunk of a stream, and give what of it is worth showing."""
         if error := attribute(chunk, "error"):
-            raise ModelError(f"The server broke off its answer: {_excerpt(error)}")
+            raise ModelError(f"The server broke off its answer: {excerpt(error)}")
         choices = attribute(chunk, "choices")
         choice = choices[0] if isinstance(choices, (list, tuple)) and choices else None
         self._take_about(chunk, choice)
@@ -162,10 +181,10 @@ class _Answer:
         if thought := _reasoning(delta):
             self.reasoning.append(thought)
             yield ReasoningDelta(sendable(thought))
-        if text := text_of(attribute(delta, "content")) or text_of(attribute(delta, "refusal")):
+        if text := content_of(attribute(delta, "content")) or content_of(attribute(delta, "refusal")):
             self.text.append(text)
             yield TextDelta(sendable(text))
-        for call in _listed(delta):
+        for call in listed_calls(delta):
             self.accumulator.take(call)
 
     def _take_about(self, reply: Any, choice: Any) -> None:
@@ -174,49 +193,6 @@ class _Answer:
         self.model = model if isinstance(model, str) and model else self.model
         if usage is not None:
             self.usage = Usage(_count(usage, "prompt_tokens"), _count(usage, "completion_tokens"), 1)
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Make a ModelError of whatever the client raises; nobody has to know its exceptions, or those below it.
-
-    Raises:
-        ModelError: Something was raised.
-    """
-    try:
-        yield
-    except (ModelError, GeneratorExit):
-        raise
-    except Exception as error:
-        import openai
-
-        status = getattr(error, "status_code", None)
-        advice = next((text for kind, text in _advice(openai) if isinstance(error, kind)), UNREADABLE)
-        raise ModelError(f"{advice} ({type(error).__name__}: {_excerpt(_said(error))})", status) from error
-
-
-def _advice(openai: Any) -> tuple[tuple[type[Exception], str], ...]:
-    """What to do about the client's errors, the most specific first."""
-    return (
-        (openai.APITimeoutError, "The model's server did not answer in time."),
-        (
-            openai.APIConnectionError,
-            "The model's server cannot be reached, or the connection broke; check base_url and that it runs.",
-        ),
-        (
-            openai.AuthenticationError,
-            "The model's server does not accept the API key; check OPENAI_API_KEY or api_key.",
-        ),
-        (openai.PermissionDeniedError, "The API key may not use this model."),
-        (openai.NotFoundError, "The model's server does not know this model or address; check model and base_url."),
-        (openai.RateLimitError, "The model's server refuses more requests for now."),
-        (openai.BadRequestError, "The model's server refuses the request."),
-        (openai.UnprocessableEntityError, "The model's server refuses the request."),
-        (openai.InternalServerError, "The model's server failed."),
-        (openai.APIResponseValidationError, UNREADABLE),
-        (openai.APIError, "The model's server reports an error."),
-        (openai.OpenAIError, "The openai package could not ask the model's server."),
-    )
 
 
 def _is_the_packages_own(create: Any) -> bool:
@@ -246,30 +222,11 @@ def _is_thought(piece: Piece) -> bool:
     return isinstance(piece, ReasoningDelta)
 
 
-def _listed(message: Any) -> list[Any]:
-    """List the calls of a message or a delta, those in the form before `tool_calls` too."""
-    listed = attribute(message, "tool_calls")
-    former = attribute(message, "function_call")
-    calls = [call for call in listed if call is not None] if isinstance(listed, (list, tuple)) else []
-    return [*calls, {"function": former}] if former and not calls else calls
-
-
 def _reasoning(message: Any) -> str:
     """Read thoughts: no part of OpenAI's own protocol, but of DeepSeek's and vLLM's."""
-    return text_of(attribute(message, "reasoning_content")) or text_of(attribute(message, "reasoning"))
+    return content_of(attribute(message, "reasoning_content")) or content_of(attribute(message, "reasoning"))
 
 
 def _count(usage: Any, name: str) -> int:
     count = attribute(usage, name)
     return count if isinstance(count, int) else 0
-
-
-def _said(error: Exception) -> str:
-    """Read an error, with what the server sent where the client's words leave that out."""
-    text, body = str(error), getattr(error, "body", None)
-    return text if not body or str(body) in text else f"{text} {body}"
-
-
-def _excerpt(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 300 else f"{text[:299]}…"

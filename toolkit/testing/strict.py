@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from toolkit.testing.structured import schema_faults
+
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NAME_RULE = f"must match ^{_NAME.pattern}$"
@@ -62,6 +64,7 @@ def _faults(body: Any) -> Iterator[Fault]:
     yield from _messages(body.get("messages"))
     yield from _pairing(body["messages"])
     yield from _tools(body)
+    yield from _response_format(body)
 
 
 def _messages(messages: Any) -> Iterator[Fault]:
@@ -185,3 +188,23 @@ def _tool(at: str, tool: Any) -> Iterator[Fault]:
     parameters = function.get("parameters", {"type": "object", "properties": {}})
     if not isinstance(parameters, dict) or parameters.get("type") != "object" or "properties" not in parameters:
         yield Fault(param=f"{at}.function.parameters", message="must have type 'object' and 'properties'")
+    yield from _strictness(f"{at}.function", function.get("strict"), "parameters", parameters)
+
+
+def _response_format(body: dict[str, Any]) -> Iterator[Fault]:
+    asked = body.get("response_format", {"type": "text"})
+    if not isinstance(asked, dict) or asked.get("type") not in ("text", "json_object", "json_schema"):
+        yield Fault(param="response_format.type", message="must be 'text', 'json_object' or 'json_schema'")
+    if asked["type"] != "json_schema":
+        return
+    described: Any = asked.get("json_schema")
+    if not isinstance(described, dict) or not _is_name(described.get("name")):
+        yield Fault(param="response_format.json_schema.name", message=_NAME_RULE)
+    yield from _strictness("response_format.json_schema", described.get("strict"), "schema", described.get("schema"))
+
+
+def _strictness(at: str, strict: Any, place: str, schema: Any) -> Iterator[Fault]:
+    if not isinstance(strict, (bool, type(None))):
+        yield Fault(param=f"{at}.strict", message="must be a boolean")
+    if strict:
+        yield from (Fault(param=f"{at}.{place}", message=text) for text in schema_faults(schema))

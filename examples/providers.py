@@ -1,0 +1,40 @@
+"""Show one toolbox to several providers, and answer their calls in a loop of your own.
+
+Prints what `explain` and `check` say, and the messages that answer a strict call of OpenAI's and a call of Anthropic's.
+The replies are written down here, so that the example runs anywhere; a provider's own client returns the like.
+"""
+
+from __future__ import annotations
+
+from toolkit import Toolbox, tool
+
+
+@tool
+def search(query: str, weights: dict[str, float], limit: int = 5) -> str:
+    """Search the archive.
+
+    Args:
+        query: Words to look for.
+        weights: How much each tag counts.
+        limit: At most so many results.
+    """
+    return f"{query!r} with {weights}, at most {limit}"
+
+
+@tool
+def forget(topic: str) -> str:  # noqa: D103  no docstring: `check` tells what a model will miss
+    return f"forgot {topic}"
+
+
+box = Toolbox([search, forget])
+print(search.explain("chat"), end="\n\n")
+print(box.check(), end="\n\n")
+
+# Strict: a dict goes as a list of pairs, and null leaves the limit out. The function sees neither.
+ARGUMENTS = '{"query": "cats", "weights": [{"key": "pet", "value": 2}], "limit": null}'
+chat = {"tool_calls": [{"id": "a", "type": "function", "function": {"name": "search", "arguments": ARGUMENTS}}]}
+print(box.answer(chat, "chat", strict=True))
+
+CALL = {"type": "tool_use", "id": "b", "name": "search", "input": {"query": "dogs", "weights": {"pet": 1}}}
+anthropic = {"role": "assistant", "content": [CALL]}
+print(box.answer(anthropic, "anthropic"))

@@ -1,0 +1,306 @@
+"""Whatever can be called can be a tool: what it is shown as, and what reaches it."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import enum
+import functools
+import inspect
+import math
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import pytest
+from pydantic import BaseModel
+
+from toolkit import DefinitionError, Tool, Toolbox, tool
+
+
+def add(a: int, b: int = 2, *, c: int = 3) -> list[int]:
+    return [a, b, c]
+
+
+async def aadd(a: int) -> int:
+    return a
+
+
+class Methods:
+    def __init__(self, a: int = 1) -> None:
+        self.own = a
+
+    def plain(self, a: int) -> Any:
+        return [self.own, a]
+
+    async def waiting(self, a: int) -> Any:
+        return [self.own, a]
+
+    @classmethod
+    def of_class(cls, a: int) -> Any:
+        return [cls.__name__, a]
+
+    @staticmethod
+    def static(a: int) -> Any:
+        return [a]
+
+    @functools.lru_cache  # noqa: B019
+    def cached(self, a: int) -> Any:
+        return [self.own, a]
+
+    partial = functools.partialmethod(plain, a=4)
+
+
+class Child(Methods): ...
+
+
+class StaticCall:
+    @staticmethod
+    def __call__(a: int) -> Any:
+        return a
+
+
+class ClassCall:
+    @classmethod
+    def __call__(cls, a: int) -> Any:
+        return a
+
+
+class PartialCall:
+    __call__ = staticmethod(functools.partial(add, 1))
+
+
+class Meta(type):
+    def __call__(cls, a: int) -> Any:
+        return a
+
+
+class Made(metaclass=Meta): ...
+
+
+class Newly:
+    def __new__(cls, a: int) -> Any:
+        return a
+
+
+@dataclass
+class Point:
+    a: int
+
+
+class Row(NamedTuple):
+    a: int
+
+
+class Model(BaseModel):
+    a: int
+
+
+def wrapping(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+def by_position_only(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any) -> Any:
+        return function(*args)
+
+    return wrapper
+
+
+def with_signature(**parameters: str) -> Callable[..., Any]:
+    """Make a function that shows another signature than its own."""
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return [*args, kwargs]
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    shown = [inspect.Parameter(name, kind, annotation=annotation) for name, annotation in parameters.items()]
+    function.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    return function
+
+
+@functools.singledispatch
+def dispatched(a: int) -> Any:
+    return a
+
+
+@contextlib.contextmanager
+def managed(a: int) -> Iterator[int]:
+    yield a
+
+
+def promising(a: int) -> Any:
+    return aadd(a)
+
+
+scope: dict[str, Any] = {}
+exec("def executed(a: 'int'): return a", scope)  # noqa: S102
+
+# What is made a tool, the parameters that are shown, what is sent, and what comes.
+CALLABLES: dict[str, tuple[Any, list[str], dict[str, Any], Any]] = {
+    "function": (add, ["a", "b", "c"], {"a": 1}, [1, 2, 3]),
+    "method": (Methods(7).plain, ["a"], {"a": 3}, [7, 3]),
+    "inherited method": (Child(7).plain, ["a"], {"a": 3}, [7, 3]),
+    "coroutine method": (Methods(7).waiting, ["a"], {"a": 3}, [7, 3]),
+    "class method": (Child.of_class, ["a"], {"a": 3}, ["Child", 3]),
+    "static method": (Methods.static, ["a"], {"a": 3}, [3]),
+    "cached method": (Methods(7).cached, ["a"], {"a": 3}, [7, 3]),
+    "partial method": (Methods(7).partial, [], {}, [7, 4]),
+    "partial by position": (functools.partial(add, 1), ["b", "c"], {"b": 5}, [1, 5, 3]),
+    "partial by keyword": (functools.partial(add, a=1), ["b", "c"], {"b": 5}, [1, 5, 3]),
+    "partial of a partial": (functools.partial(functools.partial(add, 1), c=9), ["b"], {}, [1, 2, 9]),
+    "partial of a method": (functools.partial(Methods(7).plain, a=1), [], {}, [7, 1]),
+    "partial of a tool": (functools.partial(tool(add), 1), ["b", "c"], {}, [1, 2, 3]),
+    "object with a static call": (StaticCall(), ["a"], {"a": 3}, 3),
+    "object with a class call": (ClassCall(), ["a"], {"a": 3}, 3),
+    "object with a partial": (PartialCall(), ["b", "c"], {}, [1, 2, 3]),
+    "dataclass": (Point, ["a"], {"a": 3}, Point(3)),
+    "NamedTuple": (Row, ["a"], {"a": 3}, Row(3)),
+    "model": (Model, ["a"], {"a": 3}, Model(a=3)),
+    "metaclass": (Made, ["a"], {"a": 3}, 3),
+    "class with __new__": (Newly, ["a"], {"a": 3}, 3),
+    "cached function": (functools.cache(add), ["a", "b", "c"], {"a": 1}, [1, 2, 3]),
+    "singledispatch": (dispatched, ["a"], {"a": 3}, 3),
+    "wrapper": (wrapping(add), ["a", "b", "c"], {"a": 1, "c": 4}, [1, 2, 4]),
+    "wrapper of a coroutine function": (wrapping(aadd), ["a"], {"a": 1}, 1),
+    "wrapper that takes no keywords": (by_position_only(Methods.static), ["a"], {"a": 1}, [1]),
+    "signature of its own": (with_signature(z="int"), ["z"], {"z": "3"}, [{"z": 3}]),
+    "function that gives a promise": (promising, ["a"], {"a": 3}, 3),
+    "lambda": (lambda a: a, ["a"], {"a": 3}, 3),
+    "executed code": (scope["executed"], ["a"], {"a": "3"}, 3),
+    "built-in": (math.gcd, ["integers"], {"integers": [4, 6]}, 2),
+    "built-in of positional parameters": (operator.add, ["a", "b"], {"a": 1, "b": 2}, 3),
+    "built-in method": ("abc".upper, [], {}, "ABC"),
+}
+
+
+@pytest.mark.parametrize(("function", "shown", "sent", "value"), CALLABLES.values(), ids=CALLABLES)
+def test_callables(function: Any, shown: list[str], sent: dict[str, Any], value: Any) -> None:
+    """Whatever can be called shows its parameters, and is called as its signature says."""
+    made = tool(function, name="made")
+
+    assert shown == list(made.parameters["properties"])
+    assert (None, value) == (made.invoke(sent).error, made.invoke(sent).value)
+
+
+def test_wrapper_without_keywords_and_a_gap() -> None:
+    """Where all goes in by position, what is left out before a value is its default."""
+
+    @by_position_only
+    def function(a: int = 1, b: int = 2, c: int = 3) -> Any:
+        return [a, b, c]
+
+    assert [1, 5, 3] == tool(function).invoke('{"b": 5}').value
+
+
+def test_context_manager() -> None:
+    """A function that makes a context manager is called, and nothing is entered."""
+    assert isinstance(tool(managed).invoke('{"a": 1}').value, contextlib.AbstractContextManager)
+
+
+NO_SIGNATURE: dict[str, Any] = {
+    "class": int,
+    "built-in": max,
+    "range": range,
+}
+
+
+@pytest.mark.parametrize("function", NO_SIGNATURE.values(), ids=NO_SIGNATURE)
+def test_no_signature(function: Any) -> None:
+    """What has no signature is refused by name, with the remedy."""
+    with pytest.raises(DefinitionError, match="has no signature that Python can read. Wrap it in a function"):
+        _ = tool(function, name="made").parameters
+
+
+@pytest.mark.parametrize("thing", [Methods.__dict__["partial"], property(len), 5], ids=type)
+def test_no_callable(thing: Any) -> None:
+    """What cannot be called is refused where it is written."""
+    with pytest.raises(DefinitionError, match="@tool needs something that can be called; it got"):
+        tool(thing)
+
+
+class Owner:
+    @tool
+    @classmethod
+    def tool_on_top(cls, a: int) -> Any:
+        return [cls.__name__, a]
+
+    @classmethod
+    @tool
+    def tool_below(cls, a: int) -> Any:
+        return [cls.__name__, a]
+
+    @tool
+    @staticmethod
+    def static(a: int) -> Any:
+        return [a]
+
+
+class Heir(Owner): ...
+
+
+def test_decorator_orders() -> None:
+    """In a toolbox, a class method is one whichever decorator is on top."""
+    box = Toolbox.from_object(Heir())
+    values = {name: box.call(name, '{"a": 1}').value for name in box.names}
+
+    assert {"tool_on_top": ["Heir", 1], "tool_below": ["Heir", 1], "static": [1]} == values
+
+
+class Abstract(abc.ABC):
+    @tool
+    @abc.abstractmethod
+    def work(self, a: int) -> Any: ...
+
+
+class Concrete(Abstract):
+    @tool
+    def work(self, a: int) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]  # `self` is of another type
+        return a
+
+
+class Shape(Protocol):
+    @tool
+    def work(self, a: int) -> Any: ...
+
+
+class Square(Shape):
+    @tool
+    def work(self, a: int) -> Any:
+        return a
+
+
+class Level(enum.Enum):
+    HIGH = 2
+
+    @tool
+    def work(self, a: int) -> Any:
+        return self.value * a
+
+
+class Record(BaseModel, ignored_types=(Tool,)):
+    number: int
+
+    @tool
+    def work(self, a: int) -> Any:
+        return self.number * a
+
+
+@pytest.mark.parametrize(
+    ("owner", "value"), [(Concrete(), 3), (Square(), 3), (Level.HIGH, 6), (Record(number=4), 12)], ids=type
+)
+def test_methods_of_special_classes(owner: Any, value: int) -> None:
+    """Methods of abstract classes, protocols, enumerations and models are tools of their instances."""
+    assert (["a"], value) == (list(owner.work.parameters["properties"]), owner.work.invoke('{"a": 3}').value)
+
+
+def test_members_stay() -> None:
+    """A tool in the body of an enumeration is no member of it, and an abstract one stays abstract."""
+    assert [Level.HIGH] == list(Level)
+    assert {"work"} == Abstract.__abstractmethods__

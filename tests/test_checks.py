@@ -1,0 +1,172 @@
+"""`toolbox.check()` and `tool.explain()` tell a developer what a model and its provider will meet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from toolkit import Tool, Toolbox, tool
+from toolkit.checks import Finding, Report
+
+
+class Engine:
+    """Something that no JSON can describe."""
+
+
+def fine(city: str, days: int = 1) -> str:
+    """Forecast for a city.
+
+    Args:
+        city: Its name.
+        days: How many.
+    """
+    return city * days
+
+
+def undocumented(city):  # type: ignore[no-untyped-def]
+    return city
+
+
+def outdated(city: str) -> str:
+    """Forecast.
+
+    Args:
+        city: Its name.
+        town: What it was called before.
+    """
+    return city
+
+
+def driven(city: str, engine: Engine = Engine()) -> str:
+    """Forecast.
+
+    Args:
+        city: Its name.
+    """
+    return city
+
+
+def endless(city: str) -> str:
+    return city
+
+
+endless.__doc__ = "Forecast. " * 103 + "\n\nArgs:\n    city: Its name."
+
+
+def spoken(città: str) -> str:
+    """Forecast.
+
+    Args:
+        città: Its name.
+    """
+    return città
+
+
+def heavy(city: str) -> str:
+    return city
+
+
+heavy.__doc__ = f"Forecast.\n\nArgs:\n    city: {'Its name. ' * 400}"
+
+FINDINGS: dict[str, tuple[Callable[..., Any], list[tuple[str, str, str]]]] = {
+    "nothing": (fine, []),
+    "undocumented": (
+        undocumented,
+        [("warning", "", "undocumented"), ("warning", "city", "undocumented"), ("warning", "city", "unannotated")],
+    ),
+    "no such parameter": (outdated, [("warning", "town", "unknown-parameter")]),
+    "left out": (driven, [("warning", "engine", "left-out")]),
+    "long description": (endless, [("warning", "", "long-description")]),
+    "parameter's name": (spoken, [("warning", "città", "name")]),
+    "large": (heavy, [("warning", "", "large")]),
+}
+
+
+@pytest.mark.parametrize(("function", "expected"), FINDINGS.values(), ids=FINDINGS)
+def test_findings(function: Callable[..., Any], expected: list[tuple[str, str, str]]) -> None:
+    """What is wrong is found, where it is, and nothing else."""
+    report = Toolbox([function]).check()
+
+    assert expected == [(found.level, found.parameter, found.code) for found in report]
+
+
+def test_undescribable() -> None:
+    """A tool that cannot be used is an error, which names its parameter; the others are looked at all the same."""
+
+    def drive(engine: Engine) -> str:
+        return ""
+
+    report = Toolbox([outdated, drive]).check()
+
+    assert [("error", "drive"), ("warning", "outdated")] == [(found.level, found.tool) for found in report]
+    assert "parameter 'engine' cannot be described" in report[0].text
+
+
+def test_near_names() -> None:
+    """Two names that differ only in case and underscores are told of."""
+    box = Toolbox([tool(fine, name="get_city"), tool(fine, name="getCity")])
+
+    assert ["its name is nearly that of 'get_city'" in str(found) for found in box.check()] == [True]
+
+
+def test_many_tools() -> None:
+    """More tools than OpenAI takes are told of; as many as it takes are not."""
+    tools = [tool(fine, name=f"tool_{letter}_{number}") for letter in "ab" for number in range(65)]
+
+    assert ["many-tools", ()] == [Toolbox(tools).check()[0].code, Toolbox(tools[:128]).check()]
+
+
+def test_not_strict() -> None:
+    """A tool that asks for strict, and cannot have it without loss, is told of."""
+    many = {f"p{number}": int for number in range(6000)}
+    asked = tool(_with_annotations(many), strict=True)
+
+    assert "not-strict" in {found.code for found in Toolbox([asked]).check()}
+
+
+def _with_annotations(annotations: dict[str, Any]) -> Callable[..., Any]:
+    """Make a function of many parameters."""
+    scope: dict[str, Any] = {}
+    exec(f"def wide({', '.join(f'{name}: int' for name in annotations)}): 'Add.'", scope)
+    function: Callable[..., Any] = scope["wide"]
+    return function
+
+
+def test_report() -> None:
+    """A report reads as lines, is empty where there is nothing, and can be cut to a level."""
+    report = Toolbox([outdated]).check()
+    line = (
+        "warning  outdated.town: the docstring describes it, and the function has no such parameter. "
+        "Correct one of them. [unknown-parameter]"
+    )
+
+    assert (line, "Nothing to report.") == (str(report), str(Toolbox([fine]).check()))
+    assert (Report(), report) == (report.at_least("error"), report.at_least("note"))
+
+
+def test_finding() -> None:
+    """A finding about all tools says so."""
+    assert "note     toolbox: It is so. [so]" == str(Finding(level="note", tool="", code="so", text="It is so."))
+
+
+EXPLAINED = {
+    "as it is": ("mcp", True, "fine in the dialect 'mcp': not strict, 392 characters, sent as it is"),
+    "strict": (
+        "chat",
+        True,
+        """\
+fine in the dialect 'chat': strict, 378 characters
+  days  default is said in words
+  days  optional, sent as nullable: null leaves it out""",
+    ),
+}
+
+
+@pytest.mark.parametrize(("dialect", "strict", "text"), EXPLAINED.values(), ids=EXPLAINED)
+def test_explained(dialect: str, strict: bool, text: str) -> None:
+    """An explanation says what is sent, whether it is strict, and each difference from the tool's own schema."""
+    made: Tool[..., Any] = tool(fine)
+
+    assert text == str(made.explain(dialect, strict=strict))

@@ -1,0 +1,497 @@
+"""The form in which a tool is shown to a provider, and the way back of what the model writes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from pydantic import BaseModel, ConfigDict
+
+from toolkit import tool
+from toolkit.dialects.forms import (
+    ANTHROPIC,
+    ANTHROPIC_STRICT,
+    GEMINI,
+    MINIMAL,
+    PLAIN,
+    STRICT,
+    Form,
+    Note,
+    Rules,
+    form_of,
+    formed,
+)
+from toolkit.messages import ToolSpec
+
+RULES = [PLAIN, ANTHROPIC, STRICT, ANTHROPIC_STRICT, GEMINI, MINIMAL]
+by_rules = pytest.mark.parametrize("rules", RULES, ids=lambda rules: rules.name)
+
+TEXT = {"type": "string"}
+INTEGER = {"type": "integer"}
+NULLABLE = {"anyOf": [TEXT, {"type": "null"}]}
+
+
+def root(*required: str, **properties: Any) -> dict[str, Any]:
+    """The schema of arguments."""
+    closed = {"additionalProperties": False}
+    return {"type": "object", "properties": properties, "required": list(required), **closed}
+
+
+def decoded(form: Form, document: Any) -> Any:
+    """Read a document back."""
+    return form.decode(document) if form.decode else document
+
+
+def encoded(form: Form, document: Any) -> Any:
+    """Show a document."""
+    return form.encode(document) if form.encode else document
+
+
+def shown(schema: dict[str, Any], rules: Rules = STRICT) -> Any:
+    """How the only, required parameter is shown."""
+    return formed(root("p", p=schema), rules).schema["properties"]["p"]
+
+
+def pairs_of(value: dict[str, Any], said: str = "Each key once, with its value.") -> dict[str, Any]:
+    """How an open object is shown in strict mode."""
+    return {"type": "array", "items": root("key", "value", key=TEXT, value=value), "description": said}
+
+
+ANY = {"type": "string", "description": "JSON text of any value."}
+MARK = root("omit", omit={"type": "boolean", "enum": [True]})
+
+# A construct; how strict mode shows it; a document, and the same one as it is shown.
+CONSTRUCTS: dict[str, tuple[Any, Any, Any, Any]] = {
+    "scalar": ({"type": "string", "minLength": 3}, {"type": "string", "minLength": 3}, "abc", "abc"),
+    "format": ({"type": "string", "format": "uri"}, {"type": "string", "description": "Format: uri."}, "a:b", "a:b"),
+    "nullable": (NULLABLE, {"type": ["string", "null"]}, None, None),
+    "nullable enum": ({"enum": ["a", None]}, {"type": ["string", "null"], "enum": ["a", None]}, None, None),
+    "mixed enum": ({"enum": ["a", 1]}, {"type": ["string", "integer"], "enum": ["a", 1]}, 1, 1),
+    "const": ({"const": "a"}, {"type": "string", "const": "a"}, "a", "a"),
+    "anything": ({}, ANY, [1, None], "[1, null]"),
+    "true": (True, ANY, "text", '"text"'),
+    "open object": (
+        {"type": "object", "additionalProperties": INTEGER},
+        pairs_of(INTEGER),
+        {"a": 1, "b": 2},
+        [{"key": "a", "value": 1}, {"key": "b", "value": 2}],
+    ),
+    "open object of anything": (
+        {"type": "object"},
+        pairs_of(ANY),
+        {"a": {"b": 1}},
+        [{"key": "a", "value": '{"b": 1}'}],
+    ),
+    "keys by pattern": (
+        {"type": "object", "patternProperties": {"^x": INTEGER}},
+        pairs_of(INTEGER, 'Each key once, with its value. Keys match the regular expression "^x".'),
+        {"xy": 1},
+        [{"key": "xy", "value": 1}],
+    ),
+    "tuple": (
+        {"type": "array", "prefixItems": [INTEGER, TEXT], "minItems": 2, "maxItems": 2},
+        root("item_1", "item_2", item_1=INTEGER, item_2=TEXT),
+        [1, "a"],
+        {"item_1": 1, "item_2": "a"},
+    ),
+    "tuple with a tail": (
+        {"type": "array", "prefixItems": [INTEGER], "items": TEXT, "minItems": 1},
+        root("item_1", "more", item_1=INTEGER, more={"type": "array", "items": TEXT}),
+        [1, "a", "b"],
+        {"item_1": 1, "more": ["a", "b"]},
+    ),
+    "tuple that may be shorter": (
+        {"type": "array", "prefixItems": [INTEGER, TEXT], "minItems": 1, "maxItems": 2},
+        root(
+            *("item_1", "item_2"),
+            item_1=INTEGER,
+            item_2={"type": ["string", "null"], "description": "Send null to leave it out."},
+        ),
+        [1],
+        {"item_1": 1, "item_2": None},
+    ),
+    "set": (
+        {"type": "array", "items": INTEGER, "uniqueItems": True},
+        {"type": "array", "items": INTEGER, "description": "No item twice."},
+        [1, 2],
+        [1, 2],
+    ),
+    "optional property": (
+        {"type": "object", "properties": {"a": INTEGER}},
+        root("a", a={"type": ["integer", "null"], "description": "Send null to leave it out."}),
+        {},
+        {"a": None},
+    ),
+    "optional property, nullable": (
+        {"type": "object", "properties": {"a": {**NULLABLE, "default": "x"}}},
+        root(
+            "a",
+            a={
+                "anyOf": [{"type": ["string", "null"]}, MARK],
+                "description": 'Default: "x". Send {"omit": true} to leave it out.',
+            },
+        ),
+        {},
+        {"a": {"omit": True}},
+    ),
+    "properties and free keys": (
+        {"type": "object", "properties": {"a": INTEGER}, "required": ["a"], "additionalProperties": TEXT},
+        root("a", "additional_properties", a=INTEGER, additional_properties=pairs_of(TEXT)),
+        {"a": 1, "b": "c"},
+        {"a": 1, "additional_properties": [{"key": "b", "value": "c"}]},
+    ),
+    "one of": ({"oneOf": [TEXT, INTEGER]}, {"anyOf": [TEXT, INTEGER]}, 1, 1),
+    "alternatives written alike": (
+        {"anyOf": [{"type": "array", "items": INTEGER}, {"type": "object", "additionalProperties": INTEGER}]},
+        {"anyOf": [{"type": "array", "items": INTEGER}, root("option_2", option_2=pairs_of(INTEGER))]},
+        {},
+        {"option_2": []},
+    ),
+    "all of one": ({"allOf": [TEXT], "description": "A."}, {"type": "string", "description": "A."}, "a", "a"),
+    "all of two": (
+        {"allOf": [{"type": "object", "properties": {"a": TEXT}, "required": ["a"]}, {"properties": {"b": TEXT}}]},
+        root("a", "b", a=TEXT, b={"type": ["string", "null"], "description": "Send null to leave it out."}),
+        {"a": "x"},
+        {"a": "x", "b": None},
+    ),
+    "a name that is refused": (
+        {"type": "object", "properties": {"größe": INTEGER, "$top": INTEGER}, "required": ["größe", "$top"]},
+        root("gr_e", "top", gr_e=INTEGER, top=INTEGER),
+        {"größe": 1, "$top": 2},
+        {"gr_e": 1, "top": 2},
+    ),
+}
+by_construct = pytest.mark.parametrize(("own", "strict", "document", "written"), CONSTRUCTS.values(), ids=CONSTRUCTS)
+
+
+@by_construct
+def test_strict_mode_shows(own: Any, strict: Any, document: Any, written: Any) -> None:
+    """Each construct has one strict form."""
+    assert strict == shown(own)
+
+
+@by_construct
+def test_what_strict_mode_shows_is_read_back(own: Any, strict: Any, document: Any, written: Any) -> None:
+    """Encoding and decoding a construct are each other's inverse."""
+    form = formed(root("p", p=own), STRICT)
+
+    assert {"p": written} == encoded(form, {"p": document})
+    assert {"p": document} == decoded(form, {"p": written})
+    assert Draft202012Validator(form.schema).is_valid({"p": written})
+
+
+@by_rules
+@by_construct
+def test_every_construct_is_lossless(rules: Rules, own: Any, strict: Any, document: Any, written: Any) -> None:
+    """Under all rules a construct can be said, and comes back."""
+    form = formed(root("p", p=own), rules)
+    said = encoded(form, {"p": document})
+
+    assert Draft202012Validator(form.schema).is_valid(said)
+    assert {"p": document} == decoded(form, said)
+
+
+@by_construct
+def test_the_natural_form_is_left_as_it_is(own: Any, strict: Any, document: Any, written: Any) -> None:
+    """A model that writes the tool's own form is understood."""
+    form = formed(root("p", p=own), STRICT)
+
+    assert {"p": document} == decoded(form, {"p": document})
+
+
+OPEN = {"type": "object", "properties": {"a": INTEGER}, "additionalProperties": TEXT}
+UNREAD = {
+    "a key twice": (CONSTRUCTS["open object"][0], [{"key": "a", "value": 1}, {"key": "a", "value": 2}]),
+    "a pair without value": (CONSTRUCTS["open object"][0], [{"key": "a"}]),
+    "a pair with more": (CONSTRUCTS["open object"][0], [{"key": "a", "value": 1, "note": ""}]),
+    "a tuple with a gap": (CONSTRUCTS["tuple"][0], {"item_2": "a"}),
+    "a tuple with more": (CONSTRUCTS["tuple"][0], {"item_1": 1, "item_2": "a", "item_3": 2}),
+    "no JSON": ({}, "half {"),
+    "JSON with a key twice": ({}, '{"a": 1, "a": 2}'),
+    "a number that JSON has not": ({}, "NaN"),
+    "a number too big": ({}, "1e999"),
+    "too deep": ({}, "[" * 100_000),
+    "another type": (CONSTRUCTS["tuple"][0], 5),
+}
+
+
+@pytest.mark.parametrize(("own", "document"), UNREAD.values(), ids=UNREAD)
+def test_what_is_not_understood_is_left_as_it_is(own: Any, document: Any) -> None:
+    """Nothing is guessed, and no key is lost."""
+    assert {"p": document} == decoded(formed(root("p", p=own), STRICT), {"p": document})
+
+
+@pytest.mark.parametrize("key", ["b", "a"], ids=["twice", "beside the property"])
+def test_a_free_key_that_is_there_already_makes_the_object_invalid(key: str) -> None:
+    """Two values for one key never become one: validation sees no object."""
+    twice = [{"key": "b", "value": "1"}, {"key": key, "value": "2"}]
+    read = decoded(formed(root("p", p=OPEN), STRICT), {"p": {"a": 1, "additional_properties": twice}})
+
+    assert isinstance(read["p"], list)
+
+
+def test_a_document_too_deep_is_left_as_it_is() -> None:
+    """Reading never fails, however deep a document is."""
+    tree = {"type": "object", "properties": {"inner": {"$ref": "#/$defs/Tree"}}}
+    form = formed({**root("p", p={"$ref": "#/$defs/Tree"}), "$defs": {"Tree": tree}}, STRICT)
+    document: dict[str, Any] = {}
+    for _ in range(10_000):
+        document = {"inner": document}
+
+    assert form.decode is not None and form.decode({"p": document})["p"] is document
+
+
+def test_a_plain_tool_costs_nothing() -> None:
+    """Where the form is the tool's own, there is nothing to decode."""
+    form = formed(root("a", "b", a=TEXT, b={"type": "array", "items": INTEGER}), STRICT)
+
+    assert (True, None, None, ()) == (form.strict, form.decode, form.encode, form.notes)
+
+
+def test_a_recursive_model_that_is_as_it_was_costs_nothing() -> None:
+    """References alone are no reason to decode."""
+    node = {"type": "object", "properties": {"inner": {"type": "array", "items": {"$ref": "#/$defs/Node"}}}}
+    schema = {**root("p", p={"$ref": "#/$defs/Node"}), "$defs": {"Node": {**node, "required": ["inner"]}}}
+
+    assert formed(schema, STRICT).decode is None
+
+
+class Tree(BaseModel):
+    """A tree with defaults."""
+
+    name: str
+    children: list[Tree] = []
+
+
+class Free(BaseModel):
+    """A model that takes any key."""
+
+    model_config = ConfigDict(extra="allow")
+    kind: Literal["free"]
+
+
+@tool
+def grow(tree: Tree, weights: dict[str, float], free: Free | None = None) -> None:
+    """Grow a tree."""
+
+
+def test_a_recursive_model_keeps_its_reference() -> None:
+    """A model that holds itself stays a definition where the provider takes references."""
+    form = formed(grow.parameters, STRICT)
+    children = form.schema["$defs"]["Tree"]["properties"]["children"]
+
+    assert {"$ref": "#/$defs/Tree"} == form.schema["properties"]["tree"]
+    assert [{"type": "array", "items": {"$ref": "#/$defs/Tree"}}, {"type": "null"}] == children["anyOf"]
+
+
+def test_a_recursive_property_may_be_left_out_or_null() -> None:
+    """Left out and null stay apart in a definition that holds itself."""
+    link = {"anyOf": [{"$ref": "#/$defs/Link"}, {"type": "null"}]}
+    schema = {**root("p", p=link), "$defs": {"Link": {"type": "object", "properties": {"next": link}}}}
+    form = formed(schema, STRICT)
+    written = {"p": {"next": {"next": {"omit": True}}}}
+
+    next_ = form.schema["$defs"]["Link"]["properties"]["next"]
+
+    assert [{"$ref": "#/$defs/Link"}, {"type": "null"}, MARK] == next_["anyOf"]
+    assert {"p": {"next": {}}} == decoded(form, written)
+    assert {"p": {"next": None}} == decoded(form, {"p": {"next": None}})
+    assert written == encoded(form, {"p": {"next": {}}})
+
+
+def test_a_mark_that_could_be_a_value_gives_way_to_json_text() -> None:
+    """Where an object may itself be `{"omit": true}`, leaving out stays sayable."""
+    omit = root("omit", omit={"type": "boolean"})
+    form = formed(root("p", p={"type": "object", "properties": {"a": {"anyOf": [omit, {"type": "null"}]}}}), STRICT)
+
+    assert {"p": {"a": {"omit": True}}} == decoded(form, encoded(form, {"p": {"a": {"omit": True}}}))
+    assert {"p": {}} == decoded(form, encoded(form, {"p": {}}))
+
+
+@pytest.mark.parametrize("rules", [GEMINI, MINIMAL, ANTHROPIC_STRICT], ids=lambda rules: rules.name)
+def test_a_recursive_model_is_written_out_where_it_must(rules: Rules) -> None:
+    """Without recursion, a model is written inside itself three times; what lies deeper is JSON text."""
+    form = formed(grow.parameters, rules)
+    document: dict[str, Any] = {"name": "leaf"}
+    for _ in range(6):
+        document = {"name": "branch", "children": [document]}
+    said = encoded(form, {"tree": document, "weights": {}})
+    deep = said["tree"]["children"][0]["children"][0]["children"][0]
+
+    assert isinstance(deep, str)
+    assert {"tree": document, "weights": {}} == decoded(form, said)
+
+
+@by_rules
+def test_a_form_is_the_same_each_time(rules: Rules) -> None:
+    """Two forms of one tool have the same bytes, and the tool's own schema is as it was."""
+    before = json.dumps(grow.parameters)
+
+    assert json.dumps(formed(grow.parameters, rules).schema) == json.dumps(formed(grow.parameters, rules).schema)
+    assert before == json.dumps(grow.parameters)
+
+
+def test_a_form_is_made_once() -> None:
+    """A tool's form under one provider's rules is kept."""
+    spec = ToolSpec(name="grow", description="Grow.", parameters=grow.parameters)
+
+    assert form_of(spec, STRICT) is form_of(spec, STRICT)
+    assert form_of(spec, STRICT) is not form_of(spec, PLAIN)
+
+
+def test_notes_say_every_difference_and_where() -> None:
+    """Each difference is told to the developer, with its path."""
+    schema = root("a", a={"type": "object", "additionalProperties": {"type": "string", "format": "uri"}})
+
+    assert (
+        Note("a", "sent as a list of key and value"),
+        Note("a.*", "format is said in words"),
+    ) == formed(schema, STRICT).notes
+
+
+CHAIN: dict[str, Any] = TEXT
+for _ in range(11):
+    CHAIN = root("p", p=CHAIN)
+BIG = {
+    "depth": (CHAIN, "11 levels of objects, where the provider takes 10"),
+    "properties": (
+        root(*(f"p{n}" for n in range(5001)), **{f"p{n}": TEXT for n in range(5001)}),
+        "5001 properties, where the provider takes 5000",
+    ),
+    "values": (
+        root("p", p={"type": "integer", "enum": list(range(1001))}),
+        "1001 values in enumerations, where the provider takes 1000",
+    ),
+    "texts": (
+        root("p", p={"type": "string", "enum": [f"{n:060}" for n in range(251)]}),
+        "15060 characters in one enumeration, where the provider takes 15000",
+    ),
+    "names": (
+        root("p", p={"type": "string", "const": "x" * 120_000}),
+        "120001 characters in names and values, where the provider takes 120000",
+    ),
+}
+
+
+@pytest.mark.parametrize(("schema", "reason"), BIG.values(), ids=BIG)
+def test_a_schema_beyond_a_limit_is_not_strict(schema: dict[str, Any], reason: str) -> None:
+    """What strict mode does not take goes out plainly, with one note that says why."""
+    form = formed(schema, STRICT)
+
+    assert (schema, False, None) == (form.schema, form.strict, form.decode)
+    assert (Note("", f"no form under the rules 'strict': {reason}"),) == form.notes
+
+
+def test_a_schema_at_a_limit_is_strict() -> None:
+    """Ten levels of objects are taken."""
+    assert formed(CHAIN["properties"]["p"], STRICT).strict
+
+
+FOREIGN: dict[str, dict[str, Any]] = {
+    "no properties": {"type": "object"},
+    "nothing": {},
+    "a union": {"anyOf": [root("a", a=TEXT), root("b", b=TEXT)]},
+    "a reference": {"$ref": "#/$defs/A", "$defs": {"A": root("a", a=TEXT)}},
+    "itself": {"type": "object", "properties": {"inner": {"$ref": "#"}}},
+    "a circle of references": {"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}},
+    "a circle of allOf": {"allOf": [{"$ref": "#"}]},
+    "a dead reference": root("p", p={"$ref": "#/$defs/None"}),
+    "a remote reference": root("p", p={"$ref": "https://example.org/schema"}),
+    "false": root("p", p=False, q=TEXT),
+    "older definitions": {**root("p", p={"$ref": "#/definitions/A"}), "definitions": {"A": TEXT}},
+    "an older tuple": root("p", p={"type": "array", "items": [TEXT, INTEGER], "additionalItems": False}),
+    "no schema": {"type": "object", "properties": ["a"]},
+    "properties that are texts": {"type": "object", "properties": {"a": "string"}},
+    "an unknown type": root("p", p={"type": "any"}),
+    "an empty union": root("p", p={"anyOf": []}),
+}
+
+
+@by_rules
+@pytest.mark.parametrize("schema", FOREIGN.values(), ids=FOREIGN)
+def test_a_foreign_schema_has_a_form(schema: dict[str, Any], rules: Rules) -> None:
+    """Whatever another's schema is like, a form is found, and reading never fails."""
+    form = formed(schema, rules)
+
+    assert isinstance(json.dumps(form.schema), str)
+    assert "text" == decoded(form, "text")
+
+
+@by_rules
+def test_a_schema_too_deep_has_a_form(rules: Rules) -> None:
+    """A schema that cannot be walked goes out as it is."""
+    deep: dict[str, Any] = TEXT
+    for _ in range(20_000):
+        deep = {"type": "array", "items": deep}
+    form = formed(root("p", p=deep), rules)
+
+    assert form.schema["properties"]["p"] is deep
+    assert form.notes
+
+
+def test_references_that_multiply_end() -> None:
+    """Definitions that name each other many times make no endless form."""
+    names = [f"D{n}" for n in range(12)]
+    inner = {name: {"$ref": f"#/$defs/{name}"} for name in names}
+    schema = {**root("p", p={"$ref": "#/$defs/D0"}), "$defs": {name: root(*names, **inner) for name in names}}
+
+    assert len(json.dumps(formed(schema, MINIMAL).schema)) < 5_000_000
+
+
+def test_a_condition_that_brings_properties_is_no_closed_object() -> None:
+    """Keys that exist under a condition only stay sayable: the object is JSON text."""
+    schema = {"type": "object", "properties": {"a": TEXT}, "then": {"properties": {"b": TEXT}}}
+
+    assert "string" == shown(schema)["type"]
+    assert not formed(schema, STRICT).strict
+
+
+def test_an_alternative_as_sibling_is_said_in_words() -> None:
+    """`anyOf` beside properties is a constraint: the object stays, the words say it."""
+    schema = {**root(a=TEXT, b=TEXT), "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
+
+    assert 'Must match one of [{"required": ["a"]}, {"required": ["b"]}].' == shown(schema)["description"]
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ({"anyOf": [INTEGER, {"type": "number"}]}, {"type": "number"}),
+        ({"anyOf": [{"const": "a"}, {"enum": ["b", "c"]}]}, {"type": "string", "enum": ["a", "b", "c"]}),
+        ({"const": 5}, {"type": "integer", "enum": [5]}),
+        ({"type": "string", "maxLength": 9}, {"type": "string", "description": "At most 9 characters."}),
+    ],
+    ids=["numbers", "enumerations", "const", "bound"],
+)
+def test_minimal_rules_show(own: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Where few keywords are known, a wider type and words do."""
+    assert expected == shown(own, MINIMAL)
+
+
+@pytest.mark.parametrize("rules", [GEMINI, MINIMAL], ids=lambda rules: rules.name)
+def test_without_null_a_nullable_parameter_is_left_out(rules: Rules) -> None:
+    """A provider without null says it by leaving out; the tool still gets its null."""
+    form = formed(root("p", p=NULLABLE), rules)
+
+    assert {"type": "string", "description": "Left out, it is null."} == form.schema["properties"]["p"]
+    assert {"p": None} == decoded(form, {})
+    assert {} == encoded(form, {"p": None})
+
+
+def test_names_are_changed_for_anthropic_without_strict_mode_too() -> None:
+    """Anthropic refuses some names of parameters in all modes; the tool gets its own names back."""
+    form = formed(root("filter[id]", **{"filter[id]": TEXT, "filter_id": TEXT}), ANTHROPIC)
+
+    assert ["filter_id_2", "filter_id"] == list(form.schema["properties"])
+    assert ["filter_id_2"] == form.schema["required"]
+    assert {"filter[id]": "a", "filter_id": "b"} == decoded(form, {"filter_id_2": "a", "filter_id": "b"})
+
+
+def test_the_root_is_always_an_object() -> None:
+    """Arguments that are no object by themselves go inside one."""
+    form = formed(FOREIGN["a union"], STRICT)
+
+    assert "object" == form.schema["type"]
+    assert {"b": "x"} == decoded(form, {"arguments": {"b": "x"}})

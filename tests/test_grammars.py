@@ -1,0 +1,208 @@
+"""The schemas that are shown compile to grammars: with these engines servers hold a model to a schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from ipaddress import IPv4Address
+from typing import Annotated, Any, Literal, NamedTuple
+from uuid import UUID
+
+import openai
+import pytest
+from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
+
+from toolkit import tool
+from toolkit.dialects import dialect_named, run_dialect_named
+from toolkit.messages import ModelRequest, UserMessage
+from toolkit.testing import FakeServer, reply
+
+SHOWN = ["chat", "chat strict", "minimal", "calls", "calls strict"]
+
+
+class Node(BaseModel):
+    value: int
+    children: list[Node] = []
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    lives: int = 9
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+    friend: Cat | Dog | None = None
+
+
+class Options(TypedDict, total=False):
+    verbose: bool
+    tags: list[str]
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Level(Enum):
+    LOW = 1
+    HIGH = 2
+
+
+class Point(NamedTuple):
+    x: float
+    y: float = 0.0
+
+
+class Open(BaseModel, extra="allow"):
+    name: str
+
+
+TYPES: dict[str, Any] = {
+    "text": str,
+    "whole number": int,
+    "number": float,
+    "yes or no": bool,
+    "nothing": type(None),
+    "anything": Any,
+    "a dict of anything": dict[str, Any],
+    "any object": dict,
+    "any list": list,
+    "list": list[int],
+    "list of lists": list[list[str]],
+    "set": set[str],
+    "tuple": tuple[int, str],
+    "tuple of any length": tuple[int, ...],
+    "empty tuple": tuple[()],
+    "dict": dict[str, int],
+    "dict of numbers": dict[int, str],
+    "dict of lists": dict[str, list[int]],
+    "dict of dates": dict[date, int],
+    "dict of choices": dict[Literal["a", "b"], int],
+    "optional": int | None,
+    "union": int | str | list[int],
+    "union of models": Cat | Dog,
+    "discriminated union": Annotated[Cat | Dog, Field(discriminator="kind")],
+    "choice": Literal["a", "b"],
+    "choice of numbers": Literal[1, 2],
+    "choice of several kinds": Literal["a", 1, None, True],
+    "a constant": Literal["only"],
+    "enum": Colour,
+    "enum of numbers": Level,
+    "model": Cat,
+    "open model": Open,
+    "recursive model": Node,
+    "list of recursive models": list[Node],
+    "typed dict": Options,
+    "named tuple": Point,
+    "bounds": Annotated[int, Field(ge=1, le=50)],
+    "open bounds": Annotated[float, Field(gt=0, lt=1)],
+    "multiples": Annotated[int, Field(multiple_of=5)],
+    "length": Annotated[str, Field(min_length=1, max_length=20)],
+    "pattern": Annotated[str, Field(pattern=r"^[a-z]+-\d{2,4}$")],
+    "number of items": Annotated[list[int], Field(min_length=1, max_length=3)],
+    "date": date,
+    "date and time": datetime,
+    "time": time,
+    "duration": timedelta,
+    "id": UUID,
+    "decimal": Decimal,
+    "address": IPv4Address,
+    "bytes": bytes,
+}
+
+
+def taking(annotation: Any) -> Callable[..., Any]:
+    """A function that takes a value of a type, and another one that may be left out."""
+
+    def take(value: Any, again: Any = None) -> None:
+        """Take a value."""
+
+    take.__annotations__ = {"value": annotation, "again": annotation | None}
+    return take
+
+
+def unicode_names(größe: int, 名前: str = "x") -> None:
+    """Take names of other scripts."""
+
+
+def many(a: int, b: str, c: float = 1.5, *rest: int, d: bool = False, **more: str) -> None:
+    """Take many things."""
+
+
+def nothing() -> None:
+    """Take nothing."""
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{name: taking(annotation) for name, annotation in TYPES.items()},
+    "names of other scripts": unicode_names,
+    "many parameters": many,
+    "no parameters": nothing,
+}
+
+
+def schema_of(function: Callable[..., Any], shown: str) -> str:
+    name, _, strict = shown.partition(" ")
+    dialect = dialect_named(name, strict=bool(strict))
+    made = dialect.tool(tool(function, name="take").spec)
+    return json.dumps(made["function"]["parameters"] if "function" in made else made, ensure_ascii=False)
+
+
+def llguidance(schema: str) -> None:
+    """What llama.cpp, vLLM and SGLang use."""
+    matcher = pytest.importorskip("llguidance").LLMatcher
+    fault = matcher.validate_grammar(matcher.grammar_from_json_schema(schema))
+    if fault:
+        raise ValueError(fault)
+
+
+def outlines(schema: str) -> None:
+    """What TGI uses, and vLLM can use."""
+    pytest.importorskip("outlines_core.json_schema").build_regex_from_schema(schema)
+
+
+def xgrammar(schema: str) -> None:
+    """What vLLM, SGLang and TensorRT-LLM use."""
+    pytest.importorskip("xgrammar", exc_type=ImportError).Grammar.from_json_schema(schema)
+
+
+# Formats that OpenAI's strict mode knows, and an engine does not.
+UNKNOWN: dict[tuple[Any, str], list[str]] = {
+    (outlines, "chat strict"): ["duration", "address"],
+    (outlines, "calls strict"): ["duration", "address"],
+}
+
+
+def compiles(engine: Callable[[str], None], schema: str) -> bool:
+    try:
+        engine(schema)
+    except ValueError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("engine", [llguidance, outlines, xgrammar], ids=lambda engine: engine.__name__)
+@pytest.mark.parametrize("shown", SHOWN)
+def test_schemas_compile(engine: Callable[[str], None], shown: str) -> None:
+    """What is shown of a function of any kind is a grammar for the engines that servers use."""
+    refused = [name for name, function in FUNCTIONS.items() if not compiles(engine, schema_of(function, shown))]
+
+    assert UNKNOWN.get((engine, shown), []) == refused
+
+
+@pytest.mark.parametrize("name", ["chat", "calls"])
+def test_openai_takes_what_is_strict(name: str) -> None:
+    """What is shown as strict of a function of any kind keeps to the rules of OpenAI's strict mode."""
+    specs = [tool(function, name=f"take_{number}").spec for number, function in enumerate(FUNCTIONS.values())]
+    body = run_dialect_named(name, strict=True).body(ModelRequest(messages=(UserMessage("Hi"),), tools=(*specs,)))
+    with FakeServer([reply.text("Hi")]) as server, openai.OpenAI(base_url=server.base_url, api_key="test") as client:
+        client.chat.completions.create(model="fake", **body)
+
+    assert [] == server.problems
+    assert "strict" in json.dumps(body)

@@ -1,0 +1,479 @@
+"""Structured output: what the model is asked for, what its answer becomes, and what of one that does not fit."""
+
+import asyncio
+import enum
+import json
+import logging
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import openai
+import pytest
+from pydantic import BaseModel, Field, RootModel, field_validator
+from typing_extensions import TypedDict
+
+from toolkit import DefinitionError, ModelError, RunError, Runner, RunResult, RunState
+from toolkit.events import RunFinished, TextDelta
+from toolkit.limits import LAST_TURN
+from toolkit.messages import ModelResponse, UserMessage
+from toolkit.testing import FakeServer, Reply, ScriptedModel, call, reply
+
+
+class Person(BaseModel):
+    """Somebody."""
+
+    name: str
+    age: int = Field(ge=0)
+
+
+class Tree(BaseModel):
+    value: int
+    left: "Tree | None" = None
+
+
+class Numbers(RootModel[list[int]]):
+    pass
+
+
+class Row(TypedDict):
+    key: str
+
+
+@dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+class Color(enum.Enum):
+    RED = "red"
+
+
+class Search(BaseModel):
+    pattern: str
+    seen: list[Any] = [object]
+
+
+class Fussy(BaseModel):
+    value: int
+
+    @field_validator("value")
+    @classmethod
+    def fail(cls, value: int) -> int:
+        return value // 0
+
+
+ANN = '{"name": "Ann", "age": 30}'
+UNFIT = "Invalid output: age: Input should be greater than or equal to 0 (received -1)"
+REFUSED = '{"name": "Ann", "age": -1}'
+
+
+def add(a: int, b: int = 0) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def through_run(runner: Runner, **options: Any) -> RunResult[Any]:
+    return runner.run("Who?", output_type=Person, **options)
+
+
+def through_arun(runner: Runner, **options: Any) -> RunResult[Any]:
+    return asyncio.run(runner.arun("Who?", output_type=Person, **options))
+
+
+def through_stream(runner: Runner, **options: Any) -> RunResult[Any]:
+    with runner.stream("Who?", output_type=Person, **options) as stream:
+        list(stream)
+    return stream.result
+
+
+def through_astream(runner: Runner, **options: Any) -> RunResult[Any]:
+    async def drawn() -> RunResult[Any]:
+        async with runner.astream("Who?", output_type=Person, **options) as stream:
+            [event async for event in stream]
+        return stream.result
+
+    return asyncio.run(drawn())
+
+
+ALL = pytest.mark.parametrize("go", [through_run, through_arun, through_stream, through_astream])
+
+
+def served(*replies: Reply, go: Callable[..., Any] = through_run, dialect: str = "chat") -> tuple[Any, list[Any]]:
+    """What came of a run over these replies, and the requests' bodies."""
+    with (
+        FakeServer(replies) as server,
+        openai.OpenAI(base_url=server.base_url, api_key="test", max_retries=0) as client,
+    ):
+        result = go(Runner([add], model="fake", client=client, dialect=dialect))
+        return result, [request.body for request in server.requests]
+
+
+# -- the value
+
+
+@ALL
+def test_model(go: Callable[..., RunResult[Any]]) -> None:
+    """The output is a value of the type, through every door; what was said stays plain text."""
+    result = go(Runner(model=ScriptedModel([ANN])))
+
+    assert (Person(name="Ann", age=30), ANN) == (result.output, result.messages[-1].text)
+
+
+TYPES: dict[str, tuple[Any, str, Any]] = {
+    "model": (Person, ANN, Person(name="Ann", age=30)),
+    "recursive model": (Tree, '{"value": 1, "left": {"value": 2}}', Tree(value=1, left=Tree(value=2))),
+    "root model": (Numbers, '{"result": [1]}', Numbers([1])),
+    "dataclass": (Point, '{"x": 1}', Point(1)),
+    "typed dict": (Row, '{"key": "a"}', {"key": "a"}),
+    "dict": (dict[str, int], '{"a": 1}', {"a": 1}),
+    "list": (list[int], '{"result": [1, 2]}', [1, 2]),
+    "int": (int, '{"result": 5}', 5),
+    "bool": (bool, '{"result": true}', True),
+    "literal": (Literal["yes", "no"], '{"result": "no"}', "no"),
+    "enum": (Color, '{"result": "red"}', Color.RED),
+    "union": (int | Person, f'{{"result": {ANN}}}', Person(name="Ann", age=30)),
+    "optional": (Person | None, '{"result": null}', None),
+    "annotated": (Annotated[int, Field(ge=1)], '{"result": 1}', 1),
+    "text with a length": (Annotated[str, Field(min_length=1)], '{"result": "a"}', "a"),
+    "anything": (Any, '{"result": {"a": 1}}', {"a": 1}),
+}
+
+
+@pytest.mark.parametrize(("kind", "text", "value"), TYPES.values(), ids=TYPES)
+def test_types(kind: Any, text: str, value: Any) -> None:
+    """Whatever pydantic can validate can be an output; what is no JSON object comes under the key `result`."""
+    assert value == Runner(model=ScriptedModel([text])).run("x", output_type=kind).output
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (Person, f"```json\n{ANN}\n```", Person(name="Ann", age=30)),
+        (Person, f"\n``` json \n{ANN}```\n", Person(name="Ann", age=30)),
+        (Row, json.dumps({"key": "```\na\n```"}), {"key": "```\na\n```"}),
+        (list[int], "[1, 2]", [1, 2]),
+        (list[int], "```json\n[1]\n```", [1]),
+        (Literal["yes", "no"], ' "no"', "no"),
+    ],
+    ids=["fence", "bare fence", "fence inside", "without its key", "fenced, without its key", "white space"],
+)
+def test_what_is_tolerated(kind: Any, text: str, value: Any) -> None:
+    """A Markdown fence around an answer, and a value without its key, are read as what they are."""
+    assert value == Runner(model=ScriptedModel([text])).run("x", output_type=kind).output
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("text", ["```\n" + " " * 1_000_000 + "x", "```" * 300_000, "\n" * 1_000_000 + "```"])
+def test_degenerate_answers(text: str) -> None:
+    """An answer that goes on without end is refused as fast as any other, and not repeated to the model."""
+    model = ScriptedModel([text, ANN])
+    Runner(model=model).run("x", output_type=Person)
+
+    assert len(model.requests[1].messages[-1].text) < 1_000
+
+
+def test_default_without_json() -> None:
+    """A default that JSON cannot show is no part of what the model is asked for."""
+    model = ScriptedModel(['{"pattern": "a"}'])
+    output = Runner(model=model).run("x", output_type=Search).output
+    wanted = model.requests[0].output
+
+    assert (Search(pattern="a"), {"pattern": {"type": "string"}, "seen": {"type": "array", "items": {}}}) == (
+        output, wanted.spec.parameters["properties"] if wanted else None
+    )  # fmt: skip
+
+
+def test_text() -> None:
+    """With `str`, which is the default, the output is the model's text as it is, and nothing is asked for."""
+    model = ScriptedModel(["```\nhi\n```"] * 2)
+    outputs = [Runner(model=model).run("x").output, Runner(model=model).run("x", output_type=str).output]
+
+    assert (["```\nhi\n```"] * 2, [None, None]) == (outputs, [request.output for request in model.requests])
+
+
+def test_result_as_text() -> None:
+    """A result prints as its output does."""
+    assert "5" == str(Runner(model=ScriptedModel(["5"])).run("x", output_type=int))
+
+
+def test_state_is_plain() -> None:
+    """The state of a run with an output type pickles, and goes through JSON."""
+    state = Runner(model=ScriptedModel([REFUSED, ANN])).run("x", output_type=Person).state
+    back = pickle.loads(pickle.dumps(state))  # noqa: S301
+
+    assert (state, state, 1) == (RunState.from_json(state.to_json()), back, state.retries)
+
+
+def test_impossible_type() -> None:
+    """A type that no JSON can fill is refused before the model is asked."""
+    with pytest.raises(DefinitionError, match=r"output_type=.*Callable.* is no type that JSON can fill: "):
+        Runner(model=ScriptedModel([])).run("x", output_type=Callable[[], int])
+
+
+# -- an answer that does not fit
+
+
+@ALL
+def test_retry(go: Callable[..., RunResult[Any]]) -> None:
+    """An answer that does not fit goes back to the model, which is told where, why and what instead."""
+    with ScriptedModel([REFUSED, ANN]) as model:
+        result = go(Runner(model=model))
+    told = model.requests[1].messages[-1]
+
+    assert (Person(name="Ann", age=30), True, True) == (
+        result.output, told.text.startswith(UNFIT), '"required": ["name", "age"]' in told.text
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "why"),
+    [
+        (Person, "Ann is 30.", r"not valid JSON \(expected value at line 1 column 1\)"),
+        (Person, '{"name": "Ann", "a', r"not valid JSON \(EOF while parsing"),
+        (Person, '{"name": "Ann"}', "age: missing, but required"),
+        (Person, "[]", "expected one JSON object with name, age, received "),
+        (list[int], '{"result": [1, "two"]}', r'result\[1\]: Input should be a valid integer.* \(received "two"\)'),
+        (list[int], '{"numbers": [1]}', "result: missing, but required"),
+        (float, "NaN", "result: Input should be a finite number"),
+        (Fussy, '{"value": 1}', r"it could not be checked \(ZeroDivisionError\)"),
+    ],
+    ids=["prose", "cut", "missing", "no object", "item", "other key", "NaN", "a validator that fails"],
+)
+def test_budget(kind: Any, text: str, why: str) -> None:
+    """After two retries the run ends in an error that says what was wrong."""
+    with ScriptedModel([text] * 3) as model, pytest.raises(RunError, match=rf"after 3 answers.*Invalid output: {why}"):
+        Runner(model=model).run("x", output_type=kind)
+
+
+@pytest.mark.parametrize("retries", [0, 1, 4])
+def test_own_budget(retries: int) -> None:
+    """How often an answer goes back is the runner's `output_retries`."""
+    with ScriptedModel(["?"] * (retries + 1)) as model, pytest.raises(RunError, match="no answer of its output_type"):
+        Runner(model=model, output_retries=retries).run("x", output_type=Person)
+
+
+@pytest.mark.parametrize("retries", [-1, "2", None])
+def test_impossible_budget(retries: Any) -> None:
+    """A budget is a whole number."""
+    with pytest.raises(ValueError, match="output_retries=.* is no whole number"):
+        Runner(output_retries=retries)
+
+
+def test_tools_come_first() -> None:
+    """Only what ends the run is an output: text beside calls is none."""
+    beside = ModelResponse(text=ANN, calls=(call("add", a=1),))
+    result = Runner([add], model=ScriptedModel([beside, "It is 1.", ANN])).run("x", output_type=Person)
+
+    assert (1, 1) == (len(result.calls), result.state.retries)
+
+
+# -- the last turn
+
+
+def test_last_turn() -> None:
+    """The last answer, without tools, has to fit too; one that does not goes back as any other."""
+    with ScriptedModel([[call("add", a=1)], "It is 1.", ANN]) as model:
+        result = Runner([add], model=model, max_turns=1).run("x", output_type=Person)
+    asked = [(bool(request.tools), request.output is not None) for request in model.requests]
+
+    assert ([(True, True), (False, True), (False, True)], "max_turns", UserMessage(LAST_TURN)) == (
+        asked, result.finish_reason, model.requests[1].messages[-1]
+    )  # fmt: skip
+
+
+def test_stop_without_an_answer() -> None:
+    """A run that stops at its limit without an answer that fits ends in an error."""
+    model = ScriptedModel([[call("add", a=1)]])
+
+    with pytest.raises(RunError, match="no answer of its output_type after 1 answers"):
+        Runner([add], model=model, max_turns=1, on_limit="stop").run("x", output_type=Person)
+
+
+# -- on the wire
+
+PERSON = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 0}},
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
+
+
+@ALL
+def test_native(go: Callable[..., Any]) -> None:
+    """The chat dialect asks by `response_format`, enforced, on every turn, beside the tools."""
+    result, bodies = served(reply.calls(("add", {"a": 1})), reply.text(ANN), go=go)
+    asked = {"name": "final_result", "description": "The final answer. Give it when you have it. Somebody.",
+             "schema": PERSON, "strict": True}  # fmt: skip
+
+    assert (Person(name="Ann", age=30), [{"type": "json_schema", "json_schema": asked}] * 2, ["add"]) == (
+        result.output,
+        [body["response_format"] for body in bodies],
+        [each["function"]["name"] for each in bodies[-1]["tools"]],
+    )
+
+
+def test_nothing_without_a_type() -> None:
+    """Without an output type a request has no key that it had not before."""
+    _, bodies = served(reply.text("Hi."), go=lambda runner: runner.run("Who?"))
+
+    assert {"model", "messages", "tools", "stream"} >= bodies[0].keys()
+
+
+def test_form_is_read_back() -> None:
+    """What strict schemas cannot say is asked for in another form, and read back into the type's own."""
+    pairs = '{"result": {"item_1": 1, "item_2": "a"}}'
+    result, _ = served(reply.text(pairs), go=lambda runner: runner.run("x", output_type=tuple[int, str]))
+
+    assert ((1, "a"), '{"result":[1,"a"]}') == (result.output, result.messages[-1].text)
+
+
+def test_streamed_text() -> None:
+    """A structured answer is streamed as it comes."""
+    with (
+        FakeServer([reply.text(ANN)]) as server,
+        openai.OpenAI(base_url=server.base_url, api_key="test") as client,
+        Runner(model="fake", client=client).stream("x", output_type=Person) as events,
+    ):
+        seen = list(events)
+
+    assert (ANN, True) == (
+        "".join(event.text for event in seen if isinstance(event, TextDelta)),
+        isinstance(seen[-1], RunFinished) and len(seen) > 4,
+    )
+
+
+@ALL
+def test_calls_dialect(go: Callable[..., Any]) -> None:
+    """In the dialect 'calls' the type's schema stands in the place of the output, and in the guide."""
+    replies = [{"calls": [{"_tool": "add", "a": 1}], "output": None}, {"calls": [], "output": json.loads(ANN)}]
+    result, bodies = served(*(reply.text(json.dumps(each)) for each in replies), go=go, dialect="calls")
+    schema = bodies[0]["response_format"]["json_schema"]["schema"]
+
+    assert (Person(name="Ann", age=30), [PERSON, {"type": "null"}], True) == (
+        result.output, schema["properties"]["output"]["anyOf"], "Output: The final answer" in str(bodies[0])
+    )  # fmt: skip
+
+
+def test_calls_dialect_without_tools() -> None:
+    """Without tools the dialect 'calls' asks for the answer alone."""
+    with (
+        FakeServer([reply.text('{"value": 1}')]) as server,
+        openai.OpenAI(base_url=server.base_url, api_key="x") as client,
+    ):
+        result = Runner(model="fake", client=client, dialect="calls").run("x", output_type=Tree)
+    asked = server.requests[0].body["response_format"]["json_schema"]
+
+    assert (Tree(value=1), "final_result") == (result.output, asked["name"])
+
+
+# -- a server that takes no response_format
+
+REFUSALS = {
+    "by name": reply.error(400, "'response_format' is not supported"),
+    "by parameter": reply.error(400, "Unsupported value", param="response_format"),
+    "by words": reply.error(422, "This model has no response format json_schema."),
+}
+
+
+@ALL
+@pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS)
+def test_fallback(refusal: Reply, go: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
+    """Where the server refuses `response_format`, the answer is a call; that is decided once, and logged."""
+    caplog.set_level(logging.INFO, "toolkit")
+    calls = reply.calls(("add", {"a": 1})), reply.calls(("final_result", json.loads(ANN)))
+    result, bodies = served(refusal, *calls, go=go)
+    told = [record for record in caplog.records if "it is to answer by calling 'final_result'" in record.getMessage()]
+
+    assert (Person(name="Ann", age=30), [True, False, False], 1, ["add"]) == (
+        result.output, ["response_format" in body for body in bodies], len(told), [made.name for made in result.calls]
+    )  # fmt: skip
+
+
+def test_fallback_is_streamed() -> None:
+    """An answer that came as a call is told as text when it is whole."""
+    with (
+        FakeServer([REFUSALS["by name"], reply.calls(("final_result", ANN))]) as server,
+        openai.OpenAI(base_url=server.base_url, api_key="test") as client,
+        Runner(model="fake", client=client).stream("x", output_type=Person) as events,
+    ):
+        texts = [event.text for event in events if isinstance(event, TextDelta)]
+
+    assert [ANN] == texts
+
+
+def test_fallback_beside_a_call() -> None:
+    """An answer beside calls waits: the calls are carried out, and the model is asked again."""
+    both = reply.calls(("add", {"a": 1}), ("final_result", json.loads(ANN)))
+    result, bodies = served(REFUSALS["by name"], both, reply.calls(("final_result", json.loads(ANN))))
+
+    assert (Person(name="Ann", age=30), ["1"], 3) == (
+        result.output, [made.result.text for made in result.calls], len(bodies)
+    )  # fmt: skip
+
+
+def test_fallback_that_does_not_fit() -> None:
+    """A call whose arguments do not fit goes back as any other answer."""
+    result, bodies = served(REFUSALS["by name"], *(reply.calls(("final_result", each)) for each in (REFUSED, ANN)))
+
+    assert (Person(name="Ann", age=30), True) == (
+        result.output, bodies[-1]["messages"][-1]["content"].startswith(UNFIT)
+    )  # fmt: skip
+
+
+def test_free_name() -> None:
+    """The answer's tool has a name that no tool of the toolbox has."""
+
+    def final_result() -> str:
+        """Not the answer."""
+        return "no"
+
+    model = ScriptedModel(["5"])
+    Runner([final_result], model=model).run("x", output_type=int)
+    wanted = model.requests[0].output
+
+    assert "final_result_2" == (wanted.spec.name if wanted else "")
+
+
+@pytest.mark.parametrize("status", [400, 401, 500])
+def test_other_refusals(status: int) -> None:
+    """Any other refusal leaves the run as it is."""
+    with pytest.raises(ModelError) as caught:
+        served(reply.error(status, "no such thing as max_tokens"))
+
+    assert status == caught.value.status
+
+
+def test_refused_twice() -> None:
+    """A server that goes on to refuse what it is asked is not asked for ever."""
+    with pytest.raises(ModelError, match="response_format"):
+        served(REFUSALS["by name"], REFUSALS["by name"])
+
+
+def test_tool_that_the_dialect_refuses() -> None:
+    """What is wrong with a tool is the developer's to know, and no failure of the server."""
+
+    def shadowing(_tool: str) -> str:
+        """Shadow."""
+        return _tool
+
+    client = openai.OpenAI(base_url="http://127.0.0.1:1", api_key="test")
+
+    with pytest.raises(DefinitionError, match="needs '_tool' itself"):
+        Runner([shadowing], model="fake", client=client, dialect="calls").run("x", output_type=int)
+
+
+def test_runs_do_not_share() -> None:
+    """What one run has found out of its server is not known to the next."""
+
+    def twice(runner: Runner) -> None:
+        for _ in range(2):
+            through_run(runner)
+
+    answer = reply.calls(("final_result", json.loads(ANN)))
+    _, bodies = served(REFUSALS["by name"], answer, REFUSALS["by name"], answer, go=twice)
+
+    assert [True, False, True, False] == ["response_format" in body for body in bodies]

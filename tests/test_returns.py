@@ -1,0 +1,149 @@
+"""What a function gives: its JSON Schema, and what is written of its values."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import pytest
+from pydantic import BaseModel, Field, PlainSerializer
+
+from toolkit import Image, ToolResult, tool
+
+if TYPE_CHECKING:
+    from somewhere import Unknown  # type: ignore[import-not-found]  # pyright: ignore[reportMissingImports]
+
+
+class Person(BaseModel):
+    name: str
+
+
+class Member(Person):
+    age: int = 5
+
+
+@dataclass
+class Place:
+    day: datetime.date
+
+
+class Color(enum.Enum):
+    RED = "red"
+
+
+def text() -> str: ...  # type: ignore[empty-body]
+def nothing() -> None: ...
+def unannotated(): ...  # type: ignore[no-untyped-def]
+def anything() -> Any: ...
+def unknown() -> Unknown: ...
+def indescribable() -> Callable[[], int]: ...  # type: ignore[empty-body]
+def own() -> ToolResult: ...  # type: ignore[empty-body]
+def picture() -> Image: ...  # type: ignore[empty-body]
+def documented() -> int:  # type: ignore[empty-body]
+    """Count.
+
+    Returns:
+        How many there are.
+    """
+
+
+def numbers() -> list[int]: ...  # type: ignore[empty-body]
+def values() -> Iterator[int]: ...  # type: ignore[empty-body]
+async def later() -> int: ...  # type: ignore[empty-body]
+def promised() -> Awaitable[int]: ...  # type: ignore[empty-body]
+async def streamed() -> AsyncIterator[int]:
+    yield 1
+
+
+def person() -> Person: ...  # type: ignore[empty-body]
+
+
+INTEGERS = {"type": "array", "items": {"type": "integer"}}
+SCHEMAS: dict[Any, Any] = {
+    text: {"type": "string"},
+    nothing: {"type": "null"},
+    unannotated: None,
+    anything: None,
+    unknown: None,
+    indescribable: None,
+    own: None,
+    picture: None,
+    documented: {"type": "integer", "description": "How many there are."},
+    numbers: INTEGERS,
+    values: INTEGERS,
+    later: {"type": "integer"},
+    promised: {"type": "integer"},
+    streamed: INTEGERS,
+    person: {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+}
+
+
+@pytest.mark.parametrize(("function", "schema"), SCHEMAS.items(), ids=lambda it: getattr(it, "__name__", ""))
+def test_schema(function: Callable[..., Any], schema: Any) -> None:
+    """The return annotation says what comes, in the end; one that says nothing blocks nothing."""
+    assert schema == tool(function).output_schema
+
+
+def member() -> Person:
+    return Member(name="Ann")
+
+
+def members() -> list[Person]:
+    return [Member(name="Ann")]
+
+
+def other() -> Person:
+    return {"name": 5}  # type: ignore[return-value]
+
+
+def place() -> Place:
+    return Place(datetime.date(2026, 1, 2))
+
+
+def rounded() -> Annotated[float, PlainSerializer(lambda value: f"{value:.1f}")]:
+    return 2.34
+
+
+def colors() -> dict[Color, int]:
+    return {Color.RED: 1}
+
+
+def broken() -> Annotated[int, PlainSerializer(lambda value: 1 // 0)]:
+    return 5
+
+
+def named() -> Annotated[str, Field(max_length=2)]:
+    return "Müller"
+
+
+def one_by_one() -> Iterator[Person]:
+    yield Member(name="Ann")
+
+
+async def awaited() -> Person:
+    return Member(name="Ann")
+
+
+WRITTEN: dict[Any, str] = {
+    member: '{"name":"Ann"}',
+    members: '[{"name":"Ann"}]',
+    other: '{"name":5}',
+    place: '{"day":"2026-01-02"}',
+    rounded: '"2.3"',
+    colors: '{"red":1}',
+    broken: "5",
+    named: "Müller",
+    one_by_one: '[{"name":"Ann"}]',
+    awaited: '{"name":"Ann"}',
+}
+
+
+@pytest.mark.parametrize(("function", "text"), WRITTEN.items(), ids=lambda it: getattr(it, "__name__", ""))
+def test_written(function: Callable[..., Any], text: str) -> None:
+    """A value is written as the annotation says; what is of another type is written all the same."""
+    made = tool(function)
+
+    assert ([text, text], False) == ([made.invoke().text, made.invoke().text], made.invoke().is_error)

@@ -1,0 +1,153 @@
+"""What a developer should know about the tools in a toolbox before a model sees them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from toolkit.dialects import Dialect
+from toolkit.errors import DefinitionError
+from toolkit.handlers import Function
+from toolkit.tools import Tool
+
+Level: TypeAlias = Literal["error", "warning", "note"]
+LEVELS: tuple[Level, ...] = ("error", "warning", "note")
+
+# OpenAI refuses a request with more tools, or with a longer description of one: platform.openai.com, function calling.
+MAX_TOOLS = 128
+MAX_DESCRIPTION = 1024
+# A model reads all schemas with every request. This is about 1,000 tokens for one tool.
+MAX_CHARACTERS = 4_000
+CHARACTERS_PER_TOKEN = 4  # of English and of JSON, roughly
+# Anthropic refuses a request in which a parameter has another name: docs.claude.com, tool use.
+PARAMETER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing to know, and to mend if it is a warning or an error.
+
+    Attributes:
+        level: `error`: the tool cannot be used. `warning`: a model or a provider may fail at it. `note`: how it is.
+        tool: The tool's name; empty where it is about all of them.
+        code: What sort of thing it is, such as `undocumented`.
+        parameter: Its name, where it is about one.
+    """
+
+    level: Level
+    tool: str
+    code: str
+    text: str
+    parameter: str = ""
+
+    def __str__(self) -> str:
+        place = ".".join(filter(None, (self.tool, self.parameter))) or "toolbox"
+        return f"{self.level:<7}  {place}: {self.text} [{self.code}]"
+
+
+class Report(tuple[Finding, ...]):
+    """All findings, errors first; printed, one line for each. It is empty, and so false, where there is nothing."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "\n".join(map(str, self)) or "Nothing to report."
+
+    __str__ = __repr__
+
+    def at_least(self, level: Level) -> Report:
+        """Choose the findings of a level and those above it."""
+        return Report(found for found in self if LEVELS.index(found.level) <= LEVELS.index(level))
+
+
+def checked(tools: Iterable[Tool[..., Any]], dialect: Dialect) -> Report:
+    """Look at tools as a model and its provider will see them."""
+    listed = list(tools)
+    found = [*_together(listed), *(finding for tool in listed for finding in _about(tool, dialect))]
+    return Report(sorted(found, key=lambda finding: LEVELS.index(finding.level)))
+
+
+def _together(tools: list[Tool[..., Any]]) -> Iterator[Finding]:
+    if len(tools) > MAX_TOOLS:
+        text = f"{len(tools)} tools: OpenAI takes {MAX_TOOLS} in one request. Offer fewer, with Toolbox.filtered()."
+        yield Finding(level="warning", tool="", code="many-tools", text=text)
+    first: dict[str, str] = {}
+    for tool in tools:
+        other = first.setdefault(re.sub(r"[_-]", "", tool.name).lower(), tool.name)
+        if other != tool.name:
+            text = f"its name is nearly that of {other!r}: models mix them up. Rename one of them."
+            yield Finding(level="warning", tool=tool.name, code="near-name", text=text)
+
+
+def _about(tool: Tool[..., Any], dialect: Dialect) -> Iterator[Finding]:
+    try:
+        schema, shown, form = tool.parameters, dialect.tool(tool.spec), dialect.form(tool.spec)
+    except DefinitionError as error:
+        yield Finding(level="error", tool=tool.name, code="undescribable", text=str(error))
+        return
+    yield from _described(tool)
+    yield from _parameters(tool, schema)
+    yield from _examples(tool, schema)
+    yield from _size(tool, shown)
+    if tool.strict and not form.strict:
+        why = next((note.text for note in form.notes), f"the dialect {dialect.name!r} has no strict form")
+        yield Finding(level="warning", tool=tool.name, code="not-strict", text=f"strict is left out: {why}")
+
+
+def _described(tool: Tool[..., Any]) -> Iterator[Finding]:
+    if not tool.description:
+        text = "has no description, so a model has to guess what it does. Write a docstring."
+        yield Finding(level="warning", tool=tool.name, code="undocumented", text=text)
+    if len(tool.description) > MAX_DESCRIPTION:
+        text = f"its description has {len(tool.description)} characters; OpenAI takes {MAX_DESCRIPTION}. Shorten it."
+        yield Finding(level="warning", tool=tool.name, code="long-description", text=text)
+
+
+def _parameters(tool: Tool[..., Any], schema: Mapping[str, Any]) -> Iterator[Finding]:
+    for name, shown in schema["properties"].items():
+        for code, text in _about_parameter(name, shown):
+            yield Finding(level="warning", tool=tool.name, parameter=name, code=code, text=text)
+    if isinstance(tool.handler, Function):
+        yield from _written(tool.name, tool.handler)
+
+
+def _about_parameter(name: str, shown: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if "description" not in shown and "$ref" not in shown:
+        yield "undocumented", "has no description. Add it to the docstring."
+    if not PARAMETER_NAME.fullmatch(name):
+        yield "name", "some providers take only letters, digits, '_', '.' and '-', 64 of them. Rename it."
+
+
+def _written(name: str, handler: Function) -> Iterator[Finding]:
+    """Compare docstring and signature."""
+    signature = handler.signature
+    known = {p.name for p in signature.parameters}
+    for unknown in (each for each in signature.docstring.parameters if each not in known):
+        text = "the docstring describes it, and the function has no such parameter. Correct one of them."
+        yield Finding(level="warning", tool=name, parameter=unknown, code="unknown-parameter", text=text)
+    for hidden, why in signature.built.hidden.items():
+        text = f"left out of what a model may fill, its default is used: {why}"
+        yield Finding(level="warning", tool=name, parameter=hidden, code="left-out", text=text)
+    for unannotated in signature.unannotated:
+        text = "has no annotation, so any value is accepted. Annotate it."
+        yield Finding(level="warning", tool=name, parameter=unannotated, code="unannotated", text=text)
+
+
+def _examples(tool: Tool[..., Any], schema: Mapping[str, Any]) -> Iterator[Finding]:
+    """Try out what the docstring says that a call looks like."""
+    for example in schema.get("examples", ()):
+        if refused := tool.refusal(example):
+            text = f"the tool refuses the docstring's example {json.dumps(example, ensure_ascii=False)}: {refused}"
+            yield Finding(level="warning", tool=tool.name, code="wrong-example", text=text)
+
+
+def _size(tool: Tool[..., Any], shown: Mapping[str, Any]) -> Iterator[Finding]:
+    size = len(json.dumps(shown, ensure_ascii=False))
+    if size > MAX_CHARACTERS:
+        text = (
+            f"{size:,} characters, about {size // CHARACTERS_PER_TOKEN:,} tokens of every request. Shorten its schema."
+        )
+        yield Finding(level="warning", tool=tool.name, code="large", text=text)

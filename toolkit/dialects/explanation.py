@@ -1,0 +1,49 @@
+"""How one tool is shown in one dialect, told to its developer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from toolkit.dialects import Dialect
+from toolkit.dialects.forms import Note
+from toolkit.messages import ToolSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """What a dialect makes of a tool; printed, it says so in words.
+
+    Attributes:
+        tool: The tool's name.
+        dialect: The dialect's.
+        strict: Whether the provider is asked to enforce the schema.
+        notes: Where what is sent differs from the tool's own schema, and why.
+        sent: The tool as it is sent.
+    """
+
+    tool: str
+    dialect: str
+    strict: bool
+    notes: tuple[Note, ...]
+    sent: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        size = len(json.dumps(self.sent, ensure_ascii=False))
+        enforced = "strict" if self.strict else "not strict"
+        head = f"{self.tool} in the dialect {self.dialect!r}: {enforced}, {size:,} characters"
+        width = max((len(note.path) for note in self.notes), default=0)
+        lines = [f"  {note.path:<{width}}  {note.text}" for note in self.notes]
+        return "\n".join([head, *lines]) if lines else f"{head}, sent as it is"
+
+    __str__ = __repr__
+
+
+def explained(spec: ToolSpec, dialect: Dialect) -> Explanation:
+    """Tell how a dialect shows a tool."""
+    form = dialect.form(spec)
+    return Explanation(
+        tool=spec.name, dialect=dialect.name, strict=form.strict, notes=form.notes, sent=dialect.tool(spec)
+    )

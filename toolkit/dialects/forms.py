@@ -1,0 +1,182 @@
+"""A JSON Schema -> the form in which a provider is shown it, and the way back of what the model fills it with.
+
+A form is lossless: whatever the tool accepts can be said in it, and reading it back gives the tool's own arguments,
+which are then checked against the tool's own schema. Where strict rules allow no such form, the plain one is taken.
+
+How it works: `keywords` has the table of what each provider understands. `rewriting` finds out which construct a schema
+is; `objects`, `unions` and `references` have one function for each, which makes what is shown and picks the codec that
+reads it back. `codecs` and `members` have the codecs, each with its inverse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from toolkit.dialects.bounds import excess
+from toolkit.dialects.codecs import Choice, Codec, Items, Named
+from toolkit.dialects.keywords import sort_of, words
+from toolkit.dialects.members import Field, Fields
+from toolkit.dialects.objects import mapping
+from toolkit.dialects.rewriting import Rewriter
+from toolkit.dialects.rules import (
+    ANTHROPIC,
+    ANTHROPIC_STRICT,
+    GEMINI,
+    MINIMAL,
+    PLAIN,
+    STRICT,
+    Rules,
+    always_sent,
+    rewrites,
+)
+from toolkit.dialects.scope import Note, Part, Unsayable
+from toolkit.messages import ToolSpec
+from toolkit.schemas import rewritten
+
+__all__ = [
+    "ANTHROPIC",
+    "ANTHROPIC_STRICT",
+    "GEMINI",
+    "MINIMAL",
+    "PLAIN",
+    "STRICT",
+    "Form",
+    "Note",
+    "Rules",
+    "form_of",
+    "formed",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """How one schema is shown.
+
+    Attributes:
+        schema: What is sent.
+        strict: Whether the provider is asked to enforce it.
+        notes: Where it differs from the tool's own schema, in words for developers.
+        decode: Makes the tool's own document of one in this form; None where they are the same. It never raises, and
+            leaves as it is what is not in this form.
+        encode: The inverse of `decode`; None where all documents are the same.
+    """
+
+    schema: Mapping[str, Any]
+    strict: bool = False
+    notes: tuple[Note, ...] = ()
+    decode: Callable[[Any], Any] | None = None
+    encode: Callable[[Any], Any] | None = None
+
+
+def form_of(spec: ToolSpec, rules: Rules) -> Form:
+    """Find the form of a tool's arguments under a provider's rules; it is made once and kept by the spec."""
+    form = spec.forms.get(rules.name)
+    if form is None:
+        form = spec.forms[rules.name] = formed(spec.parameters, rules)
+    return form
+
+
+def formed(schema: Mapping[str, Any], rules: Rules) -> Form:
+    """Make the form of a schema under a provider's rules.
+
+    Where there is no lossless one, it is the form under `PLAIN`, with a note that says which place is at fault and why.
+    """
+    if not rewrites(rules.column):
+        return _plain(schema, rules)
+    try:
+        return _closed(schema, rules)
+    except Unsayable as found:
+        fault = found.note
+    except _UNREADABLE as error:
+        fault = Note("", f"the schema cannot be read ({type(error).__name__})")
+    plain = _plain(schema, ANTHROPIC if rules is ANTHROPIC_STRICT else PLAIN)
+    note = Note(fault.path, f"no form under the rules {rules.name!r}: {fault.text}")
+    return Form(schema=plain.schema, notes=(note, *plain.notes), decode=plain.decode, encode=plain.encode)
+
+
+# What comes of schemas from elsewhere that are no schemas, or too deep.
+_UNREADABLE = (RecursionError, TypeError, ValueError, AttributeError, KeyError)
+
+
+def _closed(schema: Mapping[str, Any], rules: Rules) -> Form:
+    rewriter = Rewriter(rules, schema)
+    part = rewriter.whole()
+    too_much = excess(part.shown, rules.limits)
+    if too_much:
+        raise Unsayable("", too_much)
+    return _form(part, tuple(rewriter.notes), strict=rules.strict)
+
+
+def _plain(schema: Mapping[str, Any], rules: Rules) -> Form:
+    notes: dict[Note, None] = {}
+    try:
+        shown = rewritten(schema, lambda node: _without_noise(node, rules, notes))
+    except RecursionError:
+        return Form(schema=schema, notes=(Note("", "sent as it is: it is too deep to be read"),))
+    return _form(_renamed(Part(shown), rules, notes), tuple(notes))
+
+
+def _form(part: Part, notes: tuple[Note, ...], *, strict: bool = False) -> Form:
+    decode = None if part.codec is None or _is_idle(part.codec) else _safe(part.codec.decode)
+    encode = None if part.codec is None else _safe(part.codec.encode)
+    return Form(schema=part.shown, strict=strict, notes=notes, decode=decode, encode=encode)
+
+
+def _is_idle(codec: Codec | None, seen: frozenset[str] = frozenset()) -> bool:
+    """Tell whether a codec decodes nothing: it holds nothing but references to each other."""
+    if codec is None:
+        return True
+    if isinstance(codec, Named):
+        return codec.name in seen or _is_idle(codec.codecs.get(codec.name), seen | {codec.name})
+    if isinstance(codec, Items):
+        return _is_idle(codec.item, seen)
+    if isinstance(codec, Choice):
+        return all(_is_idle(alternative, seen) for alternative in codec.codecs)
+    if isinstance(codec, Fields) and codec.rest is None:
+        same = all(f.name == f.shown and not f.omission and not f.absence for f in codec.fields)
+        return same and all(_is_idle(f.codec, seen) for f in codec.fields)
+    return False
+
+
+def _safe(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Leave a document as it is that is too deep to be walked."""
+
+    def walked(document: Any) -> Any:
+        try:
+            return read(document)
+        except RecursionError:
+            return document
+
+    return walked
+
+
+def _without_noise(node: dict[str, Any], rules: Rules, notes: dict[Note, None]) -> dict[str, Any]:
+    if node.keys() <= always_sent(rules.column):
+        return node
+    support = {key: rules.support(key, sort_of(key, value)) for key, value in node.items()}
+    kept = {key: value for key, value in node.items() if support[key] in ("sent", None)}
+    said = {key: value for key, value in node.items() if support[key] == "words"}
+    if not said:
+        return kept
+    notes.update((Note("", f"{keyword} {value!r} is said in words"), None) for keyword, value in said.items())
+    return Part(kept).saying(*(words(keyword, value) for keyword, value in said.items())).shown
+
+
+def _renamed(part: Part, rules: Rules, notes: dict[Note, None]) -> Part:
+    """Rename the parameters whose names the provider refuses."""
+    if not rules.keys:
+        return part
+    own = mapping(part.shown.get("properties"))
+    scope = Rewriter(rules, part.shown, notes)
+    names: dict[str, str] = {}
+    for name in own:
+        names[name] = name if scope.takes(name) else scope.key(name, {*own, *names.values()}, name)
+    changed = tuple(Field(name, shown) for name, shown in names.items() if name != shown)
+    if not changed:
+        return part
+    properties = {names[name]: inner for name, inner in own.items()}
+    required = [names.get(name, name) for name in part.shown.get("required", ())]
+    codec: Codec = Fields(changed)
+    return Part({**part.shown, "properties": properties, **({"required": required} if required else {})}, codec)

@@ -1,0 +1,200 @@
+"""Which alternative of a union a document is of, and whether two alternatives can be told apart at all.
+
+This is no validator: it knows what tells types apart, and what it does not know it takes as fitting. An object that
+lists properties and says no more is taken as closed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from toolkit.schemas import rewritten
+
+Schema: TypeAlias = Mapping[str, Any]
+
+_TYPES: Mapping[str, Callable[[Any], bool]] = {
+    "null": lambda value: value is None,
+    "boolean": lambda value: isinstance(value, bool),
+    "integer": lambda value: is_number(value) and float(value).is_integer(),
+    "number": lambda value: is_number(value),
+    "string": lambda value: isinstance(value, str),
+    "array": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, dict),
+}
+_BOUNDS: Mapping[str, tuple[type, Callable[[Any, Any], bool]]] = {
+    "minLength": (str, lambda value, bound: len(value) >= bound),
+    "maxLength": (str, lambda value, bound: len(value) <= bound),
+    "pattern": (str, lambda value, bound: re.search(bound, value) is not None),
+    "minItems": (list, lambda value, bound: len(value) >= bound),
+    "maxItems": (list, lambda value, bound: len(value) <= bound),
+    "minProperties": (dict, lambda value, bound: len(value) >= bound),
+    "maxProperties": (dict, lambda value, bound: len(value) <= bound),
+    "minimum": (float, lambda value, bound: value >= bound),
+    "maximum": (float, lambda value, bound: value <= bound),
+    "exclusiveMinimum": (float, lambda value, bound: value > bound),
+    "exclusiveMaximum": (float, lambda value, bound: value < bound),
+}
+
+
+def fits(schema: Any, document: Any, root: Any) -> bool:
+    """Tell whether a document is of a schema, whose references point into `root`."""
+    if not isinstance(schema, Mapping):
+        return schema is not False
+    schema = resolved(schema, root)
+    kind, choices = schema.get("type"), schema.get("anyOf") or schema.get("oneOf")
+    return (
+        (kind is None or any(is_of(document, name) for name in _listed(kind)))
+        and (choices is None or any(fits(choice, document, root) for choice in choices))
+        and all(fits(part, document, root) for part in schema.get("allOf", ()))
+        and any(same(document, value) for value in allowed(schema, [document]))
+        and all(_within(document, *_BOUNDS[keyword], schema[keyword]) for keyword in _BOUNDS.keys() & schema.keys())
+        and (not isinstance(document, dict) or _object_fits(schema, document, root))
+        and (not isinstance(document, list) or _array_fits(schema, document, root))
+    )
+
+
+def is_of(document: Any, kind: str) -> bool:
+    """Tell whether a document is of a type, by JSON Schema's name."""
+    return kind in _TYPES and _TYPES[kind](document)
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a value is a number in JSON."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Tell whether two documents are equal in JSON, where true is not 1."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    return bool(one == other)
+
+
+def allowed(schema: Schema, otherwise: list[Any]) -> list[Any]:
+    """List the values that `enum` or `const` allows; `otherwise`, where there is neither."""
+    values = [schema["const"]] if "const" in schema else schema.get("enum", otherwise)
+    return values if isinstance(values, list) else otherwise
+
+
+def resolved(schema: Schema, root: Any) -> Schema:
+    """Follow a schema's reference as far as it leads; a dead end is a schema that takes everything."""
+    for _ in range(64):
+        if not isinstance(schema.get("$ref"), str):
+            return schema
+        target = at(root, schema["$ref"])
+        rest = {key: value for key, value in schema.items() if key != "$ref"}
+        schema = {**target, **rest} if isinstance(target, Mapping) else rest
+    return {}
+
+
+def at(root: Any, reference: str) -> Any:
+    """Find what a reference inside a document points to; None where it points nowhere."""
+    if not reference.startswith("#"):
+        return None
+    node = root
+    for step in reference.split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(node, list) and key.isdigit():
+            node = dict(enumerate(node)).get(int(key))
+        else:
+            node = node.get(key) if isinstance(node, Mapping) else None
+    return node if reference.startswith("#/") or reference == "#" else None
+
+
+def nodes_of(schema: Any) -> list[dict[str, Any]]:
+    """List every schema inside a schema, from the inside out."""
+    found: list[dict[str, Any]] = []
+
+    def look(node: dict[str, Any]) -> dict[str, Any]:
+        found.append(node)
+        return node
+
+    rewritten(schema, look)
+    return found
+
+
+def references_in(schema: Any, root: Any) -> dict[str, None]:
+    """List the references in a schema, and those in what they point to, in order."""
+    reached: dict[str, None] = {}
+    fresh = [schema]
+    while fresh:
+        found = [str(node["$ref"]) for node in nodes_of(fresh.pop()) if "$ref" in node]
+        fresh += [at(root, reference) for reference in dict.fromkeys(found) if reference not in reached]
+        reached |= dict.fromkeys(found)
+    return reached
+
+
+def apart(one: Any, other: Any, root: Any, depth: int = 8) -> bool:
+    """Tell whether no document can be of both schemas; when in doubt, say no."""
+    if depth == 0 or not isinstance(one, Mapping) or not isinstance(other, Mapping):
+        return False
+    one, other = resolved(one, root), resolved(other, root)
+    for schema, rest in ((one, other), (other, one)):
+        if "anyOf" in schema:
+            return all(apart(choice, rest, root, depth - 1) for choice in schema["anyOf"])
+    if not _types(one) & _types(other):
+        return True
+    values = allowed(one, [])
+    if values and allowed(other, []):
+        return not any(same(value, rest) for value in values for rest in allowed(other, []))
+    return _objects_apart(one, other, root, depth) or _arrays_apart(one, other, root, depth)
+
+
+def _within(document: Any, kind: type, test: Callable[[Any, Any], bool], bound: Any) -> bool:
+    concerns = is_number(document) if kind is float else isinstance(document, kind)
+    try:
+        return not concerns or test(document, bound)
+    except (TypeError, ValueError, re.error):  # a bound that is none, a pattern that Python does not read
+        return True
+
+
+def _object_fits(schema: Schema, document: dict[str, Any], root: Any) -> bool:
+    properties = schema.get("properties", {})
+    free: Any = "patternProperties" in schema or schema.get("additionalProperties", "properties" not in schema)
+    return all(key in document for key in schema.get("required", ())) and all(
+        fits(properties.get(key, free), value, root) for key, value in document.items()
+    )
+
+
+def _array_fits(schema: Schema, document: list[Any], root: Any) -> bool:
+    first = schema.get("prefixItems", [])
+    items = [*first, *[schema.get("items", True)] * (len(document) - len(first))]
+    return all(fits(item, value, root) for item, value in zip(items, document))
+
+
+def _types(schema: Schema) -> set[str]:
+    named = set(_listed(schema.get("type", list(_TYPES))))
+    return named | ({"integer"} if "number" in named else set())
+
+
+def _listed(kind: Any) -> list[str]:
+    return kind if isinstance(kind, list) else [kind]
+
+
+def _objects_apart(one: Schema, other: Schema, root: Any, depth: int) -> bool:
+    if _types(one) & _types(other) != {"object"}:
+        return False
+    for schema, rest in ((one, other), (other, one)):
+        known = rest.get("properties", {}).keys()
+        if rest.get("additionalProperties") is False and any(key not in known for key in schema.get("required", ())):
+            return True
+    return any(apart(a, b, root, depth - 1) for a, b in _required_in_both(one, other))
+
+
+def _required_in_both(one: Schema, other: Schema) -> Iterator[tuple[Any, Any]]:
+    for key in one.get("required", ()):
+        if key in other.get("required", ()):
+            yield one.get("properties", {}).get(key), other.get("properties", {}).get(key)
+
+
+def _arrays_apart(one: Schema, other: Schema, root: Any, depth: int) -> bool:
+    filled = one.get("minItems", 0) > 0 and other.get("minItems", 0) > 0
+    only = _types(one) & _types(other) == {"array"}
+    return only and filled and apart(one.get("items"), other.get("items"), root, depth - 1)

@@ -1,0 +1,102 @@
+"""What wire forms have in common: members of objects or of plain data, calls, results, pictures.
+
+What a model wrote is read without trust: nothing of it raises, and what is no call is left out.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic_core import from_json
+
+from toolkit.dialects.forms import Form
+from toolkit.jsontext import as_text
+from toolkit.messages import Image, ToolCall, ToolResult, ToolSpec, sendable
+
+
+def attribute(value: Any, name: str) -> Any:
+    """Read a member of a wire value: of the client's objects, or of plain data."""
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def items(value: Any, name: str) -> list[Any]:
+    """List the items of a reply: those of its member, or its own where it is that list or a single item."""
+    inner = attribute(value, name)
+    found = value if inner is None else inner
+    return list(found) if isinstance(found, (list, tuple)) else [found]
+
+
+def content_of(value: Any) -> str:
+    """Read a content: text, a list of parts, or nothing."""
+    if isinstance(value, list):
+        return "".join(text for part in value if isinstance(text := attribute(part, "text"), str))
+    return value if isinstance(value, str) else ""
+
+
+def call_of(name: Any, arguments: Any, wire_id: Any) -> ToolCall:
+    """Make a call of what a model wrote, whatever it is."""
+    return ToolCall(name=_word(name), arguments=_arguments(arguments), wire_id=_word(wire_id))
+
+
+def wants_strict(spec: ToolSpec, *, otherwise: bool) -> bool:
+    """Tell whether a provider is to enforce a tool's schema: the tool's own word counts, then the dialect's."""
+    return otherwise if spec.strict is None else spec.strict
+
+
+def owned(
+    calls: Iterable[ToolCall], specs: Sequence[ToolSpec], form: Callable[[ToolSpec], Form]
+) -> tuple[ToolCall, ...]:
+    """Read the arguments of calls back into their tools' own forms; a call of no such tool stays as it is."""
+    by_name = {spec.name: spec for spec in specs}
+    return tuple(_owned(call, form(by_name[call.name])) if call.name in by_name else call for call in calls)
+
+
+def gives_object(spec: ToolSpec) -> bool:
+    """Tell whether a tool says that it gives a JSON object."""
+    return spec.output is not None and spec.output.get("type") == "object"
+
+
+def text_of(result: ToolResult) -> str:
+    """Read what the model is told."""
+    return sendable(result.text or "")
+
+
+def data_of(result: ToolResult) -> Any:
+    """Read what the model is told as JSON data: a text stays text, also one that looks like JSON."""
+    text = text_of(result)
+    try:
+        return text if isinstance(result.value, str) else from_json(text, allow_inf_nan=False)
+    except ValueError:
+        return text
+
+
+def base64_of(image: Image) -> str:
+    """Write a picture as text."""
+    return base64.b64encode(image.data).decode()
+
+
+def _owned(call: ToolCall, form: Form) -> ToolCall:
+    if form.decode is None:
+        return call
+    try:
+        document = from_json(call.arguments)
+    except ValueError:
+        return call  # the tool says what is wrong with it
+    own = form.decode(document)
+    return call if own == document else replace(call, arguments=as_text(own), wire_arguments=call.arguments)
+
+
+def _arguments(value: Any) -> str:
+    try:
+        return sendable(as_text(value))
+    except (ValueError, TypeError, RecursionError):
+        return str(type(value))  # no JSON, so the tool refuses it
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return sendable(value) if isinstance(value, str) else ""

@@ -1,0 +1,74 @@
+"""What is wrong with a model's words, told so that it can act: path, reason, what was received, what there is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from toolkit.messages import sendable
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+# An error that repeats a bad megabyte costs the model its context; 400 characters hold five or six faults.
+MAX_ERROR = 400
+MAX_SHOWN = 60
+MAX_FAULTS = 8  # more would not fit, and a model may send a million
+
+# Faults, by pydantic-core's names, that are told in words of our own.
+_OTHERWISE = frozenset({"json_invalid", "missing", "extra_forbidden"})
+
+
+def explained(faults: Sequence[ErrorDetails], schema: Mapping[str, Any]) -> str:
+    """Say to a model what is wrong with its arguments: path, reason, what was received, what there is."""
+    told = [_fault(fault, schema) for fault in faults[:MAX_FAULTS]]
+    if len(faults) > MAX_FAULTS:
+        told.append(f"and {len(faults) - MAX_FAULTS} more")
+    return sendable(shortened("; ".join(told), MAX_ERROR))
+
+
+def shortened(text: str, limit: int) -> str:
+    """Cut a text to `limit` characters, and say so."""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def close_to(name: str, names: Collection[str]) -> str:
+    """Suggest the names that a wrong one may stand for, and list what there is."""
+    import difflib  # needed where a model errs
+
+    near = difflib.get_close_matches(name[:MAX_SHOWN], names, n=3)
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+    known = ", ".join(names) or "none"
+    return f"{hint} There is: {shortened(known, MAX_ERROR)}"
+
+
+def _fault(fault: ErrorDetails, schema: Mapping[str, Any]) -> str:
+    path, kind, got = path_of(fault["loc"]), fault["type"], fault["input"]
+    if path and kind not in _OTHERWISE:
+        return f"{path}: {fault['msg']} (received {_shown(got)})"
+    properties = schema["properties"]
+    if kind == "json_invalid":
+        return f"not valid JSON ({fault['msg'].removeprefix('Invalid JSON: ')}). Send one whole JSON object."
+    if not path:
+        return f"expected one JSON object with {', '.join(properties) or 'no keys'}, received {_shown(got)}"
+    if kind == "missing":
+        return f"{path}: missing, but required"
+    known = properties if len(fault["loc"]) == 1 else ()
+    return f"{path}: no such parameter" + (close_to(str(fault["loc"][-1]), known) if known else "")
+
+
+def path_of(location: Sequence[int | str]) -> str:
+    """Write where in a document something is: `places[0].name`."""
+    path = ""
+    for step in location:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
+    return path
+
+
+# As pydantic-core's writer does not, it takes halves of surrogate pairs.
+_written = json.JSONEncoder(ensure_ascii=False, default=repr).encode
+
+
+def _shown(value: Any) -> str:
+    return shortened(_written(value), MAX_SHOWN)

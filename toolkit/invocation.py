@@ -1,0 +1,127 @@
+"""One tool's way from a model's words to a result, without gates.
+
+A call that goes well touches nothing but what is `hot`; the methods of `Invocation` meet whatever else may happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from toolkit import results
+from toolkit.arguments import Reader, Words
+from toolkit.context import ToolContext
+from toolkit.doors import AsyncDoor, awaited, is_cancelling
+from toolkit.errors import FatalError, InvalidArguments
+from toolkit.handlers import Action, Handler, gathered
+from toolkit.loops import private_loop
+from toolkit.messages import ToolResult
+
+# What every call needs, in one look-up: the function, if it takes the values by keyword as they are; what makes values
+# of a text; how many colons that text has below its own keys, see Reader; and how to write a value, by its type.
+Hot: TypeAlias = tuple[
+    Callable[..., Any] | None, Callable[[str], dict[str, Any]], int, dict[type, Callable[[Any], str]]
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Invocation:
+    """Carries out the calls of one tool; made with its first call, and kept."""
+
+    name: str
+    handler: Handler
+    relay: tuple[type[BaseException], ...]
+
+    @cached_property
+    def reader(self) -> Reader:
+        """Makes values of words."""
+        return Reader.of(self.handler.built)
+
+    @cached_property
+    def hot(self) -> Hot:
+        """What every call needs."""
+        reader, function = self.reader, self.handler.plain_function
+        return function, reader.validate, reader.colons_within, results.writers(self.write)
+
+    @cached_property
+    def write(self) -> Callable[[Any], str]:
+        """Writes what the tool gives, as its return annotation says; never raises."""
+        return results.writer(self.handler.returns.to_json)
+
+    def again(self, words: Words, context: ToolContext[Any] | None, error: Exception) -> ToolResult:
+        """Carry out a call whose words did not fit, where they can be mended."""
+        outcome = self.reader.mended(words, error) if type(words) is str else self.reader.outcome(words)
+        if isinstance(outcome, InvalidArguments):
+            return ToolResult.failed(outcome)
+        values, repairs = outcome
+        result = self.finished(self.carry_out(values, context))
+        return result._replace(repairs=repairs) if repairs else result
+
+    def finished(self, result: ToolResult | Awaitable[ToolResult]) -> ToolResult:
+        """Wait for a promise, in the private loop."""
+        return result if isinstance(result, ToolResult) else private_loop.run(awaited(result))
+
+    async def ainvoke(self, words: Words, context: ToolContext[Any] | None) -> ToolResult:
+        """Carry out a call in the running loop; a sync function gets a thread of its own."""
+        outcome = self.reader.outcome(words)
+        if isinstance(outcome, InvalidArguments):
+            return ToolResult.failed(outcome)
+        values, repairs = outcome
+        result = self.carry_out(values, context) if self.is_async else await self._in_thread(values, context)
+        whole = result if isinstance(result, ToolResult) else await result
+        return whole._replace(repairs=repairs) if repairs else whole
+
+    def carry_out(
+        self, values: dict[str, Any], context: ToolContext[Any] | None = None
+    ) -> ToolResult | Awaitable[ToolResult]:
+        """Call the handler with validated values; what comes back is a result, or a promise of one."""
+        try:
+            function = self.hot[0]
+            value = function(**values) if function else self._action(values, context)
+        except BaseException as error:  # noqa: BLE001  whatever a tool raises is the answer to its call
+            return self.failed(error)
+        return self.settled(value)
+
+    def settled(self, value: Any) -> ToolResult | Awaitable[ToolResult]:
+        """Make a result, or a promise of one, of what the handler gave."""
+        try:
+            whole = gathered(value)
+        except BaseException as error:  # noqa: BLE001  as in `carry_out`
+            return self.failed(error)
+        if hasattr(type(whole), "__await__"):
+            return self._later(whole)
+        if whole is value and type(value) not in results.SPECIAL:
+            self.hot[-1][type(value)] = self.write
+        return results.rendered(whole, self.write)
+
+    def failed(self, error: BaseException, *, may_be_the_runs: bool = False) -> ToolResult:
+        """Make the result of what a tool raised; what is meant for the run leaves."""
+        if isinstance(error, (FatalError, KeyboardInterrupt)) or (may_be_the_runs and is_cancelling(error)):
+            raise error
+        return results.explained(error, self.name, self.handler.raises, self.relay)
+
+    async def _later(self, promise: Awaitable[Any]) -> ToolResult:
+        try:
+            value = await promise
+        except BaseException as error:  # noqa: BLE001  as in `carry_out`
+            return self.failed(error, may_be_the_runs=True)
+        return results.rendered(value, self.write)
+
+    async def _in_thread(
+        self, values: dict[str, Any], context: ToolContext[Any] | None
+    ) -> ToolResult | Awaitable[ToolResult]:
+        async def begun() -> ToolResult | Awaitable[ToolResult]:
+            return self.carry_out(values, context)
+
+        return await AsyncDoor().call(begun, is_async=False)
+
+    @cached_property
+    def is_async(self) -> bool:
+        """Whether what the handler gives must be awaited."""
+        return self.handler.is_async
+
+    @cached_property
+    def _action(self) -> Action:
+        return self.handler.prepared()

@@ -1,0 +1,127 @@
+"""The type of a run's answer -> what the model is asked for, and the typed value of what it says.
+
+An answer is one JSON object: of the type itself where that is one (a model, a dataclass, a TypedDict), else the value
+under the key `result`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from itertools import chain, count
+from typing import TYPE_CHECKING, Any, Generic
+
+from pydantic_core import ValidationError
+from typing_extensions import TypedDict, TypeVar
+
+from toolkit import schemas
+from toolkit.errors import DefinitionError, ToolError
+from toolkit.faults import explained
+from toolkit.messages import OutputSpec, ToolSpec
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+T = TypeVar("T", default=str)
+
+KEY = "result"
+# What the tool is called whose call is the answer, where a server cannot be asked for JSON otherwise.
+NAME = "final_result"
+DESCRIPTION = "The final answer. Give it when you have it."
+FENCE = "```"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output(Generic[T]):
+    """What a run's answer has to be.
+
+    Attributes:
+        asked: What the model is asked for; None where any text will do.
+        validate: Makes the value of a text.
+    """
+
+    asked: OutputSpec | None
+    validate: Callable[[str], T]
+
+    def read(self, text: str) -> T:
+        """Turn an answer into its value.
+
+        Raises:
+            ToolError: It does not fit; the text is for the model.
+        """
+        try:
+            return self.validate(_unfenced(text) if self.asked else text)
+        except ValidationError as error:
+            faults = error.errors(include_url=False, include_context=False)
+            raise ToolError(f"Invalid output: {explained(faults, self.schema)}") from error
+        except Exception as error:
+            raise ToolError(f"Invalid output: it could not be checked ({type(error).__name__}).") from error
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """JSON Schema of an answer."""
+        return self.asked.spec.parameters if self.asked else {}
+
+    @property
+    def remedy(self) -> str:
+        """What to do instead, for the model: not every server shows it the schema."""
+        schema = json.dumps(self.schema, ensure_ascii=False)
+        return f"Answer again, with one JSON object of this schema and nothing else: {schema}"
+
+
+def output_of(kind: Any, taken: Collection[str] = ()) -> Output[Any]:
+    """Describe the answer of one run.
+
+    Args:
+        kind: Whatever pydantic can validate; `str` means any text.
+        taken: Names of tools, of which the answer's is none.
+
+    Raises:
+        DefinitionError: No JSON can be of this type.
+    """
+    if kind is str:
+        return Output(asked=None, validate=str)
+    try:
+        schema, validate = _described(kind)
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise DefinitionError(f"output_type={kind!r} is no type that JSON can fill: {reason}") from error
+    names = chain((NAME,), (f"{NAME}_{number}" for number in count(2)))
+    name = next(name for name in names if name not in taken)
+    description = f"{DESCRIPTION} {schema.pop('description', '')}".rstrip()
+    spec = ToolSpec(name=name, description=description, parameters=schema, strict=True)
+    return Output(asked=OutputSpec(spec=spec), validate=validate)
+
+
+def _unfenced(text: str) -> str:
+    """Take off a Markdown fence: some models wrap JSON for people to read."""
+    bare = text.strip()
+    if not (bare.startswith(FENCE) and bare.endswith(FENCE)):
+        return text
+    return bare.partition("\n")[2].removesuffix(FENCE)
+
+
+def _described(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
+    from pydantic import ConfigDict, TypeAdapter
+
+    adapter = TypeAdapter[Any](kind)
+    if schema := _of_object(adapter):
+        return schema, adapter.validate_json
+    wrapper = TypedDict("wrapper", {KEY: kind})  # type: ignore[misc]  # a type made at run time
+    wrapper.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)  # type: ignore[attr-defined]
+    wrapped = TypeAdapter[Any](wrapper)
+
+    def unwrapped(text: str) -> Any:
+        document = text if text.lstrip().startswith("{") else f'{{"{KEY}": {text}}}'  # some give the value itself
+        return wrapped.validate_json(document)[KEY]
+
+    return _of_object(wrapped), unwrapped
+
+
+def _of_object(adapter: TypeAdapter[Any]) -> dict[str, Any]:
+    """Make the JSON Schema of an object, as providers want to see it; an empty one of any other type."""
+    schema = adapter.json_schema(schema_generator=schemas.generator())
+    definitions = schema.get("$defs", {})
+    root = {**definitions[schema["$ref"].rpartition("/")[2]], "$defs": definitions} if "$ref" in schema else schema
+    return {"type": "object", "properties": {}, **schemas.clean(root)} if root.get("type") == "object" else {}

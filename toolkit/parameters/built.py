@@ -1,0 +1,231 @@
+"""Parameters -> validator and JSON Schema of the arguments.
+
+How it works: the usual types are written by hand, models and other classes are described once each, and what is left
+goes through pydantic together.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from inspect import Parameter as Written
+from typing import Any, TypeVar
+
+from pydantic_core import PydanticOmit
+
+from toolkit.errors import DefinitionError
+from toolkit.parameters import Parameter
+from toolkit.parameters.cores import mended
+from toolkit.parameters.generated import Core, Fields, Shown, fields, key_of, validating
+from toolkit.parameters.simple import Unusual
+from toolkit.schemas import json_default
+
+T = TypeVar("T")
+
+REMEDY = "Give it a type that JSON can fill, or a default (it is then left out), or bind it by a partial."
+NAME_REMEDY = "Define or import what it names, or give it a default (it is then left out)."
+
+
+@dataclass(frozen=True)
+class Line:
+    """How one parameter stands in a JSON document.
+
+    Attributes:
+        key: Its name there: its alias, where it has one.
+        schema: JSON Schema of its value.
+        required: Whether it must be there.
+    """
+
+    key: str
+    schema: dict[str, Any]
+    required: bool
+
+
+@dataclass(frozen=True)
+class Described:
+    """What a model may be told of parameters.
+
+    Attributes:
+        lines: By the names of the parameters.
+        definitions: What their schemas refer to.
+        hidden: The parameters that no JSON can fill, and why.
+    """
+
+    lines: dict[str, Line]
+    definitions: dict[str, Any]
+    hidden: dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """Validator and JSON Schema of the parameters that a model may fill; each is made when it is first asked for.
+
+    Attributes:
+        offered: The parameters that a model may fill.
+        label: The function's name for messages to its developer.
+        texts: Gives what the docstring says of them.
+        names: What the function's annotations name in the frames that it was written in.
+        examples: Gives arguments that the docstring shows.
+        taken: Gives the keywords that belong to a parameter already, so that `**kwargs` may not bring them.
+    """
+
+    offered: Sequence[Parameter]
+    label: str
+    texts: Callable[[], Mapping[str, str]]
+    names: Mapping[str, Any]
+    examples: Callable[[], Sequence[Mapping[str, Any]]]
+    taken: Callable[[], Collection[str]]
+
+    @property
+    def hidden(self) -> Mapping[str, str]:
+        """Parameters that no JSON can fill, left out because they have a default: their names, and why."""
+        return self._described.hidden
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of the arguments: draft 2020-12, of type object.
+
+        Raises:
+            DefinitionError: A parameter without a default cannot be described to a model.
+        """
+        texts, told = self.texts(), self._described
+        shown = [(p, told.lines[p.name]) for p in self.offered if p.name in told.lines]
+        required = [line.key for _, line in shown if line.required]
+        return {
+            "type": "object",
+            "properties": {line.key: _with_text(p, line.schema, texts) for p, line in shown},
+            **({"required": required} if required else {}),
+            "additionalProperties": False,
+            **({"$defs": told.definitions} if told.definitions else {}),
+            **({"examples": examples} if (examples := self.examples()) else {}),
+        }
+
+    @cached_property
+    def validator(self) -> Callable[[str], dict[str, Any]]:
+        """What turns JSON text into typed values.
+
+        Raises:
+            DefinitionError: As above.
+        """
+        writer = Core()
+        offered = [p for p in self.offered if p.name in self._described.lines]
+        cores = _each(offered, lambda p: _core_field(writer, p))
+        rest = fields({p.name: p.field_type for p in offered if p.name not in cores}, self.names)
+        writer.add(mended(rest.definitions))
+        cores = {p.name: cores.get(p.name) or mended(rest.cores[p.name]) for p in offered}
+        for p in offered:
+            if p.kind is Written.VAR_KEYWORD:
+                cores[p.name]["schema"] = _without_taken(cores[p.name]["schema"], self.taken())
+        return validating(cores, writer.definitions)
+
+    @cached_property
+    def _described(self) -> Described:
+        told = self._told()
+        keys = [line.key for line in told.lines.values()]
+        twice = next((key for key in keys if keys.count(key) > 1), None)
+        if twice is not None:
+            raise DefinitionError(
+                f"{self.label}: two parameters are {twice!r} in JSON. Give one of them another alias."
+            )
+        return told
+
+    def _told(self) -> Described:
+        writer = Shown()
+        lines = _each(self.offered, lambda p: _line(writer, p))
+        rest = self._generated([p for p in self.offered if p.name not in lines])
+        try:
+            writer.add(rest.definitions)
+        except Unusual:  # two classes have one name; pydantic tells them apart
+            return self._generated(self.offered)
+        return Described(lines | rest.lines, writer.definitions, rest.hidden)
+
+    def _generated(self, parameters: Sequence[Parameter]) -> Described:
+        """Let pydantic describe parameters; what no JSON can fill is left out where it has a default."""
+        hidden: dict[str, str] = {}
+        try:
+            made, shown, definitions = self._made(parameters)
+        except Exception as error:  # noqa: BLE001  pydantic and user types raise what they like while a schema is built
+            hidden = self._unfit(parameters, error)
+            made, shown, definitions = self._made([p for p in parameters if p.name not in hidden])
+        lines = {name: Line(key_of(name, core), shown[name], core["required"]) for name, core in made.cores.items()}
+        return Described(lines, definitions, hidden)
+
+    def _made(self, parameters: Sequence[Parameter]) -> tuple[Fields, dict[str, Any], dict[str, Any]]:
+        unresolved = next((p for p in parameters if p.problem), None)
+        if unresolved is not None:
+            raise TypeError(unresolved.problem)
+        made = fields({p.name: p.field_type for p in parameters}, self.names)
+        return made, *made.shown()
+
+    def _unfit(self, parameters: Sequence[Parameter], error: Exception) -> dict[str, str]:
+        """Say why no JSON can fill parameters, where that is so.
+
+        Raises:
+            DefinitionError: One has no default.
+        """
+        reasons = {p.name: reason for p in parameters if (reason := self._reason(p))}
+        needed = next((p for p in parameters if p.required and p.name in reasons), None)
+        if needed is not None:
+            told, remedy = reasons[needed.name], NAME_REMEDY if needed.problem else REMEDY
+            raise DefinitionError(
+                f"{self.label}: parameter {needed.name!r} cannot be described to a model: {told}. {remedy}"
+            ) from error
+        if not reasons:
+            raise DefinitionError(f"{self.label}: pydantic cannot build its parameters: {error}") from error
+        return reasons
+
+    def _reason(self, p: Parameter) -> str:
+        """Say why no JSON can fill a parameter, or nothing."""
+        if p.problem:
+            return p.problem
+        try:
+            self._made([p])
+        except PydanticOmit:
+            return "pydantic is told to leave it out (SkipJsonSchema)"
+        except Exception as error:  # noqa: BLE001  as in `_generated`
+            why = re.split(r"\.(?:\s|$)|\n", str(error))[0]  # what follows is advice to authors of models
+            return f"its type is {inspect.formatannotation(p.annotation)} ({why})"
+        return ""
+
+
+def _each(parameters: Sequence[Parameter], write: Callable[[Parameter], T]) -> dict[str, T]:
+    """Write what can be written by hand."""
+    written = {}
+    for p in parameters:
+        with suppress(Exception):  # a class that pydantic refuses is looked at again, beside all that is left to it
+            if not p.problem:
+                written[p.name] = write(p)
+    return written
+
+
+def _line(writer: Shown, p: Parameter) -> Line:
+    own = Shown()  # what is written of a type that proves unusual is forgotten
+    line = Line(p.name, own.write(p.document_type), p.required)
+    writer.add(own.definitions)
+    return line
+
+
+def _core_field(writer: Core, p: Parameter) -> dict[str, Any]:
+    return {"type": "typed-dict-field", "schema": writer.write(p.document_type), "required": p.required}
+
+
+def _without_taken(core: dict[str, Any], taken: Collection[str]) -> dict[str, Any]:
+    """Refuse what would take the place of another parameter: given by the run, a partial, or beside it."""
+
+    def check(free: dict[str, Any]) -> dict[str, Any]:
+        wrong = next((name for name in free if name in taken), None)
+        if wrong is not None:
+            raise ValueError(f"{wrong!r} cannot be given here")
+        return free
+
+    return {"type": "function-after", "function": {"type": "no-info", "function": check}, "schema": core}
+
+
+def _with_text(p: Parameter, shown: dict[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
+    text = shown.get("description") or p.note or texts.get(p.name, "")
+    default = {} if p.default is Written.empty else json_default(p.default)
+    return {**shown, **({"description": text} if text else {}), **default}

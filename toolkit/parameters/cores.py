@@ -1,0 +1,60 @@
+"""pydantic-core's schemas, mended where pydantic means Python's values and a model sends JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from itertools import groupby
+from typing import Any
+
+FINITE: Mapping[str, Any] = {"allow_inf_nan": False}  # JSON has no NaN and no infinity
+
+# What stands in a core schema beside schemas.
+_DATA = frozenset({"default", "expected", "members", "metadata", "serialization", "config", "function", "cls", "ref"})
+
+
+def mended(core: Any) -> Any:
+    """Make a schema, or several, whose validator takes what the JSON Schema says.
+
+    - The numbers of models are finite, where these do not allow others themselves.
+    - A member of an enumeration, or bytes, in a Literal is known by its value in JSON.
+    - An Iterable is read and checked before the call.
+    """
+    if isinstance(core, (list, tuple)):
+        return type(core)(map(mended, core))
+    if not isinstance(core, dict):
+        return core
+    inner = {key: _inner(key, value) for key, value in core.items()}
+    if isinstance(inner.get("config"), dict):
+        inner["config"] = {**FINITE, **inner["config"]}
+    return _KINDS.get(inner.get("type"), dict)(inner)
+
+
+def _inner(key: str, value: Any) -> Any:
+    if key in ("fields", "choices") and isinstance(value, dict):
+        return {name: mended(core) for name, core in value.items()}
+    return value if key in _DATA else mended(value)
+
+
+def _literal(core: dict[str, Any]) -> dict[str, Any]:
+    kinds = {type(value) for value in core["expected"]}
+    if not any(issubclass(kind, (Enum, bytes)) for kind in kinds):
+        return core
+    parts = groupby(core["expected"], type)
+    return {**core, "type": "union", "choices": [_of_kind(kind, list(values)) for kind, values in parts]}
+
+
+def _of_kind(kind: type, values: list[Any]) -> dict[str, Any]:
+    literal = {"type": "literal", "expected": values}
+    if issubclass(kind, bytes):
+        return {"type": "chain", "steps": [{"type": "bytes"}, literal]}
+    if issubclass(kind, Enum):  # its validator knows all members, whichever it is given
+        return {"type": "chain", "steps": [{"type": "enum", "cls": kind, "members": list(kind)}, literal]}
+    return literal
+
+
+def _iterable(core: dict[str, Any]) -> dict[str, Any]:
+    return {**core, "type": "list"}
+
+
+_KINDS: Mapping[Any, Any] = {"literal": _literal, "generator": _iterable}

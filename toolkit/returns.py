@@ -1,0 +1,95 @@
+"""A return annotation -> JSON Schema of what a function gives, and the way to write it.
+
+Nothing here can block a tool: an annotation that has no meaning, or that pydantic cannot describe, says nothing.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+
+from toolkit import schemas
+from toolkit.messages import Image, ToolResult
+from toolkit.parameters.generated import Shown
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+# Of what these give, the model gets all, as a list: the values' type is the first argument of each.
+_ONE_BY_ONE = (
+    collections.abc.Iterator,
+    collections.abc.Generator,
+    collections.abc.AsyncIterator,
+    collections.abc.AsyncGenerator,
+    collections.abc.AsyncIterable,
+)
+_PROMISES = (collections.abc.Awaitable, collections.abc.Coroutine)
+# Values of these are written as any JSON value is.
+_JSON = frozenset({str, int, float, bool, type(None), None, Any, list, dict})
+_SAYS_NOTHING = frozenset({Any, inspect.Parameter.empty, object, ToolResult, Image})
+
+
+@dataclass(frozen=True)
+class Returns:
+    """What a function gives, as its annotation says.
+
+    Attributes:
+        annotation: The type of what a call comes to in the end; see `in_the_end`.
+        text: What the docstring says of it.
+    """
+
+    annotation: Any
+    text: str = ""
+
+    @cached_property
+    def schema(self) -> dict[str, Any] | None:
+        """JSON Schema of the value, or None where the annotation says nothing."""
+        if self.annotation is Any:
+            return None
+        shown = Shown().write(self.annotation) if _is_json(self.annotation) else self._described()
+        return {"description": self.text, **shown} if shown and self.text else shown
+
+    @cached_property
+    def to_json(self) -> Callable[[Any], bytes] | None:
+        """Writes a value by its annotated type, one of another type by that; None where any JSON writer would do."""
+        if _is_json(self.annotation) or self._adapter is None:
+            return None
+        return partial(self._adapter.serializer.to_json, warnings=False)
+
+    def _described(self) -> dict[str, Any] | None:
+        try:
+            return self._adapter and schemas.untitled(
+                self._adapter.json_schema(schema_generator=schemas.generator(), mode="serialization")
+            )
+        except Exception:  # noqa: BLE001  pydantic and user types raise what they like while a schema is built
+            return None
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any] | None:
+        if self.annotation in _SAYS_NOTHING:
+            return None
+        from pydantic import TypeAdapter
+
+        try:
+            return TypeAdapter(self.annotation)
+        except Exception:  # noqa: BLE001  as above
+            return None
+
+
+def in_the_end(annotation: Any) -> Any:
+    """Find the type of what a call comes to: of what a promise holds, a list of what a generator gives."""
+    origin, given = get_origin(annotation), get_args(annotation)
+    if origin in _PROMISES and given:
+        return in_the_end(given[-1])
+    return list[given[0]] if origin in _ONE_BY_ONE and given else annotation  # type: ignore[valid-type]
+
+
+def _is_json(annotation: Any) -> bool:
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return False
+    return annotation in _JSON or (origin in (list, dict) and all(map(_is_json, get_args(annotation))))
