@@ -31,6 +31,19 @@ def test_python_of_the_pages_compiles(page: Path) -> None:
         compile(block, page.name, "exec", flags=0x2000)  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 
+@pytest.mark.parametrize("name", ["functions", "providers"])
+def test_pages_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The blocks of a page that needs no model run one after the other, and print what the page shows."""
+    page = ROOT / "docs" / f"{name}.md"
+    space: dict[str, object] = {}
+    for block in blocks(page):
+        exec(block, space)
+
+    shown = re.findall(r"```text\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    printed = capsys.readouterr().out
+    assert [] == [text for text in shown if text not in printed]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_links_lead_somewhere(page: Path) -> None:
     """Every link to a file of the project finds it."""

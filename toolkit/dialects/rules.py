@@ -86,6 +86,15 @@ def rewrites(column: str) -> bool:
 @cache
 def always_sent(column: str) -> frozenset[str]:
     """List the keywords that go out as they are, whatever their value."""
+    return frozenset(KEYWORDS.keys() - _changes(column))
+
+
+@cache
+def quoted_changes(column: str) -> tuple[bytes, ...]:
+    """List the keywords that do not always go out as they are, as they stand in JSON."""
+    return tuple(f'"{keyword}"'.encode() for keyword in _changes(column))
+
+
+def _changes(column: str) -> set[str]:
     place = COLUMNS.index(column)
-    changed = {keyword.partition("=")[0] for keyword, row in KEYWORDS.items() if row[place] != "sent"}
-    return frozenset(KEYWORDS.keys() - changed)
+    return {keyword.partition("=")[0] for keyword, row in KEYWORDS.items() if row[place] != "sent"}
