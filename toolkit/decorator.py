@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -85,6 +86,16 @@ def tool(
     about: dict[str, Any] = {"name": name, "title": title, "text": description, **options}
     given = {key: value for key, value in about.items() if value is not None}
     return partial(_decorated, given) if function is None else _decorated(given, function)
+
+
+def tool_methods(owner: type) -> list[str]:
+    """List the methods of a class that are tools, in the order of its body, a base's before its children's."""
+    written = dict.fromkeys(name for kind in reversed(owner.__mro__) for name in vars(kind))
+    return [name for name in written if _is_tool(inspect.getattr_static(owner, name, None))]
+
+
+def _is_tool(attribute: object) -> bool:
+    return isinstance(getattr(attribute, "__func__", attribute), Tool)
 
 
 def _decorated(given: Mapping[str, Any], function: Any) -> Any:

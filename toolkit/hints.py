@@ -32,7 +32,7 @@ _COPIED = ("__module__", "__name__", "__qualname__", "__isabstractmethod__")
 def frame_names(function: Callable[..., Any]) -> Mapping[str, Any]:
     """Keep what the annotations of a function name in the frames that it was written in, where these still run."""
     annotations = raw_annotations(function)
-    if all(map(is_settled, annotations.values())):
+    if all([type(annotation) is type or is_settled(annotation) for annotation in annotations.values()]):
         return {}
     code, module = getattr(function, "__code__", None), getattr(function, "__globals__", None)
     frame: types.FrameType | None = sys._getframe(1)  # noqa: SLF001  the public way, inspect.currentframe, is this one

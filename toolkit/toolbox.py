@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -12,11 +14,13 @@ from pydantic_core import from_json, to_json
 from toolkit.arguments import Words
 from toolkit.checks import Report, checked
 from toolkit.context import ToolContext
-from toolkit.decorator import tool
+from toolkit.decorator import tool, tool_methods
 from toolkit.dialects import Dialect, dialect_named
 from toolkit.dispatch import Dispatcher
 from toolkit.doors import AsyncDoor, Door, SyncDoor, step
 from toolkit.errors import DefinitionError, DuplicateToolError
+from toolkit.events import ToolCallFinished
+from toolkit.execution import execute
 from toolkit.faults import close_to
 from toolkit.jsontext import as_text
 from toolkit.messages import ToolCall, ToolResult
@@ -65,13 +69,13 @@ class Toolbox:
         Raises:
             DefinitionError: None of its methods is a tool.
         """
-        methods = [name for name in dir(type(instance)) if _is_tool(inspect.getattr_static(type(instance), name))]
         if inspect.isclass(instance):
             raise DefinitionError(f"Toolbox.from_object() takes an instance: write {instance.__name__}(...).")
+        methods = tool_methods(type(instance))
         if not methods:
             owner = type(instance).__qualname__
             raise DefinitionError(f"No method of {owner} is a tool: decorate those that a model may call with @tool.")
-        box = cls(getattr(instance, name) for name in sorted(methods, key=_order_in(type(instance))))
+        box = cls(getattr(instance, name) for name in methods)
         return box.prefixed(prefix) if prefix else box
 
     @property
@@ -167,7 +171,7 @@ class Toolbox:
         strict: bool | None = None,
         context: ToolContext[Any] | None = None,
     ) -> list[dict[str, Any]]:
-        """Carry out the calls in a provider's reply, for a loop of your own.
+        """Carry out the calls in a provider's reply, all at the same time, for a loop of your own.
 
         Args:
             reply: What the provider's client returned, or the same as plain data.
@@ -236,12 +240,15 @@ class Toolbox:
     async def _answer(
         self, reply: Any, dialect: Dialect, context: ToolContext[Any] | None, door: Door
     ) -> list[dict[str, Any]]:
-        specs = [made.spec for made in self]
-        dispatcher = Dispatcher(tools=self._tools)
-        given = context or ToolContext(deps=None)
-        calls = dialect.calls(reply, specs)
-        done = [(call, await dispatcher.dispatch(call, given, door)) for call in calls]
-        return dialect.answers(done, specs)
+        specs, given = [made.spec for made in self], context or ToolContext(deps=None)
+        calls, dispatcher = dialect.calls(reply, specs), Dispatcher(tools=self._tools)
+
+        async def carry_out(call: ToolCall) -> ToolResult:
+            return await dispatcher.dispatch(call, replace(given, call_id=call.id, wire_id=call.wire_id), door)
+
+        async with aclosing(execute(calls, carry_out, door)) as events:
+            ended = {id(event.call): event.result async for event in events if isinstance(event, ToolCallFinished)}
+        return dialect.answers([(call, ended[id(call)]) for call in calls], specs)
 
     async def _carry_out(self, name: str, words: Words, context: ToolContext[Any] | None, door: Door) -> ToolResult:
         call = ToolCall(name=name, arguments=as_text(words))
@@ -262,15 +269,3 @@ def _as_tool(item: Addable) -> AnyTool:
             f"add instance.{made.name}, or use Toolbox.from_object(instance)."
         )
     return made
-
-
-def _is_tool(attribute: object) -> bool:
-    return isinstance(getattr(attribute, "__func__", attribute), Tool)
-
-
-def _order_in(owner: type) -> Callable[[str], int]:
-    """Methods in the order of their class bodies, a base's before its children's."""
-    order = {
-        name: number for number, name in enumerate(name for kind in reversed(owner.__mro__) for name in vars(kind))
-    }
-    return lambda name: order[name]
