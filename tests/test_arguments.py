@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import date
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ForwardRef, Literal, Union
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
 
 from toolkit import ToolResult, tool
 from toolkit.arguments import MAX_TEXT
@@ -363,6 +363,29 @@ def test_equal_keys_within(words: str, text: str | None) -> None:
     result = tool(go).invoke(words)
 
     assert (text, text is None) == (None if result.is_error else result.text, result.is_error)
+
+
+def grammar(count: int) -> Any:
+    """Make models that hold each other: of each there are two in each other one."""
+    names = [f"Term{number}" for number in range(count)]
+    either: Any = Union[(*(ForwardRef(name) for name in names), int)]  # noqa: UP007  made at run time
+    models: dict[str, Any] = {name: create_model(name, left=(either, ...), right=(either, ...)) for name in names}
+    for model in models.values():
+        model.model_rebuild(_types_namespace=models)
+    return models[names[0]]
+
+
+def test_equal_keys_in_a_grammar() -> None:
+    """Many models that hold each other take no longer than few."""
+
+    def function(term: Any) -> Any:
+        return term.left
+
+    function.__annotations__["term"] = grammar(12)
+    made = tool(function)
+
+    assert 1 == made.invoke('{"term": {"left": 1, "right": 2}}').value
+    assert "stands twice" in str(made.invoke('{"term": {"left": 1, "right": 2, "left": 3}}').text)
 
 
 def test_too_long() -> None:

@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
+from unittest import mock
 
 import pytest
 from pydantic import BaseModel
@@ -50,6 +51,15 @@ class Methods:
         return [self.own, a]
 
     partial = functools.partialmethod(plain, a=4)
+
+    @functools.singledispatchmethod
+    def dispatched(self, a: int) -> Any:
+        return [self.own, a]
+
+    @functools.singledispatchmethod
+    @classmethod
+    def class_dispatched(cls, a: int) -> Any:
+        return [cls.__name__, a]
 
 
 class Child(Methods): ...
@@ -125,6 +135,13 @@ def with_signature(**parameters: str) -> Callable[..., Any]:
     return function
 
 
+def endless(a: int) -> int:
+    return a
+
+
+endless.__wrapped__ = endless  # type: ignore[attr-defined]
+
+
 @functools.singledispatch
 def dispatched(a: int) -> Any:
     return a
@@ -167,6 +184,8 @@ CALLABLES: dict[str, tuple[Any, list[str], dict[str, Any], Any]] = {
     "class with __new__": (Newly, ["a"], {"a": 3}, 3),
     "cached function": (functools.cache(add), ["a", "b", "c"], {"a": 1}, [1, 2, 3]),
     "singledispatch": (dispatched, ["a"], {"a": 3}, 3),
+    "singledispatchmethod": (Methods(7).dispatched, ["a"], {"a": 3}, [7, 3]),
+    "singledispatchmethod of a class": (Child.class_dispatched, ["a"], {"a": 3}, ["Child", 3]),
     "wrapper": (wrapping(add), ["a", "b", "c"], {"a": 1, "c": 4}, [1, 2, 4]),
     "wrapper of a coroutine function": (wrapping(aadd), ["a"], {"a": 1}, 1),
     "wrapper that takes no keywords": (by_position_only(Methods.static), ["a"], {"a": 1}, [1]),
@@ -197,6 +216,13 @@ def test_wrapper_without_keywords_and_a_gap() -> None:
         return [a, b, c]
 
     assert [1, 5, 3] == tool(function).invoke('{"b": 5}').value
+
+
+@pytest.mark.parametrize("function", [mock.call, endless], ids=["endless", "circle"])
+def test_endless_wrapper(function: Any) -> None:
+    """What wraps itself is refused, and no search for what it wraps goes on for ever."""
+    with pytest.raises(DefinitionError, match="wraps itself"):
+        tool(function)
 
 
 def test_context_manager() -> None:

@@ -7,7 +7,8 @@ import pytest
 from openai.types.chat import ChatCompletionMessage
 
 from toolkit import ToolCall
-from toolkit.dialects.chat import Chat, decoded, encoded
+from toolkit.dialects.chat import Chat, encoded
+from toolkit.dialects.history import decoded
 from toolkit.messages import (
     Image,
     Message,

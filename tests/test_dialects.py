@@ -777,3 +777,12 @@ def test_dialect_that_holds_no_run(name: str) -> None:
     """A dialect that does not go over Chat Completions is none for a run."""
     with pytest.raises(ValueError, match=f"'{name}' is not one of the dialects"):
         run_dialect_named(name)
+
+
+@pytest.mark.parametrize("strict", [True, False], ids=["read back", "as it is"])
+def test_a_key_that_stands_twice_is_refused(strict: bool) -> None:
+    """Arguments that have to be read back into the tool's form are taken as strictly as others."""
+    twice = {"function": {"name": "count", "arguments": '{"words": [], "words": []}'}}
+    (call,) = dialect_named("chat", strict=strict).calls({"tool_calls": [twice]}, [count.spec])
+
+    assert "the key 'words' stands twice" in str(count.invoke(call.arguments).text)

@@ -540,6 +540,12 @@ DESCRIPTIONS = {
         "Get.\n\nNote:\n    Slow.",
     ),
     "notes before numpy": ("Get.\n\nNotes\n-----\nSlow.\n\nArgs\n----\nx\n    X.", "Get.\n\nNotes\n-----\nSlow."),
+    "words before the first entry": (
+        "Get.\n\nArgs:\n    All are in\n    meters.\n\n    x: X.\n\nMore words.",
+        "Get.\n\nAll are in meters.\n\nMore words.",
+    ),
+    "words before the first exception": ("Get.\n\nRaises:\n    If it fails.\n\n    KeyError: No.", "Get."),
+    "no entries": ("Get.\n\nArgs:\n    None.", "Get."),
     "unknown field behind a known one": ("Get.\n\n:param x: X.\n@note: Slow.", "Get.\n\n@note: Slow."),
 }
 

@@ -10,19 +10,9 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict
 
 from toolkit import tool
-from toolkit.dialects.forms import (
-    ANTHROPIC,
-    ANTHROPIC_STRICT,
-    GEMINI,
-    MINIMAL,
-    PLAIN,
-    STRICT,
-    Form,
-    Note,
-    Rules,
-    form_of,
-    formed,
-)
+from toolkit.dialects.forms import Form, form_of, formed
+from toolkit.dialects.rules import ANTHROPIC, ANTHROPIC_STRICT, GEMINI, MINIMAL, PLAIN, STRICT, Rules
+from toolkit.dialects.scope import Note
 from toolkit.messages import ToolSpec
 
 RULES = [PLAIN, ANTHROPIC, STRICT, ANTHROPIC_STRICT, GEMINI, MINIMAL]
@@ -67,6 +57,7 @@ CONSTRUCTS: dict[str, tuple[Any, Any, Any, Any]] = {
     "scalar": ({"type": "string", "minLength": 3}, {"type": "string", "minLength": 3}, "abc", "abc"),
     "format": ({"type": "string", "format": "uri"}, {"type": "string", "description": "Format: uri."}, "a:b", "a:b"),
     "nullable": (NULLABLE, {"type": ["string", "null"]}, None, None),
+    "null": ({"type": "null"}, {"type": "null"}, None, None),
     "nullable enum": ({"enum": ["a", None]}, {"type": ["string", "null"], "enum": ["a", None]}, None, None),
     "mixed enum": ({"enum": ["a", 1]}, {"type": ["string", "integer"], "enum": ["a", 1]}, 1, 1),
     "const": ({"const": "a"}, {"type": "string", "const": "a"}, "a", "a"),
@@ -135,6 +126,12 @@ CONSTRUCTS: dict[str, tuple[Any, Any, Any, Any]] = {
         ),
         {},
         {"a": {"omit": True}},
+    ),
+    "optional property, null alone": (
+        {"type": "object", "properties": {"a": {"type": "null", "default": None}}},
+        root("a", a={"type": "null", "description": "Send null to leave it out."}),
+        {},
+        {"a": None},
     ),
     "properties and free keys": (
         {"type": "object", "properties": {"a": INTEGER}, "required": ["a"], "additionalProperties": TEXT},
@@ -250,12 +247,13 @@ def test_a_plain_tool_costs_nothing() -> None:
     assert (True, None, None, ()) == (form.strict, form.decode, form.encode, form.notes)
 
 
-def test_a_recursive_model_that_is_as_it_was_costs_nothing() -> None:
-    """References alone are no reason to decode."""
+def test_a_recursive_model_that_is_as_it_was_is_read_as_it_is() -> None:
+    """References alone change nothing."""
     node = {"type": "object", "properties": {"inner": {"type": "array", "items": {"$ref": "#/$defs/Node"}}}}
     schema = {**root("p", p={"$ref": "#/$defs/Node"}), "$defs": {"Node": {**node, "required": ["inner"]}}}
+    document = {"p": {"inner": [{"inner": []}, {"inner": 5}]}}
 
-    assert formed(schema, STRICT).decode is None
+    assert document == decoded(formed(schema, STRICT), document)
 
 
 class Tree(BaseModel):
@@ -478,6 +476,15 @@ def test_without_null_a_nullable_parameter_is_left_out(rules: Rules) -> None:
     assert {"type": "string", "description": "Left out, it is null."} == form.schema["properties"]["p"]
     assert {"p": None} == decoded(form, {})
     assert {} == encoded(form, {"p": None})
+
+
+@pytest.mark.parametrize("rules", [GEMINI, MINIMAL], ids=lambda rules: rules.name)
+def test_the_text_null_is_not_null(rules: Rules) -> None:
+    """An enumeration may list the word "null"."""
+    form = formed(root("p", p={"type": "string", "enum": ["null", "zero"]}), rules)
+
+    assert {"type": "string", "enum": ["null", "zero"]} == form.schema["properties"]["p"]
+    assert form.decode is None
 
 
 def test_names_are_changed_for_anthropic_without_strict_mode_too() -> None:

@@ -31,6 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("parameters",),
     ("dialects",),
     (
+        "callables",
         "doors",
         "loops",
         "docstrings",

@@ -518,6 +518,15 @@ def test_hidden_factory() -> None:
     assert "Opaque" == tool(function).invoke("{}").value
 
 
+def test_short_reason() -> None:
+    """A type that takes a page to write is not written whole."""
+    made = echo(tuple[(*[dict[str, list[int]]] * 100, Opaque)])
+
+    with pytest.raises(DefinitionError, match=r"parameter 'value' .*dict\[str.*… \(Unable") as caught:
+        _ = made.parameters
+    assert 600 > len(str(caught.value))
+
+
 def raising(value: Any) -> Any:
     raise AssertionError
 
@@ -542,6 +551,10 @@ REASONS: dict[str, tuple[Any, str]] = {
     "class in a list": (list[Opaque] | None, r"its type is .*Opaque.* \(Unable to generate .*Opaque'>\)"),
     "function": (typing.Callable, r"its type is .*Callable \(Cannot generate a JsonSchema .*CallableSchema\)"),
     "class as a value": (type[int], r"its type is type\[int\] \(.* a class, which JSON has no form for\)"),
+    "class or function": (
+        type[int] | typing.Callable,
+        r"its type is .* \(.* a union of what JSON has no form for\)",
+    ),
     "left out on purpose": (SkipJsonSchema[int], r"pydantic is told to leave it out \(SkipJsonSchema\)"),
     "for type checkers": ("Nowhere", r"its annotation 'Nowhere' cannot be resolved \(name 'Nowhere' is not defined\)"),
 }
@@ -638,6 +651,48 @@ def test_literals(annotation: Any, sent: Any, value: Any) -> None:
 
     assert True is Draft202012Validator(made.parameters).is_valid({"value": sent})
     assert (value, True) == (made.invoke({"value": sent}).value, made.invoke({"value": "z"}).is_error)
+
+
+class Mode(enum.Enum):
+    SPAN = (1, 2)
+    DAY = datetime.date(2026, 1, 2)
+    RAW = b"ab"
+    PLAIN = "plain"
+
+
+MODES = {"tuple": ([1, 2], Mode.SPAN), "date": ("2026-01-02", Mode.DAY), "bytes": ("ab", Mode.RAW)}
+
+
+@pytest.mark.parametrize(("sent", "member"), [*MODES.values(), ("plain", Mode.PLAIN)], ids=[*MODES, "text"])
+@pytest.mark.parametrize("annotation", [Mode, Literal[Mode.SPAN, Mode.DAY, Mode.RAW, Mode.PLAIN]])
+def test_member_of_any_value(annotation: Any, sent: Any, member: Mode) -> None:
+    """A member of an enumeration is known by its value as JSON writes it, whatever its type."""
+    made = echo(annotation)
+
+    assert True is Draft202012Validator(made.parameters).is_valid({"value": sent})
+    assert (member, True) == (made.invoke({"value": sent}).value, made.invoke({"value": [2, 1]}).is_error)
+
+
+@pytest.mark.parametrize("annotation", [bytes | str, Annotated[bytes | str, Field(max_length=9)]])
+def test_text_rather_than_bytes(annotation: Any) -> None:
+    """Where a text or bytes may stand, a text stays a text."""
+    assert "a" == echo(annotation).invoke('{"value": "a"}').value
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="PEP 646 is of Python 3.11")
+@pytest.mark.parametrize(
+    ("inner", "sent", "wrong"),
+    [(tuple[str, ...], [1, "a", "b"], [1, "a", 2]), (tuple[str, bool], [1, "a", True], [1, "a"])],
+    ids=["repeated", "of known length"],
+)
+def test_unpacked_tuple(inner: Any, sent: Any, wrong: Any) -> None:
+    """The items of a tuple that is unpacked in another one are items of that one."""
+    made = echo(tuple[(int, *inner)])  # as `tuple[int, *inner]`
+
+    assert tuple(sent) == made.invoke({"value": sent}).value
+    for words, fits in ((sent, True), (wrong, False)):
+        assert fits is Draft202012Validator(made.parameters).is_valid({"value": words})
+        assert fits is not made.invoke({"value": words}).is_error
 
 
 def test_literal_of_another_member() -> None:

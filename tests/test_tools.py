@@ -10,6 +10,7 @@ import copy
 import functools
 import hashlib
 import inspect
+import json
 import operator
 import os
 import pickle
@@ -21,10 +22,11 @@ import types
 import typing
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 from unittest.mock import Mock, create_autospec
 
 import pytest
+from pydantic import Field
 
 from toolkit import (
     Cancelled,
@@ -261,6 +263,17 @@ def test_declaration() -> None:
     """A tool says name, description and parameters; its title is not among what a model sees."""
     assert ("sum_up", "Adds.") == (optioned.spec.name, optioned.spec.description)
     assert "Sum" not in repr(Toolbox([optioned]).schemas())
+
+
+def halved(x: Literal["\ud800"]) -> None: ...
+def described(x: Annotated[str, Field(description="\ud800")]) -> None: ...
+
+
+@pytest.mark.parametrize("made", [tool(halved), tool(described), tool(plain, description="\ud800")])
+def test_not_sendable(made: Tool[..., Any]) -> None:
+    """What no request can carry is refused before there is one; the message names the function."""
+    with pytest.raises(DefinitionError, match=r"test_tools\.\w+\(\): its description or schema holds what no JSON"):
+        _ = made.spec
 
 
 def test_declaration_from_docstring() -> None:
@@ -737,6 +750,7 @@ def announcing() -> None:
     Raises:
         ValueError: Not a number.
         Outer.Broken: Not whole.
+        json.JSONDecodeError: Not JSON.
     """
 
 
@@ -744,6 +758,11 @@ RELAYED = {
     "announced": (ValueError("why"), {}, "ValueError: why"),
     "child of an announced one": (UnicodeError("why"), {}, "UnicodeError: why"),
     "announced by a dotted name": (Outer.Broken("why"), {}, "Broken: why"),
+    "announced as its package has it": (
+        json.JSONDecodeError("why", "", 0),
+        {},
+        "JSONDecodeError: why: line 1 column 1 (char 0)",
+    ),
     "relayed": (OSError("why"), {"relay": (OSError,)}, "OSError: why"),
     "relayed in a list": (OSError("why"), {"relay": [OSError]}, "OSError: why"),
     "child of a relayed one": (Rare("why"), {"relay": (KeyError,)}, "Rare: 'why'"),

@@ -46,7 +46,7 @@ async def approve(approver: Approver | None, request: ApprovalRequest, door: Doo
     if approver is None:
         return
     verdict = await ask(approver, (request,), door)
-    if verdict is True or (isinstance(verdict, Decision) and verdict.approved is True):
-        return
-    reason = f" Reason: {verdict.reason}" if isinstance(verdict, Decision) and verdict.reason else ""
-    raise Denied(f"Tool execution was rejected by the user.{reason}")
+    decision = verdict if isinstance(verdict, Decision) else Decision(verdict is True)
+    if decision.approved is not True:
+        reason = f" Reason: {decision.reason}" if decision.reason else ""
+        raise Denied(f"Tool execution was rejected by the user.{reason}")

@@ -142,15 +142,20 @@ def _unchecked(error: Exception) -> InvalidArguments:
 
 def _mended(text: str, faults: Sequence[ErrorDetails], schema: Mapping[str, Any]) -> tuple[str, tuple[str, ...]] | None:
     """Mend a text where it failed, and say how; None where nothing can be mended without guessing."""
-    for fault in faults:
-        if fault["input"] is None or fault["type"] in _MENDABLE:
-            break
-    else:
+    if not any(map(_is_mendable, faults)):
         return None
     if text.strip() in ("", "null"):
         return "{}", ()
-    if faults[0]["type"] == "json_invalid":
-        return None
+    return None if faults[0]["type"] == "json_invalid" else _repaired_text(text, faults, schema)
+
+
+def _is_mendable(fault: ErrorDetails) -> bool:
+    return fault["input"] is None or fault["type"] in _MENDABLE
+
+
+def _repaired_text(
+    text: str, faults: Sequence[ErrorDetails], schema: Mapping[str, Any]
+) -> tuple[str, tuple[str, ...]] | None:
     refuse_doubtful(text)
     document = [from_json(text)]  # in a list, so that the whole is a place like any other
     optional = schema["properties"].keys() - set(schema.get("required", ()))

@@ -195,11 +195,7 @@ class Conversation:
         """
         self._expect("calling")
         calls = self._open_calls()
-        by_id = {result.call_id: result for result in results}
-        if len(by_id) != len(results) or by_id.keys() != {call.id for call in calls}:
-            due, given = [call.id for call in calls], [result.call_id for result in results]
-            raise ConversationError(f"Each of the calls {due} needs one result; there are results for {given}.")
-        told = [by_id[call.id] for call in calls]
+        told = _one_each(calls, results)
         self._messages += [replace(m, wire_id=call.wire_id, images=()) for m, call in zip(told, calls)]
         images = tuple(image for message in told for image in message.images)
         self._messages += [UserMessage(IMAGES_TEXT, images)] if images else []  # most providers' tools give text only
@@ -236,7 +232,7 @@ class Conversation:
         return replace(call, id=own, wire_id=wire)
 
     def _go_on(self, response: ModelResponse) -> None:
-        whole = response.finish_reason not in CUT and not any(is_cut(call.arguments) for call in response.calls)
+        whole = _is_whole(response)
         if response.calls and whole and not self._state.last:
             self._state = replace(self._state, phase="calling", empty=0)
             self.refused = ()
@@ -250,18 +246,15 @@ class Conversation:
         self._end_or_ask_again(response)
 
     def _end_or_ask_again(self, response: ModelResponse) -> None:
-        state = self._state
-        says_nothing = not response.text.strip()
+        state, reason = self._state, _reason(response)
         if state.last:
             self._state = replace(state, phase="finished")
         elif response.calls:  # cut: the model may send them again, within its turns
             self._state = replace(state, empty=0)
-        elif says_nothing and state.empty == 0 and response.finish_reason not in CUT:
+        elif reason == "empty" and state.empty == 0:
             self._messages.pop()
             self._state = replace(state, empty=1)
         else:
-            usual = "empty" if says_nothing else "stop"  # servers have many words for an answer that is whole
-            reason = response.finish_reason if response.finish_reason in CUT else usual
             self._state = replace(state, phase="finished", reason=reason)
 
     def _land(self) -> None:
@@ -278,3 +271,23 @@ class Conversation:
     def _output(self) -> str:
         last = next((m for m in reversed(self._messages) if isinstance(m, ModelResponse)), None)
         return last.text if last else ""
+
+
+def _one_each(calls: Sequence[ToolCall], results: Sequence[ToolMessage]) -> list[ToolMessage]:
+    """Put results in the order of their calls."""
+    by_id = {result.call_id: result for result in results}
+    due, given = [call.id for call in calls], [result.call_id for result in results]
+    if sorted(due) != sorted(given):
+        raise ConversationError(f"Each of the calls {due} needs one result; there are results for {given}.")
+    return [by_id[call_id] for call_id in due]
+
+
+def _is_whole(response: ModelResponse) -> bool:
+    return response.finish_reason not in CUT and not any(is_cut(call.arguments) for call in response.calls)
+
+
+def _reason(response: ModelResponse) -> str:
+    """Say why an answer ended: servers have many words for one that is whole."""
+    if response.finish_reason in CUT:
+        return response.finish_reason
+    return "stop" if response.text.strip() else "empty"

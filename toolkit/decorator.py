@@ -11,10 +11,11 @@ from typing import Any, ParamSpec, TypeVar, overload
 from typing_extensions import TypedDict, Unpack
 
 from toolkit import hints
+from toolkit.callables import source_of
 from toolkit.errors import DefinitionError
 from toolkit.handlers import Function
 from toolkit.naming import legal_name, name_of
-from toolkit.signatures import Signature, source_of
+from toolkit.signatures import Signature
 from toolkit.tools import Tool
 
 P = ParamSpec("P")

@@ -58,8 +58,7 @@ class Dispatcher:
         except Exception as error:
             logger.exception("A middleware raised; the call %s gets an error.", call.name)
             return ToolResult.failed(Failed(f"{call.name[:100]} was not carried out."), error)
-        if result.exception and not isinstance(result.exception, ToolError):
-            logger.warning("Tool %s raised", call.name, exc_info=result.exception)
+        _log(call, result)
         return result
 
     async def _line(self, call: ToolCall, context: ToolContext[Any], door: Door) -> ToolResult:
@@ -88,6 +87,11 @@ def _checked(result: object) -> ToolResult:
     if isinstance(result, ToolResult):
         return result
     raise TypeError(f"a middleware answers with a ToolResult, not {result!r}; does it return what the line gave it?")
+
+
+def _log(call: ToolCall, result: ToolResult) -> None:
+    if result.exception and not isinstance(result.exception, ToolError):
+        logger.warning("Tool %s raised", call.name, exc_info=result.exception)
 
 
 async def invoke(tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[Any], door: Door) -> ToolResult:

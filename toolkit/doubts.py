@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 
 from toolkit.schemas import rewritten
 
-# Keywords of which each place that is restricted to something has at least one.
-TYPED = frozenset({"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"})
+# Keywords of which each place that is restricted to something has at least one, and OpenAPI's `discriminator`, too.
+TYPED = frozenset({"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const", "propertyName"})
 
 
 def doubts(text: str) -> str:
@@ -53,8 +53,10 @@ def colons_within(schema: Mapping[str, Any]) -> int:
     Returns:
         The number; -1, which no document has, where one may hold what the schema does not restrict.
     """
-    required = [schema["properties"][name] for name in schema.get("required", ())]
-    return -1 if _has_untyped(schema) else sum(_least_keys(part, schema, frozenset()) for part in required)
+    if _has_untyped(schema):
+        return -1
+    known: dict[str, int] = {}
+    return _least_within(schema, schema, known)
 
 
 def _has_untyped(schema: Mapping[str, Any]) -> bool:
@@ -70,14 +72,28 @@ def _has_untyped(schema: Mapping[str, Any]) -> bool:
     return any(found)
 
 
-def _least_keys(node: Any, root: Mapping[str, Any], above: frozenset[str]) -> int:
-    """Count the keys that every document of a schema has, at any depth; `above` are the pointers that led here."""
-    if not isinstance(node, Mapping) or (pointer := node.get("$ref")) in above:
+def _least_keys(node: Any, root: Mapping[str, Any], known: dict[str, int]) -> int:
+    """Count keys that every document of a schema has, at any depth: hardly ever too few, and never too many.
+
+    Args:
+        node: The schema.
+        root: The one that has its definitions.
+        known: What has been counted of these, by pointer; each is counted once, and as none inside itself.
+    """
+    if not isinstance(node, Mapping):
         return 0
-    if pointer:
-        target = root.get("$defs", {}).get(pointer.rpartition("/")[2], {})
-        return _least_keys(target, root, above | {pointer})
-    ways = node.get("anyOf") or node.get("oneOf") or ()
-    required = node.get("required", ())
-    within = (_least_keys(node.get("properties", {}).get(name), root, above) for name in required)
-    return len(required) + sum(within) + min((_least_keys(way, root, above) for way in ways), default=0)
+    pointer = node.get("$ref")
+    if pointer is None:
+        ways = node.get("anyOf") or node.get("oneOf") or ()
+        in_one = min((_least_keys(way, root, known) for way in ways), default=0)
+        return max(in_one, len(set(node.get("required", ()))) + _least_within(node, root, known))
+    if pointer not in known:
+        known[pointer] = 0
+        known[pointer] = _least_keys(root.get("$defs", {}).get(pointer.rpartition("/")[2]), root, known)
+    return known[pointer]
+
+
+def _least_within(node: Mapping[str, Any], root: Mapping[str, Any], known: dict[str, int]) -> int:
+    """Count the keys below those that a document of a schema must have itself."""
+    parts = node.get("properties", {})
+    return sum(_least_keys(parts.get(name), root, known) for name in set(node.get("required", ())))

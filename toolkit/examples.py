@@ -43,11 +43,11 @@ def _is_of(call: ast.AST, name: str) -> bool:
 
 def _arguments(call: Any, parameters: Sequence[str]) -> dict[str, Any] | None:
     """Read the arguments of a call; None where one is no literal, or has no name."""
-    given = [*zip(parameters, call.args), *((each.arg, each.value) for each in call.keywords)]
-    if len(call.args) > len(parameters) or any(key is None for key, _ in given):
+    given = dict([*zip(parameters, call.args), *((each.arg, each.value) for each in call.keywords)])
+    if len(call.args) > len(parameters) or None in given:
         return None
     try:
-        values = {key: ast.literal_eval(value) for key, value in given}
+        values = {key: ast.literal_eval(value) for key, value in given.items()}
         document: dict[str, Any] = json.loads(json.dumps(values, allow_nan=False))
     except (ValueError, TypeError, RecursionError):
         return None

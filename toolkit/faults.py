@@ -16,9 +16,6 @@ MAX_ERROR = 400
 MAX_SHOWN = 60
 MAX_FAULTS = 8  # more would not fit, and a model may send a million
 
-# Faults, by pydantic-core's names, that are told in words of our own.
-_OTHERWISE = frozenset({"json_invalid", "missing", "extra_forbidden"})
-
 
 def explained(faults: Sequence[ErrorDetails], schema: Mapping[str, Any]) -> str:
     """Say to a model what is wrong with its arguments: path, reason, what was received, what there is."""
@@ -45,17 +42,21 @@ def close_to(name: str, names: Collection[str]) -> str:
 
 def _fault(fault: ErrorDetails, schema: Mapping[str, Any]) -> str:
     path, kind, got = path_of(fault["loc"]), fault["type"], fault["input"]
-    if path and kind not in _OTHERWISE:
-        return f"{path}: {fault['msg']} (received {_shown(got)})"
-    properties = schema["properties"]
     if kind == "json_invalid":
         return f"not valid JSON ({fault['msg'].removeprefix('Invalid JSON: ')}). Send one whole JSON object."
     if not path:
-        return f"expected one JSON object with {', '.join(properties) or 'no keys'}, received {_shown(got)}"
+        return f"expected one JSON object with {', '.join(schema['properties']) or 'no keys'}, received {_shown(got)}"
     if kind == "missing":
         return f"{path}: missing, but required"
-    known = properties if len(fault["loc"]) == 1 else ()
-    return f"{path}: no such parameter" + (close_to(str(fault["loc"][-1]), known) if known else "")
+    if kind == "extra_forbidden":
+        return f"{path}: no such parameter{_instead(fault['loc'], schema)}"
+    return f"{path}: {fault['msg']} (received {_shown(got)})"
+
+
+def _instead(location: Sequence[int | str], schema: Mapping[str, Any]) -> str:
+    """Say what parameters there are; of what lies deeper nothing is known here."""
+    known = schema["properties"] if len(location) == 1 else ()
+    return close_to(str(location[0]), known) if known else ""
 
 
 def path_of(location: Sequence[int | str]) -> str:

@@ -32,17 +32,24 @@ _COPIED = ("__module__", "__name__", "__qualname__", "__isabstractmethod__")
 def frame_names(function: Callable[..., Any]) -> Mapping[str, Any]:
     """Keep what the annotations of a function name in the frames that it was written in, where these still run."""
     annotations = raw_annotations(function)
-    if all([type(annotation) is type or is_settled(annotation) for annotation in annotations.values()]):
+    settled = [type(annotation) is type or is_settled(annotation) for annotation in annotations.values()]
+    if all(settled):
         return {}
-    code, module = getattr(function, "__code__", None), getattr(function, "__globals__", None)
+    local: dict[str, Any] = {}
     frame: types.FrameType | None = sys._getframe(1)  # noqa: SLF001  the public way, inspect.currentframe, is this one
-    around: list[types.FrameType] = []
     while frame is not None:
-        if frame.f_globals is module and frame.f_locals is not module and _holds(frame.f_code, code):
-            around.insert(0, frame)  # the innermost one comes last, so its names win
+        if _is_around(frame, function):
+            local = {**frame.f_locals, **local}  # the names of inner ones win
         frame = frame.f_back
-    local = {name: value for frame in around for name, value in frame.f_locals.items()}
     return _mentioned(annotations, local)
+
+
+def _is_around(frame: types.FrameType, function: Callable[..., Any]) -> bool:
+    """Tell whether a function was written in what a frame runs, below the top level of its module."""
+    module = getattr(function, "__globals__", None)
+    if frame.f_globals is not module or frame.f_locals is module:
+        return False
+    return _holds(frame.f_code, getattr(function, "__code__", None))
 
 
 def _mentioned(annotations: Mapping[str, Any], local: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,12 +156,19 @@ def _referring(annotation: Any) -> Any:
     given = getattr(annotation, "__args__", ())
     if _is_literal(annotation) or not isinstance(given, tuple):
         return annotation
-    made = tuple(typing.ForwardRef(part) if isinstance(part, str) else _referring(part) for part in given)
-    if all(new is old for new, old in zip(made, given)):
-        return annotation
+    made = tuple(map(_reference, given))
+    return annotation if all(new is old for new, old in zip(made, given)) else _of(annotation, made)
+
+
+def _reference(part: Any) -> Any:
+    return typing.ForwardRef(part) if isinstance(part, str) else _referring(part)
+
+
+def _of(annotation: Any, arguments: tuple[Any, ...]) -> Any:
+    """Make a generic type again, with other arguments."""
     if isinstance(annotation, types.GenericAlias):
-        return types.GenericAlias(typing.cast(type, annotation.__origin__), made)
-    return annotation.copy_with(made) if hasattr(annotation, "copy_with") else annotation
+        return types.GenericAlias(typing.cast(type, annotation.__origin__), arguments)
+    return annotation.copy_with(arguments) if hasattr(annotation, "copy_with") else annotation
 
 
 def closure(function: Callable[..., Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, TypeAlias
 
@@ -258,16 +258,15 @@ def message_from_dict(data: Mapping[str, Any]) -> Message:
     Raises:
         KeyError: There is no such kind of message.
     """
-    values = {key: value for key, value in data.items() if key != "kind"}
-    if "usage" in values:
-        values["usage"] = Usage(**values["usage"])
-    if "calls" in values:
-        values["calls"] = tuple(ToolCall(**call) for call in values["calls"])
-    if "images" in values:
-        values["images"] = tuple(
-            Image(base64.b64decode(image["data"]), image["media_type"]) for image in values["images"]
-        )
+    values = {key: _READERS[key](value) if key in _READERS else value for key, value in data.items() if key != "kind"}
     return _KINDS[data["kind"]](**values)
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "usage": lambda usage: Usage(**usage),
+    "calls": lambda calls: tuple(ToolCall(**call) for call in calls),
+    "images": lambda images: tuple(Image(base64.b64decode(i["data"]), i["media_type"]) for i in images),
+}
 
 
 def _plain(value: Any) -> Any:

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from typing import Any
 
-from toolkit.signatures import without_partials
+from toolkit.callables import without_partials
 
 # What OpenAI and Anthropic accept as a tool's name; one bad name makes them refuse the whole request.
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -19,10 +19,10 @@ def legal_name(name: str) -> str:
     """
     if NAME.fullmatch(name):
         return name
-    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode() if not name.isascii() else name
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     legal = re.sub(r"[^A-Za-z0-9_-]+", "_", plain)
     legal = (legal.strip("_") if legal != name else legal) or "tool"
-    if len(legal) <= 64 and (name.isascii() or len(plain) >= len(name)):
+    if len(legal) <= 64 and len(plain) >= len(name):
         return legal
     import hashlib  # it takes longer to load than all of this module, and is seldom needed
 

@@ -121,9 +121,15 @@ def _said(error: ToolError) -> str:
 
 def _told(error: BaseException, announced: Collection[str], relay: Collection[type[BaseException]]) -> str:
     names = [f".{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__]
-    if isinstance(error, tuple(relay)) or any(name.endswith(f".{known}") for name in names for known in announced):
+    if isinstance(error, tuple(relay)) or any(_is_called(name, known) for name in names for known in announced):
         return f": {_safe(str, error)}"
     return ". Its message is not shown here. Try other arguments or another tool, or report that this did not work."
+
+
+def _is_called(name: str, known: str) -> bool:
+    """Tell whether a class may go by a shorter name: its end, or its package and its last word, as it is imported."""
+    package, _, word = known.rpartition(".")
+    return name.endswith(f".{known}") or (name.startswith(f".{package}.") and name.endswith(f".{word}"))
 
 
 def _safe(write: Callable[[Any], str], value: Any) -> str:

@@ -1,5 +1,8 @@
 """The loop: schemas to the model, its calls to the tools, the results back, until there is an answer."""
 
+# pyright does not count T's default as an answer to what T is.
+# pyright: reportInvalidTypeVarUse=false
+
 from __future__ import annotations
 
 import uuid
@@ -12,7 +15,7 @@ from toolkit.approval import Approver
 from toolkit.authorization import Authorizer
 from toolkit.conversation import Conversation
 from toolkit.dialects import run_dialect_named
-from toolkit.dialects.chat import decoded
+from toolkit.dialects.history import decoded
 from toolkit.dispatch import Dispatcher
 from toolkit.limits import Limits, OnLimit
 from toolkit.messages import Message, SystemMessage, UserMessage
@@ -27,7 +30,7 @@ from toolkit.toolbox import Addable, Toolbox
 RESERVED = frozenset({"model", "messages", "stream", "stream_options", "tools", "response_format"})
 CLIENT_OPTIONS = frozenset({"timeout", "max_retries", "extra_headers", "extra_query", "extra_body"})
 
-T = TypeVar("T")
+T = TypeVar("T", default=str)  # where nothing says what the answer has to be, it is text
 History: TypeAlias = Iterable[Message | Mapping[str, Any]]
 
 
@@ -126,10 +129,8 @@ class Runner:
         return f"<Runner of {self.toolbox!r}>"
 
     @overload
-    def run(self, prompt: str | None = None, *, messages: History = (), deps: Any = None) -> RunResult[str]: ...
-    @overload
     def run(
-        self, prompt: str | None = None, *, messages: History = (), deps: Any = None, output_type: type[T]
+        self, prompt: str | None = None, *, messages: History = (), deps: Any = None, output_type: type[T] = ...
     ) -> RunResult[T]: ...
     @overload
     def run(
@@ -163,10 +164,8 @@ class Runner:
             return stream.result
 
     @overload
-    async def arun(self, prompt: str | None = None, *, messages: History = (), deps: Any = None) -> RunResult[str]: ...
-    @overload
     async def arun(
-        self, prompt: str | None = None, *, messages: History = (), deps: Any = None, output_type: type[T]
+        self, prompt: str | None = None, *, messages: History = (), deps: Any = None, output_type: type[T] = ...
     ) -> RunResult[T]: ...
     @overload
     async def arun(
@@ -184,10 +183,8 @@ class Runner:
             return stream.result
 
     @overload
-    def stream(self, prompt: str | None = None, *, messages: History = (), deps: Any = None) -> RunStream[str]: ...
-    @overload
     def stream(
-        self, prompt: str | None = None, *, messages: History = (), deps: Any = None, output_type: type[T]
+        self, prompt: str | None = None, *, messages: History = (), deps: Any = None, output_type: type[T] = ...
     ) -> RunStream[T]: ...
     @overload
     def stream(
@@ -201,11 +198,7 @@ class Runner:
 
     @overload
     def astream(
-        self, prompt: str | None = None, *, messages: History = (), deps: Any = None
-    ) -> AsyncRunStream[str]: ...
-    @overload
-    def astream(
-        self, prompt: str | None = None, *, messages: History = (), deps: Any = None, output_type: type[T]
+        self, prompt: str | None = None, *, messages: History = (), deps: Any = None, output_type: type[T] = ...
     ) -> AsyncRunStream[T]: ...
     @overload
     def astream(
@@ -253,9 +246,12 @@ class Runner:
             said.append(UserMessage(prompt))
         if not said:
             raise ValueError("There is nothing to answer: pass a prompt, or messages.")
-        if self.instructions and not any(isinstance(message, SystemMessage) for message in said):
-            said.insert(0, SystemMessage(self.instructions))
-        return said
+        return self._instructed(said)
+
+    def _instructed(self, said: list[Message]) -> list[Message]:
+        if not self.instructions or any(isinstance(message, SystemMessage) for message in said):
+            return said
+        return [SystemMessage(self.instructions), *said]
 
 
 def _refuse_unknown(options: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-    from pydantic_core.core_schema import IsSubclassSchema
+    from pydantic_core.core_schema import IsSubclassSchema, UnionSchema
 
 # Keywords whose value maps names, chosen by the user, to schemas: a name there is never a keyword.
 _NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
@@ -53,6 +53,12 @@ def generator() -> type[GenerateJsonSchema]:
 
         def is_subclass_schema(self, schema: IsSubclassSchema) -> JsonSchemaValue:
             return self.handle_invalid_for_json_schema(schema, "a class, which JSON has no form for")
+
+        def union_schema(self, schema: UnionSchema) -> JsonSchemaValue:
+            made = super().union_schema(schema)
+            if made.get("anyOf") == []:  # each member was skipped
+                return self.handle_invalid_for_json_schema(schema, "a union of what JSON has no form for")
+            return made
 
     return Generator
 

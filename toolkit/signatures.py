@@ -15,6 +15,7 @@ from inspect import Parameter as Written
 from typing import TYPE_CHECKING, Any
 
 from toolkit import hints
+from toolkit.callables import called, documentation, is_dispatched, known_keywords, source_of
 from toolkit.context import ToolContext
 from toolkit.errors import DefinitionError
 from toolkit.examples import documents
@@ -117,32 +118,35 @@ class Signature:
         """Lay validated values out as the signature wants them: by position, then by keyword."""
         by_position: list[Any] = []
         by_keyword: dict[str, Any] = {}
-        spread = any(p.kind is Written.VAR_POSITIONAL and values.get(p.name) for p in self.parameters)
+        placed = self._placed(values)
         for p in self.parameters:
             if p.kind is Written.VAR_POSITIONAL:
                 by_position += values.get(p.name, ())
             elif p.kind is Written.VAR_KEYWORD:
                 by_keyword |= values.get(p.name, {})
-            elif p.kind is Written.POSITIONAL_ONLY or (spread and p.kind is Written.POSITIONAL_OR_KEYWORD):
+            elif p.kind in placed:
                 by_position.append(_given(p, values, context))
-            elif p.injected or p.field or p.name in values:
+            elif _is_given(p, values):
                 by_keyword[p.name] = _given(p, values, context)
         return by_position, by_keyword
 
+    def _placed(self, values: Mapping[str, Any]) -> Collection[Any]:
+        """List the kinds of parameters that go in by position: in front of `*args` that are given, all that may."""
+        if any(p.kind is Written.VAR_POSITIONAL and values.get(p.name) for p in self.parameters):
+            return (Written.POSITIONAL_ONLY, Written.POSITIONAL_OR_KEYWORD)
+        return (Written.POSITIONAL_ONLY,)
+
     @cached_property
     def _python(self) -> inspect.Signature:
-        return hints.signature(_called(self.callable))
+        return hints.signature(called(self.callable))
 
     @cached_property
     def _positional(self) -> Collection[str]:
         """Names of values that must go in by position, though what is shown of the callable allows keywords."""
         names = [p.name for p in self._python.parameters.values() if p.kind is Written.POSITIONAL_OR_KEYWORD]
-        if hasattr(self.callable, "dispatch") and hasattr(self.callable, "registry"):
-            return names[:1]  # functools.singledispatch looks at the type of the first
-        code = getattr(self.callable, "__code__", None)
-        if code is None or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) != inspect.CO_VARARGS:
-            return ()
-        return [name for name in names if name not in code.co_varnames[: code.co_argcount]]
+        if is_dispatched(self.callable):
+            return names[:1]
+        return [] if (known := known_keywords(self.callable)) is None else [name for name in names if name not in known]
 
     @cached_property
     def _written(self) -> Mapping[str, Written]:
@@ -183,50 +187,6 @@ class Signature:
         return frozenset(keywords | _filled(self.callable).keys())
 
 
-def source_of(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Find the plain function whose code, module and annotations a callable stands for."""
-    while True:
-        if isinstance(function, partial):
-            function = function.func
-        elif (wrapped := getattr(function, "__wrapped__", None)) is not None:
-            function = wrapped
-        elif inspect.ismethod(function):
-            function = function.__func__
-        elif inspect.isclass(function):
-            return function.__init__ if inspect.isfunction(function.__init__) else function
-        elif inspect.isroutine(function):
-            return function
-        elif inspect.ismethod(method := getattr(function, "__call__", None)):  # noqa: B004  the method itself is wanted
-            function = method
-        else:
-            return function
-
-
-def without_partials(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Find what a partial, or a partial of one, calls."""
-    while isinstance(function, partial):
-        function = function.func
-    return function
-
-
-def documentation(function: Callable[..., Any]) -> str | None:
-    """Find the docstring of what a callable does; a callable object's or a partial's own class is not it."""
-    function = without_partials(function)
-    if inspect.isclass(function) or inspect.isroutine(function):
-        return inspect.getdoc(function)
-    return inspect.getdoc(source_of(function)) or inspect.getdoc(function)
-
-
-def _called(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Find what is called where an object is: its method, bound as the method's kind demands."""
-    if inspect.isclass(function) or inspect.isroutine(function) or isinstance(function, partial):
-        return function
-    if hasattr(function, "__wrapped__") or hasattr(function, "__signature__"):
-        return function
-    method: Callable[..., Any] = function.__call__  # type: ignore[operator]  # an object has it
-    return method if inspect.ismethod(method) or inspect.isfunction(method) or isinstance(method, partial) else function
-
-
 def _filled(function: Callable[..., Any]) -> Mapping[str, Any]:
     return function.keywords if isinstance(function, partial) else {}
 
@@ -238,6 +198,10 @@ def _without_field(default: Any) -> tuple[Any, FieldInfo | None]:
     if default.is_required():
         return Written.empty, default
     return default.default_factory or default.default, default
+
+
+def _is_given(p: Parameter, values: Mapping[str, Any]) -> bool:
+    return p.injected or p.field is not None or p.name in values
 
 
 def _given(p: Parameter, values: dict[str, Any], context: ToolContext[Any] | None) -> Any:

@@ -7,20 +7,22 @@ import sys
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
+from pydantic_core import PydanticSerializationError, to_json
 from typing_extensions import Self
 
 from toolkit import hints
 from toolkit.arguments import MAX_TEXT, Words, refuse_doubtful, refuse_long
 from toolkit.context import ToolContext
-from toolkit.dialects import dialect_named
-from toolkit.dialects.explanation import Explanation, explained
 from toolkit.errors import DefinitionError, InvalidArguments
 from toolkit.handlers import BoundFunction, Function, Handler
 from toolkit.invocation import Hot, Invocation
 from toolkit.messages import ToolResult, ToolSpec
 from toolkit.naming import NAME, legal_name
+
+if TYPE_CHECKING:
+    from toolkit.dialects.explanation import Explanation
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -149,7 +151,17 @@ class Tool(Generic[P, R]):
 
     @cached_property
     def spec(self) -> ToolSpec:
-        """The tool as a model may see it."""
+        """The tool as a model may see it.
+
+        Raises:
+            DefinitionError: It cannot be described to a model.
+        """
+        try:
+            to_json([self.description, self.parameters])
+        except PydanticSerializationError as error:
+            raise DefinitionError(
+                f"{self.origin}: its description or schema holds what no JSON can carry: {error}"
+            ) from None
         return ToolSpec(
             name=self.name,
             description=self.description,
@@ -171,6 +183,9 @@ class Tool(Generic[P, R]):
             ValueError: There is no such dialect.
             DefinitionError: The tool cannot be described to a model, or to this provider.
         """
+        from toolkit.dialects import dialect_named  # all of them take longer to load than the rest of a tool
+        from toolkit.dialects.explanation import explained
+
         return explained(self.spec, dialect_named(dialect, strict=strict))
 
     def renamed(self, name: str) -> Self:

@@ -7,45 +7,26 @@ said here, since a dialect sees one tool at a time: 20 strict tools, which may h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from toolkit.dialects.forms import Form, form_of
+from typing_extensions import override
+
+from toolkit.dialects.dialect import Dialect
 from toolkit.dialects.rules import ANTHROPIC, ANTHROPIC_STRICT
-from toolkit.dialects.wire import attribute, base64_of, call_of, items, owned, text_of, wants_strict
+from toolkit.dialects.wire import attribute, base64_of, call_of, items, text_of
 from toolkit.messages import Image, ToolCall, ToolResult, ToolSpec
 
 
-@dataclass(frozen=True)
-class Anthropic:
-    """Tools go out with an `input_schema`, calls come back as blocks `tool_use`.
+class Anthropic(Dialect):
+    """Tools go out with an `input_schema`, calls come back as blocks `tool_use`."""
 
-    Attributes:
-        strict: Whether the provider is to enforce the schemas of tools that have no opinion of their own.
-    """
+    name = "anthropic"
+    rules, strict_rules = ANTHROPIC, ANTHROPIC_STRICT
 
-    name: str = "anthropic"
-    strict: bool = False
-
-    def form(self, spec: ToolSpec) -> Form:
-        """Tell how a tool's arguments are shown."""
-        return form_of(spec, ANTHROPIC_STRICT if wants_strict(spec, otherwise=self.strict) else ANTHROPIC)
-
-    def tool(self, spec: ToolSpec) -> dict[str, Any]:
-        """Show one tool; it is made once, and must not be changed."""
-        shown: dict[str, Any] = spec.forms.get(self) or spec.forms.setdefault(self, self._shown(spec))
-        return shown
-
-    def calls(self, reply: Any, specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
-        """Find the calls in a message, or in its content."""
-        found = (block for block in items(reply, "content") if attribute(block, "type") == "tool_use")
-        return owned(map(_read_call, found), specs, self.form)
-
+    @override
     def answers(
-        self,
-        done: Sequence[tuple[ToolCall, ToolResult]],
-        specs: Sequence[ToolSpec] = (),  # noqa: ARG002  the signature is the dialects'
+        self, done: Sequence[tuple[ToolCall, ToolResult]], specs: Sequence[ToolSpec] = ()
     ) -> list[dict[str, Any]]:
         """Answer all calls by one message of the user; the pictures of failed calls follow their results."""
         results = [_answer(call, result) for call, result in done]
@@ -57,6 +38,10 @@ class Anthropic:
         shown = {"name": spec.name, "description": spec.description, "input_schema": form.schema}
         return {**shown, "strict": True} if form.strict else shown
 
+    def _found(self, reply: Any) -> Iterable[ToolCall]:
+        """Read a message, or its content."""
+        return (_read_call(block) for block in items(reply, "content") if attribute(block, "type") == "tool_use")
+
 
 def _read_call(block: Any) -> ToolCall:
     return call_of(attribute(block, "name"), attribute(block, "input"), attribute(block, "id"))
@@ -67,9 +52,13 @@ def _answer(call: ToolCall, result: ToolResult) -> dict[str, Any]:
     text = text_of(result)
     if result.is_error:
         return {**answer, "content": text if text.strip() else "error", "is_error": True}
-    told = [{"type": "text", "text": text}] if text.strip() else []
-    content = [*told, *map(_image, result.images)] if result.images else text
+    content = _content(text, result.images) if result.images else text
     return {**answer, "content": content} if content else answer
+
+
+def _content(text: str, images: Sequence[Image]) -> list[dict[str, Any]]:
+    told = [{"type": "text", "text": text}] if text.strip() else []
+    return [*told, *map(_image, images)]
 
 
 def _image(image: Image) -> dict[str, Any]:

@@ -11,15 +11,18 @@ The keys in META are about the call; every other one is a parameter of the tool.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
-from toolkit.dialects import structured
+from pydantic_core import from_json
+from typing_extensions import override
+
 from toolkit.dialects.chat import encoded, message_of, pictures
-from toolkit.dialects.forms import Form, form_of
+from toolkit.dialects.dialect import RunDialect
 from toolkit.dialects.rules import GRAMMAR, STRICT
-from toolkit.dialects.wire import attribute, content_of, owned, text_of, wants_strict
+from toolkit.dialects.structured import asked
+from toolkit.dialects.wire import attribute, content_of, owned, text_of
 from toolkit.errors import DefinitionError
 from toolkit.jsontext import is_cut, is_object
 from toolkit.messages import (
@@ -48,48 +51,18 @@ Tools:
 """
 
 
-@dataclass(frozen=True)
-class Calls:
+class Calls(RunDialect):
     """Tools go out as a schema of the reply, calls come back as its `calls`.
 
-    Attributes:
-        strict: Whether the provider is to enforce the schemas of tools that have no opinion of their own. Enforced is
-            the reply as a whole, so it is where that can be done for each tool on offer.
+    Enforced is the reply as a whole, so it is where that can be done for each tool on offer.
     """
 
-    name: str = "calls"
-    strict: bool = False
+    name = "calls"
+    rules, strict_rules = GRAMMAR, STRICT
 
-    def form(self, spec: ToolSpec) -> Form:
-        """Tell how a tool's arguments are shown."""
-        return form_of(spec, STRICT if wants_strict(spec, otherwise=self.strict) else GRAMMAR)
-
-    def tool(self, spec: ToolSpec) -> dict[str, Any]:
-        """Show one tool: its parameters with the constant `_tool` in front; definitions stay inside.
-
-        It is made once, and must not be changed.
-
-        Raises:
-            DefinitionError: A parameter has a name that the dialect needs itself.
-        """
-        shown, definitions = self.alternative(spec)
-        return {**shown, "$defs": definitions} if definitions else shown
-
-    def alternative(self, spec: ToolSpec) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Make one alternative of `calls`, and its definitions under names that no other tool uses."""
-        made: tuple[dict[str, Any], dict[str, Any]]
-        made = spec.forms.get(self) or spec.forms.setdefault(self, _alternative(spec, self.form(spec).schema))
-        return made
-
-    def calls(self, reply: Any, specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
-        """Find the calls in the text of a completion, or in a text."""
-        text = reply if isinstance(reply, str) else content_of(attribute(message_of(reply), "content"))
-        return self.read(text, (), specs)[1]
-
+    @override
     def answers(
-        self,
-        done: Sequence[tuple[ToolCall, ToolResult]],
-        specs: Sequence[ToolSpec] = (),  # noqa: ARG002  the signature is the dialects'
+        self, done: Sequence[tuple[ToolCall, ToolResult]], specs: Sequence[ToolSpec] = ()
     ) -> list[dict[str, Any]]:
         """Answer all calls by one message of the user; pictures follow in another."""
         told = [
@@ -101,16 +74,14 @@ class Calls:
     def body(self, request: ModelRequest) -> dict[str, Any]:
         """Make messages and, where tools are on offer, the schema of the reply."""
         if not request.tools:
-            messages = _merged([plain(message) for message in request.messages])
-            return {"messages": messages, **structured.asked(request.output, self.form)}
+            return {"messages": _merged(map(plain, request.messages)), **asked(request.output, self.form)}
         wanted = (request.output.spec,) if request.output else ()
-        forms = [self.form(spec) for spec in (*request.tools, *wanted)]
-        guide = GUIDE + "\n".join([*map(described, request.tools, forms), *map(self._wish, wanted)])
+        guide = SystemMessage(GUIDE + "\n".join([*map(self._described, request.tools), *map(self._wish, wanted)]))
+        reply = composed(request.tools, dialect=self, output=wanted)
+        strict = all(self.form(spec).strict for spec in (*request.tools, *wanted))
         return {
-            "messages": _merged([plain(m) for m in (SystemMessage(guide), *request.messages)]),
-            "response_format": response_format(
-                composed(request.tools, dialect=self, output=wanted), strict=all(form.strict for form in forms)
-            ),
+            "messages": _merged(map(plain, (guide, *request.messages))),
+            "response_format": response_format(reply, strict=strict),
         }
 
     def shows_text(self, request: ModelRequest) -> bool:
@@ -122,11 +93,32 @@ class Calls:
         calls = owned(calls, specs, self.form)
         reply = parsed(text)
         if reply is None:
-            return "" if text.lstrip().startswith("{") and is_cut(text) else text, calls
-        found = owned((_call(item) for item in reply.get("calls") or () if isinstance(item, dict)), specs, self.form)
-        output = reply.get("output")
-        told = output if isinstance(output, str) or output is None else json.dumps(output, ensure_ascii=False)
-        return told or "", (*calls, *found)
+            is_half = text.lstrip().startswith("{") and is_cut(text)
+            return "" if is_half else text, calls
+        return _output_of(reply), (*calls, *owned(_calls_of(reply), specs, self.form))
+
+    def _shown(self, spec: ToolSpec) -> dict[str, Any]:
+        """Show its parameters with the constant `_tool` in front; no other tool's definitions have the same names."""
+        schema = _apart(self.form(spec).schema, spec.name)
+        reserved = sorted(META & schema["properties"].keys())
+        if reserved:
+            raise DefinitionError(f"Tool {spec.name!r}: the dialect 'calls' needs {reserved[0]!r} itself. Rename it.")
+        return {
+            "type": "object",
+            "description": spec.description,
+            "properties": {"_tool": {"type": "string", "const": spec.name}, **schema["properties"]},
+            "required": ["_tool", *schema.get("required", ())],
+            "additionalProperties": schema.get("additionalProperties", False),
+            **({"$defs": schema["$defs"]} if "$defs" in schema else {}),
+        }
+
+    def _found(self, reply: Any) -> Iterable[ToolCall]:
+        """Read the text of a completion, or a text."""
+        text = reply if isinstance(reply, str) else content_of(attribute(message_of(reply), "content"))
+        return _calls_of(parsed(text) or {})
+
+    def _described(self, spec: ToolSpec) -> str:
+        return f"- {spec.name}: {spec.description} Arguments: {json.dumps(self.form(spec).schema, ensure_ascii=False)}"
 
     def _wish(self, wanted: ToolSpec) -> str:
         return f"\nOutput: {wanted.description} JSON Schema: {json.dumps(self.form(wanted).schema, ensure_ascii=False)}"
@@ -136,7 +128,7 @@ def composed(
     specs: Sequence[ToolSpec],
     *,
     only_one: bool = False,
-    dialect: Calls = Calls(),
+    dialect: Calls | None = None,
     output: Sequence[ToolSpec] = (),
 ) -> dict[str, Any]:
     """Compose the schema of a reply: any number of calls, or exactly one and no output.
@@ -144,62 +136,47 @@ def composed(
     Args:
         specs: The tools on offer.
         only_one: Whether there has to be a call.
-        dialect: How they are shown.
+        dialect: How they are shown; not strict, by default.
         output: What the output may be, each as the arguments of a tool; none means text.
     """
-    shown, definitions = zip(*map(dialect.alternative, specs))
-    outputs, more = zip(*(_parted(dialect.form(spec).schema, spec.name) for spec in output)) if output else ((), ())
-    calls: dict[str, Any] = {"type": "array", "items": {"anyOf": list(shown)}}
-    told = {"anyOf": [*(outputs or [{"type": "string"}]), {"type": "null"}]}
+    dialect = dialect or Calls()
+    tools = list(map(dialect.tool, specs))
+    outputs = [_apart(dialect.form(spec).schema, spec.name) for spec in output] or [{"type": "string"}]
+    calls: dict[str, Any] = {"type": "array", "items": {"anyOf": [*map(_bare, tools)]}}
+    told = {"anyOf": [*map(_bare, outputs), {"type": "null"}]}
     properties = {"calls": {**calls, "minItems": 1, "maxItems": 1}} if only_one else {"calls": calls, "output": told}
-    schema: dict[str, Any] = {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-    hoisted = {name: schema for part in (*definitions, *more) for name, schema in part.items()}
-    return {**schema, "$defs": hoisted} if hoisted else schema
+    schema = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    definitions = dict(chain.from_iterable(part.get("$defs", {}).items() for part in (*tools, *outputs)))
+    return {**schema, "$defs": definitions} if definitions else schema
 
 
-def _alternative(spec: ToolSpec, schema: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    reserved = sorted(META & schema["properties"].keys())
-    if reserved:
-        raise DefinitionError(f"Tool {spec.name!r}: the dialect 'calls' needs {reserved[0]!r} itself. Rename it.")
-    schema, definitions = _parted(schema, spec.name)
-    properties = {"_tool": {"type": "string", "const": spec.name}, **schema["properties"]}
-    shown = {
-        "type": "object",
-        "description": spec.description,
-        "properties": properties,
-        "required": ["_tool", *schema.get("required", ())],
-        "additionalProperties": schema.get("additionalProperties", False),
-    }
-    return shown, definitions
-
-
-def _parted(schema: Mapping[str, Any], owner: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Part a schema from its definitions, which get names that no other owner uses."""
+def _apart(schema: Mapping[str, Any], owner: str) -> dict[str, Any]:
+    """Give the definitions of a schema names that no other owner uses."""
     whole: dict[str, Any] = rewritten(schema, lambda node: _pointing_to(node, owner))
-    definitions = whole.pop("$defs", {})
-    return whole, {f"{owner}.{name}": part for name, part in definitions.items()}
+    if "$defs" in whole:
+        whole["$defs"] = {f"{owner}.{name}": part for name, part in whole["$defs"].items()}
+    return whole
+
+
+def _pointing_to(node: dict[str, Any], owner: str) -> dict[str, Any]:
+    reference = node.get("$ref")
+    if not isinstance(reference, str):
+        return node
+    return {**node, "$ref": reference.replace("#/$defs/", f"#/$defs/{owner}.", 1)}
+
+
+def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {keyword: value for keyword, value in schema.items() if keyword != "$defs"}
 
 
 def response_format(schema: Mapping[str, Any], *, strict: bool = False) -> dict[str, Any]:
     """Ask a server for a reply of this schema."""
-    asked = {"name": "reply", "schema": schema}
-    return {"type": "json_schema", "json_schema": {**asked, "strict": True} if strict else asked}
-
-
-def described(spec: ToolSpec, form: Form) -> str:
-    """Describe a tool in words: name, description, JSON Schema of its arguments."""
-    return f"- {spec.name}: {spec.description} Arguments: {json.dumps(form.schema, ensure_ascii=False)}"
+    reply = {"name": "reply", "schema": schema}
+    return {"type": "json_schema", "json_schema": {**reply, "strict": True} if strict else reply}
 
 
 def parsed(text: str) -> dict[str, Any] | None:
     """Read a reply that lists calls; None where it is something else."""
-    from pydantic_core import from_json
-
     try:
         reply = from_json(text)
     except ValueError:
@@ -216,7 +193,7 @@ def plain(message: Message) -> dict[str, Any]:
     return encoded(message)
 
 
-def _merged(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _merged(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Join neighbours of one role: many chat templates demand that roles take turns."""
     joined: list[dict[str, Any]] = []
     for message in messages:
@@ -229,12 +206,21 @@ def _merged(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _reply(message: ModelResponse) -> str:
-    from pydantic_core import from_json
-
     texts = [sendable(call.wire_arguments or call.arguments) for call in message.calls]
     arguments = [from_json(text) if is_object(text) else {} for text in texts]
     calls = [{"_tool": call.name, **given} for call, given in zip(message.calls, arguments)]
     return json.dumps({"calls": calls, "output": None}, ensure_ascii=False)
+
+
+def _output_of(reply: Mapping[str, Any]) -> str:
+    output = reply.get("output")
+    if output is None:
+        return ""
+    return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+
+
+def _calls_of(reply: Mapping[str, Any]) -> Iterator[ToolCall]:
+    return (_call(item) for item in reply.get("calls", ()) if isinstance(item, dict))
 
 
 def _call(item: Mapping[str, Any]) -> ToolCall:
@@ -245,10 +231,3 @@ def _call(item: Mapping[str, Any]) -> ToolCall:
         arguments=json.dumps(arguments, ensure_ascii=False),
         reasoning=reasoning if isinstance(reasoning, str) else "",
     )
-
-
-def _pointing_to(node: dict[str, Any], owner: str) -> dict[str, Any]:
-    reference = node.get("$ref")
-    if not isinstance(reference, str):
-        return node
-    return {**node, "$ref": reference.replace("#/$defs/", f"#/$defs/{owner}.", 1)}

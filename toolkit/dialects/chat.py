@@ -5,20 +5,18 @@ Wire facts: `openai.types.chat` of the openai package, version 3.54.
 
 from __future__ import annotations
 
-import base64
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import singledispatch
 from typing import Any
 
 from pydantic_core import from_json
+from typing_extensions import override
 
-from toolkit.dialects.forms import Form, form_of
-from toolkit.dialects.rules import GRAMMAR, STRICT
+from toolkit.dialects.dialect import RunDialect
+from toolkit.dialects.rules import GRAMMAR, MINIMAL, STRICT
 from toolkit.dialects.structured import asked
-from toolkit.dialects.wire import attribute, base64_of, call_of, owned, text_of, wants_strict
-from toolkit.jsontext import as_text
+from toolkit.dialects.wire import attribute, base64_of, call_of, function_of, owned, text_of
 from toolkit.messages import (
     IMAGES_TEXT,
     Image,
@@ -35,34 +33,15 @@ from toolkit.messages import (
 )
 
 
-@dataclass(frozen=True)
-class Chat:
-    """Tools go out as functions, calls come back as `tool_calls`.
+class Chat(RunDialect):
+    """Tools go out as functions, calls come back as `tool_calls`."""
 
-    Attributes:
-        strict: Whether the provider is to enforce the schemas of tools that have no opinion of their own.
-    """
+    name = "chat"
+    rules, strict_rules = GRAMMAR, STRICT
 
-    name: str = "chat"
-    strict: bool = False
-
-    def form(self, spec: ToolSpec) -> Form:
-        """Tell how a tool's arguments are shown."""
-        return form_of(spec, STRICT if wants_strict(spec, otherwise=self.strict) else GRAMMAR)
-
-    def tool(self, spec: ToolSpec) -> dict[str, Any]:
-        """Show one tool; it is made once, and must not be changed."""
-        shown: dict[str, Any] = spec.forms.get(self) or spec.forms.setdefault(self, self._shown(spec))
-        return shown
-
-    def calls(self, reply: Any, specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
-        """Find the calls in a completion, or in its message."""
-        return owned(map(_read_call, listed_calls(message_of(reply))), specs, self.form)
-
+    @override
     def answers(
-        self,
-        done: Sequence[tuple[ToolCall, ToolResult]],
-        specs: Sequence[ToolSpec] = (),  # noqa: ARG002  the signature is the dialects'
+        self, done: Sequence[tuple[ToolCall, ToolResult]], specs: Sequence[ToolSpec] = ()
     ) -> list[dict[str, Any]]:
         """Answer each call by a message of the role tool; pictures follow in one of the user."""
         return [*(_answer(call, result) for call, result in done), *pictures(done)]
@@ -89,6 +68,17 @@ class Chat:
         function = {"name": spec.name, "description": spec.description, "parameters": form.schema}
         return {"type": "function", "function": {**function, "strict": True} if form.strict else function}
 
+    def _found(self, reply: Any) -> Iterable[ToolCall]:
+        """Read a completion, or its message."""
+        return map(_read_call, listed_calls(message_of(reply)))
+
+
+class Minimal(Chat):
+    """`chat`, for gateways and servers that refuse keywords which they do not know, and enforce none."""
+
+    name = "minimal"
+    rules = strict_rules = MINIMAL
+
 
 def pictures(done: Sequence[tuple[ToolCall, ToolResult]]) -> list[dict[str, Any]]:
     """Make the message that shows what pictures results have, where there are any."""
@@ -98,8 +88,14 @@ def pictures(done: Sequence[tuple[ToolCall, ToolResult]]) -> list[dict[str, Any]
 
 def message_of(reply: Any) -> Any:
     """Find the message in a completion; a message alone is one, too."""
+    choice = choice_of(reply)
+    return reply if choice is None else attribute(choice, "message")
+
+
+def choice_of(reply: Any) -> Any:
+    """Find the first choice in a completion or a chunk; None where there is none."""
     choices = attribute(reply, "choices")
-    return attribute(choices[0], "message") if isinstance(choices, (list, tuple)) and choices else reply
+    return choices[0] if isinstance(choices, (list, tuple)) and choices else None
 
 
 def listed_calls(message: Any) -> list[Any]:
@@ -152,34 +148,8 @@ def data_url(image: Image) -> str:
     return f"data:{image.media_type};base64,{base64_of(image)}"
 
 
-_OURS = (SystemMessage, UserMessage, ModelResponse, ToolMessage)
-
-
-def decoded(messages: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
-    """Read a history in wire form; messages that are ours already stay as they are.
-
-    Raises:
-        ValueError: A message has no role, or one that is not known; or it lacks what messages of its role have.
-        TypeError: Something is no message at all.
-    """
-    read: list[Message] = []
-    names: dict[str, str] = {}
-    for message in messages:
-        known = message if isinstance(message, _OURS) else _decoded(_as_mapping(message), names)
-        if isinstance(known, ModelResponse):
-            names.update((call.wire_id, call.name) for call in known.calls)
-        read.append(known)
-    return read
-
-
 def _read_call(item: Any) -> ToolCall:
-    function = attribute(item, "function") or attribute(item, "custom")
-    arguments = attribute(function, "arguments")
-    return call_of(
-        attribute(function, "name"),
-        attribute(function, "input") if arguments is None else arguments,
-        attribute(item, "id"),
-    )
+    return call_of(*function_of(item), attribute(item, "id"))
 
 
 def _answer(call: ToolCall, result: ToolResult) -> dict[str, Any]:
@@ -204,55 +174,3 @@ def _strict(text: str) -> str:
         return text if isinstance(from_json(text, allow_inf_nan=False), dict) else "{}"
     except ValueError:
         return "{}"
-
-
-def _as_mapping(message: Any) -> Mapping[str, Any]:
-    if hasattr(message, "model_dump"):  # an answer of the openai package, put into the history as it is
-        message = message.model_dump()
-    if not isinstance(message, Mapping):
-        raise TypeError(f"{message!r} is not a message: it takes those of another result, or dicts in OpenAI's form.")
-    return message
-
-
-def _decoded(message: Mapping[str, Any], names: Mapping[str, str]) -> Message:
-    role, content = message.get("role"), message.get("content")
-    text = content if isinstance(content, str) else _text_of(content)
-    if role in ("system", "developer"):
-        return SystemMessage(text)
-    if role == "user":
-        return UserMessage(text, tuple(_images_of(content)))
-    if role == "assistant":
-        calls = tuple(map(_decoded_call, message.get("tool_calls") or ()))
-        return ModelResponse(text=text, calls=calls, reasoning=message.get("reasoning_content") or "")
-    if role == "tool":
-        if not isinstance(wire_id := message.get("tool_call_id"), str):
-            raise ValueError(
-                f"A message of the role 'tool' needs the tool_call_id that it answers; this is {message!r}."
-            )
-        return ToolMessage(call_id=wire_id, wire_id=wire_id, name=names.get(wire_id, ""), text=text)
-    raise ValueError(f"A message's role is one of system, developer, user, assistant, tool; this one has {role!r}.")
-
-
-def _decoded_call(call: Mapping[str, Any]) -> ToolCall:
-    wire_id, function = call.get("id"), call.get("function") or {}
-    if not isinstance(wire_id, str) or "name" not in function:
-        raise ValueError(f"A tool call needs an id and a function with a name; this is {call!r}.")
-    return ToolCall(id=wire_id, wire_id=wire_id, name=function["name"], arguments=as_text(function.get("arguments")))
-
-
-def _text_of(content: Any) -> str:
-    return "".join(part.get("text") or "" for part in content or ())
-
-
-def _images_of(content: Any) -> Iterable[Image]:
-    parts = () if isinstance(content, str) else content or ()
-    for part in parts:
-        if isinstance(part.get("text"), str):
-            continue
-        url = (part.get("image_url") or {}).get("url", "")
-        head, comma, data = url.partition(";base64,")
-        if not comma:
-            raise ValueError(
-                f"A user's message holds text and pictures as data URLs; this is neither: {str(part)[:100]}"
-            )
-        yield Image(base64.b64decode(data), head.removeprefix("data:"))

@@ -47,9 +47,7 @@ class Text:
         if not isinstance(document, str):
             return document
         try:
-            return json.loads(
-                document, object_pairs_hook=_without_repetition, parse_constant=_refused, parse_float=_finite
-            )
+            return read_json(document)
         except (ValueError, RecursionError):
             return document
 
@@ -135,6 +133,16 @@ class Named:
     def encode(self, document: Document) -> Document:
         """Encode as what the reference points to."""
         return encoded(self.codecs.get(self.name), document)
+
+
+def read_json(text: str) -> Any:
+    """Read a JSON text as strictly as a tool reads its arguments.
+
+    Raises:
+        ValueError: It is no JSON, a key stands twice in one object, or a number is not finite.
+        RecursionError: It is too deep.
+    """
+    return json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_refused, parse_float=_finite)
 
 
 def _is_of_type(schema: Any, document: Document, root: Any) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from toolkit.dialects import Dialect
-from toolkit.dialects.forms import Note
+from toolkit.dialects.dialect import Dialect
+from toolkit.dialects.scope import Note
 from toolkit.messages import ToolSpec
 
 

@@ -17,40 +17,14 @@ from typing import Any
 from pydantic_core import to_json
 
 from toolkit.dialects.bounds import excess
-from toolkit.dialects.codecs import Choice, Codec, Items, Named
 from toolkit.dialects.keywords import sort_of, words
+from toolkit.dialects.matching import mapping
 from toolkit.dialects.members import Field, Fields
-from toolkit.dialects.objects import mapping
 from toolkit.dialects.rewriting import Rewriter
-from toolkit.dialects.rules import (
-    ANTHROPIC,
-    ANTHROPIC_STRICT,
-    GEMINI,
-    MINIMAL,
-    PLAIN,
-    STRICT,
-    Rules,
-    always_sent,
-    quoted_changes,
-    rewrites,
-)
+from toolkit.dialects.rules import ANTHROPIC, ANTHROPIC_STRICT, PLAIN, Rules, always_sent, quoted_changes, rewrites
 from toolkit.dialects.scope import Note, Part, Unsayable
 from toolkit.messages import ToolSpec
 from toolkit.schemas import rewritten
-
-__all__ = [
-    "ANTHROPIC",
-    "ANTHROPIC_STRICT",
-    "GEMINI",
-    "MINIMAL",
-    "PLAIN",
-    "STRICT",
-    "Form",
-    "Note",
-    "Rules",
-    "form_of",
-    "formed",
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,25 +100,10 @@ def _plain(schema: Mapping[str, Any], rules: Rules) -> Form:
 
 
 def _form(part: Part, notes: tuple[Note, ...], *, strict: bool = False) -> Form:
-    decode = None if part.codec is None or _is_idle(part.codec) else _safe(part.codec.decode)
-    encode = None if part.codec is None else _safe(part.codec.encode)
+    if part.codec is None:
+        return Form(schema=part.shown, strict=strict, notes=notes)
+    decode, encode = _safe(part.codec.decode), _safe(part.codec.encode)
     return Form(schema=part.shown, strict=strict, notes=notes, decode=decode, encode=encode)
-
-
-def _is_idle(codec: Codec | None, seen: frozenset[str] = frozenset()) -> bool:
-    """Tell whether a codec decodes nothing: it holds nothing but references to each other."""
-    if codec is None:
-        return True
-    if isinstance(codec, Named):
-        return codec.name in seen or _is_idle(codec.codecs.get(codec.name), seen | {codec.name})
-    if isinstance(codec, Items):
-        return _is_idle(codec.item, seen)
-    if isinstance(codec, Choice):
-        return all(_is_idle(alternative, seen) for alternative in codec.codecs)
-    if isinstance(codec, Fields) and codec.rest is None:
-        same = all(f.name == f.shown and not f.omission and not f.absence for f in codec.fields)
-        return same and all(_is_idle(f.codec, seen) for f in codec.fields)
-    return False
 
 
 def _safe(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -165,25 +124,18 @@ def _without_noise(node: dict[str, Any], rules: Rules, notes: dict[Note, None]) 
     support = {key: rules.support(key, sort_of(key, value)) for key, value in node.items()}
     kept = {key: value for key, value in node.items() if support[key] in ("sent", None)}
     said = {key: value for key, value in node.items() if support[key] == "words"}
-    if not said:
-        return kept
-    notes.update((Note("", f"{keyword} {value!r} is said in words"), None) for keyword, value in said.items())
-    return Part(kept).saying(*(words(keyword, value) for keyword, value in said.items())).shown
+    notes.update({Note("", f"{keyword} {value!r} is said in words"): None for keyword, value in said.items()})
+    return Part(kept).saying(*map(words, said.keys(), said.values())).shown
 
 
 def _renamed(part: Part, rules: Rules, notes: dict[Note, None]) -> Part:
     """Rename the parameters whose names the provider refuses."""
-    if not rules.keys:
-        return part
     own = mapping(part.shown.get("properties"))
-    scope = Rewriter(rules, part.shown, notes)
-    names: dict[str, str] = {}
-    for name in own:
-        names[name] = name if scope.takes(name) else scope.key(name, {*own, *names.values()}, name)
+    names = Rewriter(rules, part.shown, notes).keys(own, "")
     changed = tuple(Field(name, shown) for name, shown in names.items() if name != shown)
     if not changed:
         return part
-    properties = {names[name]: inner for name, inner in own.items()}
-    required = [names.get(name, name) for name in part.shown.get("required", ())]
-    codec: Codec = Fields(changed)
-    return Part({**part.shown, "properties": properties, **({"required": required} if required else {})}, codec)
+    shown = {**part.shown, "properties": {names[name]: inner for name, inner in own.items()}}
+    if "required" in shown:
+        shown["required"] = [names.get(name, name) for name in shown["required"]]
+    return Part(shown, Fields(changed))

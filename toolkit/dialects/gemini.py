@@ -6,51 +6,30 @@ which Gemini understands from version 3 on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from toolkit.dialects.forms import Form, form_of
+from typing_extensions import override
+
+from toolkit.dialects.dialect import Dialect
 from toolkit.dialects.rules import GEMINI
-from toolkit.dialects.wire import attribute, base64_of, call_of, data_of, items, owned, text_of
+from toolkit.dialects.wire import attribute, base64_of, call_of, data_of, items, text_of
 from toolkit.errors import DefinitionError
 from toolkit.messages import Image, ToolCall, ToolResult, ToolSpec
 
 
-@dataclass(frozen=True)
-class Gemini:
+class Gemini(Dialect):
     """Tools go out as function declarations, calls come back as parts `functionCall`.
 
-    Attributes:
-        strict: Of no effect: whether calls keep to their schemas is said of a request, not of a tool.
+    Whether calls keep to their schemas is said of a request, not of a tool.
     """
 
-    name: str = "gemini"
-    strict: bool = False
+    name = "gemini"
+    rules = strict_rules = GEMINI
 
-    def form(self, spec: ToolSpec) -> Form:
-        """Tell how a tool's arguments are shown."""
-        return form_of(spec, GEMINI)
-
-    def tool(self, spec: ToolSpec) -> dict[str, Any]:
-        """Show one tool; it is made once, and must not be changed.
-
-        Raises:
-            DefinitionError: Its name begins with a digit or `-`.
-        """
-        shown: dict[str, Any] = spec.forms.get(self) or spec.forms.setdefault(self, self._shown(spec))
-        return shown
-
-    def calls(self, reply: Any, specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
-        """Find the calls in a response's first candidate, in its content, or in the content's parts."""
-        candidate = next(iter(items(reply, "candidates")), None)
-        content = attribute(candidate, "content") or reply
-        return owned(map(_read_call, filter(None, map(_call_in, items(content, "parts")))), specs, self.form)
-
+    @override
     def answers(
-        self,
-        done: Sequence[tuple[ToolCall, ToolResult]],
-        specs: Sequence[ToolSpec] = (),  # noqa: ARG002  the signature is the dialects'
+        self, done: Sequence[tuple[ToolCall, ToolResult]], specs: Sequence[ToolSpec] = ()
     ) -> list[dict[str, Any]]:
         """Answer all calls by one content."""
         parts = [{"functionResponse": _answer(call, result)} for call, result in done]
@@ -65,6 +44,12 @@ class Gemini:
         schema = self.form(spec).schema
         shown = {"name": spec.name, "description": spec.description}
         return {**shown, "parameters": schema} if schema.get("properties") else shown
+
+    def _found(self, reply: Any) -> Iterable[ToolCall]:
+        """Read a response's first candidate, its content, or the content's parts."""
+        candidate = next(iter(items(reply, "candidates")), None)
+        content = attribute(candidate, "content") or reply
+        return map(_read_call, filter(None, map(_call_in, items(content, "parts"))))
 
 
 def _call_in(part: Any) -> Any:

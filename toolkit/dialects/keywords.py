@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
 Support: TypeAlias = Literal["sent", "words", "rewritten", "noise"]
@@ -180,14 +180,8 @@ _LOOKAROUND = re.compile(r"\(\?<?[=!]|\\[1-9]|\(\?P=")
 
 def sort_of(keyword: str, value: Any) -> str:
     """Name the sort of a keyword's value, as the rows of the table do."""
-    if keyword == "pattern":
-        return "lookaround" if _LOOKAROUND.search(str(value)) else ""
-    if keyword == "enum":
-        return sort_of_values(value)
-    if keyword == "type" and isinstance(value, list):
-        return "list"
-    if isinstance(value, str):
-        return value if keyword == "format" else ""
+    if keyword in _SORTED:
+        return _SORTED[keyword](value)
     return json.dumps(value) if isinstance(value, (bool, int, type(None))) else ""
 
 
@@ -198,15 +192,21 @@ def sort_of_values(values: Any) -> str:
 
 
 _SORTS = {str: "", int: "number", float: "number", bool: "boolean", type(None): "mixed"}
+_SORTED: Mapping[str, Callable[[Any], str]] = {
+    "type": lambda value: "list" if isinstance(value, list) else "",
+    "enum": sort_of_values,
+    "format": str,
+    "pattern": lambda value: "lookaround" if _LOOKAROUND.search(str(value)) else "",
+}
 
 
 def words(keyword: str, value: Any) -> str:
     """Say a constraint in a short sentence."""
     if keyword in ("examples", "enum") and isinstance(value, list):
-        return WORDS[keyword].format(", ".join(map(text_of, value)))
-    return WORDS[keyword].format(value if keyword in _BARE else text_of(value))
+        return WORDS[keyword].format(", ".join(map(json_of, value)))
+    return WORDS[keyword].format(value if keyword in _BARE else json_of(value))
 
 
-def text_of(value: Any) -> str:
+def json_of(value: Any) -> str:
     """Write a value as JSON."""
     return json.dumps(value, ensure_ascii=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import reduce
 from typing import Any, TypeAlias
 
 from toolkit.schemas import rewritten
@@ -44,16 +45,7 @@ def fits(schema: Any, document: Any, root: Any) -> bool:
     if not isinstance(schema, Mapping):
         return schema is not False
     schema = resolved(schema, root)
-    kind, choices = schema.get("type"), schema.get("anyOf") or schema.get("oneOf")
-    return (
-        (kind is None or any(is_of(document, name) for name in _listed(kind)))
-        and (choices is None or any(fits(choice, document, root) for choice in choices))
-        and all(fits(part, document, root) for part in schema.get("allOf", ()))
-        and any(same(document, value) for value in allowed(schema, [document]))
-        and all(_within(document, *_BOUNDS[keyword], schema[keyword]) for keyword in _BOUNDS.keys() & schema.keys())
-        and (not isinstance(document, dict) or _object_fits(schema, document, root))
-        and (not isinstance(document, list) or _array_fits(schema, document, root))
-    )
+    return all(fit(schema, document, root) for fit in _FITS)
 
 
 def is_of(document: Any, kind: str) -> bool:
@@ -68,19 +60,27 @@ def is_number(value: Any) -> bool:
 
 def same(one: Any, other: Any) -> bool:
     """Tell whether two documents are equal in JSON, where true is not 1."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    return bool(one == other)
+    return bool(one == other and _marked(one) == _marked(other))
+
+
+def _marked(value: Any) -> Any:
+    """Mark truth values, which Python takes for numbers."""
+    if isinstance(value, bool):
+        return (value,)
+    if isinstance(value, list):
+        return [_marked(item) for item in value]
+    return {key: _marked(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def allowed(schema: Schema, otherwise: list[Any]) -> list[Any]:
     """List the values that `enum` or `const` allows; `otherwise`, where there is neither."""
     values = [schema["const"]] if "const" in schema else schema.get("enum", otherwise)
     return values if isinstance(values, list) else otherwise
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Take a mapping as it is, and anything else as an empty one."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def resolved(schema: Schema, root: Any) -> Schema:
@@ -90,22 +90,24 @@ def resolved(schema: Schema, root: Any) -> Schema:
             return schema
         target = at(root, schema["$ref"])
         rest = {key: value for key, value in schema.items() if key != "$ref"}
-        schema = {**target, **rest} if isinstance(target, Mapping) else rest
+        schema = {**mapping(target), **rest}
     return {}
 
 
 def at(root: Any, reference: str) -> Any:
     """Find what a reference inside a document points to; None where it points nowhere."""
-    if not reference.startswith("#"):
+    if reference == "#":
+        return root
+    if not reference.startswith("#/"):
         return None
-    node = root
-    for step in reference.split("/")[1:]:
-        key = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(node, list) and key.isdigit():
-            node = dict(enumerate(node)).get(int(key))
-        else:
-            node = node.get(key) if isinstance(node, Mapping) else None
-    return node if reference.startswith("#/") or reference == "#" else None
+    steps = (step.replace("~1", "/").replace("~0", "~") for step in reference.split("/")[1:])
+    return reduce(_member, steps, root)
+
+
+def _member(node: Any, key: str) -> Any:
+    if isinstance(node, list) and key.isdigit():
+        return dict(enumerate(node)).get(int(key))
+    return node.get(key) if isinstance(node, Mapping) else None
 
 
 def nodes_of(schema: Any) -> list[dict[str, Any]]:
@@ -133,18 +135,35 @@ def references_in(schema: Any, root: Any) -> dict[str, None]:
 
 def apart(one: Any, other: Any, root: Any, depth: int = 8) -> bool:
     """Tell whether no document can be of both schemas; when in doubt, say no."""
-    if depth == 0 or not isinstance(one, Mapping) or not isinstance(other, Mapping):
+    if depth == 0:
         return False
-    one, other = resolved(one, root), resolved(other, root)
+    one, other = resolved(mapping(one), root), resolved(mapping(other), root)
     for schema, rest in ((one, other), (other, one)):
         if "anyOf" in schema:
             return all(apart(choice, rest, root, depth - 1) for choice in schema["anyOf"])
-    if not _types(one) & _types(other):
-        return True
-    values = allowed(one, [])
-    if values and allowed(other, []):
-        return not any(same(value, rest) for value in values for rest in allowed(other, []))
-    return _objects_apart(one, other, root, depth) or _arrays_apart(one, other, root, depth)
+    return any(told(one, other, root, depth - 1) for told in _APART)
+
+
+def _type_fits(schema: Schema, document: Any, _: Any) -> bool:
+    kind = schema.get("type")
+    return kind is None or any(is_of(document, name) for name in _listed(kind))
+
+
+def _choice_fits(schema: Schema, document: Any, root: Any) -> bool:
+    choices = schema.get("anyOf") or schema.get("oneOf")
+    return choices is None or any(fits(choice, document, root) for choice in choices)
+
+
+def _parts_fit(schema: Schema, document: Any, root: Any) -> bool:
+    return all(fits(part, document, root) for part in schema.get("allOf", ()))
+
+
+def _value_fits(schema: Schema, document: Any, _: Any) -> bool:
+    return any(same(document, value) for value in allowed(schema, [document]))
+
+
+def _bounds_fit(schema: Schema, document: Any, _: Any) -> bool:
+    return all(_within(document, *_BOUNDS[keyword], schema[keyword]) for keyword in _BOUNDS.keys() & schema.keys())
 
 
 def _within(document: Any, kind: type, test: Callable[[Any, Any], bool], bound: Any) -> bool:
@@ -155,18 +174,24 @@ def _within(document: Any, kind: type, test: Callable[[Any, Any], bool], bound: 
         return True
 
 
-def _object_fits(schema: Schema, document: dict[str, Any], root: Any) -> bool:
+def _object_fits(schema: Schema, document: Any, root: Any) -> bool:
+    if not isinstance(document, dict):
+        return True
     properties = schema.get("properties", {})
     free: Any = "patternProperties" in schema or schema.get("additionalProperties", "properties" not in schema)
-    return all(key in document for key in schema.get("required", ())) and all(
-        fits(properties.get(key, free), value, root) for key, value in document.items()
-    )
+    whole = all(key in document for key in schema.get("required", ()))
+    return whole and all(fits(properties.get(key, free), value, root) for key, value in document.items())
 
 
-def _array_fits(schema: Schema, document: list[Any], root: Any) -> bool:
+def _array_fits(schema: Schema, document: Any, root: Any) -> bool:
+    if not isinstance(document, list):
+        return True
     first = schema.get("prefixItems", [])
     items = [*first, *[schema.get("items", True)] * (len(document) - len(first))]
     return all(fits(item, value, root) for item, value in zip(items, document))
+
+
+_FITS = (_type_fits, _choice_fits, _parts_fit, _value_fits, _bounds_fit, _object_fits, _array_fits)
 
 
 def _types(schema: Schema) -> set[str]:
@@ -178,14 +203,28 @@ def _listed(kind: Any) -> list[str]:
     return kind if isinstance(kind, list) else [kind]
 
 
+def _types_apart(one: Schema, other: Schema, _root: Any, _depth: int) -> bool:
+    return not _types(one) & _types(other)
+
+
+def _values_apart(one: Schema, other: Schema, _root: Any, _depth: int) -> bool:
+    values, others = allowed(one, []), allowed(other, [])
+    alike = any(same(value, rest) for value in values for rest in others)
+    return bool(values and others) and not alike
+
+
 def _objects_apart(one: Schema, other: Schema, root: Any, depth: int) -> bool:
     if _types(one) & _types(other) != {"object"}:
         return False
-    for schema, rest in ((one, other), (other, one)):
-        known = rest.get("properties", {}).keys()
-        if rest.get("additionalProperties") is False and any(key not in known for key in schema.get("required", ())):
-            return True
-    return any(apart(a, b, root, depth - 1) for a, b in _required_in_both(one, other))
+    if _has_no_place(one, other) or _has_no_place(other, one):
+        return True
+    return any(apart(a, b, root, depth) for a, b in _required_in_both(one, other))
+
+
+def _has_no_place(one: Schema, other: Schema) -> bool:
+    """Tell whether an object of the one has a key that the other does not take."""
+    known = other.get("properties", {}).keys()
+    return other.get("additionalProperties") is False and any(key not in known for key in one.get("required", ()))
 
 
 def _required_in_both(one: Schema, other: Schema) -> Iterator[tuple[Any, Any]]:
@@ -197,4 +236,7 @@ def _required_in_both(one: Schema, other: Schema) -> Iterator[tuple[Any, Any]]:
 def _arrays_apart(one: Schema, other: Schema, root: Any, depth: int) -> bool:
     filled = one.get("minItems", 0) > 0 and other.get("minItems", 0) > 0
     only = _types(one) & _types(other) == {"array"}
-    return only and filled and apart(one.get("items"), other.get("items"), root, depth - 1)
+    return only and filled and apart(one.get("items"), other.get("items"), root, depth)
+
+
+_APART = (_types_apart, _values_apart, _objects_apart, _arrays_apart)

@@ -6,43 +6,20 @@ both of them is the stricter of the two: structured content, and its schema, are
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from toolkit.dialects.forms import Form, form_of
+from toolkit.dialects.dialect import Dialect
 from toolkit.dialects.rules import PLAIN
-from toolkit.dialects.wire import attribute, base64_of, call_of, data_of, gives_object, owned, text_of
+from toolkit.dialects.wire import attribute, base64_of, call_of, data_of, gives_object, text_of
 from toolkit.messages import ToolCall, ToolResult, ToolSpec
 
 
-@dataclass(frozen=True)
-class MCP:
-    """Tools go out as a server lists them, calls come as requests, answers are their results.
+class MCP(Dialect):
+    """Tools go out as a server lists them, calls come as requests, answers are their results."""
 
-    Attributes:
-        strict: Of no effect: the protocol has no such thing.
-    """
-
-    name: str = "mcp"
-    strict: bool = False
-
-    def form(self, spec: ToolSpec) -> Form:
-        """Tell how a tool's arguments are shown."""
-        return form_of(spec, PLAIN)
-
-    def tool(self, spec: ToolSpec) -> dict[str, Any]:
-        """Show one tool; it is made once, and must not be changed."""
-        shown: dict[str, Any] = spec.forms.get(self) or spec.forms.setdefault(self, self._shown(spec))
-        return shown
-
-    def calls(self, reply: Any, specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
-        """Find the call in a request `tools/call`, or in its params; in any other request there is none."""
-        params = attribute(reply, "params") or reply
-        name, arguments = attribute(params, "name"), attribute(params, "arguments")
-        if attribute(reply, "method") not in (None, "tools/call") or not isinstance(name, str):
-            return ()
-        return owned([call_of(name, arguments, attribute(reply, "id"))], specs, self.form)
+    name = "mcp"
+    rules = strict_rules = PLAIN
 
     def answers(
         self, done: Sequence[tuple[ToolCall, ToolResult]], specs: Sequence[ToolSpec] = ()
@@ -59,6 +36,13 @@ class MCP:
             "inputSchema": self.form(spec).schema,
             **({"outputSchema": _wrapped_schema(spec, spec.output)} if spec.output is not None else {}),
         }
+
+    def _found(self, reply: Any) -> Iterable[ToolCall]:
+        """Read a request `tools/call`, or its params; any other request has no call."""
+        params = attribute(reply, "params") or reply
+        name, arguments = attribute(params, "name"), attribute(params, "arguments")
+        if attribute(reply, "method") in (None, "tools/call") and isinstance(name, str):
+            yield call_of(name, arguments, attribute(reply, "id"))
 
 
 def _answer(spec: ToolSpec | None, result: ToolResult) -> dict[str, Any]:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from itertools import takewhile
+from typing import Any, TypeAlias
 
 from toolkit.dialects.codecs import Codec, Document, decoded, encoded
+
+Members: TypeAlias = list[tuple[str, Any]]
 
 KEY, VALUE = "key", "value"
 
@@ -31,7 +35,7 @@ class Pairs:
             return document
         return [{KEY: key, VALUE: encoded(self.value, value)} for key, value in document.items()]
 
-    def pairs(self, document: Document) -> list[tuple[str, Any]] | None:
+    def pairs(self, document: Document) -> Members | None:
         """Read the array; None where it is none, or holds something else."""
         if not isinstance(document, list) or not all(map(_is_pair, document)):
             return None
@@ -81,31 +85,44 @@ class Fields:
         """Decode each property; where two would have one name, make something that no object is."""
         if not isinstance(document, dict):
             return document
-        by_name = {field.shown: field for field in self.fields}
-        read: list[tuple[str, Any]] = []
-        for key, value in document.items():
-            pairs = self.pairs.pairs(value) if key == self.rest else None
-            read += self._read(key, value, by_name.get(key)) if pairs is None else pairs
-        read += [(f.name, value) for f in self.fields for value in f.absence if f.shown not in document]
+        read = [member for key, value in document.items() for member in self._read(key, value)]
+        read += ((f.name, value) for f in self.fields for value in f.absence if f.shown not in document)
         return dict(read) if len(dict(read)) == len(read) else [document]
 
     def encode(self, document: Document) -> Document:
         """Encode each property, and write down those that are left out."""
         if not isinstance(document, dict):
             return document
-        by_name = {field.name: field for field in self.fields}
-        free = {k: v for k, v in document.items() if self.rest and k not in self.known}
-        shown = {}
-        for key, value in document.items():
-            if key not in free:
-                shown.update(_written(key, value, by_name.get(key)))
+        shown = dict(member for key, value in document.items() for member in self._written(key, value))
         omitted = {f.shown: value for f in self.fields for value in f.omission if f.name not in document}
-        return {**shown, **omitted, **({self.rest: self.pairs.encode(free)} if self.rest else {})}
+        return {**shown, **omitted, **self._free(document)}
 
-    def _read(self, key: str, value: Any, field: Field | None) -> list[tuple[str, Any]]:
-        if field is None:
-            return [(key, value)]
+    @cached_property
+    def _by_shown(self) -> Mapping[str, Field]:
+        return {field.shown: field for field in self.fields}
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Field]:
+        return {field.name: field for field in self.fields}
+
+    def _read(self, key: str, value: Any) -> Members:
+        pairs = self.pairs.pairs(value) if key == self.rest else None
+        if pairs is not None:
+            return pairs
+        field = self._by_shown.get(key, Field(key, key))
         return [] if value in field.omission else [(field.name, decoded(field.codec, value))]
+
+    def _written(self, key: str, value: Any) -> Members:
+        field = self._by_name.get(key, Field(key, key))
+        free = self.rest and key not in self.known
+        unsaid = value is None and None in (*field.absence, *field.default)
+        return [] if free or unsaid else [(field.shown, encoded(field.codec, value))]
+
+    def _free(self, document: dict[str, Any]) -> dict[str, Any]:
+        if not self.rest:
+            return {}
+        free = {key: value for key, value in document.items() if key not in self.known}
+        return {self.rest: self.pairs.encode(free)}
 
 
 @dataclass(frozen=True)
@@ -125,13 +142,13 @@ class Places:
     def decode(self, document: Document) -> Document:
         """Make the array, unless a place in it is empty."""
         values = decoded(self.fields, document)
-        if not isinstance(document, dict) or not isinstance(values, dict):
+        if not isinstance(values, dict):
             return document
-        tail = values.get(self.rest, []) if self.rest else []
-        filled = [values[place] for place in self.places if place in values]
-        known = {*self.places[: len(filled)], *([self.rest] if self.rest in values else [])}
-        gap = tail and len(filled) < len(self.places)
-        return [*filled, *tail] if values.keys() == known and isinstance(tail, list) and not gap else document
+        filled = list(takewhile(values.__contains__, self.places))
+        tail = values.get(self.rest, [])
+        is_whole = not tail or len(filled) == len(self.places)
+        is_known = values.keys() - {self.rest} == set(filled) and isinstance(tail, list)
+        return [*map(values.__getitem__, filled), *tail] if is_known and is_whole else document
 
     def encode(self, document: Document) -> Document:
         """Make the object."""
@@ -139,13 +156,6 @@ class Places:
             return document
         tail = {self.rest: document[len(self.places) :]} if self.rest else {}
         return encoded(self.fields, {**dict(zip(self.places, document)), **tail})
-
-
-def _written(key: str, value: Any, field: Field | None) -> dict[str, Any]:
-    if field is None:
-        return {key: value}
-    unsaid = value is None and None in (*field.absence, *field.default)
-    return {} if unsaid else {field.shown: encoded(field.codec, value)}
 
 
 def _is_pair(item: Any) -> bool:

@@ -8,16 +8,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from toolkit.dialects.codecs import Items
-from toolkit.dialects.keywords import text_of
-from toolkit.dialects.matching import apart, fits
+from toolkit.dialects.keywords import json_of
+from toolkit.dialects.matching import apart, fits, mapping
 from toolkit.dialects.members import KEY, OMIT, VALUE, Field, Fields, Pairs, Places
 from toolkit.dialects.references import opened
-from toolkit.dialects.scope import Part, Schema, Scope, free_name, nullable, without_null
+from toolkit.dialects.scope import Part, Schema, Scope, either, free_name, nullable, without_null
 
 _DONE = frozenset(
     {"properties", "required", "additionalProperties", "patternProperties", "propertyNames", "description"}
@@ -52,7 +52,7 @@ def free(scope: Scope, schema: Schema, path: str) -> Part:
     value = scope.part(_free_value(schema), f"{path}.*".lstrip("."))
     names = mapping(schema.get("propertyNames"))
     key = scope.part({"type": "string", **names}, f"{path} (keys)")
-    patterns = " or ".join(map(text_of, mapping(schema.get("patternProperties"))))
+    patterns = " or ".join(map(json_of, mapping(schema.get("patternProperties"))))
     said = f"Keys match the regular expression {patterns}." if patterns else ""
     keyed = key.shown if key.codec is None and key.shown.get("type") == "string" else {"type": "string"}
     pair = scope.object_of({KEY: keyed, VALUE: value.shown}, [KEY, VALUE])
@@ -102,11 +102,6 @@ def array(scope: Scope, schema: Schema, path: str) -> Part:
     return Part(scope.carried(schema, path, _DONE_ARRAY, shown), codec)
 
 
-def mapping(value: Any) -> Mapping[str, Any]:
-    """Take a mapping as it is, and anything else as an empty one."""
-    return value if isinstance(value, Mapping) else {}
-
-
 def _described(scope: Scope, schema: Schema, path: str, part: Part) -> Part:
     said = " ".join(text for text in (schema.get("description"), part.shown.get("description")) if text)
     shown = {**part.shown, "description": said} if said else part.shown
@@ -114,24 +109,28 @@ def _described(scope: Scope, schema: Schema, path: str, part: Part) -> Part:
 
 
 def _fields(scope: Scope, schema: Schema, path: str) -> Part:
-    own, required = mapping(schema.get("properties")), schema.get("required", ())
-    properties: dict[str, Property] = {}
-    for name, inner in own.items():
-        place = f"{path}.{name}".lstrip(".")
-        if inner is False:
-            scope.note(place, "left out: no value is valid")
-            continue
-        shown = name if scope.takes(name) else scope.key(name, {*own, *properties}, place)
-        properties[shown] = _property(scope, Field(name, shown), inner, name in required, place)
-    fields = tuple(p.field for p in properties.values() if p.field.changes)
-    listed = {name: p.part.shown for name, p in properties.items()}
-    needed = [name for name, p in properties.items() if p.required]
+    properties = list(_properties(scope, schema, path))
+    fields = tuple(made.field for made in properties if made.field.changes)
+    shown = {made.field.shown: made.part.shown for made in properties}
+    required = [made.field.shown for made in properties if made.required]
     if not is_open(schema):
-        return Part(scope.object_of(listed, needed), Fields(fields) if fields else None)
-    rest, pairs = free_name("additional_properties", {*own, *properties}), free(scope, schema, path)
-    codec = Fields(fields, rest, pairs.codec if isinstance(pairs.codec, Pairs) else Pairs(), frozenset(own))
-    rest_needed = [] if scope.rules.sends("required", "partial") else [rest]
-    return Part(scope.object_of({**listed, rest: pairs.shown}, [*needed, *rest_needed]), codec)
+        return Part(scope.object_of(shown, required), Fields(fields) if fields else None)
+    known = frozenset(mapping(schema.get("properties")))
+    rest, pairs = free_name("additional_properties", known | shown.keys()), free(scope, schema, path)
+    required += [] if scope.rules.sends("required", "partial") else [rest]
+    return Part(
+        scope.object_of({**shown, rest: pairs.shown}, required), Fields(fields, rest, cast("Pairs", pairs.codec), known)
+    )
+
+
+def _properties(scope: Scope, schema: Schema, path: str) -> Iterator[Property]:
+    own, required = mapping(schema.get("properties")), schema.get("required", ())
+    for name, shown in scope.keys(own, path).items():
+        place = f"{path}.{name}".lstrip(".")
+        if own[name] is False:
+            scope.note(place, "left out: no value is valid")
+        else:
+            yield _property(scope, Field(name, shown), own[name], name in required, place)
 
 
 def _property(scope: Scope, field: Field, schema: Any, required: bool, path: str) -> Property:  # noqa: FBT001
@@ -155,16 +154,13 @@ def _null_is_left_out(scope: Scope, schema: Any) -> bool:
 
 def _marked(scope: Scope, field: Field, schema: Any, part: Part, path: str) -> Property:
     """Show an optional property whose null means something by itself: a mark leaves it out."""
-    scope.note(path, f"optional, and null is a value: {text_of(OMIT)} leaves it out")
+    scope.note(path, f"optional, and null is a value: {json_of(OMIT)} leaves it out")
     (name,) = OMIT
     mark = scope.object_of({name: {"type": "boolean", "enum": [True]}}, [name])
     if not apart(part.shown, mark, {"$defs": scope.definitions}):
         part = scope.text(schema, path, "it cannot be told from the mark")
-    told = {key: value for key, value in part.shown.items() if key == "description"}
-    bare = {key: value for key, value in part.shown.items() if key != "description"}
-    choices = bare["anyOf"] if bare.keys() == {"anyOf"} else [bare]
-    shown = Part({"anyOf": [*choices, mark], **told}, part.codec).saying(f"Send {text_of(OMIT)} to leave it out.")
-    return Property(shown, replace(field, codec=shown.codec, omission=(OMIT,)), required=True)
+    shown = Part(either(part.shown, mark)).saying(f"Send {json_of(OMIT)} to leave it out.")
+    return Property(shown, replace(field, codec=part.codec, omission=(OMIT,)), required=True)
 
 
 def _property_without_null(
@@ -193,7 +189,7 @@ def _free_value(schema: Schema) -> Any:
     return values[0] if len(values) == 1 else True if True in values else {"anyOf": values}
 
 
-def _conditional_names(schema: Schema) -> Collection[str] | set[str]:
+def _conditional_names(schema: Schema) -> set[str]:
     """Name the properties that a schema knows only under a condition, such as those in `then`."""
     return {name for part in _conditional(schema) for name in mapping(mapping(part).get("properties"))}
 

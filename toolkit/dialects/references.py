@@ -8,7 +8,7 @@ from typing import Any
 
 from toolkit.dialects.codecs import Codec, Named
 from toolkit.dialects.matching import at, references_in
-from toolkit.dialects.scope import ANNOTATIONS, Part, Schema, Scope, free_name
+from toolkit.dialects.scope import ANNOTATIONS, Part, Schema, Scope
 
 # How often one definition is written inside itself where references are inlined; what lies deeper is JSON text.
 MAX_DEPTH = 3
@@ -80,8 +80,7 @@ def _defined(scope: Scope, pointer: str) -> str:
     if pointer in scope.names:
         return scope.names[pointer]
     last = pointer.rpartition("/")[2].strip("#") or "root"
-    wanted = last if scope.takes(last) else scope.key(last, (), pointer)
-    name = scope.names[pointer] = free_name(wanted, scope.names.values())
+    name = scope.names[pointer] = scope.key(last, scope.names.values(), pointer)
     target = at(scope.root, pointer)
     scope.definitions[name] = _outline(scope, target)  # what is inside it may point to it
     part = scope.part(target, last)

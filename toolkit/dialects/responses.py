@@ -5,46 +5,27 @@ Wire facts: `openai.types.responses` of the openai package, version 3.54.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from typing_extensions import override
+
 from toolkit.dialects.chat import data_url
-from toolkit.dialects.forms import Form, form_of
+from toolkit.dialects.dialect import Dialect
 from toolkit.dialects.rules import PLAIN, STRICT
-from toolkit.dialects.wire import attribute, call_of, gives_object, items, owned, text_of, wants_strict
+from toolkit.dialects.wire import attribute, call_of, gives_object, items, text_of
 from toolkit.messages import ToolCall, ToolResult, ToolSpec
 
 
-@dataclass(frozen=True)
-class Responses:
-    """Tools go out as flat functions, calls come back as items `function_call`.
+class Responses(Dialect):
+    """Tools go out as flat functions, calls come back as items `function_call`."""
 
-    Attributes:
-        strict: Whether the provider is to enforce the schemas of tools that have no opinion of their own.
-    """
+    name = "responses"
+    rules, strict_rules = PLAIN, STRICT
 
-    name: str = "responses"
-    strict: bool = False
-
-    def form(self, spec: ToolSpec) -> Form:
-        """Tell how a tool's arguments are shown."""
-        return form_of(spec, STRICT if wants_strict(spec, otherwise=self.strict) else PLAIN)
-
-    def tool(self, spec: ToolSpec) -> dict[str, Any]:
-        """Show one tool; it is made once, and must not be changed."""
-        shown: dict[str, Any] = spec.forms.get(self) or spec.forms.setdefault(self, self._shown(spec))
-        return shown
-
-    def calls(self, reply: Any, specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
-        """Find the calls in a response, or in its output."""
-        found = (item for item in items(reply, "output") if attribute(item, "type") == "function_call")
-        return owned(map(_read_call, found), specs, self.form)
-
+    @override
     def answers(
-        self,
-        done: Sequence[tuple[ToolCall, ToolResult]],
-        specs: Sequence[ToolSpec] = (),  # noqa: ARG002  the signature is the dialects'
+        self, done: Sequence[tuple[ToolCall, ToolResult]], specs: Sequence[ToolSpec] = ()
     ) -> list[dict[str, Any]]:
         """Answer each call by an item; pictures stand in it."""
         return [_answer(call, result) for call, result in done]
@@ -59,6 +40,10 @@ class Responses:
             "strict": form.strict,  # left out, the server may decide for itself
             **({"output_schema": spec.output} if gives_object(spec) else {}),
         }
+
+    def _found(self, reply: Any) -> Iterable[ToolCall]:
+        """Read a response, or its output."""
+        return (_read_call(item) for item in items(reply, "output") if attribute(item, "type") == "function_call")
 
 
 def _read_call(item: Any) -> ToolCall:

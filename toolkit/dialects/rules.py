@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 
 from toolkit.dialects.keywords import COLUMNS, KEYWORDS, Support
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """How big a schema may be; None means that there is no limit.
-
-    Attributes:
-        depth: Objects inside objects, the outermost included.
-        names: Characters in names of properties and definitions and in values of enum and const.
-        enum_values: Values in all enumerations together.
-        enum_text: Characters in one enumeration of more than 250 texts.
-        optional: Properties that may be left out.
-        unions: Places with more than one type.
-    """
-
-    properties: int | None = None
-    depth: int | None = None
-    names: int | None = None
-    enum_values: int | None = None
-    enum_text: int | None = None
-    optional: int | None = None
-    unions: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,13 +18,14 @@ class Rules:
         column: Its column in the table.
         strict: Whether it enforces what it is sent.
         keys: Which names of properties it takes, as a regular expression; empty where it takes all.
+        limits: How big a schema may be, by the names of `bounds.MEASURES`.
     """
 
     name: str
     column: str
     strict: bool = False
     keys: str = ""
-    limits: Limits = Limits()
+    limits: Mapping[str, int] = MappingProxyType({})
 
     def support(self, keyword: str, sort: str = "") -> Support | None:
         """Tell what becomes of a keyword, or of one sort of its values; None where the table has no such row."""
@@ -68,10 +49,20 @@ STRICT = Rules(
     column="strict",
     strict=True,
     keys=_KEYS,
-    limits=Limits(properties=5000, depth=10, names=120_000, enum_values=1000, enum_text=15_000),
+    limits={
+        "properties": 5000,
+        "levels of objects": 10,
+        "characters in names and values": 120_000,
+        "values in enumerations": 1000,
+        "characters in one enumeration": 15_000,
+    },
 )
 ANTHROPIC_STRICT = Rules(
-    name="anthropic_strict", column="anthropic", strict=True, keys=_KEYS, limits=Limits(optional=24, unions=16)
+    name="anthropic_strict",
+    column="anthropic",
+    strict=True,
+    keys=_KEYS,
+    limits={"optional properties": 24, "unions": 16},
 )
 GEMINI = Rules(name="gemini", column="gemini", keys=r"[a-zA-Z_][a-zA-Z0-9_]{0,63}")
 MINIMAL = Rules(name="minimal", column="minimal", keys=_KEYS)

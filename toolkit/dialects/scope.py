@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from toolkit.dialects.codecs import Codec, Text
-from toolkit.dialects.keywords import WORDS, sort_of, text_of, words
-from toolkit.dialects.matching import at, references_in
+from toolkit.dialects.keywords import WORDS, json_of, sort_of, words
+from toolkit.dialects.matching import at, mapping, references_in
 from toolkit.dialects.rules import Rules
 from toolkit.schemas import rewritten
 
@@ -130,8 +130,18 @@ class Scope(ABC):
         """Tell whether the provider takes a name of a property."""
         return not self.rules.keys or re.fullmatch(self.rules.keys, name) is not None
 
+    def keys(self, names: Collection[str], path: str) -> dict[str, str]:
+        """Name properties so that the provider takes them, and no two alike."""
+        shown = {name: name for name in names if self.takes(name)}
+        for name in names:
+            if name not in shown:
+                shown[name] = self.key(name, {*names, *shown.values()}, f"{path}.{name}".lstrip("."))
+        return shown
+
     def key(self, name: str, taken: Collection[str], path: str) -> str:
         """Make a name of a property that the provider takes and that is not taken."""
+        if self.takes(name):
+            return free_name(name, taken)
         legal = re.sub(r"[^a-zA-Z0-9_]+", "_", name).strip("_")[:50]
         legal = f"key_{legal}" if not legal or legal[0].isdigit() else legal
         self.note(path, f"sent as {legal!r}: the provider does not take the name")
@@ -139,12 +149,12 @@ class Scope(ABC):
 
     def _value(self, schema: Any) -> str:
         """Say in words which values a schema takes."""
-        constraints = without_noise(schema) if isinstance(schema, Mapping) else {}
-        constraints = {key: value for key, value in constraints.items() if key not in ANNOTATIONS}
-        pointers = references_in(constraints, self.root)
-        definitions = {pointer.rpartition("/")[2]: without_noise(at(self.root, pointer)) for pointer in pointers}
-        text = text_of({**constraints, **({"$defs": definitions} if definitions else {})})
-        return "any value" if not constraints or len(text) > MAX_QUOTED else f"a value that matches {text}"
+        bare = without_noise(mapping(schema))
+        told = {key: value for key, value in bare.items() if key not in ANNOTATIONS}
+        if pointers := references_in(told, self.root):
+            told["$defs"] = {p.rpartition("/")[2]: without_noise(at(self.root, p)) for p in pointers}
+        text = json_of(told)
+        return f"a value that matches {text}" if told and len(text) <= MAX_QUOTED else "any value"
 
 
 def free_name(name: str, taken: Collection[str]) -> str:
@@ -158,38 +168,44 @@ def free_name(name: str, taken: Collection[str]) -> str:
 
 def nullable(shown: dict[str, Any]) -> dict[str, Any]:
     """Show that null is allowed too."""
-    kind, null = shown.get("type"), {"type": "null"}
-    if isinstance(kind, list) and "enum" not in shown:
-        return {**shown, "type": list(dict.fromkeys([*kind, "null"]))}
-    if kind not in (None, "object", "array") and "enum" not in shown and "const" not in shown:
-        return {**shown, "type": [kind, "null"]}
+    kind = shown.get("type", [])
+    kinds = kind if isinstance(kind, list) else [kind]
+    if "null" in kinds:
+        return shown
+    if kinds and shown.keys().isdisjoint({"enum", "const"}) and {"object", "array"}.isdisjoint(kinds):
+        return {**shown, "type": [*kinds, "null"]}
+    return either(shown, {"type": "null"})
+
+
+def either(shown: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Show one more alternative; the description stays that of the whole."""
     told = {key: value for key, value in shown.items() if key == "description"}
-    choices = shown.get("anyOf", [{key: value for key, value in shown.items() if key != "description"}])
-    return {"anyOf": choices if null in choices else [*choices, null], **told}
+    bare = {key: value for key, value in shown.items() if key != "description"}
+    choices = bare["anyOf"] if bare.keys() == {"anyOf"} else [bare]
+    return {"anyOf": choices if other in choices else [*choices, other], **told}
+
+
+# How keywords say that null is allowed.
+_NULLS: Mapping[str, Any] = {"anyOf": {"type": "null"}, "oneOf": {"type": "null"}, "type": "null", "enum": None}
 
 
 def without_null(schema: Schema) -> Schema | None:
     """Take null out of a schema's types; None where nothing is left, the same schema where it does not say null."""
-    if "const" in schema:
-        return None if schema["const"] is None else schema
-    kept = {keyword: _without(schema[keyword]) for keyword in ("anyOf", "oneOf", "type", "enum") if keyword in schema}
-    if all(len(values) == len(_several(schema[keyword])) for keyword, values in kept.items()):
-        return schema
-    if any(not values for values in kept.values()):
+    if schema.get("const", schema) is None:
         return None
-    return {**schema, **{k: v[0] if k == "type" and len(v) == 1 else v for k, v in kept.items()}}
+    said = {keyword: schema[keyword] for keyword in _NULLS if keyword in schema}
+    kept = {keyword: _without(_NULLS[keyword], values) for keyword, values in said.items()}
+    if kept == said:
+        return schema
+    return {**schema, **kept} if all(kept.values()) else None
+
+
+def _without(null: Any, values: Any) -> Any:
+    kept = [value for value in (values if isinstance(values, list) else [values]) if value != null]
+    return kept[0] if len(kept) == 1 and null == "null" else kept
 
 
 def without_noise(schema: Any) -> Any:
     """Leave out of a schema what tells a model nothing."""
     noise = ("title", "$schema", "$comment", "$vocabulary", "$defs", "definitions", "discriminator")
     return rewritten(schema, lambda node: {key: value for key, value in node.items() if key not in noise})
-
-
-def _without(values: Any) -> list[Any]:
-    nulls: tuple[Any, ...] = (None, "null", {"type": "null"})
-    return [value for value in _several(values) if value not in nulls]
-
-
-def _several(values: Any) -> list[Any]:
-    return values if isinstance(values, list) else [values]

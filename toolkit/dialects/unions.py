@@ -8,9 +8,11 @@ where there is no anyOf             the widest of the alternatives, or JSON text
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from itertools import chain
 from typing import Any
 
-from toolkit.dialects.codecs import Choice, Wrapped
+from toolkit.dialects.codecs import Choice, Codec, Wrapped
 from toolkit.dialects.keywords import sort_of_values, words
 from toolkit.dialects.matching import allowed, apart, fits
 from toolkit.dialects.scope import ANNOTATIONS, STRUCTURE, Part, Schema, Scope, nullable
@@ -22,9 +24,9 @@ _NULL = {"type": "null"}
 
 def union(scope: Scope, schema: Schema, path: str) -> Part:
     """Show a union: `anyOf`, or `oneOf`, which is no different where a document is of one alternative alone."""
-    alternatives = [choice for choice in schema.get("anyOf", schema.get("oneOf")) if choice is not False]
-    others = [choice for choice in alternatives if choice != _NULL]
-    has_null = len(others) < len(alternatives)
+    listed = schema.get("anyOf", schema.get("oneOf"))
+    others = [choice for choice in listed if choice not in (False, _NULL)]
+    has_null = _NULL in listed
     if not others or (has_null and not scope.rules.sends("type", "null")):
         return scope.text(schema, path, "the provider has no null")
     before = dict(scope.notes)
@@ -34,9 +36,8 @@ def union(scope: Scope, schema: Schema, path: str) -> Part:
         return scope.text(schema, path, part)
     if "oneOf" in schema:
         scope.note(path, "oneOf is sent as anyOf")
-    shown = {**part.shown, "description": schema["description"]} if "description" in schema else part.shown
-    done = ("anyOf", "oneOf", "description")
-    return Part(scope.carried(schema, path, done, nullable(shown) if has_null else shown), part.codec)
+    shown = nullable(part.shown) if has_null else part.shown
+    return Part(scope.carried(schema, path, ("anyOf", "oneOf"), shown), part.codec)
 
 
 def types(scope: Scope, schema: Schema, path: str) -> Part:
@@ -58,20 +59,24 @@ def scalar(scope: Scope, schema: Schema, path: str) -> Part:
 
 def enumeration(scope: Scope, schema: Schema, path: str) -> Part:
     """Show the values that are listed, or the only one."""
-    kind = {"type": schema["type"]} if "type" in schema else {}
+    kind = {"type": schema.get("type")}
     values = [value for value in allowed(schema, []) if fits(kind, value, {})]
     support = scope.rules.support("enum", sort_of_values(values))
     if not values or support not in ("sent", "words"):
         return scope.text(schema, path, "the provider does not take such an enumeration")
-    found = list(dict.fromkeys(_TYPE_NAMES[type(value)] for value in values))
-    own = schema.get("type")
-    shown = {"type": own if isinstance(own, str) else found[0] if len(found) == 1 else found}
+    shown = scope.carried(schema, path, (), {"type": _type_of(schema, values)})
     if support == "words":
         scope.note(path, "enum is said in words")
-        return Part(scope.carried(schema, path, (), shown)).saying(words("enum", values))
+        return Part(shown).saying(words("enum", values))
     only = "const" in schema and scope.rules.sends("const")
-    listed = {"const": values[0]} if only else {"enum": values}
-    return Part(scope.carried(schema, path, (), {**shown, **listed}))
+    return Part({**shown, **({"const": values[0]} if only else {"enum": values})})
+
+
+def _type_of(schema: Schema, values: Sequence[Any]) -> Any:
+    """Read the type of an enumeration, or find it in its values."""
+    found = list(dict.fromkeys(_TYPE_NAMES[type(value)] for value in values))
+    own = schema.get("type")
+    return own if isinstance(own, str) else found[0] if len(found) == 1 else found
 
 
 def _joined(scope: Scope, alternatives: Sequence[Any], path: str) -> Part | str:
@@ -82,14 +87,18 @@ def _joined(scope: Scope, alternatives: Sequence[Any], path: str) -> Part | str:
     if not scope.rules.sends("anyOf"):
         return _widest(parts) or "the provider knows no unions"
     parts = _told_apart(scope, parts, path)
-    shown = {"anyOf": [choice for part in parts for choice in _choices(part.shown)]}
-    codecs = tuple(part.codec for part in parts)
-    if all(codec == codecs[0] for codec in codecs):
-        return Part(shown, codecs[0])
     if not _all_apart(scope, parts):
         return "its alternatives look alike"
+    shown = {"anyOf": [*chain.from_iterable(map(_choices, parts))]}
+    return Part(shown, _choice(scope, parts, alternatives))
+
+
+def _choice(scope: Scope, parts: Sequence[Part], alternatives: Sequence[Any]) -> Codec | None:
+    codecs = tuple(part.codec for part in parts)
+    if all(codec == codecs[0] for codec in codecs):
+        return codecs[0]
     root = {"$defs": scope.definitions}
-    return Part(shown, Choice(tuple(part.shown for part in parts), tuple(alternatives), codecs, root, scope.root))
+    return Choice(tuple(part.shown for part in parts), tuple(alternatives), codecs, root, scope.root)
 
 
 def _told_apart(scope: Scope, parts: Sequence[Part], path: str) -> list[Part]:
@@ -114,24 +123,27 @@ def _apart(scope: Scope, one: Part, other: Part) -> bool:
     return apart(one.shown, other.shown, {"$defs": scope.definitions})
 
 
-def _choices(shown: dict[str, Any]) -> list[Any]:
-    return list(shown["anyOf"]) if shown.keys() == {"anyOf"} else [shown]
+def _choices(part: Part) -> list[Any]:
+    return list(part.shown["anyOf"]) if part.shown.keys() == {"anyOf"} else [part.shown]
 
 
 def _widest(parts: Sequence[Part]) -> Part | None:
     """Find one type that takes every alternative: the same one, number for integer, one enumeration for two."""
     if any(part.codec is not None for part in parts):
         return None
-    shown = [part.shown for part in parts]
-    if all(other == shown[0] for other in shown):
-        return parts[0]
-    if all(set(other) == {"type", "enum"} and other["type"] == shown[0]["type"] for other in shown):
-        values = [value for other in shown for value in other["enum"]]
-        return Part({"type": shown[0]["type"], "enum": list(dict.fromkeys(values))})
-    plain = {str(other.get("type")) for other in shown if other.keys() <= {"type", "description"}}
-    if len(plain) == len(shown) and plain == {"integer", "number"}:
-        return Part({"type": "number"})
-    return None
+    first, *others = (part.shown for part in parts)
+    widest: dict[str, Any] | None = first
+    widest = reduce(_wider, others, widest)
+    return None if widest is None else Part(widest)
+
+
+def _wider(one: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any] | None:
+    if one is None or one == other:
+        return one
+    if one.keys() == other.keys() == {"type", "enum"} and one["type"] == other["type"]:
+        return {"type": one["type"], "enum": list(dict.fromkeys([*one["enum"], *other["enum"]]))}
+    numbers = {str(one.get("type")), str(other.get("type"))} == {"integer", "number"}
+    return {"type": "number"} if numbers and one.keys() | other.keys() <= {"type", "description"} else None
 
 
 def is_union(schema: Mapping[str, Any]) -> bool:

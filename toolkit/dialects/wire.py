@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from toolkit.dialects.codecs import read_json
 from toolkit.dialects.forms import Form
 from toolkit.jsontext import as_text
 from toolkit.messages import Image, ToolCall, ToolResult, ToolSpec, sendable
@@ -41,9 +42,11 @@ def call_of(name: Any, arguments: Any, wire_id: Any) -> ToolCall:
     return ToolCall(name=_word(name), arguments=_arguments(arguments), wire_id=_word(wire_id))
 
 
-def wants_strict(spec: ToolSpec, *, otherwise: bool) -> bool:
-    """Tell whether a provider is to enforce a tool's schema: the tool's own word counts, then the dialect's."""
-    return otherwise if spec.strict is None else spec.strict
+def function_of(item: Any) -> tuple[Any, Any]:
+    """Read name and arguments of a call in Chat Completions; those of a custom tool are its input."""
+    function = attribute(item, "function") or attribute(item, "custom")
+    arguments = attribute(function, "arguments")
+    return attribute(function, "name"), attribute(function, "input") if arguments is None else arguments
 
 
 def owned(
@@ -82,8 +85,8 @@ def _owned(call: ToolCall, form: Form) -> ToolCall:
     if form.decode is None:
         return call
     try:
-        document = from_json(call.arguments)
-    except ValueError:
+        document = read_json(call.arguments)
+    except (ValueError, RecursionError):
         return call  # the tool says what is wrong with it
     own = form.decode(document)
     return call if own == document else replace(call, arguments=as_text(own), wire_arguments=call.arguments)

@@ -72,13 +72,9 @@ class Transcript:
                 self._together += 1
                 self.line("Call", called(event.call))
             case ToolCallFinished():
-                text = event.result.text or ""
-                told = text if self._together == 1 else f"{called(event.call)}: {text}"
-                self.line("Error" if event.result.is_error else "Result", told)
+                self._finish(event)
             case RunFinished():
                 self._close(event)
-            case _:
-                pass
 
     def line(self, label: str, text: str) -> None:
         """Write one labelled text; further lines of it stand below its first."""
@@ -87,6 +83,11 @@ class Transcript:
         lines = _cut(visible(text).splitlines() or [""], self.out)
         self._write(f"{self._label(label)}{margin.join(lines)}\n")
         self.out.flush()
+
+    def _finish(self, event: ToolCallFinished) -> None:
+        text = event.result.text or ""
+        told = text if self._together == 1 else f"{called(event.call)}: {text}"
+        self.line("Error" if event.result.is_error else "Result", told)
 
     def _answer(self, text: str) -> None:
         if not self._answering:

@@ -61,7 +61,7 @@ def parse(text: str | None, parameters: Collection[str] = ()) -> Docstring:
         elif section.kind == "examples":
             examples += _examples(section)
         elif section.kind != "dropped":
-            _add(texts[section.kind], section, names)
+            prose.append(_add(texts[section.kind], section, names))
     return Docstring(
         description="\n\n".join(filter(None, prose)),
         parameters=texts["parameters"],
@@ -71,11 +71,15 @@ def parse(text: str | None, parameters: Collection[str] = ()) -> Docstring:
     )
 
 
-def _add(texts: dict[str, str], section: Section, parameters: frozenset[str]) -> None:
-    """Add a section's entries; of two for a name the first counts."""
+def _add(texts: dict[str, str], section: Section, parameters: frozenset[str]) -> str:
+    """Add a section's entries, of two for a name the first, and give the text that is about all parameters."""
+    about_all = ""
     for names, text in entries(section, parameters):
         for name in names:
             texts.setdefault(name, text)
+        if not names and section.kind == "parameters":
+            about_all = text
+    return about_all
 
 
 def _cleaned(text: str) -> list[str]:

@@ -49,16 +49,19 @@ class Head(NamedTuple):
 
 
 def entries(section: Section, parameters: frozenset[str]) -> Iterator[tuple[Sequence[str], str]]:
-    """List the names and the text of each entry."""
+    """List the names and the text of each entry; text in front of the first has no names."""
     if section.style == "field":
         yield section.names, folded(section.lines)
         return
+    before: list[str] = []
     found: list[tuple[Head, list[str]]] = []
     for line, head in _matched(section, parameters):
         if head:
             found.append((head, []))
-        elif found:
-            found[-1][1].append(line)
+        else:
+            (found[-1][1] if found else before).append(line)
+    if found and any(before):
+        yield (), folded(["", *before])
     for head, lines in found:
         yield head.names, folded(["" if _is_type(section, head, lines) else head.text, *lines])
 

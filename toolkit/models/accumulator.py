@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkit.dialects.wire import attribute
+from toolkit.dialects.wire import attribute, function_of
 from toolkit.jsontext import is_cut, is_object
 from toolkit.messages import ToolCall, sendable
 
@@ -36,17 +37,11 @@ class OpenCall:
 
     def take(self, piece: Any) -> None:
         """Add a fragment."""
-        function = attribute(piece, "function") or attribute(piece, "custom") or {}
-        name, arguments = attribute(function, "name"), attribute(function, "arguments")
+        name, arguments = function_of(piece)
         self.id = self.id or _identity(piece)
         if isinstance(name, str) and name and name != self.name:
             self.name = f"{self.name}|{name}" if self.name else name  # two names for one call: nobody's tool
-        if arguments is None:
-            arguments = attribute(function, "input")
-        if isinstance(arguments, str):
-            self.parts.append(arguments)
-        elif arguments is not None:  # a server that has decoded the text already
-            self.parts.append(json.dumps(arguments, ensure_ascii=False, default=str))
+        self.parts.append(_text_of(arguments))
 
     def closed(self) -> Iterable[ToolCall]:
         """Make calls of what has arrived: one, or several where whole objects stand one after the other."""
@@ -80,26 +75,34 @@ class Accumulator:
         return tuple(call for open_call in self.open for call in open_call.closed())
 
     def _call_of(self, piece: Any) -> OpenCall | None:
+        candidates, identity = self._candidates(piece), _identity(piece)
+        found = next(candidates, None)
+        if found is None or not _begins_anew(found, piece):
+            return found
+        return next((call for call in candidates if identity and call.id == identity), None)
+
+    def _candidates(self, piece: Any) -> Iterator[OpenCall]:
+        """List the calls that a fragment may belong to, the likeliest first."""
         index, identity = _index(piece), _identity(piece)
         if index is not None:
-            there = (call for call in reversed(self.open) if call.index == index)
-            found = next(there, None)
-            if found is not None and _begins_anew(found, piece, identity):
-                return next((call for call in there if identity and call.id == identity), None)
-        elif identity:
-            return next((call for call in self.open if call.id == identity), None)
-        else:
-            found = self.open[-1] if self.open else None
-        return None if found is None or _begins_anew(found, piece, identity) else found
+            return (call for call in reversed(self.open) if call.index == index)
+        if identity:
+            return (call for call in self.open if call.id == identity)
+        return reversed(self.open[-1:])
 
 
-def _begins_anew(call: OpenCall, piece: Any, identity: str) -> bool:
-    if identity and call.id and identity != call.id:
-        return True
-    function = attribute(piece, "function") or {}
-    name = attribute(function, "name")
-    brings = name and (attribute(function, "arguments") or name != call.name)
-    return bool(brings and call.name) and not identity and is_object(call.arguments)
+def _begins_anew(call: OpenCall, piece: Any) -> bool:
+    if identity := _identity(piece):
+        return call.id not in ("", identity)
+    name, arguments = function_of(piece)
+    brings = name and (arguments or name != call.name)
+    return bool(brings and call.name) and is_object(call.arguments)
+
+
+def _text_of(arguments: Any) -> str:
+    if arguments is None or isinstance(arguments, str):
+        return arguments or ""
+    return json.dumps(arguments, ensure_ascii=False, default=str)  # of a server that has decoded the text already
 
 
 def _index(piece: Any) -> object:
@@ -118,13 +121,18 @@ def _objects(text: str) -> list[str]:
     """Part a text that is several JSON objects, be the last one cut; any other text stays as it is."""
     if is_object(text) or not text.lstrip().startswith("{"):
         return [text]
+    *whole, last = _parted(text)
+    lawful = all(map(is_object, whole)) and (is_object(last) or is_cut(last))
+    return [*whole, last] if lawful else [text]
+
+
+def _parted(text: str) -> list[str]:
+    """List the JSON texts that a text begins with, and what is left of it."""
     decoder, position = json.JSONDecoder(), 0
     found: list[str] = []
-    while position < len(text):
-        try:
+    with suppress(ValueError, RecursionError):
+        while position < len(text):
             _, end = decoder.raw_decode(text, position)
-        except (ValueError, RecursionError):
-            return [*found, text[position:]] if found and is_cut(text[position:]) else [text]
-        found.append(text[position:end])
-        position = end + len(_SPACE.match(text, end)[0])  # type: ignore[index]  # it matches anywhere, maybe nothing
-    return found if all(map(is_object, found)) else [text]
+            found.append(text[position:end])
+            position = end + len(_SPACE.match(text, end)[0])  # type: ignore[index]  # it matches anywhere, maybe nothing
+    return [*found, *filter(None, [text[position:]])]

@@ -90,6 +90,9 @@ class ModelChoice:
             model = await AsyncDoor().call(self._found, is_async=False)
         if self.given or self.client or not isinstance(model, OpenAIModel):
             return model
+        return await self._in_loop(model)
+
+    async def _in_loop(self, model: OpenAIModel) -> Model:
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -105,20 +108,30 @@ class ModelChoice:
     def _from_client(self) -> Model | None:
         if not self.client:
             return None
-        name = self.name or os.environ.get("TOOLKIT_MODEL")
+        name = self._named()
         if not name:
             raise NoModelError('Which model of this client? Pass model="...", or set TOOLKIT_MODEL.')
-        return OpenAIModel(self.client, name, dialect=self.dialect or Chat(strict=self.strict), options=self.options)
+        return self._behind(self.client, name)
 
     def _from_address(self) -> Model | None:
-        key = self.api_key or (None if self.base_url else os.environ.get("OPENAI_API_KEY"))  # a key is for its server
-        address = self.base_url or os.environ.get("OPENAI_BASE_URL")
+        address, key = self._address()
         if not (address or key):
             return None
         import openai
 
         client = openai.OpenAI(base_url=address, api_key=key or "none")  # servers of one's own seldom ask for a key
-        name = self.name or os.environ.get("TOOLKIT_MODEL") or _usual_model(client)
+        return self._behind(client, self._named() or _usual_model(client))
+
+    def _address(self) -> tuple[str | None, str | None]:
+        """Find a server's address and its key; that of the environment is for no other server."""
+        if self.base_url:
+            return self.base_url, self.api_key
+        return os.environ.get("OPENAI_BASE_URL"), self.api_key or os.environ.get("OPENAI_API_KEY")
+
+    def _named(self) -> str | None:
+        return self.name or os.environ.get("TOOLKIT_MODEL")
+
+    def _behind(self, client: Any, name: str) -> Model:
         return OpenAIModel(client, name, dialect=self.dialect or Chat(strict=self.strict), options=self.options)
 
     def _embedded(self) -> Model:

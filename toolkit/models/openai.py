@@ -10,7 +10,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from toolkit.dialects import RunDialect
-from toolkit.dialects.chat import Chat, listed_calls
+from toolkit.dialects.chat import Chat, choice_of, listed_calls
 from toolkit.dialects.structured import answered
 from toolkit.dialects.wire import attribute, content_of
 from toolkit.errors import ModelError
@@ -77,7 +77,7 @@ class OpenAIModel:
         answer = _Answer()
         async with aclosing(self._pieces(request, answer)) as drawn:
             async for pieces in drawn:
-                for piece in pieces if self.dialect.shows_text(request) else filter(_is_thought, pieces):
+                for piece in pieces:
                     yield piece
         if not answer.finish_reason:
             raise ModelError("The model's answer broke off: no finish reason came. Nothing of it was carried out.")
@@ -89,10 +89,12 @@ class OpenAIModel:
     async def _pieces(self, request: ModelRequest, answer: _Answer) -> AsyncGenerator[list[Piece], None]:
         """Fill an answer, and give what of each chunk is worth showing."""
         chunks = await self._asked(request, stream=True, stream_options={"include_usage": True})
+        shows_text = self.dialect.shows_text(request)
         with translated():
             async with aclosing(_drawn(chunks)) as drawn:
                 async for chunk in drawn:
-                    yield list(answer.take(chunk))
+                    pieces = answer.take(chunk)
+                    yield list(pieces if shows_text else filter(_is_thought, pieces))
 
     async def _asked(self, request: ModelRequest, **options: Any) -> Any:
         """Send a request; where the server takes no `response_format`, the answer becomes a call, for the whole run."""
@@ -158,12 +160,12 @@ class _Answer:
     def of(cls, reply: Any) -> _Answer:
         """Read an answer that came whole."""
         answer = cls()
-        choices = attribute(reply, "choices")
-        if not isinstance(choices, (list, tuple)) or not choices:
+        choice = choice_of(reply)
+        if choice is None:
             raise ModelError(f"The server's answer is no chat completion: {excerpt(reply)}")
-        message = attribute(choices[0], "message")
-        answer._take_about(reply, choices[0])
-        answer.text.append(content_of(attribute(message, "content")) or content_of(attribute(message, "refusal")))
+        message = attribute(choice, "message")
+        answer._take_about(reply, choice)
+        answer.text.append(_text(message))
         answer.reasoning.append(_reasoning(message))
         for call in listed_calls(message):
             answer.accumulator.take_whole(call)
@@ -174,14 +176,13 @@ class _Answer:
         """Add a chunk of a stream, and give what of it is worth showing."""
         if error := attribute(chunk, "error"):
             raise ModelError(f"The server broke off its answer: {excerpt(error)}")
-        choices = attribute(chunk, "choices")
-        choice = choices[0] if isinstance(choices, (list, tuple)) and choices else None
+        choice = choice_of(chunk)
         self._take_about(chunk, choice)
         delta = attribute(choice, "delta")
         if thought := _reasoning(delta):
             self.reasoning.append(thought)
             yield ReasoningDelta(sendable(thought))
-        if text := content_of(attribute(delta, "content")) or content_of(attribute(delta, "refusal")):
+        if text := _text(delta):
             self.text.append(text)
             yield TextDelta(sendable(text))
         for call in listed_calls(delta):
@@ -220,6 +221,10 @@ async def _drawn(chunks: Any) -> AsyncGenerator[Any, None]:
 
 def _is_thought(piece: Piece) -> bool:
     return isinstance(piece, ReasoningDelta)
+
+
+def _text(message: Any) -> str:
+    return content_of(attribute(message, "content")) or content_of(attribute(message, "refusal"))
 
 
 def _reasoning(message: Any) -> str:

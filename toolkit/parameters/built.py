@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from pydantic_core import PydanticOmit
 
 from toolkit.errors import DefinitionError
+from toolkit.faults import shortened
 from toolkit.parameters import Parameter
 from toolkit.parameters.cores import mended
 from toolkit.parameters.generated import Core, Fields, Shown, fields, key_of, validating
@@ -27,6 +28,7 @@ from toolkit.schemas import json_default
 T = TypeVar("T")
 
 REMEDY = "Give it a type that JSON can fill, or a default (it is then left out), or bind it by a partial."
+MAX_SHOWN_TYPE = 200  # characters; a union of models may have thousands
 NAME_REMEDY = "Define or import what it names, or give it a default (it is then left out)."
 
 
@@ -98,10 +100,10 @@ class Built:
         return {
             "type": "object",
             "properties": {line.key: _with_text(p, line.schema, texts) for p, line in shown},
-            **({"required": required} if required else {}),
+            **_unless_empty("required", required),
             "additionalProperties": False,
-            **({"$defs": told.definitions} if told.definitions else {}),
-            **({"examples": examples} if (examples := self.examples()) else {}),
+            **_unless_empty("$defs", told.definitions),
+            **_unless_empty("examples", self.examples()),
         }
 
     @cached_property
@@ -117,9 +119,8 @@ class Built:
         rest = fields({p.name: p.field_type for p in offered if p.name not in cores}, self.names)
         writer.add(mended(rest.definitions))
         cores = {p.name: cores.get(p.name) or mended(rest.cores[p.name]) for p in offered}
-        for p in offered:
-            if p.kind is Written.VAR_KEYWORD:
-                cores[p.name]["schema"] = _without_taken(cores[p.name]["schema"], self.taken())
+        for p in filter(_is_rest, offered):
+            cores[p.name]["schema"] = _without_taken(cores[p.name]["schema"], self.taken())
         return validating(cores, writer.definitions)
 
     @cached_property
@@ -170,10 +171,7 @@ class Built:
         reasons = {p.name: reason for p in parameters if (reason := self._reason(p))}
         needed = next((p for p in parameters if p.required and p.name in reasons), None)
         if needed is not None:
-            told, remedy = reasons[needed.name], NAME_REMEDY if needed.problem else REMEDY
-            raise DefinitionError(
-                f"{self.label}: parameter {needed.name!r} cannot be described to a model: {told}. {remedy}"
-            ) from error
+            raise DefinitionError(f"{self.label}: {_refused(needed, reasons[needed.name])}") from error
         if not reasons:
             raise DefinitionError(f"{self.label}: pydantic cannot build its parameters: {error}") from error
         return reasons
@@ -188,8 +186,14 @@ class Built:
             return "pydantic is told to leave it out (SkipJsonSchema)"
         except Exception as error:  # noqa: BLE001  as in `_generated`
             why = re.split(r"\.(?:\s|$)|\n", str(error))[0]  # what follows is advice to authors of models
-            return f"its type is {inspect.formatannotation(p.annotation)} ({why})"
+            written = shortened(inspect.formatannotation(p.annotation), MAX_SHOWN_TYPE)
+            return f"its type is {written} ({shortened(why, MAX_SHOWN_TYPE)})"
         return ""
+
+
+def _refused(p: Parameter, reason: str) -> str:
+    remedy = NAME_REMEDY if p.problem else REMEDY
+    return f"parameter {p.name!r} cannot be described to a model: {reason}. {remedy}"
 
 
 def _each(parameters: Sequence[Parameter], write: Callable[[Parameter], T]) -> dict[str, T]:
@@ -213,6 +217,10 @@ def _core_field(writer: Core, p: Parameter) -> dict[str, Any]:
     return {"type": "typed-dict-field", "schema": writer.write(p.document_type), "required": p.required}
 
 
+def _is_rest(p: Parameter) -> bool:
+    return p.kind is Written.VAR_KEYWORD
+
+
 def _without_taken(core: dict[str, Any], taken: Collection[str]) -> dict[str, Any]:
     """Refuse what would take the place of another parameter: given by the run, a partial, or beside it."""
 
@@ -223,6 +231,10 @@ def _without_taken(core: dict[str, Any], taken: Collection[str]) -> dict[str, An
         return free
 
     return {"type": "function-after", "function": {"type": "no-info", "function": check}, "schema": core}
+
+
+def _unless_empty(keyword: str, value: Any) -> dict[str, Any]:
+    return {keyword: value} if value else {}
 
 
 def _with_text(p: Parameter, shown: dict[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:

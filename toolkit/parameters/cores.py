@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from itertools import groupby
 from typing import Any
+
+from pydantic_core import to_jsonable_python
 
 FINITE: Mapping[str, Any] = {"allow_inf_nan": False}  # JSON has no NaN and no infinity
 
@@ -17,7 +19,9 @@ def mended(core: Any) -> Any:
     """Make a schema, or several, whose validator takes what the JSON Schema says.
 
     - The numbers of models are finite, where these do not allow others themselves.
-    - A member of an enumeration, or bytes, in a Literal is known by its value in JSON.
+    - A member of an enumeration, or bytes, in a Literal is known by its value in JSON; so is a member whose value is a
+      tuple, a date or another one that JSON writes in another way.
+    - Where a text or bytes may stand, a text is a text.
     - An Iterable is read and checked before the call.
     """
     if isinstance(core, (list, tuple)):
@@ -49,12 +53,43 @@ def _of_kind(kind: type, values: list[Any]) -> dict[str, Any]:
     if issubclass(kind, bytes):
         return {"type": "chain", "steps": [{"type": "bytes"}, literal]}
     if issubclass(kind, Enum):  # its validator knows all members, whichever it is given
-        return {"type": "chain", "steps": [{"type": "enum", "cls": kind, "members": list(kind)}, literal]}
+        members = _enumeration({"type": "enum", "cls": kind, "members": list(kind)})
+        return {"type": "chain", "steps": [members, literal]}
     return literal
+
+
+def _enumeration(core: dict[str, Any]) -> dict[str, Any]:
+    written = [(to_jsonable_python(member.value), member) for member in core["members"] if not _is_plain(member.value)]
+    if not written:
+        return core
+
+    def member_of(value: Any) -> Any:
+        return next((member for form, member in written if form == value), value)
+
+    place = {"ref": core["ref"]} if "ref" in core else {}
+    inner = {key: value for key, value in core.items() if key != "ref"}
+    return {"type": "function-before", "function": {"type": "no-info", "function": member_of}, "schema": inner, **place}
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, (str, int, float))
+
+
+def _union(core: dict[str, Any]) -> dict[str, Any]:
+    return {**core, "choices": texts_first(core["choices"])}
+
+
+def texts_first(choices: Sequence[Any]) -> list[Any]:
+    """Put bytes, which any text can be, behind the other members of a union."""
+    return sorted(choices, key=_is_bytes)
+
+
+def _is_bytes(choice: Any) -> bool:
+    return isinstance(choice, dict) and choice["type"] == "bytes"
 
 
 def _iterable(core: dict[str, Any]) -> dict[str, Any]:
     return {**core, "type": "list"}
 
 
-_KINDS: Mapping[Any, Any] = {"literal": _literal, "generator": _iterable}
+_KINDS: Mapping[Any, Any] = {"literal": _literal, "generator": _iterable, "enum": _enumeration, "union": _union}

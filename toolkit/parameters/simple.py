@@ -8,12 +8,25 @@ from __future__ import annotations
 
 import types
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Container, Hashable, Iterator, Mapping, Reversible, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Container,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Reversible,
+    Sequence,
+)
 from datetime import date, datetime, time, timedelta
+from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, Union, get_args, get_origin
 from uuid import UUID
 
 from typing_extensions import LiteralString
+
+from toolkit.parameters.cores import texts_first
 
 Node: TypeAlias = dict[str, Any]
 
@@ -50,9 +63,11 @@ class Writer(ABC):
         origin, args = get_origin(annotation), get_args(annotation)
         if origin is None and isinstance(annotation, Hashable):
             return self._bare(annotation)
-        if origin in _LISTS and args:
+        if not args:
+            raise Unusual
+        if origin in _LISTS:
             return self.listed(origin, self.write(*args))
-        if origin in _FORMS and args:
+        if origin in _FORMS:
             return _FORMS[origin](self, args)
         raise Unusual
 
@@ -70,12 +85,8 @@ class Writer(ABC):
         """Write a list, a set, a frozenset or, of abstract ones, what a list can be."""
 
     @abstractmethod
-    def row(self, items: Sequence[Node]) -> Node:
-        """Write a tuple of known length."""
-
-    @abstractmethod
-    def series(self, item: Node) -> Node:
-        """Write a tuple of any length."""
+    def row(self, items: Sequence[Node], repeated: int | None) -> Node:
+        """Write a tuple; the item of the number `repeated` may be there any number of times."""
 
     @abstractmethod
     def mapping(self, key: Node, value: Node) -> Node:
@@ -124,14 +135,16 @@ class JsonWriter(Writer, ABC):
         """Write a list, a set, a frozenset or, of abstract ones, what a list can be."""
         return {"type": "array", "items": item, **({"uniqueItems": True} if kind in (set, frozenset) else {})}
 
-    def row(self, items: Sequence[Node]) -> Node:
-        """Write a tuple of known length."""
-        length = {"minItems": len(items), "maxItems": len(items)}
-        return {"type": "array", "prefixItems": list(items), **length}
-
-    def series(self, item: Node) -> Node:
-        """Write a tuple of any length."""
-        return {"type": "array", "items": item}
+    def row(self, items: Sequence[Node], repeated: int | None) -> Node:
+        """Write a tuple; behind items that are repeated, any of them may stand anywhere."""
+        first = list(items if repeated is None else items[:repeated])
+        least = len(items) - (repeated is not None)
+        return {
+            "type": "array",
+            **({"prefixItems": first} if first else {}),
+            **({"maxItems": least} if repeated is None else {"items": self.choice(items[repeated:])}),
+            **({"minItems": least} if least or repeated is None else {}),
+        }
 
     def mapping(self, key: Node, value: Node) -> Node:  # noqa: ARG002  keys are texts in JSON
         """Write a dict."""
@@ -183,13 +196,10 @@ class CoreWriter(Writer, ABC):
             return _then(iter, self.listed(list, item))
         return {"type": kind.__name__ if kind in (set, frozenset) else "list", "items_schema": item}
 
-    def row(self, items: Sequence[Node]) -> Node:
-        """Write a tuple of known length."""
-        return {"type": "tuple", "items_schema": list(items)}
-
-    def series(self, item: Node) -> Node:
-        """Write a tuple of any length."""
-        return {"type": "tuple", "items_schema": [item], "variadic_item_index": 0}
+    def row(self, items: Sequence[Node], repeated: int | None) -> Node:
+        """Write a tuple."""
+        place = {} if repeated is None else {"variadic_item_index": repeated}
+        return {"type": "tuple", "items_schema": list(items), **place}
 
     def mapping(self, key: Node, value: Node) -> Node:
         """Write a dict."""
@@ -205,13 +215,21 @@ class CoreWriter(Writer, ABC):
 
     def choice(self, nodes: Sequence[Node]) -> Node:
         """Write a union."""
-        return {"type": "union", "choices": list(nodes)}
+        return {"type": "union", "choices": texts_first(nodes)}
 
 
 def _tuple(writer: Writer, args: tuple[Any, ...]) -> Node:
+    items = list(_items(args))
+    repeated = next((number for number, (_, is_repeated) in enumerate(items) if is_repeated), None)
+    return writer.row([writer.write(item) for item, _ in items], repeated)
+
+
+def _items(args: tuple[Any, ...]) -> Iterable[tuple[Any, bool]]:
+    """List the types of a tuple's items, and whether each is repeated; `*tuple[...]` in it stands for its own."""
     if args[1:] == (...,):
-        return writer.series(writer.write(args[0]))
-    return writer.row([writer.write(arg) for arg in args])
+        return [(args[0], True)]
+    parts = (_items(get_args(arg)) if getattr(arg, "__unpacked__", False) else [(arg, False)] for arg in args)
+    return chain.from_iterable(parts)
 
 
 def _dict(writer: Writer, args: tuple[Any, ...]) -> Node:

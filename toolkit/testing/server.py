@@ -195,15 +195,13 @@ class FakeServer:
         return answer.end == "whole"
 
     def _write(self, connection: socket.socket, answer: Reply, payload: wire.Payload) -> None:
-        whole = isinstance(payload.content, bytes)
-        pieces = [payload.content] if isinstance(payload.content, bytes) else payload.content
         if not answer.bare:
             connection.sendall(_head(answer, payload))
-        for piece in _sliced(wire.first_bytes(pieces, answer.end_at or 0), answer.slice):
-            connection.sendall(piece if whole else b"%x\r\n%b\r\n" % (len(piece), piece))
+        for piece in _sliced(wire.first_bytes(payload.pieces, answer.end_at or 0), answer.slice):
+            connection.sendall(payload.framed(piece))
             self._wait(connection, answer.pause)
-        if answer.end == "whole" and not whole:
-            connection.sendall(b"0\r\n\r\n")
+        if answer.end == "whole":
+            connection.sendall(payload.framed(b""))
 
     def _wait(self, connection: socket.socket, seconds: float | None) -> None:
         """Wait, but not longer than the client stays and the server is open; None is for ever."""

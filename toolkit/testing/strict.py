@@ -57,7 +57,7 @@ def _refuse_constant(word: str) -> NoReturn:
 def _faults(body: Any) -> Iterator[Fault]:
     if not isinstance(body, dict):
         yield Fault(param="body", message="must be a JSON object")
-    if not isinstance(body.get("model"), str) or not body["model"]:
+    if not _is_filled(body.get("model")):
         yield Fault(param="model", message="you must provide a model")
     if "stream_options" in body and body.get("stream") is not True:
         yield Fault(param="stream_options", message="only allowed when 'stream' is enabled")
@@ -105,12 +105,16 @@ def _calls(at: str, message: dict[str, Any]) -> Iterator[Fault]:
 def _call(at: str, call: Any) -> Iterator[Fault]:
     if not isinstance(call, dict) or call.get("type") != "function" or not isinstance(call.get("function"), dict):
         yield Fault(param=f"{at}.type", message="must be 'function', with a 'function' object")
-    if not isinstance(call.get("id"), str) or not call["id"]:
+    if not _is_filled(call.get("id")):
         yield Fault(param=f"{at}.id", message="must be non-empty text")
     if not _is_name(call["function"].get("name")):
         yield Fault(param=f"{at}.function.name", message=_NAME_RULE)
     if not _is_object_text(call["function"].get("arguments")):
         yield Fault(param=f"{at}.function.arguments", message="must be text that holds one JSON object")
+
+
+def _is_filled(text: Any) -> bool:
+    return isinstance(text, str) and text != ""
 
 
 def _is_name(name: Any) -> bool:

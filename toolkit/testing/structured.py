@@ -8,7 +8,8 @@ is refused. As in `strict`, only the first fault is ever read, so a check relies
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 KEYWORDS = (
@@ -37,10 +38,7 @@ def schema_faults(schema: Any) -> Iterator[str]:
     if not isinstance(schema, dict) or schema.get("type") != "object" or "anyOf" in schema:
         yield "the root must have type 'object', and no 'anyOf'"
     for path, depth, node in _nodes(schema):
-        faults = (text for check in _CHECKS for text in check(node, schema))
-        yield from (f"In context={path}, {text}" for text in faults)
-        if depth > MAX_DEPTH:
-            yield f"In context={path}, {depth} levels of nesting exceed the limit of {MAX_DEPTH}"
+        yield from (f"In context={path}, {text}" for text in _faults_of(node, depth, schema))
     yield from _too_big([node for _, _, node in _nodes(schema)])
 
 
@@ -48,25 +46,39 @@ def _nodes(node: Any, path: Path = (), depth: int = 0) -> Iterator[tuple[Path, i
     """List every schema in a schema, with the objects that it lies in, itself included."""
     depth += isinstance(node, dict) and "properties" in node
     yield path, depth, node
+    for step, above, inner in _inside(node, depth):
+        yield from _nodes(inner, (*path, *step), above)
+
+
+def _inside(node: Mapping[str, Any], depth: int) -> Iterator[tuple[Path, int, Any]]:
     for keyword in NAMED:
         for name, inner in node.get(keyword, {}).items():
-            yield from _nodes(inner, (*path, keyword, name), depth if keyword == "properties" else 0)
+            yield (keyword, name), depth if keyword == "properties" else 0, inner
     for index, way in enumerate(node.get("anyOf", ())):
-        yield from _nodes(way, (*path, "anyOf", str(index)), depth)
+        yield ("anyOf", str(index)), depth, way
     if "items" in node:
-        yield from _nodes(node["items"], (*path, "items"), depth)
+        yield ("items",), depth, node["items"]
+
+
+def _faults_of(node: Any, depth: int, root: Any) -> Iterator[str]:
+    for check in _CHECKS:
+        yield from check(node, root)
+    if depth > MAX_DEPTH:
+        yield f"{depth} levels of nesting exceed the limit of {MAX_DEPTH}"
 
 
 def _form(node: Any, _: Any) -> Iterator[str]:
     if not isinstance(node, dict):
         yield f"{node!r} is not a schema"
-    if not any(keyword in node for keyword in SAYS_WHAT):
+    if node.keys().isdisjoint(SAYS_WHAT):
         yield "schema must have a 'type' key"
-    for keyword in NAMED:
-        if not isinstance(node.get(keyword, {}), dict):
-            yield f"{keyword!r} must be an object"
-    if not isinstance(node.get("anyOf", [0]), list) or not node.get("anyOf", [0]):
+    yield from (f"{keyword!r} must be an object" for keyword in NAMED if not isinstance(node.get(keyword, {}), dict))
+    if not _is_filled(node.get("anyOf", [0])):
         yield "'anyOf' must be a list with at least one schema"
+
+
+def _is_filled(values: Any) -> bool:
+    return isinstance(values, list) and bool(values)
 
 
 def _keywords(node: Mapping[str, Any], _: Any) -> Iterator[str]:
@@ -74,13 +86,16 @@ def _keywords(node: Mapping[str, Any], _: Any) -> Iterator[str]:
 
 
 def _types(node: Mapping[str, Any], _: Any) -> Iterator[str]:
-    named = node.get("type", [])
-    types = named if isinstance(named, list) else [named]
+    types = _listed(node.get("type", []))
     yield from (f"'type' {name!r} is not supported" for name in types if name not in TYPES)
     if "array" in types and "items" not in node:
         yield "array schema missing 'items'"
     if "object" in types or "properties" in node:
         yield from _object(node)
+
+
+def _listed(named: Any) -> list[Any]:
+    return named if isinstance(named, list) else [named]
 
 
 def _object(node: Mapping[str, Any]) -> Iterator[str]:
@@ -98,7 +113,7 @@ def _texts(node: Mapping[str, Any], _: Any) -> Iterator[str]:
         yield f"'format' {node['format']!r} is not supported"
     if _LOOKAROUND.search(str(node.get("pattern", ""))):
         yield "'pattern': regex lookaround is not supported"
-    if "enum" in node and not (isinstance(node["enum"], list) and node["enum"]):
+    if not _is_filled(node.get("enum", [0])):
         yield "'enum' must be a list with at least one value"
 
 
@@ -108,23 +123,40 @@ def _reference(node: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[str
     beside = sorted(node.keys() - {"$ref", "$defs"})
     if beside:
         yield f"'$ref' cannot have keywords beside it: {', '.join(beside)}"
-    target = str(node["$ref"])
-    if target != "#" and target not in {f"#/{place}/{name}" for place in NAMED for name in root.get(place, {})}:
-        yield f"'$ref' {target!r} does not resolve"
+    known = {"#"} | {f"#/{place}/{name}" for place in NAMED for name in root.get(place, {})}
+    if node["$ref"] not in known:
+        yield f"'$ref' {node['$ref']!r} does not resolve"
 
 
 _CHECKS = (_form, _keywords, _types, _texts, _reference)
 
 
 def _too_big(nodes: list[dict[str, Any]]) -> Iterator[str]:
-    enums = [node["enum"] for node in nodes if "enum" in node]
+    measured = ((measure(nodes), limit, what) for measure, limit, what in _LIMITS)
+    yield from (f"expected at most {limit} {what}" for size, limit, what in measured if size > limit)
+
+
+def _enums(nodes: list[dict[str, Any]]) -> list[list[Any]]:
+    return [node["enum"] for node in nodes if "enum" in node]
+
+
+def _characters(nodes: list[dict[str, Any]]) -> int:
     names = [name for node in nodes for keyword in NAMED for name in node.get(keyword, {})]
-    values = [value for enum in enums for value in enum] + [node["const"] for node in nodes if "const" in node]
-    if sum(len(node.get("properties", {})) for node in nodes) > MAX_PROPERTIES:
-        yield f"expected at most {MAX_PROPERTIES} object properties in total"
-    if sum(map(len, enums)) > MAX_ENUM_VALUES:
-        yield f"expected at most {MAX_ENUM_VALUES} enum values in total"
-    if sum(len(str(text)) for text in [*names, *values]) > MAX_NAMES:
-        yield f"expected at most {MAX_NAMES} characters in names and enum values in total"
-    if any(len(enum) > LONG_ENUM and len("".join(map(str, enum))) > MAX_ENUM_TEXT for enum in enums):
-        yield f"expected at most {MAX_ENUM_TEXT} characters in an 'enum' of more than {LONG_ENUM} values"
+    constants = [node["const"] for node in nodes if "const" in node]
+    return len("".join(map(str, chain(names, constants, *_enums(nodes)))))
+
+
+def _longest(nodes: list[dict[str, Any]]) -> int:
+    return max((len("".join(map(str, enum))) for enum in _enums(nodes) if len(enum) > LONG_ENUM), default=0)
+
+
+_LIMITS: tuple[tuple[Callable[[list[dict[str, Any]]], int], int, str], ...] = (
+    (
+        lambda nodes: sum(len(node.get("properties", {})) for node in nodes),
+        MAX_PROPERTIES,
+        "object properties in total",
+    ),
+    (lambda nodes: sum(map(len, _enums(nodes))), MAX_ENUM_VALUES, "enum values in total"),
+    (_characters, MAX_NAMES, "characters in names and enum values in total"),
+    (_longest, MAX_ENUM_TEXT, f"characters in an 'enum' of more than {LONG_ENUM} values"),
+)

@@ -33,6 +33,15 @@ class Payload:
     content: bytes | Iterable[bytes]
     content_type: str = "application/json"
 
+    @property
+    def pieces(self) -> Iterable[bytes]:
+        """The body in the pieces that it is sent in."""
+        return [self.content] if isinstance(self.content, bytes) else self.content
+
+    def framed(self, piece: bytes) -> bytes:
+        """Write a piece as it goes over the wire; an empty one is the end of the body."""
+        return piece if isinstance(self.content, bytes) else b"%x\r\n%b\r\n" % (len(piece), piece)
+
     def shortened(self, size: int) -> Payload:
         """Return the body's first bytes as a body of its own."""
         if isinstance(self.content, bytes):

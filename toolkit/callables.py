@@ -1,0 +1,100 @@
+"""A callable -> what it stands for: the plain function behind it, its docstring, the way that it is called."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection
+from functools import partial, singledispatchmethod
+from types import FunctionType, MethodType
+from typing import Any
+
+from toolkit.errors import DefinitionError
+
+
+def source_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Find the plain function whose code, module and annotations a callable stands for.
+
+    Raises:
+        DefinitionError: It wraps itself.
+    """
+    while (inner := _behind(function)) is not function:
+        function = inner
+    return function
+
+
+def _behind(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Find what a callable stands for, one layer further in; itself where there is none."""
+    if isinstance(function, partial):
+        return function.func
+    if getattr(function, "__wrapped__", None) is not None:
+        return _unwrapped(function)
+    if inspect.isclass(function):
+        return _constructor(function)
+    method = function if inspect.isroutine(function) else getattr(function, "__call__", None)  # noqa: B004  as it is
+    return method.__func__ if inspect.ismethod(method) else function
+
+
+def _constructor(kind: type) -> Callable[..., Any]:
+    made_by: Any = kind.__init__  # type: ignore[misc]  # of this very class
+    return made_by if inspect.isfunction(made_by) else kind
+
+
+def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    try:
+        inner: Callable[..., Any] = inspect.unwrap(function)
+    except ValueError as error:
+        raise DefinitionError(f"{function!r} wraps itself. Set its __wrapped__ to what it calls.") from error
+    return inner
+
+
+def without_partials(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Find what a partial, or a partial of one, calls."""
+    while isinstance(function, partial):
+        function = function.func
+    return function
+
+
+def documentation(function: Callable[..., Any]) -> str | None:
+    """Find the docstring of what a callable does; a callable object's or a partial's own class is not it."""
+    function = without_partials(function)
+    if inspect.isclass(function) or inspect.isroutine(function):
+        return inspect.getdoc(function)
+    return inspect.getdoc(source_of(function)) or inspect.getdoc(function)
+
+
+def called(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Find what shows how a callable is called: of an object its method, bound as the method's kind demands."""
+    if dispatcher := _method_dispatcher(function):  # its wrapper shows the instance, which it holds
+        bound: Callable[..., Any] = dispatcher.func.__get__(dispatcher, type(dispatcher))
+        return bound
+    if _shows_itself(function):
+        return function
+    method: Callable[..., Any] = function.__call__  # type: ignore[operator]  # an object has it
+    return method if isinstance(method, (FunctionType, MethodType, partial)) else function
+
+
+def _shows_itself(function: Callable[..., Any]) -> bool:
+    """Tell whether a signature can be read of what is not just an object with `__call__`."""
+    if isinstance(function, (type, partial)) or inspect.isroutine(function):
+        return True
+    return hasattr(function, "__wrapped__") or hasattr(function, "__signature__")
+
+
+def is_dispatched(function: Callable[..., Any]) -> bool:
+    """Tell whether the type of the first value decides what is carried out, so that it must go in by position."""
+    is_function = hasattr(function, "dispatch") and hasattr(function, "registry")
+    return is_function or _method_dispatcher(function) is not None
+
+
+def _method_dispatcher(function: Callable[..., Any]) -> singledispatchmethod[Any] | None:
+    owner = getattr(getattr(function, "register", None), "__self__", None)
+    return owner if isinstance(owner, singledispatchmethod) else None
+
+
+def known_keywords(function: Callable[..., Any]) -> Collection[str] | None:
+    """List the only keywords of a wrapper that passes on by position what else it gets; None of any other callable."""
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) != inspect.CO_VARARGS:
+        return None
+    names: Collection[str] = code.co_varnames[: code.co_argcount]
+    return names
