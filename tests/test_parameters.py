@@ -518,9 +518,18 @@ def test_hidden_factory() -> None:
     assert "Opaque" == tool(function).invoke("{}").value
 
 
+def test_pattern_that_cannot_be_used() -> None:
+    """What pydantic-core refuses to compile is said in its own words."""
+    made = echo(Annotated[str, Field(pattern="^(?!b)")])
+
+    with pytest.raises(DefinitionError, match=r"parameter 'value' .* \(look-around, .* is not supported\)"):
+        _ = made.parameters
+
+
 def test_short_reason() -> None:
     """A type that takes a page to write is not written whole."""
-    made = echo(tuple[(*[dict[str, list[int]]] * 100, Opaque)])
+    long: Any = (*[dict[str, list[int]]] * 100, Opaque)
+    made = echo(tuple[long])
 
     with pytest.raises(DefinitionError, match=r"parameter 'value' .*dict\[str.*… \(Unable") as caught:
         _ = made.parameters

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from toolkit import Runner, Toolbox, ToolContext, tool
+from toolkit.dialects import dialect_named
 from toolkit.testing import FakeServer, reply
 
 
@@ -102,3 +104,22 @@ def test_answer_with_context() -> None:
     asked = {"tool_calls": [{"id": "a", "type": "function", "function": {"name": "who", "arguments": "{}"}}]}
 
     assert "Ann" == Toolbox([who]).answer(asked, context=ToolContext(deps="Ann"))[0]["content"]
+
+
+def test_kept_forms() -> None:
+    """However often a tool is renamed or bound, how a provider is shown its schema is found out once."""
+    made = tool(search)
+    again = next(iter(Toolbox([made]).prefixed("my_")))
+    for each in (made, again):
+        Toolbox([each]).schemas("chat", strict=True)
+
+    assert ("my_search", True) == (again.spec.name, made.spec.forms["strict"] is again.spec.forms["strict"])
+
+
+def test_changed_schema() -> None:
+    """A spec that is copied with another schema has a form of its own."""
+    spec = tool(search).spec
+    dialect_named("chat").tool(spec)
+    other = replace(spec, parameters={"type": "object", "properties": {}})
+
+    assert {} == dialect_named("chat").tool(other)["function"]["parameters"]["properties"]

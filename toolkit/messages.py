@@ -44,7 +44,8 @@ class ToolSpec:
         output: JSON Schema of what the tool gives, where it says so.
         title: A name for people, for protocols that show tools to people.
         strict: Whether the provider is to enforce the schema; None leaves that to the dialect.
-        forms: What dialects made of it, kept by them.
+        forms: How `parameters` is shown, kept by dialects; other specs with the same schema may share it.
+        shown: The wire forms of the tool, kept by dialects.
     """
 
     name: str
@@ -53,10 +54,11 @@ class ToolSpec:
     output: Mapping[str, Any] | None = None
     title: str | None = None
     strict: bool | None = None
-    forms: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    forms: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    shown: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "forms": {}}  # they are made again where they are needed
+        return {**vars(self), "forms": {}, "shown": {}}  # they are made again where they are needed
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

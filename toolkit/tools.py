@@ -169,6 +169,7 @@ class Tool(Generic[P, R]):
             output=self.output_schema,
             title=self.title,
             strict=self.strict,
+            forms=self.handler.built.forms,
         )
 
     @cached_property

@@ -41,7 +41,7 @@ class Dialect(ABC):
         Raises:
             DefinitionError: The provider takes no such tool.
         """
-        shown: dict[str, Any] = spec.forms.get(self) or spec.forms.setdefault(self, self._shown(spec))
+        shown: dict[str, Any] = spec.shown.get(self) or spec.shown.setdefault(self, self._shown(spec))
         return shown
 
     def calls(self, reply: Any, specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from pydantic_core import to_json
 
@@ -49,10 +49,11 @@ class Form:
 
 def form_of(spec: ToolSpec, rules: Rules) -> Form:
     """Find the form of a tool's arguments under a provider's rules; it is made once and kept by the spec."""
-    form = spec.forms.get(rules.name)
-    if form is None:
-        form = spec.forms[rules.name] = formed(spec.parameters, rules)
-    return form
+    schema, form = spec.forms.get(rules.name, (None, None))
+    if schema is not spec.parameters:
+        form = formed(spec.parameters, rules)
+        spec.forms[rules.name] = spec.parameters, form
+    return cast("Form", form)
 
 
 def formed(schema: Mapping[str, Any], rules: Rules) -> Form:

@@ -10,12 +10,12 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from inspect import Parameter as Written
 from typing import Any, TypeVar
 
-from pydantic_core import PydanticOmit
+from pydantic_core import PydanticOmit, SchemaError
 
 from toolkit.errors import DefinitionError
 from toolkit.faults import shortened
@@ -73,6 +73,7 @@ class Built:
         names: What the function's annotations name in the frames that it was written in.
         examples: Gives arguments that the docstring shows.
         taken: Gives the keywords that belong to a parameter already, so that `**kwargs` may not bring them.
+        forms: How dialects show the schema, kept by them.
     """
 
     offered: Sequence[Parameter]
@@ -81,6 +82,7 @@ class Built:
     names: Mapping[str, Any]
     examples: Callable[[], Sequence[Mapping[str, Any]]]
     taken: Callable[[], Collection[str]]
+    forms: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def hidden(self) -> Mapping[str, str]:
@@ -185,10 +187,17 @@ class Built:
         except PydanticOmit:
             return "pydantic is told to leave it out (SkipJsonSchema)"
         except Exception as error:  # noqa: BLE001  as in `_generated`
-            why = re.split(r"\.(?:\s|$)|\n", str(error))[0]  # what follows is advice to authors of models
             written = shortened(inspect.formatannotation(p.annotation), MAX_SHOWN_TYPE)
-            return f"its type is {written} ({shortened(why, MAX_SHOWN_TYPE)})"
+            return f"its type is {written} ({shortened(_why(error), MAX_SHOWN_TYPE)})"
         return ""
+
+
+def _why(error: Exception) -> str:
+    """Find the sentence that says why: pydantic's first, behind which it advises authors of models; or the core's last."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    if isinstance(error, SchemaError):
+        return lines[-1].strip().removeprefix("error: ")
+    return re.split(r"\.(?:\s|$)", lines[0])[0]
 
 
 def _refused(p: Parameter, reason: str) -> str:
