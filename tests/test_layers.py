@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("decorator", "checks"),
     ("tools",),
     ("invocation",),
-    ("handlers", "arguments", "results", "naming", "conversation", "output"),
+    ("handlers", "arguments", "results", "naming", "conversation", "output", "state"),
     ("signatures",),
     ("returns", "parameters.built"),
     ("parameters",),

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from toolkit.approval import Decision as Decision
     from toolkit.authorization import Deny as Deny
     from toolkit.context import ToolContext as ToolContext
-    from toolkit.conversation import RunState as RunState
     from toolkit.decorator import tool as tool
     from toolkit.errors import Cancelled as Cancelled
     from toolkit.errors import DefinitionError as DefinitionError
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from toolkit.models.openai import OpenAIModel as OpenAIModel
     from toolkit.runner import Runner as Runner
     from toolkit.runs import RunResult as RunResult
+    from toolkit.state import RunState as RunState
     from toolkit.toolbox import Toolbox as Toolbox
     from toolkit.tools import Tool as Tool
 
@@ -49,7 +49,6 @@ _HOMES = {
     "toolkit.approval": ("ApprovalRequest", "Decision"),
     "toolkit.authorization": ("Deny",),
     "toolkit.context": ("ToolContext",),
-    "toolkit.conversation": ("RunState",),
     "toolkit.decorator": ("tool",),
     "toolkit.errors": (
         "Cancelled",
@@ -73,6 +72,7 @@ _HOMES = {
     "toolkit.models.openai": ("OpenAIModel",),
     "toolkit.runner": ("Runner",),
     "toolkit.runs": ("RunResult",),
+    "toolkit.state": ("RunState",),
     "toolkit.toolbox": ("Toolbox",),
     "toolkit.tools": ("Tool",),
 }

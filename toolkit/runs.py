@@ -12,7 +12,7 @@ from typing import Any, Generic
 from typing_extensions import Self, TypeVar
 
 from toolkit.context import ToolContext
-from toolkit.conversation import CallModel, Conversation, Finished, RunCalls, RunState
+from toolkit.conversation import CallModel, Conversation, Finished, RunCalls
 from toolkit.dispatch import Dispatcher
 from toolkit.doors import AsyncDoor, Door, SyncDoor, step
 from toolkit.errors import RunError, ToolError
@@ -31,6 +31,7 @@ from toolkit.messages import (
 from toolkit.models import Model, Piece
 from toolkit.models.default import ModelChoice
 from toolkit.output import Output
+from toolkit.state import RunState
 
 T = TypeVar("T", default=str)
 

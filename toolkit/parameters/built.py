@@ -193,7 +193,7 @@ class Built:
 
 
 def _why(error: Exception) -> str:
-    """Find the sentence that says why: pydantic's first, behind which it advises authors of models; or the core's last."""
+    """Find the words that say why: pydantic's first sentence, before its advice to authors; or the core's last line."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     if isinstance(error, SchemaError):
         return lines[-1].strip().removeprefix("error: ")

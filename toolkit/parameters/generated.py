@@ -18,6 +18,9 @@ from toolkit import schemas
 from toolkit.parameters.cores import FINITE, mended
 from toolkit.parameters.simple import CoreWriter, JsonWriter, Node, Unusual
 
+# Classes that refer to each other are described again for each that is described alone: of so many, all at once.
+MAX_APART = 32
+
 
 @dataclass(frozen=True)
 class Fields:
@@ -77,7 +80,13 @@ class Shown(JsonWriter):
         self.definitions: Node = {}
 
     def named(self, kind: type) -> Node:
-        """Write a class; its definitions are added to those that are there."""
+        """Write a class; its definitions are added to those that are there.
+
+        Raises:
+            Unusual: There are many, or two classes have one name.
+        """
+        if len(self.definitions) > MAX_APART:
+            raise Unusual
         found, definitions = _known.schema_of(kind)
         self.add(definitions)
         return found
