@@ -20,7 +20,7 @@ import uuid
 import zoneinfo
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, Optional, TypeVar, Union, cast
+from typing import Annotated, Any, ForwardRef, Generic, Literal, NamedTuple, NewType, Optional, TypeVar, Union, cast
 
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
@@ -577,6 +577,19 @@ def test_reasons(annotation: Any, reason: str) -> None:
     assert [("value", True)] == [(name, bool(re.fullmatch(reason, why))) for name, why in hidden.items()]
     with pytest.raises(DefinitionError, match=f"parameter 'value' cannot be described.*{reason}.*(Give|Define)"):
         _ = echo(annotation).parameters
+
+
+def test_many_classes() -> None:
+    """A union of many models that hold each other has each of them once, and takes each of them."""
+    names = [f"Model{number}" for number in range(40)]
+    held: Any = Union[tuple(ForwardRef(name) for name in names)]  # noqa: UP007  made at run time
+    models: dict[str, Any] = {name: create_model(name, item=(held | None, ...)) for name in names}
+    for model in models.values():
+        model.model_rebuild(_types_namespace=models)
+    made = echo(Union[tuple(models.values())])  # noqa: UP007  as above
+
+    assert sorted(names) == sorted(made.parameters["$defs"])
+    assert models["Model0"](item=None) == made.invoke('{"value": {"item": null}}').value
 
 
 def test_one_name_for_two_classes() -> None:

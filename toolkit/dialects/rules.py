@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
-from types import MappingProxyType
 
 from toolkit.dialects.keywords import COLUMNS, KEYWORDS, Support
 
@@ -25,7 +24,7 @@ class Rules:
     column: str
     strict: bool = False
     keys: str = ""
-    limits: Mapping[str, int] = MappingProxyType({})
+    limits: Mapping[str, int] = field(default_factory=dict)
 
     def support(self, keyword: str, sort: str = "") -> Support | None:
         """Tell what becomes of a keyword, or of one sort of its values; None where the table has no such row."""
