@@ -8,7 +8,7 @@ from datetime import date
 from typing import Annotated, Any, ForwardRef, Literal, Union
 
 import pytest
-from pydantic import BaseModel, Field, create_model
+from pydantic import AfterValidator, BaseModel, Field, create_model, model_validator
 
 from toolkit import ToolResult, tool
 from toolkit.arguments import MAX_TEXT
@@ -386,6 +386,69 @@ def test_equal_keys_in_a_grammar() -> None:
 
     assert 1 == made.invoke('{"term": {"left": 1, "right": 2}}').value
     assert "stands twice" in str(made.invoke('{"term": {"left": 1, "right": 2, "left": 3}}').text)
+
+
+class Pair(BaseModel):
+    """Two numbers; or a text of both, which no schema tells of."""
+
+    a: int
+    b: int
+
+    @model_validator(mode="before")
+    @classmethod
+    def read(cls, value: Any) -> Any:
+        return dict(zip("ab", value.split(","))) if isinstance(value, str) else value
+
+
+def filled(y: int, x: int = Field(default=5)) -> int:
+    return y + x
+
+
+def annotated(y: int, x: Annotated[int, Field(default_factory=lambda: 5)]) -> int:
+    return y + x
+
+
+def paired(pair: Pair) -> int:
+    return pair.a
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (filled, '{"y": 1, "y": 2}'),
+        (annotated, '{"y": 1, "y": 2}'),
+        (paired, '{"pair": "1,2", "pair": "3,4", "pair": "5,6"}'),
+    ],
+    ids=["Field", "Annotated", "before validator"],
+)
+def test_equal_keys_hidden(function: Any, words: str) -> None:
+    """Equal keys are found where the values hold more, or fewer, keys than the text."""
+    assert "stands twice" in str(tool(function).invoke(words).text)
+
+
+def refuse(value: str) -> str:
+    raise ValueError("not this")
+
+
+def listed(x: list[int] | Annotated[str, AfterValidator(refuse)]) -> Any:
+    return x
+
+
+def chosen(x: list[int] | Literal["a"]) -> Any:
+    return x
+
+
+@pytest.mark.parametrize("function", [listed, chosen])
+def test_text_that_may_stand(function: Any) -> None:
+    """A text is not decoded where some text may stand, though not this one."""
+    assert tool(function).invoke('{"x": "[1]"}').is_error
+
+
+def test_too_many_faults() -> None:
+    """Of a great many faults the number is told, not each of them."""
+    words = json.dumps({f"key_{number}": number for number in range(2_000)})
+
+    assert "they have 2,001 faults" in str(tool(filled).invoke(words).text)
 
 
 def test_too_long() -> None:

@@ -330,3 +330,26 @@ def test_members_stay() -> None:
     """A tool in the body of an enumeration is no member of it, and an abstract one stays abstract."""
     assert [Level.HIGH] == list(Level)
     assert {"work"} == Abstract.__abstractmethods__
+
+
+class Source:
+    def read(self, key: int) -> int:
+        """Read a value.
+
+        Args:
+            key: Where it lies.
+        """
+        return key
+
+
+class Cache(Source):
+    @tool
+    def read(self, key: int) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return key
+
+
+def test_inherited_docstring() -> None:
+    """A method that overrides another one has its docstring, where it has none of its own."""
+    shown = Cache().read.parameters["properties"]["key"]
+
+    assert ("Read a value.", "Where it lies.") == (Cache().read.description, shown["description"])

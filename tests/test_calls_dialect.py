@@ -241,3 +241,17 @@ def test_wrong_arguments() -> None:
     result, _, _ = ran(replied({"_tool": "add", "a": "one"}), replied(output="Oh."))
 
     assert str(result.calls[0].result.text).startswith("Invalid arguments: a: ")
+
+
+def test_names_of_our_own() -> None:
+    """A parameter may have a name that the dialect uses itself: it is sent under another one, and read back."""
+
+    def file(_tool: int, _output: str, tool: int = 3) -> str:
+        return f"{_tool} {_output} {tool}"
+
+    box = Toolbox([file])
+    (shown,) = box.schemas("calls")
+    one, two = (name for name in shown["properties"] if name not in ("_tool", "tool"))
+    words = json.dumps({"calls": [{"_tool": "file", one: 1, two: "a"}], "output": None})
+
+    assert "1 a 3" in json.dumps(box.answer(words, "calls"))

@@ -786,3 +786,16 @@ def test_a_key_that_stands_twice_is_refused(strict: bool) -> None:
     (call,) = dialect_named("chat", strict=strict).calls({"tool_calls": [twice]}, [count.spec])
 
     assert "the key 'words' stands twice" in str(count.invoke(call.arguments).text)
+
+
+@pytest.mark.parametrize("value", [None, "oops", [1], {"a": "b"}], ids=repr)
+def test_mcp_answer_beside_its_schema(value: Any) -> None:
+    """What a tool gives against its own annotation is told as text alone: clients refuse it as structured content."""
+
+    def count() -> dict[str, int]:
+        return cast(dict[str, int], value)
+
+    asked = {"method": "tools/call", "id": 1, "params": {"name": "count", "arguments": {}}}
+    (answer,) = Toolbox([count]).answer(asked, "mcp")
+
+    assert (False, False) == ("structuredContent" in answer, answer["isError"])

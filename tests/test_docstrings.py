@@ -666,7 +666,7 @@ def test_sendable(text: str) -> None:
     assert set() == {"\0", "\x1b", "\x85", "\r", "\t"} & set(words)
 
 
-def test_inherited_docstring() -> None:
+def test_cleaned_docstring() -> None:
     """A docstring that inspect has already cleaned reads like the one in the source."""
     raw = "Get.\n\n    Args:\n        city: Name of the city,\n            in English.\n    "
 

@@ -453,17 +453,16 @@ def test_refused_twice() -> None:
         served(REFUSALS["by name"], REFUSALS["by name"])
 
 
-def test_tool_that_the_dialect_refuses() -> None:
+def test_tool_that_cannot_be_described() -> None:
     """What is wrong with a tool is the developer's to know, and no failure of the server."""
 
-    def shadowing(_tool: str) -> str:
-        """Shadow."""
-        return _tool
+    def hooked(hook: Callable[[], int]) -> int:
+        return hook()
 
     client = openai.OpenAI(base_url="http://127.0.0.1:1", api_key="test")
 
-    with pytest.raises(DefinitionError, match="needs '_tool' itself"):
-        Runner([shadowing], model="fake", client=client, dialect="calls").run("x", output_type=int)
+    with pytest.raises(DefinitionError, match="parameter 'hook' cannot be described"):
+        Runner([hooked], model="fake", client=client, dialect="calls").run("x", output_type=int)
 
 
 def test_runs_do_not_share() -> None:

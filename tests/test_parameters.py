@@ -24,7 +24,7 @@ from typing import Annotated, Any, ForwardRef, Generic, Literal, NamedTuple, New
 
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
-from pydantic import AfterValidator, AliasChoices, BaseModel, Field, HttpUrl, Json, SecretStr, create_model
+from pydantic import AfterValidator, AliasChoices, AliasPath, BaseModel, Field, HttpUrl, Json, SecretStr, create_model
 from pydantic.json_schema import SkipJsonSchema
 from typing_extensions import (
     Doc,
@@ -304,12 +304,12 @@ DEFAULTS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 
 @pytest.mark.parametrize(("annotation", "default", "keyword"), DEFAULTS.values(), ids=DEFAULTS)
 def test_default(annotation: Any, default: Any, keyword: dict[str, Any]) -> None:
-    """A default is shown where strict JSON has a form for it, and is Python's own object in the call."""
+    """A default is shown where strict JSON has a form for it, and is Python's own object in the call, or a copy."""
     made = echo(annotation, default=default)
     written = {key: value for key, value in shown(made).items() if key == "default"}
 
     assert (keyword, False) == (written, "required" in made.parameters)
-    assert made.invoke("{}").value is default
+    assert repr(default) == repr(made.invoke("{}").value)
 
 
 def test_field_as_default() -> None:
@@ -518,6 +518,17 @@ def test_hidden_factory() -> None:
     assert "Opaque" == tool(function).invoke("{}").value
 
 
+def test_alias_path() -> None:
+    """A path as alias, which JSON Schema cannot say, is refused; a name beside it is taken."""
+    with pytest.raises(
+        DefinitionError, match=r"parameter 'value' .* \(the alias of 'value' is a path into the document"
+    ):
+        _ = echo(Annotated[int, Field(validation_alias=AliasPath("a", "b"))]).parameters
+    made = echo(Annotated[int, Field(validation_alias=AliasChoices(AliasPath("a", "b"), "c"))])
+
+    assert (["c"], 1) == (made.parameters["required"], made.invoke('{"c": 1}').value)
+
+
 def test_pattern_that_cannot_be_used() -> None:
     """What pydantic-core refuses to compile is said in its own words."""
     made = echo(Annotated[str, Field(pattern="^(?!b)")])
@@ -579,11 +590,24 @@ def test_reasons(annotation: Any, reason: str) -> None:
         _ = echo(annotation).parameters
 
 
+@pytest.mark.parametrize("default", [[], {}, set()], ids=["list", "dict", "set"])
+def test_mutable_default(default: Any) -> None:
+    """What a call makes of its default is not there for the next call."""
+
+    def function(value: Any = default) -> int:
+        value.add(1) if isinstance(value, set) else value.append(1) if isinstance(value, list) else value.update(a=1)
+        return len(value)
+
+    made = tool(function)
+
+    assert [1, 1, 1] == [made.invoke("{}").value, made.invoke("{}").value, function()]
+
+
 def test_many_classes() -> None:
     """A union of many models that hold each other has each of them once, and takes each of them."""
     names = [f"Model{number}" for number in range(40)]
     held: Any = Union[tuple(ForwardRef(name) for name in names)]  # noqa: UP007  made at run time
-    models: dict[str, Any] = {name: create_model(name, item=(held | None, ...)) for name in names}
+    models: dict[str, Any] = {name: create_model(name, item=cast(Any, (held | None, ...))) for name in names}
     for model in models.values():
         model.model_rebuild(_types_namespace=models)
     made = echo(Union[tuple(models.values())])  # noqa: UP007  as above

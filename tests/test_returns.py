@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import enum
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -85,6 +86,50 @@ SCHEMAS: dict[Any, Any] = {
 def test_schema(function: Callable[..., Any], schema: Any) -> None:
     """The return annotation says what comes, in the end; one that says nothing blocks nothing."""
     assert schema == tool(function).output_schema
+
+
+class Unfinished(BaseModel):
+    number: int = 1
+    connection: Unknown | None = None
+
+
+def unfinished() -> Unfinished:
+    return Unfinished.model_construct()
+
+
+def test_unfinished() -> None:
+    """A model that names what only type checkers know says nothing, and blocks nothing."""
+    made = tool(unfinished)
+
+    assert (None, False) == (made.output_schema, made.invoke().is_error)
+
+
+def test_local_names() -> None:
+    """A return type may name what is local to the function that defines the tool, and comes later."""
+
+    class Outer(BaseModel):
+        inner: Inner
+
+    class Inner(BaseModel):
+        number: int
+
+    def function() -> Outer:
+        return Outer.model_construct(inner=Inner(number=1))
+
+    assert '{"inner":{"number":1}}' == tool(function).invoke().text
+
+
+class Odd(BaseModel):
+    number: float = float("nan")
+
+
+def odd() -> list[Odd]:
+    return []
+
+
+def test_default_that_is_no_json() -> None:
+    """A default that JSON has no form for is not in the output schema either."""
+    assert "NaN" not in json.dumps(tool(odd).output_schema)
 
 
 def member() -> Person:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from pydantic_core import ValidationError, from_json, to_json
 
-from toolkit.doubts import colons_within, doubts
+from toolkit.doubts import doubts, least_marks
 from toolkit.errors import InvalidArguments
 from toolkit.faults import explained, path_of
 from toolkit.jsontext import as_text
@@ -28,6 +28,8 @@ Outcome: TypeAlias = tuple[dict[str, Any], tuple[str, ...]] | InvalidArguments
 
 # Arguments are read into memory whole, several times their size. No model writes so many characters.
 MAX_TEXT = 16 * 2**20
+# Listing faults takes time and memory for each; of so many none is worth naming.
+MAX_COUNTED = 1_000
 # Readers of JSON disagree about a text with equal keys; looking for them in a text of this length takes about 1 ms. In
 # a longer one the last of them counts, as in Python.
 MAX_DOUBTED = 65_536
@@ -37,6 +39,8 @@ _NOT_A_STRING = frozenset(
     f"{kind}_type"
     for kind in ("dict", "list", "model", "model_attributes", "dataclass", "tuple", "set", "frozen_set", "mapping")
 )
+# Faults of what a value says, not of its type: some text may stand there.
+_OF_WHAT_IS_SAID = frozenset({"value_error", "assertion_error", "literal_error", "enum"})
 _MENDABLE = _NOT_A_STRING | {"json_invalid"}  # blank text is
 
 
@@ -45,12 +49,14 @@ class Reader:
     """Turns a model's words into the values of one tool's parameters.
 
     Attributes:
-        colons_within: Of a document with nothing but what must be there; see `doubts`.
+        colons: Of a document with nothing but what must be there; see `doubts`.
+        braces: Of the same.
     """
 
     validate: Callable[[str], dict[str, Any]]
     schema: Mapping[str, Any]
-    colons_within: int
+    colons: int
+    braces: int
 
     @classmethod
     def of(cls, built: Built) -> Reader:
@@ -59,7 +65,7 @@ class Reader:
         Raises:
             DefinitionError: A parameter cannot be described to a model.
         """
-        return cls(built.validator, built.schema, colons_within(built.schema))
+        return cls(built.validator, built.schema, *least_marks(built.schema))
 
     def read(self, words: Words | None) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Turn words into values, and say what had to be mended.
@@ -94,7 +100,7 @@ class Reader:
         if len(text) > MAX_TEXT:
             refuse_long(text)
         values = self.validate(text)
-        if text.count(":") - len(values) != self.colons_within:
+        if text.count(":") != self.colons or text.count("{") != self.braces:
             refuse_doubtful(text)
         return values
 
@@ -102,6 +108,8 @@ class Reader:
         """Mend a text that did not fit, where that is safe, and validate it again."""
         if not isinstance(error, ValidationError):
             return _unchecked(error)
+        if error.error_count() > MAX_COUNTED:
+            return InvalidArguments(f"they have {error.error_count():,} faults. Send less, and as the schema says.")
         faults = error.errors(include_url=False, include_context=False)
         try:
             mended = _mended(text, faults, self.schema)
@@ -167,7 +175,8 @@ def _repaired_text(
 
 def _was_due_as_text(fault: ErrorDetails) -> bool:
     """Tell whether a text stands where one may, and is refused for what it says, such as its length."""
-    return isinstance(fault["input"], str) and fault["type"].startswith("string_")
+    said = fault["type"].startswith("string_") or fault["type"] in _OF_WHAT_IS_SAID
+    return isinstance(fault["input"], str) and said
 
 
 def _repaired(document: list[Any], fault: ErrorDetails, optional: Collection[str]) -> Iterator[str]:

@@ -62,6 +62,13 @@ def documentation(function: Callable[..., Any]) -> str | None:
     return inspect.getdoc(source_of(function)) or inspect.getdoc(function)
 
 
+def inherited(owner: type | None, function: Callable[..., Any]) -> str | None:
+    """Find the docstring of the method that one overrides; Python's own search knows no decorated methods."""
+    name = getattr(function, "__name__", "")
+    overridden = (inspect.getattr_static(base, name, None) for base in (owner.__mro__[1:] if owner else ()))
+    return next((doc for method in overridden if (doc := getattr(method, "__doc__", None))), None)
+
+
 def called(function: Callable[..., Any]) -> Callable[..., Any]:
     """Find what shows how a callable is called: of an object its method, bound as the method's kind demands."""
     if dispatcher := _method_dispatcher(function):  # its wrapper shows the instance, which it holds

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from toolkit.schemas import rewritten
@@ -45,18 +45,26 @@ def _finite(digits: str) -> float:
     return value
 
 
-def colons_within(schema: Mapping[str, Any]) -> int:
-    """Count the colons below a document's own keys, where nothing is there but what must be.
+def least_marks(schema: Mapping[str, Any]) -> tuple[int, int]:
+    """Count the colons and the opening braces of a document in which nothing is but what must be.
 
-    With so many, and one for each of its own keys, no key stands twice: a valid document has each of them once.
+    In a valid document with just so many of both no key stands twice: each key that it must have takes one colon, and
+    each object one brace.
 
     Returns:
-        The number; -1, which no document has, where one may hold what the schema does not restrict.
+        The numbers; -1, which no document has, where one may hold what the schema does not restrict.
     """
     if _has_untyped(schema):
-        return -1
-    known: dict[str, int] = {}
-    return _least_within(schema, schema, known)
+        return -1, -1
+    return _least(schema, schema, {}, _keys), _least(schema, schema, {}, _braces)
+
+
+def _keys(node: Mapping[str, Any]) -> int:
+    return len(set(node.get("required", ())))
+
+
+def _braces(node: Mapping[str, Any]) -> int:
+    return int(node.get("type") == "object")
 
 
 def _has_untyped(schema: Mapping[str, Any]) -> bool:
@@ -72,28 +80,24 @@ def _has_untyped(schema: Mapping[str, Any]) -> bool:
     return any(found)
 
 
-def _least_keys(node: Any, root: Mapping[str, Any], known: dict[str, int]) -> int:
-    """Count keys that every document of a schema has, at any depth: hardly ever too few, and never too many.
+def _least(node: Any, root: Mapping[str, Any], known: dict[str, int], own: Callable[[Mapping[str, Any]], int]) -> int:
+    """Count what every document of a schema has, at any depth.
 
     Args:
         node: The schema.
         root: The one that has its definitions.
         known: What has been counted of these, by pointer; each is counted once, and as none inside itself.
+        own: Counts what belongs to a schema itself.
     """
     if not isinstance(node, Mapping):
         return 0
     pointer = node.get("$ref")
     if pointer is None:
         ways = node.get("anyOf") or node.get("oneOf") or ()
-        in_one = min((_least_keys(way, root, known) for way in ways), default=0)
-        return max(in_one, len(set(node.get("required", ()))) + _least_within(node, root, known))
+        in_one = min((_least(way, root, known, own) for way in ways), default=0)
+        parts, required = node.get("properties", {}), set(node.get("required", ()))
+        return max(in_one, own(node) + sum(_least(parts.get(name), root, known, own) for name in required))
     if pointer not in known:
         known[pointer] = 0
-        known[pointer] = _least_keys(root.get("$defs", {}).get(pointer.rpartition("/")[2]), root, known)
+        known[pointer] = _least(root.get("$defs", {}).get(pointer.rpartition("/")[2]), root, known, own)
     return known[pointer]
-
-
-def _least_within(node: Mapping[str, Any], root: Mapping[str, Any], known: dict[str, int]) -> int:
-    """Count the keys below those that a document of a schema must have itself."""
-    parts = node.get("properties", {})
-    return sum(_least_keys(parts.get(name), root, known) for name in set(node.get("required", ())))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 
@@ -55,10 +57,9 @@ def _arguments(call: Any, parameters: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _written(example: str) -> Iterator[dict[str, Any]]:
-    text = example.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        return
-    if isinstance(document, dict):
-        yield document
+    for paragraph in re.split(r"\n\s*\n", example):
+        text = paragraph.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
+        with suppress(ValueError, RecursionError):
+            document = json.loads(text)
+            if isinstance(document, dict):
+                yield document

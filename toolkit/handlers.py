@@ -113,9 +113,11 @@ class Function:
 
         return arranged
 
-    def in_class(self) -> Function:
+    def in_class(self, owner: type | None = None) -> Function:
         """Make the handler of the same function as a method: its first parameter is the instance."""
-        return self if self.signature.is_method else replace(self, signature=replace(self.signature, is_method=True))
+        if self.signature.is_method:
+            return self
+        return replace(self, signature=replace(self.signature, is_method=True, owner=owner))
 
     def bind(self, instance: Any) -> BoundFunction:
         """Make the handler of the same method on one instance; schema and docstring are shared, not built again."""

@@ -20,9 +20,9 @@ from toolkit.loops import private_loop
 from toolkit.messages import ToolResult
 
 # What every call needs, in one look-up: the function, if it takes the values by keyword as they are; what makes values
-# of a text; how many colons that text has below its own keys, see Reader; and how to write a value, by its type.
+# of a text; how many colons and braces a text has at least, see Reader; and how to write a value, by its type.
 Hot: TypeAlias = tuple[
-    Callable[..., Any] | None, Callable[[str], dict[str, Any]], int, dict[type, Callable[[Any], str]]
+    Callable[..., Any] | None, Callable[[str], dict[str, Any]], int, int, dict[type, Callable[[Any], str]]
 ]
 
 
@@ -43,11 +43,11 @@ class Invocation:
     def hot(self) -> Hot:
         """What every call needs."""
         reader, function = self.reader, self.handler.plain_function
-        return function, reader.validate, reader.colons_within, results.writers(self.write)
+        return function, reader.validate, reader.colons, reader.braces, results.writers(self.write)
 
     @cached_property
     def write(self) -> Callable[[Any], str]:
-        """Writes what the tool gives, as its return annotation says; never raises."""
+        """Writes what the tool gives, as its return annotation says; what it makes never raises."""
         return results.writer(self.handler.returns.to_json)
 
     def again(self, words: Words, context: ToolContext[Any] | None, error: Exception) -> ToolResult:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import collections.abc
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
@@ -40,10 +40,12 @@ class Returns:
     Attributes:
         annotation: The type of what a call comes to in the end; see `in_the_end`.
         text: What the docstring says of it.
+        names: What annotations name in the frames that the function was written in.
     """
 
     annotation: Any
     text: str = ""
+    names: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def schema(self) -> dict[str, Any] | None:
@@ -62,7 +64,7 @@ class Returns:
 
     def _described(self) -> dict[str, Any] | None:
         try:
-            return self._adapter and schemas.untitled(
+            return self._adapter and schemas.clean(
                 self._adapter.json_schema(schema_generator=schemas.generator(), mode="serialization")
             )
         except Exception:  # noqa: BLE001  pydantic and user types raise what they like while a schema is built
@@ -75,9 +77,12 @@ class Returns:
         from pydantic import TypeAdapter
 
         try:
-            return TypeAdapter(self.annotation)
+            adapter = TypeAdapter(self.annotation)
+            # A model may name what is not there yet, or is there for type checkers only.
+            whole = adapter.pydantic_complete or adapter.rebuild(raise_errors=False, _types_namespace=dict(self.names))
         except Exception:  # noqa: BLE001  as above
             return None
+        return adapter if whole else None
 
 
 def in_the_end(annotation: Any) -> Any:

@@ -26,12 +26,6 @@ def rewritten(schema: Any, rewrite: Callable[[dict[str, Any]], dict[str, Any]]) 
     return rewrite({keyword: _inner(keyword, value, rewrite) for keyword, value in schema.items()})
 
 
-def untitled(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop titles, which repeat names."""
-    clean: dict[str, Any] = rewritten(schema, lambda node: {k: value for k, value in node.items() if k != "title"})
-    return clean
-
-
 def clean(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Drop titles, which repeat names, and defaults that are no JSON."""
     made: dict[str, Any] = rewritten(schema, _plain)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Collection, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from inspect import Parameter as Written
 from typing import TYPE_CHECKING, Any
 
 from toolkit import hints
-from toolkit.callables import called, documentation, is_dispatched, known_keywords, source_of
+from toolkit.callables import called, documentation, inherited, is_dispatched, known_keywords, source_of
 from toolkit.context import ToolContext
 from toolkit.errors import DefinitionError
 from toolkit.examples import documents
@@ -40,14 +41,16 @@ class Signature:
         callable: What will be called.
         names: Local names of the frames that it was written in.
         is_method: Whether its first parameter is the instance, not given yet.
+        owner: The class that it is a method of, where it was written there.
     """
 
     callable: Callable[..., Any]
     names: Mapping[str, Any] = field(default_factory=dict)
     is_method: bool = False
+    owner: type | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Signature, (self.callable, self.names, self.is_method)  # what is built is built again
+        return Signature, (self.callable, self.names, self.is_method, self.owner)  # what is built is built again
 
     @cached_property
     def source(self) -> Callable[..., Any]:
@@ -65,7 +68,7 @@ class Signature:
         """What the docstring says."""
         from toolkit.docstrings import parse  # its patterns take time to compile, and are needed with the schema only
 
-        text = documentation(self.callable)
+        text = documentation(self.callable) or inherited(self.owner, self.callable)
         return parse(text, {name.lstrip("*") for name in self._written})
 
     @cached_property
@@ -78,7 +81,7 @@ class Signature:
             annotation = in_the_end(hints.resolved(written, self.source, self.names))
         except Exception:  # noqa: BLE001  an annotation is code of the user's
             annotation = Any
-        return Returns(annotation, self.docstring.returns)
+        return Returns(annotation, self.docstring.returns, self._around)
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -94,7 +97,8 @@ class Signature:
     def has_plain_call(self) -> bool:
         """Whether validated values can go in by keyword just as they are."""
         return all(
-            p.kind in (Written.POSITIONAL_OR_KEYWORD, Written.KEYWORD_ONLY) and not (p.injected or p.field)
+            p.kind in (Written.POSITIONAL_OR_KEYWORD, Written.KEYWORD_ONLY)
+            and not (p.injected or p.field or p.is_mutable)
             for p in self.parameters
         )
 
@@ -106,9 +110,13 @@ class Signature:
             label=self.label,
             texts=lambda: self.docstring.parameters,
             examples=self._examples,
-            names={**self.names, **hints.closure(self.source)},
+            names=self._around,
             taken=self._taken,
         )
+
+    @property
+    def _around(self) -> dict[str, Any]:
+        return {**self.names, **hints.closure(self.source)}
 
     def _examples(self) -> list[dict[str, Any]]:
         offered = [p.name for p in self.parameters if not p.injected]
@@ -201,7 +209,7 @@ def _without_field(default: Any) -> tuple[Any, FieldInfo | None]:
 
 
 def _is_given(p: Parameter, values: Mapping[str, Any]) -> bool:
-    return p.injected or p.field is not None or p.name in values
+    return p.injected or p.field is not None or p.is_mutable or p.name in values
 
 
 def _given(p: Parameter, values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
@@ -211,4 +219,6 @@ def _given(p: Parameter, values: dict[str, Any], context: ToolContext[Any] | Non
         return values[p.name]
     if p.field:
         return p.field.get_default(call_default_factory=True, validated_data=values)
+    if p.is_mutable:  # what one call makes of it is not for the next
+        return deepcopy(p.default)
     return None if p.default is Written.empty else p.default

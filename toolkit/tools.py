@@ -83,7 +83,7 @@ class Tool(Generic[P, R]):
 
     def __set_name__(self, owner: type, name: str) -> None:
         if self.binds and self.__dict__["__qualname__"].rpartition(".")[0] == owner.__qualname__:
-            object.__setattr__(self, "handler", cast("Function", self.handler).in_class())
+            object.__setattr__(self, "handler", cast("Function", self.handler).in_class(owner))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself, with Python's values and Python's exceptions."""
@@ -203,12 +203,12 @@ class Tool(Generic[P, R]):
         Raises:
             FatalError: The tool raised it.
         """
-        function, validate, colons_within, writers = self._hot
+        function, validate, colons, braces, writers = self._hot
         try:
             if len(words) > MAX_TEXT:
                 refuse_long(words)
             values = validate(words)  # type: ignore[arg-type]  # what is no text is refused, and read again
-            if words.count(":") - len(values) != colons_within:  # type: ignore[union-attr, arg-type]  # as above
+            if words.count(":") != colons or words.count("{") != braces:  # type: ignore[union-attr, arg-type]  # as above
                 refuse_doubtful(words)  # type: ignore[arg-type]  # as above
         except Exception as error:  # noqa: BLE001  read again, and explained there
             return self.invocation.again(words, context, error)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -23,7 +24,6 @@ from toolkit.dialects.dialect import RunDialect
 from toolkit.dialects.rules import GRAMMAR, STRICT
 from toolkit.dialects.structured import asked
 from toolkit.dialects.wire import attribute, content_of, owned, text_of
-from toolkit.errors import DefinitionError
 from toolkit.jsontext import is_cut, is_object
 from toolkit.messages import (
     Message,
@@ -51,6 +51,12 @@ Tools:
 """
 
 
+# A parameter of such a name is sent under another one.
+_BESIDE_META = f"(?!(?:{'|'.join(sorted(META))})$)"
+CALLS = replace(GRAMMAR, name="calls", keys=f"{_BESIDE_META}(?s:.+)")
+CALLS_STRICT = replace(STRICT, name="calls_strict", keys=_BESIDE_META + STRICT.keys)
+
+
 class Calls(RunDialect):
     """Tools go out as a schema of the reply, calls come back as its `calls`.
 
@@ -58,7 +64,7 @@ class Calls(RunDialect):
     """
 
     name = "calls"
-    rules, strict_rules = GRAMMAR, STRICT
+    rules, strict_rules = CALLS, CALLS_STRICT
 
     @override
     def answers(
@@ -100,9 +106,6 @@ class Calls(RunDialect):
     def _shown(self, spec: ToolSpec) -> dict[str, Any]:
         """Show its parameters with the constant `_tool` in front; no other tool's definitions have the same names."""
         schema = _apart(self.form(spec).schema, spec.name)
-        reserved = sorted(META & schema["properties"].keys())
-        if reserved:
-            raise DefinitionError(f"Tool {spec.name!r}: the dialect 'calls' needs {reserved[0]!r} itself. Rename it.")
         return {
             "type": "object",
             "description": spec.description,

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from toolkit.dialects.dialect import Dialect
+from toolkit.dialects.matching import fits
 from toolkit.dialects.rules import PLAIN
 from toolkit.dialects.wire import attribute, base64_of, call_of, data_of, gives_object, text_of
 from toolkit.messages import ToolCall, ToolResult, ToolSpec
@@ -55,6 +56,8 @@ def _answer(spec: ToolSpec | None, result: ToolResult) -> dict[str, Any]:
     if spec is None or spec.output is None or result.is_error:
         return answer
     data = data_of(result)
+    if not fits(spec.output, data, spec.output):  # clients refuse what is not of the schema; the text says it all
+        return answer
     return {**answer, "structuredContent": data if gives_object(spec) else {"result": data}}
 
 

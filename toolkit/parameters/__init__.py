@@ -39,6 +39,11 @@ class Parameter:
         return any(part is ToolContext or get_origin(part) is ToolContext for part in _alternatives(self.annotation))
 
     @property
+    def is_mutable(self) -> bool:
+        """Whether a function that changes its default would change it for every later call."""
+        return type(self.default) in (list, dict, set, bytearray)
+
+    @property
     def required(self) -> bool:
         """Whether a call must give it."""
         if self.kind is Written.VAR_KEYWORD:

@@ -162,6 +162,8 @@ class Built:
         if unresolved is not None:
             raise TypeError(unresolved.problem)
         made = fields({p.name: p.field_type for p in parameters}, self.names)
+        for name, core in made.cores.items():
+            key_of(name, core)  # it has one, or this raises
         return made, *made.shown()
 
     def _unfit(self, parameters: Sequence[Parameter], error: Exception) -> dict[str, str]:

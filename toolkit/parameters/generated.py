@@ -133,11 +133,19 @@ class Core(CoreWriter):
 
 
 def key_of(name: str, core: Node) -> str:
-    """Find the name of a field in JSON: its alias or, of several, the first that is no path."""
+    """Find the name of a field in JSON: its alias or, of several, the first that is no path.
+
+    Raises:
+        TypeError: All are paths into the document, of which JSON Schema has no notion.
+    """
     alias = core.get("validation_alias", name)
     if isinstance(alias, str):
         return alias
-    return next((path[0] for path in alias if isinstance(path, list) and len(path) == 1), name)
+    paths = alias if isinstance(alias[0], list) else [alias]
+    key = next((path[0] for path in paths if len(path) == 1), None)
+    if key is None:
+        raise TypeError(f"the alias of {name!r} is a path into the document. Give it a name as alias.")
+    return str(key)
 
 
 def validating(cores: Mapping[str, Node], definitions: Mapping[str, Node]) -> Callable[[str], dict[str, Any]]:
