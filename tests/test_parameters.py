@@ -309,7 +309,8 @@ def test_default(annotation: Any, default: Any, keyword: dict[str, Any]) -> None
     written = {key: value for key, value in shown(made).items() if key == "default"}
 
     assert (keyword, False) == (written, "required" in made.parameters)
-    assert repr(default) == repr(made.invoke("{}").value)
+    written_as = sorted if isinstance(default, set) else repr  # sets of texts have no lasting order
+    assert written_as(default) == written_as(made.invoke("{}").value)
 
 
 def test_field_as_default() -> None:

@@ -28,8 +28,8 @@ Outcome: TypeAlias = tuple[dict[str, Any], tuple[str, ...]] | InvalidArguments
 
 # Arguments are read into memory whole, several times their size. No model writes so many characters.
 MAX_TEXT = 16 * 2**20
-# Listing faults takes time and memory for each; of so many none is worth naming.
-MAX_COUNTED = 1_000
+# Listing faults takes time for each, here about a quarter of a second; of more than so many none is named.
+MAX_COUNTED = 100_000
 # Readers of JSON disagree about a text with equal keys; looking for them in a text of this length takes about 1 ms. In
 # a longer one the last of them counts, as in Python.
 MAX_DOUBTED = 65_536
