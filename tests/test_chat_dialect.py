@@ -28,8 +28,8 @@ def answer(*calls: ToolCall, **more: Any) -> ModelResponse:
     return ModelResponse(calls=calls, **more)
 
 
-def wired(arguments: str = "{}", name: str = "add", wire_id: str = "w") -> dict[str, Any]:
-    return {"id": wire_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+def wired(arguments: str = "{}", name: str = "add", provider_call_id: str = "w") -> dict[str, Any]:
+    return {"id": provider_call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 # Ours, and the same on the wire.
@@ -50,15 +50,15 @@ PAIRS: dict[str, tuple[Message, dict[str, Any]]] = {
     "answer": (answer(text="Hi"), {"role": "assistant", "content": "Hi"}),
     "empty answer": (answer(), {"role": "assistant", "content": ""}),
     "calls": (
-        answer(ToolCall(name="add", id="w", wire_id="w", arguments='{"a": 1}')),
+        answer(ToolCall(name="add", id="w", provider_call_id="w", arguments='{"a": 1}')),
         {"role": "assistant", "content": None, "tool_calls": [wired('{"a": 1}')]},
     ),
     "words, thoughts and calls": (
-        answer(ToolCall(name="add", id="w", wire_id="w"), text="Hm", reasoning="Ah"),
+        answer(ToolCall(name="add", id="w", provider_call_id="w"), text="Hm", reasoning="Ah"),
         {"role": "assistant", "content": "Hm", "reasoning_content": "Ah", "tool_calls": [wired()]},
     ),
     "result": (
-        ToolMessage(call_id="w", wire_id="w", name="", text="3"),
+        ToolMessage(call_id="w", provider_call_id="w", name="", text="3"),
         {"role": "tool", "tool_call_id": "w", "content": "3"},
     ),
 }
@@ -79,17 +79,17 @@ def test_decoded(message: Message, wire: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
-        (ToolCall(name="add", id="i"), wired(wire_id="i")),
-        (ToolCall(name="add", wire_id="w", arguments="{'a'"), wired()),
-        (ToolCall(name="add", wire_id="w", arguments="[1]"), wired()),
-        (ToolCall(name="add", wire_id="w", arguments=""), wired()),
-        (ToolCall(name="add", wire_id="w", arguments='{"a": NaN}'), wired()),
-        (ToolCall(name="add", wire_id="w", arguments='{"a": "\ud83d"}'), wired('{"a": "\ufffd"}')),
-        (ToolCall(name="", wire_id="w"), wired(name="unknown")),
-        (ToolCall(name="__", wire_id="w"), wired(name="__")),
-        (ToolCall(name="a.b c", wire_id="w"), wired(name="a_b_c")),
-        (ToolCall(name="\u4f60\u597d", wire_id="w"), wired(name="unknown")),
-        (ToolCall(name="x" * 99, wire_id="w"), wired(name="x" * 64)),
+        (ToolCall(name="add", id="i"), wired(provider_call_id="i")),
+        (ToolCall(name="add", provider_call_id="w", arguments="{'a'"), wired()),
+        (ToolCall(name="add", provider_call_id="w", arguments="[1]"), wired()),
+        (ToolCall(name="add", provider_call_id="w", arguments=""), wired()),
+        (ToolCall(name="add", provider_call_id="w", arguments='{"a": NaN}'), wired()),
+        (ToolCall(name="add", provider_call_id="w", arguments='{"a": "\ud83d"}'), wired('{"a": "\ufffd"}')),
+        (ToolCall(name="", provider_call_id="w"), wired(name="unknown")),
+        (ToolCall(name="__", provider_call_id="w"), wired(name="__")),
+        (ToolCall(name="a.b c", provider_call_id="w"), wired(name="a_b_c")),
+        (ToolCall(name="\u4f60\u597d", provider_call_id="w"), wired(name="unknown")),
+        (ToolCall(name="x" * 99, provider_call_id="w"), wired(name="x" * 64)),
     ],
     ids=["own id", "broken", "a list", "blank", "NaN", "half a character", "no name", "underscores", "illegal",
          "no letter", "too long"],
@@ -160,7 +160,7 @@ def test_answer_of_the_openai_package() -> None:
     """An answer of the openai package may stand in a history as it is."""
     answered = ChatCompletionMessage.model_validate({"role": "assistant", "content": None, "tool_calls": [wired()]})
 
-    assert [answer(ToolCall(name="add", id="w", wire_id="w"))] == decoded([answered])  # type: ignore[list-item]
+    assert [answer(ToolCall(name="add", id="w", provider_call_id="w"))] == decoded([answered])  # type: ignore[list-item]
 
 
 def test_developer() -> None:
@@ -173,7 +173,7 @@ def test_results_are_named() -> None:
     history: list[dict[str, Any]] = [{"role": "assistant", "tool_calls": [wired()]}]
     history += [{"role": "tool", "tool_call_id": "w", "content": "3"}]
 
-    assert ToolMessage(call_id="w", wire_id="w", name="add", text="3") == decoded(history)[1]
+    assert ToolMessage(call_id="w", provider_call_id="w", name="add", text="3") == decoded(history)[1]
 
 
 @pytest.mark.parametrize("arguments", [None, "", {}], ids=str)

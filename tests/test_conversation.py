@@ -27,17 +27,19 @@ def said(text: str = "", *calls: ToolCall, reason: str = "stop", **more: Any) ->
     return ModelResponse(text=text, calls=calls, finish_reason=reason, **more)
 
 
-def made(name: str = "add", arguments: str = "{}", wire_id: str = "") -> ToolCall:
-    return ToolCall(name=name, arguments=arguments, wire_id=wire_id)
+def made(name: str = "add", arguments: str = "{}", provider_call_id: str = "") -> ToolCall:
+    return ToolCall(name=name, arguments=arguments, provider_call_id=provider_call_id)
 
 
 def answered(call: ToolCall, text: str = "3") -> ToolMessage:
     return ToolMessage(call_id=call.id, name=call.name, text=text)
 
 
-def calling(*wire_ids: str) -> Conversation:
+def calling(*provider_call_ids: str) -> Conversation:
     conversation = begun()
-    conversation.respond(said("", *(made(wire_id=wire_id) for wire_id in wire_ids or ("a",))))
+    conversation.respond(
+        said("", *(made(provider_call_id=provider_call_id) for provider_call_id in provider_call_ids or ("a",)))
+    )
     return conversation
 
 
@@ -46,8 +48,8 @@ def open_calls(conversation: Conversation) -> tuple[ToolCall, ...]:
     return step.calls if isinstance(step, RunCalls) else ()
 
 
-def wire_ids(conversation: Conversation) -> list[str]:
-    return [c.wire_id for m in conversation.state.messages if isinstance(m, ModelResponse) for c in m.calls]
+def provider_call_ids(conversation: Conversation) -> list[str]:
+    return [c.provider_call_id for m in conversation.state.messages if isinstance(m, ModelResponse) for c in m.calls]
 
 
 def refusing(*, tries: int = 1, **limits: Any) -> Conversation:
@@ -89,7 +91,11 @@ def test_calls_are_handed_out() -> None:
 
     assert (
         RunCalls(
-            (ToolCall(name="add", id="run12345_0", wire_id="a"), ToolCall(name="add", id="run12345_1", wire_id="b")), 0
+            (
+                ToolCall(name="add", id="run12345_0", provider_call_id="a"),
+                ToolCall(name="add", id="run12345_1", provider_call_id="b"),
+            ),
+            0,
         )
         == conversation.next()
     )
@@ -102,7 +108,7 @@ def test_results_stand_in_call_order() -> None:
     conversation.answer([answered(second, "second"), answered(first, "first")])
 
     assert [("a", "first"), ("b", "second")] == [
-        (m.wire_id, m.text) for m in conversation.state.messages if isinstance(m, ToolMessage)
+        (m.provider_call_id, m.text) for m in conversation.state.messages if isinstance(m, ToolMessage)
     ]
 
 
@@ -180,9 +186,9 @@ def test_calls_count_more_than_the_finish_reason(reason: str) -> None:
 def test_cut_response(reason: str, arguments: str) -> None:
     """No call of a response that was not received whole is handed out: each is answered here, and the model asked."""
     conversation = begun()
-    conversation.respond(said("", made(wire_id="a"), made("mul", arguments, "b"), reason=reason))
+    conversation.respond(said("", made(provider_call_id="a"), made("mul", arguments, "b"), reason=reason))
 
-    told = [ToolMessage(call_id=f"run12345_{n}", wire_id=w, name=name, text=CUT_TEXT, is_error=True)
+    told = [ToolMessage(call_id=f"run12345_{n}", provider_call_id=w, name=name, text=CUT_TEXT, is_error=True)
             for n, w, name in ((0, "a", "add"), (1, "b", "mul"))]  # fmt: skip
     assert (told, True) == (list(conversation.state.messages[2:]), isinstance(conversation.next(), CallModel))
 
@@ -238,7 +244,7 @@ def test_calls_in_the_last_answer() -> None:
     """Calls in the last answer are not carried out; each is told why, and the text is the output."""
     conversation = used_up()
     conversation.next()
-    conversation.respond(said("Half.", made(wire_id="late"), reason="tool_calls"))
+    conversation.respond(said("Half.", made(provider_call_id="late"), reason="tool_calls"))
 
     assert (Finished("Half.", "max_turns"), NO_TOOLS_TEXT) == (
         conversation.next(),
@@ -357,19 +363,19 @@ def test_refusal_out_of_turn() -> None:
     ],
     ids=["unique", "repeated", "missing", "one of ours", "two of ours"],
 )
-def test_wire_ids_are_unique(sent: list[str], kept: list[str]) -> None:
+def test_provider_call_ids_are_unique(sent: list[str], kept: list[str]) -> None:
     """A provider's id is kept where it is unique, and replaced where it is blank or taken."""
-    assert kept == wire_ids(calling(*sent))
+    assert kept == provider_call_ids(calling(*sent))
 
 
-def test_wire_ids_of_later_turns() -> None:
+def test_provider_call_ids_of_later_turns() -> None:
     """An id that a provider repeats in a later turn is replaced, also where the history came from elsewhere."""
-    history: list[Message] = [HELLO, said("", ToolCall(name="add", id="x", wire_id="x"))]
-    history += [ToolMessage(call_id="x", wire_id="x", name="add", text="3"), HELLO]
+    history: list[Message] = [HELLO, said("", ToolCall(name="add", id="x", provider_call_id="x"))]
+    history += [ToolMessage(call_id="x", provider_call_id="x", name="add", text="3"), HELLO]
     conversation = Conversation(history, run_id="run12345", limits=None)
-    conversation.respond(said("", made(wire_id="x"), made(wire_id="y")))
+    conversation.respond(said("", made(provider_call_id="x"), made(provider_call_id="y")))
 
-    assert ["x", "run12345_0", "y"] == wire_ids(conversation)
+    assert ["x", "run12345_0", "y"] == provider_call_ids(conversation)
 
 
 @given(
@@ -379,11 +385,11 @@ def test_ids_are_unique_whatever_the_provider_sends(turns: list[list[str]]) -> N
     """Neither our ids nor those on the wire are ever repeated in one history."""
     conversation = begun()
     for sent in filter(None, turns):
-        conversation.respond(said("", *(made(wire_id=wire_id) for wire_id in sent)))
+        conversation.respond(said("", *(made(provider_call_id=provider_call_id) for provider_call_id in sent)))
         conversation.answer([answered(call) for call in open_calls(conversation)])
 
     own = [m.call_id for m in conversation.state.messages if isinstance(m, ToolMessage)]
-    assert [len(own)] * 3 == [len(set(own)), len(set(wire_ids(conversation))), sum(map(len, turns))]
+    assert [len(own)] * 3 == [len(set(own)), len(set(provider_call_ids(conversation))), sum(map(len, turns))]
 
 
 # -- state
@@ -394,7 +400,9 @@ def nothing(_: Conversation) -> None:
 
 
 def make_calls(conversation: Conversation) -> None:
-    conversation.respond(said("", made(wire_id="a"), made(wire_id="a"), usage=Usage(3, 4, 1), reasoning="hm"))
+    conversation.respond(
+        said("", made(provider_call_id="a"), made(provider_call_id="a"), usage=Usage(3, 4, 1), reasoning="hm")
+    )
 
 
 def say_nothing(conversation: Conversation) -> None:
@@ -435,7 +443,7 @@ def test_restored_conversation_goes_on() -> None:
     restored = Conversation.restored(conversation.state)
     for each in (conversation, restored):
         each.answer([answered(call) for call in open_calls(each)])
-        each.respond(said("", made(wire_id="a")))
+        each.respond(said("", made(provider_call_id="a")))
 
     assert conversation.state == restored.state
 
@@ -458,9 +466,12 @@ def test_state_of_every_kind_of_message() -> None:
             SystemMessage("Be brief."),
             UserMessage("Look", (Image(b"\x89PNG\x00", "image/png"),)),
             said(
-                "", ToolCall(name="a", arguments="[", id="i", wire_id="w", reasoning="why"), model="m", reasoning="hm"
+                "",
+                ToolCall(name="a", arguments="[", id="i", provider_call_id="w", reasoning="why"),
+                model="m",
+                reasoning="hm",
             ),
-            ToolMessage(call_id="i", wire_id="w", name="a", text="no", is_error=True),
+            ToolMessage(call_id="i", provider_call_id="w", name="a", text="no", is_error=True),
         ),
         usage=Usage(1, 2, 3),
     )

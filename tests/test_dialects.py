@@ -279,7 +279,7 @@ def test_name_that_gemini_refuses(name: str) -> None:
 
 # -- how calls come back
 
-ADD = ToolCall(name="add", arguments='{"a":1,"b":2}', wire_id="i")
+ADD = ToolCall(name="add", arguments='{"a":1,"b":2}', provider_call_id="i")
 GIVEN = {"a": 1, "b": 2}
 TEXT = '{"a":1,"b":2}'
 CHAT_CALL = {"id": "i", "type": "function", "function": {"name": "add", "arguments": TEXT}}
@@ -381,45 +381,57 @@ def test_no_calls(name: str) -> None:
     assert {} == {said: calls for said, calls in found.items() if calls}
 
 
-def chat_call(name: Any, arguments: Any, wire_id: Any) -> Any:
-    return {"tool_calls": [{"id": wire_id, "function": {"name": name, "arguments": arguments}}]}
+def chat_call(name: Any, arguments: Any, provider_call_id: Any) -> Any:
+    return {"tool_calls": [{"id": provider_call_id, "function": {"name": name, "arguments": arguments}}]}
 
 
 BUILD: dict[str, Callable[[Any, Any, Any], Any]] = {
     "chat": chat_call,
     "minimal": chat_call,
-    "responses": lambda name, given, wire_id: {
+    "responses": lambda name, given, provider_call_id: {
         "type": "function_call",
         "name": name,
         "arguments": given,
-        "call_id": wire_id,
+        "call_id": provider_call_id,
     },
-    "anthropic": lambda name, given, wire_id: {"type": "tool_use", "name": name, "input": given, "id": wire_id},
-    "gemini": lambda name, given, wire_id: {"functionCall": {"name": name, "args": given, "id": wire_id}},
-    "mcp": lambda name, given, wire_id: {"id": wire_id, "params": {"name": name, "arguments": given}},
+    "anthropic": lambda name, given, provider_call_id: {
+        "type": "tool_use",
+        "name": name,
+        "input": given,
+        "id": provider_call_id,
+    },
+    "gemini": lambda name, given, provider_call_id: {
+        "functionCall": {"name": name, "args": given, "id": provider_call_id}
+    },
+    "mcp": lambda name, given, provider_call_id: {"id": provider_call_id, "params": {"name": name, "arguments": given}},
 }
 DEEP = reduce(lambda inner, _: {"a": inner}, range(5000), cast("Any", 1))
 CYCLE: dict[str, Any] = {}
 CYCLE["a"] = CYCLE
 ODD: dict[str, tuple[Any, Any, Any, ToolCall]] = {
-    "no arguments": ("add", None, "i", ToolCall(name="add", arguments="{}", wire_id="i")),
-    "blank": ("add", "", "i", ToolCall(name="add", arguments="", wire_id="i")),
-    "cut": ("add", '{"a": 1', "i", ToolCall(name="add", arguments='{"a": 1', wire_id="i")),
-    "a list": ("add", [1], "i", ToolCall(name="add", arguments="[1]", wire_id="i")),
-    "a number": ("add", 5, "i", ToolCall(name="add", arguments="5", wire_id="i")),
-    "half a character": ("add", {"a": "\ud83d"}, "i", ToolCall(name="add", arguments='{"a": "\\ud83d"}', wire_id="i")),
-    "an id that is a number": ("add", {}, 7, ToolCall(name="add", wire_id="7")),
+    "no arguments": ("add", None, "i", ToolCall(name="add", arguments="{}", provider_call_id="i")),
+    "blank": ("add", "", "i", ToolCall(name="add", arguments="", provider_call_id="i")),
+    "cut": ("add", '{"a": 1', "i", ToolCall(name="add", arguments='{"a": 1', provider_call_id="i")),
+    "a list": ("add", [1], "i", ToolCall(name="add", arguments="[1]", provider_call_id="i")),
+    "a number": ("add", 5, "i", ToolCall(name="add", arguments="5", provider_call_id="i")),
+    "half a character": (
+        "add",
+        {"a": "\ud83d"},
+        "i",
+        ToolCall(name="add", arguments='{"a": "\\ud83d"}', provider_call_id="i"),
+    ),
+    "an id that is a number": ("add", {}, 7, ToolCall(name="add", provider_call_id="7")),
     "an id that is nothing": ("add", {}, None, ToolCall(name="add")),
-    "an unknown tool": ("nobody", {}, "i", ToolCall(name="nobody", wire_id="i")),
+    "an unknown tool": ("nobody", {}, "i", ToolCall(name="nobody", provider_call_id="i")),
 }
 
 
 @pytest.mark.parametrize("strict", [False, True], ids=["", "strict"])
 @pytest.mark.parametrize("name", BUILD)
-@pytest.mark.parametrize(("called", "given", "wire_id", "expected"), ODD.values(), ids=ODD)
-def test_odd_call(name: str, strict: bool, called: Any, given: Any, wire_id: Any, expected: ToolCall) -> None:
+@pytest.mark.parametrize(("called", "given", "provider_call_id", "expected"), ODD.values(), ids=ODD)
+def test_odd_call(name: str, strict: bool, called: Any, given: Any, provider_call_id: Any, expected: ToolCall) -> None:
     """A call is found whatever is wrong with it: it has to be answered."""
-    assert (expected,) == dialect_named(name, strict=strict).calls(BUILD[name](called, given, wire_id), SPECS)
+    assert (expected,) == dialect_named(name, strict=strict).calls(BUILD[name](called, given, provider_call_id), SPECS)
 
 
 @pytest.mark.parametrize("name", BUILD)
@@ -428,14 +440,18 @@ def test_arguments_that_are_no_json(name: str, given: Any) -> None:
     """Arguments that JSON cannot hold make a call, too; the tool refuses them."""
     (call,) = dialect_named(name, strict=True).calls(BUILD[name]("count", given, "i"), SPECS)
 
-    assert (True, "count", "i") == (Toolbox([count]).call("count", call.arguments).is_error, call.name, call.wire_id)
+    assert (True, "count", "i") == (
+        Toolbox([count]).call("count", call.arguments).is_error,
+        call.name,
+        call.provider_call_id,
+    )
 
 
 @pytest.mark.parametrize("name", ["chat", "minimal", "responses"])
 @pytest.mark.parametrize("called", [None, 5.5, []], ids=str)
 def test_call_without_a_name(name: str, called: Any) -> None:
     """A call without a name is one of an unknown tool."""
-    assert (ToolCall(name="", wire_id="i"),) == dialect_named(name).calls(BUILD[name](called, {}, "i"), SPECS)
+    assert (ToolCall(name="", provider_call_id="i"),) == dialect_named(name).calls(BUILD[name](called, {}, "i"), SPECS)
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["tool_use", "add"])
@@ -551,8 +567,8 @@ def test_history_has_the_models_own_words() -> None:
 
 # -- how calls are answered
 
-CALL = ToolCall(name="add", id="ours", wire_id="theirs")
-OTHER = ToolCall(name="get", id="ours-2", wire_id="")
+CALL = ToolCall(name="add", id="ours", provider_call_id="theirs")
+OTHER = ToolCall(name="get", id="ours-2", provider_call_id="")
 GOOD = ToolResult({"x": 1}, '{"x":1}')
 BAD = ToolResult(text="add failed", error="add failed")
 SEEN = ToolResult(PIXEL, "a picture", images=(PIXEL,))

@@ -44,7 +44,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "limits",
         "jsontext",
     ),
-    ("context", "messages"),
+    ("context", "messages", "settings"),
+    ("cancellation",),
     ("errors",),
 )
 

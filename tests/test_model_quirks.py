@@ -254,9 +254,9 @@ NOT_AN_OBJECT = "expected one JSON object with a, received"
 # Calls as they come, whole; and what the model is told, or how that begins.
 CALLS: dict[str, tuple[list[Any], list[str]]] = {
     **{
-        f"A6 id {wire_id!r}": ([{"id": wire_id, **piece("{}", "add")}, {"id": wire_id, **piece("{}", "ping")}],
+        f"A6 id {given!r}": ([{"id": given, **piece("{}", "add")}, {"id": given, **piece("{}", "ping")}],
                                ["add: 0", "ping: pong"])
-        for wire_id in (None, "", " ", 7, ["x"])
+        for given in (None, "", " ", 7, ["x"])
     },
     "A6 no id": ([piece("{}", "add"), piece("{}", "ping")], ["add: 0", "ping: pong"]),
     **{
@@ -352,7 +352,7 @@ def test_function_call_of_old(line: Line, streamed: bool) -> None:
 def test_ids_that_repeat_in_later_turns(line: Line, streamed: bool) -> None:
     """A8: one id in the turns 1, 2 and 5 is three calls, each with its own result."""
     ids = ("x", "x", "y", "z", "x")
-    script = [reply.calls(("need", {"a": turn}, wire_id)) for turn, wire_id in enumerate(ids)]
+    script = [reply.calls(("need", {"a": turn}, provider_call_id)) for turn, provider_call_id in enumerate(ids)]
     result = line.run(*script, reply.text("Done."), streamed=streamed)
 
     assert [f"need: {turn}" for turn in range(5)] == told(result)
@@ -380,8 +380,8 @@ THREE = [('{"a": 1}', "need", "a"), ('{"text": "two"}', "say", "b"), ('{"items":
 def cut_after(size: int, reason: str) -> list[dict[str, Any]]:
     """Three calls whose arguments break off after so many characters, and a finish reason all the same."""
     pieces = []
-    for index, (text, name, wire_id) in enumerate(THREE):
-        pieces += [piece("", name, id=wire_id, index=index)] if size >= 0 else []
+    for index, (text, name, provider_call_id) in enumerate(THREE):
+        pieces += [piece("", name, id=provider_call_id, index=index)] if size >= 0 else []
         pieces += [piece(text[:size], index=index)] if size > 0 else []
         size -= len(text)
     return [*map(chunk, pieces), chunk(finish_reason=reason)]
@@ -814,7 +814,7 @@ def assert_paired(result: RunResult) -> None:
     expected: list[str] = []
     for answer in result.messages:
         if isinstance(answer, ModelResponse):
-            expected += [call.wire_id for call in answer.calls]
-    actual = [m.wire_id for m in result.messages if isinstance(m, ToolMessage)]
+            expected += [call.provider_call_id for call in answer.calls]
+    actual = [m.provider_call_id for m in result.messages if isinstance(m, ToolMessage)]
 
     assert (expected, len(actual)) == (actual, len(set(actual)))

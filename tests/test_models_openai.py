@@ -272,7 +272,7 @@ def test_response() -> None:
 
     assert ModelResponse(
         text="Hi.",
-        calls=(ToolCall(name="add", arguments="{}", wire_id="w"),),
+        calls=(ToolCall(name="add", arguments="{}", provider_call_id="w"),),
         finish_reason="tool_calls",
         usage=Usage(3, 4, 1),
         model="fake-2026",

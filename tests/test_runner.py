@@ -86,7 +86,7 @@ def test_result(go: Callable[..., RunResult]) -> None:
         name="add",
         arguments='{"a": 1, "b": 2}',
         id=f"{result.state.run_id[:8]}_0",
-        wire_id=f"{result.state.run_id[:8]}_0",
+        provider_call_id=f"{result.state.run_id[:8]}_0",
     )
 
     assert ("Done.", "Done.", "stop", Usage(requests=2), [(made, "3")]) == (
@@ -102,7 +102,7 @@ def test_history() -> None:
     assert (
         UserMessage("Go on."),
         ModelResponse(calls=(made,), finish_reason="tool_calls", usage=Usage(requests=1), model="scripted"),
-        ToolMessage(call_id=made.id, wire_id=made.wire_id, name="add", text="1"),
+        ToolMessage(call_id=made.id, provider_call_id=made.provider_call_id, name="add", text="1"),
         ModelResponse(text="Done.", finish_reason="stop", usage=Usage(requests=1), model="scripted"),
     ) == result.messages
 
@@ -172,12 +172,12 @@ def test_instructions(messages: list[Message], expected: list[Message]) -> None:
 @BOTH
 def test_continuing(go: Callable[..., RunResult]) -> None:
     """The messages of one result are the beginning of the next run, which gives its own calls new ids."""
-    first = one_turn(add, calls=[ToolCall(name="add", arguments='{"a": 1}', wire_id="x")], go=go)
+    first = one_turn(add, calls=[ToolCall(name="add", arguments='{"a": 1}', provider_call_id="x")], go=go)
     second = one_turn(
-        add, calls=[ToolCall(name="add", arguments='{"a": 2}', wire_id="x")], go=go, messages=first.messages
+        add, calls=[ToolCall(name="add", arguments='{"a": 2}', provider_call_id="x")], go=go, messages=first.messages
     )
 
-    assert (first.messages, True) == (second.messages[:4], "x" != second.calls[0].call.wire_id)
+    assert (first.messages, True) == (second.messages[:4], "x" != second.calls[0].call.provider_call_id)
 
 
 def test_continuing_does_not_change_the_first() -> None:
@@ -203,8 +203,8 @@ def test_history_in_openai_form() -> None:
     assert (
         SystemMessage("Be brief."),
         UserMessage("1?"),
-        ModelResponse(calls=(ToolCall(name="add", arguments='{"a": 1}', id="c", wire_id="c"),)),
-        ToolMessage(call_id="c", wire_id="c", name="add", text="1"),
+        ModelResponse(calls=(ToolCall(name="add", arguments='{"a": 1}', id="c", provider_call_id="c"),)),
+        ToolMessage(call_id="c", provider_call_id="c", name="add", text="1"),
         ModelResponse(text="It is 1."),
         UserMessage("x"),
     ) == result.messages[:-1]
@@ -224,16 +224,24 @@ def test_context(go: Callable[..., RunResult]) -> None:
         """Look."""
         seen.append(context)
 
-    script: list[Any] = [[call("look", a=1)], [ToolCall(name="look", arguments='{"a": 2}', wire_id="w")], "Done."]
+    script: list[Any] = [
+        [call("look", a=1)],
+        [ToolCall(name="look", arguments='{"a": 2}', provider_call_id="w")],
+        "Done.",
+    ]
     result = go(Runner([look], model=ScriptedModel(script)), deps=["deps"])
     run_id = result.state.run_id
 
     assert [
         ToolContext(
-            deps=["deps"], run_id=run_id, call_id=f"{run_id[:8]}_0", wire_id=f"{run_id[:8]}_0", tool_name="look"
+            deps=["deps"],
+            run_id=run_id,
+            call_id=f"{run_id[:8]}_0",
+            provider_call_id=f"{run_id[:8]}_0",
+            tool_name="look",
         ),
         ToolContext(
-            deps=["deps"], run_id=run_id, call_id=f"{run_id[:8]}_1", wire_id="w", tool_name="look", iteration=1
+            deps=["deps"], run_id=run_id, call_id=f"{run_id[:8]}_1", provider_call_id="w", tool_name="look", iteration=1
         ),
     ] == seen
 

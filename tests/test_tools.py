@@ -569,16 +569,28 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
         {"nmae": "x"},
         "@tool has no option 'nmae'. It has: name, title, description, relay",
     ),
-    "relay without tuple": ({"relay": ValueError}, r"is not a tuple of exception classes, such as relay=\(KeyError,\)"),
+    "relay without tuple": (
+        {"relay": ValueError},
+        r"^echo: relay=.* is not a tuple of exception classes, such as relay=\(KeyError,\)",
+    ),
     "relay of names": ({"relay": ("ValueError",)}, "is not a tuple of exception classes"),
+    "strict": ({"strict": "yes"}, "^echo: strict='yes' is not True or False"),
+    "effect": ({"effect": "reads"}, "^echo: effect='reads' is not 'read', 'write' or 'destructive'"),
+    "timeout": ({"timeout": 0}, "^echo: timeout=0 is not a number of seconds above 0"),
+    "retries": ({"retries": 1}, "that needs idempotent=True or effect='read'"),
+    "places": ({"isolate": "process", "executor": ThreadPoolExecutor()}, "give one of them"),
 }
 
 
 @pytest.mark.parametrize(("options", "message"), BAD_OPTIONS.values(), ids=BAD_OPTIONS)
 def test_bad_option(options: dict[str, Any], message: str) -> None:
-    """A wrong option fails when it is written, and the message lists what is right."""
+    """A wrong option fails at the decorator, and the message names the function and what is right."""
+
+    def echo(text: str) -> str:
+        return text
+
     with pytest.raises(DefinitionError, match=message):
-        tool(**options)
+        tool(**options)(echo)
 
 
 @pytest.mark.parametrize("thing", ["search", 5, None], ids=repr)

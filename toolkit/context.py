@@ -1,14 +1,20 @@
-"""What a tool may know of the run that called it."""
+"""What a tool may know of the run that called it, and tell it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from threading import Event
-from typing import Generic, NoReturn
+from typing import Any, Generic, NoReturn
 
 from typing_extensions import TypeVar
 
+from toolkit.cancellation import Cancellation
+
 Deps = TypeVar("Deps", default=None)
+
+
+def unheard(*_: object) -> None:
+    """Take no notice of what a tool tells: it was called without a run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,24 +25,41 @@ class ToolContext(Generic[Deps]):
         deps: What the application gave to the run: a database, a user, a client.
         run_id: The run; empty when the tool was called without one.
         call_id: The call, unique in the run.
-        wire_id: What the provider calls this call.
+        provider_call_id: What the provider calls this call.
         tool_name: The name by which the model called.
         iteration: Which turn of the run, counted from 0.
-        ended: Set when the run is over.
+        attempt: Which try of the call, counted from 0.
+        cancellation: Tells when the call is to end.
+        tell: Takes progress and partial results; `progress` and `update` are how a tool says them.
     """
 
     deps: Deps
     run_id: str = ""
     call_id: str = ""
-    wire_id: str = ""
+    provider_call_id: str = ""
     tool_name: str = ""
     iteration: int = 0
-    ended: Event = field(default_factory=Event, repr=False, compare=False)
+    attempt: int = 0
+    cancellation: Cancellation = field(default_factory=Cancellation, repr=False, compare=False)
+    tell: Callable[[str, Any], object] = field(default=unheard, repr=False, compare=False)
 
     @property
     def cancelled(self) -> bool:
-        """Whether the run is over while the tool still works: it was left, or failed."""
-        return self.ended.is_set()
+        """Whether the call is to end: the run was cancelled, left or failed, or the time is up."""
+        return bool(self.cancellation)
+
+    @property
+    def deadline(self) -> float | None:
+        """When the call has to be done, by `time.monotonic()`; None where nothing says so."""
+        return self.cancellation.deadline
+
+    def progress(self, text: str) -> None:
+        """Tell how far the call is; the model never sees it. May be called from any thread."""
+        self.tell(str(text), None)
+
+    def update(self, partial: Any) -> None:
+        """Show what there is so far, in whole; the model never sees it. May be called from any thread."""
+        self.tell("", partial)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, *_: object) -> NoReturn:

@@ -91,7 +91,9 @@ class Conversation:
         self._limits = limits or Limits()
         self._messages = list(messages)
         self.refused: tuple[ToolMessage, ...] = ()
-        self._wire_ids = {call.wire_id for m in self._messages if isinstance(m, ModelResponse) for call in m.calls}
+        self._provider_call_ids = {
+            call.provider_call_id for m in self._messages if isinstance(m, ModelResponse) for call in m.calls
+        }
 
     @classmethod
     def restored(cls, state: RunState, limits: Limits | None = None) -> Conversation:
@@ -145,7 +147,9 @@ class Conversation:
         self._expect("calling")
         calls = self._open_calls()
         told = _one_each(calls, results)
-        self._messages += [replace(m, wire_id=call.wire_id, images=()) for m, call in zip(told, calls)]
+        self._messages += [
+            replace(m, provider_call_id=call.provider_call_id, images=()) for m, call in zip(told, calls)
+        ]
         images = tuple(image for message in told for image in message.images)
         self._messages += [UserMessage(IMAGES_TEXT, images)] if images else []  # most providers' tools give text only
         self._state = replace(self._state, phase="asking")
@@ -175,10 +179,10 @@ class Conversation:
     def _numbered(self, call: ToolCall, number: int) -> ToolCall:
         """Give a call our id, and a wire id that no other call of the history has."""
         own = f"{self._state.run_id[:8]}_{number}"
-        candidates = chain((call.wire_id, own), (f"{own}_{again}" for again in count(2)))
-        wire = next(wire for wire in candidates if wire.strip() and wire not in self._wire_ids)
-        self._wire_ids.add(wire)
-        return replace(call, id=own, wire_id=wire)
+        candidates = chain((call.provider_call_id, own), (f"{own}_{again}" for again in count(2)))
+        wire = next(wire for wire in candidates if wire.strip() and wire not in self._provider_call_ids)
+        self._provider_call_ids.add(wire)
+        return replace(call, id=own, provider_call_id=wire)
 
     def _go_on(self, response: ModelResponse) -> None:
         whole = _is_whole(response)
@@ -188,7 +192,9 @@ class Conversation:
             return
         why = NO_TOOLS_TEXT if whole else CUT_TEXT
         self.refused = tuple(
-            ToolMessage(call_id=call.id, wire_id=call.wire_id, name=call.name, text=why, is_error=True)
+            ToolMessage(
+                call_id=call.id, provider_call_id=call.provider_call_id, name=call.name, text=why, is_error=True
+            )
             for call in response.calls
         )
         self._messages += self.refused

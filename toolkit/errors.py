@@ -16,6 +16,8 @@
         ├── ModelError           the model's server failed or answered nonsense
         ├── NoModelError         nothing says which model should answer
         ├── LimitError           a limit was reached and `on_limit="raise"`
+        ├── BusyError            the runner has as many runs under way as it may have
+        ├── ApprovalError        a decision came too late, twice, or for no call that waits
         └── ConversationError    a driver took a step that the conversation did not ask for
 
 Pausing is not an error.
@@ -105,7 +107,7 @@ class FatalError(ToolkitError):
 
 
 class RunError(ToolkitError):
-    """A run ended without a result."""
+    """A run ended without an answer."""
 
 
 class ModelError(RunError):
@@ -129,6 +131,14 @@ class NoModelError(RunError):
 
 class LimitError(RunError):
     """A limit of the run was reached, and `on_limit="raise"` asks for this error."""
+
+
+class BusyError(RunError):
+    """The runner has as many runs under way as it may have, or it is not clear which of them is meant."""
+
+
+class ApprovalError(RunError):
+    """A decision came too late, for the second time, or for no call that waits for one."""
 
 
 class ConversationError(RunError):

@@ -69,7 +69,7 @@ class ToolCall(Brief):
         name: The tool's name as the model wrote it; it may not exist.
         arguments: JSON text, not yet checked: the model's own, or what its dialect made of it.
         id: Ours, unique in the run.
-        wire_id: What the provider calls this call; providers repeat or omit theirs, so nothing is looked up by it.
+        provider_call_id: What the provider calls this call; they repeat or omit theirs, so nothing is looked up by it.
         reasoning: Why the model makes the call, where the dialect asks for it.
         wire_arguments: The model's own text, where the dialect had to read it back into the tool's form.
     """
@@ -77,9 +77,30 @@ class ToolCall(Brief):
     name: str
     arguments: str = "{}"
     id: str = ""
-    wire_id: str = ""
+    provider_call_id: str = ""
     reasoning: str = ""
     wire_arguments: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PendingApproval:
+    """A call that waits for somebody's yes: plain data.
+
+    Attributes:
+        call: The call; its `id` is what a decision names.
+        digest: What a yes is bound to: the tool, its definition, the arguments, the call.
+        arguments: The validated arguments as JSON, for people to read.
+        title: The tool's name for people.
+        effect: What the tool says that a call does: read, write, destructive; empty where it says nothing.
+        reason: Why it was not decided at once.
+    """
+
+    call: ToolCall
+    digest: str
+    arguments: str
+    title: str = ""
+    effect: str = ""
+    reason: str = ""
 
 
 class ToolResult(NamedTuple):
@@ -180,7 +201,7 @@ class ToolMessage(Brief):
     """What the model is told about one call: no details, no exception."""
 
     call_id: str
-    wire_id: str = ""
+    provider_call_id: str = ""
     name: str
     text: str
     is_error: bool = False

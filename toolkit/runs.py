@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any, Generic
 
 from typing_extensions import Self, TypeVar
 
+from toolkit.cancellation import Cancellation
 from toolkit.context import ToolContext
 from toolkit.conversation import CallModel, Conversation, Finished, RunCalls
 from toolkit.dispatch import Dispatcher
@@ -76,7 +76,7 @@ class Run(Generic[T]):
     streams: bool
     memo: list[dict[str, Any]] = field(default_factory=list)
     calls: list[ToolCallFinished] = field(default_factory=list)
-    ended: threading.Event = field(default_factory=threading.Event)
+    cancellation: Cancellation = field(default_factory=Cancellation)
     result: RunResult[T] | None = None
 
     async def events(self, door: Door, pick: Callable[[ModelChoice], Awaitable[Model]]) -> AsyncGenerator[Event, None]:
@@ -88,7 +88,7 @@ class Run(Generic[T]):
                 async for event in happened:
                     yield event
         finally:
-            self.ended.set()
+            self.cancellation.cancel()
         result = _ended(self)
         yield RunFinished(output=str(result), finish_reason=result.finish_reason, usage=result.usage)
 
@@ -146,9 +146,9 @@ class Run(Generic[T]):
                 deps=self.deps,
                 run_id=self.run_id,
                 call_id=call.id,
-                wire_id=call.wire_id,
+                provider_call_id=call.provider_call_id,
                 iteration=todo.turn,
-                ended=self.ended,
+                cancellation=self.cancellation,
             )
             return await self.dispatcher.dispatch(call, context, door)
 

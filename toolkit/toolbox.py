@@ -244,7 +244,9 @@ class Toolbox:
         calls, dispatcher = dialect.calls(reply, specs), Dispatcher(tools=self._tools)
 
         async def carry_out(call: ToolCall) -> ToolResult:
-            return await dispatcher.dispatch(call, replace(given, call_id=call.id, wire_id=call.wire_id), door)
+            return await dispatcher.dispatch(
+                call, replace(given, call_id=call.id, provider_call_id=call.provider_call_id), door
+            )
 
         async with aclosing(execute(calls, carry_out, door)) as events:
             ended = {id(event.call): event.result async for event in events if isinstance(event, ToolCallFinished)}

@@ -20,6 +20,7 @@ from toolkit.handlers import BoundFunction, Function, Handler
 from toolkit.invocation import Hot, Invocation
 from toolkit.messages import ToolResult, ToolSpec
 from toolkit.naming import NAME, legal_name
+from toolkit.settings import USUAL, ToolSettings
 
 if TYPE_CHECKING:
     from toolkit.dialects.explanation import Explanation
@@ -46,6 +47,7 @@ class Tool(Generic[P, R]):
         relay: Exceptions whose message the model may see, besides ToolError and those that `Raises:` names.
         strict: Whether the provider is to enforce the schema, where that is lossless; None leaves that to the run.
         of_class: Whether it is a class method: it binds to the class, not to an instance.
+        settings: How a call is carried out: effect, time, tries, place, gates.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Tool(Generic[P, R]):
     relay: tuple[type[BaseException], ...] = ()
     strict: bool | None = None
     of_class: bool = False
+    settings: ToolSettings = USUAL
 
     __test__ = False  # a tool named test_connection is not a test
 

@@ -48,7 +48,7 @@ def _read_call(block: Any) -> ToolCall:
 
 
 def _answer(call: ToolCall, result: ToolResult) -> dict[str, Any]:
-    answer = {"type": "tool_result", "tool_use_id": call.wire_id or call.id}
+    answer = {"type": "tool_result", "tool_use_id": call.provider_call_id or call.id}
     text = text_of(result)
     if result.is_error:
         return {**answer, "content": text if text.strip() else "error", "is_error": True}

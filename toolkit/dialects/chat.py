@@ -140,7 +140,11 @@ def _(message: ModelResponse) -> dict[str, Any]:
 
 @encoded.register
 def _(message: ToolMessage) -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": message.wire_id or message.call_id, "content": sendable(message.text)}
+    return {
+        "role": "tool",
+        "tool_call_id": message.provider_call_id or message.call_id,
+        "content": sendable(message.text),
+    }
 
 
 def data_url(image: Image) -> str:
@@ -153,13 +157,15 @@ def _read_call(item: Any) -> ToolCall:
 
 
 def _answer(call: ToolCall, result: ToolResult) -> dict[str, Any]:
-    return encoded(ToolMessage(call_id=call.id, wire_id=call.wire_id, name=call.name, text=text_of(result)))
+    return encoded(
+        ToolMessage(call_id=call.id, provider_call_id=call.provider_call_id, name=call.name, text=text_of(result))
+    )
 
 
 def _encoded_call(call: ToolCall) -> dict[str, Any]:
     # What is sent must be acceptable whatever the model wrote, or every later request of the conversation is refused.
     function = {"name": _legal(call.name), "arguments": _strict(sendable(call.wire_arguments or call.arguments))}
-    return {"id": call.wire_id or call.id, "type": "function", "function": function}
+    return {"id": call.provider_call_id or call.id, "type": "function", "function": function}
 
 
 def _legal(name: str) -> str:

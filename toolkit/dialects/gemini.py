@@ -63,8 +63,8 @@ def _read_call(call: Any) -> ToolCall:
 def _answer(call: ToolCall, result: ToolResult) -> dict[str, Any]:
     response = {"error": text_of(result)} if result.is_error else {"output": data_of(result)}
     answer: dict[str, Any] = {"name": call.name, "response": response}
-    if call.wire_id:
-        answer["id"] = call.wire_id
+    if call.provider_call_id:
+        answer["id"] = call.provider_call_id
     if result.images:
         answer["parts"] = [_image(image) for image in result.images]
     return answer

@@ -25,14 +25,14 @@ def decoded(messages: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
     for message in messages:
         known = message if isinstance(message, _OURS) else _decoded(_as_mapping(message))
         if isinstance(known, ModelResponse):
-            names.update((call.wire_id, call.name) for call in known.calls)
+            names.update((call.provider_call_id, call.name) for call in known.calls)
         read.append(_named(known, names))
     return read
 
 
 def _named(message: Message, names: Mapping[str, str]) -> Message:
     if isinstance(message, ToolMessage) and not message.name:
-        return replace(message, name=names.get(message.wire_id, ""))
+        return replace(message, name=names.get(message.provider_call_id, ""))
     return message
 
 
@@ -75,16 +75,21 @@ def _assistant(message: Mapping[str, Any], text: str) -> Message:
 
 
 def _call(call: Mapping[str, Any]) -> ToolCall:
-    wire_id, function = call.get("id"), call.get("function") or {}
-    if not isinstance(wire_id, str) or "name" not in function:
+    provider_call_id, function = call.get("id"), call.get("function") or {}
+    if not isinstance(provider_call_id, str) or "name" not in function:
         raise ValueError(f"A tool call needs an id and a function with a name; this is {call!r}.")
-    return ToolCall(id=wire_id, wire_id=wire_id, name=function["name"], arguments=as_text(function.get("arguments")))
+    return ToolCall(
+        id=provider_call_id,
+        provider_call_id=provider_call_id,
+        name=function["name"],
+        arguments=as_text(function.get("arguments")),
+    )
 
 
 def _tool(message: Mapping[str, Any], text: str) -> Message:
-    wire_id = message.get("tool_call_id")
-    if isinstance(wire_id, str):
-        return ToolMessage(call_id=wire_id, wire_id=wire_id, name="", text=text)
+    provider_call_id = message.get("tool_call_id")
+    if isinstance(provider_call_id, str):
+        return ToolMessage(call_id=provider_call_id, provider_call_id=provider_call_id, name="", text=text)
     raise ValueError(f"A message of the role 'tool' needs the tool_call_id that it answers; this is {message!r}.")
 
 

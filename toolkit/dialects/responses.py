@@ -54,4 +54,4 @@ def _answer(call: ToolCall, result: ToolResult) -> dict[str, Any]:
     text = text_of(result)
     images = [{"type": "input_image", "image_url": data_url(image)} for image in result.images]
     output = [{"type": "input_text", "text": text}, *images] if images else text
-    return {"type": "function_call_output", "call_id": call.wire_id or call.id, "output": output}
+    return {"type": "function_call_output", "call_id": call.provider_call_id or call.id, "output": output}

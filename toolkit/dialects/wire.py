@@ -37,9 +37,9 @@ def content_of(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def call_of(name: Any, arguments: Any, wire_id: Any) -> ToolCall:
+def call_of(name: Any, arguments: Any, provider_call_id: Any) -> ToolCall:
     """Make a call of what a model wrote, whatever it is."""
-    return ToolCall(name=_word(name), arguments=_arguments(arguments), wire_id=_word(wire_id))
+    return ToolCall(name=_word(name), arguments=_arguments(arguments), provider_call_id=_word(provider_call_id))
 
 
 def function_of(item: Any) -> tuple[Any, Any]:

@@ -47,7 +47,9 @@ class OpenCall:
         """Make calls of what has arrived: one, or several where whole objects stand one after the other."""
         texts = _objects(self.arguments)
         for number, text in enumerate(texts):
-            yield ToolCall(name=sendable(self.name), arguments=text, wire_id=sendable(self.id) if number == 0 else "")
+            yield ToolCall(
+                name=sendable(self.name), arguments=text, provider_call_id=sendable(self.id) if number == 0 else ""
+            )
 
 
 @dataclass

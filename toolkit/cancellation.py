@@ -1,0 +1,81 @@
+"""Calling off: one token for a run, children for what it does; from any thread, and by a deadline."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+Callback = Callable[[], object]
+
+# Why something was called off.
+CANCELLED: Final = "cancelled"
+DEADLINE: Final = "deadline"
+
+
+class Cancellation:
+    """Tells everybody who works for a run that it is called off.
+
+    Args:
+        seconds: How long there is; any time by default. A child has no more than its parent.
+        parent: What calls this one off too; a child calls nothing off but itself.
+    """
+
+    def __init__(self, seconds: float | None = None, parent: Cancellation | None = None) -> None:
+        own = None if seconds is None else time.monotonic() + seconds
+        others = () if parent is None else (parent.deadline,)
+        self.deadline: float | None = min((at for at in (own, *others) if at is not None), default=None)
+        self._lock = threading.Lock()
+        self._callbacks: dict[object, Callback] = {}
+        self._reason = ""
+        self._leave: Callback | None = parent.subscribe(self.cancel) if parent else None
+
+    @property
+    def reason(self) -> str:
+        """Why it was called off: `cancelled` or `deadline`; empty while it is not."""
+        if not self._reason and self.deadline is not None and time.monotonic() >= self.deadline:
+            return DEADLINE
+        return self._reason
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds that are left, 0 at least; None without a deadline."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+
+    def __bool__(self) -> bool:
+        return bool(self.reason)
+
+    def cancel(self) -> bool:
+        """Call off, once; tell whether this was the time that counted."""
+        with self._lock:
+            if self._reason:
+                return False
+            self._reason = CANCELLED
+            callbacks = list(self._callbacks.values())
+            self._callbacks.clear()
+        for callback in callbacks:
+            callback()
+        return True
+
+    def subscribe(self, callback: Callback) -> Callback:
+        """Have a function called at `cancel`, on the thread that cancels; at once where that is over.
+
+        A deadline calls nothing: who waits, waits no longer than `remaining`.
+
+        Returns:
+            What ends the subscription.
+        """
+        key = object()
+        with self._lock:
+            if not self._reason:
+                self._callbacks[key] = callback
+                return lambda: self._callbacks.pop(key, None)
+        callback()
+        return lambda: None
+
+    def close(self) -> None:
+        """Leave the parent."""
+        if self._leave is not None:
+            self._leave()
+            self._leave = None
