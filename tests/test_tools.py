@@ -21,6 +21,7 @@ import threading
 import types
 import typing
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from unittest.mock import Mock, create_autospec
