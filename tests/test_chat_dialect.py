@@ -9,16 +9,8 @@ from openai.types.chat import ChatCompletionMessage
 from toolkit import ToolCall
 from toolkit.dialects.chat import Chat, encoded
 from toolkit.dialects.history import decoded
-from toolkit.messages import (
-    Image,
-    Message,
-    ModelRequest,
-    ModelResponse,
-    SystemMessage,
-    ToolMessage,
-    ToolSpec,
-    UserMessage,
-)
+from toolkit.messages import Message, ModelRequest, ModelResponse, SystemMessage, ToolMessage, ToolSpec, UserMessage
+from toolkit.parts import Image
 
 PIXEL = Image(b"\x89PNG", "image/png")
 URL = "data:image/png;base64,iVBORw=="

@@ -10,10 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkit import LimitError, Limits, RunError, RunState, ToolCall, Usage
-from toolkit.conversation import CUT_TEXT, CallModel, Conversation, Finished, RunCalls
+from toolkit.conversation import Conversation
 from toolkit.errors import ConversationError
 from toolkit.limits import LAST_TURN, NO_TOOLS_TEXT
-from toolkit.messages import Image, Message, ModelResponse, SystemMessage, ToolMessage, UserMessage
+from toolkit.messages import Message, ModelResponse, SystemMessage, ToolMessage, UserMessage
+from toolkit.parts import Image
+from toolkit.refusals import CUT_TEXT
+from toolkit.steps import CallModel, Finished, RunCalls
 
 HELLO = UserMessage("hello")
 LAST_WISH = UserMessage("You have used all available tool calls. Summarize what you found and respond to the user.")
@@ -263,7 +266,7 @@ def test_limit_raises_every_time() -> None:
     """With on_limit="raise" the step raises, says what to change, and leaves the conversation as it was."""
     conversation = used_up(on_limit="raise")
     before = conversation.state
-    with pytest.raises(LimitError, match=r"used its 1 turns\. Raise max_turns"):
+    with pytest.raises(LimitError, match=r"used its 1 turns\. Raise Limits\(turns=\.\.\.\)"):
         conversation.next()
 
     assert before == conversation.state
@@ -491,13 +494,18 @@ def test_state_is_a_snapshot() -> None:
 def test_state_is_plain_json() -> None:
     """The written state is one JSON object with the run's facts by name."""
     assert {
+        "version": 1,
         "run_id": "run12345-and-more",
-        "messages": [{"kind": "user", "text": "hello", "images": []}],
+        "messages": [{"kind": "user", "text": "hello", "images": [], "files": []}],
         "phase": "asking",
         "turn": 0,
         "calls": 0,
+        "used": {},
         "usage": {"input_tokens": 0, "output_tokens": 0, "requests": 0},
+        "answered": [],
+        "pending": [],
         "reason": "",
+        "output": None,
         "last": False,
         "empty": 0,
         "retries": 0,

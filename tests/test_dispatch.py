@@ -53,7 +53,8 @@ def carried_out(
 ) -> ToolResult:
     """Carry out one call of the tool `pay`."""
     dispatcher = Dispatcher(tools={made.name: made}, **gates)
-    call, context = ToolCall(name=gates.pop("called", made.name), arguments=words), ToolContext(deps=deps)
+    call = ToolCall(name=gates.pop("called", made.name), arguments=words)
+    context = ToolContext(deps=deps, tool_name=made.name)
     if door == "sync":
         return step(dispatcher.dispatch(call, context, SyncDoor()))
     return asyncio.run(dispatcher.dispatch(call, context, AsyncDoor()))

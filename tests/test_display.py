@@ -1,12 +1,36 @@
-"""A run as a transcript: what people read, in a terminal and in a pipe."""
+"""What people read of a run: in a terminal, in a pipe, in a notebook."""
 
 from __future__ import annotations
 
+import asyncio
 import io
-from collections.abc import Callable
+import json
+import re
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
 
-from toolkit import Runner, tool
-from toolkit.display import show
+import pytest
+
+from toolkit import Image, Runner, ToolCall, ToolContext, ToolResult, Usage, tool
+from toolkit.display import Story, ashow, follow, show
+from toolkit.display.notebook import html_of
+from toolkit.events import (
+    ApprovalNeeded,
+    Event,
+    LimitReached,
+    MessageAdded,
+    OutputDelta,
+    RunFinished,
+    RunStarted,
+    TextDelta,
+    ToolCallAbandoned,
+    ToolCallFinished,
+    ToolCallRetried,
+    ToolCallStarted,
+    ToolCallUpdated,
+    TurnStarted,
+)
+from toolkit.messages import PendingApproval, UserMessage
 from toolkit.testing import ScriptedModel, call
 
 
@@ -75,8 +99,6 @@ def test_unusual_end_is_told() -> None:
 
 def test_broken_arguments_are_shown_as_they_are() -> None:
     """Arguments that are no JSON object are shown word for word."""
-    from toolkit import ToolCall
-
     text = shown([ToolCall(name="add", arguments="[1, 2]"), ToolCall(name="add", arguments="a=1")], "Oh.")
 
     assert "Call      add([1, 2])\nCall      add(a=1)\n" in text
@@ -119,3 +141,243 @@ def test_narrow_encoding() -> None:
 
     out.seek(0)
     assert "Answer    Gr\\xfc\\xdfe \\ud83d\n" == out.read()
+
+
+# -- what else happens
+
+SLOW = ToolCall(name="fetch", arguments=json.dumps({"url": "https://example.com/" + "x" * 200, "n": 3}), id="r_0")
+QUICK = ToolCall(name="load", arguments='{"rows": 3}', id="r_1")
+FAILED = ToolResult(text="fetch failed: OSError", error="fetch failed: OSError", exception=OSError("secret"))
+
+
+def followed(*events: Event, out: io.StringIO | None = None) -> str:
+    """The transcript of events that happened to one call of a turn."""
+    out = out or io.StringIO()
+    list(follow([TurnStarted(turn=0), ToolCallStarted(QUICK), *events], out))
+    return out.getvalue().removeprefix("Call      load(rows=3)\n")
+
+
+TOLD: dict[str, tuple[Event, str]] = {
+    "progress": (ToolCallUpdated(QUICK, "50 %\nof all"), "Progress  50 % of all\n"),
+    "a partial result": (ToolCallUpdated(QUICK, partial=ToolResult([1], "[1]")), "Progress  [1]\n"),
+    "a retry": (
+        ToolCallRetried(call=QUICK, attempt=0, error=OSError("secret"), seconds=0.5),
+        "Retry     after OSError, in 0.5 s\n",
+    ),
+    "a call that was given up": (
+        ToolCallAbandoned(call=QUICK, count=2),
+        "Abandoned load(rows=3): its function works on, one of 2\n",
+    ),
+    "a call that waits": (
+        ApprovalNeeded(PendingApproval(call=QUICK, digest="d", arguments="{}", reason="Later.")),
+        "Approval  load(rows=3) waits: Later.\n",
+    ),
+    "a quick result": (ToolCallFinished(QUICK, ToolResult(3, "3"), 0.99), "Result    3\n"),
+    "a slow result": (ToolCallFinished(QUICK, ToolResult(3, "3"), 2.345), "Result    3  (2.3 s)\n"),
+    "an error": (ToolCallFinished(QUICK, FAILED, 0.1), "Error     fetch failed: OSError\n"),
+    "a word of the user": (MessageAdded(UserMessage("Hurry.")), "User      Hurry.\n"),
+    "a limit": (LimitReached(limit="turns"), "Limit     turns\n"),
+    "nothing for people": (OutputDelta([1]), ""),
+}
+
+
+@pytest.mark.parametrize(("event", "line"), TOLD.values(), ids=TOLD)
+def test_lines(event: Event, line: str) -> None:
+    """What happens has its line, if it is for people; no message of an exception is in it."""
+    assert line == followed(event)
+
+
+def test_long_arguments_are_cut() -> None:
+    """A long argument is cut, and a call that only says whose text follows is cut shorter."""
+    text = followed(ToolCallStarted(SLOW), ToolCallFinished(SLOW, ToolResult(text="200"), 0.1))
+
+    call, result = text.splitlines()
+    assert call == "Call      fetch(url='https://example.com/" + "x" * 58 + "…, n=3)"
+    assert result == "Result    fetch(url='https://example.com/xxxxxxxx…: 200"
+
+
+def test_progress_is_overwritten_where_somebody_looks(environment: Callable[[str, str], None]) -> None:
+    """In a terminal a line of progress is wiped before anything else is written, and stays one line."""
+    environment("COLUMNS", "80")
+    events = [ToolCallUpdated(QUICK, "1\n2"), ToolCallUpdated(QUICK, "w" * 500), ToolCallUpdated(QUICK, "漢" * 99)]
+    last = ToolCallFinished(QUICK, ToolResult(3, "3"), 0.1)
+
+    written = followed(*events, last, out=Terminal()).split("\r\x1b[2K")
+    label = "\x1b[2mProgress  \x1b[0m"
+    assert [f"{label}1 2", f"{label}{'w' * 68}…", f"{label}{'漢' * 33}…", "\x1b[32mResult    \x1b[0m3\n"] == [
+        written[0].splitlines()[-1],
+        *written[1:],
+    ]
+
+
+def test_progress_of_a_tool_is_shown() -> None:
+    """What a tool tells of itself is a line of the transcript."""
+
+    def work(context: ToolContext) -> str:
+        """Work."""
+        context.progress("half")
+        return "done"
+
+    out = io.StringIO()
+    show(Runner([work], model=ScriptedModel([[call("work")], "Fine."])).stream("x"), out=out)
+
+    assert "Call      work()\nProgress  half\nResult    done\nAnswer    Fine.\n" == out.getvalue()
+
+
+def test_events_pass_through() -> None:
+    """Whoever follows a run gets its events, and sees them; of a failed run the last line is ended."""
+
+    def events() -> Iterator[Event]:
+        yield TextDelta("Hel")
+        raise ValueError
+
+    out = io.StringIO()
+    seen: list[Event] = []
+    with pytest.raises(ValueError):  # noqa: PT011  it is this one
+        seen.extend(follow(events(), out))
+
+    assert "Answer    Hel\n" == out.getvalue()
+
+
+def test_leaving_ends_the_run() -> None:
+    """Whoever leaves the events early ends the run, and the last line."""
+    out = io.StringIO()
+    stream = Runner(model=ScriptedModel(["One two three."])).stream("x")
+    events = follow(stream, out)
+    assert "One" == next(event.text for event in events if isinstance(event, TextDelta))
+    events.close()
+
+    assert ([], "Answer    One\n") == (list(stream), out.getvalue())
+
+
+def test_async_events_pass_through() -> None:
+    """The same holds of an async stream."""
+
+    async def main() -> list[Event]:
+        stream = Runner(model=ScriptedModel(["Hello."])).astream("x")
+        return [event async for event in follow(stream, out)]
+
+    out = io.StringIO()
+    assert TextDelta("Hello.") in asyncio.run(main())
+    assert "Answer    Hello.\n" == out.getvalue()
+
+
+def test_async_run_is_shown() -> None:
+    """An async stream is shown in the caller's event loop."""
+    out = io.StringIO()
+    result = asyncio.run(ashow(Runner(model=ScriptedModel(["Hello."])).astream("x"), "Hi!", out))
+
+    assert ("Hello.", "Question  Hi!\nAnswer    Hello.\n") == (result.output, out.getvalue())
+
+
+# -- in a notebook
+
+
+class Reader(HTMLParser):
+    """Gathers the tags, attributes and texts of HTML; whatever is opened has to be closed."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.open: list[str] = []
+        self.cells: list[str] = []
+        self.text = ""
+        self.attributes: list[tuple[str, str | None]] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        self.open += [tag] if tag not in ("br", "img") else []
+        self.cells += [""] if tag == "td" else []
+
+    def handle_endtag(self, tag: str) -> None:
+        assert tag == self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if "td" in self.open:
+            self.cells[-1] += data
+
+
+def carded(*script: object) -> Reader:
+    """The card of a scripted run."""
+    result = Runner([add, fail], model=ScriptedModel(script), max_turns=2).run("x")  # type: ignore[arg-type]
+    return Reader(html_of(result.output, result.calls, result.usage, result.finish_reason, result.model))
+
+
+def test_card_of_a_run() -> None:
+    """A card has the answer, a summary, and a table of the calls that unfolds."""
+    card = carded([call("add", a=1, b=2), call("fail")], "It is 3.")
+
+    assert card.text.startswith("It is 3.2 calls · 1 error · scripted")
+    assert ["add", '{"a": 1, "b": 2}', "3", "fail", "{}"] == [*card.cells[:3], *card.cells[4:6]]
+    assert card.cells[6].startswith("error fail failed: ValueError")
+    assert ("details" in card.tags, "open" in dict(card.attributes), []) == (True, False, card.open)
+
+
+def test_card_without_calls() -> None:
+    """Where there were no calls there is nothing to unfold."""
+    card = carded("Hello.")
+
+    assert ("Hello.0 calls · scripted", False) == (card.text, "details" in card.tags)
+
+
+def test_card_of_an_unusual_end() -> None:
+    """A card says by what a run ended, and what it cost where that is known."""
+    html = html_of("", (), Usage(10, 5, 2), "max_turns", "m")
+
+    assert "0 calls · 10 tokens in, 5 out · m · ended by max_turns" == Reader(html).text
+
+
+HOSTILE = '<script>alert(1)</script><img src=x onerror="a()"> ![x](http://example.com/?q=1) \u202e\x1b[2J\ud83d'
+
+
+def test_card_is_text() -> None:
+    """Nothing that a model or a tool wrote becomes markup: no script, no picture, no link, no control character."""
+    hostile = ToolCallFinished(ToolCall(name=HOSTILE, arguments=HOSTILE), ToolResult(text=HOSTILE, error=HOSTILE), 0.1)
+    html = html_of(HOSTILE, [hostile], Usage(), HOSTILE, HOSTILE)
+
+    card = Reader(html)
+    assert {"div", "details", "summary", "span", "table", "tr", "th", "td", "code", "b"} == set(card.tags)
+    assert {"style"} == {name for name, _ in card.attributes}
+    assert not re.search("[\x00-\x1f\x7f\u202e\ud800-\udfff]", html)
+
+
+def test_pictures_in_a_card() -> None:
+    """A tool's picture is shown from its bytes; what is no picture by its media type is not."""
+    images = (Image(b"\x00", 'image/png; a="onload="b()"'), Image(b"\x00", "text/html"))
+    html = html_of("", [ToolCallFinished(QUICK, ToolResult(text="", images=images), 0.1)], Usage(), "stop", "m")
+
+    assert ["data:image/png;base64,AA=="] == [value for name, value in Reader(html).attributes if name == "src"]
+    assert "onload" not in html
+
+
+def test_long_texts_in_a_card() -> None:
+    """Long texts are cut: a notebook keeps what it shows."""
+    done = ToolCallFinished(QUICK, ToolResult(text="y" * 10**6), 0.1)
+
+    assert len(html_of("x" * 10**6, [done] * 2, Usage(), "stop", "m")) < 40_000
+
+
+def test_story() -> None:
+    """Events make a card that grows: calls run, tell of themselves, wait, and have results; the answer comes last."""
+    story = Story([RunStarted(run_id="r", model="m"), TurnStarted(turn=0), TextDelta("Hm."), ToolCallStarted(QUICK)])
+    begun = Reader(story._repr_html_())
+    story.add(ToolCallUpdated(QUICK, "50 %"))
+    halfway = Reader(story._repr_html_())
+    story.add(ToolCallFinished(QUICK, ToolResult(3, "3"), 0.5))
+    story.add(ApprovalNeeded(PendingApproval(call=SLOW, digest="d", arguments="{}")))
+    for event in (
+        TurnStarted(turn=1),
+        TextDelta("Th"),
+        RunFinished(output="Three.", finish_reason="stop", usage=Usage()),
+    ):
+        story.add(event)
+    ended = Reader(story._repr_html_())
+
+    assert ("Hm.1 call · m", "running ") == (begun.text.partition("Tool")[0], begun.cells[2])
+    assert ("running 50 %", "") == (halfway.cells[2], halfway.cells[3])
+    assert ["3", "0.50", "waiting "] == [*ended.cells[2:4], ended.cells[6]]
+    assert ended.text.startswith("Three.2 calls · m")

@@ -15,6 +15,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 MODULES = ["toolkit.decorator", "toolkit.toolbox", "toolkit.runner", "toolkit.display.text", "toolkit.testing.scripted"]
+MODULES += ["toolkit.agui", "toolkit.agui.answers", "toolkit.display.notebook", "toolkit.events_json"]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 NEEDS_THE_MODEL = {"quickstart"}
 
@@ -31,7 +32,7 @@ def test_python_of_the_pages_compiles(page: Path) -> None:
         compile(block, page.name, "exec", flags=0x2000)  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 
-@pytest.mark.parametrize("name", ["functions", "providers"])
+@pytest.mark.parametrize("name", ["functions", "providers", "middleware", "results", "events", "running", "approval"])
 def test_pages_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The blocks of a page that needs no model run one after the other, and print what the page shows."""
     page = ROOT / "docs" / f"{name}.md"

@@ -7,12 +7,15 @@ import gc
 import os
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
+from toolkit.cancellation import Cancellation
 from toolkit.doors import AsyncDoor, Door, SyncDoor, step
+from toolkit.errors import Cancelled, TimedOut
 from toolkit.loops import PrivateLoop, private_loop
 
 WAITS = "waits for an event loop; use the method whose name begins with a"
@@ -293,6 +296,369 @@ def test_error_among_jobs(through: Callable[..., Any]) -> None:
         through(lambda door: all_of(door.together(jobs(4, work), 2)))
 
 
+# -- waits that end
+
+
+async def outlasted(door: Door, job: Any, until: Cancellation, *, is_async: bool) -> str:
+    """What a wait ends with."""
+    try:
+        return f"gave {await door.call(job, is_async=is_async, until=until)}"
+    except (TimedOut, Cancelled) as error:
+        return type(error).__name__
+
+
+@pytest.fixture
+def release() -> Iterator[threading.Event]:
+    """Lets go what hangs when the test ends."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def hanging(release: threading.Event, *, is_async: bool) -> Callable[[], Any]:
+    async def hang() -> None:
+        release.wait(60)
+
+    async def hang_later() -> None:
+        await asyncio.Event().wait()
+
+    return hang_later if is_async else hang
+
+
+@BOTH
+@LEAVES
+def test_deadline(through: Callable[..., Any], is_async: bool, release: threading.Event) -> None:
+    """A leaf that is not done at the deadline is given up."""
+    job = hanging(release, is_async=is_async)
+
+    assert "TimedOut" == through(lambda door: outlasted(door, job, Cancellation(0.01), is_async=is_async))
+
+
+@BOTH
+@LEAVES
+def test_in_time(through: Callable[..., Any], is_async: bool) -> None:
+    """A leaf that is done before the deadline gives its value."""
+
+    async def quick() -> int:
+        return 1
+
+    assert "gave 1" == through(lambda door: outlasted(door, quick, Cancellation(60), is_async=is_async))
+
+
+@BOTH
+@LEAVES
+def test_called_off(through: Callable[..., Any], is_async: bool, release: threading.Event) -> None:
+    """A leaf is given up when it is called off, from whatever thread."""
+    until = Cancellation(60)
+    job = hanging(release, is_async=is_async)
+    timer = threading.Timer(0.01, until.cancel)
+    timer.start()
+
+    assert "Cancelled" == through(lambda door: outlasted(door, job, until, is_async=is_async))
+
+
+@BOTH
+def test_too_late_to_begin(through: Callable[..., Any]) -> None:
+    """A sync leaf does not begin when its time is over."""
+    begun: list[int] = []
+
+    async def begin() -> None:
+        begun.append(1)
+
+    assert "TimedOut" == through(lambda door: outlasted(door, begin, Cancellation(0), is_async=False))
+    assert [] == begun
+
+
+@pytest.mark.parametrize("until", [None, Cancellation()], ids=["no end", "no deadline"])
+def test_caller_thread_has_no_deadline(until: Cancellation | None) -> None:
+    """In the sync door a sync leaf leaves the caller's thread only where it has a deadline."""
+
+    async def ask(door: Door) -> list[threading.Thread]:
+        late = await door.call(here, is_async=False, until=Cancellation(60))
+        return [await door.call(here, is_async=False, until=until), late]
+
+    caller, other = through_sync(ask)
+
+    assert (threading.current_thread(), "toolkit-call") == (caller, other.name)
+
+
+@BOTH
+def test_abandoned_thread(through: Callable[..., Any], release: threading.Event) -> None:
+    """A thread that was given up is counted, until it ends."""
+    job = hanging(release, is_async=False)
+
+    async def count_abandoned(door: Door) -> list[int]:
+        await outlasted(door, job, Cancellation(0.05), is_async=False)
+        counts = [len(door.abandoned)]
+        release.set()
+        while len(door.abandoned):
+            await door.sleep(0.001)
+        return [*counts, len(door.abandoned)]
+
+    assert [1, 0] == through(count_abandoned)
+
+
+@BOTH
+def test_abandoned_task(through: Callable[..., Any]) -> None:
+    """A task that swallows its cancellation is counted, until it ends."""
+    release = asyncio.Event()
+
+    async def stubborn() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.append(asyncio.get_running_loop())
+            await release.wait()
+
+    async def count_abandoned(door: Door) -> list[int]:
+        await outlasted(door, stubborn, Cancellation(0.01), is_async=True)
+        counts = [len(door.abandoned)]
+        ended[0].call_soon_threadsafe(release.set)
+        while len(door.abandoned):
+            await door.sleep(0.001)
+        return [*counts, len(door.abandoned)]
+
+    ended: list[asyncio.AbstractEventLoop] = []
+
+    assert [1, 0] == through(count_abandoned)
+
+
+@BOTH
+def test_finally_of_what_is_late(through: Callable[..., Any]) -> None:
+    """A coroutine that is given up has its `finally` run before the wait ends."""
+    ended: list[str] = []
+
+    async def tidy() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("finally")
+
+    through(lambda door: outlasted(door, tidy, Cancellation(0.01), is_async=True))
+
+    assert ["finally"] == ended
+
+
+@BOTH
+def test_leaf_that_cancels_its_task(through: Callable[..., Any]) -> None:
+    """A coroutine that cancels its own task ends itself, and nothing else."""
+
+    async def cancel() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    async def ask(door: Door) -> str:
+        with pytest.raises(concurrent.futures.CancelledError):
+            await door.call(cancel, is_async=True)
+        return "goes on"
+
+    assert "goes on" == through(ask)
+
+
+@pytest.mark.parametrize("kind", [TimeoutError, concurrent.futures.CancelledError, StopAsyncIteration])
+@BOTH
+def test_errors_that_asyncio_knows(through: Callable[..., Any], kind: type[Exception]) -> None:
+    """An exception that means something to asyncio comes out of a coroutine as any other."""
+
+    async def fail() -> None:
+        raise kind("mine")
+
+    async def ask(door: Door) -> str:
+        try:
+            await door.call(fail, is_async=True, until=Cancellation(60))
+        except kind as error:
+            return str(error)
+        return "nothing"
+
+    assert "mine" == through(ask)
+
+
+@BOTH
+@pytest.mark.parametrize(("until", "expected"), [(None, "slept"), (0.01, "TimedOut")], ids=["whole", "deadline"])
+def test_sleep(through: Callable[..., Any], until: float | None, expected: str) -> None:
+    """A door sleeps, but not beyond a deadline."""
+
+    async def sleep(door: Door) -> str:
+        try:
+            await door.sleep(0.001 if until is None else 60, Cancellation(until))
+        except TimedOut as error:
+            return type(error).__name__
+        return "slept"
+
+    assert expected == through(sleep)
+
+
+# -- news of jobs
+
+
+@BOTH
+@pytest.mark.parametrize("apart", [False, True], ids=["in place", "apart"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_told(through: Callable[..., Any], count: int, apart: bool) -> None:
+    """What a job tells comes before its end, in its order; every job ends."""
+
+    async def run(door: Door) -> list[Any]:
+        told = door.channel()
+
+        async def job(number: int) -> int:
+            told.put(f"{number} begins")
+            told.put(f"{number} ends")
+            return number
+
+        return await all_of(door.together([partial(job, n) for n in range(count)], 9, told, apart=apart))
+
+    news = through(run)
+
+    assert [[f"{n} begins", f"{n} ends", n] for n in range(count)] == [
+        [item for item in news if str(item)[0] == str(n)] for n in range(count)
+    ]
+
+
+@BOTH
+def test_told_at_once(through: Callable[..., Any]) -> None:
+    """What is told by a job on a thread is given while the job is at work."""
+    heard = threading.Event()
+
+    async def run(door: Door) -> list[Any]:
+        told, items = door.channel(), []
+
+        async def work() -> bool:
+            told.put("begun")
+            return heard.wait(10)
+
+        async for item in door.together([partial(door.call, work, is_async=False)], 1, told, apart=True):
+            items.append(item)
+            heard.set()
+        return items
+
+    assert ["begun", True] == through(run)
+
+
+@BOTH
+@LEAVES
+def test_jobs_called_off(through: Callable[..., Any], is_async: bool, release: threading.Event) -> None:
+    """When jobs are called off, those that are done have been given, and the others are given up."""
+    until, values = Cancellation(), list[Any]()
+    hang = hanging(release, is_async=is_async)
+
+    async def quick() -> str:
+        return "quick"
+
+    async def run(door: Door) -> str:
+        both: list[Any] = [quick, partial(door.call, hang, is_async=is_async)]
+        try:
+            async for value in door.together(both, 2, until=until):
+                values.append(value)
+                until.cancel()
+        except Cancelled:
+            return "called off"
+        return "ended"
+
+    assert ("called off", ["quick"]) == (through(run), values)
+
+
+@BOTH
+def test_jobs_that_are_late(through: Callable[..., Any], release: threading.Event) -> None:
+    """Jobs have no more time than there is."""
+    hang = hanging(release, is_async=False)
+
+    async def run(door: Door) -> str:
+        jobs = [partial(door.call, hang, is_async=False)] * 2
+        try:
+            await all_of(door.together(jobs, 2, until=Cancellation(0.01)))
+        except TimedOut:
+            return "late"
+        return "ended"
+
+    assert "late" == through(run)
+
+
+def test_many_threads() -> None:
+    """More jobs than one thread starts alone have a thread each, with the caller's context variables."""
+
+    def look(_: int) -> tuple[str, int]:
+        return NAME.get(), threading.get_ident() if barrier.wait(10) >= 0 else 0
+
+    def run() -> list[tuple[str, int]]:
+        NAME.set("set")
+        return through_sync(lambda door: all_of(door.together(jobs(20, look), 20)))  # type: ignore[no-any-return]
+
+    barrier = threading.Barrier(20)
+    seen = contextvars.copy_context().run(run)
+
+    assert ({"set"}, 20) == ({name for name, _ in seen}, len({thread for _, thread in seen}))
+
+
+def test_system_without_threads() -> None:
+    """Where the system gives no thread, a job is carried out on the caller's."""
+    before = threading.stack_size(1 << 45)
+    try:
+        threads = through_sync(lambda door: all_of(door.together([here, here], 2)))
+    finally:
+        threading.stack_size(before)
+
+    assert [threading.current_thread()] * 2 == threads
+
+
+# -- jobs that begin before somebody waits for them
+
+
+@BOTH
+def test_begin(through: Callable[..., Any]) -> None:
+    """A job begins at once, and gives its value to whoever waits, as often as they ask."""
+
+    async def begin(door: Door) -> list[str]:
+        handle = door.begin(partial(door.call, name, is_async=False))
+        return [await handle.wait(), await handle.wait()]
+
+    async def name() -> str:
+        return threading.current_thread().name
+
+    assert ["toolkit-call"] * 2 == through(begin)
+
+
+@BOTH
+def test_begin_what_fails(through: Callable[..., Any]) -> None:
+    """What a job raises is raised where its value is awaited."""
+
+    async def fail() -> None:
+        raise ValueError("mine")
+
+    async def begin(door: Door) -> None:
+        await door.begin(fail).wait()
+
+    with pytest.raises(ValueError, match="mine"):
+        through(begin)
+
+
+@BOTH
+def test_drop(through: Callable[..., Any]) -> None:
+    """A job that is dropped has its async leaf cancelled."""
+    ended = threading.Event()
+
+    async def hang() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def begin(door: Door) -> bool:
+        handle = door.begin(partial(door.call, hang, is_async=True))
+        while not begun.is_set():
+            await door.sleep(0.001)
+        handle.drop()
+        while not ended.is_set():
+            await door.sleep(0.001)
+        return ended.is_set()
+
+    begun = threading.Event()
+
+    assert through(begin)
+
+
 # -- the thread of a leaf that nobody waits for any more
 
 
@@ -304,9 +670,10 @@ def test_loop_that_has_gone() -> None:
         release.wait(10)
 
     async def give_up() -> None:
+        before = set(threading.enumerate())
         waiting = asyncio.ensure_future(AsyncDoor().call(wait, is_async=False))
         await asyncio.sleep(0)
-        threads.extend(t for t in threading.enumerate() if t.name == "toolkit-call")
+        threads.extend(set(threading.enumerate()) - before)
         waiting.cancel()
 
     threads: list[threading.Thread] = []
@@ -327,10 +694,11 @@ def test_value_that_comes_too_late() -> None:
         return "late"
 
     async def main() -> bool:
+        before = set(threading.enumerate())
         waiting = asyncio.ensure_future(AsyncDoor().call(wait, is_async=False))
         await asyncio.sleep(0)
         waiting.cancel()
-        threads = [t for t in threading.enumerate() if t.name == "toolkit-call"]
+        threads = set(threading.enumerate()) - before
         release.set()
         for thread in threads:
             await asyncio.to_thread(thread.join, 10)

@@ -5,7 +5,6 @@ arguments are not JSON. So every row also says that the conversation can go on.
 """
 
 import asyncio
-import copy
 import json
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -13,13 +12,16 @@ from typing import Any
 
 import openai
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from toolkit import ModelError, Runner, RunResult, Toolbox
-from toolkit.conversation import CUT_TEXT, CallModel, Conversation, RunCalls, Step
-from toolkit.messages import ModelRequest, ModelResponse, ToolMessage, UserMessage
+from toolkit import Limits, ModelError, Runner, RunResult, Toolbox, tool
+from toolkit.conversation import Conversation
+from toolkit.events import ToolArgumentsDelta
+from toolkit.limits import NO_TOOLS_TEXT
+from toolkit.messages import ModelRequest, ModelResponse, OutputSpec, ToolCall, ToolMessage, UserMessage
+from toolkit.models import CallReady, Piece
 from toolkit.models.openai import OpenAIModel
+from toolkit.refusals import CUT_TEXT
+from toolkit.steps import CallModel, RunCalls, Step
 from toolkit.testing import FakeServer, Reply, reply
 
 STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
@@ -35,11 +37,11 @@ class Line:
         self.tools = self.box()
         self.client = openai.OpenAI(api_key="test", base_url=self.server.base_url, max_retries=0, timeout=10)
 
-    def run(self, *script: Reply, streamed: bool, max_turns: int = 10) -> RunResult:
+    def run(self, *script: Reply, streamed: bool, max_turns: int = 10, **options: Any) -> RunResult:
         """Let a runner meet these replies, all of them, and find nothing wrong with its requests."""
         self.script.extend(script)
         self.entered.clear()
-        runner = Runner(self.tools, model="fake", client=self.client, max_turns=max_turns)
+        runner = Runner(self.tools, model="fake", client=self.client, max_turns=max_turns, **options)
         try:
             return through(runner) if streamed else runner.run("Go on.")
         finally:
@@ -409,6 +411,17 @@ def test_cut_under_another_label(line: Line, size: int, reason: str) -> None:
     assert ({CUT_TEXT}, []) == ({text.partition(": ")[2] for text in told(result)}, line.entered)
 
 
+class InProcess:
+    """A client that answers with chunks of plain data."""
+
+    def __init__(self, chunks: list[Any]) -> None:
+        self.chunks = chunks
+        self.chat = self.completions = self
+
+    def create(self, **_: Any) -> Any:
+        return iter(self.chunks)
+
+
 def step_after(chunks: list[dict[str, Any]]) -> Step:
     """What a conversation says to do after this answer."""
     conversation = Conversation([UserMessage("Go on.")], run_id="run")
@@ -558,6 +571,128 @@ BODIES: dict[str, bytes] = {
 }
 
 
+LEAKED = {
+    "tags": '<tool_call>\n{"name": "ping", "arguments": {}}\n</tool_call>',
+    "JSON": '{"name": "ping", "arguments": {}}',
+    "JSON in a fence": '```json\n{"name": "ping", "arguments": {}}\n```',
+    "list of JSON": '[{"name": "ping", "arguments": {}}]',
+    "the wire's own": '{"tool_calls": [{"id": "a", "function": {"name": "ping", "arguments": "{}"}}]}',
+    "schema-first": '{"calls": [{"_tool": "ping"}], "output": null}',
+    "Python": "[ping()]",
+    "Mistral": '[TOOL_CALLS][{"name": "ping", "arguments": {}}]',
+    "Llama": "<|python_tag|>ping()",
+    "function tag": "<function=ping>{}</function>",
+    "XML": '<function_calls><invoke name="ping"></invoke></function_calls>',
+    "DeepSeek": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>ping\n```json\n{}\n```",
+    "Harmony": "<|channel|>commentary to=functions.ping<|message|>{}<|call|>",
+}
+
+
+@STREAMED
+@pytest.mark.parametrize("reason", ["stop", "tool_calls"])
+@pytest.mark.parametrize("text", LEAKED.values(), ids=LEAKED)
+def test_call_in_the_text(line: Line, text: str, reason: str, streamed: bool) -> None:
+    """A33: what looks like a call in a text is text: shown, never carried out."""
+    result = line.run(reply.text(text, finish_reason=reason), streamed=streamed)
+
+    assert (text, []) == (result.output, line.entered)
+
+
+@STREAMED
+def test_call_without_an_offer(line: Line, streamed: bool) -> None:
+    """A34: a call in the last turn, which offers no tools, is not carried out, and the text beside it is the answer."""
+    script = [reply.calls(("ping", {})), reply.calls(("ping", {}), text="Done.")]
+    result = line.run(*script, streamed=streamed, max_turns=1)
+
+    assert (["ping: pong", f"ping: {NO_TOOLS_TEXT}"], "Done.") == (told(result), result.output)
+    assert ["ping"] == line.entered
+
+
+@STREAMED
+@pytest.mark.parametrize(
+    ("options", "offered"),
+    [({"tool_choice": "none"}, "none"), ({"allowed_tools": ["need", "say"]}, "need, say")],
+    ids=["tool_choice", "allowed_tools"],
+)
+def test_call_of_what_may_not_be_called(line: Line, options: dict[str, Any], offered: str, streamed: bool) -> None:
+    """A34: a call of a tool that may not be called now is not carried out; the model reads what it may call."""
+    result = line.run(reply.calls(("ping", {})), reply.text("Done."), streamed=streamed, **options)
+    refusal = f"ping: Tool not found: ping may not be called now. There is: {offered}"
+
+    assert ([refusal], []) == (told(result), line.entered)
+
+
+MANY = Limits().calls_per_turn
+
+
+@pytest.mark.parametrize(("count", "streamed"), [(500, True), (MANY, False), (MANY + 1, True), (5_000, False)])
+def test_many_calls(line: Line, count: int, streamed: bool) -> None:
+    """A36: of very many calls as many run as one answer may have; each of the others is told why not, in its place."""
+    result = line.run(reply.calls(*[("ping", {})] * count), reply.text("Done."), streamed=streamed)
+    most = min(count, MANY)
+    over = f"ping: Not run: one answer may hold {MANY} calls. Send this one again later, if it is needed."
+
+    assert (["ping: pong"] * most + [over] * (count - most), most) == (told(result), len(line.entered))
+
+
+@STREAMED
+def test_more_calls_than_an_answer_can_have(line: Line, streamed: bool) -> None:
+    """A36: an answer with tens of thousands of calls is no answer."""
+    calls = [piece("", "ping", index=number) for number in range(10_001)]
+    with pytest.raises(ModelError, match=r"more than 10,000 calls\. Nothing of it was carried out"):
+        line.run(in_chunks(calls) if streamed else message(*calls), streamed=streamed)
+
+    assert [] == line.entered
+
+
+@STREAMED
+def test_more_objects_than_an_answer_can_have(line: Line, streamed: bool) -> None:
+    """A36: tens of thousands of objects in the arguments of one call are no arguments."""
+    answer = reply.calls(("need", "{}" * 20_000), split=1_000)
+    result = line.run(answer, reply.text("Done."), streamed=streamed)
+
+    assert [f"need: Invalid arguments: {BROKEN}"] == [
+        text[: len(f"need: Invalid arguments: {BROKEN}")] for text in told(result)
+    ]
+
+
+@STREAMED
+def test_long_arguments(line: Line, streamed: bool) -> None:
+    """A36: ten megabytes of arguments arrive whole, in pieces as well."""
+    text = "x" * 10_000_000
+    result = line.run(reply.calls(("say", {"text": text}), split=100_000), reply.text("Done."), streamed=streamed)
+
+    assert (["say"], 1) == (line.entered, len(told(result)))
+
+
+def test_the_same_call_for_ever(line: Line) -> None:
+    """A37: a model that repeats one call for ever is stopped by the turns, with an outcome that says so."""
+    script = [reply.calls(("ping", {}))] * 12 + [reply.text("I give up.")]
+    result = line.run(*script, streamed=False, max_turns=12)
+
+    assert ("I give up.", "max_turns", 12) == (result.output, result.finish_reason, len(line.entered))
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["in order", "the other first"])
+def test_choices_that_take_turns(line: Line, order: tuple[int, int]) -> None:
+    """F15: of several choices only the first one is read, though their chunks take turns."""
+
+    def part(index: int, finish_reason: str | None = None, **delta: Any) -> dict[str, Any]:
+        return {"choices": [{"index": index, "delta": delta, "finish_reason": finish_reason}]}
+
+    call = piece("{}", "ping", id="a", index=0)
+    parts: dict[int, list[Any]] = {
+        0: [part(0, content="Hel"), part(0, content="lo"), part(0, "stop")],
+        1: [part(1, content="Wor"), part(1, tool_calls=[call]), part(1, "length")],
+    }
+    chunks = [parts[index][number] for number in range(3) for index in order]
+
+    assert ("Hello", "stop") == (
+        (result := line.run(reply.chunks(chunks), streamed=True)).output, result.finish_reason
+    )  # fmt: skip
+    assert [] == line.entered
+
+
 @pytest.mark.parametrize("content_type", ["application/json", "text/html"])
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_no_completion(line: Line, body: bytes, content_type: str) -> None:
@@ -705,116 +840,136 @@ def test_socket_stays_open_after_the_end(line: Line) -> None:
     assert "Hi." == line.run(reply.text("Hi.").held(), streamed=True).output
 
 
-# -- a mutator over good answers
-
-CALLS_OF_TWO = [
-    chunk(role="assistant", content=None),
-    chunk(piece("", "need", id="call_1", index=0, type="function")),
-    chunk(piece('{"a"', index=0)),
-    chunk(piece(": 1}", index=0)),
-    chunk(piece('{"text": "x"}', "say", id="call_2", index=1, type="function")),
-    chunk(finish_reason="tool_calls"),
-    {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}},
-]
-TEXT_OF_TWO = [chunk(role="assistant", content="Hel"), chunk(content="lo"), chunk(finish_reason="stop")]
-ODD = st.sampled_from(
-    [None, "", " ", 0, -1, 10**30, 1.5, True, [], {}, "x", ["x"], {"x": None}, "\ud800", "length", "{", "[1]"]
-)
+# -- calls that are whole before the answer is
 
 
-def places(value: Any) -> list[tuple[Any, Any]]:
-    """Every place in a JSON value, as its holder and its key there."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [place for key, inner in items for place in ((value, key), *places(inner))]
+@tool
+def need(a: int, b: int = 0) -> int:
+    """Need a number."""
+    return a
 
 
-def changed(draw: st.DrawFn, answer: list[Any]) -> None:
-    """Change one thing in an answer, in place."""
-    holder, key = draw(st.sampled_from(places(answer)))
-    value = holder[key]
-    match draw(st.sampled_from(["drop", "retype", "rename", "duplicate", "reorder", "split", "truncate"])):
-        case "drop":
-            del holder[key]
-        case "rename" if isinstance(holder, dict):
-            holder[f"{key}s"] = holder.pop(key)
-        case "duplicate" if isinstance(holder, list):
-            holder.insert(key, copy.deepcopy(value))
-        case "reorder" if isinstance(holder, list):
-            holder.append(holder.pop(key))
-        case "split" if isinstance(value, str) and isinstance(holder, dict):
-            holder[key] = value[: len(value) // 2]
-        case "truncate" if isinstance(holder, list):
-            del holder[key:]
-        case _:
-            holder[key] = copy.deepcopy(draw(ODD))  # it may be changed in its turn
+@tool
+def say(text: str) -> str:
+    """Say a text."""
+    return text
 
 
-@st.composite
-def mutants(draw: st.DrawFn) -> list[Any]:
-    """A good streamed answer with up to six things wrong with it."""
-    answer: list[Any] = copy.deepcopy(draw(st.sampled_from([CALLS_OF_TWO, TEXT_OF_TWO])))
-    for _ in range(draw(st.integers(0, 6))):
-        if places(answer):
-            changed(draw, answer)
-    return answer
+def pieces_of(chunks: list[Any], **request: Any) -> list[Piece]:
+    """What a model gives for these chunks, as it gives it."""
+    asked = ModelRequest(**{"messages": (), "tools": (need.spec, say.spec), "early": True, **request})
+    answers = OpenAIModel(InProcess([*chunks, chunk(finish_reason="tool_calls")]), "fake").stream(asked)
+
+    async def all_of_them() -> list[Piece]:
+        return [piece async for piece in answers]
+
+    return asyncio.run(all_of_them())
 
 
-class InProcess:
-    """A client that answers with chunks of plain data, then with a text, and keeps what it was asked."""
-
-    def __init__(self, first: list[Any]) -> None:
-        self.answers = [first]
-        self.requests: list[dict[str, Any]] = []
-        self.chat = self.completions = self
-
-    def create(self, **request: Any) -> Any:
-        self.requests.append(copy.deepcopy(request))
-        return iter(self.answers.pop() if self.answers else TEXT_OF_TWO)
+def called(name: str, arguments: str, provider_call_id: str = "", wire: str = "") -> ToolCall:
+    return ToolCall(name=name, arguments=arguments, provider_call_id=provider_call_id, wire_arguments=wire)
 
 
-def is_cut_off(answer: list[Any]) -> bool:
-    """Whether a finish reason that means so is the answer's last."""
-    choices = [
-        c["choices"] for c in answer if isinstance(c, dict) and isinstance(c.get("choices"), list) and c["choices"]
+N1, N2 = called("need", '{"a": 1}', "a"), called("say", '{"text": "x"}', "b")
+EARLY: dict[str, tuple[list[list[Any]], list[list[tuple[ToolCall, int]]]]] = {
+    "when the object closes": (
+        [[piece("", "need", id="a", index=0)], *([piece(text, index=0)] for text in ('{"a": ', "1}", ""))],
+        [[], [], [(N1, 0)], []],
+    ),
+    "whole at once": (
+        [[piece('{"a": 1}', "need", id="a", index=0)], [piece('{"text": "x"}', "say", id="b", index=1)]],
+        [[(N1, 0)], [(N2, 1)]],
+    ),
+    "two in one delta": (
+        [[piece('{"a": 1}', "need", id="a", index=0), piece('{"text": "x"}', "say", id="b", index=1)]],
+        [[(N1, 0), (N2, 1)]],
+    ),
+    "the second one first": (
+        [
+            [piece('{"a": ', "need", id="a", index=0)],
+            [piece('{"text": "x"}', "say", id="b", index=1)],
+            [piece("1}", index=0)],
+        ],
+        [[], [(N2, 1)], [(N1, 0)]],
+    ),
+    "the name comes last": (
+        [[piece('{"a": 1}', id="a", index=0)], [piece("", "need", index=0)]],
+        [[], [(N1, 0)]],
+    ),
+    "brackets and quotes in a text": (
+        [[piece("", "say", id="a", index=0)], *([piece(text, index=0)] for text in ('{"text": "}\\', '"', '{"', "}"))],
+        [[], [], [], [], [(called("say", '{"text": "}\\"{"}', "a"), 0)]],
+    ),
+    "an object in the arguments": (
+        [[piece('{"text": {"a": []}', "say", id="a", index=0)], [piece("}", index=0)]],
+        [[], [(called("say", '{"text": {"a": []}}', "a"), 0)]],
+    ),
+    "decoded already": ([[piece({"a": 1}, "need", id="a", index=0)]], [[(N1, 0)]]),
+    "in the tool's own form": (
+        [[piece('{"a": 1, "b": null}', "need", id="a", index=0)]],
+        [[(called("need", '{"a":1}', "a", '{"a": 1, "b": null}'), 0)]],
+    ),
+    "no object": ([[piece("[1]", "need", id="a", index=0)]], [[]]),
+    "not JSON": ([[piece("{'a': 1}", "need", id="a", index=0)]], [[]]),
+    "nothing yet": ([[piece("", "need", id="a", index=0)]], [[]]),
+    "no such tool": ([[piece('{"a": 1}', "nod", id="a", index=0)]], [[]]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("deltas", "expected"), EARLY.values(), ids=EARLY)
+def test_call_is_ready(deltas: list[list[Any]], expected: list[list[tuple[ToolCall, int]]]) -> None:
+    """A call is given with the chunk that makes its arguments whole, once, as it will be in the answer."""
+    counts = [len(pieces_of([chunk(*pieces) for pieces in deltas[:n]])) for n in range(len(deltas) + 1)]
+    given = pieces_of([chunk(*pieces) for pieces in deltas])
+    news = [given[low - 1 : high - 1] for low, high in zip(counts, counts[1:])]
+    actual = [[(p.call, p.position) for p in new if isinstance(p, CallReady)] for new in news]
+
+    assert expected == actual
+    assert all(final(given).calls[position] == call for new in actual for call, position in new)
+
+
+def final(pieces: list[Piece]) -> ModelResponse:
+    assert isinstance(pieces[-1], ModelResponse)
+    return pieces[-1]
+
+
+def test_call_that_was_not_ready_after_all() -> None:
+    """What follows a whole object may change the answer's call: it differs from the one that was given."""
+    pieces = pieces_of([chunk(piece('{"a": 1}', "need", id="a", index=0)), chunk(piece('{"a": 2}', index=0))])
+    ready = [p.call.arguments for p in pieces if isinstance(p, CallReady)]
+
+    assert (['{"a": 1}'], ['{"a": 1}', '{"a": 2}']) == (ready, [c.arguments for c in final(pieces).calls])
+
+
+def test_ready_calls_on_demand() -> None:
+    """Calls are given early only where the request asks for it."""
+    pieces = pieces_of([chunk(piece('{"a": 1}', "need", id="a", index=0))], early=False)
+
+    assert [] == [p for p in pieces if isinstance(p, CallReady)]
+
+
+def test_the_call_that_is_the_answer_is_not_ready() -> None:
+    """Where the answer is to be a call, that call is no tool's, so nobody can begin with it."""
+    pieces = pieces_of(
+        [chunk(piece('{"text": "x"}', "say", id="a", index=0))],
+        tools=(need.spec,),
+        output=OutputSpec(spec=say.spec, by_tool=True),
+    )
+
+    assert [] == [p for p in pieces if isinstance(p, CallReady)]
+
+
+def test_arguments_in_pieces() -> None:
+    """Arguments are given as they come, with the call they belong to and its name as far as it is known."""
+    deltas = [
+        [piece("", "need", id="a", index=7)],
+        [piece('{"a"', index=7), piece('{"text', "say", id="b", index=9)],
+        [piece(": 1}", index=7)],
     ]
-    reasons = [r for c in choices if isinstance(c[0], dict) and isinstance(r := c[0].get("finish_reason"), str) and r]
-    return not reasons or reasons[-1] == "length"
+    pieces = pieces_of([chunk(*given) for given in deltas], early=False)
 
-
-@settings(max_examples=300, deadline=None)
-@given(mutants())
-def test_mutated_answers(answer: list[Any]) -> None:
-    """Whatever is wrong with an answer, only ModelError leaves, nothing of a cut one runs, each call has one result."""
-    client = InProcess(answer)
-    ran_calls: list[str] = []
-
-    def need(a: int) -> int:
-        """Need a number."""
-        ran_calls.append("need")
-        return a
-
-    def say(text: str = "") -> str:
-        """Say a text."""
-        ran_calls.append("say")
-        return text
-
-    try:
-        with Runner([need, say], model=OpenAIModel(client, "fake")).stream("Go on.") as events:
-            list(events)
-    except ModelError:
-        assert [] == ran_calls
-        return
-    assert_paired(events.result)
-    assert not (is_cut_off(answer) and ran_calls)
-    json.dumps([request["messages"] for request in client.requests], ensure_ascii=False, allow_nan=False).encode()
-
-
-def assert_paired(result: RunResult) -> None:
-    """Every call of the history has one message, in order, right behind it; no id is there twice."""
-    expected: list[str] = []
-    for answer in result.messages:
-        if isinstance(answer, ModelResponse):
-            expected += [call.provider_call_id for call in answer.calls]
-    actual = [m.provider_call_id for m in result.messages if isinstance(m, ToolMessage)]
-
-    assert (expected, len(actual)) == (actual, len(set(actual)))
+    assert [
+        ToolArgumentsDelta(index=0, name="need", text='{"a"'),
+        ToolArgumentsDelta(index=1, name="say", text='{"text'),
+        ToolArgumentsDelta(index=0, name="need", text=": 1}"),
+    ] == pieces[:-1]

@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel, Field, RootModel, field_validator
 from typing_extensions import TypedDict
 
-from toolkit import DefinitionError, ModelError, RunError, Runner, RunResult, RunState
+from toolkit import DefinitionError, Limits, ModelError, RunError, Runner, RunResult, RunState
 from toolkit.events import RunFinished, TextDelta
 from toolkit.limits import LAST_TURN
 from toolkit.messages import ModelResponse, UserMessage
@@ -252,14 +252,14 @@ def test_budget(kind: Any, text: str, why: str) -> None:
 def test_own_budget(retries: int) -> None:
     """How often an answer goes back is the runner's `output_retries`."""
     with ScriptedModel(["?"] * (retries + 1)) as model, pytest.raises(RunError, match="no answer of its output_type"):
-        Runner(model=model, output_retries=retries).run("x", output_type=Person)
+        Runner(model=model, limits=Limits(output_retries=retries)).run("x", output_type=Person)
 
 
 @pytest.mark.parametrize("retries", [-1, "2", None])
 def test_impossible_budget(retries: Any) -> None:
     """A budget is a whole number."""
     with pytest.raises(ValueError, match="output_retries=.* is no whole number"):
-        Runner(output_retries=retries)
+        Runner(limits=Limits(output_retries=retries))
 
 
 def test_tools_come_first() -> None:
@@ -289,7 +289,7 @@ def test_stop_without_an_answer() -> None:
     model = ScriptedModel([[call("add", a=1)]])
 
     with pytest.raises(RunError, match="no answer of its output_type after 1 answers"):
-        Runner([add], model=model, max_turns=1, on_limit="stop").run("x", output_type=Person)
+        Runner([add], model=model, limits=Limits(turns=1, on_limit="stop")).run("x", output_type=Person)
 
 
 # -- on the wire

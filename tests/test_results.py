@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import builtins
 import collections
 import datetime
 import decimal
 import enum
 import json
+import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pytest
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel, Field, SecretBytes, SecretStr
 
-from toolkit import ToolResult, tool
+from toolkit import Image, Runner, RunState, Tool, Toolbox, ToolCall, ToolError, ToolResult, tool
+from toolkit.dialects import dialect_named
+from toolkit.dialects.chat import encoded
+from toolkit.dialects.history import decoded
+from toolkit.faults import MAX_ERROR
+from toolkit.handlers import MAX_ITEMS
+from toolkit.messages import Message, ToolMessage, UserMessage
+from toolkit.parts import File
+from toolkit.testing import ScriptedModel, call
+from toolkit.transcripts import message_from_dict, message_to_dict
 
 
 class Text(str):
@@ -63,6 +74,11 @@ class Evil:
     __repr__ = __str__
 
 
+class Long:
+    def __str__(self) -> str:
+        return "x" * 10**6
+
+
 class EvilModel(BaseModel):
     @property
     def name(self) -> str:
@@ -78,9 +94,15 @@ def cycle() -> list[Any]:
     return value
 
 
-def deep() -> list[Any]:
+def cycle_of_dicts() -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    value["a"] = value
+    return value
+
+
+def deep(depth: int) -> list[Any]:
     value: list[Any] = []
-    for _ in range(2_000):
+    for _ in range(depth):
         value = [value]
     return value
 
@@ -116,10 +138,21 @@ TEXTS: dict[str, tuple[Any, str]] = {
     "bytes": ("é".encode(), '"é"'),
     "bytes that are no text": ([b"\xff"], '["_w=="]'),
     "object": ({"it": Shown()}, '{"it":"shown"}'),
-    "evil object": (Evil(), "<Evil that cannot be shown>"),
+    "evil object inside": ({"a": 1, "it": Evil()}, '{"a":1,"it":"<Evil that cannot be shown>"}'),
+    "object with a long text": ([Long()], f'["{"x" * 9_999}…"]'),
+    "evil object": (Evil(), '"<Evil that cannot be shown>"'),
     "class": (Shown, f"\"<class '{__name__}.Shown'>\""),
+    "frozen set": (frozenset({1}), "[1]"),
+    "date": (datetime.date(2026, 1, 2), '"2026-01-02"'),
+    "bytearray": (bytearray(b"a"), '"a"'),
+    "bytes as key": ({b"\xff": 1}, '{"_w==":1}'),
+    "keys of many types": ({1: 2, None: 3, (1, 2): 5}, '{"1":2,"None":3,"1,2":5}'),
+    "exception": (ValueError("why"), '"why"'),
+    "complex": (1 + 2j, '"1+2j"'),
+    "too deep": (deep(100_000), "<list that cannot be shown>"),
     "cycle": (cycle(), "[[...]]"),
-    "half a character, nested": (["\ud800"], "['\\ud800']"),
+    "cycle of dicts": (cycle_of_dicts(), "{'a': {...}}"),
+    "half a character, nested": (["\ud800"], '["\ufffd"]'),
 }
 
 
@@ -132,9 +165,10 @@ def test_text(value: Any, text: str) -> None:
     assert result.value is value
 
 
-def test_deep() -> None:
-    """A value that is too deep for JSON makes neither an exception nor nothing."""
-    result = tool(deep).invoke("{}")
+@pytest.mark.parametrize("depth", [200, 500, 2_000])
+def test_deep(depth: int) -> None:
+    """A value that is nested deeply makes neither an error nor nothing, whatever this Python can write of it."""
+    result = tool(lambda: deep(depth)).invoke("{}")
 
     assert (False, True) == (result.is_error, bool(result.text))
 
@@ -157,6 +191,14 @@ RESULTS: dict[str, tuple[ToolResult, ToolResult]] = {
     "empty error": (ToolResult(error=""), ToolResult(None, "", "", "failed")),
     "error of a kind": (ToolResult(error="no", kind="denied"), ToolResult(None, "no", "no", "denied")),
     "error and value": (ToolResult("half", error="no"), ToolResult("half", "half\nno", "no", "failed")),
+    "error and text": (ToolResult(text="half", error="no"), ToolResult(None, "half\nno", "no", "failed")),
+    "error that the text ends with": (
+        ToolResult(text="half\nno", error="no"),
+        ToolResult(None, "half\nno", "no", "failed"),
+    ),
+    "exception as error": (ToolResult(error=ValueError("no")), ToolResult(None, "no", "no", "failed")),  # type: ignore[arg-type]
+    "text that is none": (ToolResult([1], 5), ToolResult([1], "5")),  # type: ignore[arg-type]
+    "evil text": (ToolResult([1], Evil()), ToolResult([1], "")),  # type: ignore[arg-type]
     "details": (ToolResult(1, details={"secret": 2}), ToolResult(1, "1", details={"secret": 2})),
 }
 
@@ -175,3 +217,393 @@ def test_again(make: Callable[[], Any]) -> None:
     made = tool(make)
 
     assert made.invoke("{}") == made.invoke("{}")
+
+
+# -- values that change, and those that come one by one
+
+
+def test_changed_later() -> None:
+    """What the model is shown was written when the function returned."""
+    value = {"a": 1}
+    result = tool(lambda: value).invoke("{}")
+    value["a"] = 2
+
+    assert ('{"a":1}', {"a": 2}) == (result.text, result.value)
+
+
+@pytest.mark.parametrize("size", [3, MAX_ITEMS + 1], ids=["whole", "without end"])
+def test_generator_is_closed(size: int) -> None:
+    """A generator is read to its end, or as far as may be, and closed."""
+    closed = []
+
+    def count() -> Iterator[int]:
+        try:
+            yield from range(size)
+        finally:
+            closed.append(True)
+
+    result = tool(count).invoke("{}")
+    assert (min(size, MAX_ITEMS), [True]) == (len(result.value), closed)
+
+
+def test_generator_that_fails() -> None:
+    """A generator that raises gives an error, not the half that it gave."""
+
+    def count() -> Iterator[int]:
+        yield 1
+        raise ToolError("no more")
+
+    assert ToolResult.failed(ToolError("no more"))[:4] == tool(count).invoke("{}")[:4]
+
+
+def test_generator_inside() -> None:
+    """A generator inside another value is read to its end."""
+    assert '{"a":[0,1]}' == tool(lambda: {"a": (i for i in range(2))}).invoke("{}").text
+
+
+# -- pictures and files
+
+PIXEL = Image(b"\x89PNG")
+REPORT = File(b"%PDF", name="report.pdf")
+PARTS: dict[str, tuple[Any, str, tuple[Image, ...], tuple[File, ...]]] = {
+    "picture": (PIXEL, "[image]", (PIXEL,), ()),
+    "file": (REPORT, "[file report.pdf]", (), (REPORT,)),
+    "list": (
+        ["A chart:", PIXEL, {"a": 1}, REPORT],
+        'A chart:\n[image]\n{"a":1}\n[file report.pdf]',
+        (PIXEL,),
+        (REPORT,),
+    ),
+    "tuple": ((REPORT, PIXEL), "[file report.pdf]\n[image]", (PIXEL,), (REPORT,)),
+    "value of a result": (ToolResult([PIXEL, REPORT]), "[image]\n[file report.pdf]", (PIXEL,), (REPORT,)),
+    "beside a value": (ToolResult(1, images=(PIXEL,), files=(REPORT,)), "1", (PIXEL,), (REPORT,)),
+    "alone in a result": (
+        ToolResult(images=(PIXEL,), files=(REPORT,)),
+        "[image]\n[file report.pdf]",
+        (PIXEL,),
+        (REPORT,),
+    ),
+    "in a list": (ToolResult(1, files=[REPORT]), "1", (), (REPORT,)),  # type: ignore[arg-type]
+    "not in a tuple": (ToolResult(1, images=PIXEL, files=None), "1", (PIXEL,), ()),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize(("value", "text", "images", "files"), PARTS.values(), ids=PARTS)
+def test_parts(value: Any, text: str, images: tuple[Image, ...], files: tuple[File, ...]) -> None:
+    """Pictures and files stand apart from the text, which says where each of them is."""
+    result = tool(lambda: value).invoke("{}")
+
+    assert (text, images, files) == (result.text, result.images, result.files)
+
+
+@pytest.mark.parametrize("kind", [Image, File])
+def test_parts_that_are_none(kind: type[Any]) -> None:
+    """A path is no picture, and a word no media type: who makes one is told so at once."""
+    with pytest.raises(TypeError, match=r"takes the bytes of a file, as Path.read_bytes\(\) gives them, not 'a.png'"):
+        kind("a.png")
+    with pytest.raises(ValueError, match="'png' is no media type"):
+        kind(b"", "png")
+
+
+def test_name_of_a_file() -> None:
+    """A file name that no request can carry is made one that can."""
+    assert "a\ufffd" == File(b"", name="a\udcff").name
+
+
+FILE_URL = "data:application/pdf;base64,JVBERg=="
+CALL = ToolCall(name="get", id="a", provider_call_id="a")
+DOCUMENT = {"type": "document", "title": "report.pdf"}
+WIRE: dict[str, Any] = {
+    "chat": [
+        {"role": "tool", "tool_call_id": "a", "content": "[file report.pdf]"},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "The files of the results above, in order: the images first."},
+                {"type": "file", "file": {"filename": "report.pdf", "file_data": FILE_URL}},
+            ],
+        },
+    ],
+    "responses": [
+        {
+            "type": "function_call_output",
+            "call_id": "a",
+            "output": [
+                {"type": "input_text", "text": "[file report.pdf]"},
+                {"type": "input_file", "filename": "report.pdf", "file_data": FILE_URL},
+            ],
+        }
+    ],
+    "anthropic": [
+        {
+            "role": "user",
+            "content": [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "a",
+                    "content": [
+                        {"type": "text", "text": "[file report.pdf]"},
+                        {**DOCUMENT, "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}},
+                    ],
+                }
+            ],
+        }
+    ],
+    "gemini": [
+        {
+            "role": "user",
+            "parts": [
+                {
+                    "functionResponse": {
+                        "name": "get",
+                        "response": {"output": "[file report.pdf]"},
+                        "id": "a",
+                        "parts": [
+                            {
+                                "inlineData": {
+                                    "mimeType": "application/pdf",
+                                    "data": "JVBERg==",
+                                    "displayName": "report.pdf",
+                                }
+                            }
+                        ],
+                    }
+                }
+            ],
+        }
+    ],
+    "mcp": [
+        {
+            "content": [
+                {"type": "text", "text": "[file report.pdf]"},
+                {
+                    "type": "resource",
+                    "resource": {"uri": "file:///report.pdf", "mimeType": "application/pdf", "blob": "JVBERg=="},
+                },
+            ],
+            "isError": False,
+            "resultType": "complete",
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize("name", WIRE)
+def test_files_on_the_wire(name: str) -> None:
+    """Each provider gets a file where it takes one."""
+    assert WIRE[name] == dialect_named(name).answers([(CALL, tool(lambda: REPORT).invoke("{}"))])
+
+
+@pytest.mark.parametrize(
+    ("file", "block"),
+    [
+        (
+            File("é".encode(), "text/csv", "a.csv"),
+            {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "é"}, "title": "a.csv"},
+        ),
+        (
+            File(b"\xff", "application/zip", "a.zip"),
+            {"type": "text", "text": "[a.zip cannot be shown here: application/zip]"},
+        ),
+    ],
+    ids=["text", "neither PDF nor text"],
+)
+def test_other_files_for_anthropic(file: File, block: dict[str, Any]) -> None:
+    """Anthropic reads PDF and text; of another file the model is told that it cannot see it."""
+    (message,) = dialect_named("anthropic").answers([(CALL, ToolResult(1, "1", files=(file,)))])
+
+    assert [{"type": "text", "text": "1"}, block] == message["content"][0]["content"]
+
+
+MESSAGES: dict[str, Message] = {
+    "user": UserMessage("Look.", (PIXEL,), (REPORT,)),
+    "tool": ToolMessage(call_id="a", name="get", text="1", images=(PIXEL,), files=(REPORT,)),
+}
+
+
+@pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES)
+def test_messages_as_json(message: Any) -> None:
+    """Pictures and files survive JSON."""
+    assert message == message_from_dict(json.loads(json.dumps(message_to_dict(message))))
+
+
+def test_messages_as_wire() -> None:
+    """What a request has is read back as it was."""
+    assert [MESSAGES["user"]] == decoded([encoded(MESSAGES["user"])])
+
+
+def test_parts_in_a_run() -> None:
+    """In a run they follow the results of their turn in one message, and the run's state keeps them."""
+
+    def get() -> list[Any]:
+        return ["Here:", PIXEL, REPORT]
+
+    result = Runner([get], model=ScriptedModel([[call("get")], "Seen."])).run("Get it.")
+    shown = UserMessage("The files of the results above, in order: the images first.", (PIXEL,), (REPORT,))
+    assert shown == result.messages[3]
+    assert result.messages == RunState.from_json(result.state.to_json()).messages
+
+
+# -- what a tool raised
+
+
+def raising(error: BaseException, **options: Any) -> Tool[..., Any]:
+    """A tool that raises."""
+
+    def go() -> None:
+        raise error
+
+    return tool(go, **options)
+
+
+def nested(error: Exception, depth: int) -> Exception:
+    """An exception in groups of groups."""
+    for _ in range(depth):
+        error = ExceptionGroup("group", [error])
+    return error
+
+
+ExceptionGroup: Any = getattr(builtins, "ExceptionGroup", None)
+needs_groups = pytest.mark.skipif(sys.version_info < (3, 11), reason="Python has no groups of exceptions before 3.11")
+REMEDY = "not shown here. Try other arguments or another tool, or report that this did not work."
+
+
+@needs_groups
+@pytest.mark.parametrize("depth", [1, 100, 5_000])
+def test_group_of_one(depth: int) -> None:
+    """An exception alone in its groups is told as if there were none, at any depth."""
+    result = raising(nested(ToolError("no such book"), depth)).invoke("{}")
+
+    assert ("no such book", "failed") == (result.text, result.kind)
+    assert isinstance(result.exception, BaseException) and "group" in str(result.exception)
+
+
+@needs_groups
+def test_group() -> None:
+    """Of a group each exception is told, equal ones once, and only messages that are meant for the model."""
+    group = ExceptionGroup("secret", [ToolError("full"), OSError("secret"), nested(OSError("other"), 3), KeyError("a")])
+
+    text = raising(group, relay=(KeyError,)).invoke("{}").text
+    assert f"go failed: full; OSError; KeyError: 'a'. Not all messages are {REMEDY}" == text
+
+
+@needs_groups
+def test_wide_group() -> None:
+    """A group of 10,000 exceptions does not fill the conversation."""
+    group = ExceptionGroup("many", [type(f"Error{n % 500}", (Exception,), {})() for n in range(10_000)])
+
+    assert MAX_ERROR == len(raising(group).invoke("{}").text or "")
+
+
+class EvilError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+    __repr__ = __str__
+
+
+class EvilRelayed(EvilError): ...
+
+
+class EvilToolError(ToolError):
+    @property
+    def text(self) -> str:
+        raise RuntimeError
+
+
+Endless = type("BaseExceptionGroup", (Exception,), {"exceptions": property(lambda self: (self, self))})
+FAILURES: dict[str, tuple[BaseException, str]] = {
+    "evil": (EvilError(), f"go failed: EvilError. Its message is {REMEDY}"),
+    "evil and relayed": (EvilRelayed(), "go failed: EvilRelayed: "),
+    "evil ToolError": (EvilToolError("why"), f"go failed: EvilToolError. Its message is {REMEDY}"),
+    "relayed, 10 MB": (OSError("x" * 10**7), "go failed: OSError: " + "x" * 379 + "…"),
+    "ToolError, 10 MB": (ToolError("x" * 10**7), "x" * 10**7),
+    "long name of a class": (type("E" * 1_000, (Exception,), {})(), f"go failed: {'E' * 99}…. Its message is {REMEDY}"),
+    "half a character": (OSError("a\ud800"), "go failed: OSError: a\ufffd"),
+    "endless group": (Endless(), f"go failed: BaseExceptionGroup. Its message is {REMEDY}"),
+}
+
+
+@pytest.mark.parametrize(("error", "text"), FAILURES.values(), ids=FAILURES)
+def test_failure(error: BaseException, text: str) -> None:
+    """Whatever is raised, the model gets a text; only that of a ToolError may be long."""
+    result = raising(error, relay=(OSError, EvilRelayed)).invoke("{}")
+
+    assert (text, text, error) == (result.text, result.error, result.exception)
+
+
+ADDRESSES = {
+    "https://user:pass@host/path?key=secret": "https://host/path?key=...",
+    "https://token@host": "https://host",
+    "https://host/a?b=1&token=secret;c=2#access_token=secret": "https://host/a?b=...&token=...;c=...#access_token=...",
+    "postgres://user:p/a?s#s@w@host:5432/db": "postgres://host:5432/db",
+    "GET 'https://host/a?key=secret' failed": "GET 'https://host/a?key=...' failed",
+    "see https://u:p@a/x and redis://:secret@b/0": "see https://a/x and redis://b/0",
+    "https://host/@scope/name": "https://host/@scope/name",
+    "a@b.example, 1=2, no://": "a@b.example, 1=2, no://",
+    "https://host/a?flag": "https://host/a?flag",
+}
+
+
+@pytest.mark.parametrize(("said", "shown"), ADDRESSES.items(), ids=ADDRESSES)
+def test_addresses(said: str, shown: str) -> None:
+    """Of an address in a relayed message the model sees neither user and password nor the values of a query."""
+    assert f"go failed: OSError: {shown}" == raising(OSError(said), relay=(OSError,)).invoke("{}").text
+
+
+# -- arguments that are secrets
+
+
+class Login(BaseModel):
+    password: Annotated[SecretStr, Field(min_length=20)]
+    port: int = 1
+
+
+@tool
+def log_in(key: SecretBytes | None = None, login: Login | None = None, times: int = 1) -> None:
+    """Log in."""
+
+
+WORDS = {
+    "in a model": '{"login": {"password": "canary"}}',
+    "beside one": '{"login": {"password": "canary", "port": "x"}}',
+    "of a wrong type": '{"key": ["canary"]}',
+    "no object": '["canary"]',
+    "text": '"canary"',
+    "under another name": '{"kay": "canary"}',
+}
+
+
+@pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
+def test_secrets_are_not_repeated(words: str) -> None:
+    """What is wrong with a secret is said without it."""
+    result = log_in.invoke(words)
+
+    assert (True, False) == (result.is_error, "canary" in (result.text or ""))
+
+
+def test_others_are_repeated() -> None:
+    """What was received is said where it is no secret."""
+    assert (log_in.invoke('{"times": "often"}').text or "").endswith('(received "often")')
+
+
+LONG = {
+    "one value": json.dumps({"times": "x" * 10**6}),
+    "one key": json.dumps({"x" * 10**6: 1}),
+    "many keys": json.dumps({f"x{n}": 1 for n in range(10_000)}),
+    "no object": json.dumps(["x" * 10**6]),
+}
+
+
+@pytest.mark.parametrize("words", LONG.values(), ids=LONG)
+def test_length_of_refusals(words: str) -> None:
+    """However much is wrong, it is said in a few words."""
+    assert MAX_ERROR >= len(log_in.invoke(words).text or "")
+
+
+@pytest.mark.parametrize("name", ["\x00" * 10**6, "🙂" * 10**6, "x" * 10**6, ""], ids=["control", "emoji", "x", "none"])
+def test_length_of_unknown_names(name: str) -> None:
+    """A name that no tool has is not repeated at length, nor are those of a hundred tools."""
+    box = Toolbox([log_in.renamed(f"log_in_{'x' * 50}_{n}") for n in range(100)])
+
+    assert MAX_ERROR >= len(box.call(name).text or "")

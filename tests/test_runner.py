@@ -19,6 +19,7 @@ import pytest
 from toolkit import (
     FatalError,
     LimitError,
+    Limits,
     ModelError,
     RunError,
     Runner,
@@ -32,19 +33,11 @@ from toolkit import (
     Usage,
 )
 from toolkit.execution import MAX_PARALLEL
-from toolkit.messages import (
-    Image,
-    Message,
-    ModelRequest,
-    ModelResponse,
-    SystemMessage,
-    ToolMessage,
-    UserMessage,
-    message_from_dict,
-    message_to_dict,
-)
+from toolkit.messages import Message, ModelRequest, ModelResponse, SystemMessage, ToolMessage, UserMessage
 from toolkit.models import Piece
+from toolkit.parts import Image
 from toolkit.testing import ScriptedModel, call
+from toolkit.transcripts import message_from_dict, message_to_dict
 
 SUMMARY = "You have used all available tool calls. Summarize what you found and respond to the user."
 
@@ -266,10 +259,13 @@ def test_unknown_option() -> None:
     ("options", "message"),
     [
         ({"dialect": "klingon"}, "'klingon' is not one of the dialects 'chat', 'calls'"),
-        ({"on_limit": "explode"}, "on_limit='explode' is not one of 'answer', 'stop', 'raise'"),
+        ({"order": "random"}, 'invalid order \'random\': use "sequential", "parallel" or batched'),
+        ({"queue": "both"}, "queue='both' is not one of 'one', 'all'"),
+        ({"max_runs": 0}, "max_runs=0 is no whole number of runs"),
+        ({"max_parallel": 0}, "max_parallel=0 is no whole number of calls"),
         ({"max_turns": 0}, "at least 1; max_turns=0 is none"),
     ],
-    ids=["dialect", "on_limit", "max_turns"],
+    ids=["dialect", "order", "queue", "max_runs", "max_parallel", "max_turns"],
 )
 def test_impossible_value(options: dict[str, Any], message: str) -> None:
     """A value that an option cannot have is refused where it is written, with those that it can."""
@@ -314,7 +310,7 @@ def test_eleventh_request(go: Callable[..., RunResult]) -> None:
 def test_limit_stops(go: Callable[..., RunResult]) -> None:
     """With on_limit="stop" no further request is made, and the result holds everything."""
     model = ScriptedModel(searching)
-    result = go(Runner([add], model=model, max_turns=2, on_limit="stop"))
+    result = go(Runner([add], model=model, limits=Limits(turns=2, on_limit="stop")))
 
     assert ("", "max_turns", 2, 2) == (result.output, result.finish_reason, len(model.requests), len(result.calls))
 
@@ -323,7 +319,7 @@ def test_limit_stops(go: Callable[..., RunResult]) -> None:
 def test_limit_raises(go: Callable[..., RunResult]) -> None:
     """With on_limit="raise" the limit leaves as LimitError."""
     with pytest.raises(LimitError, match="used its 2 turns"):
-        go(Runner([add], model=ScriptedModel(searching), max_turns=2, on_limit="raise"))
+        go(Runner([add], model=ScriptedModel(searching), limits=Limits(turns=2, on_limit="raise")))
 
 
 # -- what a tool does
@@ -376,16 +372,29 @@ def test_fatal_error(count: int, go: Callable[..., RunResult]) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_keyboard_interrupt(count: int) -> None:
-    """A KeyboardInterrupt leaves, from the caller's thread and from others."""
+def test_keyboard_interrupt_of_a_tool(count: int) -> None:
+    """A KeyboardInterrupt that a tool raises itself is the result of its call, on whatever thread."""
 
-    def stop(n: int) -> None:
+    def stop(n: int) -> int:
         """Stop."""
         if n == 0:
             raise KeyboardInterrupt
+        return n
+
+    result = one_turn(stop, calls=[call("stop", n=n) for n in range(count)], go=through_run)
+
+    assert [True, False, False][:count] == [finished.result.is_error for finished in result.calls]
+
+
+def test_keyboard_interrupt_of_the_user() -> None:
+    """The user's Ctrl-C leaves from within a tool on the caller's thread."""
+
+    def work() -> None:
+        """Work."""
+        os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        one_turn(stop, calls=[call("stop", n=n) for n in range(count)], go=through_run)
+        one_turn(work, calls=[call("work")], go=through_run)
 
 
 def test_keyboard_interrupt_while_waiting() -> None:
@@ -729,9 +738,11 @@ def test_messages_of_a_result_are_plain_data(index: int) -> None:
 # -- the end of the process
 
 SCRIPT = """
-import asyncio, threading
+import asyncio, logging, threading
 from toolkit import Runner
 from toolkit.testing import FakeServer, ScriptedModel, call, reply
+
+logging.getLogger("asyncio").setLevel(logging.ERROR)  # a busy machine is slow, which asyncio would tell
 
 async def later(a: int) -> int:
     '''Wait.'''

@@ -15,6 +15,7 @@ import operator
 import os
 import pickle
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -744,8 +745,16 @@ def test_fatal(is_async: bool) -> None:
 
 def test_interrupt() -> None:
     """The user's interrupt is nobody's result."""
+    made = tool(lambda: os.kill(os.getpid(), signal.SIGINT), name="work")
+
     with pytest.raises(KeyboardInterrupt):
-        failing(KeyboardInterrupt()).invoke("{}")
+        made.invoke("{}")
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_interrupt_of_the_tools_own(is_async: bool) -> None:
+    """A tool that raises KeyboardInterrupt itself has failed, as with any other exception."""
+    assert "failed" == failing(KeyboardInterrupt(), is_async=is_async).invoke("{}").kind
 
 
 class Outer:
@@ -781,7 +790,7 @@ RELAYED = {
     "child of a relayed one": (Rare("why"), {"relay": (KeyError,)}, "Rare: 'why'"),
     "nested and relayed": (Outer.Broken("why"), {"relay": (Outer.Broken,)}, "Broken: why"),
     "evil": (EvilText(), {"relay": (EvilText,)}, "EvilText: "),
-    "huge": (OSError("x" * 20_000), {"relay": (OSError,)}, "OSError: " + "x" * 10_000),
+    "huge": (OSError("x" * 20_000), {"relay": (OSError,)}, "OSError: " + "x" * 379 + "…"),
     "neither": (OSError("why"), {"relay": (KeyError,)}, f"OSError{HIDDEN}"),
 }
 

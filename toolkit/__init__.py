@@ -15,12 +15,15 @@ if TYPE_CHECKING:
     from toolkit.authorization import Deny as Deny
     from toolkit.context import ToolContext as ToolContext
     from toolkit.decorator import tool as tool
+    from toolkit.errors import ApprovalError as ApprovalError
+    from toolkit.errors import BusyError as BusyError
     from toolkit.errors import Cancelled as Cancelled
     from toolkit.errors import DefinitionError as DefinitionError
     from toolkit.errors import Denied as Denied
     from toolkit.errors import DuplicateToolError as DuplicateToolError
     from toolkit.errors import Failed as Failed
     from toolkit.errors import FatalError as FatalError
+    from toolkit.errors import Halt as Halt
     from toolkit.errors import InvalidArguments as InvalidArguments
     from toolkit.errors import LimitError as LimitError
     from toolkit.errors import ModelError as ModelError
@@ -30,13 +33,18 @@ if TYPE_CHECKING:
     from toolkit.errors import TimedOut as TimedOut
     from toolkit.errors import ToolError as ToolError
     from toolkit.errors import ToolkitError as ToolkitError
+    from toolkit.execution import batched as batched
     from toolkit.limits import Limits as Limits
-    from toolkit.messages import Image as Image
+    from toolkit.limits import Prices as Prices
+    from toolkit.messages import PendingApproval as PendingApproval
     from toolkit.messages import ToolCall as ToolCall
     from toolkit.messages import ToolResult as ToolResult
     from toolkit.messages import Usage as Usage
     from toolkit.models.openai import OpenAIModel as OpenAIModel
+    from toolkit.parts import File as File
+    from toolkit.parts import Image as Image
     from toolkit.runner import Runner as Runner
+    from toolkit.runs import RunHandle as RunHandle
     from toolkit.runs import RunResult as RunResult
     from toolkit.state import RunState as RunState
     from toolkit.toolbox import Toolbox as Toolbox
@@ -51,12 +59,15 @@ _HOMES = {
     "toolkit.context": ("ToolContext",),
     "toolkit.decorator": ("tool",),
     "toolkit.errors": (
+        "ApprovalError",
+        "BusyError",
         "Cancelled",
         "DefinitionError",
         "Denied",
         "DuplicateToolError",
         "Failed",
         "FatalError",
+        "Halt",
         "InvalidArguments",
         "LimitError",
         "ModelError",
@@ -67,11 +78,13 @@ _HOMES = {
         "ToolError",
         "ToolkitError",
     ),
-    "toolkit.limits": ("Limits",),
-    "toolkit.messages": ("Image", "ToolCall", "ToolResult", "Usage"),
+    "toolkit.execution": ("batched",),
+    "toolkit.limits": ("Limits", "Prices"),
+    "toolkit.messages": ("PendingApproval", "ToolCall", "ToolResult", "Usage"),
     "toolkit.models.openai": ("OpenAIModel",),
+    "toolkit.parts": ("File", "Image"),
     "toolkit.runner": ("Runner",),
-    "toolkit.runs": ("RunResult",),
+    "toolkit.runs": ("RunHandle", "RunResult"),
     "toolkit.state": ("RunState",),
     "toolkit.toolbox": ("Toolbox",),
     "toolkit.tools": ("Tool",),

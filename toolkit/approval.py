@@ -1,16 +1,34 @@
-"""Does somebody agree that this call runs? Asked with the validated arguments, the ones that will be used."""
+"""Does somebody agree that this call runs? Asked with the validated arguments, the ones that will be used.
+
+A run without an approver refuses the calls that need one, by their tool's own word, and asks about no other. A run with
+one asks it about every call; the policies in `approvers` are approvers that ask another one only sometimes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
 
-from toolkit.context import ToolContext
+from typing_extensions import TypeIs
+
+from toolkit.cancellation import Cancellation
+from toolkit.context import ToolContext, unheard
+from toolkit.digests import digest_of
 from toolkit.doors import Door
-from toolkit.errors import Denied
-from toolkit.gates import ask
+from toolkit.errors import Denied, TimedOut, ToolkitError
+from toolkit.events import ApprovalNeeded
+from toolkit.gates import ask, because, guarded
+from toolkit.messages import PendingApproval, ToolCall
+from toolkit.screen import escaped, shown
 from toolkit.tools import Tool
+
+REJECTED = "Tool execution was rejected by the user."
+NO_APPROVER = (
+    "Tool approval could not be completed because no approval handler is configured; "
+    "continuing without running the tool."
+)
 
 
 @dataclass(frozen=True)
@@ -18,35 +36,188 @@ class ApprovalRequest:
     """One call that waits for a yes.
 
     Attributes:
-        arguments: Typed values, as the tool will get them.
+        arguments: Typed values, as the tool will get them; each look gives a copy.
+        context: As the tool will get it; its `cancelled` says whether an answer is still awaited.
+        required: Whether the tool's own `approve=` asks for somebody's yes.
+        tell: Takes what the run's events shall say of the call.
     """
 
     tool: Tool[..., Any]
     arguments: Mapping[str, Any]
     context: ToolContext[Any]
+    call: ToolCall = field(default=ToolCall(name=""), compare=False)
+    required: bool = field(default=False, compare=False)
+    tell: Callable[[ApprovalNeeded], object] = field(default=unheard, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arguments", guarded(self.arguments))
+
+    @cached_property
+    def digest(self) -> str:
+        """What a yes is bound to: the run, the call, the tool as it is now, the arguments.
+
+        Raises:
+            TypeError: An argument is nothing that could be told from others, such as an iterator.
+        """
+        return digest_of(self.tool, self.arguments, self.call, self.context.run_id)
+
+    def pending(self, reason: str = "") -> PendingApproval:
+        """Write the request as plain data, for people elsewhere.
+
+        Raises:
+            TypeError: As above.
+        """
+        return PendingApproval(
+            call=self.call,
+            digest=self.digest,
+            arguments=shown(self.arguments),
+            title=escaped(self.tool.title or ""),
+            effect=self.tool.settings.effect or "",
+            reason=reason,
+        )
+
+    def announce(self) -> None:
+        """Tell by the run's events that somebody is asked now."""
+        self.tell(ApprovalNeeded(self.pending()))
 
 
 @dataclass(frozen=True)
 class Decision:
-    """An approver's answer, with a reason that the model may see."""
+    """An approver's answer.
+
+    Attributes:
+        approved: Whether the call runs; True and nothing else is a yes.
+        reason: Why not; the model sees it.
+        arguments: Others than the model's, with which the call runs; they pass validation and authorization.
+        refusal: What a no means: the model is told, or the run is paused until there is an answer, or it ends.
+    """
 
     approved: bool
     reason: str = ""
+    arguments: Mapping[str, Any] | None = None
+    refusal: Literal["reject", "defer", "stop"] = "reject"
+
+    @classmethod
+    def approve(cls) -> Decision:
+        """Let the call run."""
+        return cls(approved=True)
+
+    @classmethod
+    def modify(cls, arguments: Mapping[str, Any]) -> Decision:
+        """Let the call run with other arguments: all of them, as the model would write them."""
+        return cls(approved=True, arguments=arguments)
+
+    @classmethod
+    def reject(cls, reason: str = "") -> Decision:
+        """Answer the call with a refusal; the run goes on."""
+        return cls(approved=False, reason=reason)
+
+    @classmethod
+    def defer(cls, reason: str = "") -> Decision:
+        """Pause the run until somebody has decided; `Runner.resume` goes on."""
+        return cls(approved=False, reason=reason, refusal="defer")
+
+    @classmethod
+    def stop(cls, reason: str = "") -> Decision:
+        """Refuse the call and end the run."""
+        return cls(approved=False, reason=reason, refusal="stop")
 
 
-Approver: TypeAlias = Callable[[ApprovalRequest], bool | Decision | Awaitable[bool | Decision]]
+# True, False or a Decision; anything else is a no, and so is an exception.
+Verdict: TypeAlias = bool | Decision
+Approver: TypeAlias = Callable[[ApprovalRequest], Verdict | Awaitable[Verdict]]
 
 
-async def approve(approver: Approver | None, request: ApprovalRequest, door: Door) -> None:
-    """Let a call pass or not.
+class Deferred(ToolkitError):
+    """A call waits for somebody's yes; it leaves the line of the call, middleware included.
+
+    Attributes:
+        pending: What waits.
+    """
+
+    def __init__(self, pending: PendingApproval) -> None:
+        super().__init__(pending)
+        self.pending = pending
+
+
+class Stopped(ToolkitError):
+    """Whoever was asked for approval ends the run; the message says why, where they did."""
+
+
+async def approve(
+    approver: Approver | None, request: ApprovalRequest, door: Door, timeout: float | None = None
+) -> Decision:
+    """Let a call pass or not; give the decision that let it pass.
+
+    The answer has `timeout` seconds, by default as long as the run. A late one is none.
 
     Raises:
-        Denied: The approver said no, raised, or answered something that is neither True nor an approving Decision.
+        Denied: The approver said no, raised, gave no answer in time, or one that is neither True nor an approving
+            Decision; or there is none, and the tool asks for one.
+        Deferred: The approver put the decision off.
+        Stopped: The approver ends the run.
+        Cancelled: The run was cancelled first.
     """
+    request = replace(request, required=await _is_required(request, door))
+    if approver is None and request.required:
+        raise Denied(NO_APPROVER)
     if approver is None:
-        return
-    verdict = await ask(approver, (request,), door)
-    decision = verdict if isinstance(verdict, Decision) else Decision(verdict is True)
+        return Decision.approve()
+    decision = await _decision(approver, request, door, timeout)
     if decision.approved is not True:
-        reason = f" Reason: {decision.reason}" if decision.reason else ""
-        raise Denied(f"Tool execution was rejected by the user.{reason}")
+        raise _refused(decision, request)
+    return decision
+
+
+async def _is_required(request: ApprovalRequest, door: Door) -> bool:
+    """Ask the tool itself; only a plain False is a no."""
+    rule = request.tool.settings.approve
+    if not callable(rule):
+        return rule
+    until = Cancellation(parent=request.context.cancellation)
+    try:
+        return await ask(rule, (request,), door, until) is not False
+    except Denied:
+        return True
+    finally:
+        until.close()
+
+
+async def _decision(approver: Approver, request: ApprovalRequest, door: Door, timeout: float | None) -> Decision:
+    run = request.context.cancellation
+    until = Cancellation(timeout, parent=run)
+    request = replace(request, context=replace(request.context, cancellation=until))
+    try:
+        verdict = await ask(approver, (request,), door, until)
+    except Denied as refusal:
+        return Decision.reject(str(refusal))
+    except TimedOut:
+        if timeout is None or run:  # it is not the approver's time that is up
+            raise
+        raise Denied(f"Tool approval timed out after {timeout:g} s.") from None
+    finally:
+        until.cancel()  # an approver that is still at work need not be
+        until.close()
+    return verdict if _is_sound(verdict) else Decision(approved=verdict is True)
+
+
+def _is_sound(verdict: object) -> TypeIs[Decision]:
+    """Tell whether a verdict is a decision, and not what merely looks like one."""
+    return type(verdict) is Decision and isinstance(verdict.arguments, (Mapping, type(None)))
+
+
+def _refused(decision: Decision, request: ApprovalRequest) -> ToolkitError:
+    if decision.refusal == "defer":
+        return _deferred(decision, request)
+    if decision.refusal == "stop":
+        return Stopped(decision.reason)
+    return Denied(REJECTED + because(decision.reason))
+
+
+def _deferred(decision: Decision, request: ApprovalRequest) -> ToolkitError:
+    try:
+        return Deferred(request.pending(decision.reason))
+    except Exception as error:  # noqa: BLE001  taking values apart runs the code of their classes
+        refusal = Denied(f"{REJECTED} Reason: the decision cannot wait: the arguments cannot be written down.")
+        refusal.__cause__ = error
+        return refusal

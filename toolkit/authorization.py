@@ -6,11 +6,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from toolkit.cancellation import Cancellation
 from toolkit.context import ToolContext
 from toolkit.doors import Door
-from toolkit.errors import Denied
-from toolkit.gates import ask
+from toolkit.errors import Denied, TimedOut
+from toolkit.gates import ask, because, guarded
 from toolkit.tools import Tool
+
+DENIED = "Tool execution was denied by authorization policy."
 
 
 @dataclass(frozen=True)
@@ -32,16 +35,27 @@ async def authorize(
     values: Mapping[str, Any],
     context: ToolContext[Any],
     door: Door,
+    timeout: float | None = None,
 ) -> None:
-    """Let a call pass or not.
+    """Let a call pass or not, by the word of one authorizer; without one it passes.
+
+    The answer has `timeout` seconds, by default as long as the run. A late one is none.
 
     Raises:
-        Denied: The authorizer said no, raised, or answered something that is not a plain True.
+        Denied: The authorizer said no, raised, gave no answer in time, or one that is not a plain True.
+        Cancelled: The run was cancelled first.
     """
     if authorizer is None:
         return
-    verdict = await ask(authorizer, (tool, values, context), door)
-    if verdict is True:
-        return
-    reason = f" Reason: {verdict.reason}" if isinstance(verdict, Deny) and verdict.reason else ""
-    raise Denied(f"Tool execution was denied by authorization policy.{reason}")
+    until = Cancellation(timeout, parent=context.cancellation)
+    verdict: object
+    try:
+        verdict = await ask(authorizer, (tool, guarded(values), context), door, until)
+    except Denied as refusal:
+        verdict = Deny(str(refusal))
+    except TimedOut:
+        verdict = Deny("It was not answered in time.")
+    finally:
+        until.close()
+    if verdict is not True:
+        raise Denied(DENIED + because(verdict.reason if type(verdict) is Deny else ""))

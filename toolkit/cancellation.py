@@ -29,7 +29,8 @@ class Cancellation:
         self._lock = threading.Lock()
         self._callbacks: dict[object, Callback] = {}
         self._reason = ""
-        self._leave: Callback | None = parent.subscribe(self.cancel) if parent else None
+        self._parent = parent
+        self._leave: Callback | None = parent.subscribe(self._follow) if parent is not None else None
 
     @property
     def reason(self) -> str:
@@ -46,12 +47,12 @@ class Cancellation:
     def __bool__(self) -> bool:
         return bool(self.reason)
 
-    def cancel(self) -> bool:
+    def cancel(self, reason: str = CANCELLED) -> bool:
         """Call off, once; tell whether this was the time that counted."""
         with self._lock:
             if self._reason:
                 return False
-            self._reason = CANCELLED
+            self._reason = reason
             callbacks = list(self._callbacks.values())
             self._callbacks.clear()
         for callback in callbacks:
@@ -73,6 +74,9 @@ class Cancellation:
                 return lambda: self._callbacks.pop(key, None)
         callback()
         return lambda: None
+
+    def _follow(self) -> None:
+        self.cancel(self._parent.reason if self._parent is not None else CANCELLED)
 
     def close(self) -> None:
         """Leave the parent."""

@@ -4,17 +4,21 @@ It says what to do next, is told what came of it, and says what to do then:
 
     next() says              the driver does                  and tells
     CallModel                asks the model                   respond(response)
-    RunCalls                 carries the calls out            answer(results)
-    Finished                 leaves, if the answer fits       refuse(why), if not
+    RunCalls                 carries the calls out            answer(results, pending)
+    Paused                   puts the state away              resume(), once there are decisions
+    Finished                 leaves, if the answer fits       refuse(why), if not; say(messages), if there is more
 
 Where it stands is one word, and these are all the ways it can go:
 
     asking   -> calling      the model has made calls
-    asking   -> asking       an empty answer, asked for once more; or a cut one, its calls answered here
-    asking   -> finished     an answer; or the limit
+    asking   -> asking       an empty answer, asked for once more; or a cut one, its calls answered here; or the user
+                             says something
+    asking   -> finished     an answer; or a limit
     calling  -> asking       every call has its result
-    calling  -> finished     the limit, with `on_limit="stop"`
-    finished -> asking       an answer that is not what it has to be
+    calling  -> paused       calls wait for somebody's yes
+    paused   -> calling      there are decisions
+    finished -> asking       an answer that is not what it has to be; or the user says something
+    any      -> finished     end(reason): cancelled, stopped, answered by a tool
 
 What must stay true: each call of a response gets exactly one ToolMessage, in call order, directly after it; ids are
 unique in the whole history, whatever the provider sent; no call of a response that was cut is handed out. Nothing here
@@ -23,55 +27,24 @@ reads a clock, draws a random number or builds a pydantic model, so a durable wo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, count
-from typing import TypeAlias
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from toolkit.errors import ConversationError, LimitError, RunError
-from toolkit.jsontext import is_cut
-from toolkit.limits import LAST_TURN, NO_TOOLS_TEXT, Limits
+from toolkit.limits import LAST_TURN, Limits
 from toolkit.messages import (
-    IMAGES_TEXT,
     Message,
     ModelResponse,
+    PendingApproval,
     ToolCall,
     ToolMessage,
     UserMessage,
+    attached,
 )
-from toolkit.state import Phase, RunState
-
-# Finish reasons that mean: there was more to come.
-CUT = frozenset({"length", "content_filter"})
-CUT_TEXT = "Not run: the answer that held this call was cut off. Send it again, with shorter arguments or fewer calls."
-
-
-@dataclass(frozen=True)
-class CallModel:
-    """Ask the model; on a last turn without tools."""
-
-    messages: tuple[Message, ...]
-    turn: int
-    with_tools: bool
-
-
-@dataclass(frozen=True)
-class RunCalls:
-    """Carry these calls out."""
-
-    calls: tuple[ToolCall, ...]
-    turn: int
-
-
-@dataclass(frozen=True)
-class Finished:
-    """The run is over."""
-
-    output: str
-    reason: str
-
-
-Step: TypeAlias = CallModel | RunCalls | Finished
+from toolkit.numbering import Numbering
+from toolkit.refusals import CANCELLED_TEXT, reason_of, refusal_of, refused_by_limits
+from toolkit.state import UNANSWERED, Phase, RunState
+from toolkit.steps import CallModel, Finished, Paused, RunCalls, Step
 
 
 class Conversation:
@@ -83,7 +56,8 @@ class Conversation:
         limits: How far it may go.
 
     Attributes:
-        refused: Results that the conversation gave itself to calls of the last answer: it was cut, or the last one.
+        refused: Results that the conversation gave itself to calls of the last answer: it was cut, or the last one, or
+            there were too many.
     """
 
     def __init__(self, messages: Sequence[Message], *, run_id: str, limits: Limits | None = None) -> None:
@@ -91,9 +65,7 @@ class Conversation:
         self._limits = limits or Limits()
         self._messages = list(messages)
         self.refused: tuple[ToolMessage, ...] = ()
-        self._provider_call_ids = {
-            call.provider_call_id for m in self._messages if isinstance(m, ModelResponse) for call in m.calls
-        }
+        self._ids = Numbering(run_id, self._messages)
 
     @classmethod
     def restored(cls, state: RunState, limits: Limits | None = None) -> Conversation:
@@ -103,24 +75,55 @@ class Conversation:
         return conversation
 
     @property
+    def run_id(self) -> str:
+        """What its call ids begin with."""
+        return self._state.run_id
+
+    @property
+    def hears(self) -> bool:
+        """Whether the user can say something to it now: before an answer, or after one that was not the last."""
+        state = self._state
+        return state.phase in ("asking", "finished") and not self.limit and state.reason not in UNANSWERED
+
+    @property
+    def limit(self) -> str:
+        """The limit that it has come to; empty where it has come to none."""
+        return self._state.reason.removeprefix("max_") if self._state.reason.startswith("max_") else ""
+
+    @property
+    def text(self) -> str:
+        """The last words of the model in this run."""
+        if not self._state.turn:
+            return ""
+        last = next((m for m in reversed(self._messages) if isinstance(m, ModelResponse)), None)
+        return last.text if last else ""
+
+    @property
+    def open_calls(self) -> tuple[ToolCall, ...]:
+        """The calls of the last answer that have no result."""
+        done = {result.call_id for result in self._state.answered}
+        return tuple(call for call in self._calls() if call.id not in done)
+
+    @property
     def state(self) -> RunState:
         """Where the conversation stands, as plain data."""
-        return replace(self._state, messages=tuple(self._messages))
+        return self._state.changed(messages=tuple(self._messages))
 
-    def next(self) -> Step:
+    def next(self, seconds: float = 0.0) -> Step:
         """Say what to do; asking twice without telling gives the same step.
 
+        Args:
+            seconds: How long the run has taken so far.
+
         Raises:
-            LimitError: The turns are used up, and `on_limit="raise"`.
+            LimitError: A limit is reached, and `on_limit="raise"`.
         """
-        if self._state.phase == "asking" and self._state.turn >= self._limits.turns and not self._state.last:
-            self._land()
-        state = self._state
-        if state.phase == "calling":
-            return RunCalls(self._open_calls(), state.turn - 1)
-        if state.phase == "finished":
-            return Finished(self._output(), state.reason)
-        return CallModel(tuple(self._messages), state.turn, not state.last)
+        state, limits = self._state, self._limits
+        if state.phase == "asking" and not state.last:
+            bound = limits.used_up(turns=state.turn, calls=sum(state.used.values()), usage=state.usage, seconds=seconds)
+            if bound:
+                self.land(bound)
+        return self._step()
 
     def respond(self, response: ModelResponse) -> ModelResponse:
         """Tell what the model answered, and get it back with ids that are unique in the history.
@@ -130,29 +133,58 @@ class Conversation:
         """
         self._expect("asking")
         state = self._state
-        calls = tuple(self._numbered(call, number) for number, call in enumerate(response.calls, state.calls))
+        calls = tuple(self._ids.numbered(call, number) for number, call in enumerate(response.calls, state.calls))
         response = replace(response, calls=calls)
         self._messages.append(response)
         usage = state.usage + response.usage
-        self._state = replace(state, turn=state.turn + 1, calls=state.calls + len(calls), usage=usage)
+        self._state = state.changed(turn=state.turn + 1, calls=state.calls + len(calls), usage=usage)
         self._go_on(response)
         return response
 
-    def answer(self, results: Sequence[ToolMessage]) -> None:
-        """Tell what came of the calls: one result each, in any order.
+    def foresee(self, call: ToolCall, position: int) -> ToolCall:
+        """Give a call of an answer that is still arriving the id that it will have."""
+        return replace(call, id=self._ids.own(self._state.calls + position))
+
+    def answer(self, results: Sequence[ToolMessage], pending: Sequence[PendingApproval] = ()) -> None:
+        """Tell what came of the calls: one result each, in any order; or that they wait for somebody's yes.
 
         Raises:
             ConversationError: A call has no result or two, or a result belongs to no call.
         """
         self._expect("calling")
-        calls = self._open_calls()
-        told = _one_each(calls, results)
-        self._messages += [
-            replace(m, provider_call_id=call.provider_call_id, images=()) for m, call in zip(told, calls)
-        ]
-        images = tuple(image for message in told for image in message.images)
-        self._messages += [UserMessage(IMAGES_TEXT, images)] if images else []  # most providers' tools give text only
-        self._state = replace(self._state, phase="asking")
+        due = sorted(call.id for call in self.open_calls)
+        given = sorted([*(result.call_id for result in results), *(waiting.call.id for waiting in pending)])
+        if due != given:
+            raise ConversationError(f"Each of the calls {due} needs one result; there are results for {given}.")
+        answered = (*self._state.answered, *results)
+        if pending:
+            self._state = self._state.changed(phase="paused", answered=answered, pending=tuple(pending))
+        else:
+            self._settle(answered)
+
+    def note(self, results: Sequence[ToolMessage]) -> None:
+        """Tell what came of some of the calls, while the others still have no result."""
+        self._state = self._state.changed(answered=(*self._state.answered, *results))
+
+    def resume(self) -> None:
+        """Tell that there are decisions on the calls that wait.
+
+        Raises:
+            ConversationError: None waits.
+        """
+        self._expect("paused")
+        self._state = self._state.changed(phase="calling")
+
+    def say(self, messages: Collection[UserMessage]) -> None:
+        """Tell what the user says: in the middle of the run, or after an answer, which then goes on.
+
+        Raises:
+            ConversationError: Calls are open, or the run is at its end.
+        """
+        if not self.hears:
+            raise ConversationError(f"The conversation is {self._state.phase}: nothing can be said to it now.")
+        self._messages += messages
+        self._state = self._state.changed(phase="asking", reason="", output=None, empty=0)
 
     def refuse(self, why: str, remedy: str = "") -> None:
         """Tell that the last answer is not what it has to be: the model reads why, and is asked again.
@@ -162,87 +194,88 @@ class Conversation:
         """
         self._expect("finished")
         state, limits = self._state, self._limits
-        if state.retries >= limits.output_retries or (limits.on_limit == "stop" and state.turn >= limits.turns):
+        is_over = limits.on_limit == "stop" and (self.limit or state.turn >= limits.turns)
+        if is_over or state.retries >= limits.output_retries:
             raise RunError(f"The run has no answer of its output_type after {state.turn} answers of the model. {why}")
         self._messages.append(UserMessage(f"{why} {remedy}".rstrip()))
         reason = state.reason if state.last else ""
-        self._state = replace(state, phase="asking", reason=reason, empty=0, retries=state.retries + 1)
+        self._state = state.changed(phase="asking", reason=reason, empty=0, retries=state.retries + 1)
+
+    def land(self, limit: str) -> None:
+        """Come to the end of what a limit allows: ask for a last answer, or stop.
+
+        Raises:
+            LimitError: `on_limit="raise"`.
+        """
+        if self._limits.on_limit == "raise":
+            used = f"The run has used its {getattr(self._limits, limit)} {limit.replace('_', ' ')}."
+            raise LimitError(f"{used} Raise Limits({limit}=...), or let the run end with an answer.")
+        if self._limits.on_limit == "stop":
+            self.end(f"max_{limit}")
+            return
+        self._messages.append(UserMessage(LAST_TURN))
+        self._state = self._state.changed(last=True, reason=f"max_{limit}")
+
+    def end(self, reason: str, output: str | None = None, text: str = CANCELLED_TEXT) -> None:
+        """End the run here, whatever its phase; calls without a result get one.
+
+        Args:
+            reason: Why.
+            output: The answer, where it is not the model's last words.
+            text: What the calls without a result are answered with.
+        """
+        if self._state.phase in ("calling", "paused"):
+            open_calls = (refusal_of(call, text) for call in self.open_calls)
+            self._settle((*self._state.answered, *open_calls))
+        self._state = self._state.changed(phase="finished", reason=reason, output=output)
+
+    def _step(self) -> Step:
+        state = self._state
+        if state.phase == "calling":
+            return RunCalls(self.open_calls, state.turn - 1)
+        if state.phase == "paused":
+            return Paused(state.pending)
+        if state.phase == "finished":
+            return Finished(self.text if state.output is None else state.output, state.reason)
+        return CallModel(tuple(self._messages), state.turn, not state.last)
 
     def _expect(self, phase: Phase) -> None:
         if self._state.phase != phase:
             raise ConversationError(f"The conversation is {self._state.phase}, not {phase}: do what next() says.")
 
-    def _open_calls(self) -> tuple[ToolCall, ...]:
+    def _calls(self) -> tuple[ToolCall, ...]:
         last = self._messages[-1]
         return last.calls if isinstance(last, ModelResponse) else ()
 
-    def _numbered(self, call: ToolCall, number: int) -> ToolCall:
-        """Give a call our id, and a wire id that no other call of the history has."""
-        own = f"{self._state.run_id[:8]}_{number}"
-        candidates = chain((call.provider_call_id, own), (f"{own}_{again}" for again in count(2)))
-        wire = next(wire for wire in candidates if wire.strip() and wire not in self._provider_call_ids)
-        self._provider_call_ids.add(wire)
-        return replace(call, id=own, provider_call_id=wire)
+    def _settle(self, results: Sequence[ToolMessage]) -> None:
+        """Put the results of all calls into the history, in the order of the calls."""
+        by_id = {result.call_id: result for result in results}
+        calls = self._calls()
+        told = [by_id[call.id] for call in calls]
+        self._messages += [
+            replace(message, provider_call_id=call.provider_call_id) for message, call in zip(told, calls)
+        ]
+        self._messages += attached(told)  # most providers' tools give text only
+        self._state = self._state.changed(phase="asking", answered=(), pending=())
 
     def _go_on(self, response: ModelResponse) -> None:
-        whole = _is_whole(response)
-        if response.calls and whole and not self._state.last:
-            self._state = replace(self._state, phase="calling", empty=0)
+        state = self._state
+        if not response.calls:
             self.refused = ()
+            self._end_or_ask_again(response)
             return
-        why = NO_TOOLS_TEXT if whole else CUT_TEXT
-        self.refused = tuple(
-            ToolMessage(
-                call_id=call.id, provider_call_id=call.provider_call_id, name=call.name, text=why, is_error=True
-            )
-            for call in response.calls
-        )
-        self._messages += self.refused
-        self._end_or_ask_again(response)
+        runs, used, self.refused = refused_by_limits(response, state.used, self._limits, last=state.last)
+        self._state = state.changed(phase="calling", used=used, answered=self.refused, empty=0)
+        if not runs:
+            self._settle(self.refused)
+            self._state = self._state.changed(phase="finished" if state.last else "asking")
 
     def _end_or_ask_again(self, response: ModelResponse) -> None:
-        state, reason = self._state, _reason(response)
+        state, reason = self._state, reason_of(response)
         if state.last:
-            self._state = replace(state, phase="finished")
-        elif response.calls:  # cut: the model may send them again, within its turns
-            self._state = replace(state, empty=0)
+            self._state = state.changed(phase="finished")
         elif reason == "empty" and state.empty == 0:
             self._messages.pop()
-            self._state = replace(state, empty=1)
+            self._state = state.changed(empty=1)
         else:
-            self._state = replace(state, phase="finished", reason=reason)
-
-    def _land(self) -> None:
-        """Come to the end of the turns: ask for a last answer, or stop."""
-        if self._limits.on_limit == "raise":
-            used = f"The run has used its {self._limits.turns} turns."
-            raise LimitError(f"{used} Raise max_turns, or let it end with an answer.")
-        if self._limits.on_limit == "stop":
-            self._state = replace(self._state, phase="finished", reason="max_turns")
-            return
-        self._messages.append(UserMessage(LAST_TURN))
-        self._state = replace(self._state, last=True, reason="max_turns")
-
-    def _output(self) -> str:
-        last = next((m for m in reversed(self._messages) if isinstance(m, ModelResponse)), None)
-        return last.text if last else ""
-
-
-def _one_each(calls: Sequence[ToolCall], results: Sequence[ToolMessage]) -> list[ToolMessage]:
-    """Put results in the order of their calls."""
-    by_id = {result.call_id: result for result in results}
-    due, given = [call.id for call in calls], [result.call_id for result in results]
-    if sorted(due) != sorted(given):
-        raise ConversationError(f"Each of the calls {due} needs one result; there are results for {given}.")
-    return [by_id[call_id] for call_id in due]
-
-
-def _is_whole(response: ModelResponse) -> bool:
-    return response.finish_reason not in CUT and not any(is_cut(call.arguments) for call in response.calls)
-
-
-def _reason(response: ModelResponse) -> str:
-    """Say why an answer ended: servers have many words for one that is whole."""
-    if response.finish_reason in CUT:
-        return response.finish_reason
-    return "stop" if response.text.strip() else "empty"
+            self._state = state.changed(phase="finished", reason=reason)

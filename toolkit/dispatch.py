@@ -2,85 +2,190 @@
 
     resolve -> validate -> authorize -> approve -> invoke -> render
 
-Middleware wraps the whole line. A step that refuses raises a ToolError, which is the call's result; only FatalError and
-cancellation leave.
+Middleware wraps the whole line. A step that refuses raises a ToolError, which is the call's result; only FatalError,
+Halt and cancellation leave.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import CancelledError
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from types import MappingProxyType
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any, Final
 
-from toolkit.approval import ApprovalRequest, Approver, approve
+from toolkit.approval import ApprovalRequest, Approver, Deferred, Stopped, approve
+from toolkit.attempts import Tell, invoke
 from toolkit.authorization import Authorizer, authorize
-from toolkit.context import ToolContext
-from toolkit.doors import Door, awaited
-from toolkit.errors import Cancelled, DefinitionError, Failed, FatalError, ToolError, UnknownTool
-from toolkit.faults import close_to
+from toolkit.context import ToolContext, unheard
+from toolkit.digests import digest_of
+from toolkit.doors import Door
+from toolkit.errors import Cancelled, DefinitionError, Failed, FatalError, Halt, NotFound, ToolError, UnknownTool
+from toolkit.faults import close_to, unknown
+from toolkit.jsontext import as_text
+from toolkit.ledger import STARTED, Ledger, Record
 from toolkit.messages import ToolCall, ToolResult
-from toolkit.middleware import Middleware, Next, compose
-from toolkit.results import explained
+from toolkit.middleware import Middleware, compose
+from toolkit.overflow import MAX_RESULT, Overflow, capped
+from toolkit.results import completed, explained
 from toolkit.tools import Tool
 
 logger = logging.getLogger("toolkit")
 
+# Kinds of a result that are no errors of the call: it waits for somebody's yes; whoever was asked ends the run.
+PENDING: Final = "pending"
+STOPPED: Final = "stopped"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Dispatcher:
-    """Knows the tools by name, and the gates before them."""
+    """Knows the tools by name, and the gates before them.
+
+    Attributes:
+        available: Names of the tools that may be called; all where it is None.
+        authorizer: May a call be made at all?
+        approver: Does somebody agree?
+        approval_timeout: Seconds for the answer of a gate.
+        max_result: Characters of a result that the model is shown, where its tool says no other number.
+        overflow: Keeps what was cut, for the model to read on.
+        ledger: Where the stages of calls are written down.
+        suspects: Ids of calls that may have begun in a process that is gone, and of which no ledger tells more.
+    """
 
     tools: Mapping[str, Tool[..., Any]]
+    available: Collection[str] | None = None
     authorizer: Authorizer | None = None
     approver: Approver | None = None
+    approval_timeout: float | None = None
     middleware: tuple[Middleware, ...] = ()
+    max_result: int = MAX_RESULT
+    overflow: Overflow | None = None
+    ledger: Ledger | None = None
+    suspects: Collection[str] = ()
 
-    async def dispatch(self, call: ToolCall, context: ToolContext[Any], door: Door) -> ToolResult:
+    async def dispatch(self, call: ToolCall, context: ToolContext[Any], door: Door, tell: Tell = unheard) -> ToolResult:
         """Carry one call out; whatever a tool or a middleware does, there is a result.
 
         Raises:
             FatalError: A tool raised it.
+            Halt: A hook raised it.
             DefinitionError: A tool cannot be described to a model.
         """
-        line: Next = partial(self._line, context=replace(context, tool_name=call.name), door=door)
+        line = _Line(self, context, door, tell)
         try:
-            result = _checked(await compose(self.middleware, line)(call))
-        except ToolError as refusal:
-            return explained(refusal, call.name, (), ())
-        except (FatalError, DefinitionError):
+            result = _checked(await compose(self.middleware, line.carried_out, context, self.tools, door)(call))
+        except (FatalError, Halt, DefinitionError):
             raise
         except CancelledError as error:  # the turn was left; nobody reads this result
             return ToolResult.failed(Cancelled(), error)
-        except Exception as error:
-            logger.exception("A middleware raised; the call %s gets an error.", call.name)
-            return ToolResult.failed(Failed(f"{call.name[:100]} was not carried out."), error)
+        except Exception as error:  # noqa: BLE001  whatever it is, the call has a result
+            return _refused(error, call)
         _log(call, result)
-        return result
+        return self._shown(result, call)
 
-    async def _line(self, call: ToolCall, context: ToolContext[Any], door: Door) -> ToolResult:
-        tool = self._resolved(call)
-        values, repairs = tool.read(call.arguments)
-        shown = MappingProxyType(values)  # what a gate sees is what runs
-        await authorize(self.authorizer, tool, shown, context, door)
-        await approve(self.approver, ApprovalRequest(tool, shown, context), door)
-        result = await invoke(tool, values, context, door)
-        return result._replace(repairs=repairs) if repairs else result
+    def _shown(self, result: ToolResult, call: ToolCall) -> ToolResult:
+        """Cut what is too long for the model, once middleware is done with it."""
+        tool = self.tools.get(call.name)
+        own = tool.settings.max_result if tool else None
+        whole = completed(result) if result.text is None else result  # one that a middleware has made
+        return capped(whole, own or self.max_result, self.overflow)
 
-    def _resolved(self, call: ToolCall) -> Tool[..., Any]:
-        if not call.name:
-            raise UnknownTool(f"the call names none{close_to('', self._names)}")
+    def is_gated(self, tool: Tool[..., Any]) -> bool:
+        """Tell whether anybody is asked about the calls of a tool; a gate that is an empty object is one, too."""
+        own = tool.settings
+        gates = (self.authorizer, self.approver, own.authorize)
+        return own.approve is not False or any(gate is not None for gate in gates)
+
+    def may_tell(self, tool: Tool[..., Any]) -> bool:
+        """Tell whether anything may be heard of a call before its end."""
+        is_usual = tool.settings.is_plain and not self.middleware and not tool.invocation.tells
+        return self.is_gated(tool) or not is_usual
+
+    def resolved(self, call: ToolCall) -> Tool[..., Any]:
+        """Find the tool that a call means.
+
+        Raises:
+            NotFound: There is none of this name, or it may not be called now.
+            Failed: The call may have begun in a process that is gone.
+        """
         tool = self.tools.get(call.name)
         if tool is None:
-            raise UnknownTool(f"{call.name[:100]!r}{close_to(call.name, self._names)}")
+            raise UnknownTool(unknown(call.name, tuple(self.tools)))
+        if self.available is not None and call.name not in self.available:
+            raise NotFound(f"{call.name} may not be called now{close_to('', self.available)}")
+        if call.id in self.suspects and not tool.settings.may_repeat:
+            raise Failed(STARTED)
         return tool
 
-    @cached_property
-    def _names(self) -> tuple[str, ...]:
-        return tuple(self.tools)
+
+@dataclass
+class _Line:
+    """The way of one call, inside of all middleware: a step that refuses raises a ToolError."""
+
+    by: Dispatcher
+    context: ToolContext[Any]
+    door: Door
+    tell: Tell
+
+    async def carried_out(self, call: ToolCall) -> ToolResult:
+        """Carry a call out; a middleware may have made it."""
+        by = self.by
+        tool = by.resolved(call)
+        values, repairs = tool.read(call.arguments)
+        if by.ledger is None:
+            result = await self._invoked(tool, await self._passed(tool, values, call), call)
+        else:
+            result = await self._recorded(tool, values, call, by.ledger)
+        return result._replace(repairs=repairs) if repairs else result
+
+    async def _recorded(
+        self, tool: Tool[..., Any], values: dict[str, Any], call: ToolCall, ledger: Ledger
+    ) -> ToolResult:
+        """Carry a call out, each stage of it written down; what was carried out before is not, again."""
+        record = Record(
+            ledger=ledger,
+            run_id=self.context.run_id,
+            call_id=call.id,
+            digest=self._digest(tool, values, call),
+            may_repeat=tool.settings.may_repeat,
+            door=self.door,
+        )
+        if (known := await record.recall()) is not None:
+            return known
+        await record.note("proposed")
+        values = await self._passed(tool, values, call)
+        await record.note("approved", self._digest(tool, values, call))
+        return await record.carry_out(lambda: self._invoked(tool, values, call))
+
+    async def _passed(self, tool: Tool[..., Any], values: dict[str, Any], call: ToolCall) -> dict[str, Any]:
+        """Ask the gates, and give the values with which the call may run: the model's, or an approver's own."""
+        by = self.by
+        if not by.is_gated(tool):
+            return values
+        request = ApprovalRequest(tool, values, self.context, call, tell=self.tell)
+        await self._authorized(request)
+        decision = await approve(by.approver, request, self.door, by.approval_timeout)
+        if decision.arguments is None:
+            return values
+        values, _ = tool.read(as_text(dict(decision.arguments)))
+        await self._authorized(ApprovalRequest(tool, values, self.context, call))
+        return values
+
+    def _digest(self, tool: Tool[..., Any], values: dict[str, Any], call: ToolCall) -> str:
+        try:
+            return digest_of(tool, values, call, self.context.run_id)
+        except TypeError as error:
+            raise Failed(
+                "This call cannot be written down, so it was not run: an argument is no plain data."
+            ) from error
+
+    async def _authorized(self, request: ApprovalRequest) -> None:
+        for authorizer in (self.by.authorizer, request.tool.settings.authorize):
+            timeout = self.by.approval_timeout
+            await authorize(authorizer, request.tool, request.arguments, request.context, self.door, timeout)
+
+    async def _invoked(self, tool: Tool[..., Any], values: dict[str, Any], call: ToolCall) -> ToolResult:
+        return await invoke(tool, call, values, self.context, self.door, self.tell)
 
 
 def _checked(result: object) -> ToolResult:
@@ -89,19 +194,19 @@ def _checked(result: object) -> ToolResult:
     raise TypeError(f"a middleware answers with a ToolResult, not {result!r}; does it return what the line gave it?")
 
 
+def _refused(error: Exception, call: ToolCall) -> ToolResult:
+    """Make the result of a call that did not come to its end."""
+    if isinstance(error, Deferred):
+        return ToolResult(error="Waits for approval.", kind=PENDING, details=error.pending)
+    if isinstance(error, Stopped):
+        text = f"Not run: the run was stopped. {error}".rstrip()
+        return ToolResult(text=text, error=text, kind=STOPPED, exception=error)
+    if isinstance(error, ToolError):
+        return explained(error, call.name, (), ())
+    logger.error("A middleware raised; the call %s gets an error.", call.name, exc_info=error)
+    return ToolResult.failed(Failed(f"{call.name[:100]} was not carried out."), error)
+
+
 def _log(call: ToolCall, result: ToolResult) -> None:
     if result.exception and not isinstance(result.exception, ToolError):
         logger.warning("Tool %s raised", call.name, exc_info=result.exception)
-
-
-async def invoke(tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[Any], door: Door) -> ToolResult:
-    """Let a tool do its work, where its kind belongs: on this thread, on another, or in an event loop."""
-
-    async def begin() -> Any:
-        return tool.carry_out(values, context)
-
-    result = await (begin() if tool.is_async else door.call(begin, is_async=False))
-    if isinstance(result, ToolResult):
-        return result
-
-    return cast("ToolResult", await door.call(lambda: awaited(result), is_async=True))

@@ -12,6 +12,7 @@
     │   ├── Denied
     │   └── TimedOut
     ├── FatalError               a tool says: end the run
+    ├── Halt                     a hook says: end the run with this answer
     └── RunError                 the application: leaves `run`
         ├── ModelError           the model's server failed or answered nonsense
         ├── NoModelError         nothing says which model should answer
@@ -104,6 +105,10 @@ class TimedOut(ToolError):
 
 class FatalError(ToolkitError):
     """Raise it in a tool to end the run: it leaves `run` as it is, and the model is told nothing."""
+
+
+class Halt(ToolkitError):
+    """Raise it in a hook to end the run with this text as its answer."""
 
 
 class RunError(ToolkitError):

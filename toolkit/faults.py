@@ -6,7 +6,8 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from toolkit.messages import sendable
+from toolkit.errors import InvalidArguments, UnknownTool
+from toolkit.parts import sendable
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 # An error that repeats a bad megabyte costs the model its context; 400 characters hold five or six faults.
 MAX_ERROR = 400
 MAX_SHOWN = 60
+MAX_NAME = 100
+MAX_REASON = 200
+MAX_LISTED = MAX_ERROR - MAX_NAME - len(UnknownTool.prefix) - 2
 MAX_FAULTS = 8  # more would not fit, and a model may send a million
 
 
@@ -22,7 +26,13 @@ def explained(faults: Sequence[ErrorDetails], schema: Mapping[str, Any]) -> str:
     told = [_fault(fault, schema) for fault in faults[:MAX_FAULTS]]
     if len(faults) > MAX_FAULTS:
         told.append(f"and {len(faults) - MAX_FAULTS} more")
-    return sendable(shortened("; ".join(told), MAX_ERROR))
+    return sendable(shortened("; ".join(told), MAX_ERROR - len(InvalidArguments.prefix)))
+
+
+def unknown(name: str, names: Collection[str]) -> str:
+    """Say to a model that there is no tool of this name, and which there are."""
+    called = shortened(repr(name[:MAX_NAME]), MAX_NAME + 2) if name else "the call names none"
+    return f"{called}{close_to(name, names)}"
 
 
 def shortened(text: str, limit: int) -> str:
@@ -37,20 +47,21 @@ def close_to(name: str, names: Collection[str]) -> str:
     near = difflib.get_close_matches(name[:MAX_SHOWN], names, n=3)
     hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
     known = ", ".join(names) or "none"
-    return f"{hint} There is: {shortened(known, MAX_ERROR)}"
+    return shortened(f"{hint} There is: {known}", MAX_LISTED)
 
 
 def _fault(fault: ErrorDetails, schema: Mapping[str, Any]) -> str:
-    path, kind, got = path_of(fault["loc"]), fault["type"], fault["input"]
+    path, kind, reason = shortened(path_of(fault["loc"]), MAX_NAME), fault["type"], shortened(fault["msg"], MAX_REASON)
     if kind == "json_invalid":
-        return f"not valid JSON ({fault['msg'].removeprefix('Invalid JSON: ')}). Send one whole JSON object."
-    if not path:
-        return f"expected one JSON object with {', '.join(schema['properties']) or 'no keys'}, received {_shown(got)}"
+        return f"not valid JSON ({reason.removeprefix('Invalid JSON: ')}). Send one whole JSON object."
     if kind == "missing":
         return f"{path}: missing, but required"
     if kind == "extra_forbidden":
         return f"{path}: no such parameter{_instead(fault['loc'], schema)}"
-    return f"{path}: {fault['msg']} (received {_shown(got)})"
+    received = f"received {_received(fault, schema)}"
+    if not path:
+        return f"expected one JSON object with {', '.join(schema['properties']) or 'no keys'}, {received}"
+    return f"{path}: {reason} ({received})"
 
 
 def _instead(location: Sequence[int | str], schema: Mapping[str, Any]) -> str:
@@ -71,5 +82,13 @@ def path_of(location: Sequence[int | str]) -> str:
 _written = json.JSONEncoder(ensure_ascii=False, default=repr).encode
 
 
-def _shown(value: Any) -> str:
-    return shortened(_written(value), MAX_SHOWN)
+def _received(fault: ErrorDetails, schema: Mapping[str, Any]) -> str:
+    """Show the value that is wrong, unless it may hold what nobody is to read."""
+    place = schema["properties"].get(fault["loc"][0]) if fault["loc"] else schema["properties"]
+    return "a secret" if _is_secret(place, schema) else shortened(_written(fault["input"]), MAX_SHOWN)
+
+
+def _is_secret(place: Any, schema: Mapping[str, Any]) -> bool:
+    """Tell whether a part of a schema holds a secret: `writeOnly`, as pydantic says it of its secret types."""
+    definitions = schema.get("$defs", {}) if "$ref" in _written(place) else {}
+    return '"writeOnly"' in _written([place, definitions])

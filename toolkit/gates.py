@@ -1,27 +1,71 @@
-"""How a gate is asked: sync or async alike, and an exception is not a yes."""
+"""How a gate is asked: sync or async alike, about a copy of the arguments, and an exception is not a yes."""
 
 from __future__ import annotations
 
-import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from typing import Any
 
-from toolkit.doors import Door, awaited
+from toolkit.callbacks import called
+from toolkit.cancellation import DEADLINE, Cancellation
+from toolkit.doors import Door
+from toolkit.errors import Cancelled, Denied, TimedOut
 
 logger = logging.getLogger("toolkit")
 
 
-async def ask(gate: Callable[..., Any], questions: tuple[Any, ...], door: Door) -> Any:
-    """Ask a gate; what it raises is logged and answers None, which no gate takes for a yes."""
+class Arguments(Mapping[str, Any]):
+    """The arguments of a call as gates see them: each look gives a copy, so that no gate can change what runs."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+
+    def __getitem__(self, name: str) -> Any:
+        return deepcopy(self._values[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr(dict(self._values))
+
+
+def guarded(values: Mapping[str, Any]) -> Arguments:
+    """Make what gates see of arguments."""
+    return values if isinstance(values, Arguments) else Arguments(values)
+
+
+async def ask(gate: Callable[..., Any], questions: tuple[Any, ...], door: Door, until: Cancellation) -> Any:
+    """Ask a gate; what it raises is logged and answers None, which no gate takes for a yes.
+
+    A sync gate stays on the thread of whoever asks, unless `until` has a deadline.
+
+    Raises:
+        Denied: The gate raised it.
+        TimedOut: The deadline passed before there was an answer.
+        Cancelled: The same of a cancellation.
+    """
     try:
-        is_async = inspect.iscoroutinefunction(gate) or inspect.iscoroutinefunction(getattr(gate, "__call__", None))  # noqa: B004
-        answer = gate(*questions) if is_async else await door.call(lambda: _asked(gate, questions), is_async=False)
-        return await door.call(lambda: awaited(answer), is_async=True) if inspect.isawaitable(answer) else answer
-    except Exception:
+        answer = await called(gate, questions, door, until)
+    except Exception as error:
+        _refuse_late(until)
+        if isinstance(error, Denied):
+            raise
         logger.exception("The gate %r raised; the call is refused.", gate)
         return None
+    _refuse_late(until)
+    return answer
 
 
-async def _asked(gate: Callable[..., Any], questions: tuple[Any, ...]) -> Any:
-    return gate(*questions)
+def because(reason: object) -> str:
+    """Write a gate's reason, to stand behind the text of its refusal."""
+    return f" Reason: {reason}" if isinstance(reason, str) and reason.strip() else ""
+
+
+def _refuse_late(until: Cancellation) -> None:
+    if until:
+        raise TimedOut if until.reason == DEADLINE else Cancelled

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -16,6 +16,7 @@ from toolkit.signatures import Signature
 
 # Validated values and context in, the function's value out: or a promise of it, or values one by one.
 Action: TypeAlias = Callable[[dict[str, Any], ToolContext[Any] | None], Any]
+Heard: TypeAlias = Callable[[Any], object]
 
 # A tool's generator is read to its end; one without end must not fill the memory.
 MAX_ITEMS = 100_000
@@ -47,6 +48,11 @@ class Handler(Protocol):
     @property
     def is_async(self) -> bool:
         """Whether what it gives must be awaited."""
+        ...
+
+    @property
+    def is_generator(self) -> bool:
+        """Whether it gives its values one by one."""
         ...
 
     @property
@@ -98,10 +104,22 @@ class Function:
     @property
     def is_async(self) -> bool:
         """Whether the function is a coroutine function or an async generator; what it wraps may be another kind."""
-        called = self.function
-        if not (inspect.isclass(called) or inspect.isroutine(called) or isinstance(called, partial)):
-            called = type(called).__call__
+        called = self._called
         return inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
+
+    @property
+    def is_generator(self) -> bool:
+        """Whether the function gives its values one by one."""
+        called = self._called
+        return inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called)
+
+    @property
+    def _called(self) -> Callable[..., Any]:
+        function = self.function
+        if inspect.isclass(function) or inspect.isroutine(function) or isinstance(function, partial):
+            return function
+        called: Callable[..., Any] = type(function).__call__
+        return called
 
     def prepared(self) -> Action:
         """Make the call of the function; a generator is read to its end."""
@@ -137,20 +155,42 @@ class BoundFunction(Function):
         return bound
 
 
-def gathered(value: Any) -> Any:
-    """Read what gives its values one by one to its end: as a list, or as a promise of one."""
+def gathered(value: Any, heard: Heard | None = None) -> Any:
+    """Read what gives its values one by one to its end: as a list, or as a promise of one.
+
+    Args:
+        value: What a function gave; anything else is given back as it is.
+        heard: Is told each value as it comes.
+    """
     kind = type(value)
     if hasattr(kind, "__next__"):
-        return list(islice(value, MAX_ITEMS))
-    return _collected(value) if hasattr(kind, "__anext__") else value
+        return _listed(value, heard)
+    return _collected(value, heard) if hasattr(kind, "__anext__") else value
 
 
-async def _collected(values: AsyncIterator[Any]) -> list[Any]:
+def _listed(values: Iterator[Any], heard: Heard | None) -> list[Any]:
+    listed = list(islice(_aloud(values, heard) if heard else values, MAX_ITEMS))
+    if inspect.isgenerator(values):
+        values.close()
+    return listed
+
+
+def _aloud(values: Iterator[Any], heard: Heard) -> Iterator[Any]:
+    for value in values:
+        heard(value)
+        yield value
+
+
+async def _collected(values: AsyncIterator[Any], heard: Heard | None) -> list[Any]:
     collected: list[Any] = []
-    async for value in values:
-        collected.append(value)
-        if len(collected) == MAX_ITEMS:
-            break
-    if inspect.isasyncgen(values):
-        await values.aclose()
+    try:
+        async for value in values:
+            if heard:
+                heard(value)
+            collected.append(value)
+            if len(collected) == MAX_ITEMS:
+                break
+    finally:
+        if inspect.isasyncgen(values):
+            await values.aclose()
     return collected

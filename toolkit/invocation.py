@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 
 from toolkit import results
 from toolkit.arguments import Reader, Words
-from toolkit.context import ToolContext
-from toolkit.doors import AsyncDoor, awaited, is_cancelling
+from toolkit.context import ToolContext, unheard
+from toolkit.doors import AsyncDoor, awaited, is_cancelling, is_interrupt
 from toolkit.errors import FatalError, InvalidArguments
-from toolkit.handlers import Action, Handler, gathered
+from toolkit.handlers import Action, Handler, Heard, gathered
 from toolkit.loops import private_loop
 from toolkit.messages import ToolResult
 
@@ -44,6 +44,11 @@ class Invocation:
         """What every call needs."""
         reader, function = self.reader, self.handler.plain_function
         return function, reader.validate, reader.colons, reader.braces, results.writers(self.write)
+
+    @cached_property
+    def tells(self) -> bool:
+        """Whether calls may have something to tell before they end."""
+        return self.handler.plain_function is None or self.handler.is_generator
 
     @cached_property
     def write(self) -> Callable[[Any], str]:
@@ -82,12 +87,12 @@ class Invocation:
             value = function(**values) if function else self._action(values, context)
         except BaseException as error:  # noqa: BLE001  whatever a tool raises is the answer to its call
             return self.failed(error)
-        return self.settled(value)
+        return self.settled(value, context)
 
-    def settled(self, value: Any) -> ToolResult | Awaitable[ToolResult]:
+    def settled(self, value: Any, context: ToolContext[Any] | None = None) -> ToolResult | Awaitable[ToolResult]:
         """Make a result, or a promise of one, of what the handler gave."""
         try:
-            whole = gathered(value)
+            whole = gathered(value, _listener(context))
         except BaseException as error:  # noqa: BLE001  as in `carry_out`
             return self.failed(error)
         if hasattr(type(whole), "__await__"):
@@ -98,9 +103,18 @@ class Invocation:
 
     def failed(self, error: BaseException, *, may_be_the_runs: bool = False) -> ToolResult:
         """Make the result of what a tool raised; what is meant for the run leaves."""
-        if isinstance(error, (FatalError, KeyboardInterrupt)) or (may_be_the_runs and is_cancelling(error)):
+        if isinstance(error, FatalError) or is_interrupt(error) or (may_be_the_runs and is_cancelling(error)):
             raise error
         return results.explained(error, self.name, self.handler.raises, self.relay)
+
+    def perform(self, values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
+        """Call the handler where there is neither a loop nor a run: its value, whole, or what it raises."""
+        whole = gathered(self._action(values, context), _listener(context))
+        if not hasattr(type(whole), "__await__"):
+            return whole
+        import asyncio
+
+        return asyncio.run(awaited(whole))
 
     async def _later(self, promise: Awaitable[Any]) -> ToolResult:
         try:
@@ -125,3 +139,8 @@ class Invocation:
     @cached_property
     def _action(self) -> Action:
         return self.handler.prepared()
+
+
+def _listener(context: ToolContext[Any] | None) -> Heard | None:
+    """Find who wants to hear of values that come one by one."""
+    return None if context is None or context.tell is unheard else context.update

@@ -8,6 +8,8 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from toolkit.parts import sendable
+
 
 def as_text(words: str | bytes | Mapping[str, Any] | None) -> str:
     """Write arguments as the text of a JSON object."""
@@ -24,7 +26,7 @@ def as_text(words: str | bytes | Mapping[str, Any] | None) -> str:
 def is_object(text: str) -> bool:
     """Tell whether a text is one whole JSON object."""
     try:
-        return isinstance(from_json(text), dict)
+        return isinstance(from_json(sendable(text)), dict)
     except ValueError:
         return False
 
@@ -32,7 +34,7 @@ def is_object(text: str) -> bool:
 def is_cut(text: str) -> bool:
     """Tell whether a text is the beginning of a JSON text that was not received whole."""
     try:
-        from_json(text)
+        from_json(sendable(text))
     except ValueError as error:
         return bool(text.strip()) and str(error).startswith("EOF while parsing")
     return False

@@ -7,14 +7,13 @@ import os
 import threading
 from collections.abc import Coroutine
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from toolkit.tasks import GRACE
 
 if TYPE_CHECKING:
     import asyncio
     from concurrent.futures import Future
-
-# How long a cancelled coroutine may take to end, in seconds; then it is left to its thread, a daemon.
-GRACE = 1.0
 
 T = TypeVar("T")
 
@@ -35,15 +34,15 @@ class Turn:
         if is_left:
             future.cancel()
 
-    def leave(self) -> None:
-        """Cancel what threads still wait for, and wait until each has run its `finally`."""
+    def leave(self, seconds: float) -> None:
+        """Cancel what threads still wait for, and wait a while until each has run its `finally`."""
         with self._lock:
             self._is_left = True
         unfinished = [future for future in self._futures if future.cancel()]
         if unfinished:
             from concurrent.futures import wait
 
-            wait(unfinished, GRACE)
+            wait(unfinished, seconds)
 
 
 this_turn: ContextVar[Turn | None] = ContextVar("this_turn", default=None)
@@ -73,19 +72,20 @@ class PrivateLoop:
             raise RuntimeError(
                 "an async tool called a sync method of this library; await the one whose name begins with a"
             )
-        ended = threading.Event()
-        future = asyncio.run_coroutine_threadsafe(_watched(coroutine, ended), loop)
-        if (turn := this_turn.get()) is not None:
-            turn.add(future)
+        watched = _Watched(coroutine)
         try:
+            future = asyncio.run_coroutine_threadsafe(watched.run(), loop)
+            if (turn := this_turn.get()) is not None:
+                turn.add(future)
             return future.result()
         except CancelledError as error:
             if self._loop is loop:
                 raise  # its own doing
             raise asyncio.CancelledError from error  # the loop was closed over it
         except BaseException:
-            future.cancel()
-            ended.wait(GRACE)  # cancelled, it still has its `finally` to run
+            if not watched.ended.is_set():  # a Ctrl-C, which may come before there is a future
+                loop.call_soon_threadsafe(watched.cancel)
+                watched.ended.wait(GRACE)  # cancelled, it still has its `finally` to run
             raise
 
     def close(self) -> None:
@@ -130,8 +130,30 @@ async def _wind_up(loop: asyncio.AbstractEventLoop) -> None:
     loop.stop()
 
 
-async def _watched(coroutine: Coroutine[Any, Any, T], ended: threading.Event) -> T:
-    try:
-        return await coroutine
-    finally:
-        ended.set()
+class _Watched(Generic[T]):
+    """A coroutine in the private loop, whose end can be waited for from elsewhere."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self.ended = threading.Event()
+        self._coroutine = coroutine
+        self._task: asyncio.Task[Any] | None = None
+
+    async def run(self) -> T:
+        """Carry it out, unless it was cancelled before."""
+        import asyncio
+
+        if self.ended.is_set():
+            raise asyncio.CancelledError
+        self._task = asyncio.current_task()
+        try:
+            return await self._coroutine
+        finally:
+            self.ended.set()
+
+    def cancel(self) -> None:
+        """End it, in the loop."""
+        if self._task is not None:
+            self._task.cancel()
+        else:
+            self._coroutine.close()
+            self.ended.set()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, TypeAlias
 
 from toolkit.errors import ToolError
+from toolkit.parts import File, Image
 
 
 class Brief:
@@ -19,22 +19,6 @@ class Brief:
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-@dataclass(frozen=True)
-class Image:
-    """A picture, for a model that can see.
-
-    Attributes:
-        data: The file's bytes.
-        media_type: IANA media type, such as `image/png`.
-    """
-
-    data: bytes
-    media_type: str = "image/png"
-
-    def __repr__(self) -> str:
-        return f"<Image of {len(self.data)} bytes, {self.media_type}>"
-
-
 @dataclass(frozen=True, kw_only=True)
 class ToolSpec:
     """A tool as a model may see it: plain data, no function.
@@ -44,6 +28,8 @@ class ToolSpec:
         output: JSON Schema of what the tool gives, where it says so.
         title: A name for people, for protocols that show tools to people.
         strict: Whether the provider is to enforce the schema; None leaves that to the dialect.
+        namespace: A group that the tool is shown in, where the provider knows groups.
+        defer_loading: Whether the provider shows the parameters only once the model looks for the tool, where it can.
         forms: How `parameters` is shown, kept by dialects; other specs with the same schema may share it.
         shown: The wire forms of the tool, kept by dialects.
     """
@@ -54,6 +40,8 @@ class ToolSpec:
     output: Mapping[str, Any] | None = None
     title: str | None = None
     strict: bool | None = None
+    namespace: str | None = None
+    defer_loading: bool = False
     forms: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
     shown: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
@@ -72,6 +60,7 @@ class ToolCall(Brief):
         provider_call_id: What the provider calls this call; they repeat or omit theirs, so nothing is looked up by it.
         reasoning: Why the model makes the call, where the dialect asks for it.
         wire_arguments: The model's own text, where the dialect had to read it back into the tool's form.
+        namespace: The group that the model named with the tool, where the provider knows groups.
     """
 
     name: str
@@ -80,6 +69,7 @@ class ToolCall(Brief):
     provider_call_id: str = ""
     reasoning: str = ""
     wire_arguments: str = ""
+    namespace: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +107,7 @@ class ToolResult(NamedTuple):
         exception: What the tool raised, with its traceback; never sent to a model.
         repairs: What was mended in the model's arguments before they were valid.
         images: Pictures for the model; taken from `value` where that is one, or a list that holds some.
+        files: Documents for the model; taken from `value` as pictures are.
     """
 
     value: Any = None
@@ -127,6 +118,7 @@ class ToolResult(NamedTuple):
     exception: BaseException | None = None
     repairs: tuple[str, ...] = ()
     images: tuple[Image, ...] = ()
+    files: tuple[File, ...] = ()
 
     def __repr__(self) -> str:
         told = zip(self._fields, self, self._field_defaults.values())
@@ -141,7 +133,7 @@ class ToolResult(NamedTuple):
     def failed(cls, error: ToolError, exception: BaseException | None = None) -> ToolResult:
         """Make the result of a call that ended in `error`."""
         text = error.text
-        return _new(cls, (None, text, text, error.kind, None, exception or error, (), ()))
+        return _new(cls, (None, text, text, error.kind, None, exception or error, (), (), ()))
 
 
 _new = tuple.__new__  # the constructor takes twice the time
@@ -176,6 +168,7 @@ class UserMessage(Brief):
 
     text: str
     images: tuple[Image, ...] = ()
+    files: tuple[File, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -186,6 +179,7 @@ class ModelResponse(Brief):
         finish_reason: The provider's word for why it stopped, such as `stop`, `tool_calls` or `length`.
         model: Which model answered, in the provider's words.
         reasoning: The model's thoughts, where the provider shows them; sent back to it, never shown as an answer.
+        items: What the provider sent, item by item, where it wants that back word for word: plain data.
     """
 
     text: str = ""
@@ -194,11 +188,16 @@ class ModelResponse(Brief):
     usage: Usage = Usage()
     model: str = ""
     reasoning: str = ""
+    items: tuple[Mapping[str, Any], ...] = field(default=(), hash=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ToolMessage(Brief):
-    """What the model is told about one call: no details, no exception."""
+    """What the model is told about one call: no details, no exception.
+
+    Attributes:
+        timestamp: When the call ended, in seconds since 1970, UTC; never sent to a model.
+    """
 
     call_id: str
     provider_call_id: str = ""
@@ -206,6 +205,8 @@ class ToolMessage(Brief):
     text: str
     is_error: bool = False
     images: tuple[Image, ...] = ()
+    files: tuple[File, ...] = ()
+    timestamp: float = field(default=0.0, compare=False, repr=False)
 
 
 Message: TypeAlias = SystemMessage | UserMessage | ModelResponse | ToolMessage
@@ -232,12 +233,20 @@ class ModelRequest:
     Attributes:
         tools: The tools on offer; none on a last turn.
         output: What the answer has to be; None where any text will do.
+        choice: Whether tools are called: "auto", "none", "required", or one tool's name; None leaves it to the server.
+        allowed: Names of the tools that may be called now, of those on offer; None means all.
+        turn: Which answer of the run it is for, from 0.
+        early: Whether a stream is to give each call as soon as its arguments are whole.
         memo: Wire forms of the first messages, kept by the model between the turns of one run.
     """
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     output: OutputSpec | None = None
+    choice: str | None = None
+    allowed: tuple[str, ...] | None = None
+    turn: int = 0
+    early: bool = False
     memo: list[dict[str, Any]] = field(default_factory=list, compare=False, repr=False)
 
     @property
@@ -248,53 +257,16 @@ class ModelRequest:
 
 # What stands before pictures that tools gave, where a provider takes no pictures in a tool's answer.
 IMAGES_TEXT = "The images of the results above, in order."
+FILES_TEXT = "The files of the results above, in order: the images first."
 
 
-def sendable(text: str) -> str:
-    """Join halves of a character that came apart, and replace those without a partner: no request can carry them."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+def attached(results: Iterable[ToolResult | ToolMessage]) -> list[UserMessage]:
+    """Make the message that shows the pictures and files of results; none where they have none.
 
-
-_KINDS: Mapping[str, type[Message]] = {
-    "system": SystemMessage,
-    "user": UserMessage,
-    "model": ModelResponse,
-    "tool": ToolMessage,
-}
-_NAMES = {kind: name for name, kind in _KINDS.items()}
-
-
-def message_to_dict(message: Message) -> dict[str, Any]:
-    """Write a message as JSON-able data; `message_from_dict` reads it back."""
-    return {"kind": _NAMES[type(message)], **{f.name: _plain(getattr(message, f.name)) for f in fields(message)}}
-
-
-def message_from_dict(data: Mapping[str, Any]) -> Message:
-    """Read what `message_to_dict` wrote.
-
-    Raises:
-        KeyError: There is no such kind of message.
+    For providers whose tools answer with text alone.
     """
-    values = {key: _READERS[key](value) if key in _READERS else value for key, value in data.items() if key != "kind"}
-    return _KINDS[data["kind"]](**values)
-
-
-_READERS: Mapping[str, Callable[[Any], Any]] = {
-    "usage": lambda usage: Usage(**usage),
-    "calls": lambda calls: tuple(ToolCall(**call) for call in calls),
-    "images": lambda images: tuple(Image(base64.b64decode(i["data"]), i["media_type"]) for i in images),
-}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, (ToolCall, Usage, Image)):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
+    told = list(results)
+    images = tuple(image for result in told for image in result.images)
+    files = tuple(file for result in told for file in result.files)
+    text = FILES_TEXT if files else IMAGES_TEXT
+    return [UserMessage(text, images, files)] if images or files else []

@@ -1,17 +1,17 @@
-"""What a function gave back -> what the model is shown."""
+"""What a function gave back, or raised -> what the model is shown."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from pydantic_core import to_json
 
-from toolkit.errors import Cancelled, ToolError
-from toolkit.messages import Image, ToolResult, sendable
-
-# What a value's own `str` or `repr` may add to a conversation, in characters.
-MAX_WRITTEN = 10_000
+from toolkit.errors import Cancelled
+from toolkit.messages import ToolResult
+from toolkit.parts import File, Image, sendable
+from toolkit.raised import explanation, safely
 
 
 def writer(to_json: Callable[[Any], bytes] | None) -> Callable[[Any], str]:
@@ -57,8 +57,23 @@ def written(value: Any) -> str:
         return _to_text_somehow(value)
 
 
+def completed(result: ToolResult, write: Callable[[Any], str] = written) -> ToolResult:
+    """Add to a result of somebody's own making what it leaves out: its text, from value and error, and its kind."""
+    shown, error = _content(result, write), None if result.error is None else _as_text(result.error)
+    text = shown.text or ""
+    if error and text != error and not text.endswith(f"\n{error}"):  # it may have been completed before
+        text = f"{text}\n{error}" if text else error
+    return result._replace(
+        text=text,
+        error=error,
+        kind=result.kind or (None if error is None else "failed"),
+        images=_only(Image, result.images) or shown.images,
+        files=_only(File, result.files) or shown.files,
+    )
+
+
 _QUICK: Mapping[type, Callable[[Any], str]] = {int: str, str: written}
-SPECIAL = frozenset({ToolResult, Image, list, tuple})
+SPECIAL = frozenset({ToolResult, Image, File, list, tuple})
 
 
 def explained(
@@ -75,66 +90,68 @@ def explained(
     """
     if type(error).__name__ == "CancelledError":  # asyncio's, or that of futures: neither need be loaded
         return ToolResult.failed(Cancelled(), error)
-    kind = error.kind if isinstance(error, ToolError) else "failed"
-    text = _said(error) if isinstance(error, ToolError) else ""
-    text = text or f"{name} failed: {type(error).__name__}{_told(error, announced, relay)}"
+    text, kind = explanation(error, name, announced, relay)
     return ToolResult(text=text, error=text, kind=kind, exception=error)
 
 
-def _completed(result: ToolResult, write: Callable[[Any], str]) -> ToolResult:
+def _content(result: ToolResult, write: Callable[[Any], str]) -> ToolResult:
+    """Make what a result says beside its error."""
     if result.text is not None:
-        return result._replace(text=sendable(result.text))
-    shown = ToolResult(text="") if result.value is None and result.is_error else rendered(result.value, write)
-    text = sendable("\n".join(part for part in (shown.text, result.error) if part))
-    return result._replace(
-        text=text, images=result.images or shown.images, kind=result.kind or ("failed" if result.is_error else None)
-    )
+        return ToolResult(text=_as_text(result.text))
+    parts = (*_only(Image, result.images), *_only(File, result.files))
+    if result.value is None and (parts or result.is_error):
+        return ToolResult(text="\n".join(map(_shown, parts)))
+    return rendered(result.value, write)
 
 
 def _special(value: Any, write: Callable[[Any], str]) -> ToolResult | None:
-    """Make a result of what is one already, or holds pictures; None of a list without."""
+    """Make a result of what is one already, or holds pictures or files; None of a list without."""
     if type(value) is ToolResult:
-        return _completed(value, write)
-    parts = [value] if type(value) is Image else value
-    return _pictured(value, parts) if any(type(part) is Image for part in parts) else None
+        return completed(value, write)
+    parts = value if type(value) in (list, tuple) else [value]
+    return _parted(value, parts) if any(type(part) in (Image, File) for part in parts) else None
 
 
-def _pictured(value: Any, parts: Sequence[Any]) -> ToolResult:
-    """Part pictures from texts: a result's text says where each picture stands."""
-    texts = ["[image]" if type(part) is Image else rendered(part, written).text or "" for part in parts]
-    return ToolResult(value, "\n".join(texts), images=tuple(part for part in parts if type(part) is Image))
+def _parted(value: Any, parts: Sequence[Any]) -> ToolResult:
+    """Part pictures and files from texts: a result's text says where each of them stands."""
+    text = "\n".join(map(_shown, parts))
+    return ToolResult(value, text, images=_only(Image, parts), files=_only(File, parts))
+
+
+def _only(kind: type[Any], parts: Any) -> tuple[Any, ...]:
+    """Choose the pictures, or the files, of what should be a tuple of them."""
+    listed = parts if isinstance(parts, (list, tuple)) else [parts]
+    return tuple(part for part in listed if type(part) is kind)
+
+
+def _shown(part: Any) -> str:
+    if type(part) is File:
+        return f"[file {part.name}]"
+    return "[image]" if type(part) is Image else rendered(part, written).text or ""
+
+
+def _as_text(value: Any) -> str:
+    return written(value) if isinstance(value, str) else safely(str, value)
 
 
 def _to_text_somehow(value: Any) -> str:
-    try:
-        return to_json(value, inf_nan_mode="strings", bytes_mode="base64", fallback=str).decode()
-    except Exception:  # noqa: BLE001  as in `writer`
-        return _safe(repr, value) or f"<{type(value).__name__} that cannot be shown>"
+    return _tried(_to_json_with_words, value) or _tried(_lenient, value) or _as_word(value, repr)
 
 
-def _said(error: ToolError) -> str:
+def _tried(write: Callable[[Any], str], value: Any) -> str:
     try:
-        return sendable(error.text)
+        return sendable(write(value))
     except Exception:  # noqa: BLE001  as in `writer`
         return ""
 
 
-def _told(error: BaseException, announced: Collection[str], relay: Collection[type[BaseException]]) -> str:
-    names = [f".{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__]
-    if isinstance(error, tuple(relay)) or any(_is_called(name, known) for name in names for known in announced):
-        return f": {_safe(str, error)}"
-    return ". Its message is not shown here. Try other arguments or another tool, or report that this did not work."
+def _to_json_with_words(value: Any) -> str:
+    return to_json(value, inf_nan_mode="strings", bytes_mode="base64", fallback=_as_word).decode()
 
 
-def _is_called(name: str, known: str) -> bool:
-    """Tell whether a class may go by a shorter name: its end, or its package and its last word, as it is imported."""
-    package, _, word = known.rpartition(".")
-    return name.endswith(f".{known}") or (name.startswith(f".{package}.") and name.endswith(f".{word}"))
+def _as_word(value: Any, write: Callable[[Any], str] = str) -> str:
+    return safely(write, value) or f"<{type(value).__name__} that cannot be shown>"
 
 
-def _safe(write: Callable[[Any], str], value: Any) -> str:
-    """Write a value by code of the user's, or nothing where that fails."""
-    try:
-        return write(value)[:MAX_WRITTEN].encode("utf-8", "replace").decode()
-    except Exception:  # noqa: BLE001  as in `writer`
-        return ""
+# As pydantic-core's writer does not, it takes halves of characters.
+_lenient = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_as_word, separators=(",", ":")).encode

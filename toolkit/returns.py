@@ -13,8 +13,9 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 from toolkit import schemas
-from toolkit.messages import Image, ToolResult
+from toolkit.messages import ToolResult
 from toolkit.parameters.generated import Shown
+from toolkit.parts import File, Image
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -30,7 +31,7 @@ _ONE_BY_ONE = (
 _PROMISES = (collections.abc.Awaitable, collections.abc.Coroutine)
 # Values of these are written as any JSON value is.
 _JSON = frozenset({str, int, float, bool, type(None), None, Any, list, dict})
-_SAYS_NOTHING = frozenset({Any, inspect.Parameter.empty, object, ToolResult, Image})
+_SAYS_NOTHING = frozenset({Any, inspect.Parameter.empty, object, ToolResult, Image, File})
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Returns:
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any] | None:
-        if self.annotation in _SAYS_NOTHING:
+        if self.annotation in _SAYS_NOTHING or _has_parts(self.annotation):
             return None
         from pydantic import TypeAdapter
 
@@ -91,6 +92,11 @@ def in_the_end(annotation: Any) -> Any:
     if origin in _PROMISES and given:
         return in_the_end(given[-1])
     return list[given[0]] if origin in _ONE_BY_ONE and given else annotation  # type: ignore[valid-type]
+
+
+def _has_parts(annotation: Any) -> bool:
+    """Tell whether values may hold what goes to the model in its own way, not as JSON."""
+    return any(annotation is part for part in (Image, File, ToolResult)) or any(map(_has_parts, get_args(annotation)))
 
 
 def _is_json(annotation: Any) -> bool:

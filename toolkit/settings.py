@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -73,6 +74,11 @@ class ToolSettings:
         return self.effect == "read" if self.idempotent is None else self.idempotent
 
     @property
+    def is_plain(self) -> bool:
+        """Whether a call is carried out once, in the usual place, for as long as it takes."""
+        return not (self.timeout or self.retries or self.executor or self.isolate)
+
+    @property
     def runs_alone(self) -> bool:
         """Whether no other call runs beside this one."""
         return self.exclusive or self.effect in ("write", "destructive")
@@ -84,6 +90,10 @@ def _is_time(value: object) -> bool:
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_-]{1,64}", value) is not None
 
 
 def _are_exceptions(value: object) -> bool:
@@ -110,7 +120,7 @@ _RULES: Mapping[str, _Rule] = {
     "approve": (lambda value: _is_truth(value) or callable(value), "True, False or a function of an ApprovalRequest"),
     "max_result": (lambda value: value is None or (_is_count(value) and value > 0), "a number of characters above 0"),
     "return_direct": (_is_truth, "True or False"),
-    "namespace": (lambda value: value is None or isinstance(value, str), "a name"),
+    "namespace": (lambda value: value is None or _is_name(value), "a name of 1 to 64 letters, digits, '_' or '-'"),
     "defer_loading": (_is_truth, "True or False"),
 }
 

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
 from toolkit.errors import ConversationError
-from toolkit.messages import Message, Usage, message_from_dict, message_to_dict
+from toolkit.messages import (
+    Message,
+    PendingApproval,
+    ToolCall,
+    ToolMessage,
+    Usage,
+)
+from toolkit.transcripts import message_from_dict, message_to_dict
 
-Phase: TypeAlias = Literal["asking", "calling", "finished"]
+Phase: TypeAlias = Literal["asking", "calling", "paused", "finished"]
+
+# Reasons after which the model's last words are no answer.
+UNANSWERED = frozenset({"cancelled", "error", "paused", "stopped"})
+# Raised when the form changes; what an older one wrote stays readable.
+VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +31,12 @@ class RunState:
 
     Attributes:
         turn: Answers of the model so far.
+        calls: Calls of those answers.
+        used: Calls that were carried out, by tool.
+        answered: Results of the calls of the last answer, while not all of them are there.
+        pending: Calls of the last answer that wait for somebody's yes.
         reason: Why the run ended; empty while it has not.
+        output: The answer, where that is no message of the model.
         last: Whether the next answer is the last, without tools.
         empty: How many answers in a row said nothing.
         retries: How many answers were refused.
@@ -29,30 +47,62 @@ class RunState:
     phase: Phase = "asking"
     turn: int = 0
     calls: int = 0
+    used: Mapping[str, int] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
+    answered: tuple[ToolMessage, ...] = ()
+    pending: tuple[PendingApproval, ...] = ()
     reason: str = ""
+    output: str | None = None
     last: bool = False
     empty: int = 0
     retries: int = 0
 
+    def changed(self, **changes: Any) -> RunState:
+        """Make the same state with other values; `dataclasses.replace` takes six times as long."""
+        state = object.__new__(RunState)
+        vars(state).update(vars(self), **changes)
+        return state
+
     def to_json(self) -> str:
         """Write the state as a JSON text."""
-        messages = [message_to_dict(message) for message in self.messages]
-        return json.dumps({**asdict(replace(self, messages=())), "messages": messages}, ensure_ascii=False)
+        plain = asdict(self.changed(messages=(), answered=(), used={}))
+        told = {name: list(map(message_to_dict, getattr(self, name))) for name in ("messages", "answered")}
+        return json.dumps({"version": VERSION, **plain, **told, "used": dict(self.used)}, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> RunState:
         """Read what `to_json` wrote.
 
         Raises:
-            ConversationError: It is something else.
+            ConversationError: It is something else, or of a later version.
         """
         try:
             data: dict[str, Any] = json.loads(text)
-            messages = tuple(map(message_from_dict, data.pop("messages")))
-            state = cls(messages=messages, usage=Usage(**data.pop("usage")), **data)
+            _check_version(data.pop("version", VERSION))
+            state = cls(**{name: _READERS[name](value) if name in _READERS else value for name, value in data.items()})
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ConversationError(f"This is not the state of a run: {type(error).__name__}: {error}") from error
         if state.phase not in get_args(Phase):
             raise ConversationError(f"This is not the state of a run: no run is {state.phase!r}.")
         return state
+
+
+def _check_version(version: Any) -> None:
+    if version != VERSION:
+        raise ConversationError(f"This state is of version {version!r}; this library reads version {VERSION}.")
+
+
+def _messages(data: Any) -> tuple[Any, ...]:
+    return tuple(map(message_from_dict, data))
+
+
+def _pending(data: Any) -> tuple[PendingApproval, ...]:
+    return tuple(PendingApproval(**{**item, "call": ToolCall(**item["call"])}) for item in data)
+
+
+_READERS: Mapping[str, Any] = {
+    "messages": _messages,
+    "answered": _messages,
+    "pending": _pending,
+    "usage": lambda data: Usage(**data),
+}

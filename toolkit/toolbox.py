@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from pydantic_core import from_json, to_json
 
 from toolkit.arguments import Words
+from toolkit.attempts import Tell
 from toolkit.checks import Report, checked
 from toolkit.context import ToolContext
 from toolkit.decorator import tool, tool_methods
@@ -243,10 +244,9 @@ class Toolbox:
         specs, given = [made.spec for made in self], context or ToolContext(deps=None)
         calls, dispatcher = dialect.calls(reply, specs), Dispatcher(tools=self._tools)
 
-        async def carry_out(call: ToolCall) -> ToolResult:
-            return await dispatcher.dispatch(
-                call, replace(given, call_id=call.id, provider_call_id=call.provider_call_id), door
-            )
+        async def carry_out(call: ToolCall, tell: Tell) -> ToolResult:
+            own = replace(given, call_id=call.id, provider_call_id=call.provider_call_id, tool_name=call.name)
+            return await dispatcher.dispatch(call, own, door, tell)
 
         async with aclosing(execute(calls, carry_out, door)) as events:
             ended = {id(event.call): event.result async for event in events if isinstance(event, ToolCallFinished)}
@@ -254,7 +254,8 @@ class Toolbox:
 
     async def _carry_out(self, name: str, words: Words, context: ToolContext[Any] | None, door: Door) -> ToolResult:
         call = ToolCall(name=name, arguments=as_text(words))
-        return await Dispatcher(tools=self._tools).dispatch(call, context or ToolContext(deps=None), door)
+        own = replace(context, tool_name=name) if context else ToolContext(deps=None, tool_name=name)
+        return await Dispatcher(tools=self._tools).dispatch(call, own, door)
 
     def _change(self, tools: dict[str, AnyTool]) -> None:
         self._tools = tools

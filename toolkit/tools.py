@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 from pydantic_core import PydanticSerializationError, to_json
@@ -172,6 +172,8 @@ class Tool(Generic[P, R]):
             output=self.output_schema,
             title=self.title,
             strict=self.strict,
+            namespace=self.settings.namespace,
+            defer_loading=self.settings.defer_loading,
             forms=self.handler.built.forms,
         )
 
@@ -222,7 +224,7 @@ class Tool(Generic[P, R]):
         except BaseException as error:  # noqa: BLE001  whatever a tool raises is the answer to its call
             return self.invocation.failed(error)
         try:  # the constructor takes twice the time, on every call
-            return _new(ToolResult, (value, writers[type(value)](value), None, None, None, None, (), ()))
+            return _new(ToolResult, (value, writers[type(value)](value), None, None, None, None, (), (), ()))
         except Exception:  # noqa: BLE001  a value of another type, or one that cannot be written as others of its type
             return self.invocation.finished(self.invocation.settled(value))
 
@@ -264,7 +266,7 @@ _new = tuple.__new__
 
 def _found(module: str | None, qualname: str) -> Any:
     """Find what stands in a module under a name, as it was written: not bound to anything."""
-    place: Any = sys.modules.get(module or "")
+    place: Any = import_module(module) if module else None  # another process may not have it loaded
     for part in qualname.split("."):
         place = inspect.getattr_static(place, part, None)
     return getattr(place, "__func__", place)

@@ -7,7 +7,7 @@ from typing import Literal
 from toolkit import Runner, Toolbox, tool
 from toolkit.display import show
 from toolkit.local.weights import NAME
-from toolkit.runner import RunnerOptions
+from toolkit.options import RunnerOptions
 
 Currency = Literal["USD", "EUR", "GBP"]
 

@@ -19,13 +19,27 @@ from toolkit.dialects.chat import Chat, Minimal
 from toolkit.dialects.dialect import Dialect, RunDialect
 from toolkit.dialects.gemini import Gemini
 from toolkit.dialects.mcp import MCP
-from toolkit.dialects.responses import Responses
+from toolkit.dialects.responses import CallsResponses, MinimalResponses, Responses
 
-__all__ = ["DIALECTS", "RUN_DIALECTS", "Dialect", "RunDialect", "dialect_named", "run_dialect_named"]
+__all__ = [
+    "APIS",
+    "DIALECTS",
+    "RESPONSES_DIALECTS",
+    "RUN_DIALECTS",
+    "Dialect",
+    "RunDialect",
+    "dialect_named",
+    "run_dialect_named",
+]
 
 D = TypeVar("D", bound=Dialect)
 
 RUN_DIALECTS: Mapping[str, type[RunDialect]] = {kind.name: kind for kind in (Chat, Calls, Minimal)}
+# Those of runs over Responses.
+RESPONSES_DIALECTS: Mapping[str, type[RunDialect]] = {
+    kind.name: kind for kind in (Responses, CallsResponses, MinimalResponses)
+}
+APIS: Mapping[str, Mapping[str, type[RunDialect]]] = {"chat": RUN_DIALECTS, "responses": RESPONSES_DIALECTS}
 DIALECTS: Mapping[str, type[Dialect]] = {
     **RUN_DIALECTS,
     **{kind.name: kind for kind in (Responses, Anthropic, Gemini, MCP)},
@@ -45,9 +59,15 @@ def dialect_named(name: str, *, strict: bool = False) -> Dialect:
     return _found(name, DIALECTS)(strict=strict)
 
 
-def run_dialect_named(name: str, *, strict: bool = False) -> RunDialect:
-    """Find a dialect for a run; as `dialect_named`, among RUN_DIALECTS."""
-    return _found(name, RUN_DIALECTS)(strict=strict)
+def run_dialect_named(name: str, *, strict: bool = False, api: str = "chat") -> RunDialect:
+    """Find a dialect for a run; as `dialect_named`, among those of the API.
+
+    Raises:
+        ValueError: There is none of this name, or no such API.
+    """
+    if api not in APIS:
+        raise ValueError(f"api={api!r} is not one of {', '.join(map(repr, APIS))}.")
+    return _found(name, APIS[api])(strict=strict)
 
 
 def _found(name: str, table: Mapping[str, type[D]]) -> type[D]:

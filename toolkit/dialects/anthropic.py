@@ -1,8 +1,9 @@
 """Anthropic's Messages: calls and results are blocks of a message's content.
 
 Wire facts: `anthropic.types` of the anthropic package, version 2.12, and what the API answers to requests that it
-refuses: a failed result holds text alone, and some of it; no text block is blank. Of one request's limits nothing is
-said here, since a dialect sees one tool at a time: 20 strict tools, which may have 24 optional parameters together.
+refuses: a failed result holds text alone, and some of it; no text block is blank; a document is PDF or text. Of one
+request's limits nothing is said here, since a dialect sees one tool at a time: 20 strict tools, which may have 24
+optional parameters together.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing_extensions import override
 from toolkit.dialects.dialect import Dialect
 from toolkit.dialects.rules import ANTHROPIC, ANTHROPIC_STRICT
 from toolkit.dialects.wire import attribute, base64_of, call_of, items, text_of
-from toolkit.messages import Image, ToolCall, ToolResult, ToolSpec
+from toolkit.messages import ToolCall, ToolResult, ToolSpec
+from toolkit.parts import File, Image
 
 
 class Anthropic(Dialect):
@@ -28,9 +30,9 @@ class Anthropic(Dialect):
     def answers(
         self, done: Sequence[tuple[ToolCall, ToolResult]], specs: Sequence[ToolSpec] = ()
     ) -> list[dict[str, Any]]:
-        """Answer all calls by one message of the user; the pictures of failed calls follow their results."""
+        """Answer all calls by one message of the user; pictures and files of failed calls follow their results."""
         results = [_answer(call, result) for call, result in done]
-        others = [_image(image) for _, result in done if result.is_error for image in result.images]
+        others = [block for _, result in done if result.is_error for block in _attached(result)]
         return [{"role": "user", "content": [*results, *others]}] if results else []
 
     def _shown(self, spec: ToolSpec) -> dict[str, Any]:
@@ -52,13 +54,25 @@ def _answer(call: ToolCall, result: ToolResult) -> dict[str, Any]:
     text = text_of(result)
     if result.is_error:
         return {**answer, "content": text if text.strip() else "error", "is_error": True}
-    content = _content(text, result.images) if result.images else text
+    attached = _attached(result)
+    told = [{"type": "text", "text": text}] if text.strip() else []
+    content = [*told, *attached] if attached else text
     return {**answer, "content": content} if content else answer
 
 
-def _content(text: str, images: Sequence[Image]) -> list[dict[str, Any]]:
-    told = [{"type": "text", "text": text}] if text.strip() else []
-    return [*told, *map(_image, images)]
+def _attached(result: ToolResult) -> list[dict[str, Any]]:
+    return [*map(_image, result.images), *map(_document, result.files)]
+
+
+def _document(file: File) -> dict[str, Any]:
+    if file.media_type == "application/pdf":
+        source = {"type": "base64", "media_type": file.media_type, "data": base64_of(file)}
+        return {"type": "document", "source": source, "title": file.name}
+    try:
+        source = {"type": "text", "media_type": "text/plain", "data": file.data.decode()}
+    except UnicodeDecodeError:
+        return {"type": "text", "text": f"[{file.name} cannot be shown here: {file.media_type}]"}
+    return {"type": "document", "source": source, "title": file.name}
 
 
 def _image(image: Image) -> dict[str, Any]:

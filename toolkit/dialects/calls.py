@@ -19,6 +19,7 @@ from typing import Any
 from pydantic_core import from_json
 from typing_extensions import override
 
+from toolkit.choice import narrowed
 from toolkit.dialects.chat import encoded, message_of, pictures
 from toolkit.dialects.dialect import RunDialect
 from toolkit.dialects.rules import GRAMMAR, STRICT
@@ -34,8 +35,8 @@ from toolkit.messages import (
     ToolMessage,
     ToolResult,
     ToolSpec,
-    sendable,
 )
+from toolkit.parts import sendable
 from toolkit.schemas import rewritten
 
 # What the schema-first system says about a call beside its parameters.
@@ -79,11 +80,12 @@ class Calls(RunDialect):
 
     def body(self, request: ModelRequest) -> dict[str, Any]:
         """Make messages and, where tools are on offer, the schema of the reply."""
+        request = _offering(request)
         if not request.tools:
             return {"messages": _merged(map(plain, request.messages)), **asked(request.output, self.form)}
         wanted = (request.output.spec,) if request.output else ()
         guide = SystemMessage(GUIDE + "\n".join([*map(self._described, request.tools), *map(self._wish, wanted)]))
-        reply = composed(request.tools, dialect=self, output=wanted)
+        reply = composed(request.tools, dialect=self, output=wanted, has_to_call=request.choice == "required")
         strict = all(self.form(spec).strict for spec in (*request.tools, *wanted))
         return {
             "messages": _merged(map(plain, (guide, *request.messages))),
@@ -133,6 +135,7 @@ def composed(
     only_one: bool = False,
     dialect: Calls | None = None,
     output: Sequence[ToolSpec] = (),
+    has_to_call: bool = False,
 ) -> dict[str, Any]:
     """Compose the schema of a reply: any number of calls, or exactly one and no output.
 
@@ -141,16 +144,27 @@ def composed(
         only_one: Whether there has to be a call.
         dialect: How they are shown; not strict, by default.
         output: What the output may be, each as the arguments of a tool; none means text.
+        has_to_call: Whether there has to be a call, beside any number of others.
     """
     dialect = dialect or Calls()
     tools = list(map(dialect.tool, specs))
     outputs = [_apart(dialect.form(spec).schema, spec.name) for spec in output] or [{"type": "string"}]
-    calls: dict[str, Any] = {"type": "array", "items": {"anyOf": [*map(_bare, tools)]}}
+    least = {"minItems": 1} if has_to_call else {}
+    calls: dict[str, Any] = {"type": "array", "items": {"anyOf": [*map(_bare, tools)]}, **least}
     told = {"anyOf": [*map(_bare, outputs), {"type": "null"}]}
     properties = {"calls": {**calls, "minItems": 1, "maxItems": 1}} if only_one else {"calls": calls, "output": told}
     schema = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
     definitions = dict(chain.from_iterable(part.get("$defs", {}).items() for part in (*tools, *outputs)))
     return {**schema, "$defs": definitions} if definitions else schema
+
+
+def _offering(request: ModelRequest) -> ModelRequest:
+    """Say by the schema of the reply what may and has to be called: it has no other place for that."""
+    if request.choice == "none":
+        return replace(request, tools=(), choice=None)
+    if request.choice not in (None, "auto", "required"):
+        request = replace(request, allowed=(request.choice,), choice="required")
+    return narrowed(request)
 
 
 def _apart(schema: Mapping[str, Any], owner: str) -> dict[str, Any]:

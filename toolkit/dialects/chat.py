@@ -13,13 +13,12 @@ from typing import Any
 from pydantic_core import from_json
 from typing_extensions import override
 
+from toolkit.choice import chosen
 from toolkit.dialects.dialect import RunDialect
 from toolkit.dialects.rules import GRAMMAR, MINIMAL, STRICT
 from toolkit.dialects.structured import asked
-from toolkit.dialects.wire import attribute, base64_of, call_of, function_of, owned, text_of
+from toolkit.dialects.wire import attribute, call_of, data_url, function_of, owned, text_of
 from toolkit.messages import (
-    IMAGES_TEXT,
-    Image,
     Message,
     ModelRequest,
     ModelResponse,
@@ -29,8 +28,9 @@ from toolkit.messages import (
     ToolResult,
     ToolSpec,
     UserMessage,
-    sendable,
+    attached,
 )
+from toolkit.parts import sendable
 
 
 class Chat(RunDialect):
@@ -53,7 +53,7 @@ class Chat(RunDialect):
         body: dict[str, Any] = {"messages": list(memo)}  # whoever keeps it sees it as it was, not as the run goes on
         if tools := [self.tool(spec) for spec in request.offered]:
             body["tools"] = tools
-        return body | asked(request.output, self.form)
+        return body | _chosen(request) | asked(request.output, self.form)
 
     def shows_text(self, request: ModelRequest) -> bool:
         """Tell that text is for people: calls come beside it, unless the answer itself is one."""
@@ -80,10 +80,17 @@ class Minimal(Chat):
     rules = strict_rules = MINIMAL
 
 
+def _chosen(request: ModelRequest) -> dict[str, Any]:
+    return chosen(
+        request,
+        lambda name: {"type": "function", "function": {"name": name}},
+        lambda mode, tools: {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}},
+    )
+
+
 def pictures(done: Sequence[tuple[ToolCall, ToolResult]]) -> list[dict[str, Any]]:
-    """Make the message that shows what pictures results have, where there are any."""
-    images = tuple(image for _, result in done for image in result.images)
-    return [encoded(UserMessage(IMAGES_TEXT, images))] if images else []
+    """Make the message that shows what pictures and files results have, where there are any."""
+    return list(map(encoded, attached(result for _, result in done)))
 
 
 def message_of(reply: Any) -> Any:
@@ -119,13 +126,12 @@ def _(message: SystemMessage) -> dict[str, Any]:
 
 @encoded.register
 def _(message: UserMessage) -> dict[str, Any]:
-    if not message.images:
+    if not (message.images or message.files):
         return {"role": "user", "content": sendable(message.text)}
-    parts: list[dict[str, Any]] = [{"type": "text", "text": sendable(message.text)}] if message.text else []
-    return {
-        "role": "user",
-        "content": [*parts, *({"type": "image_url", "image_url": {"url": data_url(i)}} for i in message.images)],
-    }
+    text = [{"type": "text", "text": sendable(message.text)}] if message.text else []
+    images = [{"type": "image_url", "image_url": {"url": data_url(image)}} for image in message.images]
+    files = [{"type": "file", "file": {"filename": f.name, "file_data": data_url(f)}} for f in message.files]
+    return {"role": "user", "content": [*text, *images, *files]}
 
 
 @encoded.register
@@ -147,11 +153,6 @@ def _(message: ToolMessage) -> dict[str, Any]:
     }
 
 
-def data_url(image: Image) -> str:
-    """Write a picture into a URL."""
-    return f"data:{image.media_type};base64,{base64_of(image)}"
-
-
 def _read_call(item: Any) -> ToolCall:
     return call_of(*function_of(item), attribute(item, "id"))
 
@@ -164,18 +165,20 @@ def _answer(call: ToolCall, result: ToolResult) -> dict[str, Any]:
 
 def _encoded_call(call: ToolCall) -> dict[str, Any]:
     # What is sent must be acceptable whatever the model wrote, or every later request of the conversation is refused.
-    function = {"name": _legal(call.name), "arguments": _strict(sendable(call.wire_arguments or call.arguments))}
+    function = {"name": legal(call.name), "arguments": lawful(sendable(call.wire_arguments or call.arguments))}
     return {"id": call.provider_call_id or call.id, "type": "function", "function": function}
 
 
-def _legal(name: str) -> str:
+def legal(name: str) -> str:
+    """Make a name that no server refuses, whatever the model wrote."""
     if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         return name
     legal = re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:64]
     return legal if legal.strip("_") else "unknown"
 
 
-def _strict(text: str) -> str:
+def lawful(text: str) -> str:
+    """Make the text of a JSON object of what the model wrote; an empty one where it is none."""
     try:
         return text if isinstance(from_json(text, allow_inf_nan=False), dict) else "{}"
     except ValueError:

@@ -67,7 +67,7 @@ class Dialect(ABC):
 
 
 class RunDialect(Dialect):
-    """A dialect in which a run can be held over Chat Completions."""
+    """A dialect in which a run can be held: over Chat Completions, or over Responses."""
 
     @abstractmethod
     def body(self, request: ModelRequest) -> dict[str, Any]:

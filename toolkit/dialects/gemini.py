@@ -1,7 +1,7 @@
 """Google's Gemini: calls and their responses are parts of a content.
 
-Wire facts: `google.genai.types` of the google-genai package, version 3.4. Pictures stand inside a function's response,
-which Gemini understands from version 3 on.
+Wire facts: `google.genai.types` of the google-genai package, version 3.4. Pictures and files stand inside a function's
+response, which Gemini understands from version 3 on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from toolkit.dialects.dialect import Dialect
 from toolkit.dialects.rules import GEMINI
 from toolkit.dialects.wire import attribute, base64_of, call_of, data_of, items, text_of
 from toolkit.errors import DefinitionError
-from toolkit.messages import Image, ToolCall, ToolResult, ToolSpec
+from toolkit.messages import ToolCall, ToolResult, ToolSpec
+from toolkit.parts import File, Image
 
 
 class Gemini(Dialect):
@@ -65,10 +66,10 @@ def _answer(call: ToolCall, result: ToolResult) -> dict[str, Any]:
     answer: dict[str, Any] = {"name": call.name, "response": response}
     if call.provider_call_id:
         answer["id"] = call.provider_call_id
-    if result.images:
-        answer["parts"] = [_image(image) for image in result.images]
+    if parts := [*map(_part, result.images), *(_part(file, displayName=file.name) for file in result.files)]:
+        answer["parts"] = parts
     return answer
 
 
-def _image(image: Image) -> dict[str, Any]:
-    return {"inlineData": {"mimeType": image.media_type, "data": base64_of(image)}}
+def _part(part: Image | File, **names: str) -> dict[str, Any]:
+    return {"inlineData": {"mimeType": part.media_type, "data": base64_of(part), **names}}

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from toolkit.jsontext import as_text
-from toolkit.messages import Image, Message, ModelResponse, SystemMessage, ToolCall, ToolMessage, UserMessage
+from toolkit.messages import Message, ModelResponse, SystemMessage, ToolCall, ToolMessage, UserMessage
+from toolkit.parts import File, Image
 
 _OURS = (SystemMessage, UserMessage, ModelResponse, ToolMessage)
 
@@ -59,14 +60,19 @@ def _system(_: Mapping[str, Any], text: str) -> Message:
 def _user(message: Mapping[str, Any], text: str) -> Message:
     content = message.get("content")
     parts = () if isinstance(content, str) else content or ()
-    return UserMessage(text, tuple(_image(part) for part in parts if not isinstance(part.get("text"), str)))
+    read = [_attached(part) for part in parts if not isinstance(part.get("text"), str)]
+    images = tuple(one for one in read if isinstance(one, Image))
+    return UserMessage(text, images, tuple(one for one in read if isinstance(one, File)))
 
 
-def _image(part: Mapping[str, Any]) -> Image:
-    head, comma, data = (part.get("image_url") or {}).get("url", "").partition(";base64,")
+def _attached(part: Mapping[str, Any]) -> Image | File:
+    file, image = part.get("file") or {}, part.get("image_url") or {}
+    head, comma, data = (file.get("file_data") or image.get("url") or "").partition(";base64,")
     if not comma:
-        raise ValueError(f"A user's message holds text and pictures as data URLs; this is neither: {str(part)[:100]}")
-    return Image(base64.b64decode(data), head.removeprefix("data:"))
+        told = "A user's message holds text, and pictures and files as data URLs"
+        raise ValueError(f"{told}; this is neither: {str(part)[:100]}")
+    content, media_type = base64.b64decode(data), head.removeprefix("data:")
+    return File(content, media_type, file.get("filename") or "file") if file else Image(content, media_type)
 
 
 def _assistant(message: Mapping[str, Any], text: str) -> Message:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from toolkit.dialects.dialect import Dialect
 from toolkit.dialects.matching import fits
 from toolkit.dialects.rules import PLAIN
 from toolkit.dialects.wire import attribute, base64_of, call_of, data_of, gives_object, text_of
 from toolkit.messages import ToolCall, ToolResult, ToolSpec
+from toolkit.parts import File, sendable
 
 
 class MCP(Dialect):
@@ -49,7 +51,7 @@ class MCP(Dialect):
 def _answer(spec: ToolSpec | None, result: ToolResult) -> dict[str, Any]:
     images = [{"type": "image", "data": base64_of(i), "mimeType": i.media_type} for i in result.images]
     answer = {
-        "content": [{"type": "text", "text": text_of(result)}, *images],
+        "content": [{"type": "text", "text": text_of(result)}, *images, *map(_resource, result.files)],
         "isError": result.is_error,
         "resultType": "complete",
     }
@@ -59,6 +61,12 @@ def _answer(spec: ToolSpec | None, result: ToolResult) -> dict[str, Any]:
     if not fits(spec.output, data, spec.output):  # clients refuse what is not of the schema; the text says it all
         return answer
     return {**answer, "structuredContent": data if gives_object(spec) else {"result": data}}
+
+
+def _resource(file: File) -> dict[str, Any]:
+    """Embed a file; that it needs an address is a rule of the protocol, no server knows it."""
+    address = f"file:///{quote(sendable(file.name), safe='')}"
+    return {"type": "resource", "resource": {"uri": address, "mimeType": file.media_type, "blob": base64_of(file)}}
 
 
 def _wrapped_schema(spec: ToolSpec, output: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -15,7 +15,8 @@ from pydantic_core import from_json
 from toolkit.dialects.codecs import read_json
 from toolkit.dialects.forms import Form
 from toolkit.jsontext import as_text
-from toolkit.messages import Image, ToolCall, ToolResult, ToolSpec, sendable
+from toolkit.messages import ToolCall, ToolResult, ToolSpec
+from toolkit.parts import File, Image, sendable
 
 
 def attribute(value: Any, name: str) -> Any:
@@ -76,9 +77,14 @@ def data_of(result: ToolResult) -> Any:
         return text
 
 
-def base64_of(image: Image) -> str:
-    """Write a picture as text."""
-    return base64.b64encode(image.data).decode()
+def base64_of(part: Image | File) -> str:
+    """Write a picture or a file as text."""
+    return base64.b64encode(part.data).decode()
+
+
+def data_url(part: Image | File) -> str:
+    """Write a picture or a file into a URL."""
+    return f"data:{part.media_type};base64,{base64_of(part)}"
 
 
 def _owned(call: ToolCall, form: Form) -> ToolCall:

@@ -2,40 +2,49 @@
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TextIO
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack
+from typing import Any, TextIO, overload
 
 from pydantic_core import from_json
+from typing_extensions import TypeVar
 
-from toolkit.events import Event, RunFinished, TextDelta, ToolCallFinished, ToolCallStarted, TurnStarted
+from toolkit.display.lines import Lines, shortened, told
+from toolkit.events import (
+    ApprovalNeeded,
+    Event,
+    LimitReached,
+    MessageAdded,
+    RunFinished,
+    TextDelta,
+    ToolCallAbandoned,
+    ToolCallFinished,
+    ToolCallRetried,
+    ToolCallStarted,
+    ToolCallUpdated,
+    TurnStarted,
+)
 from toolkit.messages import ToolCall
-from toolkit.runs import RunResult, RunStream
+from toolkit.runs import AsyncRunStream, RunResult, RunStream
 
-# C0 but for tab and newline, C1, and what changes the direction of text.
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-_MARGIN = 10  # the widest label and a space
-_COLOURS: Mapping[str, str] = {
-    "Question": "1",
-    "Call": "36",
-    "Result": "32",
-    "Error": "31",
-    "Answer": "1",
-    "Model": "2",
-}
+T = TypeVar("T", default=str)
+
+# Characters of one argument of a call, and of a call where it only says whose text follows.
+MAX_ARGUMENT = 80
+MAX_CALL = 40
+# Seconds from which on it is told how long a call took.
+SLOW = 1.0
 
 
-def show(stream: RunStream, question: str = "", out: TextIO | None = None) -> RunResult:
+def show(stream: RunStream[T], question: str = "", out: TextIO | None = None) -> RunResult[T]:
     """Print a run while it happens, and give its result.
 
     Args:
         stream: What `Runner.stream` gave.
         question: Printed first.
-        out: Where to; standard output by default. Colours only where a person looks, and not with NO_COLOR set.
+        out: Where to; standard output by default. Colours, and progress that is overwritten, only where a person
+            looks; no colours with NO_COLOR set.
 
     Example:
         >>> from toolkit import Runner
@@ -45,105 +54,174 @@ def show(stream: RunStream, question: str = "", out: TextIO | None = None) -> Ru
         Answer    Hello.
     """
     with stream:
-        transcript = Transcript(out or sys.stdout)
-        if question:
-            transcript.line("Question", question)
-        for event in stream:
-            transcript.add(event)
+        for _ in _followed(stream, _begun(question, out)):
+            pass
         return stream.result
 
 
-@dataclass
-class Transcript:
-    """Writes events as labelled lines."""
+async def ashow(stream: AsyncRunStream[T], question: str = "", out: TextIO | None = None) -> RunResult[T]:
+    """Print a run while it happens in the caller's event loop, and give its result.
 
-    out: TextIO
-    _answering: bool = field(default=False, init=False)
-    _together: int = field(default=0, init=False)  # calls of this turn
+    Args:
+        stream: What `Runner.astream` gave.
+        question: As in `show`.
+        out: As in `show`.
+    """
+    async with stream:
+        async for _ in _afollowed(stream, _begun(question, out)):
+            pass
+        return stream.result
+
+
+@overload
+def follow(events: AsyncIterable[Event], out: TextIO | None = None) -> AsyncGenerator[Event, None]: ...
+@overload
+def follow(events: Iterable[Event], out: TextIO | None = None) -> Generator[Event, None, None]: ...
+def follow(events: Any, out: TextIO | None = None) -> Any:
+    """Print events as `show` does, and pass each of them on; of an async stream, as an async iterator.
+
+    Leaving early ends the run.
+    """
+    transcript = Transcript(out)
+    return _afollowed(events, transcript) if isinstance(events, AsyncIterable) else _followed(events, transcript)
+
+
+class Transcript:
+    """Writes events as labelled lines.
+
+    Args:
+        out: Where to; standard output by default.
+    """
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self._lines = Lines(out or sys.stdout)
+        self._together = 0  # calls of this turn
+        self._answered = False
 
     def add(self, event: Event) -> None:
         """Write what an event has for people to read; several have nothing."""
-        match event:
-            case TextDelta():
-                self._answer(event.text)
-            case TurnStarted():
-                self._together = 0
-            case ToolCallStarted():
-                self._together += 1
-                self.line("Call", called(event.call))
-            case ToolCallFinished():
-                self._finish(event)
-            case RunFinished():
-                self._close(event)
+        if tell := _TELLERS.get(type(event)):
+            tell(self, event)
 
     def line(self, label: str, text: str) -> None:
-        """Write one labelled text; further lines of it stand below its first."""
-        self._end_answer()
-        margin = "\n" + " " * _MARGIN
-        lines = _cut(visible(text).splitlines() or [""], self.out)
-        self._write(f"{self._label(label)}{margin.join(lines)}\n")
-        self.out.flush()
+        """Write one labelled text."""
+        self._lines.line(label, text)
 
-    def _finish(self, event: ToolCallFinished) -> None:
-        text = event.result.text or ""
-        told = text if self._together == 1 else f"{called(event.call)}: {text}"
-        self.line("Error" if event.result.is_error else "Result", told)
+    def end(self) -> None:
+        """Come to the beginning of a line, whatever the run came to."""
+        self._lines.end()
 
-    def _answer(self, text: str) -> None:
-        if not self._answering:
-            self._write(self._label("Answer"))
-            self._answering = True
-        self._write(visible(text).replace("\n", "\n" + " " * _MARGIN))
+    def turn(self, _: TurnStarted) -> None:
+        """Begin a turn."""
+        self._together, self._answered = 0, False
 
-    def _end_answer(self) -> None:
-        if self._answering:
-            self._write("\n")
-            self._answering = False
+    def answer(self, event: TextDelta) -> None:
+        """Go on with the answer."""
+        self._lines.add("Answer", event.text)
+        self._answered = True
 
-    def _write(self, text: str) -> None:
-        encoding = self.out.encoding or "utf-8"
-        self.out.write(text.encode(encoding, "backslashreplace").decode(encoding))
-        self.out.flush()
+    def call(self, event: ToolCallStarted) -> None:
+        """Write a call."""
+        self._together += 1
+        self.line("Call", called(event.call))
 
-    def _close(self, event: RunFinished) -> None:
-        if not self._answering and event.output:
-            self._answer(event.output)
-        self._end_answer()
+    def progress(self, event: ToolCallUpdated) -> None:
+        """Show how far a call is."""
+        self._lines.status("Progress", self._of(event.call, told(event)))
+
+    def retry(self, event: ToolCallRetried) -> None:
+        """Write that a try has failed."""
+        why = f"after {type(event.error).__name__}, in {event.seconds:.1f} s"
+        self.line("Retry", self._of(event.call, why))
+
+    def abandoned(self, event: ToolCallAbandoned) -> None:
+        """Write that a function works on."""
+        self.line("Abandoned", f"{called(event.call)}: its function works on, one of {event.count}")
+
+    def approval(self, event: ApprovalNeeded) -> None:
+        """Write that a call waits."""
+        reason = f": {event.approval.reason}" if event.approval.reason else ""
+        self.line("Approval", f"{called(event.approval.call)} waits{reason}")
+
+    def result(self, event: ToolCallFinished) -> None:
+        """Write a result."""
+        note = f"  ({event.seconds:.1f} s)" if event.seconds >= SLOW else ""
+        label = "Error" if event.result.is_error else "Result"
+        self._lines.line(label, self._of(event.call, event.result.text or ""), note)
+
+    def user(self, event: MessageAdded) -> None:
+        """Write what the user said meanwhile."""
+        self.line("User", event.message.text)
+
+    def limit(self, event: LimitReached) -> None:
+        """Write which limit was reached."""
+        self.line("Limit", event.limit)
+
+    def close(self, event: RunFinished) -> None:
+        """Write an answer that did not come in pieces, and an end that is none."""
+        if not self._answered and event.output:
+            self._lines.add("Answer", event.output)
+        self.end()
         if event.finish_reason != "stop":
             self.line("Ended", f"by {event.finish_reason}")
 
-    def _label(self, label: str) -> str:
-        padded = label.ljust(_MARGIN)
-        colour = _COLOURS.get(label)
-        return f"\x1b[{colour}m{padded}\x1b[0m" if colour and _wants_colour(self.out) else padded
+    def _of(self, call: ToolCall, text: str) -> str:
+        """Say whose text it is, where a turn has several calls."""
+        return text if self._together == 1 else f"{shortened(called(call), MAX_CALL)}: {text}"
 
 
-def visible(text: str) -> str:
-    """Show control characters as escapes: what a model writes must not move the cursor or the direction of text."""
-    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+_TELLERS: Mapping[type[Any], Callable[[Transcript, Any], None]] = {
+    TurnStarted: Transcript.turn,
+    TextDelta: Transcript.answer,
+    ToolCallStarted: Transcript.call,
+    ToolCallUpdated: Transcript.progress,
+    ToolCallRetried: Transcript.retry,
+    ToolCallAbandoned: Transcript.abandoned,
+    ApprovalNeeded: Transcript.approval,
+    ToolCallFinished: Transcript.result,
+    MessageAdded: Transcript.user,
+    LimitReached: Transcript.limit,
+    RunFinished: Transcript.close,
+}
 
 
 def called(call: ToolCall) -> str:
-    """Write a call as Python would: `add(a=17, b=25)`."""
+    """Write a call as Python would, long arguments cut: `add(a=17, b=25)`."""
     try:
         arguments = from_json(call.arguments)
     except ValueError:
-        return f"{call.name}({call.arguments})"
+        arguments = None
     if not isinstance(arguments, dict):
-        return f"{call.name}({call.arguments})"
+        return f"{call.name}({shortened(call.arguments, MAX_ARGUMENT)})"
     return f"{call.name}({', '.join(_given(arguments))})"
 
 
 def _given(arguments: Mapping[str, Any]) -> Iterator[str]:
-    return (f"{name}={value!r}" for name, value in arguments.items())
+    return (f"{name}={shortened(repr(value), MAX_ARGUMENT)}" for name, value in arguments.items())
 
 
-def _cut(lines: list[str], out: TextIO) -> list[str]:
-    """Keep a text to twenty lines, and to the width of a terminal where there is one."""
-    width = max(40, shutil.get_terminal_size().columns - _MARGIN) if out.isatty() else sys.maxsize
-    shown = [line if len(line) <= width else f"{line[: width - 1]}…" for line in lines[:20]]
-    return shown if len(lines) <= 20 else [*shown, f"… {len(lines) - 20} more lines"]
+def _begun(question: str, out: TextIO | None) -> Transcript:
+    transcript = Transcript(out)
+    if question:
+        transcript.line("Question", question)
+    return transcript
 
 
-def _wants_colour(out: TextIO) -> bool:
-    return out.isatty() and "NO_COLOR" not in os.environ
+def _followed(events: Iterable[Event], transcript: Transcript) -> Generator[Event, None, None]:
+    with ExitStack() as stack:
+        stack.callback(transcript.end)
+        if close := getattr(events, "close", None):
+            stack.callback(close)
+        for event in events:
+            transcript.add(event)
+            yield event
+
+
+async def _afollowed(events: AsyncIterable[Event], transcript: Transcript) -> AsyncGenerator[Event, None]:
+    async with AsyncExitStack() as stack:
+        stack.callback(transcript.end)
+        if close := getattr(events, "aclose", None):
+            stack.push_async_callback(close)
+        async for event in events:
+            transcript.add(event)
+            yield event

@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from toolkit.events import ReasoningDelta, TextDelta
-from toolkit.messages import ModelRequest, ModelResponse
+from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
+from toolkit.messages import ModelRequest, ModelResponse, ToolCall
 
-Piece: TypeAlias = TextDelta | ReasoningDelta | ModelResponse
+
+@dataclass(frozen=True)
+class CallReady:
+    """A call's arguments are whole, though the answer still arrives; given only where the request says `early`.
+
+    It is a promise of the wire, not of the model: the call counts only if the whole answer is not cut, and has the same
+    call at this position.
+
+    Attributes:
+        call: As it will be in the answer, its arguments in the tool's own form.
+        position: Which of the answer's calls it is, from 0.
+    """
+
+    call: ToolCall
+    position: int
+
+
+Piece: TypeAlias = TextDelta | ReasoningDelta | ToolArgumentsDelta | CallReady | ModelResponse
 
 
 @runtime_checkable

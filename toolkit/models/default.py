@@ -13,13 +13,15 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from toolkit.dialects import RunDialect
-from toolkit.dialects.chat import Chat
+from toolkit.dialects import APIS, RunDialect
 from toolkit.doors import AsyncDoor
 from toolkit.errors import NoModelError
 from toolkit.models import Model
+from toolkit.models.clients import async_client, sync_client
 from toolkit.models.failures import translated
 from toolkit.models.openai import OpenAIModel
+from toolkit.models.responses import ResponsesModel
+from toolkit.models.server import ServerModel
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -51,6 +53,7 @@ class ModelChoice:
         dialect: How tools are shown; as a model prefers it, where it is None.
         strict: Whether tools are shown in the strict form by a model that prefers native calls.
         options: Further keys of each request.
+        api: Which of OpenAI's APIs the server is asked through: one of APIS.
     """
 
     given: Model | None = None
@@ -61,8 +64,13 @@ class ModelChoice:
     dialect: RunDialect | None = None
     strict: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
+    api: str = "chat"
     _made: Model | None = None
     _by_loop: dict[AbstractEventLoop, tuple[Model, AsyncGenerator[None, None]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.api not in APIS:
+            raise ValueError(f"api={self.api!r} is not one of {', '.join(map(repr, APIS))}.")
 
     def sync_model(self) -> Model:
         """Give the model for a run that is stepped in place.
@@ -88,11 +96,11 @@ class ModelChoice:
         if model is None or not getattr(model, "is_open", True):
             self._by_loop.clear()
             model = await AsyncDoor().call(self._found, is_async=False)
-        if self.given or self.client or not isinstance(model, OpenAIModel):
+        if self.given or self.client or not isinstance(model, ServerModel):
             return model
         return await self._in_loop(model)
 
-    async def _in_loop(self, model: OpenAIModel) -> Model:
+    async def _in_loop(self, model: ServerModel) -> Model:
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -117,9 +125,7 @@ class ModelChoice:
         address, key = self._address()
         if not (address or key):
             return None
-        import openai
-
-        client = openai.OpenAI(base_url=address, api_key=key or "none")  # servers of one's own seldom ask for a key
+        client = sync_client(address, key or "none")  # servers of one's own seldom ask for a key
         return self._behind(client, self._named() or _usual_model(client))
 
     def _address(self) -> tuple[str | None, str | None]:
@@ -132,11 +138,15 @@ class ModelChoice:
         return self.name or os.environ.get("TOOLKIT_MODEL")
 
     def _behind(self, client: Any, name: str) -> Model:
-        return OpenAIModel(client, name, dialect=self.dialect or Chat(strict=self.strict), options=self.options)
+        kind: type[ServerModel] = ResponsesModel if self.api == "responses" else OpenAIModel
+        dialect = self.dialect or kind.usual_dialect(strict=self.strict)
+        return kind(client, name, dialect=dialect, options=self.options)
 
     def _embedded(self) -> Model:
         if self.name or find_spec("xllamacpp") is None:
             raise NoModelError(NO_MODEL)
+        if self.api != "chat":
+            raise NoModelError(f"The embedded model is asked through Chat Completions: leave out api={self.api!r}.")
         from toolkit.local import embedded_model
 
         model = embedded_model()
@@ -145,14 +155,12 @@ class ModelChoice:
         return model
 
 
-async def _kept(model: OpenAIModel) -> tuple[Model, AsyncGenerator[None, None]]:
+async def _kept(model: ServerModel) -> tuple[Model, AsyncGenerator[None, None]]:
     """Make the same model with an async client, and what closes that client when the running loop shuts down."""
-    import openai
-
-    client = openai.AsyncOpenAI(base_url=model.client.base_url, api_key=model.client.api_key)
+    client = async_client(model.client.base_url, model.client.api_key)
     keeper = _open(client)
     await keeper.__anext__()  # begun in the loop, so the loop ends it: asyncio.run closes generators that are left
-    return OpenAIModel(client, model.name, dialect=model.dialect, options=model.options), keeper
+    return type(model)(client, model.name, dialect=model.dialect, options=model.options), keeper
 
 
 async def _open(client: openai.AsyncOpenAI) -> AsyncGenerator[None, None]:
@@ -164,7 +172,7 @@ def _usual_model(client: Any) -> str:
     """Name OpenAI's usual model; or ask another server for its first, since most of one's own have just one."""
     if client.base_url.host == "api.openai.com":
         return OPENAI_MODEL
-    with translated():
+    with translated(client):
         models = client.models.list().data
         name = str(models[0].id) if models else ""
     if not name:

@@ -12,9 +12,16 @@ from toolkit.errors import ModelError
 UNREADABLE = "The model could not be asked, or its answer cannot be read."
 
 
+# Characters. Shorter ones are no keys but words that stand for one, such as "none" or "test".
+SHORTEST_KEY = 8
+
+
 @contextmanager
-def translated() -> Iterator[None]:
+def translated(client: Any = None) -> Iterator[None]:
     """Make a ModelError of whatever the client raises; nobody has to know its exceptions, or those below it.
+
+    Args:
+        client: Whose key is not to be repeated, though the server does so.
 
     Raises:
         ModelError: Something was raised.
@@ -28,7 +35,12 @@ def translated() -> Iterator[None]:
 
         status = getattr(error, "status_code", None)
         advice = next((text for kind, text in _advice(openai) if isinstance(error, kind)), UNREADABLE)
-        raise ModelError(f"{advice} ({type(error).__name__}: {excerpt(_said(error))})", status) from error
+        said = _said(error)
+        shown = _without_key(said, client)
+        failure = ModelError(f"{advice} ({type(error).__name__}: {excerpt(shown)})", status)
+        if shown != said:
+            raise failure from None  # what it comes from would show the key, too
+        raise failure from error
 
 
 def _advice(openai: Any) -> tuple[tuple[type[Exception], str], ...]:
@@ -56,9 +68,10 @@ def _advice(openai: Any) -> tuple[tuple[type[Exception], str], ...]:
 
 
 def refuses_format(error: ModelError) -> bool:
-    """Tell whether a server refuses a request for its `response_format`, by whatever words."""
+    """Tell whether a server refuses a request for the schema of its answer, by whatever words."""
     said = _said(error.__cause__ or error)
-    return error.status in (400, 422) and re.search("response.?format|json_schema", said, re.IGNORECASE) is not None
+    named = re.search(r"response.?format|text\.format|json_schema", said, re.IGNORECASE)
+    return error.status in (400, 422) and named is not None
 
 
 def excerpt(value: Any) -> str:
@@ -70,4 +83,11 @@ def excerpt(value: Any) -> str:
 def _said(error: BaseException) -> str:
     """Read an error, with what the server sent where the client's words leave that out."""
     text, body = str(error), getattr(error, "body", None)
-    return text if not body or str(body) in text else f"{text} {body}"
+    elsewhere = getattr(getattr(error, "response", None), "headers", {}).get("location")
+    told = text if not body or str(body) in text else f"{text} {body}"
+    return f"{told} It names another address: {elsewhere}" if elsewhere else told
+
+
+def _without_key(text: str, client: Any) -> str:
+    key = getattr(client, "api_key", None)
+    return text.replace(key, "[key]") if isinstance(key, str) and len(key) >= SHORTEST_KEY else text

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
+from toolkit.testing import items as responses
 from toolkit.testing import wire
 
 End: TypeAlias = Literal["whole", "cut", "reset", "held"]
@@ -44,7 +45,7 @@ class Reply:
             split: Characters per SSE delta.
         """
         completion = wire.Completion(text=text, calls=(), finish_reason=finish_reason, usage=usage, split=split)
-        return Reply(label=f"text({reprlib.repr(text)})", render=completion.render)
+        return Reply(label=f"text({reprlib.repr(text)})", render=_writer(completion))
 
     @staticmethod
     def calls(
@@ -60,7 +61,23 @@ class Reply:
         on, counted over the server's life; an id of None is sent as null. The options are those of `text`.
         """
         completion = wire.Completion(text=text, calls=calls, finish_reason=finish_reason, usage=usage, split=split)
-        return Reply(label=f"calls({', '.join(call[0] for call in calls)})", render=completion.render)
+        return Reply(label=f"calls({', '.join(call[0] for call in calls)})", render=_writer(completion))
+
+    @staticmethod
+    def output(
+        *items: Mapping[str, Any],
+        finish_reason: str | None = "stop",
+        usage: tuple[int, int] | None = (1, 1),
+        split: int = 8,
+    ) -> Reply:
+        """Answer with items of Responses, such as thoughts, as they are; Chat Completions have no such thing.
+
+        The options are those of `text`; with "length" or "content_filter" the response is incomplete.
+        """
+        completion = wire.Completion(
+            text=None, calls=(), finish_reason=finish_reason, usage=usage, split=split, items=items
+        )
+        return Reply(label=f"output({', '.join(str(i.get('type')) for i in items)})", render=_writer(completion))
 
     @staticmethod
     def error(
@@ -101,7 +118,8 @@ class Reply:
         r"""Answer with SSE events, whatever the request wants.
 
         A mapping is a whole chunk (`{"choices": [...]}`); `id`, `object`, `created` and `model` are added where it has
-        none. Bytes go out as they are: write their `data: ` and `\n\n` yourself. `done` adds `data: [DONE]`.
+        none. Bytes go out as they are: write their `data: ` and `\n\n` yourself. `done` adds `data: [DONE]`. In
+        Responses a mapping is a whole event (`{"type": "response.created", ...}`), and nothing is added.
         """
         return Reply(label=f"chunks({reprlib.repr(chunks)})", render=lambda ask: wire.events(ask, chunks, done=done))
 
@@ -144,6 +162,11 @@ class Reply:
         None falls silent before the status line.
         """
         return replace(self, end="held", end_at=after_bytes)
+
+
+def _writer(completion: wire.Completion) -> Callable[[wire.Ask], wire.Payload]:
+    """Write a completion in the API that is asked."""
+    return lambda ask: responses.written(completion, ask) if ask.api == "responses" else completion.render(ask)
 
 
 reply = Reply  # lets a script read as the list of replies it is: `reply.text("hi")`

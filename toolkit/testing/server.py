@@ -1,4 +1,4 @@
-"""A loopback server that speaks Chat Completions from a script, faults of the wire included.
+"""A loopback server that speaks Chat Completions and Responses from a script, faults of the wire included.
 
     with FakeServer([reply.calls(("add", {"a": 1, "b": 2})), reply.text("It is 3.")]) as server:
         client = openai.OpenAI(base_url=server.base_url, api_key="test")
@@ -24,12 +24,14 @@ from http.client import HTTPException, parse_headers, responses
 from types import TracebackType
 from typing import Any, BinaryIO, TypeAlias
 
-from toolkit.testing import strict, wire
+from toolkit.testing import strict, strict_items, wire
 from toolkit.testing.errors import ScriptError
 from toolkit.testing.reply import Reply
 
 Script: TypeAlias = "Iterable[Reply] | Callable[[Request], Reply]"
 
+_APIS = {"POST /v1/chat/completions": "chat", "POST /v1/responses": "responses"}
+_FAULTS = {"chat": strict.faults, "responses": strict_items.faults}
 # The platforms disagree about the width of the two numbers in struct linger.
 _RESET_ON_CLOSE = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
 
@@ -50,7 +52,10 @@ class Request:
 
 
 class FakeServer:
-    """Serve scripted replies on 127.0.0.1, one for each POST to /v1/chat/completions in order of arrival.
+    """Serve scripted replies on 127.0.0.1, one for each POST in order of arrival.
+
+    It is asked at /v1/chat/completions or /v1/responses, and answers as that API does. It keeps nothing between
+    requests.
 
     A request after the last reply is answered 500. With `strict`, a request that OpenAI would refuse is answered 400
     and uses up no reply. Both are kept in `problems`; leaving the `with` block raises them, and the replies left over,
@@ -159,22 +164,23 @@ class FakeServer:
             stream=request.body.get("stream") is True,
             include_usage=isinstance(options, dict) and options.get("include_usage") is True,
             new_id=lambda: f"call_{next(self._ids)}",
+            api=_APIS.get(_place(request), "chat"),
         )
 
     def _route(self, request: Request) -> Reply:
-        place = f"{request.method} {request.path.partition('?')[0]}"
+        place = _place(request)
         if place == "GET /v1/models":
             return Reply.body({"object": "list", "data": [{"id": self.model, "object": "model"}]})
-        if place != "POST /v1/chat/completions":
+        if place not in _APIS:
             return Reply.error(404, f"There is no {place} here.")
-        if self._strict and (fault := strict.first_fault(request.content)):
+        if self._strict and (fault := strict.first_fault(request.content, _FAULTS[_APIS[place]])):
             return self._problem(400, str(fault), param=fault.param)
         return self._choose(request)
 
     def _next(self, request: Request) -> Reply:
         if self._left:
             return self._left.popleft()
-        last = (request.body.get("messages") or [None])[-1]
+        last = (request.body.get("messages") or request.body.get("input") or [None])[-1]
         return self._problem(500, f"no reply is left; the last message is {reprlib.repr(last)}")
 
     def _problem(self, status: int, message: str, *, param: str | None = None) -> Reply:
@@ -213,6 +219,10 @@ class FakeServer:
                 raise ConnectionAbortedError
             self._closed.wait(seconds)  # the next request is already here, so only the server can end the wait
         connection.settimeout(None)
+
+
+def _place(request: Request) -> str:
+    return f"{request.method} {request.path.partition('?')[0]}"
 
 
 def _read(stream: BinaryIO) -> Request | None:

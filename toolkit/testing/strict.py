@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -16,7 +16,7 @@ from toolkit.testing.structured import schema_faults
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_NAME_RULE = f"must match ^{_NAME.pattern}$"
+NAME_RULE = f"must match ^{_NAME.pattern}$"
 # An assistant message may leave its content out only beside one of these.
 _INSTEAD_OF_CONTENT = ("tool_calls", "function_call", "refusal", "audio")
 
@@ -32,8 +32,8 @@ class Fault:
         return f"Invalid {self.param!r}: {self.message}"
 
 
-def first_fault(content: bytes) -> Fault | None:
-    """Check a request body as a strict Chat Completions server does.
+def first_fault(content: bytes, faults_of: Callable[[Any], Iterator[Fault]] | None = None) -> Fault | None:
+    """Check a request body as a strict server does: of Chat Completions, where nothing else is said.
 
     Returns None when there is nothing to refuse.
     """
@@ -41,7 +41,7 @@ def first_fault(content: bytes) -> Fault | None:
         body = _strict_json(content.decode())
     except (ValueError, RecursionError) as error:
         return Fault(param="body", message=f"not strict JSON ({error})")
-    return next(_faults(body), None)
+    return next((faults_of or faults)(body), None)
 
 
 def _strict_json(text: str) -> Any:
@@ -54,10 +54,11 @@ def _refuse_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is not a JSON number")
 
 
-def _faults(body: Any) -> Iterator[Fault]:
+def faults(body: Any) -> Iterator[Fault]:
+    """Find what OpenAI refuses in a request for a completion."""
     if not isinstance(body, dict):
         yield Fault(param="body", message="must be a JSON object")
-    if not _is_filled(body.get("model")):
+    if not is_filled(body.get("model")):
         yield Fault(param="model", message="you must provide a model")
     if "stream_options" in body and body.get("stream") is not True:
         yield Fault(param="stream_options", message="only allowed when 'stream' is enabled")
@@ -105,23 +106,26 @@ def _calls(at: str, message: dict[str, Any]) -> Iterator[Fault]:
 def _call(at: str, call: Any) -> Iterator[Fault]:
     if not isinstance(call, dict) or call.get("type") != "function" or not isinstance(call.get("function"), dict):
         yield Fault(param=f"{at}.type", message="must be 'function', with a 'function' object")
-    if not _is_filled(call.get("id")):
+    if not is_filled(call.get("id")):
         yield Fault(param=f"{at}.id", message="must be non-empty text")
-    if not _is_name(call["function"].get("name")):
-        yield Fault(param=f"{at}.function.name", message=_NAME_RULE)
-    if not _is_object_text(call["function"].get("arguments")):
+    if not is_name(call["function"].get("name")):
+        yield Fault(param=f"{at}.function.name", message=NAME_RULE)
+    if not is_object_text(call["function"].get("arguments")):
         yield Fault(param=f"{at}.function.arguments", message="must be text that holds one JSON object")
 
 
-def _is_filled(text: Any) -> bool:
+def is_filled(text: Any) -> bool:
+    """Tell whether something is text, and not empty."""
     return isinstance(text, str) and text != ""
 
 
-def _is_name(name: Any) -> bool:
+def is_name(name: Any) -> bool:
+    """Tell whether something is a name that OpenAI takes for a tool."""
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
-def _is_object_text(text: Any) -> bool:
+def is_object_text(text: Any) -> bool:
+    """Tell whether something is the text of one JSON object."""
     try:
         return isinstance(text, str) and isinstance(_strict_json(text), dict)
     except (ValueError, RecursionError):
@@ -167,16 +171,42 @@ def _repeated(at: str, ids: list[str], known_ids: set[str]) -> Iterator[Fault]:
 
 def _tools(body: dict[str, Any]) -> Iterator[Fault]:
     if "tools" not in body:
-        yield from _needless(body, "tool_choice", "parallel_tool_calls")
+        yield from needless(body, "tool_choice", "parallel_tool_calls")
         return
     tools = body["tools"]
     if not isinstance(tools, list) or not tools:
         yield Fault(param="tools", message="must be a list with at least one tool")
     for index, tool in enumerate(tools):
         yield from _tool(f"tools[{index}]", tool)
+    if "tool_choice" in body:
+        yield from choice_faults(body["tool_choice"], {tool["function"]["name"] for tool in tools}, "function")
 
 
-def _needless(body: dict[str, Any], *options: str) -> Iterator[Fault]:
+def choice_faults(choice: Any, names: Collection[str], member: str = "") -> Iterator[Fault]:
+    """Find what is wrong with a choice of tools.
+
+    Args:
+        choice: A word, one function, or a list of those that are allowed.
+        names: The functions on offer.
+        member: Where a function's name stands; nowhere special, by default.
+    """
+    if isinstance(choice, str) and choice in ("auto", "none", "required"):
+        return
+    given: Any = choice if isinstance(choice, dict) else {}
+    kind = given.get("type")
+    if kind not in ("function", "allowed_tools"):
+        yield Fault(param="tool_choice", message="must be 'auto', 'none', 'required', a function or 'allowed_tools'")
+    limited = given.get("allowed_tools", given) if member else given
+    if kind == "allowed_tools" and (limited.get("mode") not in ("auto", "required") or not limited.get("tools")):
+        yield Fault(param="tool_choice", message="'mode' must be 'auto' or 'required', and 'tools' a list with a tool")
+    for tool in limited["tools"] if kind == "allowed_tools" else [given]:
+        name = tool.get(member, tool).get("name")
+        if tool.get("type") != "function" or name not in names:
+            yield Fault(param="tool_choice", message=f"Tool choice {name!r} not found in 'tools' parameter")
+
+
+def needless(body: dict[str, Any], *options: str) -> Iterator[Fault]:
+    """Find options that need tools where there are none."""
     for option in options:
         if option in body:
             yield Fault(param=option, message="only allowed when 'tools' are specified")
@@ -186,13 +216,13 @@ def _tool(at: str, tool: Any) -> Iterator[Fault]:
     if not isinstance(tool, dict) or tool.get("type") != "function" or not isinstance(tool.get("function"), dict):
         yield Fault(param=f"{at}.type", message="must be 'function', with a 'function' object")
     function = tool["function"]
-    if not _is_name(function.get("name")):
-        yield Fault(param=f"{at}.function.name", message=_NAME_RULE)
+    if not is_name(function.get("name")):
+        yield Fault(param=f"{at}.function.name", message=NAME_RULE)
     # OpenAI reads a tool without "parameters" as one that takes none.
     parameters = function.get("parameters", {"type": "object", "properties": {}})
     if not isinstance(parameters, dict) or parameters.get("type") != "object" or "properties" not in parameters:
         yield Fault(param=f"{at}.function.parameters", message="must have type 'object' and 'properties'")
-    yield from _strictness(f"{at}.function", function.get("strict"), "parameters", parameters)
+    yield from strictness(f"{at}.function", function.get("strict"), "parameters", parameters)
 
 
 def _response_format(body: dict[str, Any]) -> Iterator[Fault]:
@@ -202,12 +232,13 @@ def _response_format(body: dict[str, Any]) -> Iterator[Fault]:
     if asked["type"] != "json_schema":
         return
     described: Any = asked.get("json_schema")
-    if not isinstance(described, dict) or not _is_name(described.get("name")):
-        yield Fault(param="response_format.json_schema.name", message=_NAME_RULE)
-    yield from _strictness("response_format.json_schema", described.get("strict"), "schema", described.get("schema"))
+    if not isinstance(described, dict) or not is_name(described.get("name")):
+        yield Fault(param="response_format.json_schema.name", message=NAME_RULE)
+    yield from strictness("response_format.json_schema", described.get("strict"), "schema", described.get("schema"))
 
 
-def _strictness(at: str, strict: Any, place: str, schema: Any) -> Iterator[Fault]:
+def strictness(at: str, strict: Any, place: str, schema: Any) -> Iterator[Fault]:
+    """Find what is wrong with a schema that is to be enforced."""
     if not isinstance(strict, (bool, type(None))):
         yield Fault(param=f"{at}.strict", message="must be a boolean")
     if strict:

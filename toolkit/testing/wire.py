@@ -20,6 +20,7 @@ class Ask:
     stream: bool
     include_usage: bool
     new_id: Callable[[], str]
+    api: str = "chat"  # or "responses"
 
     def envelope(self, kind: str) -> dict[str, Any]:
         """Begin a completion or a chunk."""
@@ -58,6 +59,7 @@ class Completion:
     finish_reason: str | None
     usage: tuple[int, int] | None  # prompt and completion tokens
     split: int  # characters per SSE delta
+    items: tuple[Mapping[str, Any], ...] = ()  # instead of text and calls, in Responses
 
     def render(self, ask: Ask) -> Payload:
         """Write it the way the request asks for."""
@@ -67,7 +69,7 @@ class Completion:
     def _whole(self, ask: Ask, calls: list[dict[str, Any]]) -> Payload:
         message = {"role": "assistant", "content": self.text, **({"tool_calls": calls} if calls else {})}
         choice = {"index": 0, "message": message, "finish_reason": self.finish_reason}
-        completion = {**ask.envelope("chat.completion"), "choices": [choice], "usage": self._tokens()}
+        completion = {**ask.envelope("chat.completion"), "choices": [choice], "usage": self.tokens()}
         return Payload(content=json_bytes(completion))
 
     def _chunks(self, ask: Ask, calls: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -76,36 +78,41 @@ class Completion:
             yield {"choices": [{"index": 0, "delta": delta, "finish_reason": None}], **usage}
         yield {"choices": [{"index": 0, "delta": {}, "finish_reason": self.finish_reason}], **usage}
         if ask.include_usage:
-            yield {"choices": [], "usage": self._tokens()}
+            yield {"choices": [], "usage": self.tokens()}
 
     def _deltas(self, calls: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield {"role": "assistant", "content": None if self.text is None else ""}
-        yield from ({"content": piece} for piece in _split(self.text or "", self.split))
+        yield from ({"content": piece} for piece in pieces_of(self.text or "", self.split))
         for index, call in enumerate(calls):
             function = call["function"]
             yield {"tool_calls": [{"index": index, **call, "function": {**function, "arguments": ""}}]}
-            for piece in _split(function["arguments"], self.split):
+            for piece in pieces_of(function["arguments"], self.split):
                 yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
 
-    def _tokens(self) -> dict[str, int] | None:
+    def tokens(self, prompt: str = "prompt_tokens", completion: str = "completion_tokens") -> dict[str, int] | None:
+        """Write the usage, under the names that the API has for it."""
         if self.usage is None:
             return None
-        prompt, completion = self.usage
-        return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+        return {prompt: self.usage[0], completion: self.usage[1], "total_tokens": sum(self.usage)}
+
+
+def call_of(ask: Ask, call: CallSpec) -> tuple[str | None, str, str]:
+    """Find id, name and arguments of a call."""
+    name, arguments = call[0], call[1]
+    call_id = call[2] if len(call) == 3 else ask.new_id()
+    return call_id, name, arguments if isinstance(arguments, str) else json.dumps(dict(arguments), ensure_ascii=False)
 
 
 def _written(ask: Ask, call: CallSpec) -> dict[str, Any]:
-    name, arguments = call[0], call[1]
-    call_id = call[2] if len(call) == 3 else ask.new_id()
-    text = arguments if isinstance(arguments, str) else json.dumps(dict(arguments), ensure_ascii=False)
-    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}
+    call_id, name, arguments = call_of(ask, call)
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def events(ask: Ask, chunks: Iterable[Mapping[str, Any] | bytes], *, done: bool = True) -> Payload:
-    """Write chunks as SSE events; bytes stay as they are."""
-    envelope = ask.envelope("chat.completion.chunk")
+    """Write chunks as SSE events; bytes stay as they are. Responses have neither envelope nor `[DONE]`."""
+    envelope = ask.envelope("chat.completion.chunk") if ask.api == "chat" else {}
     written = (chunk if isinstance(chunk, bytes) else _event({**envelope, **chunk}) for chunk in chunks)
-    last = [b"data: [DONE]\n\n"] if done else []
+    last = [b"data: [DONE]\n\n"] if done and ask.api == "chat" else []
     return Payload(content=itertools.chain(written, last), content_type="text/event-stream")
 
 
@@ -124,8 +131,10 @@ def json_bytes(value: Any) -> bytes:
 
 
 def _event(chunk: Mapping[str, Any]) -> bytes:
-    return b"data: " + json_bytes(chunk) + b"\n\n"
+    name = b"event: " + str(chunk["type"]).encode("ascii", "replace") + b"\n" if "type" in chunk else b""
+    return name + b"data: " + json_bytes(chunk) + b"\n\n"
 
 
-def _split(text: str, size: int) -> Iterator[str]:
+def pieces_of(text: str, size: int) -> Iterator[str]:
+    """Part a text into pieces of so many characters."""
     return (text[start : start + size] for start in range(0, len(text), size))

@@ -1,0 +1,60 @@
+"""Ask a person at the terminal before money moves.
+
+Reading the balance needs no yes; each payment is shown as it would be made, and the person answers: yes, no with a
+reason, or other arguments. Prints the questions, the answers and what came of each call. Without a terminal the answers
+are scripted, as the model is: it needs no key.
+"""
+
+import sys
+
+from toolkit import Runner, tool
+from toolkit.approvers import Console, ask_when
+from toolkit.testing import ScriptedModel, call
+
+balance = {"checking": 500}
+
+
+@tool(effect="read")
+def read_balance(account: str) -> int:
+    """Read the balance of an account, in euros."""
+    return balance[account]
+
+
+@tool(effect="destructive")
+def pay(account: str, to: str, amount: int) -> str:
+    """Pay somebody.
+
+    Args:
+        amount: In euros.
+    """
+    balance[account] -= amount
+    return f"{to} has got {amount} euros"
+
+
+answers = iter(["yes", "edit", '{"account": "checking", "to": "Bob", "amount": 20}', "no who is Mallory?"])
+
+
+def scripted(prompt: str) -> str:
+    """Answer as a person might."""
+    answer = next(answers)
+    print(f"{prompt}{answer}")
+    return answer
+
+
+console = Console() if sys.stdin.isatty() else Console(read=scripted)
+model = ScriptedModel(
+    [
+        call("read_balance", account="checking"),
+        call("pay", account="checking", to="Ann", amount=30),
+        call("pay", account="checking", to="Bob", amount=200),
+        call("pay", account="checking", to="Mallory", amount=100),
+        "That is all.",
+    ]
+)
+runner = Runner([read_balance, pay], model=model, approve=ask_when(console, effects=["write", "destructive"]))
+result = runner.run("Read my balance, then pay Ann 30, Bob 200 and Mallory 100 euros.")
+
+print()
+for made in result.calls:
+    print(f"{made.name}{made.arguments}: {made.result.text}")
+print(f"{result}  {balance['checking']} euros are left.")

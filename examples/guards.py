@@ -1,0 +1,63 @@
+"""Guard a model's calls: a hook forbids some, and middleware redacts, breaks circles and keeps records.
+
+Prints each call with what the model was told, and the records. A scripted model plays its part, so it runs anywhere.
+"""
+
+import json
+from pathlib import PurePosixPath
+
+from toolkit import Deny, Runner, ToolCall, ToolContext, tool
+from toolkit.middleware import audit, redact, repeat_guard
+from toolkit.testing import ScriptedModel, call
+from toolkit.testing.scripted import Reply
+
+KEY = "sk-5f2e81c0"
+FILES = {"notes.txt": "Buy milk.", "settings.ini": f"[server]\nkey = {KEY}"}
+
+
+@tool(effect="read")
+def read_file(path: str) -> str:
+    """Read a file of the project.
+
+    Args:
+        path: Its path, inside the project.
+    """
+    return FILES[path]
+
+
+class InsideOnly:
+    """Forbids paths that lead out of the project."""
+
+    def before_call(self, call: ToolCall, context: ToolContext[str]) -> Deny | None:
+        """Look at the arguments, as the model wrote them; where they are no JSON, the exception forbids the call."""
+        path = PurePosixPath(json.loads(call.arguments).get("path", ""))
+        if path.is_absolute() or ".." in path.parts:
+            return Deny(f"{context.deps} may not leave the project")
+        return None
+
+
+SCRIPT: list[Reply] = [
+    [call("read_file", path="notes.txt"), call("read_file", path="settings.ini")],
+    [call("read_file", path="../secret/key.pem")],
+    *[[call("read_file", path="notes.txt")]] * 3,
+    "There is milk to buy.",
+]
+
+
+def main() -> None:
+    """Let the scripted model try what it should not."""
+    records: list[object] = []
+    runner = Runner(
+        [read_file],
+        model=ScriptedModel(SCRIPT),
+        hooks=[InsideOnly()],
+        middleware=[audit(records.append), redact([KEY]), repeat_guard(limit=2)],
+    )
+    result = runner.run("What is there to do?", deps="Ann")
+    for made in result.calls:
+        print(f"{made.call.arguments}\n    {made.result.text!r}")
+    print(*records, result.output, sep="\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""Watch a tool while it works: progress, partial results, and the whole run as events.
+
+Prints a transcript with a line for each step of an import, then the same run as lines of JSON and as AG-UI tells it to
+a user interface. The model is scripted, so that the example runs anywhere.
+"""
+
+import json
+from collections.abc import Iterator
+
+from toolkit import Runner, Toolbox, ToolContext, agui, tool
+from toolkit.display import show
+from toolkit.events_json import event_to_dict
+from toolkit.testing import ScriptedModel, call
+
+FILES = {"north.csv": 1200, "south.csv": 800}
+
+
+@tool
+def import_files(names: list[str], context: ToolContext) -> str:
+    """Import files of measurements.
+
+    Args:
+        names: The files' names.
+    """
+    rows = 0
+    for number, name in enumerate(names, start=1):
+        rows += FILES[name]
+        context.progress(f"{name} ({number} of {len(names)})")  # for people: the model never sees it
+        context.update({"rows": rows})  # what there is so far
+    return f"{rows} rows imported"
+
+
+@tool
+def largest(count: int) -> Iterator[str]:
+    """List the largest files, one by one."""
+    yield from sorted(FILES, key=FILES.__getitem__, reverse=True)[:count]  # each is told as it comes
+
+
+def runner() -> Runner:
+    """Make a runner with a model that plays its part once."""
+    model = ScriptedModel(
+        [
+            [call("import_files", names=[*FILES])],
+            [call("largest", count=2)],
+            "I imported 2000 rows; north.csv is the largest file.",
+        ]
+    )
+    return Runner(Toolbox([import_files, largest]), model=model)
+
+
+show(runner().stream("Import everything."), "Import everything.")
+
+print("\nThe same as JSON, what the calls tell:")
+with runner().stream("Import everything.") as stream:
+    for event in stream:
+        told = event_to_dict(event)
+        if told["type"] in ("toolCallUpdated", "toolCallFinished") and told["text"]:
+            print("   ", json.dumps({key: told[key] for key in ("type", "toolName", "text")}))
+
+print("\nThe same as AG-UI tells it:")
+print("   ", *(event["type"] for event in agui.events(runner().stream("Import everything."))))

@@ -1,0 +1,39 @@
+"""Say something to a run while it is under way: steer it, and let it go on after its answer.
+
+Prints the conversation that comes of it: the search at work ends, the one behind it is skipped, the model reads what
+the user says, and a second wish waits for the answer to the first. The model is scripted, so that the example runs
+anywhere.
+"""
+
+from toolkit import Runner, tool
+from toolkit.events import ToolCallFinished
+from toolkit.messages import ToolMessage, UserMessage
+from toolkit.testing import ScriptedModel, call
+
+
+@tool
+def search(city: str) -> str:
+    """Search for hotels in a city."""
+    return f"3 hotels in {city}"
+
+
+model = ScriptedModel(
+    [
+        [call("search", city="Rome"), call("search", city="Milan")],
+        [call("search", city="Paris")],
+        "There are 3 hotels in Paris.",
+        "The first one is booked.",
+    ]
+)
+runner = Runner([search], model=model, order="sequential")
+
+with runner.stream("Find me a hotel in Italy.") as run:
+    for event in run:
+        if isinstance(event, ToolCallFinished) and "Rome" in event.arguments:
+            run.steer("No, in Paris!")  # read before the model's next answer; from any thread or task
+            run.follow_up("Book the first one.")  # read once the model has answered
+
+for message in run.result.messages:
+    who = {UserMessage: "user", ToolMessage: "tool"}.get(type(message), "model")
+    calls = ", ".join(f"{made.name}({made.arguments})" for made in getattr(message, "calls", ()))
+    print(f"{who:5}", message.text or calls)

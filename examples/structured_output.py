@@ -1,0 +1,48 @@
+"""Ask for a value instead of text, see it grow while the model writes it, and have a wrong one sent back.
+
+Prints the report each time that it has grown, then the report of a model that was told what was wrong with its first
+answer. The model is scripted, so that the example runs anywhere.
+"""
+
+from pydantic import BaseModel, Field
+
+from toolkit import Runner
+from toolkit.events import OutputDelta, TurnFinished
+from toolkit.testing import ScriptedModel
+
+
+class Finding(BaseModel):
+    """Something that was found."""
+
+    text: str
+    severity: int = Field(ge=1, le=5)
+
+
+class Report(BaseModel):
+    """What the model has to answer with."""
+
+    title: str
+    findings: list[Finding] = []  # a default lets the report be shown before it has any
+
+
+GOOD = """{"title": "Bridge inspection", "findings": [
+    {"text": "Rust on the railing", "severity": 2},
+    {"text": "Crack in pillar 3", "severity": 4}]}"""
+WRONG = """{"title": "Bridge inspection", "findings": [{"text": "Crack in pillar 3", "severity": 9}]}"""
+
+print("As it arrives:")
+with Runner(model=ScriptedModel([GOOD])).stream("Report on the bridge.", output_type=Report) as stream:
+    for event in stream:
+        if isinstance(event, OutputDelta):
+            print("   ", event.value)
+
+report = stream.result.output
+print("Whole:", report.title, "with", len(report.findings), "findings")
+
+print("\nWrong at first:")
+model = ScriptedModel([WRONG, GOOD])
+with Runner(model=model).stream("Report on the bridge.", output_type=Report) as stream:
+    answers = sum(isinstance(event, TurnFinished) for event in stream)
+refusal = model.requests[1].messages[-1]
+print("    The model was told:", getattr(refusal, "text", "").partition(" Answer again")[0])
+print(f"    After {answers} answers: {stream.result.output.findings[-1].severity=}")

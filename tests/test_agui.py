@@ -1,0 +1,506 @@
+"""Runs as AG-UI tells them: in the protocol's words, everything closed, whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolkit import Decision, Image, Runner, ToolCall, ToolContext, ToolResult, Usage, agui
+from toolkit.approvers import defer
+from toolkit.events import (
+    ApprovalNeeded,
+    Event,
+    LimitReached,
+    MessageAdded,
+    OutputDelta,
+    ReasoningDelta,
+    RunFinished,
+    RunStarted,
+    TextDelta,
+    ToolArgumentsDelta,
+    ToolCallFinished,
+    ToolCallStarted,
+    ToolCallUpdated,
+    TurnFinished,
+    TurnStarted,
+)
+from toolkit.messages import ModelResponse, PendingApproval, UserMessage
+from toolkit.parts import File
+from toolkit.testing import ScriptedModel, call
+
+CALL = ToolCall(name="add", arguments='{"a": 1, "b": 2}', id="r_0")
+BARE = ToolCall(name="now", id="r_1")
+BEGUN: list[Event] = [RunStarted(run_id="r", model="m"), TurnStarted(turn=0)]
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def ended(output: str = "", finish_reason: str = "stop", usage: Usage = Usage()) -> RunFinished:
+    """The last event of a run."""
+    return RunFinished(output=output, finish_reason=finish_reason, usage=usage)
+
+
+def answered(*calls: ToolCall, **said: str) -> TurnFinished:
+    """The model's answer of the first turn."""
+    return TurnFinished(turn=0, response=ModelResponse(calls=calls, **said))  # type: ignore[arg-type]
+
+
+def told(*events: Event) -> list[dict[str, Any]]:
+    """What is told of a run's first turn, without what every run begins with."""
+    return list(agui.events([*BEGUN, *events]))[2:]
+
+
+def types(events: list[dict[str, Any]]) -> list[str]:
+    """What sorts of events there are."""
+    return [event["type"] for event in events]
+
+
+IDENTITIES = ("messageId", "toolCallId", "stepName")
+
+
+def left_open(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """What is open at the end; AssertionError where something is opened twice, or closed and not open."""
+    opened: list[tuple[str, str]] = []
+    for event in events:
+        sort, _, stage = event["type"].rpartition("_")
+        identity = next((event[name] for name in IDENTITIES if name in event), "")
+        if stage in ("START", "STARTED") and sort != "RUN":
+            assert (sort, identity) not in opened
+            opened.append((sort, identity))
+        elif stage in ("END", "FINISHED") and sort != "RUN":
+            opened.remove((sort, identity))
+        elif stage in ("CONTENT", "ARGS"):
+            assert (sort, identity) in opened
+    return opened
+
+
+# -- a run
+
+
+def test_whole_run() -> None:
+    """A turn is a step; its calls have start, arguments, end and result; the answer comes in pieces."""
+    runner = Runner([add], model=ScriptedModel([[call("add", a=1, b=2)], "It is 3."]))
+
+    events = list(agui.events(runner.stream("x"), thread_id="t", run_id="r"))
+    call_id = events[2]["toolCallId"]
+    assert [
+        {"type": "RUN_STARTED", "threadId": "t", "runId": "r", "protocolVersion": "1.0"},
+        {"type": "STEP_STARTED", "stepName": "turn 0"},
+        {"type": "TOOL_CALL_START", "toolCallId": call_id, "toolCallName": "add", "parentMessageId": "r-0"},
+        {"type": "TOOL_CALL_ARGS", "toolCallId": call_id, "delta": '{"a": 1, "b": 2}'},
+        {"type": "TOOL_CALL_END", "toolCallId": call_id},
+        {
+            "type": "TOOL_CALL_RESULT",
+            "messageId": f"{call_id}-result",
+            "toolCallId": call_id,
+            "role": "tool",
+            "content": "3",
+        },
+        {"type": "STEP_FINISHED", "stepName": "turn 0"},
+        {"type": "STEP_STARTED", "stepName": "turn 1"},
+        {"type": "TEXT_MESSAGE_START", "messageId": "r-1", "role": "assistant"},
+        {"type": "TEXT_MESSAGE_CONTENT", "messageId": "r-1", "delta": "It"},
+        {"type": "TEXT_MESSAGE_CONTENT", "messageId": "r-1", "delta": " is"},
+        {"type": "TEXT_MESSAGE_CONTENT", "messageId": "r-1", "delta": " 3."},
+        {"type": "TEXT_MESSAGE_END", "messageId": "r-1"},
+        {"type": "STEP_FINISHED", "stepName": "turn 1"},
+        {
+            "type": "RUN_FINISHED",
+            "threadId": "t",
+            "runId": "r",
+            "outcome": {"type": "success"},
+            "result": "It is 3.",
+            "metadata": {"finishReason": "stop"},
+        },
+    ] == events
+
+
+def test_async_run() -> None:
+    """An async stream is told as an async iterator, the same."""
+
+    async def main() -> list[dict[str, Any]]:
+        stream = Runner([add], model=ScriptedModel([[call("add", a=1, b=2)], "Three."])).astream("x")
+        return [event async for event in agui.events(stream)]
+
+    stream = Runner([add], model=ScriptedModel([[call("add", a=1, b=2)], "Three."])).stream("x")
+    assert types(list(agui.events(stream))) == types(asyncio.run(main()))
+
+
+def test_ids_are_the_runs_own() -> None:
+    """Where the client has no ids, those of the run stand in for them."""
+    events = list(agui.events([*BEGUN, ended()]))
+
+    assert [("r", "r"), ("r", "r")] == [(e["threadId"], e["runId"]) for e in events if e["type"].startswith("RUN")]
+
+
+# -- texts and thoughts
+
+
+def test_text_that_came_whole() -> None:
+    """Where no pieces came, the answer is told whole."""
+    events = told(answered(text="Hi.", reasoning="A greeting."), ended("Hi."))
+
+    assert [
+        "REASONING_START", "REASONING_MESSAGE_START", "REASONING_MESSAGE_CONTENT",
+        "REASONING_MESSAGE_END", "REASONING_END",
+        "TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END", "STEP_FINISHED", "RUN_FINISHED",
+    ] == types(events)  # fmt: skip
+    assert ["A greeting.", "Hi."] == [event["delta"] for event in events if "delta" in event]
+
+
+def test_text_that_came_in_pieces() -> None:
+    """What came in pieces is not told again."""
+    events = told(TextDelta("H"), TextDelta("i."), answered(text="Hi."), ended("Hi."))
+
+    assert ["H", "i."] == [event["delta"] for event in events if "delta" in event]
+
+
+def test_thoughts_in_between() -> None:
+    """Each stretch of thoughts has an id of its own; the text around it stays one message."""
+    events = told(ReasoningDelta("a"), TextDelta("b"), ReasoningDelta("c"), TextDelta("d"), answered(), ended())
+
+    pieces = [(event["messageId"], event["delta"]) for event in events if "delta" in event]
+    assert [("r-0-reasoning-1", "a"), ("r-0", "b"), ("r-0-reasoning-2", "c"), ("r-0", "d")] == pieces
+
+
+def test_said_meanwhile() -> None:
+    """What the user says during the run is a message of the user."""
+    events = told(MessageAdded(UserMessage("Hurry.")), MessageAdded(UserMessage("Please.")), ended())
+
+    assert [
+        {"type": "TEXT_MESSAGE_START", "messageId": "r-0-user-1", "role": "user"},
+        {"type": "TEXT_MESSAGE_CONTENT", "messageId": "r-0-user-1", "delta": "Hurry."},
+        {"type": "TEXT_MESSAGE_END", "messageId": "r-0-user-1"},
+    ] == events[:3]
+    assert "r-0-user-2" == events[3]["messageId"]
+
+
+# -- calls
+
+
+@pytest.mark.parametrize("arguments", ["", "{}", " {} "], ids=["none", "empty", "spaced"])
+def test_no_arguments(arguments: str) -> None:
+    """A call without arguments has no event for them."""
+    events = told(answered(ToolCall(name="now", arguments=arguments, id="r_0")), ended())
+
+    assert ["TOOL_CALL_START", "TOOL_CALL_END"] == types(events)[:2]
+
+
+def test_early_call() -> None:
+    """A call that starts before its turn is over is told then, and once."""
+    events = told(ToolCallStarted(CALL), answered(CALL, BARE), ToolCallStarted(BARE), ended())
+
+    assert ["r_0", "r_1"] == [event["toolCallId"] for event in events if event["type"] == "TOOL_CALL_START"]
+
+
+def test_call_of_an_earlier_run() -> None:
+    """A call that an earlier run has told has only its result here: told again, its arguments would double."""
+    result = ToolCallFinished(CALL, ToolResult(3, "3"), 0.1)
+    events = list(agui.events([BEGUN[0], ToolCallStarted(CALL), result, ended()]))
+
+    assert ["RUN_STARTED", "TOOL_CALL_RESULT", "RUN_FINISHED"] == types(events)
+
+
+def test_failed_call() -> None:
+    """A result that is an error says so beside its text, and names no exception."""
+    failed = ToolResult(text="add failed", error="add failed", exception=ValueError("secret"))
+    (event, *_) = told(ToolCallFinished(CALL, failed, 0.1), ended())
+
+    assert ("add failed", {"isError": True}) == (event["content"], event["metadata"])
+    assert "secret" not in json.dumps(event)
+
+
+def test_pictures_and_files() -> None:
+    """A result with more than text is a list of parts, each of the sort that its media type says."""
+    files = (File(b"\x01", "text/csv", "rows.csv"), File(b"\x02", "audio/wav", "a.wav"))
+    (event, *_) = told(ToolCallFinished(CALL, ToolResult(text="Look:", images=(Image(b"\x00"),), files=files), 0.1))
+
+    assert [
+        {"type": "text", "text": "Look:"},
+        {"type": "image", "source": {"type": "data", "value": "AA==", "mimeType": "image/png"}},
+        {
+            "type": "document",
+            "source": {"type": "data", "value": "AQ==", "mimeType": "text/csv"},
+            "metadata": {"name": "rows.csv"},
+        },
+        {
+            "type": "audio",
+            "source": {"type": "data", "value": base64.b64encode(b"\x02").decode(), "mimeType": "audio/wav"},
+            "metadata": {"name": "a.wav"},
+        },
+    ] == event["content"]
+
+
+CUSTOM: dict[str, tuple[Event, dict[str, Any]]] = {
+    "progress": (
+        ToolCallUpdated(CALL, "50 %"),
+        {"toolCallId": "r_0", "toolName": "add", "text": "50 %", "partial": None},
+    ),
+    "a limit": (LimitReached(limit="turns"), {"limit": "turns"}),
+    "a partial answer": (OutputDelta([1]), {"value": [1]}),
+    "arguments on their way": (
+        ToolArgumentsDelta(index=0, name="add", text="{"),
+        {"index": 0, "toolName": "add", "text": "{"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("event", "value"), CUSTOM.values(), ids=CUSTOM)
+def test_custom_events(event: Event, value: dict[str, Any]) -> None:
+    """What the protocol has no word for is a custom event, in the event's JSON form."""
+    name = type(event).__name__
+
+    assert {"type": "CUSTOM", "name": name[0].lower() + name[1:], "value": value} == told(event, ended())[0]
+
+
+def test_progress_of_a_tool() -> None:
+    """What a tool tells of itself reaches the user interface, and never the model."""
+
+    def work(context: ToolContext) -> str:
+        """Work."""
+        context.progress("half")
+        return "done"
+
+    with ScriptedModel([[call("work")], "Fine."]) as model:
+        events = list(agui.events(Runner([work], model=model).stream("x")))
+
+    assert ["half"] == [event["value"]["text"] for event in events if event["type"] == "CUSTOM"]
+    assert "half" not in repr(model.requests)
+
+
+# -- ends
+
+PENDING = PendingApproval(
+    call=CALL, digest="d", arguments='{"a":1,"b":2}', title="Add", effect="write", reason="Later."
+)
+
+
+def test_interrupt() -> None:
+    """A run whose calls wait for approval ends with an interrupt for each, which a decision can name."""
+    events = told(answered(CALL), ApprovalNeeded(PENDING), ended(finish_reason="paused"))
+
+    (interrupt,) = events[-1]["outcome"].pop("interrupts")
+    assert {"type": "interrupt"} == events[-1]["outcome"]
+    assert ("r_0", "tool_call", "r_0", "Allow Add? Later.") == tuple(
+        interrupt[name] for name in ("id", "reason", "toolCallId", "message")
+    )
+    assert {"toolName": "add", "arguments": '{"a":1,"b":2}', "digest": "d", "effect": "write"} == interrupt["metadata"]
+
+
+def test_answered_approval() -> None:
+    """A call that was approved meanwhile interrupts nothing; that it waited is a custom event."""
+    events = told(ApprovalNeeded(PENDING), ToolCallFinished(CALL, ToolResult(3, "3"), 9.0), ended("3"))
+
+    assert ("CUSTOM", "approvalNeeded", {"type": "success"}) == (
+        events[0]["type"],
+        events[0]["name"],
+        events[-1]["outcome"],
+    )
+
+
+ENDS: dict[str, tuple[list[Event], str, str]] = {
+    "an answer": ([answered()], "stop", "success"),
+    "an answer that was cut": ([answered()], "length", "success"),
+    "a last answer at a limit": ([answered()], "max_turns", "success"),
+    "no answer at a limit": ([answered(BARE)], "max_turns", "cancelled"),
+    "cancelled": ([answered(BARE)], "cancelled", "cancelled"),
+    "stopped by whoever was asked": ([answered(BARE)], "stopped", "cancelled"),
+}
+
+
+@pytest.mark.parametrize(("events", "reason", "outcome"), ENDS.values(), ids=ENDS)
+def test_outcomes(events: list[Event], reason: str, outcome: str) -> None:
+    """A run that was ended from outside is no success, and has no result."""
+    last = told(*events, ended("Hi.", reason))[-1]
+
+    assert (outcome, reason) == (last["outcome"]["type"], last["metadata"]["finishReason"])
+    assert (outcome == "success") == ("result" in last)
+
+
+def test_cancelled_run() -> None:
+    """A run that is cancelled amid its answer ends as cancelled, with all closed."""
+    runner = Runner(model=ScriptedModel(["One two three."]))
+    events: list[dict[str, Any]] = []
+    for event in agui.events(runner.stream("x")):
+        events.append(event)
+        if event["type"] == "TEXT_MESSAGE_CONTENT":
+            runner.cancel()
+
+    assert ({"type": "cancelled"}, []) == (events[-1]["outcome"], left_open(events))
+    assert "result" not in events[-1]
+
+
+def test_usage() -> None:
+    """Tokens are told where the provider told them; a count of nothing is left out."""
+    with_usage, without = told(ended(usage=Usage(7, 0, 1)))[-1], told(ended())[-1]
+
+    assert [{"model": "m", "inputTokens": 7}] == with_usage["usage"]
+    assert "usage" not in without
+
+
+def test_failed_run(caplog: pytest.LogCaptureFixture) -> None:
+    """A run that fails ends with RUN_ERROR, which names the class of the exception; the log has the rest."""
+
+    def run() -> Iterator[Event]:
+        yield from [*BEGUN, TextDelta("H")]
+        raise ValueError("secret")
+
+    with caplog.at_level(logging.ERROR, "toolkit"):
+        events = list(agui.events(run()))
+
+    assert ["TEXT_MESSAGE_END", "STEP_FINISHED", "RUN_ERROR"] == types(events)[-3:]
+    assert {"type": "RUN_ERROR", "message": "The run failed: ValueError.", "code": "ValueError"} == events[-1]
+    assert "secret" in caplog.text
+
+
+def test_failed_async_run() -> None:
+    """The same holds of an async stream."""
+
+    async def run() -> AsyncIterator[Event]:
+        for event in [*BEGUN, ReasoningDelta("H")]:
+            yield event
+        raise ValueError("secret")
+
+    async def main() -> list[dict[str, Any]]:
+        return [event async for event in agui.events(run())]
+
+    events = asyncio.run(main())
+    assert ("RUN_ERROR", []) == (events[-1]["type"], left_open(events))
+
+
+def test_model_that_fails() -> None:
+    """A model that fails before it says anything leaves a run that was begun, and failed."""
+    stream = Runner(model=ScriptedModel([RuntimeError("secret")])).stream("x")
+
+    assert ["RUN_STARTED", "STEP_STARTED", "STEP_FINISHED", "RUN_ERROR"] == types(list(agui.events(stream)))
+
+
+def test_run_that_was_left() -> None:
+    """A stream that somebody else has closed ends with RUN_ERROR."""
+    stream = Runner(model=ScriptedModel(["One two three."])).stream("x")
+    events = agui.events(stream)
+    begun = [next(events) for _ in range(4)]
+    stream.close()
+
+    whole = begun + list(events)
+    assert ("RUN_ERROR", "left", []) == (whole[-1]["type"], whole[-1]["code"], left_open(whole))
+
+
+def test_leaving_ends_the_run() -> None:
+    """Whoever leaves the events early ends the run."""
+    stream = Runner(model=ScriptedModel(["One two three."])).stream("x")
+    events = agui.events(stream)
+    next(events)
+    events.close()
+
+    assert [] == list(stream)
+
+
+def test_leaving_ends_the_async_run() -> None:
+    """The same holds of an async stream."""
+
+    async def main() -> list[Event]:
+        stream = Runner(model=ScriptedModel(["One two three."])).astream("x")
+        events = agui.events(stream)
+        await events.__anext__()
+        await events.aclose()
+        return [event async for event in stream]
+
+    assert [] == asyncio.run(main())
+
+
+# -- decisions
+
+ANSWERS: dict[str, tuple[dict[str, Any], Decision]] = {
+    "a yes": ({"status": "resolved", "payload": {"approved": True}}, Decision.approve()),
+    "a yes with edits": (
+        {"status": "resolved", "payload": {"approved": True, "editedArgs": {"a": 2}}},
+        Decision.modify({"a": 2}),
+    ),
+    "a no": ({"status": "resolved", "payload": {"approved": False, "reason": "No."}}, Decision.reject("No.")),
+    "given up": ({"status": "cancelled"}, Decision.reject()),
+    "given up with a yes": ({"status": "cancelled", "payload": {"approved": True}}, Decision.reject()),
+    "almost a yes": ({"status": "resolved", "payload": {"approved": "true"}}, Decision.reject()),
+    "no object": ({"status": "resolved", "payload": True}, Decision.reject()),
+    "edits that are none": ({"status": "resolved", "payload": {"approved": True, "editedArgs": []}}, Decision.reject()),
+    "no status": ({"payload": {"approved": True}}, Decision.reject()),
+}
+
+
+@pytest.mark.parametrize(("entry", "decision"), ANSWERS.values(), ids=ANSWERS)
+def test_decisions(entry: dict[str, Any], decision: Decision) -> None:
+    """A client's answer is a decision about the call of its interrupt, and a no unless it is a plain yes."""
+    assert {"r_0": decision} == agui.decisions([{"interruptId": "r_0", **entry}])
+
+
+def test_decisions_of_a_client() -> None:
+    """What a client answers to a run's interrupts is what the run goes on with."""
+    runner = Runner([add], model=ScriptedModel([[call("add", a=1, b=2)], "Three."]), approve=defer)
+    stream = runner.stream("x")
+    *_, last = agui.events(stream)
+    payload = {"approved": True, "editedArgs": {"a": 40, "b": 2}}
+    resume = [{"interruptId": i["id"], "status": "resolved", "payload": payload} for i in last["outcome"]["interrupts"]]
+
+    result = runner.resume(stream.result.state, agui.decisions(resume))
+    assert (["42"], "Three.") == ([done.result.text for done in result.calls], result.output)
+
+
+# -- any run
+
+TURN = st.lists(
+    st.sampled_from(
+        [
+            TextDelta("\ud83d"),
+            ReasoningDelta("hm"),
+            ToolCallStarted(CALL),
+            ToolCallFinished(CALL, ToolResult(text="3"), 0.0),
+            answered(CALL, BARE, text="a", reasoning="b"),
+            MessageAdded(UserMessage("c")),
+            ApprovalNeeded(PENDING),
+            ToolCallUpdated(BARE, partial=ToolResult(text="x", images=(Image(b""),))),
+            TurnStarted(turn=1),
+            TurnStarted(turn=2),
+        ]
+    )
+)
+ENDINGS = st.sampled_from([[], [ended("Hi.", usage=Usage(1, 2, 3))], [ended("", "cancelled")]])
+
+
+@settings(deadline=None)
+@given(TURN, ENDINGS, st.booleans())
+def test_any_run(turn: list[Event], ending: list[Event], fails: bool) -> None:
+    """In whatever order things happen, and wherever it ends: all is closed, strict JSON, and an end comes last."""
+
+    def run() -> Iterator[Event]:
+        yield from [*BEGUN, *turn, *ending]
+        if fails:
+            raise ValueError
+
+    events = list(agui.events(run()))
+    assert [] == left_open(events)
+    assert events[-1]["type"] == ("RUN_ERROR" if fails or not ending else "RUN_FINISHED")
+    json.dumps(events, allow_nan=False).encode()
+
+
+@settings(deadline=None)
+@given(TURN, ENDINGS)
+def test_protocols_own_models(turn: list[Event], ending: list[Event]) -> None:
+    """The protocol's own models take every event, and know every field of it."""
+    core = pytest.importorskip("ag_ui.core")
+    from pydantic import TypeAdapter
+
+    for event in agui.events([*BEGUN, *turn, *ending]):
+        read = TypeAdapter(core.Event).validate_json(json.dumps(event))
+        assert event == read.model_dump(mode="json", by_alias=True)
+        assert not read.model_extra

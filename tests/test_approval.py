@@ -1,0 +1,668 @@
+"""Who is asked for approval, what they see, and what their answers do."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import pytest
+
+from toolkit import ApprovalRequest, Decision, Denied, Runner, Tool, ToolCall, ToolContext, tool
+from toolkit.approval import NO_APPROVER, Approver, Deferred, Stopped, approve
+from toolkit.approvers import Console, Decided, Desk, Notebook, allow, approve_all, ask_when, defer
+from toolkit.doors import AsyncDoor, SyncDoor, step
+from toolkit.errors import ApprovalError
+from toolkit.events import ApprovalNeeded
+from toolkit.messages import PendingApproval
+from toolkit.settings import Effect
+from toolkit.testing import ScriptedModel, call
+
+Door = Literal["sync", "async"]
+DOORS = pytest.mark.parametrize("door", ["sync", "async"])
+REJECTED = "Tool execution was rejected by the user."
+CALL = ToolCall(name="pay", id="run_1", arguments='{"amount": 5}')
+
+
+@tool(title="Payment", effect="write")
+def pay(amount: int, note: str = "") -> str:
+    """Pay."""
+    return "paid"
+
+
+def request_for(made: Tool[..., Any] = pay, amount: int = 5, **more: Any) -> ApprovalRequest:
+    """Ask about one call."""
+    return ApprovalRequest(made, {"amount": amount}, ToolContext(deps=None, run_id="run"), CALL, **more)
+
+
+def decided(approver: Approver | None, made: Tool[..., Any] = pay, door: Door = "sync", **more: Any) -> Decision:
+    """Put one call to an approver."""
+    request = request_for(made, **more)
+    if door == "sync":
+        return step(approve(approver, request, SyncDoor()))
+    return asyncio.run(approve(approver, request, AsyncDoor()))
+
+
+@DOORS
+@pytest.mark.parametrize("verdict", [True, Decision.approve(), Decision.modify({"amount": 1})], ids=repr)
+def test_yes(door: Door, verdict: Any) -> None:
+    """True and approving decisions let a call pass; other arguments are given on."""
+    decision = decided(lambda _: verdict, door=door)
+
+    assert (True, getattr(verdict, "arguments", None)) == (decision.approved, decision.arguments)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "text"),
+    [(False, REJECTED), (Decision.reject(), REJECTED), (Decision.reject("Why?"), f"{REJECTED} Reason: Why?")],
+    ids=["false", "reject", "reject with a reason"],
+)
+def test_no(verdict: Any, text: str) -> None:
+    """A no has the reason of whoever said it."""
+    with pytest.raises(Denied) as refusal:
+        decided(lambda _: verdict)
+
+    assert text == str(refusal.value)
+
+
+def test_stop() -> None:
+    """An approver may end the run."""
+    with pytest.raises(Stopped, match="Enough"):
+        decided(lambda _: Decision.stop("Enough."))
+
+
+def test_defer() -> None:
+    """A call that is put off is given on as plain data, for people elsewhere."""
+    with pytest.raises(Deferred) as waiting:
+        decided(lambda _: Decision.defer("Anna is out."))
+
+    assert waiting.value.pending == PendingApproval(
+        call=CALL,
+        digest=request_for().digest,
+        arguments='{"amount": 5}',
+        title="Payment",
+        effect="write",
+        reason="Anna is out.",
+    )
+
+
+def test_defer_what_cannot_be_written() -> None:
+    """A call whose arguments run out as they are read cannot wait, and is refused."""
+    request = ApprovalRequest(pay, {"amount": memoryview(b"")}, ToolContext(deps=None))
+
+    with pytest.raises(Denied, match="the arguments cannot be written down"):
+        step(approve(defer, request, SyncDoor()))
+
+
+def marked(rule: Any) -> Tool[..., Any]:
+    """A tool that says itself whether a yes is needed."""
+    return tool(pay, approve=rule)
+
+
+def raising(_: object) -> Any:
+    raise RuntimeError("secret")
+
+
+async def asked_later(request: ApprovalRequest) -> bool:
+    """Need a yes above 10."""
+    await asyncio.sleep(0)
+    return bool(request.arguments["amount"] > 10)
+
+
+NEEDED: dict[str, tuple[Any, int, bool]] = {
+    "yes": (True, 5, True),
+    "no": (False, 5, False),
+    "small": (lambda request: request.arguments["amount"] > 10, 5, False),
+    "great": (lambda request: request.arguments["amount"] > 10, 50, True),
+    "small, later": (asked_later, 5, False),
+    "great, later": (asked_later, 50, True),
+    "exception": (raising, 5, True),
+    "denied": (lambda _: (_ for _ in ()).throw(Denied()), 5, True),
+    "nothing": (lambda _: None, 5, True),
+    "zero": (lambda _: 0, 5, True),
+}
+
+
+@DOORS
+@pytest.mark.parametrize(("rule", "amount", "needed"), NEEDED.values(), ids=NEEDED)
+def test_needed(door: Door, rule: Any, amount: int, needed: bool) -> None:
+    """A tool that needs a yes for a call, or fails to say no, does not run where nobody can say it."""
+    try:
+        decided(None, marked(rule), door, amount=amount)
+        refusal = ""
+    except Denied as error:
+        refusal = str(error)
+
+    assert (NO_APPROVER if needed else "") == refusal
+
+
+@pytest.mark.parametrize(("rule", "amount", "needed"), NEEDED.values(), ids=NEEDED)
+def test_needed_is_told(rule: Any, amount: int, needed: bool) -> None:
+    """An approver is told whether the tool itself needs a yes."""
+    seen: list[bool] = []
+
+    def approver(request: ApprovalRequest) -> bool:
+        seen.append(request.required)
+        return True
+
+    decided(approver, marked(rule), amount=amount)
+
+    assert [needed] == seen
+
+
+def test_run_without_an_approver() -> None:
+    """A run without an approver refuses what needs a yes, runs the rest, and goes on."""
+    model = ScriptedModel([[call("pay", amount=1), call("pay_freely", amount=2)], "Done."])
+    result = Runner([marked(rule=True), tool(pay, name="pay_freely")], model=model).run("Go.")
+
+    assert ([NO_APPROVER, "paid"], "Done.") == ([made.result.text for made in result.calls], result.output)
+
+
+def test_run_asks_about_every_call() -> None:
+    """An approver on the run is asked about every call, with its id, whatever the tools say."""
+    seen: list[tuple[str, int]] = []
+
+    def approver(request: ApprovalRequest) -> bool:
+        seen.append((request.context.call_id, request.arguments["amount"]))
+        return bool(request.arguments["amount"] == 2)
+
+    model = ScriptedModel([[call("pay", amount=1), call("pay", amount=2)], "Done."])
+    result = Runner([pay], model=model, approve=approver).run("Go.")
+
+    assert sorted((made.call.id, int(made.arguments[-2])) for made in result.calls) == sorted(seen)
+    assert [REJECTED, "paid"] == [made.result.text for made in result.calls]
+
+
+class Person:
+    """An approver that remembers whom it was asked about."""
+
+    def __init__(self, verdict: Any = True) -> None:
+        self.asked: list[str] = []
+        self.verdict = verdict
+
+    def __call__(self, request: ApprovalRequest) -> Any:
+        self.asked.append(request.tool.name)
+        return self.verdict
+
+
+class AsyncPerson(Person):
+    """The same, in an event loop."""
+
+    async def __call__(self, request: ApprovalRequest) -> Any:
+        await asyncio.sleep(0)
+        return super().__call__(request)
+
+
+def named(name: str, effect: Effect | None = None, **options: Any) -> Tool[..., Any]:
+    """A tool of this name and effect."""
+    return tool(pay, name=name, **options) if effect is None else tool(pay, name=name, effect=effect, **options)
+
+
+BOX = [
+    named("read_file", "read"),
+    named("delete_file", "destructive"),
+    named("write_file", "write"),
+    named("guess"),
+    named("marked_file", "read", approve=True),
+]
+
+
+def asked_about(policy: Callable[[Approver], Approver], tools: Sequence[Tool[..., Any]] = BOX) -> list[str]:
+    """Put a call of each tool to a policy; give those about which somebody was asked."""
+    person = Person()
+    for made in tools:
+        decided(policy(person), made)
+    return person.asked
+
+
+POLICIES: dict[str, tuple[Callable[[Approver], Approver], list[str]]] = {
+    "everything": (lambda person: person, [made.name for made in BOX]),
+    "nothing": (lambda _: approve_all, []),
+    "what the tools ask for": (ask_when, ["marked_file"]),
+    "a name": (lambda person: ask_when(person, names=["guess"]), ["guess", "marked_file"]),
+    "a pattern": (lambda person: ask_when(person, names=("delete_*",)), ["delete_file", "marked_file"]),
+    "an effect": (lambda person: ask_when(person, effects=["write"]), ["write_file", "guess", "marked_file"]),
+    "a function": (
+        lambda person: ask_when(person, when=lambda r: r.tool.name == "read_file"),
+        ["read_file", "marked_file"],
+    ),
+    "a function without an answer": (lambda person: ask_when(person, when=lambda _: None), [m.name for m in BOX]),
+    "several": (
+        lambda person: ask_when(person, names=["guess"], effects=["destructive"]),
+        ["delete_file", "guess", "marked_file"],
+    ),
+    "a list": (
+        lambda person: allow("guess", "read_file", otherwise=person),
+        ["delete_file", "write_file", "marked_file"],
+    ),
+    "a list of patterns": (lambda person: allow("*_file", otherwise=person), ["guess"]),
+    "a list of tools": (lambda person: allow(BOX[0], BOX[4], otherwise=person), ["delete_file", "write_file", "guess"]),
+    "blank entries": (lambda person: allow("", "  ", otherwise=person), [made.name for made in BOX]),
+    "a list, then effects": (
+        lambda person: allow("marked_file", otherwise=ask_when(person, effects=["write"])),
+        ["write_file", "guess"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("policy", "asked"), POLICIES.values(), ids=POLICIES)
+def test_policies(policy: Callable[[Approver], Approver], asked: list[str]) -> None:
+    """A policy asks somebody about these calls, and lets the others pass."""
+    assert asked == asked_about(policy)
+
+
+@DOORS
+@pytest.mark.parametrize("person", [Person(verdict=False), AsyncPerson(verdict=False)], ids=["plain", "async"])
+@pytest.mark.parametrize(
+    "policy", [lambda p: allow(otherwise=p), lambda p: ask_when(p, names=["*a*"])], ids=["allow", "ask_when"]
+)
+def test_policy_gives_the_answer(door: Door, person: Person, policy: Callable[[Approver], Approver]) -> None:
+    """What a policy's approver says is its answer, sync or async."""
+    with pytest.raises(Denied):
+        decided(policy(person), door=door)
+
+
+def test_policy_that_fails() -> None:
+    """A condition that raises is a no."""
+    with pytest.raises(Denied):
+        decided(ask_when(approve_all, when=raising))
+
+
+def test_policy_changes_nothing() -> None:
+    """A condition cannot change what is shown to whoever is asked next."""
+    seen: list[Any] = []
+
+    def spoil(request: ApprovalRequest) -> bool:
+        request.arguments["items"].append(9)
+        return True
+
+    request = ApprovalRequest(pay, {"items": [1]}, ToolContext(deps=None))
+
+    def approver(request: ApprovalRequest) -> bool:
+        seen.append(request.arguments["items"])
+        return True
+
+    step(approve(ask_when(approver, when=spoil), request, SyncDoor()))
+
+    assert [[1]] == seen
+
+
+@pytest.mark.parametrize("option", ["names", "effects"])
+def test_text_for_a_list(option: str) -> None:
+    """One text where a list is due is refused: it would be taken for a list of letters."""
+    with pytest.raises(TypeError, match=rf"{option}='write' is one text: write {option}=\('write',\)"):
+        ask_when(approve_all, **{option: "write"})  # type: ignore[arg-type]
+
+
+def test_allowed_tool_that_changed() -> None:
+    """A tool is allowed as it is: one that says something else of itself is asked about, and so is another one."""
+    others = [tool(pay, description="Pay twice."), tool(pay, effect="destructive"), named("pay_2", "write")]
+
+    assert ["pay", "pay", "pay_2"] == asked_about(lambda person: allow(pay, otherwise=person), [pay, *others])
+
+
+class Terminal:
+    """Answers what a console asks, line by line, and keeps what it shows."""
+
+    def __init__(self, *lines: str) -> None:
+        self.lines = list(lines)
+        self.shown: list[str] = []
+        self.console = Console(read=self.read, write=self.shown.append)
+
+    def read(self, prompt: str) -> str:
+        """Give the next line; without one, the end of the input."""
+        self.shown.append(prompt)
+        if not self.lines:
+            raise EOFError
+        return self.lines.pop(0)
+
+
+ANSWERS: dict[str, tuple[list[str], Any]] = {
+    "y": (["y"], True),
+    "yes": (["Yes"], True),
+    "with spaces": (["  y  "], True),
+    "n": (["n"], Decision.reject()),
+    "n with a reason": (["n too much"], Decision.reject("too much")),
+    "stop": (["s"], Decision.stop()),
+    "stop with a reason": (["stop enough for today"], Decision.stop("enough for today")),
+    "edit": (["e", '{"amount": 1}'], Decision.modify({"amount": 1})),
+    "edit, no JSON": (["e", "{amount", "n"], Decision.reject()),
+    "edit, no object": (["e", "[1]", "y"], True),
+    "always": (["a"], True),
+    "whole": (["w", "y"], True),
+    "nothing": (["", "y"], True),
+    "something else": (["perhaps", "1", "yy", "y"], True),
+    "what begins like a yes": (
+        ["you must be joking", "yes, but not so much", "y not", "a lot", "n"],
+        Decision.reject(),
+    ),
+    "what begins like a no": (["not sure", "y"], True),
+    "five times something else": (["?", "?", "?", "?", "?", "y"], False),
+    "end of the input": ([], Decision.reject("Nobody was there to answer.")),
+    "end after something else": (["?"], Decision.reject("Nobody was there to answer.")),
+}
+
+
+@pytest.mark.parametrize(("lines", "verdict"), ANSWERS.values(), ids=ANSWERS)
+def test_console(lines: list[str], verdict: Any) -> None:
+    """A person at the terminal answers with a letter, a word, a reason, or other arguments."""
+    assert verdict == Terminal(*lines).console(request_for())
+
+
+def test_console_shows() -> None:
+    """A person sees tool, title, effect and the arguments, with nothing hidden in them."""
+    terminal = Terminal("y")
+    made = tool(pay, title="Pay\u202ement")
+    terminal.console(ApprovalRequest(made, {"amount": 5, "note": "\u202e\x1b[2J"}, ToolContext(deps=None)))
+
+    expected = (
+        r"The model asks for pay (Pay\u202ement), which is write:" + "\n"
+        r"{" + "\n"
+        r'  "amount": 5,' + "\n"
+        r'  "note": "\u202e\u001b[2J"' + "\n"
+        r"}"
+    )
+    assert expected == terminal.shown[0]
+
+
+def test_console_shows_long_arguments() -> None:
+    """Of long arguments the middle is left out, and said to be; the whole is a letter away."""
+    terminal = Terminal("w", "y")
+    terminal.console(ApprovalRequest(pay, {"note": "a" * 10_000}, ToolContext(deps=None)))
+
+    assert "\n... 6,016 of 10,016 characters are not shown here; SHA-256 of all: " in terminal.shown[0]
+    assert "a" * 10_000 in terminal.shown[2]
+
+
+def test_always() -> None:
+    """Always is for the calls of this tool, as it is now: another definition and another tool are asked about."""
+    terminal = Terminal("a", "n", "n")
+    others = [pay, tool(pay, timeout=5), tool(pay, effect="destructive"), named("other", "write")]
+
+    assert [True, True, True, Decision.reject(), Decision.reject()] == [
+        terminal.console(request_for(made)) for made in [pay, *others]
+    ]
+
+
+def test_always_of_another_console() -> None:
+    """What one approver was told no other one knows."""
+    Terminal("a").console(request_for())
+
+    assert Decision.reject() == Terminal("n").console(request_for())
+
+
+def test_console_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no terminal, a call is rejected, and nothing is read."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+
+    assert Decision.reject("There is no terminal to ask at.") == Console()(request_for())
+
+
+def test_notebook() -> None:
+    """In a notebook the same is asked, in its own field."""
+    terminal = Terminal("n not here")
+
+    assert Decision.reject("not here") == Notebook(read=terminal.read, write=terminal.shown.append)(request_for())
+
+
+def test_notebook_without_a_front_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a front end, where nothing can be read, a notebook's call is rejected."""
+    monkeypatch.setattr(sys, "stdin", None)
+
+    with pytest.raises(Denied, match=REJECTED):
+        decided(Notebook(write=lambda _: None))
+
+
+def test_one_question_at_a_time() -> None:
+    """Calls that are made side by side are asked about one after the other."""
+    shown: list[str] = []
+
+    def read(prompt: str) -> str:
+        shown.append("asked")
+        return "y"
+
+    console = Console(read=read, write=lambda text: shown.append("shown"))
+    model = ScriptedModel([[call("pay", amount=n) for n in range(8)], "Done."])
+    Runner([pay], model=model, approve=console).run("Go.")
+
+    assert ["shown", "asked"] * 8 == shown
+
+
+def test_question_that_nobody_waits_for() -> None:
+    """A question whose call was given up meanwhile is not put."""
+    terminal = Terminal("y")
+    request = request_for()
+    request.context.cancellation.cancel()
+
+    assert (False, []) == (terminal.console(request), terminal.shown)
+
+
+def test_answer_that_nobody_waits_for() -> None:
+    """A person whose answer comes too late is told so."""
+    request = request_for()
+    shown: list[str] = []
+
+    def read(_: str) -> str:
+        request.context.cancellation.cancel()
+        return "y"
+
+    Console(read=read, write=shown.append)(request)
+
+    assert "This came too late: the call was given up." == shown[-1]
+
+
+class Office:
+    """A desk, and somebody who answers as soon as a call lies on it."""
+
+    def __init__(self, *verdicts: Any) -> None:
+        self.desk = Desk()
+        self.verdicts = list(verdicts)
+        self.seen: list[PendingApproval] = []
+
+    def tell(self, needed: ApprovalNeeded) -> None:
+        """Hear of a call, and answer from another thread."""
+        self.seen.append(needed.approval)
+        threading.Thread(target=self.answer, args=(needed.approval.call.id,)).start()
+
+    def answer(self, call_id: str) -> None:
+        """Give the next verdict."""
+        self.desk.answer(call_id, self.verdicts.pop(0))
+
+
+@DOORS
+def test_desk(door: Door) -> None:
+    """A call lies on the desk, is announced, and gets its answer from another thread."""
+    office = Office(Decision.modify({"amount": 1}))
+
+    assert Decision.modify({"amount": 1}) == decided(office.desk, door=door, tell=office.tell)
+    assert ([request_for().pending()], ()) == (office.seen, office.desk.open)
+
+
+@DOORS
+def test_desk_rejects(door: Door) -> None:
+    """A no from the desk is a no."""
+    office = Office(Decision.reject("Too much."))
+
+    with pytest.raises(Denied, match=r"Reason: Too much\."):
+        decided(office.desk, door=door, tell=office.tell)
+
+
+def test_desk_in_any_order() -> None:
+    """Calls that lie open at the same time are listed in order, and answered in any."""
+
+    async def office_hours() -> list[Any]:
+        desk = Desk()
+        calls = [replace(CALL, id=f"run_{n}") for n in range(3)]
+        asked = [asyncio.ensure_future(desk(replace(request_for(), call=each))) for each in calls]
+        await asyncio.sleep(0)
+        assert calls == [waiting.call for waiting in desk.open]
+        for n in (2, 0, 1):
+            desk.answer(f"run_{n}", bool(n))
+        return await asyncio.gather(*asked)
+
+    assert [False, True, True] == asyncio.run(office_hours())
+
+
+ANSWERED_LATE = "The call 'run_1' does not wait for a decision, or is already resolved."
+
+
+@DOORS
+def test_desk_second_answer(door: Door) -> None:
+    """The second answer to a call is refused."""
+    office = Office(True)
+    decided(office.desk, door=door, tell=office.tell)
+
+    with pytest.raises(ApprovalError) as refusal:
+        office.desk.answer("run_1", True)
+    assert ANSWERED_LATE == str(refusal.value)
+
+
+@DOORS
+def test_desk_late_answer(door: Door) -> None:
+    """The answer to a call that has timed out is refused, and the call is off the desk."""
+    desk = Desk()
+
+    async def timed_out(through: Any) -> None:
+        with pytest.raises(Denied, match=r"Tool approval timed out after 0\.01 s\."):
+            await approve(desk, request_for(), through, 0.01)
+
+    step(timed_out(SyncDoor())) if door == "sync" else asyncio.run(timed_out(AsyncDoor()))
+
+    assert () == desk.open
+    with pytest.raises(ApprovalError, match="already resolved"):
+        desk.answer("run_1", True)
+
+
+def test_desk_unknown_call() -> None:
+    """An answer to a call that was never asked about is refused."""
+    with pytest.raises(ApprovalError, match="The call 'run_9' does not wait"):
+        Desk().answer("run_9", True)
+
+
+def test_desk_same_call_twice() -> None:
+    """A call that lies on the desk cannot be put there again; the first one still gets its answer."""
+
+    async def office_hours() -> Any:
+        desk = Desk()
+        first = asyncio.ensure_future(desk(request_for()))
+        await asyncio.sleep(0)
+        with pytest.raises(ApprovalError, match="lies on this desk already"):
+            await desk(request_for())
+        desk.answer("run_1", True)
+        return await first
+
+    assert asyncio.run(office_hours())
+
+
+def test_desk_of_a_loop_that_is_closed() -> None:
+    """An answer to a run whose event loop is gone is refused."""
+    desk = Desk()
+    loop = asyncio.new_event_loop()
+    waiting = desk(request_for())
+    loop.call_soon(waiting.send, None)
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    loop.close()
+
+    with pytest.raises(ApprovalError):
+        desk.answer("run_1", True)
+    waiting.close()
+
+
+PENDING = request_for().pending("Anna is out.")
+WAITS = "Reason: Anna is out."
+
+
+def on_resume(verdicts: dict[str, Any], made: Tool[..., Any] = pay, otherwise: Any = None, **more: Any) -> Any:
+    """Decide on the call that waits, and put a call to the decisions."""
+    answered = Decided(verdicts, [PENDING], otherwise)
+    try:
+        return decided(answered, made, **more)
+    except (Denied, Deferred) as outcome:
+        return type(outcome)
+
+
+MODIFIED = Decision.modify({"amount": 1})
+RESUMED: dict[str, tuple[Any, Any]] = {
+    "yes": (lambda: on_resume({"run_1": True}), Decision.approve()),
+    "no": (lambda: on_resume({"run_1": False}), Denied),
+    "modified": (lambda: on_resume({"run_1": MODIFIED}), MODIFIED),
+    "put off again": (lambda: on_resume({"run_1": Decision.defer()}), Deferred),
+    "not decided": (lambda: on_resume({}), Deferred),
+    "not decided, somebody there": (lambda: on_resume({}, otherwise=approve_all), Deferred),
+    "other arguments": (lambda: on_resume({"run_1": True}, amount=6), Deferred),
+    "other arguments, somebody there": (
+        lambda: on_resume({"run_1": True}, amount=6, otherwise=lambda _: False),
+        Denied,
+    ),
+    "changed tool": (lambda: on_resume({"run_1": True}, tool(pay, description="Pay twice.")), Deferred),
+    "tool swapped": (lambda: on_resume({"run_1": True}, named("pay", "destructive")), Deferred),
+    "no for a changed tool": (lambda: on_resume({"run_1": False}, named("pay", "destructive")), Deferred),
+}
+
+
+@pytest.mark.parametrize(("outcome", "expected"), RESUMED.values(), ids=RESUMED)
+def test_decided(outcome: Callable[[], Any], expected: Any) -> None:
+    """A decision is for the call as it was shown; whatever has changed since is asked about again."""
+    assert expected == outcome()
+
+
+def test_decided_once() -> None:
+    """A decision is used once; the same call waits again afterwards."""
+    answered = Decided({"run_1": True}, [PENDING])
+    decided(answered)
+
+    with pytest.raises(Deferred):
+        decided(answered)
+
+
+@pytest.mark.parametrize(("rule", "expected"), [(False, True), (True, Deferred)], ids=["free", "marked"])
+def test_decided_about_a_later_call(rule: bool, expected: Any) -> None:
+    """A call that comes later runs or waits, as its own tool says; no decision fits it."""
+    answered = Decided({"run_1": False}, [PENDING])
+    request = replace(request_for(marked(rule)), call=replace(CALL, id="run_2"))
+
+    try:
+        outcome: Any = step(approve(answered, request, SyncDoor())).approved
+    except Deferred as deferred:
+        outcome = type(deferred)
+    assert expected == outcome
+
+
+def test_later_call_is_asked_about() -> None:
+    """Where somebody is there, they are asked about the calls that come later."""
+    person = Person()
+    request = replace(request_for(), call=replace(CALL, id="run_2"))
+    step(approve(Decided({"run_1": True}, [PENDING], person), request, SyncDoor()))
+
+    assert ["pay"] == person.asked
+
+
+UNFIT: dict[str, tuple[dict[Any, Any], str]] = {
+    "unknown call": ({"run_9": True}, "No call 'run_9' waits for a decision; these do: run_1."),
+    "provider's id": ({"call_0": True}, "No call 'call_0' waits for a decision; these do: run_1."),
+    "name": ({"pay": True}, "No call 'pay' waits for a decision; these do: run_1."),
+    "text": ({"run_1": "yes"}, "The decision on 'run_1' is 'yes': give True, False or a Decision."),
+    "one": ({"run_1": 1}, "The decision on 'run_1' is 1: give True, False or a Decision."),
+    "nothing": ({"run_1": None}, "The decision on 'run_1' is None: give True, False or a Decision."),
+}
+
+
+@pytest.mark.parametrize(("verdicts", "text"), UNFIT.values(), ids=UNFIT)
+def test_unfit_decisions(verdicts: dict[Any, Any], text: str) -> None:
+    """Decisions for calls that do not wait, and what is none, are refused before anything runs."""
+    with pytest.raises(ApprovalError) as refusal:
+        Decided(verdicts, [PENDING])
+
+    assert text == str(refusal.value)
+
+
+def test_request_is_read_only() -> None:
+    """Requests for the same call compare equal, and nothing of them can be set."""
+    assert request_for() == request_for()
+    with pytest.raises(AttributeError):
+        request_for().required = False  # type: ignore[misc]

@@ -1,0 +1,562 @@
+"""How a call is carried out: for how long, how often, and where."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import multiprocessing
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from typing_extensions import Unpack
+
+from tests.apart import fail_there, known_there, where, where_later
+from toolkit import (
+    DefinitionError,
+    FatalError,
+    NotFound,
+    Runner,
+    RunResult,
+    Tool,
+    Toolbox,
+    ToolCall,
+    ToolContext,
+    ToolError,
+    ToolResult,
+    tool,
+)
+from toolkit.attempts import BUSY, MAX_ABANDONED
+from toolkit.cancellation import Cancellation
+from toolkit.decorator import ToolOptions
+from toolkit.errors import TimedOut
+from toolkit.events import Event, ToolCallAbandoned, ToolCallFinished, ToolCallRetried, ToolCallUpdated
+from toolkit.testing import ScriptedModel, call
+
+
+def through_call(made: Tool[..., Any], **arguments: Any) -> ToolResult:
+    return Toolbox([made]).call(made.name, arguments)
+
+
+def through_acall(made: Tool[..., Any], **arguments: Any) -> ToolResult:
+    return asyncio.run(Toolbox([made]).acall(made.name, arguments))
+
+
+def through_stream(runner: Runner) -> list[Event]:
+    with runner.stream("Go on.") as events:
+        return list(events)
+
+
+def through_astream(runner: Runner) -> list[Event]:
+    async def main() -> list[Event]:
+        async with runner.astream("Go on.") as events:
+            return [event async for event in events]
+
+    return asyncio.run(main())
+
+
+BOTH = pytest.mark.parametrize("go", [through_call, through_acall], ids=["sync", "async"])
+STREAMS = pytest.mark.parametrize("go", [through_stream, through_astream], ids=["stream", "astream"])
+
+
+def happened(go: Callable[[Runner], list[Event]], *tools: Any, calls: list[ToolCall]) -> list[Event]:
+    """What a stream tells of a run whose model makes these calls, then is done."""
+    return go(Runner(tools, model=ScriptedModel([calls, "Done."])))
+
+
+@pytest.fixture
+def release() -> Iterator[threading.Event]:
+    """Lets go what hangs when the test ends."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def hanging(release: threading.Event, **settings: Unpack[ToolOptions]) -> Tool[..., Any]:
+    """A tool that hangs in its thread."""
+
+    def hang(number: int = 0) -> int:
+        """Hang."""
+        release.wait(60)
+        return number
+
+    settings.setdefault("timeout", 0.01)
+    return tool(hang, **settings)
+
+
+def hanging_later(**settings: Unpack[ToolOptions]) -> Tool[..., Any]:
+    """A tool that hangs in its loop."""
+
+    async def hang() -> None:
+        """Hang."""
+        await asyncio.Event().wait()
+
+    settings.setdefault("timeout", 0.01)
+    return tool(hang, **settings)
+
+
+# -- time
+
+
+@BOTH
+def test_timeout_of_a_sync_tool(go: Callable[..., ToolResult], release: threading.Event) -> None:
+    """A sync function that takes too long is given up, wherever the caller stands."""
+    result = go(hanging(release))
+
+    assert ("timed_out", "Timed out after 0.01 s.") == (result.kind, result.text)
+
+
+@BOTH
+def test_timeout_of_an_async_tool(go: Callable[..., ToolResult]) -> None:
+    """An async function that takes too long is cancelled."""
+    assert "Timed out after 0.01 s." == go(hanging_later()).text
+
+
+@BOTH
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync tool", "async tool"])
+def test_enough_time(go: Callable[..., ToolResult], is_async: bool) -> None:
+    """A function that is done in time gives its value."""
+
+    async def later() -> str:
+        return "done"
+
+    made = tool(later if is_async else lambda: "done", name="made", timeout=60)
+
+    assert ToolResult("done", "done") == go(made)
+
+
+@BOTH
+def test_finally_of_an_async_tool(go: Callable[..., ToolResult]) -> None:
+    """A cancelled function has its `finally` run before the call ends."""
+    ended: list[str] = []
+
+    async def hang() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("finally")
+
+    go(tool(hang, timeout=0.01))
+
+    assert ["finally"] == ended
+
+
+@BOTH
+def test_tool_that_swallows_the_cancellation(go: Callable[..., ToolResult]) -> None:
+    """An async function that will not end is left to itself."""
+
+    async def stubborn() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await asyncio.Event().wait()
+
+    assert "timed_out" == go(tool(stubborn, timeout=0.01)).kind
+
+
+@BOTH
+def test_function_that_works_on_knows(go: Callable[..., ToolResult]) -> None:
+    """A function whose time is up finds so in its context."""
+    known, seen = threading.Event(), []
+
+    def watch(context: ToolContext) -> None:
+        while not context.cancelled:
+            known.wait(0.001)
+        seen.append(context.cancellation.reason)
+        known.set()
+
+    go(tool(watch, timeout=0.01))
+
+    assert known.wait(10)
+    assert seen[0] in ("deadline", "cancelled")
+
+
+def test_deadline_in_the_context() -> None:
+    """A function finds the earlier of the run's deadline and its own."""
+
+    def due(context: ToolContext) -> float | None:
+        return context.deadline
+
+    late, early, toolbox = Cancellation(600), Cancellation(6), Toolbox([tool(due, timeout=60)])
+    values = [toolbox.call("due", {}, ToolContext(deps=None, cancellation=until)).value for until in (late, early)]
+
+    assert values[0] < (late.deadline or 0)
+    assert early.deadline == values[1]
+
+
+@STREAMS
+def test_siblings_of_a_late_call(go: Callable[..., Any], release: threading.Event) -> None:
+    """A call that takes too long harms no other."""
+    calls = [call("hang"), call("len_of", text="four"), call("hang")]
+    events = happened(go, hanging(release), tool(len_of), calls=calls)
+    kinds = {e.call.id: e.result.kind for e in events if isinstance(e, ToolCallFinished)}
+
+    assert ["timed_out", None, "timed_out"] == [kinds[call_id] for call_id in sorted(kinds)]
+
+
+def len_of(text: str) -> int:
+    """Count."""
+    return len(text)
+
+
+@STREAMS
+def test_abandoned_function(go: Callable[..., Any], release: threading.Event) -> None:
+    """A thread that cannot be ended is told, with how many there are."""
+    events = happened(go, hanging(release), calls=[call("hang"), call("hang")])
+
+    assert 2 == max(event.count for event in events if isinstance(event, ToolCallAbandoned))
+
+
+@STREAMS
+def test_too_many_abandoned_functions(go: Callable[..., Any], release: threading.Event) -> None:
+    """A run with too many of them starts no more of the kind; what cannot hang is carried out."""
+    first = [call("hang") for _ in range(MAX_ABANDONED)]
+    model = ScriptedModel([first, [call("hang"), call("len_of", text="four")], "Done."])
+    events = go(Runner([hanging(release, timeout=0.5), len_of], model=model))
+    last = [event.result.text for event in events if isinstance(event, ToolCallFinished)][-2:]
+
+    assert {BUSY, "4"} == set(last)
+
+
+# -- tries
+
+
+class Flaky:
+    """Fails so many times, then does its work."""
+
+    def __init__(self, failures: int, error: BaseException) -> None:
+        self.failures, self.error, self.keys = failures, error, list[str]()
+
+    def work(self, context: ToolContext) -> int:
+        """Work."""
+        self.keys.append(context.idempotency_key)
+        if context.attempt < self.failures:
+            raise self.error
+        return context.attempt
+
+
+@BOTH
+def test_retry(go: Callable[..., ToolResult]) -> None:
+    """A try that fails is followed by another, which knows its number and has the same key."""
+    flaky = Flaky(1, OSError())
+    result = go(tool(flaky.work, retries=1, idempotent=True))
+
+    assert (1, 2, 1) == (result.value, len(flaky.keys), len(set(flaky.keys)))
+
+
+@STREAMS
+def test_retry_is_told(go: Callable[..., Any]) -> None:
+    """Each try that is followed by another is told: its number, its error, and the pause."""
+    error = OSError("down")
+    events = happened(go, tool(Flaky(1, error).work, retries=1, effect="read"), calls=[call("work")])
+    told = [event for event in events if isinstance(event, ToolCallRetried)]
+
+    assert [(0, error)] == [(event.attempt, event.error) for event in told]
+    assert 0.25 <= told[0].seconds <= 0.5
+
+
+def test_no_try_left() -> None:
+    """The last try's failure is the result."""
+    flaky = Flaky(9, OSError())
+
+    assert "failed" == through_call(tool(flaky.work, retries=1, effect="read")).kind
+    assert 2 == len(flaky.keys)
+
+
+@pytest.mark.parametrize(
+    ("error", "options"),
+    [
+        (ToolError("no"), {}),
+        (NotFound("no"), {}),
+        (KeyboardInterrupt(), {}),
+        (SystemExit(), {}),
+        (ValueError(), {"retry_on": (OSError,)}),
+    ],
+    ids=["tool error", "not found", "interrupt", "exit", "another exception"],
+)
+def test_not_worth_another_try(error: BaseException, options: dict[str, Any]) -> None:
+    """What a tool says itself stays said, and so does what `retry_on` does not name."""
+    flaky = Flaky(9, error)
+    through_call(tool(flaky.work, retries=3, effect="read", **options))
+
+    assert 1 == len(flaky.keys)
+
+
+def test_fatal_error_is_not_tried_again() -> None:
+    """A fatal error ends the run at the first try."""
+    flaky = Flaky(9, FatalError())
+
+    with pytest.raises(FatalError):
+        through_call(tool(flaky.work, retries=3, effect="read"))
+    assert 1 == len(flaky.keys)
+
+
+@BOTH
+def test_another_try_after_the_time(go: Callable[..., ToolResult]) -> None:
+    """Each try has the whole time; one that was late is followed by another."""
+    tries: list[int] = []
+
+    async def hang(context: ToolContext) -> str:
+        tries.append(context.attempt)
+        await asyncio.Event().wait()
+        return "never"
+
+    result = go(tool(hang, timeout=0.01, retries=1, effect="read"))
+
+    assert ("timed_out", [0, 1]) == (result.kind, tries)
+
+
+@BOTH
+def test_cancelled_between_tries(go: Callable[..., ToolResult]) -> None:
+    """A run that is called off during the pause tries no more."""
+    until = Cancellation()
+    flaky = Flaky(9, OSError())
+
+    def work(context: ToolContext) -> None:
+        until.cancel()
+        flaky.work(context)
+
+    made = tool(work, retries=5, effect="read")
+    context = ToolContext(deps=None, cancellation=until)
+    toolbox = Toolbox([made])
+    result = (
+        toolbox.call("work", {}, context) if go is through_call else asyncio.run(toolbox.acall("work", {}, context))
+    )
+
+    assert ("cancelled", 1) == (result.kind, len(flaky.keys))
+
+
+@BOTH
+def test_call_that_comes_too_late(go: Callable[..., ToolResult]) -> None:
+    """A call of a run that is over does not enter the function."""
+    over, entered = Cancellation(0), []
+    toolbox = Toolbox([tool(lambda: entered.append(1), name="enter")])
+    context = ToolContext(deps=None, cancellation=over)
+    result = (
+        toolbox.call("enter", {}, context) if go is through_call else asyncio.run(toolbox.acall("enter", {}, context))
+    )
+
+    assert (TimedOut, []) == (type(result.exception), entered)
+
+
+# -- places
+
+
+@pytest.fixture(scope="module")
+def threads() -> Iterator[Executor]:
+    """A pool of two threads."""
+    with ThreadPoolExecutor(2, thread_name_prefix="pool") as executor:
+        yield executor
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Executor]:
+    """A pool of one process, which has to find everything anew."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
+        yield executor
+
+
+@BOTH
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync tool", "async tool"])
+def test_thread_pool(go: Callable[..., ToolResult], is_async: bool, threads: Executor) -> None:
+    """A function runs in the executor's thread; an async one in a loop of its own there."""
+
+    def name() -> str:
+        return threading.current_thread().name
+
+    async def name_later() -> str:
+        await asyncio.sleep(0)
+        return threading.current_thread().name
+
+    result = go(tool(name_later if is_async else name, executor=threads))
+
+    assert result.value.startswith("pool")
+
+
+@BOTH
+@pytest.mark.parametrize("made", [where, where_later], ids=["sync tool", "async tool"])
+def test_process_pool(go: Callable[..., ToolResult], made: Tool[..., Any], processes: Executor) -> None:
+    """A function runs in the executor's process; its result is made here."""
+    result = go(tool(made, executor=processes), number=1)
+
+    assert (True, str(result.value)) == (result.value != os.getpid(), result.text)
+
+
+@pytest.mark.parametrize("how", ["value error", "exit", "interrupt", "stop", "local", "unusual", "unsendable"])
+def test_failures_in_a_process_pool(how: str, processes: Executor) -> None:
+    """However a function fails there, its call has a result, and the pool goes on."""
+    made = tool(fail_there, executor=processes)
+
+    assert "failed" == through_call(made, how=how).kind
+    assert through_call(tool(where, executor=processes), number=1).error is None
+
+
+def test_broken_pool() -> None:
+    """A pool whose process dies makes the call fail, not the run."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
+        result = through_call(tool(fail_there, executor=executor), how="os exit")
+
+    assert "failed" == result.kind
+
+
+def test_closed_executor() -> None:
+    """An executor that takes nothing any more makes the call fail, not the run."""
+    executor = ThreadPoolExecutor(1)
+    executor.shutdown()
+
+    assert "failed" == through_call(tool(len_of, executor=executor), text="four").kind
+
+
+def test_local_function_in_a_process_pool(processes: Executor) -> None:
+    """A function that no other process finds is refused, with what to do."""
+
+    def local() -> None:
+        pass
+
+    with pytest.raises(DefinitionError, match=r"at the top of a module"):
+        through_call(tool(local, executor=processes))
+
+
+NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME", default="unset")
+
+
+@BOTH
+def test_context_variables_in_a_thread_pool(go: Callable[..., ToolResult], threads: Executor) -> None:
+    """A function in a thread pool sees the caller's context variables."""
+    made = tool(lambda: NAME.get(), name="look", executor=threads)
+
+    def run() -> Any:
+        NAME.set("set")
+        return go(made).value
+
+    assert "set" == contextvars.copy_context().run(run)
+
+
+@BOTH
+def test_late_in_an_executor(go: Callable[..., ToolResult], threads: Executor, release: threading.Event) -> None:
+    """A function in an executor has no more time than others."""
+    assert "Timed out after 0.01 s." == go(hanging(release, executor=threads)).text
+
+
+@BOTH
+def test_busy_executor(go: Callable[..., ToolResult], release: threading.Event) -> None:
+    """A call that did not get a place in time says so, and never begins."""
+    begun: list[int] = []
+    with ThreadPoolExecutor(1) as executor:
+        executor.submit(release.wait, 60)
+        result = go(tool(lambda: begun.append(1), name="made", executor=executor, timeout=0.01))
+        release.set()
+
+    assert "Timed out after 0.01 s: it had not begun, its executor was busy." == result.text
+    assert [] == begun
+
+
+def test_context_in_a_process_pool(processes: Executor) -> None:
+    """A function that asks for a context gets a copy there."""
+    context = ToolContext(deps="mine", call_id="c1")
+    made = tool(known_there, executor=processes)
+
+    assert "mine c1 0 False" == Toolbox([made]).call("known_there", {}, context).value
+
+
+# -- news
+
+
+def count(to: int) -> Iterator[int]:
+    """Count."""
+    yield from range(to)
+
+
+async def count_later(to: int) -> AsyncIterator[int]:
+    """Count."""
+    for number in range(to):
+        yield number
+
+
+@STREAMS
+@pytest.mark.parametrize("made", [count, count_later], ids=["sync", "async"])
+def test_updates_of_a_generator(go: Callable[..., Any], made: Any) -> None:
+    """Each value of a generator is an update, as it comes; all of them are the result."""
+    events = happened(go, tool(made, name="count"), calls=[call("count", to=2)])
+
+    assert ["0", "1"] == [e.partial.text for e in events if isinstance(e, ToolCallUpdated) and e.partial]
+    assert ["[0,1]"] == [e.result.text for e in events if isinstance(e, ToolCallFinished)]
+
+
+@STREAMS
+def test_progress(go: Callable[..., Any]) -> None:
+    """What a tool says of its progress is told; the model never sees it."""
+
+    def work(context: ToolContext) -> str:
+        """Work."""
+        context.progress("half")
+        context.update(["first"])
+        return "done"
+
+    events = happened(go, tool(work), calls=[call("work")])
+    told = [(e.text, e.partial and e.partial.text) for e in events if isinstance(e, ToolCallUpdated)]
+
+    assert [("half", None), ("", '["first"]')] == told
+
+
+@STREAMS
+def test_progress_comes_at_once(go: Callable[..., Any]) -> None:
+    """An update arrives while its function is at work."""
+    heard = threading.Event()
+
+    def work(context: ToolContext) -> bool:
+        """Work."""
+        context.progress("begun")
+        return heard.wait(10)
+
+    runner = Runner([work], model=ScriptedModel([[call("work")], "Done."]))
+    result = heard_in(go, runner, heard)
+
+    assert [True] == [finished.result.value for finished in result.calls]
+
+
+def heard_in(go: Callable[..., Any], runner: Runner, heard: threading.Event) -> RunResult:
+    """Draw the events of a run, and say when an update is among them."""
+
+    def look(event: Event) -> None:
+        if isinstance(event, ToolCallUpdated):
+            heard.set()
+
+    async def main() -> RunResult:
+        async with runner.astream("Go on.") as events:
+            async for event in events:
+                look(event)
+            return events.result
+
+    if go is through_astream:
+        return asyncio.run(main())
+    with runner.stream("Go on.") as events:
+        for event in events:
+            look(event)
+        return events.result
+
+
+@STREAMS
+def test_news_of_a_call_that_has_ended(go: Callable[..., Any], release: threading.Event) -> None:
+    """What a function says after its call was given up is not heard."""
+    said = threading.Event()
+
+    def late(context: ToolContext) -> None:
+        """Say something too late."""
+        while not context.cancelled:
+            release.wait(0.001)
+        release.wait(0.05)
+        context.progress("too late")
+        said.set()
+
+    def wait() -> bool:
+        """Wait for it."""
+        return said.wait(10)
+
+    events = happened(go, tool(late, timeout=0.01), tool(wait), calls=[call("late"), call("wait")])
+
+    assert said.is_set()
+    assert [] == [event for event in events if isinstance(event, ToolCallUpdated)]

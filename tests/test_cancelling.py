@@ -1,0 +1,650 @@
+"""Runs that are called off, left or late: they end at once, and what they leave is a history to go on from."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from toolkit import Decision, FatalError, Limits, ModelError, Runner, RunResult, ToolContext, tool
+from toolkit.events import Event, RunFinished, TextDelta, ToolCallFinished, ToolCallStarted
+from toolkit.messages import Message, ModelRequest, ModelResponse
+from toolkit.runs import AsyncRunStream, RunHandle, RunStream
+from toolkit.testing import FakeServer, Reply, ScriptedModel, call, reply
+
+Stream = RunStream | AsyncRunStream | RunHandle
+
+
+class Silent:
+    """A model that says nothing, or one word after the other, and has no end; `asked` tells that it has begun."""
+
+    name = "silent"
+
+    def __init__(self, *, is_async: bool, drips: bool = False) -> None:
+        self.is_async = is_async
+        self.drips = drips
+        self.asked = threading.Event()
+        self.release = threading.Event()
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        while not self.release.is_set():
+            await self.pause()
+        return ModelResponse(text="late")
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
+        while not self.release.is_set():
+            await self.pause()
+            yield TextDelta("x")
+        yield ModelResponse(text="late")
+
+    async def pause(self) -> None:
+        self.asked.set()
+        if self.is_async:
+            await asyncio.sleep(0.005 if self.drips else 60)
+        else:
+            self.release.wait(0.005 if self.drips else 60)
+
+
+@pytest.fixture(params=["sync silent", "sync dripping", "async silent", "async dripping"])
+def silent(request: pytest.FixtureRequest) -> Iterator[Silent]:
+    model = Silent(is_async="async" in request.param, drips="dripping" in request.param)
+    yield model
+    model.release.set()
+
+
+def texts(messages: tuple[Message, ...]) -> list[str]:
+    return [message.text for message in messages]
+
+
+def run(runner: Runner) -> RunResult:
+    return runner.run("go")
+
+
+def arun(runner: Runner) -> RunResult:
+    return asyncio.run(runner.arun("go"))
+
+
+def stream(runner: Runner) -> RunResult:
+    with runner.stream("go") as events:
+        list(events)
+    return events.result
+
+
+def astream(runner: Runner) -> RunResult:
+    async def main() -> RunResult:
+        async with runner.astream("go") as events:
+            _ = [event async for event in events]
+        return events.result
+
+    return asyncio.run(main())
+
+
+def start(runner: Runner) -> RunResult:
+    return runner.start("go").result(10)
+
+
+WAYS = pytest.mark.parametrize("go", [run, arun, stream, astream, start])
+
+
+def later(runner: Runner, when: threading.Event) -> None:
+    """Cancel the runner's run from another thread, as soon as `when` is set."""
+    threading.Thread(target=lambda: when.wait(10) and runner.cancel()).start()
+
+
+# -- when
+
+
+@pytest.mark.parametrize("way", ["stream", "astream"])
+def test_before_the_run(way: str) -> None:
+    """A run that is cancelled before it begins asks no model."""
+    model = ScriptedModel(["ok"])
+    with Runner(model=model).stream("go") as events:
+        events.cancel()
+        list(events)
+
+    assert ("cancelled", "", []) == (events.result.finish_reason, events.result.output, model.requests)
+
+
+@pytest.mark.parametrize("go", [arun, astream, start])
+def test_while_the_model_answers(silent: Silent, go: Callable[[Runner], RunResult]) -> None:
+    """A run in a loop or in the background leaves a model that it waits for, at once."""
+    runner = Runner(model=silent)
+    later(runner, silent.asked)
+    result = go(runner)
+
+    assert ("cancelled", ["go"]) == (result.finish_reason, texts(result.messages))
+
+
+@pytest.mark.parametrize("go", [run, stream])
+def test_while_an_async_model_answers(go: Callable[[Runner], RunResult]) -> None:
+    """A run on its caller's thread leaves an async model at once, too."""
+    model = Silent(is_async=True)
+    runner = Runner(model=model)
+    later(runner, model.asked)
+
+    assert "cancelled" == go(runner).finish_reason
+
+
+def test_between_the_words() -> None:
+    """A stream on its caller's thread ends with the piece of the answer at which it was cancelled."""
+    model = Silent(is_async=False, drips=True)
+    with Runner(model=model).stream("go") as events:
+        for event in events:
+            if isinstance(event, TextDelta):
+                events.cancel()
+
+    assert ("cancelled", ["go"]) == (events.result.finish_reason, texts(events.result.messages))
+
+
+@WAYS
+def test_between_calls(go: Callable[[Runner], RunResult]) -> None:
+    """A tool that cancels its own run ends; the calls behind it are not begun, and the model is not asked again."""
+    ran: list[int] = []
+
+    @tool(effect="write")
+    def work(n: int) -> int:
+        """Work."""
+        ran.append(n)
+        return int(runner.cancel())
+
+    model = ScriptedModel([[call("work", n=n) for n in range(3)], "never"])
+    runner = Runner([work], model=model)
+    result = go(runner)
+
+    assert ([0], 1, "cancelled", ["Cancelled"] * 2) == (
+        ran, len(model.requests), result.finish_reason, texts(result.messages)[3:]
+    )  # fmt: skip
+
+
+def waiting(kind: str, at_work: threading.Event, release: threading.Event) -> Any:
+    """A tool of some kind that says that it is at work, and is so for long."""
+
+    def sync() -> None:
+        """Wait."""
+        at_work.set()
+        release.wait(60)
+
+    @tool
+    def looking(context: ToolContext) -> str:
+        """Wait, and look whether that is still wanted."""
+        at_work.set()
+        while not context.cancelled:
+            release.wait(0.001)
+        return "ended"
+
+    @tool
+    async def asynchronous() -> None:
+        """Wait."""
+        at_work.set()
+        await asyncio.sleep(60)
+
+    return {"sync": tool(sync), "timed": tool(sync, timeout=60), "looking": looking, "async": asynchronous}[kind]
+
+
+@pytest.mark.parametrize("go", [arun, astream, start])
+@pytest.mark.parametrize("kind", ["sync", "timed", "looking", "async"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_during_calls(count: int, kind: str, go: Callable[[Runner], RunResult]) -> None:
+    """Calls at work are given up, whatever their kind, and each has its result."""
+    at_work, release = threading.Event(), threading.Event()
+    each = waiting(kind, at_work, release)
+    runner = Runner([each], model=ScriptedModel([[call(each.name)] * count, "never"]))
+    later(runner, at_work)
+    result = go(runner)
+    release.set()
+
+    assert ("cancelled", count) == (result.finish_reason, len(result.calls))
+    assert set(texts(result.messages)[2:]) <= {"Cancelled", "ended"}  # one that looks may be quick enough to say so
+
+
+@pytest.mark.parametrize("go", [run, stream])
+@pytest.mark.parametrize("kind", ["looking", "async", "timed"])
+def test_during_a_call_on_this_thread(kind: str, go: Callable[[Runner], RunResult]) -> None:
+    """A run on its caller's thread ends, too, where its tool looks, is async, or has a time."""
+    at_work, release = threading.Event(), threading.Event()
+    each = waiting(kind, at_work, release)
+    runner = Runner([each], model=ScriptedModel([[call(each.name)], "never"]))
+    later(runner, at_work)
+    result = go(runner)
+    release.set()
+
+    assert ("cancelled", 1) == (result.finish_reason, len(result.calls))
+
+
+@WAYS
+def test_during_approval(go: Callable[[Runner], RunResult]) -> None:
+    """A question that is open when the run is cancelled counts no more: its call does not run."""
+    asked, ran = threading.Event(), threading.Event()
+
+    async def approve(_: Any) -> bool:
+        asked.set()
+        await asyncio.sleep(60)
+        return True
+
+    @tool
+    def work() -> None:
+        """Work."""
+        ran.set()
+
+    runner = Runner([work], model=ScriptedModel([[call("work")], "never"]), approve=approve)
+    later(runner, asked)
+    result = go(runner)
+
+    assert ("cancelled", "Cancelled", False) == (result.finish_reason, result.messages[-1].text, ran.is_set())
+
+
+@WAYS
+def test_during_the_pause_before_another_try(go: Callable[[Runner], RunResult]) -> None:
+    """A call that waits for another try is not tried again."""
+    tried: list[int] = []
+    failed = threading.Event()
+
+    @tool(idempotent=True, retries=9)
+    def work() -> None:
+        """Work."""
+        tried.append(len(tried))
+        failed.set()
+        raise OSError
+
+    runner = Runner([work], model=ScriptedModel([[call("work")], "never"]))
+    later(runner, failed)
+
+    assert ("cancelled", True) == (go(runner).finish_reason, len(tried) < 9)
+
+
+# -- how often
+
+
+def test_twice() -> None:
+    """The first cancel counts; a second one, and one after the end, does nothing."""
+    with Runner(model=ScriptedModel(["ok"])).stream("go") as events:
+        first, second = events.cancel(), events.cancel()
+        list(events)
+
+    assert (True, False, False) == (first, second, events.cancel())
+
+
+def test_after_the_end() -> None:
+    """To cancel a run that has ended changes nothing."""
+    with Runner(model=ScriptedModel(["ok"])).stream("go") as events:
+        list(events)
+
+    assert (False, "stop") == (events.cancel(), events.result.finish_reason)
+
+
+def test_storm() -> None:
+    """Of a hundred cancels from a hundred threads one counts."""
+    model = Silent(is_async=False)
+    handle = Runner(model=model).start("go")
+    assert model.asked.wait(10)
+    together, counted = threading.Barrier(100), list[bool]()
+
+    def cancel() -> None:
+        together.wait(10)
+        counted.append(handle.cancel())
+
+    threads = [threading.Thread(target=cancel) for _ in range(100)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    model.release.set()
+
+    assert (1, 100, "cancelled") == (sum(counted), len(counted), handle.result(10).finish_reason)
+
+
+# -- leaving
+
+
+@tool(effect="read")
+def look(n: int) -> int:
+    """Look."""
+    return n
+
+
+SCRIPT: list[Any] = [
+    [call("look", n=1), call("look", n=2)],
+    [call("look", n=3), call("nobody")],
+    "Two words.",
+]
+
+
+def went(number: int) -> RunResult:
+    """The result of a stream that is left at its event of this number."""
+    with Runner([look], model=ScriptedModel(SCRIPT)).stream("go") as events:
+        for _ in range(number):
+            next(events)
+    return events.result
+
+
+def awent(number: int) -> RunResult:
+    """The same of an async one."""
+
+    async def main() -> RunResult:
+        async with Runner([look], model=ScriptedModel(SCRIPT)).astream("go") as events:
+            for _ in range(number):
+                await events.__anext__()
+        return events.result
+
+    return asyncio.run(main())
+
+
+# How many events the whole run has.
+COUNT = 18
+
+
+def test_count() -> None:
+    """The run that is left below has so many events."""
+    assert COUNT == len(list(Runner([look], model=ScriptedModel(SCRIPT)).stream("go")))
+
+
+@pytest.mark.parametrize("number", range(COUNT + 1))
+@pytest.mark.parametrize("leave", [went, awent], ids=["stream", "astream"])
+def test_left_at(number: int, leave: Callable[[int], RunResult]) -> None:
+    """A stream that is left at any event has a result, whose history a strict server goes on from."""
+    result = leave(number)
+    with FakeServer([reply.text("Yes.")], strict=True) as server:
+        on = Runner([look], model="fake", base_url=server.base_url).run("And now?", messages=result.messages)
+
+    assert ("Yes.", "cancelled" if number < COUNT else "stop") == (on.output, result.finish_reason)
+    assert [] == [done.call.id for done in result.calls if done.call.id not in str(result.messages)]
+
+
+def test_left_before_its_beginning() -> None:
+    """A stream that was closed before it began has a result too, and hears nothing more."""
+    events = Runner(model=ScriptedModel(["ok"])).stream("go")
+    events.close()
+
+    assert ("cancelled", ["go"]) == (events.result.finish_reason, texts(events.result.messages))
+
+
+# -- Ctrl-C and tasks
+
+
+def interrupt(when: threading.Event) -> None:
+    """Press Ctrl-C, once the main thread waits: Python looks no more for a signal that came just before."""
+
+    def press() -> None:
+        assert when.wait(10)
+        threading.Event().wait(0.05)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    threading.Thread(target=press).start()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no signal reaches the process itself there")
+@pytest.mark.parametrize("go", [run, stream])
+def test_interrupt_while_the_model_answers(silent: Silent, go: Callable[[Runner], RunResult]) -> None:
+    """Ctrl-C leaves `run` as KeyboardInterrupt, with the run's result."""
+    interrupt(silent.asked)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        go(Runner(model=silent))
+
+    assert "cancelled" == caught.value.result.finish_reason  # type: ignore[attr-defined]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no signal reaches the process itself there")
+@pytest.mark.parametrize("count", [1, 3])
+def test_interrupt_during_calls(count: int) -> None:
+    """Ctrl-C while tools work leaves a history in which each call has a result."""
+    at_work, release = threading.Event(), threading.Event()
+    each = waiting("sync", at_work, release)
+    interrupt(at_work)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        Runner([each], model=ScriptedModel([[call("sync")] * count])).run("go")
+    release.set()
+    result: RunResult = caught.value.result  # type: ignore[attr-defined]
+
+    assert ["go", "", *["Cancelled"] * count] == texts(result.messages)
+
+
+@pytest.mark.parametrize("way", ["arun", "astream"])
+def test_task(silent: Silent, way: str) -> None:
+    """A task that is cancelled leaves with asyncio's own error, which has the run's result; no task is left."""
+
+    left: list[str] = []
+
+    async def main() -> int:
+        runner = Runner(model=silent)
+
+        async def drawn() -> None:
+            try:
+                await runner.arun("go") if way == "arun" else [event async for event in runner.astream("go")]
+            except asyncio.CancelledError as error:
+                left.append(error.result.finish_reason)  # type: ignore[attr-defined]
+                raise
+
+        task = asyncio.create_task(drawn())
+        await asyncio.to_thread(silent.asked.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return len(asyncio.all_tasks())
+
+    assert (1, ["cancelled"]) == (asyncio.run(main()), left)
+
+
+def test_cancelled_run_leaves_its_task_alone() -> None:
+    """A run that is cancelled by `cancel` does not cancel the task in which it runs."""
+
+    async def main() -> tuple[str, int]:
+        events = Runner(model=Silent(is_async=True)).astream("go")
+        asyncio.get_running_loop().call_later(0.01, events.cancel)
+        async with events:
+            _ = [event async for event in events]
+        await asyncio.sleep(0)
+        return events.result.finish_reason, len(asyncio.all_tasks())
+
+    assert ("cancelled", 1) == asyncio.run(main())
+
+
+# -- what leaves has the result
+
+
+@WAYS
+def test_error_has_the_result(go: Callable[[Runner], RunResult]) -> None:
+    """Whatever leaves a run brings its result along: all that was done, and a whole history."""
+    with pytest.raises(ModelError) as caught:
+        go(Runner([look], model=ScriptedModel([[call("look", n=7)], ModelError("down")])))
+    result: RunResult = caught.value.result  # type: ignore[attr-defined]
+
+    assert ("error", ["go", "", "7"], 1) == (result.finish_reason, texts(result.messages), len(result.calls))
+
+
+@pytest.mark.parametrize("order", ["parallel", "sequential"])
+@WAYS
+def test_fatal_error_keeps_its_siblings(order: Any, go: Callable[[Runner], RunResult]) -> None:
+    """A tool that ends the run costs no other call the result that it has."""
+    done = threading.Event()
+
+    @tool
+    def work(n: int) -> int:
+        """Work."""
+        if n == 1:
+            assert order == "sequential" or done.wait(10)
+            raise FatalError("the end")
+        return n
+
+    class Listener:
+        def after_call(self, made: Any, result: Any, context: Any) -> None:
+            done.set()
+
+    runner = Runner(
+        [work], model=ScriptedModel([[call("work", n=0), call("work", n=1)]]), order=order, hooks=[Listener()]
+    )
+    with pytest.raises(FatalError) as caught:
+        go(runner)
+    result: RunResult = caught.value.result  # type: ignore[attr-defined]
+
+    assert (["go", "", "Cancelled"], 2) == ([*texts(result.messages)[:2], result.messages[3].text], len(result.calls))
+    assert result.messages[2].text in ("0", "Cancelled")
+
+
+def test_model_that_raises_our_own_error() -> None:
+    """A model that raises what means that a run is over, though it is not, has failed."""
+    from toolkit import Cancelled
+
+    with pytest.raises(ModelError, match="The model failed: Cancelled"):
+        Runner(model=ScriptedModel([Cancelled("mine")])).run("go")
+
+
+# -- deadlines
+
+
+@WAYS
+def test_run_that_is_late(silent: Silent, go: Callable[[Runner], RunResult]) -> None:
+    """A run whose time is up while the model answers ends there, whatever the model does."""
+    result = go(Runner(model=silent, limits=Limits(seconds=0.05, on_limit="stop")))
+
+    assert ("max_seconds", ["go"]) == (result.finish_reason, texts(result.messages))
+
+
+@WAYS
+def test_turn_that_is_late(silent: Silent, go: Callable[[Runner], RunResult]) -> None:
+    """An answer that takes longer than a turn may, silent or dripping, is the model's failure."""
+    with pytest.raises(ModelError, match=r"no whole answer in its time: 0\.05 s"):
+        go(Runner(model=silent, limits=Limits(turn_seconds=0.05)))
+
+
+@pytest.mark.parametrize("answer", [reply.hang(), reply.text("x" * 500, split=1).dripping(20, 0.02)])
+@WAYS
+def test_server_that_is_late(go: Callable[[Runner], RunResult], answer: Reply) -> None:
+    """A server cannot outlast a turn, however slowly it drips."""
+    with FakeServer(lambda _: answer) as server, pytest.raises(ModelError, match="no whole answer in its time"):
+        go(Runner(model="fake", base_url=server.base_url, limits=Limits(turn_seconds=0.1)))
+
+
+@WAYS
+def test_late_calls(go: Callable[[Runner], RunResult]) -> None:
+    """Calls that are at work when the time is up have a result that says so; the model answers with what there is."""
+    release = threading.Event()
+    each = waiting("sync", threading.Event(), release)
+    runner = Runner([each], model=ScriptedModel([[call("sync")], "So far."]), limits=Limits(seconds=0.05))
+    result = go(runner)
+    release.set()
+
+    assert ("So far.", "max_seconds", "Timed out.") == (result.output, result.finish_reason, result.messages[2].text)
+
+
+# -- in the background
+
+
+def test_handle() -> None:
+    """A run in the background has a state, a result and its events."""
+    handle = Runner([look], model=ScriptedModel([[call("look", n=1)], "ok"])).start("go")
+    result = handle.result(10)
+
+    assert ("completed", "ok", RunFinished) == (handle.status, result.output, type(list(handle.events())[-1]))
+
+
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [
+        (["ok"], "completed"),
+        ([ModelError("down")], "failed"),
+        ([[call("guarded")], "ok"], "paused"),
+    ],
+    ids=["completed", "failed", "paused"],
+)
+def test_status(script: list[Any], status: str) -> None:
+    """How a run in the background has ended is one word."""
+
+    @tool(approve=True)
+    def guarded() -> None:
+        """Ask first."""
+
+    handle = Runner([guarded], model=ScriptedModel(script), approve=lambda _: Decision.defer()).start("go")
+    list(handle.events())
+
+    assert status == handle.status
+
+
+def test_status_of_a_run_under_way() -> None:
+    """A run in the background that is under way is running; one that was cancelled says so."""
+    model = Silent(is_async=False)
+    handle = Runner(model=model).start("go")
+    assert model.asked.wait(10)
+    before = handle.status
+    handle.cancel()
+    handle.result(10)
+    model.release.set()
+
+    assert ("running", "cancelled") == (before, handle.status)
+
+
+def test_result_that_is_not_there_yet() -> None:
+    """To wait for a result has an end, which does not end the run."""
+    model = Silent(is_async=False)
+    handle = Runner(model=model).start("go")
+    with pytest.raises(TimeoutError, match=r"has not ended after 0\.01 s; it goes on"):
+        handle.result(0.01)
+    model.release.set()
+
+    assert "late" == handle.result(10).output
+
+
+def test_two_listeners() -> None:
+    """Everybody who listens gets all events, whenever they begin to."""
+    handle = Runner([look], model=ScriptedModel([[call("look", n=1)], "ok"])).start("go")
+    first: list[Event] = []
+    listener = threading.Thread(target=lambda: first.extend(handle.events()))
+    listener.start()
+    second = list(handle.events())
+    listener.join(10)
+
+    assert (first, True) == (second, len(first) > 5)
+
+
+def test_awaited() -> None:
+    """A run in the background can be awaited; to give up the wait does not end it."""
+
+    async def main() -> tuple[str, str]:
+        model = Silent(is_async=False)
+        handle = Runner(model=model).start("go")
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(handle, 0.02)
+        before = handle.status
+        model.release.set()
+        return before, (await handle).output
+
+    assert ("running", "late") == asyncio.run(main())
+
+
+def test_error_in_the_background() -> None:
+    """What a run in the background raises is raised where its result is asked for, each time."""
+    handle = Runner(model=ScriptedModel([ModelError("down")])).start("go")
+
+    for _ in range(2):
+        with pytest.raises(ModelError, match="down"):
+            handle.result(10)
+
+
+def test_started_calls_of_a_cancelled_run() -> None:
+    """Each call that was told to start is told to finish, cancelled or not."""
+    at_work, release = threading.Event(), threading.Event()
+    each = waiting("sync", at_work, release)
+    runner = Runner([each], model=ScriptedModel([[call("sync")] * 3]))
+    later(runner, at_work)
+    handle = runner.start("go")
+    events = list(handle.events())
+    release.set()
+    kinds = [type(event) for event in events]
+
+    assert (3, 3) == (kinds.count(ToolCallStarted), kinds.count(ToolCallFinished))
+
+
+def test_abandoned_functions_are_counted() -> None:
+    """A function that works on after its run has ended is counted in the result."""
+    at_work, release = threading.Event(), threading.Event()
+    each = waiting("sync", at_work, release)
+    runner = Runner([each], model=ScriptedModel([[call("sync")]]))
+    later(runner, at_work)
+    result = start(runner)
+    release.set()
+
+    assert 1 == result.abandoned

@@ -1,0 +1,220 @@
+"""The digest of a call: the same for the same call everywhere, another one for whatever differs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from enum import Enum, IntEnum
+from fractions import Fraction
+from pathlib import PurePosixPath
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pydantic import BaseModel, SecretStr
+
+from toolkit import Tool, ToolCall, tool
+from toolkit.digests import canonical, definition_of, digest_of
+
+
+class Color(Enum):
+    """An enumeration."""
+
+    RED = 1
+    BLUE = 2
+
+
+class Number(IntEnum):
+    """An enumeration of numbers."""
+
+    ONE = 1
+
+
+class Place(BaseModel):
+    """A model."""
+
+    name: str
+    tags: set[str] = set()
+
+
+@dataclass(frozen=True)
+class Point:
+    """A data class."""
+
+    x: int
+    y: int
+
+
+class Text(str):
+    """Another kind of text."""
+
+
+class Slotted:
+    """An object without a dictionary."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+
+# No two of them may be written alike.
+DIFFERENT: list[Any] = [
+    None, True, False, 0, 1, 2, -1, 1.0, 0.5, float("nan"), float("inf"), 10**30, "", "1", "true", "null", "[1]",
+    '"1"', "a", "A", "\u0430", "\u202ea", "a\x00", "\ud800", b"", b"a", bytearray(b"a"), [], [1], [1, 2], [2, 1],
+    [[1], 2], [1, [2]], (), (1,), {}, {"a": 1}, {"a": "1"}, {"a": {"b": 1}}, {1: 1}, {"1": 1}, set(), {1}, {1, 2},
+    frozenset({1}), date(2026, 1, 1), "2026-01-01", datetime(2026, 1, 1), datetime(2026, 1, 1, tzinfo=timezone.utc),
+    datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=1))), timedelta(1), Decimal("1"), Decimal("1.0"),
+    Fraction(1), complex(1), UUID(int=1), PurePosixPath("a"), PurePosixPath("a/b"), Color.RED, Color.BLUE,
+    Number.ONE, Place(name="a"), Place(name="b"), Place(name="a", tags={"x"}), Point(1, 2), Point(2, 1), Text("a"),
+    Slotted(1), Slotted(2), OrderedDict(a=1), defaultdict(int, a=1), deque([1]), deque([1], maxlen=2), range(3),
+    range(4), slice(1), int, str, len, Point, SecretStr("a"), SecretStr("b"),
+]  # fmt: skip
+
+
+def test_different() -> None:
+    """Values that differ, if only by their type, are written differently."""
+    written = [canonical(value) for value in DIFFERENT]
+
+    assert len(DIFFERENT) == len(set(written))
+
+
+EQUAL: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+    "keys": (lambda: {"a": 1, "b": 2}, lambda: {"b": 2, "a": 1}),
+    "nested keys": (lambda: [{"a": {"x": 1, "y": 2}}], lambda: [{"a": {"y": 2, "x": 1}}]),
+    "set": (lambda: set("abcdef"), lambda: set("fedcba")),
+    "mixed set": (lambda: {1, "1", (1,)}, lambda: {(1,), "1", 1}),
+    "model with a set": (lambda: Place(name="a", tags=set("abc")), lambda: Place(tags=set("cba"), name="a")),
+    "ordered dictionary": (lambda: OrderedDict(a=1, b=2), lambda: OrderedDict(b=2, a=1)),
+    "object": (lambda: Slotted(1), lambda: Slotted(1)),
+    "moment": (lambda: datetime(2026, 1, 1, tzinfo=timezone.utc), lambda: datetime(2026, 1, 1, tzinfo=timezone.utc)),
+}
+
+
+@pytest.mark.parametrize(("one", "other"), EQUAL.values(), ids=EQUAL)
+def test_equal(one: Callable[[], Any], other: Callable[[], Any]) -> None:
+    """Equal values are written alike, whatever the order of their keys and sets."""
+    assert canonical(one()) == canonical(other())
+
+
+def test_what_runs_out() -> None:
+    """What can be read only once cannot be written."""
+    with pytest.raises(TypeError, match="generator"):
+        canonical(item for item in [1])
+
+
+def test_circle() -> None:
+    """A value that holds itself cannot be written."""
+    circle: list[Any] = []
+    circle.append(circle)
+
+    with pytest.raises(RecursionError):
+        canonical(circle)
+
+
+@tool
+def pay(amount: int, to: set[str]) -> str:
+    """Pay."""
+    return "paid"
+
+
+CALL = ToolCall(name="pay", id="run_1", arguments='{"amount": 5}')
+VALUES = {"amount": 5, "to": {"anna", "bert", "carl", "dora"}}
+
+
+def described_otherwise() -> Tool[..., Any]:
+    """A tool of the same name and origin that says something else of itself."""
+    return tool(pay, description="Pay twice.")
+
+
+def other_parameters() -> Tool[..., Any]:
+    """Another function of the same name and description."""
+
+    def pay(amount: float, to: set[str]) -> str:
+        """Pay."""
+        return "paid"
+
+    return tool(pay)
+
+
+CHANGED: dict[str, Callable[[], str]] = {
+    "name": lambda: digest_of(pay.renamed("pay_2"), VALUES, CALL, "run"),
+    "description": lambda: digest_of(described_otherwise(), VALUES, CALL, "run"),
+    "function": lambda: digest_of(other_parameters(), VALUES, CALL, "run"),
+    "effect": lambda: digest_of(tool(pay, effect="destructive"), VALUES, CALL, "run"),
+    "value": lambda: digest_of(pay, {**VALUES, "amount": 6}, CALL, "run"),
+    "type": lambda: digest_of(pay, {**VALUES, "amount": 5.0}, CALL, "run"),
+    "left out": lambda: digest_of(pay, {"amount": 5}, CALL, "run"),
+    "call": lambda: digest_of(pay, VALUES, replace(CALL, id="run_2"), "run"),
+    "run": lambda: digest_of(pay, VALUES, CALL, "ruin"),
+}
+
+
+@pytest.mark.parametrize("changed", CHANGED.values(), ids=CHANGED)
+def test_changed(changed: Callable[[], str]) -> None:
+    """The digest is another one as soon as the tool, its definition, an argument, the call or the run is."""
+    assert digest_of(pay, VALUES, CALL, "run") != changed()
+
+
+UNCHANGED: dict[str, Callable[[], str]] = {
+    "order of the arguments": lambda: digest_of(pay, dict(reversed(VALUES.items())), CALL, "run"),
+    "spelling of the words": lambda: digest_of(pay, VALUES, replace(CALL, arguments='{"amount":5.0}'), "run"),
+    "id of the provider": lambda: digest_of(pay, VALUES, replace(CALL, provider_call_id="call_0"), "run"),
+    "title": lambda: digest_of(tool(pay, title="Payment"), VALUES, CALL, "run"),
+    "timeout": lambda: digest_of(tool(pay, timeout=5), VALUES, CALL, "run"),
+}
+
+
+@pytest.mark.parametrize("unchanged", UNCHANGED.values(), ids=UNCHANGED)
+def test_unchanged(unchanged: Callable[[], str]) -> None:
+    """The digest stays the same where nothing changes that a yes is about."""
+    assert digest_of(pay, VALUES, CALL, "run") == unchanged()
+
+
+def test_definition() -> None:
+    """The definition of a tool is the same for every call of it, and another one once the tool has changed."""
+    assert definition_of(pay) == definition_of(tool(pay, title="Payment")) != definition_of(described_otherwise())
+
+
+PROGRAM = """
+from enum import Enum
+from pydantic import BaseModel
+from toolkit import ToolCall, tool
+from toolkit.digests import digest_of
+
+class Color(Enum):
+    RED = 1
+
+class Place(BaseModel):
+    tags: set[str]
+    color: Color | None = None
+
+@tool
+def pay(amount: int, to: set[str], places: list[Place]) -> str:
+    '''Pay.'''
+    return "paid"
+
+words = '{"amount": 5, "to": ["anna", "bert", "carl", "dora"], "places": [{"tags": ["x", "y", "z"], "color": 1}]}'
+values, _ = pay.read(words)
+print(digest_of(pay, values, ToolCall(name="pay", id="run_1", arguments=words), "run"))
+"""
+
+
+def test_processes() -> None:
+    """The digest is the same in every process, whatever Python hashes texts to."""
+    digests = set()
+    for seed in ("0", "1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+        ran = subprocess.run(
+            [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=60, check=True
+        )
+        digests.add(ran.stdout)
+
+    assert 1 == len(digests)
+    assert {65} == {len(digest) for digest in digests}

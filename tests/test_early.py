@@ -1,0 +1,308 @@
+"""Calls that begin while the answer that holds them is still arriving."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from toolkit import FatalError, ModelError, Runner, RunResult, ToolContext, batched, tool
+from toolkit.events import TextDelta, ToolCallFinished, ToolCallStarted, TurnFinished
+from toolkit.messages import ModelRequest, ModelResponse, ToolCall
+from toolkit.models import CallReady
+from toolkit.refusals import CUT_TEXT
+from toolkit.testing import FakeServer, call, reply
+
+
+def stream(runner: Runner) -> RunResult:
+    with runner.stream("go") as events:
+        list(events)
+    return events.result
+
+
+def astream(runner: Runner) -> RunResult:
+    async def main() -> RunResult:
+        async with runner.astream("go") as events:
+            _ = [event async for event in events]
+        return events.result
+
+    return asyncio.run(main())
+
+
+def start(runner: Runner) -> RunResult:
+    return runner.start("go").result(10)
+
+
+WAYS = pytest.mark.parametrize("go", [stream, astream, start])
+
+
+@dataclass
+class Promising:
+    """A model that gives each call as soon as it has it, and ends its answer once `go_on` is set."""
+
+    promised: Sequence[ToolCall]
+    calls: Sequence[ToolCall] | None = None
+    finish_reason: str = "tool_calls"
+    error: Exception | None = None
+    is_async: bool = False
+    name: str = "promising"
+    go_on: threading.Event = field(default_factory=threading.Event)
+    turn: int = 0
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        raise NotImplementedError
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
+        self.turn += 1
+        if self.turn > 1:
+            yield ModelResponse(text="ok", finish_reason="stop")
+            return
+        for position, each in enumerate(self.promised):
+            yield CallReady(each, position)
+        yield TextDelta("...")
+        assert await (asyncio.to_thread(self.go_on.wait, 5) if self.is_async else waited(self.go_on))
+        if self.error:
+            raise self.error
+        calls = self.promised if self.calls is None else self.calls
+        yield ModelResponse(calls=tuple(calls), finish_reason=self.finish_reason)
+
+
+async def waited(event: threading.Event) -> bool:
+    return event.wait(5)
+
+
+class Library:
+    """Tools that keep what they were called with, and let the model go on once `enough` calls have begun."""
+
+    def __init__(self, model: Promising, enough: int = 1) -> None:
+        self.model = model
+        self.enough = enough
+        self.begun: list[str] = []
+        if not enough:
+            model.go_on.set()
+
+    def begin(self, name: str) -> str:
+        self.begun.append(name)
+        if len(self.begun) >= self.enough:
+            self.model.go_on.set()
+        return name
+
+    def runner(self, **options: Any) -> Runner:
+        def made(name: str, **settings: Any) -> Any:
+            def use(n: int = 0) -> str:
+                """Use."""
+                return self.begin(f"{name}{n}")
+
+            return tool(use, name=name, **settings)
+
+        tools = [
+            made("read", effect="read"),
+            made("write", effect="write"),
+            made("plain"),
+            made("alone", effect="read", exclusive=True),
+            made("asked", effect="read", approve=True),
+        ]
+        return Runner(tools, model=self.model, early=True, **options)
+
+
+def reads(*numbers: int) -> list[ToolCall]:
+    return [call("read", n=n) for n in numbers]
+
+
+def texts(result: RunResult) -> list[str]:
+    return [message.text for message in result.messages]
+
+
+@WAYS
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync model", "async model"])
+def test_begins_early(is_async: bool, go: Callable[[Runner], RunResult]) -> None:
+    """Calls of tools that read begin before the answer ends: this one ends only once they have."""
+    library = Library(Promising(reads(1, 2), is_async=is_async), enough=2)
+    result = go(library.runner())
+
+    assert (["read1", "read2"], ["read1", "read2", "ok"]) == (sorted(library.begun), texts(result)[2:])
+
+
+def test_result_comes_once() -> None:
+    """A call that began early starts once and finishes once, and its start is told before the answer ends."""
+    library = Library(Promising(reads(1)))
+    kinds = (ToolCallStarted, ToolCallFinished, TurnFinished)
+    events = [type(event) for event in library.runner().stream("go") if isinstance(event, kinds)]
+
+    assert [ToolCallStarted, TurnFinished, ToolCallFinished, TurnFinished] == events
+
+
+def test_same_id() -> None:
+    """A call that began early has the id that the history has for it."""
+    ids: list[str] = []
+    model = Promising([call("read")])
+
+    @tool(effect="read")
+    def read(context: ToolContext) -> None:
+        """Read."""
+        ids.append(context.call_id)
+        model.go_on.set()
+
+    result = stream(Runner([read], model=model, early=True))
+
+    assert ids == [done.call.id for done in result.calls]
+
+
+@WAYS
+@pytest.mark.parametrize("reason", ["length", "content_filter"])
+def test_cut(reason: str, go: Callable[[Runner], RunResult]) -> None:
+    """What began early in an answer that turns out cut is dropped: the call is answered as any other of it."""
+    result = go(Library(Promising(reads(1), finish_reason=reason)).runner())
+
+    assert [CUT_TEXT, "ok"] == texts(result)[2:]
+
+
+@WAYS
+def test_answer_that_fails(go: Callable[[Runner], RunResult]) -> None:
+    """An answer that breaks off takes what began early with it."""
+    library = Library(Promising(reads(1), error=ModelError("broke off")))
+    with pytest.raises(ModelError, match="broke off"):
+        go(library.runner())
+
+    assert ["read1"] == library.begun
+
+
+def test_other_call_in_the_end() -> None:
+    """Where the whole answer has another call than was promised, that one is carried out."""
+    library = Library(Promising(reads(1), calls=reads(2)))
+
+    assert ["read2", "ok"] == texts(stream(library.runner()))[2:]
+
+
+@pytest.mark.parametrize("name", ["write", "plain", "alone", "asked"])
+def test_waits(name: str) -> None:
+    """A call that does more than read, runs alone, or needs a yes waits for the whole answer."""
+    library = Library(Promising([call(name)]), enough=0)
+    events = library.runner(**({"approve": lambda _: True} if name == "asked" else {})).stream("go")
+    seen = [list(library.begun) for event in events if isinstance(event, TurnFinished)]
+
+    assert ([], [f"{name}0"]) == (seen[0], library.begun)
+
+
+def test_behind_a_write() -> None:
+    """A read behind a write waits for it, as in any answer."""
+    library = Library(Promising([*reads(1), call("write", n=2), *reads(3)]))
+    early = [list(library.begun) for event in library.runner().stream("go") if isinstance(event, TurnFinished)]
+
+    assert (["read1"], ["read1", "write2", "read3"]) == (early[0], library.begun)
+
+
+@pytest.mark.parametrize(("order", "count"), [("sequential", 1), (batched(2), 2), ("parallel", 3)], ids=str)
+def test_as_many_as_the_order_allows(order: Any, count: int) -> None:
+    """No more begin early than would run together."""
+    library = Library(Promising(reads(1, 2, 3)), enough=count)
+    early = [
+        len(library.begun) for event in library.runner(order=order).stream("go") if isinstance(event, TurnFinished)
+    ]
+
+    assert (count, 3) == tuple(early)
+
+
+def test_max_parallel() -> None:
+    """`max_parallel` bounds what begins early, too."""
+    library = Library(Promising(reads(1, 2, 3)))
+    early = [
+        len(library.begun) for event in library.runner(max_parallel=1).stream("go") if isinstance(event, TurnFinished)
+    ]
+
+    assert [1, 3] == early
+
+
+def test_not_chosen() -> None:
+    """Where no call is wanted, none is carried out, early or not."""
+    library = Library(Promising(reads(1)), enough=0)
+    stream(library.runner(tool_choice="none"))
+
+    assert [] == library.begun
+
+
+def test_not_asked_for() -> None:
+    """Without `early` a promise is nothing: calls begin once the answer is whole."""
+    model = Promising(reads(1))
+    model.go_on.set()
+
+    @tool(effect="read")
+    def read(n: int) -> int:
+        """Read."""
+        return n
+
+    kinds = [type(event) for event in Runner([read], model=model).stream("go")]
+
+    assert kinds.index(TurnFinished) < kinds.index(ToolCallStarted)
+
+
+@WAYS
+def test_fatal_error(go: Callable[[Runner], RunResult]) -> None:
+    """A tool that ends the run does so when its answer is whole, if it began early."""
+    model = Promising([call("read")])
+
+    @tool(effect="read")
+    def read() -> None:
+        """Read."""
+        model.go_on.set()
+        raise FatalError("the end")
+
+    with pytest.raises(FatalError, match="the end"):
+        go(Runner([read], model=model, early=True))
+
+
+def test_left() -> None:
+    """A stream that is left while a call has begun early waits for nothing."""
+    library = Library(Promising(reads(1)))
+    with library.runner().stream("go") as events:
+        next(event for event in events if isinstance(event, TextDelta))
+    library.model.go_on.set()
+
+    assert ("cancelled", ["go"]) == (events.result.finish_reason, texts(events.result))
+
+
+@WAYS
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_on_the_wire(api: str, go: Callable[[Runner], RunResult]) -> None:
+    """With a server's stream a call begins as soon as its arguments are whole, while the stream is still open."""
+    begun = threading.Event()
+
+    @tool(effect="read")
+    def read(n: int) -> int:
+        """Read."""
+        begun.set()
+        return n
+
+    answer = reply.calls(("read", {"n": 1}), ("read", {"n": 2}))
+    with FakeServer([answer, reply.text("ok")]) as server:
+        result = go(Runner([read], model="fake", base_url=server.base_url, api=api, early=True))
+
+    assert (["1", "2", "ok"], True) == (texts(result)[2:], begun.is_set())
+
+
+def test_while_the_server_is_silent() -> None:
+    """A server that falls silent after its first call has it carried out all the same."""
+    begun = threading.Event()
+
+    @tool(effect="read")
+    def read(n: int) -> int:
+        """Read."""
+        begun.set()
+        return n
+
+    def pieces() -> Any:
+        delta = {"tool_calls": [{"index": 0, "id": "a", "function": {"name": "read", "arguments": '{"n": 1}'}}]}
+        yield {"choices": [{"index": 0, "delta": delta}]}
+        second = {"tool_calls": [{"index": 1, "id": "b", "function": {"name": "read", "arguments": '{"n": 2}'}}]}
+        yield {"choices": [{"index": 0, "delta": second}]}
+        assert begun.wait(5)
+        yield {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
+
+    with FakeServer([reply.chunks(pieces()), reply.text("ok")]) as server:
+        result = stream(Runner([read], model="fake", base_url=server.base_url, early=True))
+
+    assert ["1", "2", "ok"] == texts(result)[2:]

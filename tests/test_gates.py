@@ -1,0 +1,433 @@
+"""What gates may do and answer: only a plain yes is one, and nothing that a gate does changes what runs."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future as ThreadFuture
+from typing import Any, Literal
+from unittest.mock import MagicMock
+
+import pytest
+
+from toolkit import ApprovalRequest, Cancelled, Decision, Denied, Deny, FatalError, Runner, TimedOut, ToolResult, tool
+from toolkit.approval import approve
+from toolkit.authorization import authorize
+from toolkit.cancellation import Cancellation
+from toolkit.context import ToolContext
+from toolkit.doors import AsyncDoor, SyncDoor, step
+from toolkit.gates import Arguments
+from toolkit.testing import ScriptedModel, call
+
+GateName = Literal["authorize", "approve"]
+GATES = pytest.mark.parametrize("gate", ["authorize", "approve"])
+LATER = pytest.mark.parametrize("later", [False, True], ids=["plain", "async"])
+REFUSED = {
+    "authorize": "Tool execution was denied by authorization policy.",
+    "approve": "Tool execution was rejected by the user.",
+}
+
+
+class Post:
+    """Keeps what its tool was called with."""
+
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+
+    @tool
+    def send(self, to: list[str], options: dict[str, list[int]] | None = None) -> str:
+        """Send."""
+        self.sent.append((to, options))
+        return "sent"
+
+
+def sent(post: Post, **options: Any) -> ToolResult:
+    """Let a model send something to Anna, with these options of the run."""
+    model = ScriptedModel([call("send", to=["anna"], options={"a": [1]}), "Done."])
+    return Runner([post.send], model=model, **options).run("Go.").calls[0].result
+
+
+def answering(answer: Callable[[], Any], later: bool) -> Callable[..., Any]:
+    """Make a gate, sync or async."""
+
+    async def asked(*_: Any) -> Any:
+        await asyncio.sleep(0)
+        return answer()
+
+    return asked if later else lambda *_: answer()
+
+
+def raising(error: BaseException) -> Callable[[], Any]:
+    """Make an answer that is an exception."""
+
+    def answer() -> Any:
+        raise error
+
+    return answer
+
+
+class Truthful:
+    """Claims to be whatever it is compared with."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __bool__(self) -> bool:
+        return True
+
+    __hash__ = None  # type: ignore[assignment]  # nobody looks it up
+
+
+class Hostile:
+    """Fails whatever is done with it."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+    def __bool__(self) -> bool:
+        raise RuntimeError("bool")
+
+
+class Yes(Decision):
+    """A decision by another class."""
+
+
+JUNK: dict[str, Callable[[], Any]] = {
+    "nothing": lambda: None,
+    "one": lambda: 1,
+    "one point": lambda: 1.0,
+    "text": lambda: "yes",
+    "the word": lambda: "True",
+    "bytes": lambda: b"1",
+    "list": lambda: [True],
+    "tuple": lambda: (True, "ok"),
+    "dictionary": lambda: {"approved": True},
+    "class": lambda: Decision,
+    "method": lambda: Decision.approve,
+    "subclass": lambda: Yes(approved=True),
+    "mock": MagicMock,
+    "mock of a decision": lambda: MagicMock(spec=Decision, approved=True),
+    "truthful": Truthful,
+    "hostile": Hostile,
+    "truthy decision": lambda: Decision(approved="yes"),  # type: ignore[arg-type]
+    "arguments that are none": lambda: Decision(approved=True, arguments=[1]),  # type: ignore[arg-type]
+    "unknown refusal": lambda: Decision(approved=False, refusal="allow"),  # type: ignore[arg-type]
+    "iterator": lambda: iter([True]),
+    "exception": lambda: RuntimeError("yes"),
+    "not implemented": lambda: NotImplemented,
+}
+
+
+@GATES
+@LATER
+@pytest.mark.parametrize("answer", JUNK.values(), ids=JUNK)
+def test_junk(gate: GateName, later: bool, answer: Callable[[], Any]) -> None:
+    """What is neither True nor a sound decision is a no, however much it looks like a yes."""
+    post = Post()
+    result = sent(post, **{gate: answering(answer, later)})
+
+    assert (REFUSED[gate], []) == (result.text, post.sent)
+
+
+def cancelled_future() -> Any:
+    """Wait for something that was cancelled."""
+    future: ThreadFuture[None] = ThreadFuture()
+    future.cancel()
+    return future.result()
+
+
+RAISED: dict[str, Callable[[], Any]] = {
+    "error": raising(RuntimeError("secret")),
+    "end of input": raising(EOFError()),
+    "time-out": raising(TimeoutError()),
+    "time-out of ours": raising(TimedOut("secret")),
+    "fatal error": raising(FatalError("secret")),
+    "key": raising(KeyError("secret")),
+    "stop": raising(StopIteration(True)),
+    "async stop": raising(StopAsyncIteration()),
+    "cancellation": raising(asyncio.CancelledError()),
+    "future": cancelled_future,
+    "end of the program": lambda: sys.exit(0),
+    "recursion": raising(RecursionError()),
+    "memory": raising(MemoryError()),
+}
+
+
+@GATES
+@LATER
+@pytest.mark.parametrize("answer", RAISED.values(), ids=RAISED)
+def test_raised(gate: GateName, later: bool, answer: Callable[[], Any]) -> None:
+    """Whatever a gate raises is a no, and none of it reaches the model."""
+    post = Post()
+    result = sent(post, **{gate: answering(answer, later)})
+
+    assert (REFUSED[gate], []) == (result.text, post.sent)
+
+
+@GATES
+@LATER
+def test_denied_with_a_reason(gate: GateName, later: bool) -> None:
+    """A gate may raise Denied, and the model reads its reason."""
+    post = Post()
+    result = sent(post, **{gate: answering(raising(Denied("Ask Anna.")), later)})
+
+    assert (f"{REFUSED[gate]} Reason: Ask Anna.", "denied", []) == (result.text, result.kind, post.sent)
+
+
+@GATES
+@pytest.mark.parametrize("reason", [None, 5, "", "  ", b"no", Truthful()], ids=repr)
+def test_reason_that_is_none(gate: GateName, reason: Any) -> None:
+    """A reason that is no text is left out."""
+    verdict = Deny(reason) if gate == "authorize" else Decision(approved=False, reason=reason)
+
+    assert REFUSED[gate] == sent(Post(), **{gate: lambda *_: verdict}).text
+
+
+@GATES
+def test_interrupt(gate: GateName) -> None:
+    """Ctrl-C while a gate is asked ends the run."""
+    post = Post()
+
+    with pytest.raises(KeyboardInterrupt):
+        sent(post, **{gate: answering(raising(KeyboardInterrupt()), later=False)})
+    assert [] == post.sent
+
+
+def spoiling(arguments: Any) -> None:
+    """Change arguments at every depth where that works."""
+    arguments["to"].append("eve")
+    arguments["options"]["a"].append(2)
+    arguments["options"].clear()
+
+
+@GATES
+@LATER
+def test_spoiling_changes_nothing(gate: GateName, later: bool) -> None:
+    """A gate gets copies: whatever it does to nested values, the tool gets the model's."""
+    post = Post()
+
+    def spoil(*questions: Any) -> bool:
+        spoiling(questions[1] if gate == "authorize" else questions[0].arguments)
+        return True
+
+    async def spoil_later(*questions: Any) -> bool:
+        return spoil(*questions)
+
+    sent(post, **{gate: spoil_later if later else spoil})
+
+    assert [(["anna"], {"a": [1]})] == post.sent
+
+
+def test_spoiling_is_not_seen() -> None:
+    """What one gate does to the arguments no other one sees, nor itself at its next look."""
+    seen: list[Any] = []
+
+    def authorizer(_: object, arguments: Any, __: object) -> bool:
+        spoiling(arguments)
+        seen.append(dict(arguments))
+        return True
+
+    def approver(request: Any) -> bool:
+        spoiling(request.arguments)
+        seen.append(dict(request.arguments))
+        return True
+
+    sent(Post(), authorize=authorizer, approve=approver)
+
+    assert [{"to": ["anna"], "options": {"a": [1]}}] * 2 == seen
+
+
+@GATES
+def test_arguments_take_nothing(gate: GateName) -> None:
+    """Arguments cannot be set, and a gate that tries has failed."""
+    post = Post()
+
+    def set_one(*questions: Any) -> bool:
+        (questions[1] if gate == "authorize" else questions[0].arguments)["to"] = ["eve"]
+        return True
+
+    assert (REFUSED[gate], []) == (sent(post, **{gate: set_one}).text, post.sent)
+
+
+def test_arguments_are_a_mapping() -> None:
+    """The arguments that a gate sees compare and print as a dictionary does."""
+    arguments: Any = Arguments({"a": [1]})
+
+    assert ({"a": [1]}, 1, "{'a': [1]}") == (arguments, len(arguments), repr(arguments))
+
+
+class Uncopied:
+    """A value that refuses to be copied."""
+
+    def __deepcopy__(self, memo: object) -> Any:
+        raise RuntimeError("no copy")
+
+
+def test_arguments_without_a_copy() -> None:
+    """Looking at a value that has no copy fails, and with it the gate."""
+    with pytest.raises(RuntimeError, match="no copy"):
+        Arguments({"value": Uncopied()})["value"]
+
+
+Door = Literal["sync", "async"]
+DOORS = pytest.mark.parametrize("door", ["sync", "async"])
+
+
+def put(
+    gate: GateName, answer: Callable[..., Any], door: Door, context: ToolContext[Any], seconds: float | None
+) -> Any:
+    """Put a call to one gate, through a door of one's choice."""
+
+    def asked(through: Any) -> Any:
+        made, values = Post().send, {"to": ["anna"]}
+        if gate == "authorize":
+            return authorize(answer, made, values, context, through, seconds)
+        return approve(answer, ApprovalRequest(made, values, context), through, seconds)
+
+    return step(asked(SyncDoor())) if door == "sync" else asyncio.run(asked(AsyncDoor()))
+
+
+@pytest.fixture
+def hanging() -> Iterator[Callable[[bool], Callable[..., Any]]]:
+    """Make gates that say yes after the test has ended."""
+    end = threading.Event()
+
+    async def later(*_: object) -> bool:
+        await asyncio.Event().wait()
+        return True
+
+    yield lambda is_async: later if is_async else lambda *_: end.wait()
+    end.set()
+
+
+LATE = {
+    "authorize": "Tool execution was denied by authorization policy. Reason: It was not answered in time.",
+    "approve": "Tool approval timed out after 0.01 s.",
+}
+
+
+@GATES
+@LATER
+@DOORS
+def test_hanging(gate: GateName, later: bool, door: Door, hanging: Any) -> None:
+    """A gate that does not answer in its time has said no."""
+    with pytest.raises(Denied, match=re.escape(LATE[gate])):
+        put(gate, hanging(later), door, ToolContext(deps=None), 0.01)
+
+
+@GATES
+@LATER
+@DOORS
+def test_end_of_the_run(gate: GateName, later: bool, door: Door, hanging: Any) -> None:
+    """No gate is waited for longer than the run lasts."""
+    context = ToolContext(deps=None, cancellation=Cancellation(0.01))
+
+    with pytest.raises((Denied, TimedOut)):
+        put(gate, hanging(later), door, context, None)
+
+
+@GATES
+@DOORS
+def test_cancelled_while_asked(gate: GateName, door: Door) -> None:
+    """A run that is cancelled waits for no gate."""
+    context = ToolContext(deps=None)
+
+    async def cancel_and_hang(*_: object) -> bool:
+        context.cancellation.cancel()
+        await asyncio.Event().wait()
+        return True
+
+    with pytest.raises(Cancelled):
+        put(gate, cancel_and_hang, door, context, None)
+
+
+@GATES
+@LATER
+@DOORS
+def test_cancelled_before_the_yes(gate: GateName, later: bool, door: Door) -> None:
+    """A yes that is given after the run was cancelled is none."""
+    context = ToolContext(deps=None)
+    answer = answering(lambda: context.cancellation.cancel() or True, later)
+
+    with pytest.raises(Cancelled):
+        put(gate, answer, door, context, None)
+
+
+def test_plain_gate_stays_on_its_thread() -> None:
+    """In a sync run a plain gate is asked on the thread of whoever runs it."""
+    threads: list[Any] = []
+
+    def authorizer(*_: object) -> bool:
+        threads.append(threading.get_ident())
+        return True
+
+    sent(Post(), authorize=authorizer)
+
+    assert [threading.get_ident()] == threads
+
+
+def test_failure_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Why a gate failed is in the log, for its developer."""
+    sent(Post(), approve=answering(raising(RuntimeError("secret")), later=False))
+
+    assert "RuntimeError: secret" in caplog.text
+
+
+class Guarded:
+    """Has a tool with an authorizer of its own."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.is_open = False
+
+    def tools(self, own: object = True) -> list[Any]:
+        """Make the tool, whose own authorizer gives this answer."""
+
+        def authorizer(*_: object) -> Any:
+            self.asked.append("tool")
+            return own
+
+        @tool(authorize=authorizer)
+        def enter() -> str:
+            """Enter."""
+            self.is_open = True
+            return "in"
+
+        return [enter]
+
+
+def entered(guarded: Guarded, own: object = True, **options: Any) -> str | None:
+    """Let a model enter."""
+    model = ScriptedModel([call("enter"), "Done."])
+    return Runner(guarded.tools(own), model=model, **options).run("Go.").calls[0].result.text
+
+
+def test_own_authorizer() -> None:
+    """A tool's own authorizer is asked, too, after that of the run."""
+    guarded = Guarded()
+
+    def authorizer(*_: object) -> bool:
+        guarded.asked.append("run")
+        return True
+
+    assert "in" == entered(guarded, authorize=authorizer)
+    assert ["run", "tool"] == guarded.asked
+
+
+def test_own_authorizer_refuses() -> None:
+    """What the tool's own authorizer refuses does not run, whatever that of the run says."""
+    guarded = Guarded()
+
+    assert REFUSED["authorize"] + " Reason: No." == entered(guarded, Deny("No."), authorize=lambda *_: True)
+    assert not guarded.is_open
+
+
+def test_own_authorizer_comes_second() -> None:
+    """What the run's authorizer refuses is not put to the tool's own."""
+    guarded = Guarded()
+    entered(guarded, authorize=lambda *_: False)
+
+    assert ([], False) == (guarded.asked, guarded.is_open)

@@ -1,0 +1,208 @@
+"""A broken history becomes one that every server accepts, and notes say what was done."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolkit.dialects.chat import encoded
+from toolkit.history import LOST_TEXT, repaired
+from toolkit.messages import Message, ModelResponse, SystemMessage, ToolCall, ToolMessage, UserMessage
+from toolkit.testing import FakeServer, reply
+
+USER = UserMessage("Go on.")
+
+
+def asked(*ids: str, arguments: str = "{}") -> ModelResponse:
+    """An answer of the model with calls of these ids."""
+    calls = (ToolCall(name="add", arguments=arguments, id=one, provider_call_id=one) for one in ids)
+    return ModelResponse(calls=tuple(calls))
+
+
+def told(one: str, text: str = "3") -> ToolMessage:
+    """The result of a call."""
+    return ToolMessage(call_id=one, provider_call_id=one, name="add", text=text)
+
+
+def lost(one: str) -> ToolMessage:
+    """What stands for a result that nobody has."""
+    return ToolMessage(call_id=one, provider_call_id=one, name="add", text=LOST_TEXT, is_error=True)
+
+
+WHOLE: dict[str, list[Message]] = {
+    "nothing": [],
+    "no calls": [SystemMessage("Be short."), USER, ModelResponse(text="Yes.")],
+    "one call": [USER, asked("a"), told("a"), ModelResponse(text="Yes.")],
+    "two calls": [USER, asked("a", "b"), told("a"), told("b")],
+    "two answers": [USER, asked("a"), told("a"), asked("b"), told("b"), USER],
+}
+
+
+@pytest.mark.parametrize("messages", WHOLE.values(), ids=WHOLE)
+def test_whole(messages: list[Message]) -> None:
+    """A history that needs no repair stays as it is, and there is no note."""
+    assert (messages, ()) == repaired(messages)
+
+
+ELSEWHERE = "Results that stood elsewhere were put behind their calls, in call order."
+BROKEN: dict[str, tuple[list[Message], list[Message], tuple[str, ...]]] = {
+    "no result": (
+        [USER, asked("a"), USER],
+        [USER, asked("a"), lost("a"), USER],
+        ("The call 'a' had no result; it got an error.",),
+    ),
+    "one of two results": (
+        [USER, asked("a", "b"), told("b")],
+        [USER, asked("a", "b"), lost("a"), told("b")],
+        ("The call 'a' had no result; it got an error.",),
+    ),
+    "no call": ([told("a"), USER], [USER], ("A result of 'a' was left out: there is no such call.",)),
+    "two results": (
+        [asked("a"), told("a", "1"), told("a", "2")],
+        [asked("a"), told("a", "1")],
+        ("A second result of the call 'a' was left out.",),
+    ),
+    "results the other way round": (
+        [asked("a", "b"), told("b"), told("a")],
+        [asked("a", "b"), told("a"), told("b")],
+        (ELSEWHERE,),
+    ),
+    "result behind another message": ([asked("a"), USER, told("a")], [asked("a"), told("a"), USER], (ELSEWHERE,)),
+    "result before its call": ([USER, told("a"), asked("a")], [USER, asked("a"), told("a")], (ELSEWHERE,)),
+    "arguments that are no JSON": (
+        [asked("a", arguments='{"a": '), told("a")],
+        [asked("a"), told("a")],
+        ("The arguments of the call 'a' were no JSON object; they are {} now.",),
+    ),
+    "arguments that are no object": (
+        [asked("a", arguments="[1]"), told("a")],
+        [asked("a"), told("a")],
+        ("The arguments of the call 'a' were no JSON object; they are {} now.",),
+    ),
+    "one id in two answers": (
+        [asked("a"), told("a", "1"), asked("a"), told("a", "2")],
+        [asked("a"), told("a", "1"), asked("a_2"), told("a_2", "2")],
+        ("The call 'a' had no id of its own; it is 'a_2' now.",),
+    ),
+    "one id in one answer": (
+        [asked("a", "a", "a_2"), told("a", "1"), told("a", "2"), told("a_2", "3")],
+        [asked("a", "a_3", "a_2"), told("a", "1"), told("a_3", "2"), told("a_2", "3")],
+        ("The call 'a' had no id of its own; it is 'a_3' now.",),
+    ),
+    "no id": (
+        [asked(""), told("")],
+        [asked("call_2"), told("call_2")],
+        ("The call '' had no id of its own; it is 'call_2' now.",),
+    ),
+    "half a character as id": (
+        [asked("\ud800"), told("\ud800")],
+        [asked("\ufffd_2"), told("\ufffd_2")],
+        ("The call '\\ud800' had no id of its own; it is '\ufffd_2' now.",),
+    ),
+}
+
+
+@pytest.mark.parametrize(("messages", "whole", "notes"), BROKEN.values(), ids=BROKEN)
+def test_broken(messages: list[Message], whole: list[Message], notes: tuple[str, ...]) -> None:
+    """What is missing is put in, what is too much is left out, and each step has a note."""
+    assert (whole, notes) == repaired(messages)
+
+
+def test_own_ids() -> None:
+    """A result that knows its call by our id alone is found, and gets the provider's."""
+    call = ToolCall(name="add", id="ours", provider_call_id="theirs")
+    result = ToolMessage(call_id="ours", name="", text="3")
+
+    made, notes = repaired([ModelResponse(calls=(call,)), result])
+    assert (ToolMessage(call_id="ours", provider_call_id="theirs", name="add", text="3"), ()) == (made[1], notes)
+
+
+def test_wire_arguments() -> None:
+    """What the model wrote itself goes to the server, so it is what has to be JSON."""
+    call = ToolCall(name="add", id="a", arguments='{"a": 1}', wire_arguments="{")
+
+    made, _ = repaired([ModelResponse(calls=(call,)), ToolMessage(call_id="a", name="add", text="3")])
+    assert ModelResponse(calls=(ToolCall(name="add", id="a"),)) == made[0]
+
+
+def test_pure() -> None:
+    """The history that was given stays as it was."""
+    given_messages: list[Message] = [told("a"), asked("b")]
+
+    repaired(given_messages)
+    assert [told("a"), asked("b")] == given_messages
+
+
+def test_long() -> None:
+    """A history of 20,000 messages whose calls all have one id is repaired without a wait."""
+    pairs: list[Message] = [message for _ in range(10_000) for message in (asked("a"), told("a"))]
+
+    made, notes = repaired(pairs)
+    assert (20_000, 9_999) == (len(made), len(notes))
+
+
+IDS = st.sampled_from(["a", "b", "c", ""])
+ARGUMENTS = st.sampled_from(
+    ["{}", '{"a": 1}', "{", "[]", '{"a": NaN}', '{"a": "\ud800"}', '{"a": 1' + "0" * 5000 + "}"]
+)
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> list[Message]:
+    """An answer with calls, and their results."""
+    ids = draw(st.lists(IDS, min_size=1, max_size=3))
+    return [asked(*ids, arguments=draw(ARGUMENTS)), *(told(one, str(n)) for n, one in enumerate(ids))]
+
+
+@st.composite
+def broken(draw: st.DrawFn) -> list[Message]:
+    """A history, of which messages were lost, doubled and shuffled."""
+    turns = draw(st.lists(st.one_of(answers(), st.just([USER])), max_size=5))
+    messages: list[Message] = list(itertools.chain.from_iterable(turns))
+    kept = [message for message in messages for _ in range(draw(st.sampled_from([1, 1, 1, 0, 2])))]
+    return draw(st.permutations(kept)) if draw(st.booleans()) else kept
+
+
+@pytest.fixture(scope="module")
+def ask() -> Iterator[Any]:
+    """Asks a server that is as strict as OpenAI; anything it refuses raises."""
+    with (
+        FakeServer(lambda _: reply.text("Yes."), strict=True) as server,
+        openai.OpenAI(base_url=server.base_url, api_key="test", max_retries=0) as client,
+    ):
+        yield lambda messages: client.chat.completions.create(model="m", messages=messages)
+
+
+@given(broken())
+@settings(max_examples=200, deadline=None)
+def test_accepted(ask: Any, messages: list[Message]) -> None:
+    """Whatever was lost, doubled or shuffled, a strict server accepts what comes of it."""
+    made, _ = repaired([USER, *messages])
+
+    assert "Yes." == ask([encoded(message) for message in made]).choices[0].message.content
+
+
+@given(broken())
+@settings(max_examples=500, deadline=None)
+def test_twice(messages: list[Message]) -> None:
+    """What was repaired needs no repair; only what did has notes."""
+    made, notes = repaired(messages)
+
+    assert (made, ()) == repaired(made)
+    assert (made == messages) == (notes == ())
+
+
+@given(broken())
+@settings(max_examples=500, deadline=None)
+def test_nothing_is_lost(messages: list[Message]) -> None:
+    """No word of the user or the model is left out, and each call has a result."""
+    made, _ = repaired(messages)
+
+    others = [type(message) for message in messages if not isinstance(message, ToolMessage)]
+    assert others == [type(message) for message in made if not isinstance(message, ToolMessage)]

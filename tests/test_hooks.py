@@ -1,0 +1,399 @@
+"""Hooks: what they see and change around the model and around calls, and what becomes of a run when one fails."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from toolkit import (
+    Denied,
+    Deny,
+    FatalError,
+    Halt,
+    Runner,
+    RunResult,
+    ToolCall,
+    ToolContext,
+    ToolError,
+    ToolResult,
+    tool,
+)
+from toolkit.cancellation import Cancellation
+from toolkit.dispatch import Dispatcher
+from toolkit.doors import SyncDoor, step
+from toolkit.hooks import Hooks
+from toolkit.messages import ModelRequest, ModelResponse, SystemMessage, ToolMessage
+from toolkit.middleware import Next
+from toolkit.testing import ScriptedModel, call
+
+
+def through_run(runner: Runner, **options: Any) -> RunResult:
+    return runner.run("Go on.", **options)
+
+
+def through_arun(runner: Runner, **options: Any) -> RunResult:
+    return asyncio.run(runner.arun("Go on.", **options))
+
+
+def through_stream(runner: Runner, **options: Any) -> RunResult:
+    with runner.stream("Go on.", **options) as stream:
+        for _ in stream:
+            pass
+        return stream.result
+
+
+def through_astream(runner: Runner, **options: Any) -> RunResult:
+    async def drawn() -> RunResult:
+        async with runner.astream("Go on.", **options) as stream:
+            async for _ in stream:
+                pass
+            return stream.result
+
+    return asyncio.run(drawn())
+
+
+Go = Callable[..., RunResult]
+DOORS = pytest.mark.parametrize(
+    "go", [through_run, through_arun, through_stream, through_astream], ids=["run", "arun", "stream", "astream"]
+)
+LATER = pytest.mark.parametrize("later", [False, True], ids=["sync", "async"])
+
+
+class Hook:
+    """An object with the hooks that it is given, sync or async."""
+
+    def __init__(self, later: bool = False, /, **hooks: Callable[..., Any]) -> None:
+        for name, answer in hooks.items():
+            setattr(self, name, waiting(answer) if later else answer)
+
+
+def waiting(answer: Callable[..., Any]) -> Callable[..., Any]:
+    """Make an async function of a sync one, which waits for an event loop first."""
+
+    async def asked(*given: Any) -> Any:
+        await asyncio.sleep(0)
+        return answer(*given)
+
+    return asked
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    def answer(*_: Any) -> Any:
+        raise error
+
+    return answer
+
+
+class Account:
+    """Counts how often its tool's body is entered."""
+
+    def __init__(self) -> None:
+        self.paid: list[int] = []
+
+    @tool
+    def pay(self, amount: int) -> int:
+        """Pay."""
+        self.paid.append(amount)
+        return amount
+
+
+def paying(*hooks: object, account: Account | None = None, go: Go = through_run, **options: Any) -> ToolResult:
+    """What comes of one call of the tool `pay`."""
+    with ScriptedModel([[call("pay", amount=5)], "Done."]) as model:
+        return go(Runner([(account or Account()).pay], model=model, hooks=hooks, **options)).calls[0].result
+
+
+def answering(*hooks: object, script: Any = ("Done.",), go: Go = through_run) -> tuple[RunResult, ScriptedModel]:
+    """What comes of a run whose model follows the script, and the model."""
+    with ScriptedModel(script) as model:
+        return go(Runner([Account().pay], model=model, hooks=hooks)), model
+
+
+# -- what is a hook
+
+
+class Passive:
+    """Has no hook."""
+
+
+@pytest.mark.parametrize(
+    ("hook", "said"),
+    [
+        (Passive(), "has none of the methods before_model, after_model, before_call, after_call"),
+        (Hook(before_call=5), "has none of the methods"),  # type: ignore[arg-type]
+        (print, "has none of the methods"),
+        (Account, "give an instance, Account"),
+    ],
+    ids=["no hook", "no function", "function", "class"],
+)
+def test_no_hook(hook: object, said: str) -> None:
+    """What has no hook is refused when the runner is made."""
+    with pytest.raises(TypeError, match=said):
+        Runner(hooks=[hook])
+
+
+# -- around the model
+
+
+@DOORS
+@LATER
+def test_before_model(go: Go, later: bool) -> None:
+    """A hook may change what the model is asked."""
+
+    def instructing(request: ModelRequest) -> ModelRequest:
+        return dataclasses.replace(request, messages=(SystemMessage("Be brief."), *request.messages))
+
+    result, model = answering(Hook(later, before_model=instructing), go=go)
+
+    assert ["Be brief.", "Go on."] == [getattr(m, "text", "") for m in model.requests[0].messages]
+    assert ["Go on.", "Done."] == [m.text for m in result.messages]
+
+
+@DOORS
+@LATER
+def test_after_model(go: Go, later: bool) -> None:
+    """A hook may change what the model answered, and drop its calls."""
+
+    def dropping(response: ModelResponse) -> ModelResponse:
+        return dataclasses.replace(response, text="I may not.", calls=(), finish_reason="stop")
+
+    result, _ = answering(Hook(later, after_model=dropping), script=[[call("pay", amount=5)]], go=go)
+
+    assert ("I may not.", ()) == (result.output, result.calls)
+
+
+@DOORS
+def test_order_around_the_model(go: Go) -> None:
+    """Hooks are asked in order before the model, and in reverse order after it; None changes nothing."""
+    asked: list[str] = []
+
+    def named(name: str) -> Hook:
+        return Hook(
+            before_model=lambda _: asked.append(f"before {name}"), after_model=lambda _: asked.append(f"after {name}")
+        )
+
+    result, _ = answering(named("a"), named("b"), go=go)
+
+    assert ["before a", "before b", "after b", "after a"] == asked
+    assert "Done." == result.output
+
+
+@DOORS
+@LATER
+@pytest.mark.parametrize("name", ["before_model", "after_model"])
+def test_a_hook_of_the_model_fails(go: Go, later: bool, name: str) -> None:
+    """What a hook around the model raises leaves the run as it is."""
+    with pytest.raises(LookupError, match="no budget"):
+        answering(Hook(later, **{name: raising(LookupError("no budget"))}), go=go)
+
+
+@pytest.mark.parametrize("name", ["before_model", "after_model"])
+def test_a_hook_of_the_model_answers_with_nonsense(name: str) -> None:
+    """What is neither None nor of the kind that was given ends the run, and names the hook."""
+    with pytest.raises(TypeError, match="answers with a Model.* or None, not 'text'"):
+        answering(Hook(**{name: lambda _: "text"}))
+
+
+# -- around calls
+
+
+@DOORS
+@LATER
+def test_before_call(go: Go, later: bool) -> None:
+    """A hook may change a call; what it wrote passes every gate."""
+    hook = Hook(later, before_call=lambda made, _: dataclasses.replace(made, arguments='{"amount": "7"}'))
+
+    assert 7 == paying(hook, go=go, authorize=lambda _, values, __: values["amount"] == 7).value
+    assert "denied" == paying(hook, go=go, authorize=lambda _, values, __: values["amount"] == 5).kind
+
+
+@DOORS
+@LATER
+def test_after_call(go: Go, later: bool) -> None:
+    """A hook may change a result; the model and the caller get what it made."""
+    hook = Hook(later, after_call=lambda _, result, __: result._replace(text=f"{result.text} euros"))
+
+    assert "5 euros" == paying(hook, go=go).text
+
+
+@DOORS
+def test_a_hook_that_promises(go: Go) -> None:
+    """A sync hook may answer with something to await."""
+    adding = waiting(lambda _, result, __: result._replace(text="awaited"))
+
+    assert "awaited" == paying(Hook(after_call=lambda *given: adding(*given)), go=go).text
+
+
+@DOORS
+def test_told_of_the_run(go: Go) -> None:
+    """Hooks of a call are told its context."""
+    told: list[Any] = []
+    hook = Hook(
+        before_call=lambda made, context: told.append((context.deps, context.call_id == made.id)),
+        after_call=lambda made, _, context: told.append((context.deps, context.call_id == made.id)),
+    )
+    with ScriptedModel([[call("pay", amount=5)], "Done."]) as model:
+        go(Runner([Account().pay], model=model, hooks=[hook]), deps="Ann")
+
+    assert [("Ann", True), ("Ann", True)] == told
+
+
+@DOORS
+def test_order_around_a_call(go: Go) -> None:
+    """Hooks stand around the middleware: in order before the call, in reverse order after it."""
+    asked: list[str] = []
+
+    def named(name: str) -> Hook:
+        return Hook(
+            before_call=lambda *_: asked.append(f"before {name}"), after_call=lambda *_: asked.append(f"after {name}")
+        )
+
+    async def wrapping(made: ToolCall, following: Next) -> ToolResult:
+        asked.append("in")
+        result = await following(made)
+        asked.append("out")
+        return result
+
+    paying(named("a"), named("b"), middleware=[wrapping], go=go)
+
+    assert ["before a", "before b", "in", "out", "after b", "after a"] == asked
+
+
+DENIALS: dict[str, tuple[Callable[..., Any], str]] = {
+    "Deny": (lambda *_: Deny("not today"), "Tool call denied: not today"),
+    "Deny without a reason": (lambda *_: Deny(), "Tool call denied."),
+    "Denied": (raising(Denied("not today")), "not today"),
+    "ToolError": (raising(ToolError("not today")), "not today"),
+    "exception": (raising(LookupError("secret")), "Tool call denied: it could not be checked."),
+    "True": (lambda *_: True, "Tool call denied: it could not be checked."),
+    "False": (lambda *_: False, "Tool call denied: it could not be checked."),
+    "text": (lambda *_: "yes", "Tool call denied: it could not be checked."),
+}
+
+
+@DOORS
+@LATER
+@pytest.mark.parametrize(("answer", "text"), DENIALS.values(), ids=DENIALS)
+def test_denied(answer: Callable[..., Any], text: str, go: Go, later: bool) -> None:
+    """A hook that denies a call, fails, or answers with nonsense keeps the body shut; the first one decides."""
+    account = Account()
+    later_ones = Hook(before_call=lambda *_: account.paid.append(-1))
+    result = paying(Hook(later, before_call=answer), later_ones, account=account, go=go)
+
+    assert (text, True, []) == (result.text, result.is_error, account.paid)
+
+
+@DOORS
+def test_a_rewritten_call_is_seen_afterwards(go: Go) -> None:
+    """Hooks after a call see it as it was made, not as the model wrote it."""
+    seen: list[str] = []
+    watching = Hook(after_call=lambda made, *_: seen.append(made.arguments))
+    rewriting = Hook(before_call=lambda made, _: dataclasses.replace(made, arguments='{"amount": 7}'))
+    paying(watching, rewriting, go=go)
+
+    assert ['{"amount": 7}'] == seen
+
+
+@DOORS
+def test_a_refusal_is_seen_afterwards(go: Go) -> None:
+    """Hooks after a call see its refusal as a result, whoever refused it."""
+    seen: list[str] = []
+    hook = Hook(after_call=lambda _, result, __: seen.append(result.kind))
+    paying(hook, Hook(before_call=lambda *_: Deny()), go=go)
+    paying(hook, authorize=lambda *_: False, go=go)
+
+    assert ["denied", "denied"] == seen
+
+
+WITHHELD: dict[str, tuple[Callable[..., Any], str]] = {
+    "exception": (raising(LookupError("secret")), "pay has run, but its result is withheld."),
+    "nonsense": (lambda *_: "text", "pay has run, but its result is withheld."),
+    "ToolError": (raising(ToolError("Ask somebody else.")), "Ask somebody else."),
+}
+
+
+@DOORS
+@LATER
+@pytest.mark.parametrize(("answer", "text"), WITHHELD.values(), ids=WITHHELD)
+def test_withheld(answer: Callable[..., Any], text: str, go: Go, later: bool) -> None:
+    """A result that a hook fails over reaches nobody, and the hooks that follow see the error."""
+    seen: list[str] = []
+    watching = Hook(after_call=lambda _, result, __: seen.append(result.text))
+    result = paying(watching, Hook(later, after_call=answer), go=go)
+
+    assert (text, None, True, [text]) == (result.text, result.value, result.is_error, seen)
+
+
+@LATER
+def test_a_hook_that_hangs(later: bool) -> None:
+    """A hook is waited for no longer than the call may take; without its answer the body stays shut."""
+    account, ended = Account(), threading.Event()
+    asked = Hook(before_call=never if later else lambda *_: ended.wait(10) and None)
+    dispatcher = Dispatcher(tools={"pay": account.pay}, middleware=Hooks([asked]).middleware)
+    context = ToolContext(deps=None, cancellation=Cancellation(0.05))
+    result = step(dispatcher.dispatch(call("pay", amount=5), context, SyncDoor()))
+    ended.set()
+
+    assert ("timed_out", []) == (result.kind, account.paid)
+
+
+async def never(*_: Any) -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+@DOORS
+def test_hooks_of_one_turn(go: Go) -> None:
+    """The calls of one turn are hooked at the same time, and one that fails harms no other."""
+    together = threading.Barrier(3, timeout=10)
+
+    def meeting(made: ToolCall, _: object) -> None:
+        together.wait()
+        if made.arguments == '{"amount": 1}':
+            raise LookupError
+
+    calls = [call("pay", amount=amount) for amount in range(3)]
+    result, _ = answering(Hook(before_call=meeting), script=[calls, "Done."], go=go)
+
+    assert [False, True, False] == [finished.result.is_error for finished in result.calls]
+
+
+# -- the end of the run
+
+
+NAMES = ["before_model", "after_model", "before_call", "after_call"]
+
+
+@DOORS
+@LATER
+@pytest.mark.parametrize("name", NAMES)
+def test_halt(name: str, later: bool, go: Go) -> None:
+    """A hook ends the run with an answer of its own."""
+    result, _ = answering(
+        Hook(later, **{name: raising(Halt("Enough."))}), script=lambda _: call("pay", amount=5), go=go
+    )
+
+    assert "Enough." == result.output
+
+
+@DOORS
+@pytest.mark.parametrize("name", NAMES)
+def test_history_of_a_halt(name: str, go: Go) -> None:
+    """Every call of the history has its result, though a hook has ended the run."""
+    calls = [call("pay", amount=amount) for amount in range(3)]
+    result, _ = answering(Hook(**{name: raising(Halt("Enough."))}), script=lambda _: calls, go=go)
+
+    made = [made.id for message in result.messages if isinstance(message, ModelResponse) for made in message.calls]
+    assert made == [message.call_id for message in result.messages if isinstance(message, ToolMessage)]
+
+
+@DOORS
+@pytest.mark.parametrize("name", NAMES)
+def test_fatal(name: str, go: Go) -> None:
+    """A fatal error of a hook leaves the run."""
+    with pytest.raises(FatalError, match="end"):
+        answering(Hook(**{name: raising(FatalError("end"))}), script=lambda _: call("pay", amount=5), go=go)

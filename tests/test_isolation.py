@@ -1,0 +1,263 @@
+"""A process of its own for a call: what goes there, what comes back, and what is left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.apart import Counter, count, count_later, end, known, late, nested, parent, prints, process, process_later
+from toolkit import DefinitionError, FatalError, Runner, Tool, Toolbox, ToolResult, tool
+from toolkit.cancellation import Cancellation
+from toolkit.context import ToolContext
+from toolkit.events import ToolCallUpdated
+from toolkit.places import RemoteTraceback
+from toolkit.testing import ScriptedModel, call
+
+
+def through_call(made: Tool[..., Any], **arguments: Any) -> ToolResult:
+    return Toolbox([made]).call(made.name, arguments)
+
+
+def through_acall(made: Tool[..., Any], **arguments: Any) -> ToolResult:
+    return asyncio.run(Toolbox([made]).acall(made.name, arguments))
+
+
+BOTH = pytest.mark.parametrize("go", [through_call, through_acall], ids=["sync", "async"])
+
+
+def ends(process_id: int) -> bool:
+    """Whether a process ends within ten seconds: the system takes a moment to kill it."""
+    stat = Path(f"/proc/{process_id}/stat")
+    for _ in range(1000):
+        if not stat.exists() or ") Z " in stat.read_text(encoding="ascii"):
+            return True
+        threading.Event().wait(0.01)
+    return False
+
+
+# -- what comes back
+
+
+@BOTH
+@pytest.mark.parametrize("made", [process, process_later], ids=["sync", "async"])
+def test_another_process(go: Callable[..., ToolResult], made: Tool[..., Any]) -> None:
+    """A function runs in another process, sync or async, and its value comes back."""
+    result = go(made)
+
+    assert result.value not in (None, os.getpid())
+
+
+@BOTH
+def test_every_call_has_its_own_process(go: Callable[..., ToolResult]) -> None:
+    """Two calls have two processes."""
+    assert go(process).value != go(process).value
+
+
+@pytest.mark.parametrize("made", [count_later, count], ids=["async", "sync"])
+def test_generator(made: Tool[..., Any]) -> None:
+    """A generator's values come back as a list."""
+    assert [0, 1, 2] == through_call(made, to=3).value
+
+
+def test_method() -> None:
+    """A method goes with its instance."""
+    assert 5 == through_call(Counter(2).add, amount=3).value
+
+
+def test_context() -> None:
+    """A context is a copy: dependencies, ids and deadline."""
+    context = ToolContext(deps="mine", call_id="c1", iteration=2, cancellation=Cancellation(60))
+
+    assert "mine c1 2 True" == Toolbox([known]).call("known", {}, context).value
+
+
+def test_what_it_tells() -> None:
+    """Progress and the values of a generator are heard while the call is at work."""
+    model = ScriptedModel([[call("count", to=2)], "Done."])
+    with Runner([count], model=model).stream("Count.") as events:
+        told = [event for event in events if isinstance(event, ToolCallUpdated)]
+
+    assert [("to 2", None), ("", 0), ("", 1)] == [(e.text, e.partial and e.partial.value) for e in told]
+
+
+def test_standard_streams(capfd: pytest.CaptureFixture[str]) -> None:
+    """What a tool prints goes to standard error, and there is nothing to read."""
+    assert "" == through_call(prints).value
+    assert ("", "said\n") == capfd.readouterr()
+
+
+# -- how it ends
+
+HIDDEN = ". Its message is not shown here. Try other arguments or another tool, or report that this did not work."
+ENDS = {
+    "value error": ("ValueError", "end failed: ValueError: why"),
+    "tool error": ("ToolError", "Try later."),
+    "exit": ("SystemExit", f"end failed: SystemExit{HIDDEN}"),
+    "interrupt": ("KeyboardInterrupt", f"end failed: KeyboardInterrupt{HIDDEN}"),
+    "stop": ("StopIteration", f"end failed: StopIteration{HIDDEN}"),
+    "local": ("Local", f"end failed: Local{HIDDEN}"),
+    "unsendable": (
+        "Failed",
+        "The result cannot be sent from a process of its own: cannot pickle '_thread.lock' object",
+    ),
+    "os exit": ("Failed", "end failed: its process ended with exit code 3 before it had a result."),
+    "killed": ("Failed", "end failed: its process was ended by SIGKILL before it had a result."),
+    "segfault": ("Failed", "end failed: its process was ended by SIGSEGV before it had a result."),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("how", ENDS)
+def test_failures(go: Callable[..., ToolResult], how: str) -> None:
+    """However the process ends, the call has a result: exceptions keep their class and text."""
+    result = go(end, how=how)
+
+    assert ENDS[how] == (type(result.exception).__name__, result.text)
+
+
+def test_exception_that_cannot_be_made_again() -> None:
+    """An exception that does not survive pickling comes back as a double of its name and text."""
+    error = through_call(end, how="unusual").exception
+
+    assert ("tests.apart", "Unusual", "this and that") == (type(error).__module__, type(error).__qualname__, str(error))
+
+
+def test_traceback() -> None:
+    """The cause of an exception is the traceback of the other process."""
+    error = through_call(end, how="value error").exception
+
+    assert isinstance(error, ValueError)
+    assert isinstance(error.__cause__, RemoteTraceback)
+    assert "apart.py" in str(error.__cause__)
+
+
+@BOTH
+def test_fatal(go: Callable[..., ToolResult]) -> None:
+    """A fatal error ends the run, from wherever it comes."""
+    with pytest.raises(FatalError, match="no more"):
+        go(end, how="fatal")
+
+
+@BOTH
+def test_timeout(go: Callable[..., ToolResult]) -> None:
+    """A process that takes too long is killed."""
+    result = go(late)
+
+    assert ("timed_out", "Timed out after 0.01 s.") == (result.kind, result.text)
+
+
+def test_cancellation(tmp_path: Path) -> None:
+    """When the run is called off, the process is killed with all that it started, and the call has a result."""
+    told = tmp_path / "pid"
+
+    handle = Runner([parent], model=ScriptedModel([[call("parent", path=str(told))], "Done."])).start("Go on.")
+    while not (told.exists() and told.read_text(encoding="ascii")):
+        threading.Event().wait(0.01)
+    handle.cancel()
+    result = handle.result()
+
+    assert ["cancelled"] == [finished.result.kind for finished in result.calls]
+    assert ends(int(told.read_text(encoding="ascii")))
+
+
+def held() -> tuple[int, str]:
+    """How many descriptors this process has open, and which children it has."""
+    children = [path.read_text(encoding="ascii") for path in Path("/proc/self/task").glob("*/children")]
+    return len(list(Path("/proc/self/fd").iterdir())), " ".join(sorted(children))
+
+
+def test_nothing_is_left() -> None:
+    """Calls leave no child and no descriptor, however they end."""
+    through_call(process)
+    before = held()
+    for how in ("value error", "os exit"):
+        through_call(end, how=how)
+    through_call(late)
+
+    assert before == held()
+
+
+# -- what cannot go
+
+
+def test_local_function() -> None:
+    """A function that no other process finds is refused, with what to do."""
+    made = tool(lambda: 1, name="made", isolate="process")
+
+    with pytest.raises(DefinitionError, match=r"another process, which cannot get it: .* at the top of a module"):
+        through_call(made)
+
+
+def test_context_that_does_not_pickle() -> None:
+    """Dependencies that cannot go make the call fail, not the run."""
+    result = Toolbox([known]).call("known", {}, ToolContext(deps=lambda: 1))
+
+    assert "failed" == result.kind
+
+
+def program(path: Path, text: str) -> subprocess.CompletedProcess[str]:
+    (path / "main.py").write_text(textwrap.dedent(text), encoding="utf-8")
+    return subprocess.run(
+        [sys.executable, "main.py"],
+        cwd=path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+SCRIPT = """
+    from toolkit import Toolbox, tool
+
+    class Own:
+        pass
+
+    @tool(isolate="process")
+    def own() -> Own:
+        '''Give something of the script's own.'''
+        return Own()
+"""
+
+
+def test_main_script(tmp_path: Path) -> None:
+    """A tool of the main script goes too, and brings back what is the script's own."""
+    ended = program(
+        tmp_path, SCRIPT + '\n    if __name__ == "__main__":\n        print(Toolbox([own]).call("own").value)'
+    )
+
+    assert "<__main__.Own object" == ended.stdout[:20], ended.stderr
+
+
+def test_main_script_that_runs_when_imported(tmp_path: Path) -> None:
+    """A main script that would start a run in each child is refused, with what to do."""
+    ended = program(tmp_path, SCRIPT + '\n    Toolbox([own]).call("own")')
+
+    assert 'Put what starts the run under: if __name__ == "__main__":' in ended.stderr
+
+
+def test_what_was_typed_in() -> None:
+    """A tool that stands in no file is refused, with what to do."""
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(SCRIPT) + 'Toolbox([own]).call("own")'],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "is in a notebook. Define it at the top of a module." in ended.stderr
+
+
+def test_process_of_a_process() -> None:
+    """A tool that has its own process may give one to another."""
+    assert through_call(nested).value not in (None, os.getpid())

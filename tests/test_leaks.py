@@ -1,0 +1,263 @@
+"""Runs that are left, cancelled or late, at random: threads, tasks, processes and descriptors are as they were."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.apart import late, process
+from toolkit import BusyError, Runner, Tool, ToolCall, ToolContext, tool
+from toolkit.events import ToolCallFinished
+from toolkit.loops import private_loop
+from toolkit.testing import ScriptedModel, call
+
+
+@tool
+def quick(seed: int) -> int:
+    """Be done at once."""
+    return seed
+
+
+@tool
+def patient(context: ToolContext, seed: int) -> int:
+    """Work until it is called off, or for a while."""
+    for _ in range(seed):
+        if context.cancelled:
+            break
+        threading.Event().wait(0.001)
+    return seed
+
+
+@tool(timeout=0.005)
+def hurried(context: ToolContext, seed: int) -> int:
+    """Work longer than there is time."""
+    while not context.cancelled:
+        threading.Event().wait(0.001)
+    return seed
+
+
+@tool
+async def patient_later(seed: int) -> int:
+    """Work for a while, and put things away."""
+    try:
+        await asyncio.sleep(seed / 1000)
+    finally:
+        await asyncio.sleep(0)
+    return seed
+
+
+@tool(timeout=0.005, retries=1, idempotent=True, retry_on=(OSError,))
+async def hurried_later(seed: int) -> int:
+    """Work longer than there is time."""
+    await asyncio.Event().wait()
+    return seed
+
+
+@tool
+async def stubborn(seed: int) -> int:
+    """Swallow a cancellation."""
+    try:
+        await asyncio.sleep(seed / 1000)
+    except asyncio.CancelledError:
+        await asyncio.sleep(0.001)
+    return seed
+
+
+@tool
+def count(seed: int) -> Iterator[int]:
+    """Give values one by one."""
+    for number in range(seed % 5):
+        threading.Event().wait(0.001)
+        yield number
+
+
+@tool
+async def count_later(seed: int) -> AsyncIterator[int]:
+    """Give values one by one."""
+    for number in range(seed % 5):
+        await asyncio.sleep(0.001)
+        yield number
+
+
+@tool
+def failing(seed: int) -> int:
+    """Fail."""
+    raise OSError(seed)
+
+
+IN_PLACE: list[Tool[..., Any]] = [
+    quick,
+    patient,
+    hurried,
+    patient_later,
+    hurried_later,
+    stubborn,
+    count,
+    count_later,
+    failing,
+]
+
+
+def held() -> dict[str, object]:
+    """What this process has at work and open."""
+
+    async def tasks() -> int:
+        return len(asyncio.all_tasks())
+
+    return {
+        "threads": sorted(thread.name for thread in threading.enumerate()),
+        "tasks": private_loop.run(tasks()),
+        "children": sorted(children()),
+        "descriptors": len(list(Path("/proc/self/fd").iterdir())),
+    }
+
+
+def children() -> Iterator[str]:
+    """The processes that the threads of this one have started."""
+    for path in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(FileNotFoundError):  # a thread that has ended since
+            yield from path.read_text(encoding="ascii").split()
+
+
+def settled(before: dict[str, object]) -> dict[str, object]:
+    """What is at work and open in the end; what was given up has ten seconds."""
+    for _ in range(1000):
+        if held() == before:
+            break
+        threading.Event().wait(0.01)
+    return held()
+
+
+def runner_of(chance: random.Random) -> Runner:
+    """A runner whose model makes some calls, twice."""
+
+    def calls() -> list[ToolCall]:
+        return [call(chance.choice(IN_PLACE).name, seed=chance.randrange(30)) for _ in range(chance.randrange(1, 7))]
+
+    return Runner(IN_PLACE, model=ScriptedModel([calls(), calls(), "Done."]))
+
+
+def leave_stream(chance: random.Random) -> None:
+    """Leave a stream after some events."""
+    with runner_of(chance).stream("Go on.") as events:
+        for number, _ in enumerate(events):
+            if number == chance.randrange(30):
+                break
+
+
+def cancel_what_runs(runner: Runner) -> None:
+    """Cancel a run, where it has not ended."""
+    with contextlib.suppress(BusyError):
+        runner.cancel()
+
+
+def cancel_stream(chance: random.Random) -> None:
+    """Cancel a stream from another thread, and draw it to its end."""
+    runner = runner_of(chance)
+    with runner.stream("Go on.") as events:
+        timer = threading.Timer(chance.random() / 50, cancel_what_runs, [runner])
+        timer.start()
+        for _ in events:
+            pass
+        timer.join()
+
+
+def leave_astream(chance: random.Random) -> None:
+    """Leave a stream in a loop after some events."""
+
+    async def main() -> None:
+        async with runner_of(chance).astream("Go on.") as events:
+            left = chance.randrange(30)
+            async for _ in events:
+                left -= 1
+                if not left:
+                    break
+        await ended()
+
+    asyncio.run(main())
+
+
+def cancel_task(chance: random.Random) -> None:
+    """Cancel the task of a run."""
+
+    async def main() -> None:
+        task = asyncio.ensure_future(runner_of(chance).arun("Go on."))
+        await asyncio.wait({task}, timeout=chance.random() / 50)
+        task.cancel()
+        await asyncio.wait({task})
+        await ended()
+
+    asyncio.run(main())
+
+
+def cancel_handle(chance: random.Random) -> None:
+    """Cancel a run in the background."""
+    handle = runner_of(chance).start("Go on.")
+    threading.Event().wait(chance.random() / 50)
+    handle.cancel()
+    handle.result()
+
+
+async def ended() -> None:
+    """Wait until this task is alone in its loop."""
+    for _ in range(1000):
+        if len(asyncio.all_tasks()) == 1:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(asyncio.all_tasks())
+
+
+WAYS = [leave_stream, cancel_stream, leave_astream, cancel_task, cancel_handle]
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("leave", WAYS, ids=lambda leave: leave.__name__)
+def test_nothing_is_left(leave: Callable[[random.Random], None], seed: int) -> None:
+    """However a run ends, it leaves neither thread nor task nor descriptor."""
+    chance = random.Random(f"{leave.__name__} {seed}")  # noqa: S311  no secret
+    private_loop.run(asyncio.sleep(0))
+    before = held()
+    for _ in range(3):
+        leave(chance)
+
+    assert before == settled(before)
+
+
+def left_runner() -> Runner:
+    """A runner whose model calls two processes, of which one is late at once."""
+    return Runner([process, late], model=ScriptedModel([[call("process"), call("late")], "Done."]))
+
+
+def leave_processes() -> None:
+    """Leave a stream while a process works."""
+    with left_runner().stream("Go on.") as events:
+        next(event for event in events if isinstance(event, ToolCallFinished))
+
+
+def leave_processes_later() -> None:
+    """Leave a stream in a loop while a process works."""
+
+    async def main() -> None:
+        async with left_runner().astream("Go on.") as events:
+            async for event in events:
+                if isinstance(event, ToolCallFinished):
+                    break
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("leave", [leave_processes, leave_processes_later], ids=["stream", "astream"])
+def test_no_process_is_left(leave: Callable[[], None]) -> None:
+    """A run that is left while a process works leaves none."""
+    private_loop.run(asyncio.sleep(0))
+    before = held()
+    leave()
+
+    assert before == settled(before)

@@ -1,0 +1,280 @@
+"""What a ledger keeps, in memory and in a file, and what it keeps from happening twice."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolkit import Failed, ToolResult
+from toolkit.doors import SyncDoor, step
+from toolkit.ledger import CHANGED, STARTED, Entry, Ledger, MemoryLedger, Record, SQLiteLedger
+
+STARTED_ENTRY = Entry(run_id="run", call_id="run_1", stage="started", digest="d")
+
+
+@pytest.fixture(params=["memory", "file"])
+def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
+    """A ledger of each kind."""
+    made = MemoryLedger() if request.param == "memory" else SQLiteLedger(tmp_path / "calls.db")
+    yield made
+    if isinstance(made, SQLiteLedger):
+        made.close()
+
+
+def entries() -> list[Entry]:
+    """The life of one call."""
+    return [
+        replace(STARTED_ENTRY, stage="proposed"),
+        replace(STARTED_ENTRY, stage="approved", digest="other arguments"),
+        STARTED_ENTRY,
+        replace(STARTED_ENTRY, stage="finished", text="grüße\u2028\x00", is_error=True),
+    ]
+
+
+def test_read(ledger: Ledger) -> None:
+    """What is written is read, in the order in which it was written."""
+    written = [ledger.write(entry) for entry in entries()]
+
+    assert ([True] * 4, tuple(entries())) == (written, ledger.read("run"))
+
+
+def test_time(ledger: Ledger) -> None:
+    """An entry says when it was written."""
+    ledger.write(replace(STARTED_ENTRY, at=5.5))
+
+    assert [5.5] == [entry.at for entry in ledger.read("run")]
+
+
+def test_once(ledger: Ledger) -> None:
+    """A stage is written once; the first one stays."""
+    ledger.write(STARTED_ENTRY)
+
+    assert not ledger.write(replace(STARTED_ENTRY, digest="another"))
+    assert (STARTED_ENTRY,) == ledger.read("run")
+
+
+def test_apart(ledger: Ledger) -> None:
+    """Calls and runs are kept apart."""
+    others = [replace(STARTED_ENTRY, call_id="run_2"), replace(STARTED_ENTRY, run_id="ruin")]
+
+    assert [True] * 3 == [ledger.write(entry) for entry in [STARTED_ENTRY, *others]]
+    assert ((STARTED_ENTRY,), (others[1],)) == (ledger.read("run", "run_1"), ledger.read("ruin"))
+
+
+@pytest.mark.parametrize("wanted", [("ruin", None), ("run", "run_9"), ("run", ""), ("", None)], ids=repr)
+def test_nothing_known(ledger: Ledger, wanted: tuple[str, str | None]) -> None:
+    """Of what was never written nothing is known."""
+    ledger.write(STARTED_ENTRY)
+
+    assert () == ledger.read(*wanted)
+
+
+def claims(ledger: Ledger, count: int, threads: int) -> list[int]:
+    """Let threads claim the same calls; give what each of them got."""
+    got: list[int] = []
+    begin = threading.Barrier(threads)
+
+    def claim() -> None:
+        begin.wait()
+        got.extend(n for n in range(count) if ledger.write(replace(STARTED_ENTRY, call_id=f"run_{n}")))
+
+    workers = [threading.Thread(target=claim) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return got
+
+
+def test_threads(ledger: Ledger) -> None:
+    """Of threads that claim the same call one gets it."""
+    assert list(range(50)) == sorted(claims(ledger, 50, threads=8))
+
+
+def claim_in_a_process(path: Path, begin: Any, got: Any) -> None:
+    """Open the ledger and claim what can be had."""
+    begin.wait()
+    got.put(claims(SQLiteLedger(path), 50, threads=2))
+
+
+@pytest.mark.parametrize("method", sorted({"spawn", "fork"} & set(multiprocessing.get_all_start_methods())))
+def test_processes(method: Any, tmp_path: Path) -> None:
+    """Of processes that claim the same call one gets it; the file may be made by all of them at once."""
+    context = multiprocessing.get_context(method)
+    begin, got = context.Barrier(4), context.Queue()
+    arguments = (tmp_path / "calls.db", begin, got)
+    workers = [context.Process(target=claim_in_a_process, args=arguments) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    claimed = sorted(n for _ in workers for n in got.get(timeout=60))
+    for worker in workers:
+        worker.join()
+
+    assert list(range(50)) == claimed
+
+
+def test_file_lasts(tmp_path: Path) -> None:
+    """What one process wrote another one finds."""
+    first = SQLiteLedger(str(tmp_path / "calls.db"))
+    first.write(STARTED_ENTRY)
+    first.close()
+
+    with_another = SQLiteLedger(tmp_path / "calls.db")
+    assert (STARTED_ENTRY,) == with_another.read("run")
+    with_another.close()
+
+
+def test_file_after_close(tmp_path: Path) -> None:
+    """A ledger that was closed opens its file again."""
+    made = SQLiteLedger(tmp_path / "calls.db")
+    made.close()
+
+    assert made.write(STARTED_ENTRY)
+    made.close()
+
+
+def test_file_that_is_none(tmp_path: Path) -> None:
+    """A file that is no ledger is refused when it is opened."""
+    import sqlite3
+
+    (tmp_path / "calls.db").write_text("no database " * 100, encoding="utf-8")
+
+    with pytest.raises(sqlite3.DatabaseError):
+        SQLiteLedger(tmp_path / "calls.db")
+
+
+class Work:
+    """Counts how often a call is carried out."""
+
+    def __init__(self, result: ToolResult = ToolResult("paid", "paid")) -> None:
+        self.count = 0
+        self.result = result
+
+    async def __call__(self) -> ToolResult:
+        self.count += 1
+        return self.result
+
+
+def record(ledger: Ledger, digest: str = "d", may_repeat: bool = False) -> Record:
+    """One call in a ledger."""
+    return Record(ledger=ledger, run_id="run", call_id="run_1", digest=digest, may_repeat=may_repeat, door=SyncDoor())
+
+
+def test_stages(ledger: Ledger) -> None:
+    """A call that is carried out leaves its start and its end, with what the model was told."""
+    step(record(ledger).note("proposed"))
+    step(record(ledger).note("approved", "modified"))
+    result = step(record(ledger).carry_out(Work()))
+
+    assert ToolResult("paid", "paid") == result
+    assert [
+        ("proposed", "d", ""),
+        ("approved", "modified", ""),
+        ("started", "d", ""),
+        ("finished", "d", "paid"),
+    ] == [(entry.stage, entry.digest, entry.text) for entry in ledger.read("run")]
+
+
+def test_fresh_call_is_not_recalled(ledger: Ledger) -> None:
+    """A call that was proposed and approved, and never started, is to be carried out."""
+    step(record(ledger).note("proposed"))
+    step(record(ledger).note("approved"))
+
+    assert None is step(record(ledger).recall())
+
+
+RESULTS = {
+    "value": (ToolResult([1], "[1]"), ("[1]", False)),
+    "error": (ToolResult.failed(Failed("no money")), ("no money", True)),
+    "no text": (ToolResult(None, None), ("", False)),
+}
+
+
+@pytest.mark.parametrize(("result", "told"), RESULTS.values(), ids=RESULTS)
+def test_finished_call_is_recalled(ledger: Ledger, result: ToolResult, told: tuple[str, bool]) -> None:
+    """Of a call that has finished the recorded text is the result; whoever lost the race for it gets the same."""
+    step(record(ledger).carry_out(Work(result)))
+    again = Work()
+
+    recalled = step(record(ledger).recall())
+    assert recalled is not None
+    assert [told] * 2 == [(r.text, r.is_error) for r in (recalled, step(record(ledger).carry_out(again)))]
+    assert 0 == again.count
+
+
+REFUSED: dict[str, tuple[list[Entry], str, str]] = {
+    "started": ([STARTED_ENTRY], "d", STARTED),
+    "started as another call": ([STARTED_ENTRY], "e", CHANGED),
+    "finished as another call": ([STARTED_ENTRY, replace(STARTED_ENTRY, stage="finished")], "e", CHANGED),
+}
+
+
+@pytest.mark.parametrize(("known", "digest", "text"), REFUSED.values(), ids=REFUSED)
+def test_started_call_is_refused(ledger: Ledger, known: list[Entry], digest: str, text: str) -> None:
+    """A call that may have taken effect, or another one of its id, is not carried out."""
+    work = Work()
+    for entry in known:
+        ledger.write(entry)
+
+    with pytest.raises(Failed, match=text):
+        step(record(ledger, digest).recall())
+    with pytest.raises(Failed, match=text):
+        step(record(ledger, digest).carry_out(work))
+    assert 0 == work.count
+
+
+@pytest.mark.parametrize("digest", ["d", "e"], ids=["the same call", "another"])
+def test_repeatable(ledger: Ledger, digest: str) -> None:
+    """What does no harm when it is done twice is done again after it was left half done."""
+    work = Work()
+    ledger.write(STARTED_ENTRY)
+    again = record(ledger, digest, may_repeat=True)
+
+    assert None is step(again.recall())
+    assert (ToolResult("paid", "paid"), 1) == (step(again.carry_out(work)), work.count)
+
+
+class Broken(MemoryLedger):
+    """A ledger that cannot write one of the stages."""
+
+    def __init__(self, stage: str) -> None:
+        super().__init__()
+        self.stage = stage
+
+    def write(self, entry: Entry) -> bool:
+        """Fail, or keep the entry."""
+        if entry.stage == self.stage:
+            raise OSError("disk full")
+        return super().write(entry)
+
+
+def test_start_that_cannot_be_kept() -> None:
+    """A call whose start cannot be written down does not start."""
+    work = Work()
+
+    with pytest.raises(OSError, match="disk full"):
+        step(record(Broken("started")).carry_out(work))
+    assert 0 == work.count
+
+
+def test_end_that_cannot_be_kept(caplog: pytest.LogCaptureFixture) -> None:
+    """A result that cannot be written down is a result nevertheless, and the log says so."""
+    assert ToolResult("paid", "paid") == step(record(Broken("finished")).carry_out(Work()))
+    assert "the ledger could not keep its result" in caplog.text
+
+
+def test_work_that_leaves(ledger: Ledger) -> None:
+    """A call that was left in the middle has started, and not finished."""
+
+    async def leave() -> ToolResult:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        step(record(ledger).carry_out(leave))
+    assert ["started"] == [entry.stage for entry in ledger.read("run")]

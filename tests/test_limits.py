@@ -1,0 +1,232 @@
+"""How far a run may go: each bound, and what happens at it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from toolkit import LimitError, Limits, Prices, Runner, RunResult, Usage, tool
+from toolkit.events import LimitReached
+from toolkit.limits import LAST_TURN, NO_TOOLS_TEXT
+from toolkit.messages import ModelRequest, ModelResponse
+from toolkit.testing import ScriptedModel, call
+
+
+def run(runner: Runner) -> RunResult:
+    return runner.run("go")
+
+
+def arun(runner: Runner) -> RunResult:
+    return asyncio.run(runner.arun("go"))
+
+
+def stream(runner: Runner) -> RunResult:
+    with runner.stream("go") as events:
+        list(events)
+    return events.result
+
+
+def astream(runner: Runner) -> RunResult:
+    async def main() -> RunResult:
+        async with runner.astream("go") as events:
+            _ = [event async for event in events]
+        return events.result
+
+    return asyncio.run(main())
+
+
+WAYS = pytest.mark.parametrize("go", [run, arun, stream, astream])
+
+
+@tool
+def add(n: int = 0) -> int:
+    """Add."""
+    return n
+
+
+@tool
+def other() -> str:
+    """Do another thing."""
+    return "other"
+
+
+def adding(request: ModelRequest) -> ModelResponse:
+    """Call for ever, for ten tokens in and five out; say something where there is no tool."""
+    usage = Usage(input_tokens=10, output_tokens=5, requests=1)
+    if not request.tools:
+        return ModelResponse(text="In the end.", usage=usage)
+    return ModelResponse(text="Let me see.", calls=(call("add"),), usage=usage)
+
+
+# Each bound, such that it is reached after two turns.
+BOUNDS: dict[str, dict[str, Any]] = {
+    "turns": {"turns": 2},
+    "calls": {"calls": 2},
+    "input_tokens": {"input_tokens": 20},
+    "output_tokens": {"output_tokens": 10},
+    "cost": {"cost": 0.03, "prices": Prices(input=1000, output=1000)},
+}
+EACH = pytest.mark.parametrize("limit", BOUNDS)
+
+
+def limited(limit: str, **more: Any) -> Runner:
+    return Runner([add], model=ScriptedModel(adding), limits=Limits(**BOUNDS[limit], **more))
+
+
+def texts(result: RunResult) -> list[str]:
+    return [message.text for message in result.messages]
+
+
+@EACH
+@WAYS
+def test_answer(limit: str, go: Callable[[Runner], RunResult]) -> None:
+    """At a bound the model is asked for one last answer, without tools; the reason names the bound."""
+    result = go(limited(limit))
+
+    assert ("In the end.", f"max_{limit}", 3) == (result.output, result.finish_reason, result.usage.requests)
+    assert [LAST_TURN, "In the end."] == texts(result)[-2:]
+
+
+@EACH
+@WAYS
+def test_stop(limit: str, go: Callable[[Runner], RunResult]) -> None:
+    """With "stop" the run ends as it is, with the model's last words."""
+    result = go(limited(limit, on_limit="stop"))
+
+    assert ("Let me see.", f"max_{limit}", 2, "0") == (
+        result.output, result.finish_reason, result.usage.requests, texts(result)[-1]
+    )  # fmt: skip
+
+
+@EACH
+@WAYS
+def test_raise(limit: str, go: Callable[[Runner], RunResult]) -> None:
+    """With "raise" the run ends in LimitError, which names the bound and holds all that was done."""
+    with pytest.raises(LimitError, match=rf"Raise Limits\({limit}=\.\.\.\)") as caught:
+        go(limited(limit, on_limit="raise"))
+    result: RunResult = caught.value.result  # type: ignore[attr-defined]
+
+    assert (2, 2) == (len(result.calls), result.usage.requests)
+
+
+@EACH
+@pytest.mark.parametrize("on_limit", ["answer", "stop"])
+def test_event(limit: str, on_limit: Any) -> None:
+    """That a bound is reached is told once."""
+    events = list(limited(limit, on_limit=on_limit).stream("go"))
+
+    assert [LimitReached(limit=limit)] == [event for event in events if isinstance(event, LimitReached)]
+
+
+def test_no_limit_no_event() -> None:
+    """A run that stays within its bounds tells of none."""
+    events = list(Runner([add], model=ScriptedModel([[call("add")], "ok"]), max_turns=2).stream("go"))
+
+    assert [] == [event for event in events if isinstance(event, LimitReached)]
+
+
+def test_ten_turns() -> None:
+    """Without a word about it, a run has ten turns and one last answer."""
+    result = Runner([add], model=ScriptedModel(adding)).run("go")
+
+    assert (11, "max_turns") == (result.usage.requests, result.finish_reason)
+
+
+def test_call_in_the_last_turn() -> None:
+    """A call in the last answer is answered, not carried out, and the run ends with the words beside it."""
+    script: list[Any] = [[call("add")], ModelResponse(text="Wait.", calls=(call("add"),))]
+    result = Runner([add], model=ScriptedModel(script), max_turns=1).run("go")
+
+    assert ("Wait.", NO_TOOLS_TEXT, [None, "cancelled"]) == (
+        result.output, texts(result)[-1], [done.result.kind for done in result.calls]
+    )  # fmt: skip
+
+
+# -- calls
+
+
+@WAYS
+def test_calls_within_a_turn(go: Callable[[Runner], RunResult]) -> None:
+    """Calls over the bound are refused, with a text that says what to do; the others run."""
+    script: list[Any] = [[call("add", n=n) for n in range(3)], "ok"]
+    result = go(Runner([add], model=ScriptedModel(script), limits=Limits(calls=2)))
+
+    assert ["0", "1", "Not run: the run's 2 calls are used up. Answer with what you have."] == texts(result)[2:5]
+
+
+@WAYS
+def test_calls_per_turn(go: Callable[[Runner], RunResult]) -> None:
+    """An answer with too many calls has the first ones carried out; the next answer may hold as many again."""
+    script: list[Any] = [[call("add", n=n) for n in range(3)], [call("add", n=3)], "ok"]
+    result = go(Runner([add], model=ScriptedModel(script), limits=Limits(calls_per_turn=2)))
+    refusal = "Not run: one answer may hold 2 calls. Send this one again later, if it is needed."
+
+    assert ["0", "1", refusal, "", "3", "ok"] == texts(result)[2:]
+
+
+@pytest.mark.parametrize("count", [1, 2, 5000])
+def test_many_calls(count: int) -> None:
+    """Each call of an answer has one result, however many there are; a thousand of them run."""
+    result = Runner([add], model=ScriptedModel([[call("add")] * count, "ok"]), order="sequential").run("go")
+
+    assert (count, min(count, 1024)) == (
+        len(result.calls), sum(done.result.error is None for done in result.calls)
+    )  # fmt: skip
+
+
+@WAYS
+def test_per_tool(go: Callable[[Runner], RunResult]) -> None:
+    """Calls of one tool over its bound are refused; other tools go on, and the results keep call order."""
+    script: list[Any] = [[call("add"), call("other"), call("add")], [call("add", n=9), call("other")], "ok"]
+    result = go(Runner([add, other], model=ScriptedModel(script), limits=Limits(per_tool={"add": 1})))
+    refusal = "Not run: add may be called 1 times in a run. Go on without it."
+
+    assert ["0", "other", refusal, "", refusal, "other", "ok"] == texts(result)[2:]
+    assert ["0", "other", refusal, refusal, "other"] == [done.result.text for done in result.calls]
+
+
+def test_never() -> None:
+    """A tool that may be called no times is never called."""
+    result = Runner([add], model=ScriptedModel([[call("add")], "ok"]), limits=Limits(per_tool={"add": 0})).run("go")
+
+    assert "Not run: add may be called 0 times in a run. Go on without it." == texts(result)[2]
+
+
+def test_limits_of_a_resumed_run() -> None:
+    """A run that is taken up again has used what it had used before."""
+    model = ScriptedModel(adding)
+    runner = Runner([add], model=model, limits=Limits(calls=2))
+    states: list[Any] = []
+    first = Runner([add], model=model, limits=Limits(calls=2), checkpoint=states.append)
+    first.run("go")
+    result = runner.resume(states[2])  # one call is done, and the model is to be asked
+
+    assert ("max_calls", 1) == (result.finish_reason, len(result.calls))
+
+
+# -- what a bound can be
+
+
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ({"turns": 0}, "max_turns=0 is none"),
+        ({"turns": True}, "max_turns=True is none"),
+        ({"calls": 0}, "calls=0 is no bound"),
+        ({"seconds": -1}, "seconds=-1 is no bound"),
+        ({"seconds": "5"}, "seconds='5' is no bound"),
+        ({"calls_per_turn": 1.5}, "calls_per_turn=1.5 is no number of calls"),
+        ({"per_tool": {"add": -1}}, "add=-1 is no number of calls"),
+        ({"cost": 1}, "cost= needs prices="),
+        ({"on_limit": "explode"}, "on_limit='explode' is not one of 'answer', 'stop', 'raise'"),
+        ({"output_retries": -1}, "output_retries=-1 is no whole number"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_impossible_bound(bounds: dict[str, Any], message: str) -> None:
+    """A bound that is none is refused where it is written."""
+    with pytest.raises(ValueError, match=message):
+        Limits(**bounds)

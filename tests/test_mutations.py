@@ -1,0 +1,479 @@
+"""A mutator over good answers: whatever is wrong with an answer, what must hold of a run holds.
+
+A good answer has up to eight calls, or a text; up to six mutations of the table below are made in it, each named after
+the fault in the wild that it stands for. 2,000 cases run each time; `TOOLKIT_MUTATIONS=100000` runs as many as it says.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import random
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import openai
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from toolkit import ModelError, Runner, RunResult, Toolbox
+from toolkit.messages import ModelResponse, ToolMessage
+from toolkit.models.openai import OpenAIModel
+from toolkit.testing import FakeServer, Reply, reply
+from toolkit.testing.strict import first_fault
+
+CASES = int(os.environ.get("TOOLKIT_MUTATIONS", "2000"))
+THOROUGH = settings(max_examples=CASES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SAMPLE = settings(THOROUGH, max_examples=max(CASES // 20, 1))
+
+Place: TypeAlias = tuple[Any, Any]  # an object or a list, and a key or an index of it
+Change: TypeAlias = Callable[[random.Random, Place], None]
+
+ODD: list[Any] = [
+    *(None, "", " ", "x", "{", "[1]", "\ud800", "\x00"),
+    *(0, -1, 10**30, 1.5, True),
+    *([], {}, ["x"], {"x": None}, [None], [[]]),
+]
+
+
+# -- what can be changed at a place
+
+
+def drop(chance: random.Random, place: Place) -> None:
+    holder, key = place
+    del holder[key]
+
+
+def rename(chance: random.Random, place: Place) -> None:
+    holder, key = place
+    if isinstance(holder, dict):
+        holder[f"{key}s"] = holder.pop(key)
+
+
+def retype(chance: random.Random, place: Place) -> None:
+    holder, key = place
+    holder[key] = copy.deepcopy(chance.choice(ODD))
+
+
+def to(*values: Any) -> Change:
+    """Put one of these there."""
+
+    def change(chance: random.Random, place: Place) -> None:
+        holder, key = place
+        holder[key] = copy.deepcopy(chance.choice(values))
+
+    return change
+
+
+def duplicate(chance: random.Random, place: Place) -> None:
+    holder, key = place
+    if isinstance(holder, list):
+        holder.insert(key, copy.deepcopy(holder[key]))
+
+
+def reorder(chance: random.Random, place: Place) -> None:
+    holder, _ = place
+    if isinstance(holder, list):
+        chance.shuffle(holder)
+
+
+def split(chance: random.Random, place: Place) -> None:
+    """Tear a list's item in two: an object's members, or a text."""
+    holder, key = place
+    item = holder[key]
+    if isinstance(holder, list) and isinstance(item, dict) and item:
+        at = chance.randrange(len(item) + 1)
+        holder[key : key + 1] = [dict(list(item.items())[:at]), dict(list(item.items())[at:])]
+
+
+def merge(chance: random.Random, place: Place) -> None:
+    """Put a list's item into the one before it."""
+    holder, key = place
+    if isinstance(holder, list) and key and isinstance(holder[key], dict) and isinstance(holder[key - 1], dict):
+        holder[key - 1].update(holder.pop(key))
+
+
+def truncate(chance: random.Random, place: Place) -> None:
+    """End a list, or a text, before its end."""
+    holder, key = place
+    if isinstance(holder, list):
+        del holder[key:]
+    elif isinstance(holder[key], str):
+        holder[key] = holder[key][: chance.randrange(len(holder[key]) + 1)]
+
+
+def garble(chance: random.Random, place: Place) -> None:
+    """Put a stray character into a text."""
+    holder, key = place
+    if isinstance(text := holder[key], str):
+        at = chance.randrange(len(text) + 1)
+        holder[key] = text[:at] + chance.choice('{}[]",:\\ \x00\ud83dé\n') + text[at:]
+
+
+def decode(chance: random.Random, place: Place) -> None:
+    holder, key = place
+    if isinstance(holder[key], str):
+        holder[key] = {"a": 1} if not holder[key] else json_or(holder[key])
+
+
+def encode(chance: random.Random, place: Place) -> None:
+    holder, key = place
+    holder[key] = json.dumps(holder[key])
+
+
+def join(chance: random.Random, place: Place) -> None:
+    """Write a text twice, one behind the other."""
+    holder, key = place
+    if isinstance(holder[key], str):
+        holder[key] += chance.choice(("", " ")) + holder[key]
+
+
+def named(*names: str) -> Change:
+    """Give a fragment a name where it has none."""
+
+    def change(chance: random.Random, place: Place) -> None:
+        holder, key = place
+        if isinstance(holder[key], dict):
+            holder[key].setdefault("name", chance.choice(names))
+
+    return change
+
+
+def many(chance: random.Random, place: Place) -> None:
+    holder, key = place
+    if isinstance(holder, list):
+        holder[key:key] = [copy.deepcopy(holder[key]) for _ in range(40)]
+
+
+def json_or(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+ANY = "anywhere"
+
+# The fault that it stands for; where: the key whose values are changed, or an item of the list at a key; and how.
+MUTATIONS: dict[str, tuple[str, Change]] = {
+    "A1 an index 0": ("index", to(0)),
+    "A2 an index is missing": ("index", drop),
+    "A3 indexes with gaps": ("index", to(1, 3, 7, -1, "0", 10**9)),
+    "A4 a fragment comes apart in its chunk": ("tool_calls[]", split),
+    "A5 arguments twice in one text": ("arguments", join),
+    "A6 an id is missing": ("id", drop),
+    "A6 an id is nothing": ("id", to(None, "", " ", 7)),
+    "A7 one id for several calls": ("id", to("same")),
+    "A9 a call twice": ("tool_calls[]", duplicate),
+    "A10 a name in a later fragment": ("function", named("need", "say")),
+    "A12 an empty name in a later fragment": ("function", named("")),
+    "A11 a name is null": ("name", to(None, "")),
+    "A13 a name is missing": ("name", drop),
+    "A14 a tool that is not there": ("name", to("nod", "functions.need", "NEED")),
+    "A16 a name that no request can carry": ("name", garble),
+    "A17 arguments as an object": ("arguments", decode),
+    "A18 arguments that are nothing": ("arguments", to(None, "", "  ", "null")),
+    "A19 arguments that are no object": ("arguments", to("[1]", "5", '"x"', "true", [1], 5)),
+    "A20 arguments encoded twice": ("arguments", encode),
+    "A22 arguments that are not JSON": ("arguments", garble),
+    "A24 cut by length": ("finish_reason", to("length", "content_filter")),
+    "A25 arguments cut, under any label": ("arguments", truncate),
+    "A26 another finish reason": ("finish_reason", to("stop", "end_turn", "other", "")),
+    "A27 announced calls do not come": ("tool_calls", drop),
+    "A28 content that says nothing": ("content", to(None, "", [], " ")),
+    "A29 choices are missing": ("choices", drop),
+    "A29 choices are nothing": ("choices", to([], None, {})),
+    "A30 a delta or a message is null": ("delta", to(None)),
+    "A30 a message is null": ("message", to(None, [], "x")),
+    "A30 content in parts": ("content", to([{"type": "text", "text": "x"}, None])),
+    "A31 another body": ("[]", retype),
+    "A32 an error in the middle": ("[]", to({"error": {"message": "no memory"}}, {"error": "no memory"})),
+    "A35 an unknown type": ("type", to("custom", "magic")),
+    "A35 a call without a function": ("function", rename),
+    "A36 many calls": ("tool_calls[]", many),
+    "F7 silent end": ("[]", truncate),
+    "F7 no finish reason": ("finish_reason", to(None)),
+    "F15 chunks out of order": ("[]", reorder),
+    "F15 a chunk twice": ("[]", duplicate),
+    "F15 chunks in one": ("[]", merge),
+    "F15 another choice": ("choices[]", duplicate),
+    "F16 anything is missing": (ANY, drop),
+    "F16 anything is renamed": (ANY, rename),
+    "F16 anything is something else": (ANY, retype),
+    "F16 any text is garbled": (ANY, garble),
+    "F16 anything ends early": (ANY, truncate),
+}
+
+
+def places(value: Any, path: str = "") -> Iterator[tuple[str, Place]]:
+    """Every place in a JSON value, with the name of where it is: its key, or that of its list and `[]`."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield str(key), (value, key)
+            yield from places(inner, str(key))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield f"{path}[]", (value, number)
+            yield from places(inner, f"{path}[]")
+
+
+def mutate(answer: list[Any], name: str, seed: int) -> None:
+    """Make one mutation in an answer, in place; nothing where it has no such place."""
+    where, change = MUTATIONS[name]
+    found = [place for there, place in places(answer) if where in (there, ANY)]
+    if found:
+        chance = random.Random(seed)  # noqa: S311  a case has to be the same each time
+        change(chance, chance.choice(found))
+
+
+# -- good answers
+
+TEXTS = ["{}", '{"a": 1}', '{"a": 2, "note": "x}\\"{"}', '{"text": "Grüß dich \U0001f600"}', '{"a": "3"}']
+
+
+def fragments(number: int, name: str, text: str, size: int) -> Iterator[dict[str, Any]]:
+    yield {"index": number, "id": f"call_{number}", "type": "function", "function": {"name": name, "arguments": ""}}
+    for at in range(0, len(text), size):
+        yield {"index": number, "function": {"arguments": text[at : at + size]}}
+
+
+def streamed(calls: list[tuple[str, str]], text: str, size: int) -> list[Any]:
+    pieces = [piece for n, (name, given) in enumerate(calls) for piece in fragments(n, name, given, size)]
+    deltas = [
+        {"role": "assistant", "content": None},
+        *([{"content": text}] if text else []),
+        *({"tool_calls": [piece]} for piece in pieces),
+    ]
+    last: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": "tool_calls" if calls else "stop"}
+    return [
+        *({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas),
+        {"choices": [last]},
+        {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 7}},
+    ]
+
+
+def whole(calls: list[tuple[str, str]], text: str) -> list[Any]:
+    made = [
+        {"id": f"call_{n}", "type": "function", "function": {"name": name, "arguments": given}}
+        for n, (name, given) in enumerate(calls)
+    ]
+    message = {"role": "assistant", "content": text or None, **({"tool_calls": made} if calls else {})}
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
+    return [{"choices": [choice], "usage": {"prompt_tokens": 5, "completion_tokens": 7}}]
+
+
+CALLS = st.lists(st.tuples(st.sampled_from(["need", "say", "ping"]), st.sampled_from(TEXTS)), max_size=8)
+WRONG = st.lists(st.tuples(st.sampled_from(list(MUTATIONS)), st.integers(0, 10**6)), max_size=6)
+
+
+@st.composite
+def mutants(draw: st.DrawFn) -> tuple[bool, list[Any]]:
+    """A good answer, streamed or whole, with up to six things wrong with it."""
+    calls = draw(CALLS)
+    streams = draw(st.booleans())
+    is_mute = draw(st.booleans())
+    text = "" if calls and is_mute else "Hello."
+    answer = streamed(calls, text, draw(st.sampled_from([3, 8, 100]))) if streams else whole(calls, text)
+    for name, seed in draw(WRONG):
+        mutate(answer, name, seed)
+    return streams, answer
+
+
+# -- what must hold
+
+
+class Entered:
+    """Tools that keep a record of who was entered."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.tools = self.box()
+
+    def box(self) -> Toolbox:
+        def need(a: int) -> int:
+            """Need a number."""
+            self.calls.append("need")
+            return a
+
+        def say(text: str = "", note: str = "") -> str:
+            """Say a text."""
+            self.calls.append("say")
+            return text
+
+        def ping() -> str:
+            """Answer."""
+            self.calls.append("ping")
+            return "pong"
+
+        return Toolbox([need, say, ping])
+
+
+@pytest.fixture(scope="module")
+def entered() -> Entered:
+    return Entered()
+
+
+HI_CHUNKS: list[Any] = streamed([], "Hi.", 8)
+HI_WHOLE: list[Any] = whole([], "Hi.")
+
+
+class InProcess:
+    """A client that answers with plain data, then with a text, and keeps what it was asked."""
+
+    def __init__(self, first: list[Any]) -> None:
+        self.answers = [first]
+        self.requests: list[bytes] = []
+        self.chat = self.completions = self
+
+    def create(self, *, stream: bool, **request: Any) -> Any:
+        self.requests.append(json.dumps({**request, "stream": stream}).encode())
+        answer = self.answers.pop() if self.answers else HI_CHUNKS if stream else HI_WHOLE
+        return iter(answer) if stream else answer[0] if answer else None
+
+
+def ran(runner: Runner, *, streams: bool) -> RunResult:
+    if not streams:
+        return runner.run("Go on.")
+    with runner.stream("Go on.") as events:
+        list(events)
+    return events.result
+
+
+def faults_of(requests: list[bytes]) -> list[str]:
+    """What a strict server refuses of requests: what is not strict JSON, does not pair, or repeats an id."""
+    return [str(fault) for body in requests if (fault := first_fault(body))]
+
+
+def pairs_of(result: RunResult) -> tuple[list[str], list[str]]:
+    """The ids of all calls in order, and those of all answers; each answer stands behind its own calls."""
+    due: list[str] = []
+    called: list[str] = []
+    answered: list[str] = []
+    for message in result.messages:
+        if isinstance(message, ToolMessage):
+            assert message.call_id == due.pop(0)
+            answered.append(message.provider_call_id)
+        else:
+            assert [] == due
+            due = [call.id for call in message.calls] if isinstance(message, ModelResponse) else []
+            called += [call.provider_call_id for call in message.calls] if due else []  # type: ignore[union-attr]
+    return called, answered
+
+
+def is_cut(text: str) -> bool:
+    """Whether a text is the beginning of an object, by what Python's own reader says of where it fails."""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        return bool(text.strip()) and (error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"))
+    return False
+
+
+def is_cut_off(result: RunResult) -> bool:
+    """Whether the first answer with calls ended in the middle, by its label or by its arguments."""
+    answers = [m for m in result.messages if isinstance(m, ModelResponse) and m.calls]
+    if not answers:
+        return False
+    texts = [call.wire_arguments or call.arguments for call in answers[0].calls]
+    return answers[0].finish_reason in ("length", "content_filter") or any(map(is_cut, texts))
+
+
+def has_finish_reason(answer: list[Any]) -> bool:
+    """Whether a stream says anywhere why it ended."""
+    return any(
+        isinstance(holder[key], str) and holder[key]
+        for there, (holder, key) in places(answer)
+        if there == "finish_reason"
+    )
+
+
+@THOROUGH
+@given(mutants())
+def test_mutated_answers(entered: Entered, mutant: tuple[bool, list[Any]]) -> None:
+    """Only ModelError leaves; nothing of a cut answer runs; each call has one result; each request can be sent."""
+    streams, answer = mutant
+    client = InProcess(answer)
+    entered.calls.clear()
+    try:
+        result = ran(Runner(entered.tools, model=OpenAIModel(client, "fake")), streams=streams)
+    except ModelError:
+        assert ([], []) == (entered.calls, faults_of(client.requests))
+        return
+    called, answered = pairs_of(result)
+
+    assert (called, len(called)) == (answered, len(set(called)))
+    assert not (is_cut_off(result) and entered.calls)
+    assert not (streams and entered.calls and not has_finish_reason(answer))
+    assert [] == faults_of(client.requests)
+
+
+# -- a sample through the real client, and over a wire that breaks
+
+# The next request has a connection of its own: that it may fail as well would be another story.
+CLOSE = {"connection": "close"}
+WIRE: dict[str, Callable[[Reply, int], Reply]] = {
+    "whole": lambda answer, _: answer,
+    "in slices": lambda answer, size: answer.dripping(size + 20, 0),
+    "F6 closed": lambda answer, size: answer.cut(size),
+    "F6 reset": lambda answer, size: answer.reset(size),
+    "F7 ended": lambda answer, size: answer.truncated(size),
+}
+
+
+class Line:
+    """A server that sends what it is told, then a text; and a client of it."""
+
+    def __init__(self) -> None:
+        self.answers: list[Reply] = []
+        self.server = FakeServer(lambda _: self.answers.pop() if self.answers else reply.text("Hi."))
+        self.client = openai.OpenAI(base_url=self.server.base_url, api_key="test", max_retries=0, timeout=10)
+
+
+@pytest.fixture(scope="module")
+def line() -> Iterator[Line]:
+    line = Line()
+    with line.server, line.client:
+        yield line
+
+
+@SAMPLE
+@given(mutants(), st.sampled_from(list(WIRE)), st.integers(0, 1500))
+def test_mutated_answers_on_the_wire(
+    line: Line, entered: Entered, mutant: tuple[bool, list[Any]], wire: str, size: int
+) -> None:
+    """The same holds through the openai package, over a wire that breaks: the strict server refuses nothing."""
+    streams, answer = mutant
+    if streams:
+        events = [b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in answer]
+        sent = reply.raw(b"".join([*events, b"data: [DONE]\n\n"]), content_type="text/event-stream", headers=CLOSE)
+    else:
+        sent = reply.body(answer[0] if answer else None, headers=CLOSE)
+    line.answers[:] = [WIRE[wire](sent, size)]
+    entered.calls.clear()
+    try:
+        result = ran(Runner(entered.tools, model="fake", client=line.client), streams=streams)
+    except ModelError:
+        assert ([], []) == (entered.calls, line.server.problems)
+        return
+    called, answered = pairs_of(result)
+
+    assert (called, len(called), []) == (answered, len(set(called)), line.server.problems)
+    assert not (is_cut_off(result) and entered.calls)
+
+
+# -- the mutator itself
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_mutation_changes_something(name: str) -> None:
+    """Each mutation of the table changes an answer that has a place for it."""
+    calls = [("need", '{"a": 1}'), ("say", '{"text": "x"}')]
+    good = [streamed(calls, "Hi.", 4), whole(calls, "Hi."), streamed([], "Hi.", 4)]
+    changed = copy.deepcopy(good)
+    for answer in changed:
+        for seed in range(20):
+            mutate(answer, name, seed)
+
+    assert good != changed

@@ -1,0 +1,870 @@
+"""Runs over Responses: what goes out, what comes back, what is kept of it, and what servers get wrong.
+
+The server is strict: it refuses a later request whose calls and answers do not pair, whose thoughts refer to what it
+would have to keep, or whose arguments are not JSON. So every script also says that the conversation can go on.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import openai
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from toolkit import ModelError, Runner, RunResult, Toolbox, Usage, tool
+from toolkit.dialects import dialect_named, run_dialect_named
+from toolkit.errors import NoModelError
+from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
+from toolkit.messages import Message, ModelRequest, ModelResponse, ToolCall, ToolMessage, UserMessage, attached
+from toolkit.models import CallReady
+from toolkit.models.default import ModelChoice
+from toolkit.models.responses import ResponsesModel
+from toolkit.parts import File, Image
+from toolkit.refusals import CUT_TEXT
+from toolkit.state import RunState
+from toolkit.testing import FakeServer, Reply, reply
+
+THOUGHT = {
+    "type": "reasoning",
+    "id": "rs_1",
+    "summary": [{"type": "summary_text", "text": "First."}, {"type": "summary_text", "text": "Then."}],
+    "encrypted_content": "gAAAA",
+}
+PROGRAM = {"type": "program", "id": "prog_1", "call_id": "p_1", "code": "await add()", "fingerprint": "f"}
+UNKNOWN = {"type": "web_search_call", "id": "ws_1", "status": "completed", "async": True, "action": {"x": [None, 1.5]}}
+COMPACTION = {"type": "compaction", "id": "cmp_1", "encrypted_content": "zzz"}
+HI = reply.text("Hi.")
+
+
+def add(a: int = 0, b: int = 0) -> int:
+    """Add."""
+    return a + b
+
+
+def called(**changes: Any) -> dict[str, Any]:
+    """An item that calls `add`, with some of its members changed."""
+    item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "add", "arguments": '{"a": 1}'}
+    return {**item, "status": "completed", **changes}
+
+
+def message(text: str, **changes: Any) -> dict[str, Any]:
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    return {"type": "message", "id": "m", "status": "completed", "role": "assistant", "content": content, **changes}
+
+
+def client_of(server: FakeServer) -> openai.OpenAI:
+    return openai.OpenAI(base_url=server.base_url, api_key="test", max_retries=0, timeout=10)
+
+
+def whole(server: FakeServer, tools: Any = (add,), prompt: str = "x", **options: Any) -> RunResult[Any]:
+    with client_of(server) as client:
+        return Runner(tools, model="m", client=client, api="responses", **options).run(prompt)
+
+
+def streamed(server: FakeServer, tools: Any = (add,), **options: Any) -> RunResult[Any]:
+    with client_of(server) as client:
+        stream = Runner(tools, model="m", client=client, api="responses", **options).stream("x")
+        with stream:
+            list(stream)
+        return stream.result
+
+
+def in_loop(server: FakeServer, tools: Any = (add,)) -> RunResult[Any]:
+    async def main() -> RunResult[Any]:
+        async with openai.AsyncOpenAI(base_url=server.base_url, api_key="test", max_retries=0) as client:
+            return await Runner(tools, model="m", client=client, api="responses").arun("x")
+
+    return asyncio.run(main())
+
+
+def streamed_in_loop(server: FakeServer, tools: Any = (add,)) -> RunResult[Any]:
+    async def main() -> RunResult[Any]:
+        async with openai.AsyncOpenAI(base_url=server.base_url, api_key="test", max_retries=0) as client:
+            async with Runner(tools, model="m", client=client, api="responses").astream("x") as stream:
+                async for _ in stream:
+                    pass
+            return stream.result
+
+    return asyncio.run(main())
+
+
+EVERY_WAY = pytest.mark.parametrize("through", [whole, streamed, in_loop, streamed_in_loop])
+BOTH = pytest.mark.parametrize("through", [whole, streamed])
+
+
+# -- a request, and what stays of an answer
+
+
+@EVERY_WAY
+def test_run(through: Callable[[FakeServer], RunResult[Any]]) -> None:
+    """A run carries calls out and ends with the answer, through every door and either client."""
+    with FakeServer([reply.calls(("add", {"a": 15, "b": 27}), usage=(3, 4)), HI]) as server:
+        result = through(server)
+
+    assert ("Hi.", "stop", [42], Usage(4, 5, 2)) == (
+        result.output, result.finish_reason, [call.result.value for call in result.calls], result.usage
+    )  # fmt: skip
+
+
+def test_request() -> None:
+    """A request says all of the conversation, and asks the server to keep nothing."""
+    with FakeServer([HI]) as server:
+        whole(server, instructions="Be brief.", request_options={"reasoning": {"effort": "low"}})
+        body = server.requests[0].body
+
+    assert "/v1/responses" == server.requests[0].path
+    assert {
+        "model": "m",
+        "store": False,
+        "include": ["reasoning.encrypted_content"],
+        "reasoning": {"effort": "low"},
+        "stream": False,
+        "input": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "x"}],
+    } == {key: value for key, value in body.items() if key != "tools"}
+
+
+def test_options_of_the_application() -> None:
+    """What the application says of a request goes before what is usual; tools of the provider stand beside ours."""
+    options = {"store": True, "include": [], "text": {"verbosity": "low"}, "tools": [{"type": "web_search"}]}
+    with FakeServer([HI]) as server, client_of(server) as client:
+        Runner([add], model=ResponsesModel(client, "m", options=options)).run("x")
+        body = server.requests[0].body
+
+    assert (True, [], {"verbosity": "low"}) == (body["store"], body["include"], body["text"])
+    assert ["add", "web_search"] == [tool.get("name", tool["type"]) for tool in body["tools"]]
+
+
+@EVERY_WAY
+def test_items_go_back(through: Callable[[FakeServer], RunResult[Any]]) -> None:
+    """Thoughts and items that nobody here knows go back as they came, in their order, with the calls."""
+    said: list[dict[str, Any]] = [THOUGHT, PROGRAM, called(), UNKNOWN, COMPACTION]
+    with FakeServer([reply.output(*said), HI]) as server:
+        through(server)
+
+        assert [*said, {"type": "function_call_output", "call_id": "call_1", "output": "1"}] == (
+            server.requests[1].body["input"][1:]
+        )
+
+
+def test_items_survive_json() -> None:
+    """A state put away as JSON keeps what the provider sent, and another run says it again."""
+    said = [THOUGHT, called(), UNKNOWN]
+    with FakeServer([reply.output(*said), HI, reply.text("More.")]) as server, client_of(server) as client:
+        runner = Runner([add], model="m", client=client, api="responses")
+        state = RunState.from_json(runner.run("x").state.to_json())
+        runner.run("y", messages=state.messages)
+
+        assert said == server.requests[2].body["input"][1:4]
+
+
+def test_phase_of_a_message() -> None:
+    """What a message is, beside its text, goes back with it."""
+    said = [message("Let me see.", phase="commentary"), called()]
+    with FakeServer([reply.output(*said), HI]) as server:
+        whole(server)
+
+        assert said == server.requests[1].body["input"][1:3]
+
+
+def test_answer_goes_to_who_asked() -> None:
+    """The answer to a call that a program made says so."""
+    caller = {"type": "program", "caller_id": "p_1"}
+    with FakeServer([reply.output(PROGRAM, called(caller=caller)), HI]) as server:
+        whole(server)
+
+        assert caller == server.requests[1].body["input"][-1]["caller"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [[{**THOUGHT, "encrypted_content": None}, called()], [called(), {**THOUGHT}]],
+    ids=["kept by the server", "followed by nothing"],
+)
+def test_thoughts_that_cannot_go_back(said: list[Any]) -> None:
+    """Thoughts that only the server could read, or that led to nothing, do not go back."""
+    with FakeServer([reply.output(*said), HI]) as server:
+        whole(server)
+
+        assert ["function_call", "function_call_output"] == [i["type"] for i in server.requests[1].body["input"][1:]]
+
+
+def test_changed_answer_is_written_anew() -> None:
+    """Where an answer no longer says what its items say, its text and calls are what goes back."""
+    call = ToolCall(name="add", arguments='{"a": 2}', id="ours", provider_call_id="call_1")
+    changed = ModelResponse(text="Other.", calls=(call,), items=(message("Mine."), called()))
+    answer = ToolMessage(call_id="ours", provider_call_id="call_1", name="add", text="2")
+    body = run_dialect_named("responses", api="responses").body(ModelRequest(messages=(changed, answer)))
+
+    assert [
+        {"role": "assistant", "content": "Other."},
+        {"type": "function_call", "name": "add", "arguments": '{"a": 2}', "call_id": "call_1"},
+        {"type": "function_call_output", "call_id": "call_1", "output": "2"},
+    ] == body["input"]
+
+
+def test_history_of_chat_completions() -> None:
+    """A conversation that was held over Chat Completions goes on over Responses, and back."""
+    with FakeServer([reply.calls(("add", {"a": 1})), HI, HI, HI]) as server, client_of(server) as client:
+        runners = [Runner([add], model="m", client=client, api=api) for api in ("chat", "responses", "chat")]
+        messages: Any = ()
+        for runner in runners:
+            messages = runner.run("x", messages=messages).messages
+
+        assert ["Hi."] * 3 == [m.text for m in messages if isinstance(m, ModelResponse) and m.text]
+
+
+def test_messages_are_written_once() -> None:
+    """Each message is turned into its wire form once in a run."""
+    dialect = run_dialect_named("responses", api="responses")
+    request = ModelRequest(messages=(UserMessage("x"),))
+    first = dialect.body(request)["input"]
+
+    assert first[0] is dialect.body(ModelRequest(messages=(*request.messages,), memo=request.memo))["input"][0]
+
+
+# -- pictures, files
+
+
+def test_pictures_and_files_of_the_user() -> None:
+    """Pictures and files stand in the user's message."""
+    said = UserMessage("See.", (Image(b"i"),), (File(b"f", name="a.pdf"),))
+    body = run_dialect_named("responses", api="responses").body(ModelRequest(messages=(said,)))
+
+    assert [
+        {"type": "input_text", "text": "See."},
+        {"type": "input_image", "image_url": "data:image/png;base64,aQ=="},
+        {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,Zg=="},
+    ] == body["input"][0]["content"]
+
+
+def test_pictures_of_a_tool() -> None:
+    """Pictures stand in the answer to the call that gave them, and nowhere else."""
+    calls = ModelResponse(calls=(ToolCall(name="draw", id="a"), ToolCall(name="draw", id="b")))
+    answers = [ToolMessage(call_id=name, name="draw", text="", images=(Image(name.encode()),)) for name in "ab"]
+    messages: tuple[Message, ...] = (calls, *answers, *attached(answers), UserMessage("Go on."))
+    said = run_dialect_named("responses", api="responses").body(ModelRequest(messages=messages))["input"]
+
+    assert ["function_call_output"] * 2 == [item["type"] for item in said[2:4]]
+    assert [
+        [{"type": "input_image", "image_url": "data:image/png;base64,YQ=="}],
+        [{"type": "input_image", "image_url": "data:image/png;base64,Yg=="}],
+        "Go on.",
+    ] == [item.get("output", item.get("content")) for item in said[2:]]
+
+
+# -- groups, and tools that are loaded later
+
+
+@tool(namespace="crm", defer_loading=True)
+def find_customer(name: str) -> str:
+    """Find a customer."""
+    return f"{name} of crm"
+
+
+@tool(namespace="crm")
+def list_orders() -> str:
+    """List orders."""
+    return "none"
+
+
+@tool(defer_loading=True)
+def weather() -> str:
+    """Tell the weather."""
+    return "fair"
+
+
+GROUPED = Toolbox([add, find_customer, list_orders, weather])
+
+
+def test_groups() -> None:
+    """Tools of a group are shown together, those to be loaded later are marked, and one tool finds them."""
+    with FakeServer([HI]) as server:
+        whole(server, GROUPED)
+        tools = server.requests[0].body["tools"]
+
+    assert [
+        ("function", "add", None),
+        ("namespace", "crm", ["find_customer", "list_orders"]),
+        ("function", "weather", None),
+        ("tool_search", None, None),
+    ] == [(t["type"], t.get("name"), [i["name"] for i in t["tools"]] if "tools" in t else None) for t in tools]
+    assert [True, None] == [inner.get("defer_loading") for inner in tools[1]["tools"]]
+    assert "Tools: find_customer, list_orders." == tools[1]["description"]
+
+
+def test_without_groups() -> None:
+    """No tool is looked for where none asks to be loaded later, and Chat Completions know nothing of groups."""
+    with FakeServer([HI, HI]) as server, client_of(server) as client:
+        whole(server, [add])
+        Runner(GROUPED, model="m", client=client).run("x")
+
+    assert [["function"], ["function"] * 4] == [[t["type"] for t in r.body["tools"]] for r in server.requests]
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("name", "group", "expected"),
+    [
+        ("list_orders", "crm", "none"),
+        ("weather", "weather", "fair"),
+        ("weather", None, "fair"),
+        (
+            "add",
+            "crm",
+            "unknown tool: 'crm.add'; did you mean 'add'? There is: add, find_customer, list_orders, weather",
+        ),
+    ],
+    ids=["its group", "loaded alone", "no group", "another group"],
+)
+def test_calls_find_their_group(through: Any, name: str, group: str | None, expected: str) -> None:
+    """A call that names a group reaches the tool of that group alone, and goes back with it."""
+    searched = {"type": "tool_search_call", "id": "ts", "execution": "server", "arguments": {}}
+    item = called(name=name, arguments="{}", **({"namespace": group} if group else {}))
+    with FakeServer([reply.output(searched, item), HI]) as server:
+        result = through(server, GROUPED)
+
+    assert expected == result.calls[0].result.text
+
+
+def test_group_of_an_older_call() -> None:
+    """A call that another model made goes out in the group that its tool has now."""
+    messages = (
+        UserMessage("x"),
+        ModelResponse(calls=(ToolCall(name="list_orders", id="a"),)),
+        ToolMessage(call_id="a", name="list_orders", text="none"),
+    )
+    with FakeServer([HI]) as server, client_of(server) as client:
+        Runner(GROUPED, model="m", client=client, api="responses").run("y", messages=messages)
+
+        assert "crm" == server.requests[0].body["input"][1]["namespace"]
+
+
+def test_calls_of_a_loop_of_ones_own() -> None:
+    """`Toolbox.answer` finds the groups of calls, too."""
+    answers = GROUPED.answer([called(name="list_orders", arguments="{}", namespace="crm")], "responses")
+
+    assert [{"type": "function_call_output", "call_id": "call_1", "output": "none"}] == answers
+
+
+# -- structured output, other dialects
+
+
+def at_once(runner: Runner, **options: Any) -> RunResult[Any]:
+    return runner.run("x", **options)
+
+
+def to_the_end(runner: Runner, **options: Any) -> RunResult[Any]:
+    with runner.stream("x", **options) as stream:
+        list(stream)
+    return stream.result
+
+
+class Place(BaseModel):
+    """A place."""
+
+    name: str
+    height: float | None = None
+
+
+@pytest.mark.parametrize("through", [at_once, to_the_end])
+def test_structured_output(through: Any) -> None:
+    """An answer with a schema is asked for by `text.format`, beside what else the application says of the text."""
+    with FakeServer([reply.text('{"name": "K2", "height": null}')]) as server, client_of(server) as client:
+        model = ResponsesModel(client, "m", options={"text": {"verbosity": "low"}})
+        output = through(Runner([add], model=model), output_type=Place).output
+        asked = server.requests[0].body["text"]
+
+    assert Place(name="K2") == output
+    assert ("low", "json_schema", "final_result", True) == (
+        asked["verbosity"], asked["format"]["type"], asked["format"]["name"], asked["format"]["strict"]
+    )  # fmt: skip
+
+
+@BOTH
+def test_structured_output_by_a_call(through: Any) -> None:
+    """Where a server refuses `text.format` the answer is a call, and none that would have to be answered."""
+    script = [
+        reply.error(400, "Unknown parameter: 'text.format'."),
+        reply.output(THOUGHT, called()),
+        reply.output(called(id="fc_2", call_id="c2", name="final_result", arguments='{"name": 1}')),
+        reply.output(called(id="fc_3", call_id="c3", name="final_result", arguments='{"name": "K2"}')),
+    ]
+    with FakeServer(script) as server, client_of(server) as client:
+        result = Runner([add], model="m", client=client, api="responses").run("x", output_type=Place)
+
+    assert Place(name="K2") == result.output
+
+
+@BOTH
+def test_calls_dialect(through: Any) -> None:
+    """Models without tool calling are asked for a list of calls, by `text.format`."""
+    script = [
+        reply.text('{"calls": [{"_tool": "add", "a": 1, "b": 2}], "output": null}'),
+        reply.text('{"calls": [], "output": "3."}'),
+    ]
+    with FakeServer(script) as server:
+        result = through(server, dialect="calls")
+        body = server.requests[1].body
+
+    assert ("3.", [3]) == (result.output, [call.result.value for call in result.calls])
+    assert ("json_schema", False, ["system", "user", "assistant", "user"]) == (
+        body["text"]["format"]["type"], "tools" in body, [item["role"] for item in body["input"]]
+    )  # fmt: skip
+
+
+def test_calls_dialect_with_pictures() -> None:
+    """In that dialect pictures and files are the user's."""
+    said = UserMessage("See.", (Image(b"i"),), (File(b"f", name="a.pdf"),))
+    body = run_dialect_named("calls", api="responses").body(ModelRequest(messages=(said,)))
+
+    assert ["input_text", "input_image", "input_file"] == [part["type"] for part in body["input"][0]["content"]]
+
+
+def test_minimal_dialect() -> None:
+    """Servers that know few keywords are shown tools without them."""
+    with FakeServer([reply.calls(("add", {"a": 1})), HI]) as server:
+        assert "Hi." == whole(server, dialect="minimal").output
+        parameters = server.requests[0].body["tools"][0]["parameters"]
+
+    assert not {"additionalProperties", "$ref", "anyOf"} & parameters.keys()
+
+
+# -- what is refused
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"api": "assistants"}, r"^api='assistants' is not one of 'chat', 'responses'\.$"),
+        ({"api": "assistants", "dialect": "chat"}, r"^api='assistants' is not one of 'chat', 'responses'\.$"),
+        ({"api": "responses", "dialect": "chat"}, r"'responses', 'calls', 'minimal'\.$"),
+    ],
+    ids=["api", "api with a dialect", "dialect of another api"],
+)
+def test_refused_options(options: Any, expected: str) -> None:
+    """There are two APIs, and each has dialects of its own."""
+    with pytest.raises(ValueError, match=expected):
+        Runner([add], **options)
+
+
+def test_embedded_model() -> None:
+    """The embedded model does not speak Responses."""
+    pytest.importorskip("xllamacpp")
+
+    with pytest.raises(NoModelError, match=r"leave out api='responses'\.$"):
+        ModelChoice(api="responses").sync_model()
+
+
+# -- what models and their servers get wrong
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("calls", "values"),
+    [
+        ([called(call_id=None, id=None), called(call_id="", id="")], [1, 1]),
+        ([called(call_id=7)], [1]),
+        ([called(), called(), called()], [1, 1, 1]),
+        ([called(arguments={"a": 1})], [1]),
+        ([called(arguments=None)], [0]),
+        ([called(arguments="")], [0]),
+        ([called(name="x" * 10_000)], [None]),
+        ([called(name=None)], [None]),
+        ([called(name="add\ud800")], [None]),
+        ([called(arguments='["a"]')], [None]),
+        ([called(id=5, status=None), 5, None, "x", [1], {}, {"type": ["function_call"]}], [1]),
+        ([{"type": "custom_tool_call", "id": "c", "call_id": "c", "name": "sh", "input": "ls"}, called()], [None, 1]),
+        ([{"type": "odd", "text": "\ud800", "number": float("nan")}, called()], [1]),
+    ],
+    ids=[
+        "no ids", "number as id", "one id for all", "decoded arguments", "null arguments", "no arguments", "long name",
+        "no name", "half a character", "no object", "no items", "custom tool", "what no request can carry",
+    ],
+)  # fmt: skip
+def test_odd_calls(through: Any, calls: list[Any], values: list[Any]) -> None:
+    """Each call is answered once, whatever is wrong with it, and the next request is acceptable."""
+    script = [Reply.body({"id": "r", "status": "completed", "output": calls}), HI]
+    if through is streamed:
+        ended = {"type": "response.completed", "response": {"status": "completed", "output": calls}}
+        script[0] = reply.chunks([ended])
+    with FakeServer(script) as server:
+        result = through(server)
+
+    assert values == [call.result.value for call in result.calls]
+
+
+@BOTH
+def test_ids_of_later_turns(through: Any) -> None:
+    """An id that was used before stands for another call."""
+    with FakeServer([reply.output(called())] * 3 + [HI]) as server:
+        assert [1, 1, 1] == [call.result.value for call in through(server).calls]
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "cut",
+    [
+        reply.output(called(), finish_reason="length"),
+        reply.output(called(), finish_reason="content_filter"),
+        reply.output(called(status="incomplete")),
+        reply.output(called(), called(call_id="c2", arguments='{"a": 1')),
+    ],
+    ids=["length", "content_filter", "an item", "arguments"],
+)
+def test_cut_answers(through: Any, cut: Reply) -> None:
+    """No call of an answer that was cut is carried out, and each is answered."""
+    with FakeServer([cut, HI]) as server:
+        result = through(server)
+
+    assert {CUT_TEXT} == {call.result.text for call in result.calls}
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("reason", "expected"), [("length", "length"), ("content_filter", "content_filter"), ("stop", "stop")]
+)
+def test_finish_reasons(through: Any, reason: str, expected: str) -> None:
+    """Why a response is incomplete has the same names as in Chat Completions."""
+    with FakeServer([reply.text("Hi", finish_reason=reason)]) as server:
+        assert expected == through(server).finish_reason
+
+
+def test_other_reason_for_an_end() -> None:
+    """Of a reason that nobody here knows no more is known than that there was more to come."""
+    answer = {"status": "incomplete", "incomplete_details": {"reason": "steered"}, "output": [called()]}
+    with FakeServer([Reply.body(answer), HI]) as server:
+        assert [CUT_TEXT] == [call.result.text for call in whole(server).calls]
+
+
+@BOTH
+def test_refusal(through: Any) -> None:
+    """What the model says instead of an answer is its answer."""
+    said = message("", content=[{"type": "refusal", "refusal": "No."}])
+    with FakeServer([reply.output(said)]) as server:
+        assert "No." == through(server).output
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (Reply.body(None), "no response"),
+        (Reply.body([]), "no response"),
+        (Reply.body("x"), "no response"),
+        (Reply.body({"choices": [{"message": {"content": "x"}}]}), "no response"),
+        (Reply.body({"id": "r", "output": None}), "no response"),
+        (Reply.raw(b"<html>", content_type="text/html"), "no response"),
+        (Reply.body({"status": "failed", "error": {"code": "c", "message": "boom"}, "output": []}), r"boom \(c\)"),
+        (Reply.body({"status": "cancelled", "output": [called()]}), "cancelled"),
+        (Reply.body({"status": "queued", "output": []}), "queued"),
+        (reply.error(500, "boom"), "boom"),
+        (reply.error(404, "no such address"), "address"),
+    ],
+    ids=[
+        "null", "list", "text", "completion", "no output", "html", "failed", "cancelled", "queued", "error", "not found"
+    ],
+)  # fmt: skip
+def test_no_answer(answer: Reply, expected: str) -> None:
+    """Whatever is no response is one error, which says what came."""
+    with FakeServer([answer]) as server, pytest.raises(ModelError, match=expected):
+        whole(server)
+
+
+# -- streams
+
+
+def events_of(*items: dict[str, Any], finish_reason: str | None = "stop") -> list[dict[str, Any]]:
+    """The events of a good stream, as OpenAI sends them."""
+    with FakeServer([reply.output(*items, finish_reason=finish_reason)]) as server, client_of(server) as client:
+        events = client.responses.create(model="m", input="x", stream=True)
+        return [event.to_dict(mode="json") for event in events]
+
+
+def of_events(events: list[Any], *, done: bool = True) -> RunResult[Any]:
+    with FakeServer([reply.chunks(events), HI]) as server:
+        try:
+            return streamed(server)
+        finally:
+            server._left.clear()
+
+
+def test_pieces() -> None:
+    """Thoughts, text and arguments are shown as they come, and add up to the whole."""
+    with (
+        FakeServer([reply.output(THOUGHT, message("Let me see."), called()), HI]) as server,
+        client_of(server) as client,
+        Runner([add], model="m", client=client, api="responses").stream("x") as told,
+    ):
+        events = list(told)
+
+    def joined(kind: Any) -> str:
+        return "".join(str(vars(event)["text"]) for event in events if isinstance(event, kind))
+
+    assert ("First.\n\nThen.", "Let me see.Hi.", '{"a": 1}') == (
+        joined(ReasoningDelta), joined(TextDelta), joined(ToolArgumentsDelta)
+    )  # fmt: skip
+
+
+def test_calls_that_are_ready() -> None:
+    """A call is given as soon as it is whole, before the answer has ended."""
+    request = ModelRequest(messages=(UserMessage("x"),), tools=(*(t.spec for t in Toolbox([add])),), early=True)
+
+    async def pieces(client: openai.AsyncOpenAI) -> list[Any]:
+        return [piece async for piece in ResponsesModel(client, "m").stream(request)]
+
+    async def main(address: str) -> list[Any]:
+        async with openai.AsyncOpenAI(base_url=address, api_key="test") as client:
+            return await pieces(client)
+
+    second = called(id="fc_2", call_id="c2", arguments='{"a": 2, "b": null}')
+    with FakeServer([reply.output(called(), second, called(call_id="c3", name="none"))]) as server:
+        told = asyncio.run(main(server.base_url))
+    ready = [piece for piece in told if isinstance(piece, CallReady)]
+
+    assert [('{"a": 1}', 0), ('{"a":2}', 1)] == [(piece.call.arguments, piece.position) for piece in ready]
+    assert [piece.call for piece in ready] == list(told[-1].calls[:2])
+
+
+@pytest.mark.parametrize("ending", ["response.completed", "response.incomplete", "response.failed"])
+def test_end_of_a_stream(ending: str) -> None:
+    """Only a response that ended by itself has calls that are carried out."""
+    *events, last = events_of(called())
+    last = {**last, "type": ending}
+    if ending == "response.failed":
+        with pytest.raises(ModelError, match="failed"):
+            of_events([*events, last])
+    else:
+        expected = "1" if ending == "response.completed" else CUT_TEXT
+        assert expected == of_events([*events, last]).calls[0].result.text
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"type": "error", "message": "boom", "code": "c", "param": None},
+        {"type": "error", "error": {"message": "boom"}},
+        {"error": "boom"},
+        {"type": "response.failed", "response": {"status": "failed", "error": {"code": "c", "message": "boom"}}},
+    ],
+    ids=["flat", "nested", "bare", "failed"],
+)
+def test_error_within_a_stream(error: dict[str, Any]) -> None:
+    """An error in the middle of a stream is an error, and nothing of the answer is carried out."""
+    events = events_of(called())
+
+    with pytest.raises(ModelError, match="boom"):
+        of_events([*events[:-1], error, events[-1]])
+
+
+@pytest.mark.parametrize("kept", range(len(events_of(THOUGHT, called()))))
+def test_stream_that_breaks_off(kept: int) -> None:
+    """A stream without its end is an error, wherever it broke off, and nothing of it is carried out."""
+    entered: list[int] = []
+
+    def note(a: int) -> int:
+        """Note."""
+        entered.append(a)
+        return a
+
+    events = events_of(THOUGHT, called(name="note"))[:kept]
+    with FakeServer([reply.chunks(events)]) as server, pytest.raises(ModelError, match="broke off"):
+        streamed(server, [note])
+
+    assert [] == entered
+
+
+def test_stream_that_stays_open() -> None:
+    """A stream is over with its last event, though the server keeps the connection."""
+    with FakeServer([HI.held()]) as server:
+        assert "Hi." == streamed(server).output
+
+
+def without(*names: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return lambda event: {key: value for key, value in event.items() if key not in names}
+
+
+def without_id(event: dict[str, Any]) -> dict[str, Any]:
+    """What llama.cpp sends: no place of an item, and no id in it."""
+    item = {key: value for key, value in event.get("item", {}).items() if key != "id"}
+    return {**without("output_index", "item_id")(event), **({"item": item} if item else {})}
+
+
+def with_other_ids(event: dict[str, Any]) -> dict[str, Any]:
+    """What some gateways send: another id in each event."""
+    about = {"item_id": f"other_{event['sequence_number']}"} if "item_id" in event else {}
+    item = {"item": {**event["item"], "id": f"id_{event['sequence_number']}"}} if "item" in event else {}
+    return {**event, **about, **item}
+
+
+def empty_at_the_end(event: dict[str, Any]) -> dict[str, Any]:
+    return {**event, "response": {**event["response"], "output": []}} if "response" in event else event
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [without("output_index"), without("item_id"), without_id, with_other_ids, empty_at_the_end],
+    ids=["no index", "no item id", "neither", "other ids", "nothing at the end"],
+)
+def test_odd_streams(changed: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Pieces find their item by its place, its id, or its kind, whichever the server sends."""
+    events = events_of(message("Hm."), called(), called(call_id="call_2", id="fc_2", arguments='{"a": 2}'))
+
+    assert [1, 2] == [call.result.value for call in of_events([*map(changed, events)]).calls]
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        {"response.output_item.added"},
+        {"response.output_item.done"},
+        {"response.function_call_arguments.delta"},
+        {"response.function_call_arguments.done"},
+        {"response.function_call_arguments.delta", "response.output_item.done"},
+        {"response.created", "response.in_progress"},
+    ],
+    ids=", ".join,
+)
+@pytest.mark.parametrize("at_the_end", [True, False], ids=["listed at the end", "not listed"])
+def test_missing_events(missing: set[str], at_the_end: bool) -> None:
+    """Any one kind of event may be missing, so long as something says the whole of a call."""
+    events = [event for event in events_of(called()) if event["type"] not in missing]
+    told = events if at_the_end else [*map(empty_at_the_end, events)]
+
+    assert [1] == [call.result.value for call in of_events(told).calls]
+
+
+def test_text_that_comes_at_the_end() -> None:
+    """Text that no piece brought is shown when the answer has ended."""
+    last = events_of(message("Hi."))[-1]
+    with (
+        FakeServer([reply.chunks([last])]) as server,
+        client_of(server) as client,
+        Runner(model="m", client=client, api="responses").stream("x") as told,
+    ):
+        assert ["Hi."] == [event.text for event in told if isinstance(event, TextDelta)]
+
+
+def test_too_many_items() -> None:
+    """An answer of more items than anybody would keep is an error."""
+    items = [called()] * 10_001
+    with (
+        FakeServer([Reply.body({"status": "completed", "output": items})]) as server,
+        pytest.raises(ModelError, match="more than 10,000 items"),
+    ):
+        whole(server)
+
+
+GOOD = events_of(THOUGHT, message("Hm."), called())
+WORDS = st.sampled_from([None, "", 0, -1, 1.5, True, "x", [], {}, [None], {"type": "x"}, "\ud800"])
+
+
+@st.composite
+def mutated(draw: Callable[[Any], Any]) -> list[Any]:
+    """A good stream, with events dropped, doubled, swapped, or members of them replaced."""
+    events = json.loads(json.dumps(GOOD))
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(events) - 1))
+        kind = draw(st.sampled_from(["drop", "double", "swap", "retype"]))
+        if kind == "drop" and len(events) > 1:
+            del events[at]
+        elif kind == "double":
+            events.insert(at, events[at])
+        elif kind == "swap":
+            events[at - 1], events[at] = events[at], events[at - 1]
+        else:
+            holder = draw(st.sampled_from([*holders(events[at])]))
+            holder[draw(st.sampled_from([*holder]))] = draw(WORDS)
+    return [event for event in events if isinstance(event, dict)]
+
+
+def holders(value: Any) -> Iterator[Any]:
+    """Every object in an event that has members."""
+    if isinstance(value, dict) and value:
+        yield value
+        for inner in value.values():
+            yield from holders(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from holders(inner)
+
+
+class Endless:
+    """A server that answers with what a test leaves here, and then with a text; and a runner that asks it."""
+
+    def __init__(self) -> None:
+        self.left: list[Reply] = []
+        self.server = FakeServer(lambda _: self.left.pop() if self.left else HI)
+        self.client = client_of(self.server)
+        self.runner = Runner([add], model="m", client=self.client, api="responses", max_turns=3)
+
+    def problems_after(self, answer: Reply, run: Callable[[Runner], object]) -> list[str]:
+        self.left.append(answer)
+        with contextlib.suppress(ModelError):
+            run(self.runner)
+        problems, self.server.problems[:] = list(self.server.problems), []
+        return problems
+
+
+@pytest.fixture(scope="module")
+def endless() -> Iterator[Endless]:
+    """One for all examples: a client takes long to make."""
+    made = Endless()
+    with made.server, made.client:
+        yield made
+
+
+@given(events=mutated())
+@settings(max_examples=150, deadline=None)
+def test_mutated_streams(endless: Endless, events: list[Any]) -> None:
+    """Whatever is wrong with a stream ends in an answer or in a ModelError, and the server has nothing to refuse."""
+    assert [] == endless.problems_after(reply.chunks(events), to_the_end)
+
+
+@given(events=mutated())
+@settings(max_examples=50, deadline=None)
+def test_mutated_answers(endless: Endless, events: list[Any]) -> None:
+    """The same holds of an answer that comes whole."""
+    assert [] == endless.problems_after(Reply.body(events[-1].get("response")), at_once)
+
+
+# -- who sees what of a request
+
+
+def test_wrapped_client() -> None:
+    """Whoever wraps `create` sees the ordinary arguments."""
+    seen: list[dict[str, Any]] = []
+
+    class Client:
+        responses: Any
+
+        def create(self, **arguments: Any) -> Any:
+            seen.append(arguments)
+            return {"status": "completed", "output": [message("Hi.")]}
+
+    client = Client()
+    client.responses = client
+    result = Runner([add], model="m", client=client, api="responses").run("x")
+
+    assert ("Hi.", [{"role": "user", "content": "x"}], ["add"]) == (
+        result.output, seen[0]["input"], [shown["name"] for shown in seen[0]["tools"]]
+    )  # fmt: skip
+
+
+def test_strict_without_loss() -> None:
+    """What comes back in the strict form reaches the function in its own, and goes back in the strict one."""
+    with FakeServer([reply.output(called(arguments='{"a": 1, "b": null}')), HI]) as server:
+        result = whole(server)
+
+        assert [1] == [call.result.value for call in result.calls]
+        assert '{"a": 1, "b": null}' == server.requests[1].body["input"][1]["arguments"]
+
+
+def test_schemas_stay_as_they_are() -> None:
+    """The schemas for a loop of one's own are flat functions."""
+    shown = dialect_named("responses").tool(find_customer.spec)
+
+    assert ("function", "find_customer", False) == (shown["type"], shown["name"], "defer_loading" in shown)

@@ -1,0 +1,336 @@
+"""Which tools may or must be called: what is checked, what goes out over either API, and for how long."""
+
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+
+from toolkit import OpenAIModel, Runner, RunResult, Toolbox, tool
+from toolkit.choice import available, checked_choice, holds
+from toolkit.dialects import run_dialect_named
+from toolkit.doors import step
+from toolkit.messages import ModelRequest, OutputSpec, UserMessage
+from toolkit.models.responses import ResponsesModel
+from toolkit.models.server import ServerModel
+from toolkit.output import output_of
+from toolkit.testing import FakeServer, reply
+
+
+def add(a: int) -> int:
+    """Add."""
+    return a
+
+
+def subtract(a: int) -> int:
+    """Subtract."""
+    return -a
+
+
+@tool(namespace="crm")
+def list_orders() -> str:
+    """List orders."""
+    return "none"
+
+
+@tool(defer_loading=True)
+def weather() -> str:
+    """Tell the weather."""
+    return "fair"
+
+
+BOX = Toolbox([add, subtract, list_orders, weather])
+SPECS = tuple(made.spec for made in BOX)
+NAMES = ("add", "subtract")
+APIS = pytest.mark.parametrize("model", [OpenAIModel, ResponsesModel], ids=["chat", "responses"])
+
+
+def asked(**changes: Any) -> ModelRequest:
+    return ModelRequest(**{"messages": (UserMessage("x"),), "tools": SPECS[:2], **changes})
+
+
+def sent(model: type[ServerModel], request: ModelRequest, **options: Any) -> dict[str, Any]:
+    """What a server elsewhere than at OpenAI is sent."""
+    with FakeServer([reply.text("Hi.")]) as server:
+        with openai.OpenAI(base_url=server.base_url, api_key="test") as client:
+            step(model(client, "m", options=options).complete(request))
+        return server.requests[0].body
+
+
+def sent_to_openai(model: type[ServerModel], request: ModelRequest) -> dict[str, Any]:
+    """What OpenAI itself is sent, by way of a server here, which refuses what OpenAI refuses."""
+    with FakeServer([reply.text("Hi.")]) as server:
+        here = httpx2.URL(server.base_url)
+
+        def redirect(request: httpx2.Request) -> None:
+            request.url = request.url.copy_with(scheme=here.scheme, host=here.host, port=here.port)
+
+        through = httpx2.Client(event_hooks={"request": [redirect]})
+        with openai.OpenAI(api_key="test", base_url="https://api.openai.com/v1", http_client=through) as client:
+            step(model(client, "m").complete(request))
+        return server.requests[0].body
+
+
+def names_in(tools: list[dict[str, Any]]) -> list[str]:
+    return [shown.get("function", shown).get("name", shown["type"]) for shown in tools]
+
+
+# -- what is checked
+
+
+@pytest.mark.parametrize("choice", [None, "auto", "none", "required", "add"])
+@pytest.mark.parametrize("allowed", [None, ["add"], ("add", "subtract", "add")], ids=["all", "one", "twice"])
+def test_fitting_choices(choice: str | None, allowed: Any) -> None:
+    """A choice is one of three words or a tool's name; what is allowed is listed once."""
+    assert (choice, None if allowed is None else tuple(dict.fromkeys(allowed))) == checked_choice(
+        choice, allowed, NAMES
+    )
+
+
+@pytest.mark.parametrize(
+    ("choice", "allowed", "expected"),
+    [
+        (
+            "ad",
+            None,
+            r"^tool_choice='ad' is none of 'auto', 'none', 'required', and no tool here; did you mean 'add'\?",
+        ),
+        ("", None, r"There is: add, subtract$"),
+        (None, ["ad"], r"^allowed_tools has 'ad', which is no tool here; did you mean 'add'\?"),
+        (None, [], r"tool_choice='none'\.$"),
+        ("subtract", ["add"], r"^tool_choice='subtract' is not among allowed_tools=\['add'\]\.$"),
+    ],
+    ids=["unknown choice", "empty choice", "unknown tool", "nothing allowed", "not allowed"],
+)
+def test_refused_choices(choice: Any, allowed: Any, expected: str) -> None:
+    """What fits no tool is refused, and the tools are named."""
+    with pytest.raises(ValueError, match=expected):
+        checked_choice(choice, allowed, NAMES)
+
+
+def test_refused_without_tools() -> None:
+    """A call cannot be demanded where there is no tool."""
+    with pytest.raises(ValueError, match=r"^tool_choice='required' needs a tool, and there is none\.$"):
+        checked_choice("required", None, ())
+
+
+def test_text_in_place_of_a_list() -> None:
+    """One name is no list of names."""
+    with pytest.raises(TypeError, match=r"^allowed_tools='add' is one text: it takes a list of names\.$"):
+        checked_choice(None, "add", NAMES)
+
+
+@pytest.mark.parametrize(
+    ("choice", "allowed", "expected"),
+    [(None, None, {*NAMES}), ("auto", ("add",), {"add"}), ("none", None, set()), ("add", None, {*NAMES})],
+    ids=["all", "some", "none", "one has to be called"],
+)
+def test_available(choice: Any, allowed: Any, expected: set[str]) -> None:
+    """A call is to be carried out only where its tool could be called."""
+    assert expected == available(NAMES, choice, allowed)
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        (None, True), ("auto", True), ("none", True), ("required", False), ("add", False),
+        ({"type": "function", "name": "add"}, False), ({"type": "allowed_tools", "mode": "required"}, True),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_later_answers(choice: Any, expected: bool) -> None:
+    """A choice that forces a call holds for the first answer alone."""
+    assert (True, expected) == (holds(choice, 0), holds(choice, 1))
+
+
+# -- what goes out
+
+
+@APIS
+@pytest.mark.parametrize("choice", ["auto", "none", "required"])
+def test_words(model: type[ServerModel], choice: str) -> None:
+    """The three words go out as they are."""
+    assert choice == sent(model, asked(choice=choice))["tool_choice"]
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        (OpenAIModel, {"type": "function", "function": {"name": "add"}}),
+        (ResponsesModel, {"type": "function", "name": "add"}),
+    ],
+    ids=["chat", "responses"],
+)
+def test_one_tool(model: type[ServerModel], expected: Any) -> None:
+    """A tool's name goes out as the choice of that tool."""
+    assert expected == sent(model, asked(choice="add"))["tool_choice"]
+
+
+@APIS
+@pytest.mark.parametrize(("choice", "expected"), [("required", None), ("add", None), ("none", "none")])
+def test_choice_in_later_turns(model: type[ServerModel], choice: str, expected: Any) -> None:
+    """A choice that forces a call is not repeated, whoever asks for it; one that forbids calls is."""
+    assert expected == sent(model, asked(choice=choice, turn=1)).get("tool_choice")
+
+
+@APIS
+def test_choice_of_the_options(model: type[ServerModel]) -> None:
+    """A choice among the options of a request is kept no longer than any other."""
+    bodies = [sent(model, asked(turn=turn), tool_choice="required") for turn in (0, 1)]
+
+    assert ["required", None] == [body.get("tool_choice") for body in bodies]
+
+
+@APIS
+def test_nothing_is_said_by_default(model: type[ServerModel]) -> None:
+    """Without a choice none goes out; and none without tools, where servers refuse it."""
+    bodies = [sent(model, asked()), sent(model, asked(tools=(), choice="auto"))]
+
+    assert [False, False] == ["tool_choice" in body for body in bodies]
+
+
+# -- what is allowed
+
+
+@APIS
+def test_allowed_elsewhere(model: type[ServerModel]) -> None:
+    """Servers that know no list of allowed tools are shown no others."""
+    body = sent(model, asked(allowed=("subtract",), choice="required"))
+
+    assert (["subtract"], "required") == (names_in(body["tools"]), body["tool_choice"])
+
+
+@pytest.mark.parametrize(
+    ("model", "one", "nested"),
+    [
+        (OpenAIModel, {"type": "function", "function": {"name": "add"}}, True),
+        (ResponsesModel, {"type": "function", "name": "add"}, False),
+    ],
+    ids=["chat", "responses"],
+)
+@pytest.mark.parametrize(("choice", "mode"), [(None, "auto"), ("auto", "auto"), ("required", "required")])
+def test_allowed_at_openai(model: Any, one: Any, nested: bool, choice: Any, mode: str) -> None:
+    """OpenAI is shown the same tools in every turn, so that it can reuse what it has read, and told which to use."""
+    body = sent_to_openai(model, asked(allowed=("add",), choice=choice))
+    limited = {"mode": mode, "tools": [one]}
+
+    assert ["add", "subtract"] == names_in(body["tools"])
+    assert {"type": "allowed_tools", **({"allowed_tools": limited} if nested else limited)} == body["tool_choice"]
+
+
+@APIS
+@pytest.mark.parametrize(("choice", "turn", "expected"), [("none", 0, "none"), ("required", 1, "auto")])
+def test_allowed_and_a_choice(model: type[ServerModel], choice: str, turn: int, expected: str) -> None:
+    """What is allowed stays so when a choice no longer forces a call, and is of no use where none may be called."""
+    told = sent_to_openai(model, asked(allowed=("add",), choice=choice, turn=turn))["tool_choice"]
+    mode = told if isinstance(told, str) else told.get("allowed_tools", told)["mode"]
+
+    assert expected == mode
+
+
+@APIS
+@pytest.mark.parametrize("choice", [None, "none"])
+def test_answer_by_a_call(model: type[ServerModel], choice: str | None) -> None:
+    """Where the answer itself is a call, it may always be made."""
+    wanted = output_of(int).asked
+    assert wanted is not None
+    body = sent(model, asked(output=OutputSpec(spec=wanted.spec, by_tool=True), choice=choice, allowed=("add",)))
+
+    assert ["final_result"] if choice else ["add", "final_result"] == names_in(body["tools"])
+    assert "tool_choice" not in body
+
+
+def test_answer_by_a_call_at_openai() -> None:
+    """It is on the list of what is allowed, too."""
+    wanted = output_of(int).asked
+    assert wanted is not None
+    output = OutputSpec(spec=wanted.spec, by_tool=True)
+    body = sent_to_openai(ResponsesModel, asked(output=output, allowed=("add",)))
+
+    assert ["add", "final_result"] == names_in(body["tool_choice"]["tools"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "tools", "choice"),
+    [
+        ({"choice": "list_orders"}, ["crm"], "required"),
+        ({"choice": "weather"}, ["weather", "tool_search"], "required"),
+        ({"allowed": ("add", "list_orders")}, ["add", "crm"], None),
+        ({"allowed": ("add",)}, ["add", "subtract", "crm", "weather", "tool_search"], "allowed_tools"),
+    ],
+    ids=["of a group", "loaded later", "some of a group", "no group"],
+)
+def test_groups(changes: Any, tools: list[str], choice: str | None) -> None:
+    """A tool in a group, or one that is loaded later, cannot be named in a choice: no other is shown instead."""
+    body = sent_to_openai(ResponsesModel, asked(tools=SPECS, **changes))
+    told = body.get("tool_choice")
+
+    assert (tools, choice) == (names_in(body["tools"]), told["type"] if isinstance(told, dict) else told)
+
+
+# -- the dialect `calls`
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+@pytest.mark.parametrize(
+    ("changes", "tools", "has_to_call"),
+    [
+        ({}, ["add", "subtract"], False),
+        ({"choice": "required"}, ["add", "subtract"], True),
+        ({"choice": "add"}, ["add"], True),
+        ({"allowed": ("subtract",)}, ["subtract"], False),
+    ],
+    ids=["all", "required", "one", "allowed"],
+)
+def test_calls_dialect(api: str, changes: Any, tools: list[str], has_to_call: bool) -> None:
+    """The schema of the reply says which tools may be called, and whether one has to be."""
+    body = run_dialect_named("calls", api=api).body(asked(**changes))
+    described = body["response_format"]["json_schema"] if api == "chat" else body["text"]["format"]
+    calls = described["schema"]["properties"]["calls"]
+
+    assert tools == [one["properties"]["_tool"]["const"] for one in calls["items"]["anyOf"]]
+    assert has_to_call is ("minItems" in calls)
+    assert "tool_choice" not in body
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_calls_dialect_without_calls(api: str) -> None:
+    """Where no tool may be called, the reply is text."""
+    body = run_dialect_named("calls", api=api).body(asked(choice="none"))
+
+    assert {"messages", "input"} & body.keys() == body.keys()
+
+
+# -- a run
+
+
+def through(server: FakeServer, api: str, **options: Any) -> RunResult[Any]:
+    with openai.OpenAI(base_url=server.base_url, api_key="test") as client:
+        return Runner([add, subtract], model="m", client=client, api=api, **options).run("x")
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+@pytest.mark.parametrize(("choice", "expected"), [("required", ["required", None]), ("none", ["none", "none"])])
+def test_choice_of_a_run(api: str, choice: str, expected: list[Any]) -> None:
+    """A run that has to begin with a call can end, and one without calls stays so."""
+    with FakeServer([reply.calls(("add", {"a": 1})), reply.text("Hi.")]) as server:
+        through(server, api, tool_choice=choice)
+
+        assert expected == [request.body.get("tool_choice") for request in server.requests]
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+@pytest.mark.parametrize("options", [{"tool_choice": "none"}, {"allowed_tools": ["subtract"]}], ids=["none", "others"])
+def test_call_that_is_not_allowed(api: str, options: Any) -> None:
+    """A call of a tool that may not be called now is answered, and not carried out."""
+    with FakeServer([reply.calls(("add", {"a": 1})), reply.text("Hi.")]) as server:
+        result = through(server, api, **options)
+
+    assert [True] == [call.result.is_error for call in result.calls]
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_run_with_an_unknown_tool(api: str) -> None:
+    """A choice of no tool is refused before anything is asked."""
+    with FakeServer() as server, pytest.raises(ValueError, match="'ad' is none of"):
+        through(server, api, tool_choice="ad")

@@ -1,0 +1,80 @@
+"""Policies: approvers that ask another one only sometimes. What a tool itself asks for, only a list can waive."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from toolkit.approval import ApprovalRequest, Approver, Decision, Verdict
+from toolkit.digests import definition_of
+from toolkit.settings import Effect
+from toolkit.tools import Tool
+
+
+def approve_all(_: ApprovalRequest) -> bool:
+    """Let every call run, and ask nobody."""
+    return True
+
+
+def defer(_: ApprovalRequest) -> Decision:
+    """Pause the run at every call, until somebody has decided."""
+    return Decision.defer()
+
+
+def allow(*tools: str | Tool[..., Any], otherwise: Approver) -> Approver:
+    """Let calls of the listed tools run unasked, and ask somebody about the rest.
+
+    Args:
+        *tools: Names, or patterns such as "read_*"; or tools, which are meant as they are now: of a tool that has
+            changed since, or another one of the same name, the calls are asked about.
+        otherwise: Who is asked.
+    """
+    patterns = tuple(each.strip() for each in tools if isinstance(each, str))
+    definitions = frozenset(definition_of(each) for each in tools if isinstance(each, Tool))
+
+    def allowed(request: ApprovalRequest) -> Verdict | Awaitable[Verdict]:
+        if _is_named(request, patterns) or (definitions and definition_of(request.tool) in definitions):
+            return True
+        return otherwise(request)
+
+    return allowed
+
+
+def ask_when(
+    approver: Approver,
+    *,
+    names: Sequence[str] = (),
+    effects: Sequence[Effect] = (),
+    when: Callable[[ApprovalRequest], object] | None = None,
+) -> Approver:
+    """Ask somebody about some calls, and let the rest run: each of the conditions is enough.
+
+    Calls that need a yes by their tool's own word are always asked about.
+
+    Args:
+        approver: Who is asked.
+        names: Names of tools, or patterns such as "delete_*".
+        effects: What the calls do, such as "destructive"; a tool that does not say what it does may do any of it.
+        when: Says so of one call; anything but False is a yes.
+    """
+    _refuse_text(names=names, effects=effects)
+    asked_about = {*effects, None} if effects else frozenset[Effect]()
+
+    def asking(request: ApprovalRequest) -> Verdict | Awaitable[Verdict]:
+        by_name = request.required or _is_named(request, names)
+        if by_name or request.tool.settings.effect in asked_about or (when and when(request) is not False):
+            return approver(request)
+        return True
+
+    return asking
+
+
+def _is_named(request: ApprovalRequest, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(request.tool.name, pattern) for pattern in patterns)
+
+
+def _refuse_text(**options: object) -> None:
+    for name, value in options.items():
+        if isinstance(value, str):
+            raise TypeError(f"{name}={value!r} is one text: write {name}=({value!r},).")

@@ -1,0 +1,219 @@
+"""What a runner was told -> the parts of a run, put together."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from toolkit.approval import Approver
+from toolkit.approvers import Decided
+from toolkit.cancellation import Cancellation
+from toolkit.choice import available, checked_choice
+from toolkit.conversation import Conversation
+from toolkit.dialects import run_dialect_named
+from toolkit.dialects.history import decoded
+from toolkit.dispatch import Dispatcher
+from toolkit.errors import ApprovalError, ConversationError
+from toolkit.execution import MAX_PARALLEL, Order, checked_order
+from toolkit.history import repaired
+from toolkit.hooks import Hooks
+from toolkit.ledger import Ledger, MemoryLedger
+from toolkit.limits import Limits
+from toolkit.messages import Message, ModelResponse, SystemMessage, UserMessage
+from toolkit.models import Model
+from toolkit.models.default import ModelChoice
+from toolkit.options import RunnerOptions, refuse_reserved, refuse_unknown
+from toolkit.output import output_of
+from toolkit.overflow import MAX_RESULT, Overflow
+from toolkit.runs.asking import Asking
+from toolkit.runs.calling import Calling
+from toolkit.runs.early import EarlyCalls
+from toolkit.runs.inbox import Inbox
+from toolkit.runs.roster import Roster
+from toolkit.runs.run import Run
+from toolkit.state import RunState
+from toolkit.toolbox import AnyTool, Toolbox
+from toolkit.verbs import Ask, Prompt
+
+logger = logging.getLogger("toolkit")
+
+Tools: TypeAlias = dict[str, AnyTool]
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """What a runner has decided for all of its runs."""
+
+    choice: ModelChoice
+    limits: Limits
+    order: Order
+    hooks: Hooks
+    roster: Roster[Run[Any]]
+    ledger: Ledger
+    options: RunnerOptions
+
+    @classmethod
+    def of(cls, toolbox: Toolbox, model: str | Model | None, max_turns: int | None, options: RunnerOptions) -> Assembly:
+        """Check what a runner is told.
+
+        Raises:
+            ValueError: An option has no such value.
+            TypeError: There is no such option.
+        """
+        refuse_unknown(options)
+        refuse_reserved(options.get("request_options", {}))
+        limits = options.get("limits", Limits())
+        Inbox(options.get("queue", "one"))
+        _check_width(options.get("max_parallel", MAX_PARALLEL))
+        return cls(
+            choice=_choice(toolbox, model, options),
+            limits=limits if max_turns is None else replace(limits, turns=max_turns),
+            order=checked_order(options.get("order", "parallel")),
+            hooks=Hooks(options.get("hooks", ())),
+            roster=Roster(options.get("max_runs")),
+            ledger=options["ledger"] if "ledger" in options else MemoryLedger(),
+            options=options,
+        )
+
+    def begun(self, ask: Ask, toolbox: Mapping[str, AnyTool], instructions: str) -> Run[Any]:
+        """Put a run together.
+
+        Raises:
+            ApprovalError: A decision is for no call that waits.
+            ValueError: There is nothing to answer, or `tool_choice` or `allowed_tools` names no tool.
+        """
+        conversation = self._conversation(ask, instructions)
+        tools = dict(toolbox)
+        stop = Cancellation()
+        work = Cancellation(self.limits.seconds, parent=stop)
+        inbox = Inbox(self.options.get("queue", "one"))
+        asking = self._asking(ask, tools, stop, work)
+        return Run(
+            run_id=conversation.run_id,
+            conversation=conversation,
+            choice=self.choice,
+            asking=asking,
+            calling=Calling(
+                dispatcher=self._dispatcher(ask, tools, asking),
+                tools=tools,
+                inbox=inbox,
+                order=self.order,
+                width=self.options.get("max_parallel", MAX_PARALLEL),
+                live=ask.streams,
+                is_apart=ask.is_apart,
+                run_id=conversation.run_id,
+                deps=ask.deps,
+                work=work,
+                early=EarlyCalls(),
+            ),
+            output=asking.output,
+            inbox=inbox,
+            roster=self.roster,
+            checkpoint=self.options.get("checkpoint"),
+        )
+
+    def _asking(self, ask: Ask, tools: Tools, stop: Cancellation, work: Cancellation) -> Asking:
+        choice, allowed = checked_choice(self.options.get("tool_choice"), self.options.get("allowed_tools"), tools)
+        return Asking(
+            limits=self.limits,
+            hooks=self.hooks,
+            output=output_of(ask.output_type, taken=tools),
+            tools=tools,
+            choice=choice,
+            allowed=allowed,
+            streams=ask.streams,
+            early=self.options.get("early", False),
+            is_apart=ask.is_apart,
+            stop=stop,
+            work=work,
+        )
+
+    def _dispatcher(self, ask: Ask, tools: Tools, asking: Asking) -> Dispatcher:
+        options = self.options
+        is_free = asking.allowed is None and asking.choice != "none"
+        return Dispatcher(
+            tools=tools,
+            available=None if is_free else available(tools, asking.choice, asking.allowed),
+            authorizer=options.get("authorize"),
+            approver=self._approver(ask),
+            approval_timeout=options.get("approval_timeout"),
+            middleware=(*self.hooks.middleware, *options.get("middleware", ())),
+            max_result=options.get("max_result", MAX_RESULT),
+            overflow=Overflow(options.get("max_result", MAX_RESULT)) if is_free else None,
+            ledger=self.ledger if "ledger" in options or isinstance(ask.prompt, RunState) else None,
+            suspects=() if "ledger" in options else _begun_elsewhere(ask.prompt),
+        )
+
+    def _approver(self, ask: Ask) -> Approver | None:
+        given = self.options.get("approve")
+        if not isinstance(ask.prompt, RunState):
+            return given
+        return Decided(ask.decisions, ask.prompt.pending, otherwise=given)
+
+    def _conversation(self, ask: Ask, instructions: str) -> Conversation:
+        if isinstance(ask.prompt, RunState):
+            return _resumed(ask.prompt, self.limits)
+        if ask.decisions:
+            raise ApprovalError("decisions= belongs to the state of a paused run: pass that, too.")
+        return Conversation(_said(ask, instructions), run_id=uuid.uuid4().hex, limits=self.limits)
+
+
+def _choice(toolbox: Toolbox, model: str | Model | None, options: RunnerOptions) -> ModelChoice:
+    strict = options.get("strict", toolbox.strict is not False)
+    return ModelChoice(
+        given=model if isinstance(model, Model) else None,
+        name=model if isinstance(model, str) else None,
+        client=options.get("client"),
+        base_url=options.get("base_url"),
+        api_key=options.get("api_key"),
+        api=options.get("api", "chat"),
+        dialect=run_dialect_named(options["dialect"], strict=strict, api=options.get("api", "chat"))
+        if "dialect" in options
+        else None,
+        strict=strict,
+        options=options.get("request_options", {}),
+    )
+
+
+def _resumed(state: RunState, limits: Limits) -> Conversation:
+    if state.phase == "finished":
+        raise ConversationError("This run has finished: go on from it with run(prompt, messages=state.messages).")
+    conversation = Conversation.restored(state, limits)
+    if state.phase == "paused":
+        conversation.resume()
+    return conversation
+
+
+def _begun_elsewhere(prompt: Prompt) -> tuple[str, ...]:
+    """List the calls that were being carried out when a state was put away: its process may have died over them."""
+    if not isinstance(prompt, RunState) or prompt.phase != "calling":
+        return ()
+    return tuple(call.id for call in Conversation.restored(prompt).open_calls)
+
+
+def _said(ask: Ask, instructions: str) -> list[Message]:
+    prompt = ask.prompt
+    if not isinstance(prompt, (str, type(None))):
+        raise TypeError(f"A prompt is text, not {prompt!r}; what was said before goes in as messages=[...].")
+    said, notes = repaired(decoded(ask.messages))
+    for note in notes:
+        logger.warning("The history was mended: %s", note)
+    if prompt is not None:
+        said.append(UserMessage(prompt))
+    if not said:
+        raise ValueError("There is nothing to answer: pass a prompt, or messages.")
+    if isinstance(said[-1], ModelResponse):
+        raise ValueError(  # noqa: TRY004  it is the right type in the wrong place
+            "There is nothing to answer: the last message is the model's own. Pass a prompt, too."
+        )
+    if not instructions or any(isinstance(message, SystemMessage) for message in said):
+        return said
+    return [SystemMessage(instructions), *said]
+
+
+def _check_width(width: Any) -> None:
+    if not isinstance(width, int) or isinstance(width, bool) or width < 1:
+        raise ValueError(f"max_parallel={width!r} is no whole number of calls, at least 1.")

@@ -1,0 +1,210 @@
+"""A conversation as the items of OpenAI's Responses, in both directions.
+
+What a model said goes back item by item as it came, so that no thought and nothing that this library does not know is
+lost; of a call only its id, its name and its arguments are made acceptable. Where an answer no longer says what its
+items say, since somebody has changed it, it is written anew. Nothing refers to what a server has kept: thoughts go
+back only where they carry themselves, and where what they led to follows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import singledispatch
+from typing import Any
+
+from toolkit.dialects.chat import lawful, legal
+from toolkit.dialects.wire import attribute, call_of, content_of, data_url
+from toolkit.messages import (
+    Message,
+    ModelResponse,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+    attached,
+)
+from toolkit.parts import File, Image, sendable
+
+Item = Mapping[str, Any]
+
+# Calls that we answer, and the items that do so.
+ANSWERS = {"function_call": "function_call_output", "custom_tool_call": "custom_tool_call_output"}
+
+
+def plain(item: Any) -> dict[str, Any] | None:
+    """Make plain data of an item, whatever its type, that can be sent back; None where it is none."""
+    if hasattr(item, "model_dump"):
+        item = item.model_dump(mode="python", by_alias=True, exclude_unset=True, warnings=False)
+    if not isinstance(item, Mapping) or not isinstance(item.get("type"), str):
+        return None
+    text = sendable(json.dumps(item, ensure_ascii=False, default=str))
+    found: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)  # no request can carry NaN
+    return found
+
+
+def is_call(item: Any) -> bool:
+    """Tell whether an item wants something to be carried out here."""
+    kind = attribute(item, "type")
+    return isinstance(kind, str) and kind in ANSWERS
+
+
+def call_in(item: Any) -> ToolCall:
+    """Read a call as it was written."""
+    arguments = attribute(item, "input" if attribute(item, "type") == "custom_tool_call" else "arguments")
+    call, namespace = (
+        call_of(attribute(item, "name"), arguments, attribute(item, "call_id")),
+        attribute(item, "namespace"),
+    )
+    return replace(call, namespace=sendable(namespace)) if isinstance(namespace, str) else call
+
+
+def text_in(items: Iterable[Any]) -> str:
+    """Read what the model says to the user, refusals included."""
+    return "".join(_text(item) for item in items if attribute(item, "type") == "message")
+
+
+def thoughts_in(items: Iterable[Any]) -> str:
+    """Read what the model shows of its thoughts: the summary, or else the thoughts themselves."""
+    told = (attribute(item, "summary") or attribute(item, "content") for item in items if _is_thought(item))
+    parts = (part for parts in told if isinstance(parts, list) for part in parts)
+    return "\n\n".join(filter(None, (content_of(attribute(part, "text")) for part in parts)))
+
+
+def answer_of(call: ToolCall | ToolMessage, result: ToolResult | ToolMessage, asked: Item) -> dict[str, Any]:
+    """Answer a call by an item; pictures and files stand in it.
+
+    Args:
+        call: Whose id is answered.
+        result: What the model is told.
+        asked: The item that is answered, as far as it is known.
+    """
+    text, others = sendable(result.text or ""), _attachments(result.images, result.files)
+    own_id = call.call_id if isinstance(call, ToolMessage) else call.id
+    return {
+        "type": ANSWERS[asked.get("type", "function_call")],
+        "call_id": call.provider_call_id or own_id,
+        "output": [*_told(text), *others] if others else text,
+        **({"caller": asked["caller"]} if asked.get("caller") else {}),
+    }
+
+
+def input_of(messages: Sequence[Message], groups: Mapping[str, str]) -> Iterator[list[Item]]:
+    """Write messages as items, those of each message together.
+
+    Args:
+        messages: Calls and their answers belong together: none of the answers may be missing.
+        groups: The namespaces of tools that have one.
+    """
+    asked: dict[str, Item] = {}
+    answers: list[ToolMessage] = []
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            answers.append(message)
+            yield [answer_of(message, message, asked.get(message.provider_call_id or message.call_id, {}))]
+            continue
+        shown_already = message in attached(answers)
+        answers = []
+        items = said(message, groups) if isinstance(message, ModelResponse) else encoded(message)
+        asked.update((item["call_id"], item) for item in items if is_call(item))
+        yield [] if shown_already else items
+
+
+@singledispatch
+def encoded(message: Message) -> list[Item]:
+    """Write what is no word of the model, and no answer to one."""
+    raise TypeError(f"{message!r} is not a message.")
+
+
+@encoded.register
+def _(message: SystemMessage) -> list[Item]:
+    return [{"role": "system", "content": sendable(message.text)}]
+
+
+@encoded.register
+def _(message: UserMessage) -> list[Item]:
+    text, others = sendable(message.text), _attachments(message.images, message.files)
+    return [{"role": "user", "content": [*_told(text), *others] if others else text}]
+
+
+def said(response: ModelResponse, groups: Mapping[str, str]) -> list[Item]:
+    """Write an answer of the model as it came, or else anew."""
+    if not _is_said_by(response.items, response):
+        return _anew(response, groups)
+    calls = iter(response.calls)
+    items = [_acceptable(item, next(calls)) if is_call(item) else _mended(item) for item in response.items]
+    lasting = [item for item in items if item]
+    while lasting and _is_thought(lasting[-1]):
+        lasting.pop()
+    return lasting
+
+
+def _is_said_by(items: Sequence[Item], response: ModelResponse) -> bool:
+    """Tell whether items say what an answer says; hooks may have changed it, and its text may have been read."""
+    written = [(call.name, call.arguments) for call in map(call_in, filter(is_call, items))]
+    meant = [(call.name, call.wire_arguments or call.arguments) for call in response.calls]
+    return bool(items) and written == meant and text_in(items) == response.text
+
+
+def _mended(item: Item) -> Item:
+    """Keep an item as it came, but for thoughts and messages that would be refused; nothing may be left of those."""
+    if _is_thought(item):
+        is_known = _is_filled(item.get("id"), str) and isinstance(item.get("summary"), list)
+        return item if is_known and (_is_filled(item.get("encrypted_content"), str) or item.get("content")) else {}
+    if item["type"] == "message" and not _is_message(item):
+        text = _text(item)
+        return {"role": "assistant", "content": text} if text else {}
+    return item
+
+
+def _is_message(item: Item) -> bool:
+    content: Any = item.get("content")
+    members = {"output_text": "text", "refusal": "refusal"}
+    return (
+        item.get("role") == "assistant"
+        and _is_filled(content, list)
+        and all(isinstance(attribute(part, members.get(str(attribute(part, "type")), "")), str) for part in content)
+    )
+
+
+def _is_filled(value: Any, kind: type) -> bool:
+    return isinstance(value, kind) and bool(value)
+
+
+def _anew(response: ModelResponse, groups: Mapping[str, str]) -> list[Item]:
+    text = [{"role": "assistant", "content": sendable(response.text)}] if response.text else []
+    return [*text, *(_call(call, groups) for call in response.calls)]
+
+
+def _call(call: ToolCall, groups: Mapping[str, str]) -> dict[str, Any]:
+    item = _acceptable({"type": "function_call", "name": call.name, "arguments": ""}, call)
+    return {**item, "namespace": groups[call.name]} if call.name in groups else item
+
+
+def _acceptable(item: Item, call: ToolCall) -> dict[str, Any]:
+    """Make a call one that no server refuses, whatever the model wrote; the words of a custom tool may be any."""
+    taken = {**item, "call_id": call.provider_call_id or call.id, "name": legal(call.name)}
+    if item["type"] == "function_call":
+        taken["arguments"] = lawful(sendable(call.wire_arguments or call.arguments))
+    return taken
+
+
+def _attachments(images: Iterable[Image], files: Iterable[File]) -> list[dict[str, Any]]:
+    shown = [{"type": "input_image", "image_url": data_url(image)} for image in images]
+    return [*shown, *({"type": "input_file", "filename": f.name, "file_data": data_url(f)} for f in files)]
+
+
+def _told(text: str) -> list[dict[str, Any]]:
+    return [{"type": "input_text", "text": text}] if text else []
+
+
+def _is_thought(item: Any) -> bool:
+    return bool(attribute(item, "type") == "reasoning")
+
+
+def _text(item: Any) -> str:
+    content = attribute(item, "content")
+    parts = content if isinstance(content, list) else [{"text": content}]
+    return "".join(content_of(attribute(part, "text")) or content_of(attribute(part, "refusal")) for part in parts)

@@ -1,0 +1,173 @@
+"""How a run waits: what every door can do, and how a coroutine is run without a loop."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from toolkit.cancellation import Cancellation
+from toolkit.threads import Abandoned, Outcome
+
+SUSPENDED = "a sync call met something that waits for an event loop; use the method whose name begins with a"
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+Job: TypeAlias = Callable[[], Coroutine[Any, Any, T]]
+
+
+class Channel(Protocol):
+    """What those who work put their news into."""
+
+    def put(self, item: Any) -> object:
+        """Give one item to whoever draws from `together`; from any thread, at any time."""
+        ...
+
+
+class Handle(Protocol[T_co]):
+    """A job that has begun."""
+
+    async def wait(self) -> T_co:
+        """Wait for its value, or raise what it raised."""
+        ...
+
+    def drop(self) -> None:
+        """Give it up."""
+        ...
+
+
+class Door(Protocol):
+    """How a run waits."""
+
+    @property
+    def abandoned(self) -> Abandoned:
+        """What was given up here and is still at work."""
+        ...
+
+    async def call(self, job: Job[T], *, is_async: bool, until: Cancellation | None = None) -> T:
+        """Carry out one leaf, for no longer than `until` lasts.
+
+        Raises:
+            TimedOut: The deadline has passed.
+            Cancelled: It was called off.
+            concurrent.futures.CancelledError: The leaf cancelled itself.
+        """
+        ...
+
+    def iterate(
+        self, source: AsyncIterator[T], *, is_async: bool, until: Cancellation | None = None
+    ) -> AsyncGenerator[T, None]:
+        """Draw from a leaf that gives many values, until it is called off; a deadline is not looked at.
+
+        Raises:
+            Cancelled: It was called off; has no power over the caller's thread.
+        """
+        ...
+
+    def together(
+        self,
+        jobs: Sequence[Job[T]],
+        width: int,
+        told: Channel | None = None,
+        *,
+        until: Cancellation | None = None,
+        apart: bool = False,
+    ) -> AsyncGenerator[T | Any, None]:
+        """Carry out jobs at the same time, at most `width` of them, and give their values as they come.
+
+        Args:
+            jobs: What is carried out. In a sync door a single one stays on the caller's thread.
+            width: How many are at work at the same time.
+            told: From `channel()`. What is put into it is given at once, between the values; with a single job on the
+                caller's thread, once that has ended.
+            until: What is not done then is given up; has no power over the caller's thread.
+            apart: Whether a single job has a thread of its own too.
+
+        Raises:
+            TimedOut: The deadline has passed; what was done before has been given.
+            Cancelled: The jobs were called off; as above.
+        """
+        ...
+
+    def channel(self) -> Channel:
+        """Make a channel for `together`."""
+        ...
+
+    async def sleep(self, seconds: float, until: Cancellation | None = None) -> None:
+        """Wait.
+
+        Raises:
+            TimedOut: The deadline comes first.
+            Cancelled: The wait was called off.
+        """
+        ...
+
+    def begin(self, job: Job[T]) -> Handle[T]:
+        """Begin a job now, to wait for it later."""
+        ...
+
+
+def step(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never suspends, without an event loop.
+
+    Raises:
+        RuntimeError: It suspended: an async leaf was called as a sync one. It is raised where that waits, so that
+            everything between here and there is left in order.
+    """
+    try:
+        coroutine.send(None)
+        coroutine.throw(RuntimeError(SUSPENDED))
+    except StopIteration as done:
+        value: T = done.value
+        return value
+    coroutine.close()
+    raise RuntimeError(SUSPENDED)
+
+
+async def awaited(promise: Awaitable[T]) -> T:
+    """Make a coroutine of whatever can be awaited."""
+    return await promise
+
+
+def is_cancelling(error: BaseException) -> bool:
+    """Tell whether an error is the cancellation of the running task, and not of something that it waits for."""
+    import asyncio
+
+    if not isinstance(error, asyncio.CancelledError):
+        return False
+    cancelling = getattr(asyncio.current_task(), "cancelling", None)
+    return cancelling is None or cancelling() > 0  # Python 3.10 cannot tell, and gives way
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Tell whether an error is the user's Ctrl-C: it comes to the main thread, and from no `raise`."""
+    if not isinstance(error, KeyboardInterrupt) or threading.current_thread() is not threading.main_thread():
+        return False
+    from opcode import opmap
+
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_code.co_code[trace.tb_lasti] != opmap["RAISE_VARARGS"]
+
+
+class Ended:
+    """The end of one job, among what is told."""
+
+    def __init__(self, outcome: Outcome[Any]) -> None:
+        self.outcome = outcome
+
+
+async def pull(source: AsyncIterator[T]) -> tuple[T] | None:
+    """Draw one value; None at the end."""
+    try:
+        return (await source.__anext__(),)
+    except StopAsyncIteration:
+        return None
+
+
+async def close(source: AsyncIterator[Any]) -> None:
+    """Close a source that can be closed."""
+    closing = getattr(source, "aclose", None)
+    if closing is not None:
+        await closing()

@@ -1,0 +1,232 @@
+"""The door of `arun`, `astream`, `ainvoke` and `acall`: what is async is a task, what is sync gets a thread."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from toolkit.cancellation import Cancellation
+from toolkit.doors.door import Channel, Ended, Handle, Job, close, pull, step
+from toolkit.tasks import GRACE, PATIENCE, begun, call_off, give_up, given, in_place, in_task, settle, settled, soon
+from toolkit.threads import Abandoned, Crew, Outcome, Work, calling_off, outcome_of, over, time_left, value_of
+
+if TYPE_CHECKING:
+    import asyncio
+
+T = TypeVar("T")
+
+
+class AsyncDoor:
+    """The door of `arun`, `astream`, `ainvoke` and `acall`."""
+
+    def __init__(self) -> None:
+        self.abandoned = Abandoned()
+        self._waiting: list[Work[Any]] | None = None
+        self._ended: deque[tuple[asyncio.Future[Any], Outcome[Any]]] = deque()
+        self._is_called = False
+
+    async def call(self, job: Job[T], *, is_async: bool, until: Cancellation | None = None) -> T:
+        """Carry out one leaf, for no longer than `until` lasts."""
+        if is_async:  # where it is too late, a promise has to begin all the same, to be cancelled
+            return await in_task(job, until, self.abandoned)
+        if until:
+            raise over(until)
+        return await self._in_thread(lambda: step(job()), until)
+
+    async def iterate(
+        self, source: AsyncIterator[T], *, is_async: bool, until: Cancellation | None = None
+    ) -> AsyncGenerator[T, None]:
+        """Draw from a leaf that gives many values; an async one in the caller's task, where its own scopes are."""
+        drawing = threading.Lock()
+
+        def drawn(coroutine: Coroutine[Any, Any, Any]) -> Any:
+            with drawing:
+                return step(coroutine)
+
+        async def leaf(coroutine: Coroutine[Any, Any, Any], until: Cancellation | None) -> Any:
+            if is_async:
+                return await in_place(coroutine, until)
+            return await self._in_thread(partial(drawn, coroutine), until)
+
+        try:
+            while (item := await leaf(pull(source), until)) is not None:
+                yield item[0]
+        finally:
+            if drawing.locked():  # given up while a thread draws: that has to end before the source can be closed
+                Work(partial(drawn, close(source)), _forget).start()
+            else:
+                await leaf(close(source), None)
+
+    async def together(
+        self,
+        jobs: Sequence[Job[T]],
+        width: int,
+        told: Channel | None = None,
+        *,
+        until: Cancellation | None = None,
+        apart: bool = False,
+    ) -> AsyncGenerator[T | Any, None]:
+        """Carry out jobs as tasks; a single one that has nothing to tell stays in the caller's, unless it is apart."""
+        if len(jobs) == 1 and told is None and not apart:
+            yield await jobs[0]()
+            return
+        import asyncio
+
+        news = told if isinstance(told, _LoopChannel) else self.channel()
+        places = asyncio.Semaphore(width)
+
+        async def placed(job: Job[T]) -> T:
+            async with places:
+                return await job()
+
+        with self._collecting():
+            tasks = [news.follow(begun(placed(job))) for job in jobs]
+        try:
+            with news.ending(until):
+                for _ in tasks:
+                    while not isinstance(item := await news.taken(until), Ended):
+                        yield item
+                    yield value_of(item.outcome)
+        finally:
+            await give_up(tasks, PATIENCE if until else GRACE + PATIENCE, self.abandoned)
+
+    def channel(self) -> _LoopChannel:
+        """Make a channel for `together`."""
+        return _LoopChannel()
+
+    async def sleep(self, seconds: float, until: Cancellation | None = None) -> None:
+        """Wait, in the loop."""
+        import asyncio
+
+        await given(asyncio.get_running_loop().create_future(), until, seconds)
+        if until:
+            raise over(until)
+
+    def begin(self, job: Job[T]) -> Handle[T]:
+        """Begin a job as a task."""
+        return _Begun(job, self.abandoned)
+
+    async def _in_thread(self, function: Callable[[], T], until: Cancellation | None) -> T:
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Outcome[T] | None] = loop.create_future()
+        work = Work(function, partial(self._end, loop, future))
+        self._start_soon(work, loop)
+        outcome = None
+        try:
+            outcome = await given(future, until)
+        finally:
+            if outcome is None:
+                self.abandoned.give_up(work)
+        if outcome is None:
+            raise over(until or Cancellation())
+        return value_of(outcome)
+
+    def _end(self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], outcome: Outcome[Any]) -> None:
+        """Bring an outcome into the loop, from its thread; what has come before the loop wakes comes with it."""
+        self._ended.append((future, outcome))
+        if not self._is_called:
+            self._is_called = True
+            soon(loop, self._settle_ended)
+
+    def _settle_ended(self) -> None:
+        self._is_called = False  # before it looks, as who ends looks at this afterwards
+        while self._ended:
+            settle(*self._ended.popleft())
+
+    def _start_soon(self, work: Work[Any], loop: asyncio.AbstractEventLoop) -> None:
+        """Start a thread; those that follow in the same round of the loop are started together."""
+        if self._waiting is not None:
+            self._waiting.append(work)
+            return
+        self._waiting = []
+        loop.call_soon(self._start_waiting)
+        work.start()
+
+    @contextmanager
+    def _collecting(self) -> Iterator[None]:
+        """Start the threads that are asked for within this together, at its end."""
+        if self._waiting is None:
+            self._waiting = []
+        try:
+            yield
+        finally:
+            self._start_waiting()
+
+    def _start_waiting(self) -> None:
+        works, self._waiting = self._waiting, None
+        if works:
+            Crew(works, len(works)).start()
+
+
+class _LoopChannel:
+    """A channel into the running loop."""
+
+    def __init__(self) -> None:
+        import asyncio
+
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._queue: asyncio.Queue[Any] = asyncio.Queue()
+
+    def put(self, item: Any) -> None:
+        """Give one item; from any thread, at any time."""
+        if threading.get_ident() == self._thread:
+            self._queue.put_nowait(item)
+        else:
+            soon(self._loop, self._queue.put_nowait, item)
+
+    def follow(self, task: asyncio.Task[T]) -> asyncio.Task[T]:
+        """Put in the end of a task, once it comes."""
+        task.add_done_callback(lambda task: self.put(Ended(outcome_of(task.result))))
+        return task
+
+    @contextmanager
+    def ending(self, until: Cancellation | None) -> Iterator[None]:
+        """End what draws when the time is up, or it is called off."""
+        left, end = time_left(until), partial(self.put, None)
+        timer = self._loop.call_later(left, end) if left is not None else None
+        try:
+            with calling_off(until, end):
+                yield
+        finally:
+            if timer:
+                timer.cancel()
+
+    async def taken(self, until: Cancellation | None) -> Any:
+        """Wait for an item.
+
+        Raises:
+            TimedOut: The deadline has passed.
+            Cancelled: It was called off.
+        """
+        item = await self._queue.get()
+        if item is None and until is not None:
+            raise over(until)
+        return item
+
+
+class _Begun(Generic[T]):
+    """A job as a task."""
+
+    def __init__(self, job: Job[T], abandoned: Abandoned) -> None:
+        self.abandoned = abandoned
+        self._task = begun(job())
+
+    async def wait(self) -> T:
+        """Wait for its value, in the loop."""
+        await settled(self._task, None)
+        return self._task.result()
+
+    def drop(self) -> None:
+        """Give it up."""
+        call_off(self._task, self.abandoned)
+
+
+def _forget(_: object) -> None:
+    """Take no notice of an outcome."""

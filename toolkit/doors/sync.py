@@ -1,0 +1,165 @@
+"""The door of `run`, `stream`, `invoke` and `call`: everything on the caller's thread, as far as that goes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from toolkit.cancellation import Cancellation
+from toolkit.doors.door import Channel, Ended, Handle, Job, close, pull, step
+from toolkit.loops import Turn, private_loop, this_turn
+from toolkit.tasks import GRACE, PATIENCE, in_place, in_task
+from toolkit.threads import Abandoned, Crew, Outcome, Work, calling_off, over, taken, time_left, value_of
+
+T = TypeVar("T")
+
+
+class SyncDoor:
+    """The door of `run`, `stream`, `invoke` and `call`."""
+
+    def __init__(self) -> None:
+        self.abandoned = Abandoned()
+
+    async def call(self, job: Job[T], *, is_async: bool, until: Cancellation | None = None) -> T:
+        """Carry out one leaf, for no longer than `until` lasts."""
+        if is_async:  # where it is too late, a promise has to begin all the same, to be cancelled
+            return value_of(private_loop.run(_outcome(in_task(job, until, self.abandoned))))
+        if until:
+            raise over(until)
+        if until is None or until.deadline is None:
+            return await job()
+        return self._in_thread(lambda: step(job()), until)
+
+    async def iterate(
+        self, source: AsyncIterator[T], *, is_async: bool, until: Cancellation | None = None
+    ) -> AsyncGenerator[T, None]:
+        """Draw from a leaf that gives many values."""
+        try:
+            while (item := await self._drawn(pull(source), until, is_async=is_async)) is not None:
+                yield item[0]
+        finally:
+            await self._drawn(close(source), None, is_async=is_async)
+
+    async def together(
+        self,
+        jobs: Sequence[Job[T]],
+        width: int,
+        told: Channel | None = None,
+        *,
+        until: Cancellation | None = None,
+        apart: bool = False,
+    ) -> AsyncGenerator[T | Any, None]:
+        """Carry out jobs on threads; a single one stays on the caller's, unless it is to be apart."""
+        news = told if isinstance(told, SimpleQueue) else self.channel()
+        if len(jobs) == 1 and not apart:
+            value = await jobs[0]()
+            for item in (*_drained(news), value):
+                yield item
+            return
+        turn = Turn()
+        works = [Work(partial(_stepped, job, turn), partial(_end, news)) for job in jobs]
+        try:
+            with calling_off(until, partial(news.put, None)):
+                Crew(works, width).start()
+                for _ in works:
+                    while not isinstance(item := _taken(news, until), Ended):
+                        yield item
+                    yield value_of(item.outcome)
+        finally:
+            self.abandoned.give_up(*works)
+            turn.leave(PATIENCE if until else GRACE)
+
+    def channel(self) -> SimpleQueue[Any]:
+        """Make a channel for `together`."""
+        return SimpleQueue()
+
+    async def sleep(self, seconds: float, until: Cancellation | None = None) -> None:
+        """Wait, on this thread."""
+        taken(SimpleQueue(), until, seconds)
+        if until:
+            raise over(until)
+
+    def begin(self, job: Job[T]) -> Handle[T]:
+        """Begin a job on a thread."""
+        return _Begun(job, self.abandoned)
+
+    async def _drawn(self, coroutine: Coroutine[Any, Any, T], until: Cancellation | None, *, is_async: bool) -> T:
+        if is_async:
+            return value_of(private_loop.run(_outcome(in_place(coroutine, until))))
+        return await coroutine
+
+    def _in_thread(self, function: Callable[[], T], until: Cancellation) -> T:
+        done: SimpleQueue[Outcome[T] | None] = SimpleQueue()
+        work = Work(function, done.put)
+        work.start()
+        outcome = None
+        try:
+            outcome = taken(done, until)
+        finally:
+            if outcome is None:
+                self.abandoned.give_up(work)
+        if outcome is None:
+            raise over(until)
+        return value_of(outcome)
+
+
+class _Begun(Generic[T]):
+    """A job on a thread."""
+
+    def __init__(self, job: Job[T], abandoned: Abandoned) -> None:
+        self.abandoned = abandoned
+        self._turn = Turn()
+        self._has_ended = threading.Event()
+        self._work = Work(partial(_stepped, job, self._turn), self._end)
+        self._work.start()
+
+    async def wait(self) -> T:
+        """Wait for its value, on this thread."""
+        self._has_ended.wait()
+        return value_of(self._outcome)
+
+    def drop(self) -> None:
+        """Give it up."""
+        self.abandoned.give_up(self._work)
+        self._turn.leave(PATIENCE)
+
+    def _end(self, outcome: Outcome[T]) -> None:
+        self._outcome = outcome
+        self._has_ended.set()
+
+
+def _stepped(job: Job[T], turn: Turn) -> T:
+    this_turn.set(turn)  # in the thread's own copy of the context
+    return step(job())
+
+
+def _end(news: SimpleQueue[Any], outcome: Outcome[Any]) -> None:
+    news.put(Ended(outcome))
+
+
+async def _outcome(coroutine: Coroutine[Any, Any, T]) -> Outcome[T]:
+    """Carry what a coroutine raises past asyncio, which makes other exceptions of some."""
+    try:
+        return await coroutine, None
+    except Exception as error:  # noqa: BLE001  it is raised again where the value is awaited
+        return None, error
+
+
+def _drained(news: SimpleQueue[Any]) -> Iterator[Any]:
+    """Take what is in a queue by now."""
+    with suppress(Empty):
+        while True:
+            yield news.get_nowait()
+
+
+def _taken(news: SimpleQueue[Any], until: Cancellation | None) -> Any:
+    item = None
+    with suppress(Empty):
+        item = news.get(timeout=time_left(until))
+    if item is None and until is not None:
+        raise over(until)
+    return item

@@ -1,0 +1,154 @@
+"""A history that servers refuse -> one that they accept, with notes of what was done.
+
+What must be true of a history: each call has one result, directly behind the answer that made the call, in call order;
+no two calls have one id; the arguments of each are one JSON object. Crashes, trimming and other programs break that,
+and then every later request is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import TypeAlias
+
+from pydantic_core import from_json
+
+from toolkit.messages import Message, ModelResponse, ToolCall, ToolMessage
+from toolkit.parts import sendable
+
+LOST_TEXT = "No result of this call is known: it may have been carried out, or not. Find out before you make it again."
+
+# Where a call stands: the number of its message, and its own number there.
+_Place: TypeAlias = tuple[int, int]
+# The results of calls, and where they stood.
+_Results: TypeAlias = dict[_Place, tuple[int, ToolMessage]]
+
+
+def repaired(messages: Sequence[Message]) -> tuple[list[Message], tuple[str, ...]]:
+    """Repair a history, and say what was done; one that needs nothing is given back as it is, without a note.
+
+    A call without a result gets an error. A result goes where its call is, to the latest one of its id that has none;
+    a second one, or one without a call, is left out. A call whose id was used before gets another, and arguments that
+    are no JSON object become an empty one.
+    """
+    results, notes = _paired(messages)
+    if _are_moved(messages, results):
+        notes.append("Results that stood elsewhere were put behind their calls, in call order.")
+    ids = _Ids(_id(call) for message in messages if isinstance(message, ModelResponse) for call in message.calls)
+    made: list[Message] = []
+    for at, message in enumerate(messages):
+        if isinstance(message, ModelResponse):
+            calls = tuple(_mended(call, ids, notes) for call in message.calls)
+            answers = [_answer(call, results.get((at, number)), notes) for number, call in enumerate(calls)]
+            made += [replace(message, calls=calls), *answers]
+        elif not isinstance(message, ToolMessage):
+            made.append(message)
+    return made, tuple(notes)
+
+
+def _paired(messages: Sequence[Message]) -> tuple[_Results, list[str]]:
+    """Find the result of each call, and tell of results that have no call."""
+    results: _Results = {}
+    places: dict[str, list[_Place]] = {}
+    early: list[tuple[int, ToolMessage]] = []
+    for at, message in enumerate(messages):
+        if isinstance(message, ModelResponse):
+            for number, call in enumerate(message.calls):
+                for one in _ids(call.provider_call_id, call.id):
+                    places.setdefault(one, []).append((at, number))
+        elif isinstance(message, ToolMessage) and not _is_placed(at, message, places, results):
+            early.append((at, message))  # its call may come later
+    without = [message for at, message in early if not _is_placed(at, message, places, results)]
+    return results, [_left_out(message, places) for message in without]
+
+
+def _is_placed(at: int, message: ToolMessage, places: dict[str, list[_Place]], results: _Results) -> bool:
+    """Give a result to the latest answer that has a call of its id without one; tell whether there is one."""
+    for one in _ids(message.provider_call_id, message.call_id):
+        free = [place for place in places.get(one, ()) if place not in results]
+        if free:
+            places[one] = free
+            results[next(place for place in free if place[0] == free[-1][0])] = (at, message)
+            return True
+    return False
+
+
+def _left_out(message: ToolMessage, places: Collection[str]) -> str:
+    ids = _ids(message.provider_call_id, message.call_id)
+    if any(one in places for one in ids):
+        return f"A second result of the call {_quoted(ids[0])} was left out."
+    return f"A result of {_quoted(ids[0])} was left out: there is no such call."
+
+
+def _are_moved(messages: Sequence[Message], results: _Results) -> bool:
+    """Tell whether a result stands elsewhere than behind its answer, in call order."""
+    behind: dict[int, list[int]] = {}
+    for (answer, _), (at, _) in sorted(results.items()):
+        behind.setdefault(answer, []).append(at)
+    others = [at for at, message in enumerate(messages) if not isinstance(message, ToolMessage)]
+    order = [at for other in others for at in (other, *behind.get(other, ()))]
+    return order != sorted(order)
+
+
+class _Ids:
+    """Gives each call an id of its own: that which it has, where no call before has it."""
+
+    def __init__(self, known: Iterable[str]) -> None:
+        self._known = set(known)
+        self._taken: set[str] = set()
+        self._others: dict[str, Iterator[str]] = {}
+
+    def own(self, one: str) -> str:
+        """Give the id of the next call."""
+        if not one.strip() or one in self._taken or one != sendable(one):
+            others = self._others.setdefault(one, _others(one))
+            one = next(other for other in others if other not in self._taken and other not in self._known)
+        self._taken.add(one)
+        return one
+
+
+def _mended(call: ToolCall, ids: _Ids, notes: list[str]) -> ToolCall:
+    """Give a call an id of its own, and arguments that are an object."""
+    former = _id(call)
+    if not _is_object(call.wire_arguments or call.arguments):
+        notes.append(f"The arguments of the call {_quoted(former)} were no JSON object; they are {{}} now.")
+        call = replace(call, arguments="{}", wire_arguments="")
+    if (new := ids.own(former)) != former:
+        notes.append(f"The call {_quoted(former)} had no id of its own; it is {_quoted(new)} now.")
+        call = replace(call, id=new, provider_call_id=new)
+    return call
+
+
+def _answer(call: ToolCall, result: tuple[int, ToolMessage] | None, notes: list[str]) -> ToolMessage:
+    """Make a result stand for its call; where there is none, an error does."""
+    if result is None:
+        notes.append(f"The call {_quoted(_id(call))} had no result; it got an error.")
+    told = result[1] if result else ToolMessage(call_id=call.id, name=call.name, text=LOST_TEXT, is_error=True)
+    return replace(told, call_id=call.id, provider_call_id=call.provider_call_id, name=told.name or call.name)
+
+
+def _others(former: str) -> Iterator[str]:
+    stem = sendable(former).strip() or "call"
+    return (f"{stem}_{number}" for number in count(2))
+
+
+def _ids(provider_call_id: str, own: str) -> tuple[str, ...]:
+    """List the ids by which a call and its result may know each other; none is one, too."""
+    return tuple(dict.fromkeys(filter(None, (provider_call_id, own)))) or ("",)
+
+
+def _id(call: ToolCall) -> str:
+    """Tell what the provider is sent as the call's id."""
+    return call.provider_call_id or call.id
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(from_json(sendable(text), allow_inf_nan=False), dict)
+    except ValueError:
+        return False
+
+
+def _quoted(text: str) -> str:
+    return repr(text[:60])

@@ -1,0 +1,137 @@
+"""Hooks: what an application does before and after each answer of the model, and before and after each call."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias, TypeVar
+
+from toolkit.authorization import Deny
+from toolkit.callbacks import called
+from toolkit.cancellation import Cancellation
+from toolkit.doors import Door
+from toolkit.errors import Denied, Failed, FatalError, Halt, ToolError
+from toolkit.messages import ModelRequest, ModelResponse, ToolCall, ToolResult
+from toolkit.middleware import Middleware, Next
+from toolkit.results import explained
+
+logger = logging.getLogger("toolkit")
+
+NAMES = ("before_model", "after_model", "before_call", "after_call")
+
+T = TypeVar("T")
+Hook: TypeAlias = Callable[..., Any]
+
+
+class Hooks:
+    """The hooks of a runner: objects with any of these methods, sync or async.
+
+        before_model(request) -> ModelRequest | None
+        after_model(response) -> ModelResponse | None
+        before_call(call, context) -> ToolCall | Deny | None
+        after_call(call, result, context) -> ToolResult | None
+
+    None leaves all as it is; a value takes the place of what was given, for the hooks that follow as well. They are
+    asked in order before, and in reverse order after. Calls of one turn run at the same time, and so do their hooks.
+    `Halt("...")`, raised in any of them, ends the run with that text as its answer.
+
+    Raises:
+        TypeError: An object has none of the methods, or is a class and not an instance.
+    """
+
+    def __init__(self, hooks: Iterable[object] = ()) -> None:
+        given = tuple(hooks)
+        for hook in given:
+            _refuse_useless(hook)
+        found = {name: [getattr(hook, name) for hook in given if _has(hook, name)] for name in NAMES}
+        self._before_model = tuple(found["before_model"])
+        self._after_model = tuple(reversed(found["after_model"]))
+        self._before_call = tuple(found["before_call"])
+        self._after_call = tuple(reversed(found["after_call"]))
+
+    @property
+    def middleware(self) -> tuple[Middleware, ...]:
+        """What stands before a run's own middleware; nothing where no hook asks for calls."""
+        return (self.around_call,) if self._before_call or self._after_call else ()
+
+    async def before_model(self, request: ModelRequest, door: Door, until: Cancellation | None = None) -> ModelRequest:
+        """Let the hooks see, and change, what the model is asked; what they raise is raised."""
+        for hook in self._before_model:
+            request = _or_given(await called(hook, (request,), door, until), request, hook)
+        return request
+
+    async def after_model(
+        self, response: ModelResponse, door: Door, until: Cancellation | None = None
+    ) -> ModelResponse:
+        """Let the hooks see, and change, what the model answered; what they raise is raised."""
+        for hook in self._after_model:
+            response = _or_given(await called(hook, (response,), door, until), response, hook)
+        return response
+
+    async def around_call(self, call: ToolCall, following: Next) -> ToolResult:
+        """Put the hooks around one call; a middleware. Those after it see what was made, and a refusal as a result."""
+        made = call
+        try:
+            for hook in self._before_call:
+                made = await _before(hook, made, following)
+            result = await following(made)
+        except ToolError as refusal:
+            result = explained(refusal, made.name, (), ())
+        for hook in self._after_call:
+            result = await _after(hook, made, result, following)
+        return result
+
+
+async def _before(hook: Hook, call: ToolCall, following: Next) -> ToolCall:
+    """Ask one hook; whatever it raises, but for the end of the run, denies the call."""
+    try:
+        return _allowed(await _asked(hook, (call,), following), call, hook)
+    except (ToolError, FatalError, Halt):
+        raise
+    except Exception as error:
+        logger.exception("The hook %r failed; the call is denied.", hook)
+        raise Denied("Tool call denied: it could not be checked.") from error
+
+
+async def _asked(hook: Hook, given: tuple[Any, ...], following: Next) -> Any:
+    context = following.context
+    return await called(hook, (*given, context), following.door, context.cancellation)
+
+
+def _allowed(answer: Any, call: ToolCall, hook: Hook) -> ToolCall:
+    if isinstance(answer, Deny):
+        raise Denied(f"Tool call denied: {answer.reason}" if answer.reason else "Tool call denied.")
+    return _or_given(answer, call, hook)
+
+
+async def _after(hook: Hook, call: ToolCall, result: ToolResult, following: Next) -> ToolResult:
+    """Ask one hook; where it fails nobody gets a result that it has not let pass."""
+    try:
+        return _or_given(await _asked(hook, (call, result), following), result, hook)
+    except ToolError as refusal:
+        return explained(refusal, call.name, (), ())
+    except (FatalError, Halt):
+        raise
+    except Exception as error:
+        logger.exception("The hook %r failed; its call gets an error.", hook)
+        return ToolResult.failed(Failed(f"{call.name[:100]} has run, but its result is withheld."), error)
+
+
+def _or_given(answer: Any, given: T, hook: Hook) -> T:
+    if answer is None:
+        return given
+    if not isinstance(answer, type(given)):
+        raise TypeError(f"the hook {hook!r} answers with a {type(given).__name__} or None, not {answer!r}")
+    return answer
+
+
+def _has(hook: object, name: str) -> bool:
+    return callable(getattr(hook, name, None))
+
+
+def _refuse_useless(hook: object) -> None:
+    if inspect.isclass(hook):
+        raise TypeError(f"hooks=[{hook.__name__}] is a class: give an instance, {hook.__name__}(...).")
+    if not any(_has(hook, name) for name in NAMES):
+        raise TypeError(f"{hook!r} is no hook: it has none of the methods {', '.join(NAMES)}.")

@@ -1,0 +1,222 @@
+"""OpenAI's Responses through the openai package: a request out, an answer back.
+
+Nothing is kept by the server: each request says all of the conversation, and what the model said goes back as it came,
+its thoughts encrypted. An answer is a list of items; in a stream they arrive in pieces, and what counts is an item's
+last form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar
+
+from typing_extensions import override
+
+from toolkit.dialects.items import call_in, is_call, plain, text_in, thoughts_in
+from toolkit.dialects.responses import Responses
+from toolkit.dialects.wire import attribute
+from toolkit.errors import ModelError
+from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
+from toolkit.jsontext import is_object
+from toolkit.messages import ToolCall, Usage
+from toolkit.models import Piece
+from toolkit.models.arrival import Arrival, Item, check_count
+from toolkit.models.failures import excerpt
+from toolkit.models.server import Answer, ServerModel, count_of
+from toolkit.parts import sendable
+
+# Why an answer is not whole -> our word; of any other reason no more is known than that there was more to come.
+REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
+# How an answer stands that is none.
+FAILED = ("failed", "cancelled", "queued", "in_progress")
+# How an item stands that was cut.
+UNFINISHED = ("incomplete", "in_progress")
+
+
+class _Answer(Answer):
+    """What has arrived of one response."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arrival = Arrival()
+        self.has_shown_text = False
+        self._whole: list[Item] = []
+
+    @classmethod
+    @override
+    def of(cls, reply: Any) -> _Answer:
+        """Read an answer that came whole."""
+        answer = cls()
+        answer._end(reply)
+        return answer
+
+    @override
+    def take(self, chunk: Any) -> Iterator[Piece]:
+        """Add an event of a stream, and give what of it is worth showing."""
+        kind = attribute(chunk, "type")
+        if kind == "error" or attribute(chunk, "error"):
+            raise ModelError(f"The server broke off its answer: {excerpt(_told(attribute(chunk, 'error') or chunk))}")
+        if isinstance(kind, str) and kind in _TAKERS:
+            yield from _TAKERS[kind](self, chunk)
+
+    @override
+    def calls(self) -> tuple[ToolCall, ...]:
+        """Make the calls, in the order in which they stand."""
+        return tuple(map(call_in, filter(is_call, self.items)))
+
+    @override
+    def ready(self) -> Iterator[tuple[ToolCall, int]]:
+        """List the calls that have become whole since this was asked last, and which of the answer's they are."""
+        whole, self._whole = self._whole, []
+        calls = ((call_in(item.last), item.call) for item in whole)
+        return (
+            (call, number) for call, number in calls if call.name and number is not None and is_object(call.arguments)
+        )
+
+    def added(self, event: Any) -> Iterator[Piece]:
+        """Begin an item."""
+        item = plain(attribute(event, "item"))
+        if item is not None:
+            self.arrival.begun(item, event)
+        return iter(())
+
+    def done(self, event: Any) -> Iterator[Piece]:
+        """Take an item's last form."""
+        item = plain(attribute(event, "item"))
+        if item is not None:
+            found = self.arrival.found(event, item) or self.arrival.begun(item, event)
+            found.last = item
+            self._whole += [found] if is_call(item) and item.get("status") not in UNFINISHED else []
+        return iter(())
+
+    def said(self, event: Any) -> Iterator[Piece]:
+        """Add to a message."""
+        if delta := _delta(event):
+            self.arrival.open_at(event, {"type": "message", "role": "assistant"}).parts.append(delta)
+            self.has_shown_text = True
+            yield TextDelta(sendable(delta))
+
+    def thought(self, event: Any) -> Iterator[Piece]:
+        """Show a thought; the item brings it whole."""
+        if delta := _delta(event):
+            yield ReasoningDelta(sendable(delta))
+
+    def next_thought(self, event: Any) -> Iterator[Piece]:
+        """Part a thought from the one before it."""
+        if attribute(event, "summary_index"):
+            yield ReasoningDelta("\n\n")
+
+    def argued(self, event: Any) -> Iterator[Piece]:
+        """Add to a call's arguments."""
+        if delta := _delta(event):
+            item = self.arrival.open_at(event, {"type": "function_call"})
+            item.parts.append(delta)
+            yield ToolArgumentsDelta(index=item.call or 0, name=call_in(item.first).name, text=sendable(delta))
+
+    def fully_argued(self, event: Any) -> Iterator[Piece]:
+        """Take a call's arguments, all of them."""
+        arguments = attribute(event, "arguments")
+        if isinstance(arguments, str):
+            self.arrival.open_at(event, {"type": "function_call"}).parts[:] = [arguments]
+        return iter(())
+
+    def completed(self, event: Any) -> Iterator[Piece]:
+        """Take the end; some servers keep the connection open after it."""
+        self._end(attribute(event, "response"))
+        self.is_over = True
+        said = "".join(self.text)
+        if said and not self.has_shown_text:
+            yield TextDelta(sendable(said))
+
+    def incomplete(self, event: Any) -> Iterator[Piece]:
+        """Take an end after which there was more to come."""
+        yield from self.completed(event)
+        if self.finish_reason not in REASONS.values():
+            self.finish_reason = "length"
+
+    def failed(self, event: Any) -> Iterator[Piece]:
+        """Take an end that is none."""
+        error = attribute(attribute(event, "response"), "error")
+        raise ModelError(f"The model's server reports an error: {excerpt(_told(error) or 'the response failed')}")
+
+    def _end(self, response: Any) -> None:
+        """Take the whole answer; of a streamed one the items may have come before it."""
+        status, error, output = (attribute(response, name) for name in ("status", "error", "output"))
+        if status in FAILED or error:
+            raise ModelError(f"The model's server reports an error: {excerpt(_told(error) or status)}")
+        is_list = isinstance(output, (list, tuple))
+        if not is_list and not self.arrival.items:
+            raise ModelError(f"The server's answer is no response: {excerpt(response)}")
+        listed = [item for item in map(plain, output if is_list else ()) if item is not None]
+        check_count(listed)
+        arrived = [item.whole() for item in self.arrival.items]
+        is_whole = self.arrival.is_whole and len(arrived) >= len(listed)
+        self.items = tuple(arrived if is_whole or not listed else listed)
+        self._settle(response, status)
+
+    def _settle(self, response: Any, status: Any) -> None:
+        self.text.append(text_in(self.items))
+        self.reasoning.append(thoughts_in(self.items))
+        model, usage = attribute(response, "model"), attribute(response, "usage")
+        self.model = model if isinstance(model, str) else ""
+        self.usage = Usage(count_of(attribute(usage, "input_tokens")), count_of(attribute(usage, "output_tokens")), 1)
+        reason = attribute(attribute(response, "incomplete_details"), "reason")
+        if reason or status == "incomplete" or any(item.get("status") in UNFINISHED for item in self.items):
+            self.finish_reason = REASONS.get(reason, "length") if isinstance(reason, str) else "length"
+        else:
+            self.finish_reason = "tool_calls" if any(map(is_call, self.items)) else "stop"
+
+
+_TAKERS: Mapping[str, Callable[[_Answer, Any], Iterator[Piece]]] = {
+    "response.output_item.added": _Answer.added,
+    "response.output_item.done": _Answer.done,
+    "response.output_text.delta": _Answer.said,
+    "response.refusal.delta": _Answer.said,
+    "response.reasoning_summary_text.delta": _Answer.thought,
+    "response.reasoning_text.delta": _Answer.thought,
+    "response.reasoning_summary_part.added": _Answer.next_thought,
+    "response.function_call_arguments.delta": _Answer.argued,
+    "response.function_call_arguments.done": _Answer.fully_argued,
+    "response.completed": _Answer.completed,
+    "response.incomplete": _Answer.incomplete,
+    "response.failed": _Answer.failed,
+}
+
+
+class ResponsesModel(ServerModel):
+    """A model behind OpenAI's Responses, or a server that is compatible with them.
+
+    Args:
+        client: `openai.OpenAI` or `openai.AsyncOpenAI`, or something that behaves like one.
+        name: The model's, as the server knows it.
+        dialect: How tools are shown; native tool calls, strict where that is lossless, by default.
+        options: Further keys of each request, such as `reasoning`. Those under `tools` are tools of the provider's own,
+            which stand beside the run's.
+    """
+
+    answer = _Answer
+    usual_dialect = Responses
+    # The server keeps nothing, so thoughts come to us, encrypted, and go back from here.
+    defaults: ClassVar[Mapping[str, Any]] = {"store": False, "include": ["reasoning.encrypted_content"]}
+
+    @override
+    def _endpoint(self) -> Any:
+        return self.client.responses.create
+
+    @override
+    def _with_options(self, body: dict[str, Any]) -> dict[str, Any]:
+        tools = [*body.get("tools", ()), *self.options.get("tools", ())]
+        text = {**self.options.get("text", {}), **body.get("text", {})}
+        joined = {name: value for name, value in {"tools": tools, "text": text}.items() if value}
+        return {**body, **self.options, **joined}
+
+
+def _delta(event: Any) -> str:
+    delta = attribute(event, "delta")
+    return delta if isinstance(delta, str) else ""
+
+
+def _told(error: Any) -> str:
+    """Read what a server says of an error."""
+    message, code = attribute(error, "message"), attribute(error, "code")
+    return f"{message} ({code})" if message and code else str(message or error or "")

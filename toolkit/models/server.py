@@ -1,0 +1,241 @@
+"""What the models behind a client of the openai package have in common: one request, one answer, whole or in pieces."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import aclosing
+from types import MethodType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from toolkit.choice import holds, settled
+from toolkit.dialects import RunDialect
+from toolkit.dialects.structured import answered
+from toolkit.errors import ModelError
+from toolkit.events import TextDelta
+from toolkit.messages import ModelRequest, ModelResponse, ToolCall, Usage
+from toolkit.models import CallReady, Piece
+from toolkit.models.bounds import bound
+from toolkit.models.failures import refuses_format, translated
+from toolkit.parts import sendable
+
+if TYPE_CHECKING:
+    import openai
+
+logger = logging.getLogger("toolkit")
+
+ONLY_WITH_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
+# Who knows a list of allowed tools beside the list of tools; elsewhere what is not allowed is not shown.
+KNOW_ALLOWED = ("api.openai.com", ".openai.azure.com")
+
+
+class Answer(ABC):
+    """What has arrived of one answer."""
+
+    def __init__(self) -> None:
+        self.text: list[str] = []
+        self.reasoning: list[str] = []
+        self.items: tuple[Mapping[str, Any], ...] = ()
+        self.finish_reason = ""
+        self.model = ""
+        self.usage = Usage(requests=1)
+        self.is_over = False
+
+    @classmethod
+    @abstractmethod
+    def of(cls, reply: Any) -> Answer:
+        """Read an answer that came whole."""
+
+    @abstractmethod
+    def take(self, chunk: Any) -> Iterable[Piece]:
+        """Add a chunk of a stream, and give what of it is worth showing."""
+
+    @abstractmethod
+    def calls(self) -> tuple[ToolCall, ...]:
+        """Make the calls, in the order in which they began."""
+
+    @abstractmethod
+    def ready(self) -> Iterable[tuple[ToolCall, int]]:
+        """List the calls that have become whole since this was asked last, and which of the answer's they are."""
+
+
+class ServerModel(ABC):
+    """A model behind a server that a client of the openai package talks to.
+
+    Args:
+        client: `openai.OpenAI` or `openai.AsyncOpenAI`, or something that behaves like one.
+        name: The model's, as the server knows it.
+        dialect: How tools are shown; native tool calls, strict where that is lossless, by default.
+        options: Further keys of each request, such as `temperature`.
+    """
+
+    answer: ClassVar[type[Answer]]
+    usual_dialect: ClassVar[type[RunDialect]]
+    # What a request has beside what is asked and what the application says.
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    # What `create` is given in vain, since the body says it.
+    placeholders: ClassVar[Mapping[str, Any]] = {}
+    streaming: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(
+        self,
+        client: openai.OpenAI | openai.AsyncOpenAI | Any,
+        name: str,
+        *,
+        dialect: RunDialect | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.client = client
+        self.name = name
+        self.dialect: RunDialect = dialect or self.usual_dialect(strict=True)
+        self.options = dict(options or {})
+        self.is_async = hasattr(client, "__aenter__")  # as AsyncOpenAI has; its methods do not tell
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} at {getattr(self.client, 'base_url', '?')}>"
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """Answer.
+
+        Raises:
+            ModelError: The server failed, or answered something that is no answer.
+        """
+        reply = await self._asked(request, stream=False)
+        with translated(self.client):
+            answer = self.answer.of(reply)
+        return self._read(answer, request)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
+        """Answer in pieces, by our own accumulator; the last piece is the whole answer.
+
+        Raises:
+            ModelError: As `complete`; also where the stream ended without a finish reason, since it may have been cut.
+        """
+        answer = self.answer()
+        async with aclosing(self._pieces(request, answer)) as drawn:
+            async for pieces in drawn:
+                for piece in pieces:
+                    yield piece
+        if not answer.finish_reason:
+            raise ModelError("The model's answer broke off: no finish reason came. Nothing of it was carried out.")
+        response = self._read(answer, request)
+        if response.text and not self.dialect.shows_text(request):
+            yield TextDelta(response.text)
+        yield response
+
+    async def _pieces(self, request: ModelRequest, answer: Answer) -> AsyncGenerator[list[Piece], None]:
+        """Fill an answer, and give what of each chunk is worth showing."""
+        chunks = await self._asked(request, stream=True, **self.streaming)
+        shows_text = self.dialect.shows_text(request)
+        with translated(self.client):
+            async with aclosing(_drawn(chunks)) as drawn:
+                async for chunk in drawn:
+                    pieces = list(answer.take(chunk))
+                    yield pieces if shows_text else [piece for piece in pieces if not isinstance(piece, TextDelta)]
+                    if request.early:
+                        yield [*self._ready(answer, request)]
+                    if answer.is_over:
+                        break
+
+    def _ready(self, answer: Answer, request: ModelRequest) -> Iterator[CallReady]:
+        """Read calls in their tools' own forms; the call that is the answer is none of a tool."""
+        for call, position in answer.ready():
+            _, (read,) = self.dialect.read("", [call], request.tools)
+            if any(spec.name == read.name for spec in request.tools):
+                yield CallReady(read, position)
+
+    async def _asked(self, request: ModelRequest, **options: Any) -> Any:
+        """Send a request; where the server takes no schema of the answer, that becomes a call, for the whole run."""
+        body = self._body(request)
+        try:
+            with translated(self.client):
+                return await self._create(body, **options)
+        except ModelError as error:
+            if request.output is None or request.output.by_tool or not refuses_format(error):
+                raise
+            logger.info("%r takes no response_format: it is to answer by calling %r.", self, request.output.spec.name)
+            request.output.by_tool = True
+        return await self._asked(request, **options)
+
+    async def _create(self, body: Mapping[str, Any], **options: Any) -> Any:
+        create = self._endpoint()
+        if _is_the_packages_own(create):
+            # The package walks all that is said on every turn; what stands in extra_body it sends as it is.
+            reply = create(model=self.name, **self.placeholders, extra_body=body, **options)
+        else:
+            reply = create(model=self.name, **body, **options)
+        return await reply if inspect.isawaitable(reply) else reply
+
+    @abstractmethod
+    def _endpoint(self) -> Any:
+        """Find the client's method that asks."""
+
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
+        """Make the body, without what servers refuse where there are no tools."""
+        said = self.dialect.body(settled(request, knows_allowed=self._knows_allowed))
+        body = {**self.defaults, **self._with_options(said)}
+        unfit = frozenset() if "tools" in body else ONLY_WITH_TOOLS
+        if not holds(self.options.get("tool_choice"), request.turn):
+            unfit |= {"tool_choice"}
+        return {key: value for key, value in body.items() if key not in unfit}
+
+    def _with_options(self, body: dict[str, Any]) -> dict[str, Any]:
+        return {**body, **self.options}
+
+    @property
+    def _knows_allowed(self) -> bool:
+        host = getattr(getattr(self.client, "base_url", None), "host", "")
+        return isinstance(host, str) and host.endswith(KNOW_ALLOWED)
+
+    def _read(self, answer: Answer, request: ModelRequest) -> ModelResponse:
+        said = sendable("".join(answer.text))
+        text, calls = self.dialect.read(said, answer.calls(), request.offered)
+        if request.output:
+            text, calls = answered(text, calls, request.output, self.dialect.read)
+        return ModelResponse(
+            text=text,
+            calls=calls,
+            finish_reason=answer.finish_reason,
+            usage=answer.usage,
+            model=answer.model or self.name,
+            reasoning=sendable("".join(answer.reasoning)),
+            items=answer.items,
+        )
+
+
+def count_of(usage: Any) -> int:
+    """Read a number of tokens."""
+    return usage if isinstance(usage, int) else 0
+
+
+def _is_the_packages_own(create: Any) -> bool:
+    """Tell whether nobody has wrapped or replaced `create`: a wrapper must see the ordinary arguments."""
+    if type(create) is not MethodType:  # a proxy answers isinstance() and __module__ for what it wraps
+        return False
+    home: str = getattr(create.__func__, "__globals__", {}).get("__name__", "")
+    return home.partition(".")[0] == "openai"
+
+
+def _limit(chunks: Any) -> None:
+    import openai
+
+    if isinstance(chunks, (openai.Stream, openai.AsyncStream)):
+        bound(chunks.response)
+
+
+async def _drawn(chunks: Any) -> AsyncGenerator[Any, None]:
+    """Draw from a stream of either kind of client, no more than an answer may have; close it whatever happens."""
+    _limit(chunks)
+    try:
+        if hasattr(chunks, "__aiter__"):
+            async for chunk in chunks:
+                yield chunk
+        else:
+            for chunk in chunks:
+                yield chunk
+    finally:
+        closed = chunks.close() if hasattr(chunks, "close") else None
+        if inspect.isawaitable(closed):
+            await closed

@@ -1,0 +1,152 @@
+"""Results that are too long for a conversation: cut for the model, kept whole, and read on request.
+
+    too long -> beginning, a note with size and handle, end -> result_read(handle, offset=...) or (handle, query=...)
+
+A handle is made of the text itself, so that one of an earlier run never stands for another text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from threading import Lock
+from typing import Any
+
+from toolkit import decorator
+from toolkit.errors import Failed
+from toolkit.messages import ToolResult
+from toolkit.tools import Tool
+
+# Characters of one result that a model is shown, where neither tool nor runner say another number.
+MAX_RESULT = 100_000
+# What one run keeps of results that were cut; the oldest go first.
+MAX_BYTES = 10 * 2**20
+MAX_ENTRIES = 10_000
+# Characters that `result_read` gives at once, where the limit is not less: about 5,000 tokens.
+PAGE = 20_000
+# Characters that it says of itself.
+MAX_HEAD = 200
+# Characters on each side of what was looked for, in a line that is too long to be shown.
+AROUND = 200
+
+
+@dataclass(frozen=True)
+class Page:
+    """A piece of a result, as `result_read` gives it; it is never cut again."""
+
+    text: str
+
+
+class Overflow:
+    """Keeps the whole texts of results that one run cut, and lets the model read them.
+
+    Args:
+        limit: Characters that `result_read` may give at once.
+    """
+
+    def __init__(self, limit: int = MAX_RESULT) -> None:
+        page = min(limit, PAGE)
+        self._room = max(page - MAX_HEAD, page // 2)
+        self._texts: dict[str, str] = {}
+        self._bytes = 0
+        self._lock = Lock()
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there is something to read, so that the run needs the tool."""
+        return bool(self._texts)
+
+    @cached_property
+    def tool(self) -> Tool[..., Any]:
+        """The tool `result_read`."""
+        made: Tool[..., Any] = self.result_read
+        return made
+
+    def keep(self, text: str) -> str:
+        """Keep a text, and give the handle to it; or nothing, where it is longer than all that may be kept."""
+        import hashlib  # it takes longer to load than all of this, and few results are so long
+
+        content = text.encode("utf-8", "replace")
+        if len(content) > MAX_BYTES:
+            return ""
+        handle = hashlib.sha256(content).hexdigest()[:12]
+        with self._lock:
+            if handle not in self._texts:
+                self._texts[handle] = text
+                self._bytes += len(content)
+            while self._bytes > MAX_BYTES or len(self._texts) > MAX_ENTRIES:
+                oldest = self._texts.pop(next(iter(self._texts)))
+                self._bytes -= len(oldest.encode("utf-8", "replace"))
+        return handle
+
+    @decorator.tool(effect="read")
+    def result_read(self, handle: str, offset: int = 0, query: str | None = None) -> ToolResult:
+        """Read on in a result that was too long to be shown whole.
+
+        Args:
+            handle: The handle that the shortened result names.
+            offset: Where to begin, in characters; a negative one counts from the end.
+            query: Show only lines that contain this text, with their numbers; upper and lower case are the same.
+        """
+        text = self._texts.get(handle)
+        if text is None:
+            raise Failed(f"No result {handle[:50]!r} is kept here. Make the call again that gave it.")
+        start = min(offset, len(text)) if offset >= 0 else max(len(text) + offset, 0)
+        shown = _found(text, query, start, self._room) if query else _piece(text, start, self._room)
+        return ToolResult(Page(shown), shown)
+
+
+def capped(result: ToolResult, limit: int = MAX_RESULT, overflow: Overflow | None = None) -> ToolResult:
+    """Cut the text of a result to about `limit` characters: its beginning and its end stay, a note tells of the rest.
+
+    The value for Python stays whole. At least half of `limit` is the result's own text, however long the note is.
+
+    Args:
+        result: What came of a call.
+        limit: How many characters the model is shown.
+        overflow: Keeps the whole text; without it, or where that is too long to be kept, it can not be read on.
+    """
+    text = result.text or ""
+    if len(text) <= limit or isinstance(result.value, Page):
+        return result
+    note = _note(text, overflow.keep(text) if overflow else "")
+    room = max(limit - len(note), limit // 2)
+    head = room - room // 3
+    return result._replace(text=f"{text[:head]}{note}{text[len(text) - room // 3 :]}")
+
+
+def _note(text: str, handle: str) -> str:
+    way = f'Read on with result_read(handle="{handle}", offset=... or query="...").' if handle else "Ask for less."
+    return f"\n\n[... The whole result has {len(text):,} characters; its middle is left out here. {way} ...]\n\n"
+
+
+def _piece(text: str, start: int, room: int) -> str:
+    end = min(start + room, len(text))
+    more = f" Read on with offset={end}." if end < len(text) else ""
+    return f"[Characters {start:,} to {end:,} of {len(text):,}.{more}]\n{text[start:end]}"
+
+
+def _found(text: str, query: str, start: int, room: int) -> str:
+    lines: list[str] = []
+    for offset, line in _lines(text, query, start):
+        room -= len(line) + 1
+        if room < 0 and lines:
+            return "\n".join([*lines, f"[There are more: read on with offset={offset} and the same query.]"])
+        lines.append(line)
+    return "\n".join(lines) or f"[No line from character {start:,} on contains {query[:100]!r}.]"
+
+
+def _lines(text: str, query: str, start: int) -> Iterator[tuple[int, str]]:
+    """Give offset and text of each line that contains something; of a long line, what stands around it."""
+    number, counted, end = 1, 0, start
+    for match in re.compile(re.escape(query), re.IGNORECASE).finditer(text, start):
+        if match.start() < end:  # shown with the one before
+            continue
+        number += text.count("\n", counted, match.start())
+        counted = match.start()
+        begin = max(text.rfind("\n", 0, counted) + 1, counted - AROUND)
+        newline = text.find("\n", match.end(), match.end() + AROUND)
+        end = newline if newline >= 0 else min(match.end() + AROUND, len(text))
+        yield counted, f"Line {number}, offset {counted}: {text[begin:end]}"

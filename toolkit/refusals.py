@@ -1,0 +1,71 @@
+"""Which calls of an answer are not carried out, and what the model is told instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from toolkit.jsontext import is_cut
+from toolkit.limits import NO_TOOLS_TEXT, Limits
+from toolkit.messages import ModelResponse, ToolCall, ToolMessage
+
+# Finish reasons that mean: there was more to come.
+CUT = frozenset({"length", "content_filter"})
+CUT_TEXT = "Not run: the answer that held this call was cut off. Send it again, with shorter arguments or fewer calls."
+CANCELLED_TEXT = "Cancelled"
+LATE_TEXT = "Not run: the run's time is up."
+STOPPED_TEXT = "Not run: the run was stopped."
+# Word for word as users of earlier agent loops know it.
+SKIPPED_TEXT = "Skipped due to queued user message."
+
+
+def is_whole(response: ModelResponse) -> bool:
+    """Tell whether all of an answer has arrived; servers give cut ones other names, too."""
+    return response.finish_reason not in CUT and not any(is_cut(call.arguments) for call in response.calls)
+
+
+def reason_of(response: ModelResponse) -> str:
+    """Say why an answer without calls ended: servers have many words for one that is whole."""
+    if response.finish_reason in CUT:
+        return response.finish_reason
+    return "stop" if response.text.strip() else "empty"
+
+
+def refusal_of(call: ToolCall, why: str) -> ToolMessage:
+    """Answer a call that is not carried out."""
+    return ToolMessage(call_id=call.id, provider_call_id=call.provider_call_id, name=call.name, text=why, is_error=True)
+
+
+def refused_by_limits(
+    response: ModelResponse, used: Mapping[str, int], limits: Limits, *, last: bool
+) -> tuple[bool, Mapping[str, int], tuple[ToolMessage, ...]]:
+    """Part the calls of an answer into those that run, and those that the conversation answers itself.
+
+    Returns:
+        Whether any runs; how many calls of each tool have run then; the answers to the others.
+    """
+    if last or not is_whole(response):
+        why = NO_TOOLS_TEXT if is_whole(response) else CUT_TEXT
+        return False, used, tuple(refusal_of(call, why) for call in response.calls)
+    counts, refused = dict(used), list[ToolMessage]()
+    total = sum(counts.values())
+    for number, call in enumerate(response.calls):
+        why = _over(number, total, counts.get(call.name, 0), call.name, limits)
+        if why:
+            refused.append(refusal_of(call, why))
+            continue
+        counts[call.name] = counts.get(call.name, 0) + 1
+        total += 1
+    return len(refused) < len(response.calls), counts, tuple(refused)
+
+
+def _over(number: int, total: int, of_tool: int, name: str, limits: Limits) -> str:
+    """Say why a call is one too many; nothing where it is not."""
+    if number >= limits.calls_per_turn:
+        return (
+            f"Not run: one answer may hold {limits.calls_per_turn} calls. Send this one again later, if it is needed."
+        )
+    if limits.calls is not None and total >= limits.calls:
+        return f"Not run: the run's {limits.calls} calls are used up. Answer with what you have."
+    if of_tool >= limits.per_tool.get(name, of_tool + 1):
+        return f"Not run: {name} may be called {limits.per_tool[name]} times in a run. Go on without it."
+    return ""

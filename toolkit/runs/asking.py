@@ -1,0 +1,137 @@
+"""One answer of the model: asked for, in pieces or whole, in the time that there is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from toolkit.cancellation import Cancellation
+from toolkit.doors import Door
+from toolkit.doors.timed import drawn
+from toolkit.errors import Cancelled, ModelError, RunError, TimedOut
+from toolkit.hooks import Hooks
+from toolkit.limits import ANY_SECONDS, LAST_SECONDS, Limits
+from toolkit.messages import ModelRequest, ModelResponse, ToolSpec
+from toolkit.models import Model, Piece
+from toolkit.output import Output
+from toolkit.steps import CallModel
+from toolkit.tools import Tool
+
+
+@dataclass(kw_only=True)
+class Asking:
+    """How a run asks its model.
+
+    Attributes:
+        tools: The tools on offer, by name; more may join in the course of a run.
+        choice: What the model has to call; what forces a call does so in the first turn only.
+        allowed: The tools that may be called; all where it is None.
+        streams: Whether the model is to answer in pieces.
+        early: Whether calls are wanted as soon as they have arrived.
+        is_apart: Whether the run may leave a model that it waits for.
+        stop: Calls the run off.
+        work: The same, and the end of its time.
+        memo: Wire forms of the first messages, kept by the model.
+    """
+
+    limits: Limits
+    hooks: Hooks
+    output: Output[Any]
+    tools: Mapping[str, Tool[..., Any]]
+    choice: str | None
+    allowed: tuple[str, ...] | None
+    streams: bool
+    early: bool
+    is_apart: bool
+    stop: Cancellation
+    work: Cancellation
+    memo: list[dict[str, Any]] = field(default_factory=list)
+    _specs: tuple[ToolSpec, ...] = ()
+
+    async def answered(self, todo: CallModel, model: Model, door: Door) -> AsyncGenerator[Piece, None]:
+        """Ask once; the last piece is the whole answer.
+
+        Raises:
+            ModelError: There is none, or not in time.
+            TimedOut: The run's time is up.
+            Cancelled: The run was called off.
+        """
+        request = await self._request(todo, door)
+        response: ModelResponse | None = None
+        with self._time(todo) as until:
+            async with aclosing(self._pieces(request, model, door, until)) as pieces:
+                async for piece in pieces:
+                    if isinstance(piece, ModelResponse):
+                        response = piece
+                    else:
+                        yield piece
+                        self._refuse_to_go_on()
+        if response is None:
+            raise RunError(f"{model!r} ended its stream without a ModelResponse.")
+        yield await self.hooks.after_model(response, door, self.span(todo))
+
+    @property
+    def spent(self) -> float:
+        """How long the run has taken, in seconds; 0 where nobody counts."""
+        return (self.limits.seconds or 0.0) - (self.work.remaining or 0.0)
+
+    def span(self, todo: CallModel) -> Cancellation:
+        """Say how long there is for an answer; the last one of a run may come after its time."""
+        return self.work if todo.with_tools else self.stop
+
+    def _refuse_to_go_on(self) -> None:
+        if self.stop:
+            raise Cancelled
+
+    async def _pieces(
+        self, request: ModelRequest, model: Model, door: Door, until: Cancellation
+    ) -> AsyncGenerator[Piece, None]:
+        if not self.streams:
+            yield await door.call(lambda: model.complete(request), is_async=model.is_async, until=until)
+            return
+        drawing = drawn(door, model.stream(request), is_async=model.is_async, until=until)
+        async with aclosing(drawing) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def _request(self, todo: CallModel, door: Door) -> ModelRequest:
+        request = ModelRequest(
+            messages=todo.messages,
+            tools=self._offered() if todo.with_tools else (),
+            output=self.output.asked,
+            choice=self.choice,
+            allowed=self.allowed,
+            turn=todo.turn,
+            early=self.early,
+            memo=self.memo,
+        )
+        changed = await self.hooks.before_model(request, door, self.span(todo))
+        return changed if changed.messages is request.messages else replace(changed, memo=[])
+
+    def _offered(self) -> tuple[ToolSpec, ...]:
+        if len(self._specs) != len(self.tools):
+            self._specs = tuple(tool.spec for tool in self.tools.values())
+        return self._specs
+
+    @contextmanager
+    def _time(self, todo: CallModel) -> Iterator[Cancellation]:
+        """Bound the wait for an answer; with an end only where that is worth a thread of its own."""
+        span = self.span(todo)
+        until = Cancellation(self._seconds(todo), parent=span) if self.is_apart or self.limits.is_timed else span
+        try:
+            yield until
+        except (TimedOut, Cancelled) as error:
+            if span:
+                raise
+            late = f"The model gave no whole answer in its time: {self._seconds(todo):g} s."
+            raise ModelError(late if until else f"The model failed: {error!r}") from error
+        finally:
+            if until is not span:
+                until.close()
+
+    def _seconds(self, todo: CallModel) -> float:
+        """Say how long one answer may take; the last one of a run whose time is up has some time of its own."""
+        is_extra = self.limits.seconds is not None and not todo.with_tools
+        return self.limits.turn_seconds or (LAST_SECONDS if is_extra else ANY_SECONDS)

@@ -1,0 +1,218 @@
+"""The calls of one answer: carried out in their order, or answered without, and what came of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolkit.attempts import Tell
+from toolkit.cancellation import DEADLINE, Cancellation
+from toolkit.context import ToolContext
+from toolkit.dispatch import PENDING, STOPPED, Dispatcher
+from toolkit.doors import Door
+from toolkit.errors import Cancelled
+from toolkit.events import ApprovalNeeded, Event, ToolCallFinished, ToolCallStarted
+from toolkit.execution import Order, batches, execute, width_of
+from toolkit.messages import PendingApproval, ToolCall, ToolMessage, ToolResult
+from toolkit.models import CallReady
+from toolkit.refusals import CANCELLED_TEXT, LATE_TEXT, SKIPPED_TEXT, STOPPED_TEXT
+from toolkit.runs.early import EarlyCalls
+from toolkit.runs.inbox import Inbox
+from toolkit.toolbox import AnyTool
+
+
+@dataclass(kw_only=True)
+class Calling:
+    """How a run has calls carried out.
+
+    Attributes:
+        tools: Those of the run, by name; more may join.
+        order: Which calls of a turn run together.
+        width: How many of them at the same time.
+        live: Whether what a call tells is wanted while it is at work.
+        work: Tells when calls are to end.
+        early: What was begun while the answer was still arriving.
+        is_apart: Whether the run may leave calls that it waits for.
+    """
+
+    dispatcher: Dispatcher
+    tools: dict[str, AnyTool]
+    inbox: Inbox
+    order: Order
+    width: int
+    live: bool
+    run_id: str
+    deps: Any
+    work: Cancellation
+    early: EarlyCalls
+    is_apart: bool = False
+
+    def begun(self, calls: Sequence[ToolCall], turn: int) -> Turn:
+        """Make what carries out the calls of one turn."""
+        return Turn(self, tuple(calls), turn)
+
+    def settle(self) -> None:
+        """End a turn: give up what was begun early and not wanted; offer the model to read what was cut."""
+        self.early.drop()
+        overflow = self.dispatcher.overflow
+        if overflow is not None and overflow.is_used:
+            self.tools.setdefault(overflow.tool.name, overflow.tool)
+
+    def begins_early(self, ready: CallReady) -> bool:
+        """Tell whether a call may begin before its answer is whole.
+
+        It only reads, nobody is asked about it, and those before it have begun and may run beside it.
+        """
+        tool = self.tools.get(ready.call.name)
+        return (
+            tool is not None
+            and tool.settings.effect == "read"
+            and not (tool.settings.exclusive or tool.settings.approve or self.dispatcher.approver)
+            and ready.position == len(self.early.begun) < width_of(self.order, self.width)
+            and not self.inbox.is_steered
+        )
+
+    async def carried_out(self, call: ToolCall, turn: int, tell: Tell, door: Door) -> ToolResult:
+        """Take what was begun early; or have the call carried out now."""
+        if (early := self.early.taken(call)) is not None:
+            return await early.wait()
+        return await self.dispatched(call, turn, tell, door)
+
+    async def dispatched(self, call: ToolCall, turn: int, tell: Tell, door: Door) -> ToolResult:
+        """Have one call carried out."""
+        cancellation = Cancellation(parent=self.work)  # a tool may call off its own call, and no more
+        context = ToolContext(
+            deps=self.deps,
+            run_id=self.run_id,
+            call_id=call.id,
+            provider_call_id=call.provider_call_id,
+            tool_name=call.name,
+            iteration=turn,
+            cancellation=cancellation,
+        )
+        try:
+            return await self.dispatcher.dispatch(call, context, door, tell)
+        finally:
+            cancellation.close()
+            cancellation.cancel()  # what works on may look whether it still should
+
+
+@dataclass
+class Turn:
+    """The calls of one answer.
+
+    Attributes:
+        finished: What came of them so far, by call id.
+        told: What the model is told of that.
+        pending: Those that wait for somebody's yes.
+        is_stopped: Whether an approver has ended the run.
+    """
+
+    by: Calling
+    calls: tuple[ToolCall, ...]
+    number: int
+    finished: dict[str, ToolCallFinished] = field(default_factory=dict)
+    told: list[ToolMessage] = field(default_factory=list)
+    pending: list[PendingApproval] = field(default_factory=list)
+    is_stopped: bool = False
+
+    async def events(self, door: Door) -> AsyncGenerator[Event, None]:
+        """Carry the calls out, batch after batch."""
+        for batch in batches(self.calls, self.by.order, self._runs_alone):
+            for call in batch:
+                if call.id not in self.by.early:
+                    yield ToolCallStarted(call)
+            async with aclosing(self._batch(batch, door)) as happened:
+                async for event in happened:
+                    if (seen := self._seen(event)) is not None:
+                        yield seen
+
+    def break_off(self) -> None:
+        """Answer the calls that have no result."""
+        for call in self.calls:
+            if call.id not in self.finished:
+                self._finish(ToolCallFinished(call, ToolResult.failed(Cancelled()), 0.0))
+
+    @property
+    def waiting(self) -> list[PendingApproval]:
+        """The calls that wait for somebody's yes, in call order."""
+        order = [call.id for call in self.calls]
+        return sorted(self.pending, key=lambda pending: order.index(pending.call.id))
+
+    @property
+    def done(self) -> list[ToolCallFinished]:
+        """The calls that have a result, in call order."""
+        return [self.finished[call.id] for call in self.calls if call.id in self.finished]
+
+    @property
+    def direct(self) -> ToolResult | None:
+        """The result that is the run's answer, where a tool gives it."""
+        tools = self.by.tools
+        good = (event for event in self.done if not event.result.is_error and event.name in tools)
+        return next((event.result for event in good if tools[event.name].settings.return_direct), None)
+
+    async def _batch(self, batch: Sequence[ToolCall], door: Door) -> AsyncGenerator[Any, None]:
+        if why := self._skips():
+            for call in batch:
+                yield ToolCallFinished(call, ToolResult(text=why, error=why, kind="cancelled"), 0.0)
+            return
+
+        async def carry_out(call: ToolCall, tell: Tell) -> ToolResult:
+            return await self.by.carried_out(call, self.number, tell, door)
+
+        tells = any(map(self._may_tell, batch))
+        apart = self.by.is_apart or (self.by.live and tells)
+        together = execute(
+            batch, carry_out, door, width=self.by.width, until=self.by.work, apart=apart, heard=tells or len(batch) > 1
+        )
+        async with aclosing(together) as happened:
+            async for event in happened:
+                yield event
+
+    def _seen(self, event: Any) -> Event | None:
+        """Take note of what happened; what waits for a yes has not finished."""
+        if not isinstance(event, ToolCallFinished):
+            shown: Event = event
+            return shown
+        if event.result.kind == PENDING:
+            self.pending.append(event.result.details)
+            return ApprovalNeeded(event.result.details)
+        self.is_stopped = self.is_stopped or event.result.kind == STOPPED
+        self._finish(event)
+        return event
+
+    def _finish(self, event: ToolCallFinished) -> None:
+        self.finished[event.call.id] = event
+        self.told.append(_told(event))
+
+    def _skips(self) -> str:
+        """Say why the next calls are not begun; nothing where they are."""
+        if self.is_stopped:
+            return STOPPED_TEXT
+        if reason := self.by.work.reason:
+            return LATE_TEXT if reason == DEADLINE else CANCELLED_TEXT
+        return SKIPPED_TEXT if self.by.inbox.is_steered else ""
+
+    def _runs_alone(self, call: ToolCall) -> bool:
+        tool = self.by.tools.get(call.name)
+        return tool is not None and tool.settings.runs_alone
+
+    def _may_tell(self, call: ToolCall) -> bool:
+        tool = self.by.tools.get(call.name)
+        return tool is not None and self.by.dispatcher.may_tell(tool)
+
+
+def _told(event: ToolCallFinished) -> ToolMessage:
+    call, result = event.call, event.result
+    return ToolMessage(
+        call_id=call.id,
+        name=call.name,
+        text=result.text or "",
+        is_error=result.is_error,
+        images=result.images,
+        files=result.files,
+        timestamp=time.time(),
+    )

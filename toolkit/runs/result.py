@@ -1,0 +1,74 @@
+"""What came of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Generic
+
+from typing_extensions import TypeVar
+
+from toolkit.errors import RunError
+from toolkit.events import ToolCallFinished
+from toolkit.messages import Message, PendingApproval, Usage
+from toolkit.state import RunState
+
+T = TypeVar("T", default=str)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult(Generic[T]):
+    """What came of a run.
+
+    Attributes:
+        output: The model's answer: text, or a value of the run's `output_type`. Where there is none (`paused`,
+            `cancelled`, `stopped`, `error`) it is the model's last text, or None where text is no such value.
+        messages: The whole conversation; give it to the next run to go on.
+        calls: Every call with its result, in the order of the conversation.
+        usage: Tokens and requests, summed over the run.
+        finish_reason: Why it ended: `stop`; `paused`, with approvals to be decided; `cancelled`; `stopped`, by an
+            approver; `halted`, by a hook; `max_turns` and so on, by a limit; `length`, `content_filter`, `empty`, by
+            the model; or `error`, where an exception holds this result.
+        model: Which model it was, for people.
+        state: The run as plain data.
+        unread: What was said to the run and came too late for the model.
+        abandoned: Functions that were given up and may still be at work.
+    """
+
+    output: T
+    messages: tuple[Message, ...] = field(repr=False)
+    calls: tuple[ToolCallFinished, ...] = field(repr=False)
+    usage: Usage
+    finish_reason: str
+    model: str
+    state: RunState = field(repr=False)
+    unread: tuple[Message, ...] = field(default=(), repr=False)
+    abandoned: int = field(default=0, repr=False)
+
+    def __str__(self) -> str:
+        return str(self.output)
+
+    def _repr_html_(self) -> str:
+        from toolkit.display.notebook import html_of  # only a notebook asks
+
+        return html_of(self.output, self.calls, self.usage, self.finish_reason, self.model)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether calls wait for somebody's yes: see `pending`, and `Runner.resume`."""
+        return self.finish_reason == "paused"
+
+    @property
+    def pending(self) -> tuple[PendingApproval, ...]:
+        """The calls that wait for somebody's yes."""
+        return self.state.pending
+
+
+def ended(result: RunResult[T] | None) -> RunResult[T]:
+    """Give what came of a run.
+
+    Raises:
+        RunError: It has not ended.
+    """
+    if result is None:
+        raise RunError("The run has not ended: draw its events to the end first.")
+    return result

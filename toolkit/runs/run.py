@@ -1,0 +1,277 @@
+"""One run: drives its conversation through a door, and tells what happens."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence, Sized
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Generic
+
+from typing_extensions import TypeVar
+
+from toolkit.callbacks import called
+from toolkit.cancellation import DEADLINE, Cancellation
+from toolkit.context import unheard
+from toolkit.conversation import Conversation
+from toolkit.doors import Door
+from toolkit.errors import Cancelled, Halt, TimedOut, ToolError
+from toolkit.events import (
+    Event,
+    LimitReached,
+    MessageAdded,
+    RunFinished,
+    RunStarted,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnFinished,
+    TurnStarted,
+)
+from toolkit.messages import ModelResponse, ToolResult, UserMessage
+from toolkit.models import CallReady, Model, Piece
+from toolkit.models.default import ModelChoice
+from toolkit.output import Output
+from toolkit.partial import Partial
+from toolkit.refusals import STOPPED_TEXT
+from toolkit.runs.asking import Asking
+from toolkit.runs.calling import Calling
+from toolkit.runs.inbox import Inbox
+from toolkit.runs.result import RunResult, ended
+from toolkit.runs.roster import Roster
+from toolkit.state import UNANSWERED, RunState
+from toolkit.steps import CallModel, Finished, Paused, RunCalls
+
+T = TypeVar("T", default=str)
+
+
+@dataclass(kw_only=True, eq=False)
+class Run(Generic[T]):
+    """One run: drives its conversation through a door.
+
+    Attributes:
+        asking: How it asks the model.
+        calling: How it has calls carried out.
+        checkpoint: Gets the state before each step.
+        result: What came of it, once it has ended.
+    """
+
+    run_id: str
+    conversation: Conversation
+    choice: ModelChoice
+    asking: Asking
+    calling: Calling
+    output: Output[T]
+    inbox: Inbox
+    roster: Roster[Run[Any]]
+    checkpoint: Callable[[RunState], Any] | None = None
+    calls: dict[str, ToolCallFinished] = field(default_factory=dict)
+    result: RunResult[T] | None = None
+    _limit: str = ""
+    _model: str = ""
+    _abandoned: Sized = ()
+
+    def __post_init__(self) -> None:
+        self.roster.enter(self)
+
+    @property
+    def stop(self) -> Cancellation:
+        """What calls the run off."""
+        return self.asking.stop
+
+    async def events(self, door: Door, pick: Callable[[ModelChoice], Awaitable[Model]]) -> AsyncGenerator[Event, None]:
+        """Do what the conversation says, until it is over."""
+        self._abandoned = door.abandoned
+        try:
+            model = await pick(self.choice)
+            self._model = model.name
+            yield RunStarted(run_id=self.run_id, model=model.name)
+            async with aclosing(self._steps(model, door)) as happened:
+                async for event in happened:
+                    yield event
+        except BaseException as error:
+            self._break_off(error)
+            raise
+        finally:
+            self.leave()
+        result = ended(self.result)
+        output = "" if result.output is None else str(result)
+        yield RunFinished(output=output, finish_reason=result.finish_reason, usage=result.usage)
+
+    def leave(self) -> None:
+        """Let go of whatever the run has; one that has not ended ends here."""
+        if self.result is None:
+            self._end("cancelled")
+        self.stop.cancel()
+        self.calling.early.drop()
+        self.roster.leave(self)
+
+    async def _steps(self, model: Model, door: Door) -> AsyncGenerator[Event, None]:
+        try:
+            while self.result is None:
+                async with aclosing(self._stepped(model, door)) as happened:
+                    async for event in happened:
+                        yield event
+        except Halt as halt:
+            self.conversation.end("halted", output=str(halt))
+            self.result = self._made(str(halt), "halted")
+
+    async def _stepped(self, model: Model, door: Door) -> AsyncGenerator[Event, None]:
+        if self.stop:
+            self.conversation.end("cancelled")
+        for message in self._heard():
+            yield MessageAdded(message)
+        todo = self.conversation.next(self.asking.spent)
+        if (limit := self.conversation.limit) != self._limit:
+            self._limit = limit
+            yield LimitReached(limit=limit)
+        if isinstance(todo, (Finished, Paused)):
+            for message in self._finish(todo):
+                yield MessageAdded(message)
+            return
+        await self._put_away(door)
+        async with aclosing(self._done(todo, model, door)) as happened:
+            async for event in happened:
+                yield event
+
+    def _heard(self) -> Sequence[UserMessage]:
+        """Take what the user has said into the conversation."""
+        said = self.inbox.read() if self.conversation.hears else []
+        if said:
+            self.conversation.say(said)
+        return said
+
+    def _finish(self, todo: Finished | Paused) -> Sequence[UserMessage]:
+        """Make the result; or go on, with what the user says to the answer, or because it is none."""
+        if isinstance(todo, Paused):
+            self.result = self._made("", "paused")
+            return ()
+        if todo.reason in UNANSWERED:
+            self.result = self._made(todo.output, todo.reason)
+            return ()
+        try:
+            output = self.output.read(todo.output)
+        except ToolError as error:
+            self.conversation.refuse(error.text, self.output.remedy)
+            return ()
+        said = self.inbox.last() if self.conversation.hears else []
+        if said:
+            self.conversation.say(said)
+        else:
+            self.result = self._made(output, todo.reason)
+        return said
+
+    def _made(self, output: Any, reason: str) -> RunResult[T]:
+        """Make the result; a text that is no value of the output type is left out."""
+        is_text = isinstance(output, str) and reason in (*UNANSWERED, "halted")
+        state = self.conversation.state
+        calls = (call.id for message in state.messages if isinstance(message, ModelResponse) for call in message.calls)
+        return RunResult(
+            output=None if is_text and self.output.asked else output,  # type: ignore[arg-type]  # as documented
+            messages=state.messages,
+            calls=tuple(self.calls[call_id] for call_id in calls if call_id in self.calls),
+            usage=state.usage,
+            finish_reason=reason,
+            model=self._model,
+            state=state,
+            unread=self.inbox.close(),
+            abandoned=len(self._abandoned),
+        )
+
+    def _break_off(self, error: BaseException) -> None:
+        """Leave a history that is whole, and the result with it."""
+        if self.result is None:
+            self._end("error" if isinstance(error, Exception) else "cancelled")
+        if not isinstance(error, GeneratorExit):
+            error.result = self.result  # type: ignore[attr-defined]  # whoever catches it finds what there is
+
+    def _end(self, reason: str) -> None:
+        self.conversation.end(reason)
+        self.result = self._made(self.conversation.text, reason)
+
+    async def _put_away(self, door: Door) -> None:
+        if self.checkpoint is not None:
+            await called(self.checkpoint, (self.conversation.state,), door)
+
+    def _done(self, todo: CallModel | RunCalls, model: Model, door: Door) -> AsyncGenerator[Event, None]:
+        return self._ask(todo, model, door) if isinstance(todo, CallModel) else self._carry_out(todo, door)
+
+    async def _ask(self, todo: CallModel, model: Model, door: Door) -> AsyncGenerator[Event, None]:
+        yield TurnStarted(turn=todo.turn)
+        response: ModelResponse | None = None
+        partial = Partial(self.output) if self.asking.streams else None
+        try:
+            async with aclosing(self.asking.answered(todo, model, door)) as pieces:
+                async for piece in pieces:
+                    if isinstance(piece, ModelResponse):
+                        response = piece
+                    else:
+                        for event in self._shown(piece, todo, partial, door):
+                            yield event
+        except (TimedOut, Cancelled):
+            if not self.asking.span(todo):
+                raise
+            self._give_up()
+        for delta in partial.end(response.text) if partial and response else ():
+            yield delta
+        if response is not None:
+            async for event in self._responded(response, todo):
+                yield event
+
+    def _shown(self, piece: Piece, todo: CallModel, partial: Partial | None, door: Door) -> Iterator[Event]:
+        if isinstance(piece, CallReady):
+            yield from self._begin_early(piece, todo, door)
+        elif not isinstance(piece, ModelResponse):
+            yield piece
+        if partial is not None and isinstance(piece, TextDelta):
+            yield from partial.take(piece.text)
+
+    def _begin_early(self, ready: CallReady, todo: CallModel, door: Door) -> Iterator[Event]:
+        """Begin a call of a tool that only reads, while the answer is still arriving."""
+        if not (self.asking.early and todo.with_tools and self.calling.begins_early(ready)):
+            return
+        call = self.conversation.foresee(ready.call, ready.position)
+
+        async def carry_out() -> ToolResult:
+            return await self.calling.dispatched(call, todo.turn, unheard, door)
+
+        self.calling.early.begin(call, carry_out, door)
+        yield ToolCallStarted(call)
+
+    def _give_up(self) -> None:
+        """Leave an answer that comes too late: for the run's time, or because nobody wants it any more."""
+        self.calling.early.drop()
+        if self.asking.work.reason == DEADLINE and not self.stop:
+            self.conversation.land("seconds")
+
+    async def _responded(self, response: ModelResponse, todo: CallModel) -> AsyncGenerator[Event, None]:
+        response = self.conversation.respond(response)
+        yield TurnFinished(turn=todo.turn, response=response)
+        refused = {told.call_id: told.text for told in self.conversation.refused}
+        for call in response.calls:
+            if call.id in refused:
+                text = refused[call.id]
+                if call.id not in self.calling.early:
+                    yield ToolCallStarted(call)
+                self.calls[call.id] = ToolCallFinished(call, ToolResult(text=text, error=text, kind="cancelled"), 0.0)
+                yield self.calls[call.id]
+        if not any(call.id not in refused for call in response.calls):
+            self.calling.early.drop()
+
+    async def _carry_out(self, todo: RunCalls, door: Door) -> AsyncGenerator[Event, None]:
+        turn = self.calling.begun(todo.calls, todo.turn)
+        try:
+            async with aclosing(turn.events(door)) as happened:
+                async for event in happened:
+                    yield event
+        except BaseException:
+            turn.break_off()
+            self.conversation.note(turn.told)
+            raise
+        finally:
+            self.calls |= turn.finished
+            self.calling.settle()
+        self.conversation.answer(turn.told, turn.waiting)
+        if turn.is_stopped:
+            self.conversation.end("stopped", text=STOPPED_TEXT)
+        elif not turn.pending and (direct := turn.direct) is not None:
+            self.conversation.end("stop", output=direct.text)

@@ -1,0 +1,74 @@
+"""Values as people are shown them before they say yes: nothing hidden, nothing that looks like something else."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from toolkit.digests import canonical
+
+# Printable by Python's word, and yet nothing is to be seen: joiners, fillers, selectors, the blank of Braille.
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0100-\U000e01ef]"
+)
+# Scripts with letters that look like Latin ones, by the first word of Unicode's names.
+_ALIKE = frozenset({"ARMENIAN", "CHEROKEE", "COPTIC", "CYRILLIC", "FULLWIDTH", "GREEK", "LISU", "MATHEMATICAL"})
+_LATIN = re.compile("[A-Za-z]")
+
+
+def shown(values: Mapping[str, Any], indent: int | None = None) -> str:
+    """Write arguments as JSON, with whatever is unseen, or looks like a Latin letter beside one, as an escape.
+
+    A reader of JSON gets the same values from it as without the escapes.
+    """
+    plain = {name: _plain(value) for name, value in values.items()}
+    return escaped(json.dumps(plain, ensure_ascii=False, indent=indent), keep="\n")
+
+
+def escaped(text: str, keep: str = "") -> str:
+    """Write control, bidirectional and invisible characters as escapes, and letters that pass for Latin ones."""
+    if text.isascii() and text.isprintable():
+        return text
+    words = re.sub(r"\w+", lambda word: _told_apart(word.group()), text)
+    return "".join(c if c in keep or _is_seen(c) else _escape(c) for c in words)
+
+
+def shortened(text: str, most: int) -> str:
+    """Cut the middle out of a long text, and say so, with what tells the whole one from others."""
+    if len(text) <= most:
+        return text
+    import hashlib  # as in `digests`
+
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    note = f"\n... {len(text) - most:,} of {len(text):,} characters are not shown here; SHA-256 of all: {digest} ...\n"
+    return text[: most - most // 4] + note + text[len(text) - most // 4 :]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (set, frozenset)):
+        value = sorted(value, key=canonical)
+    return to_jsonable_python(value, bytes_mode="base64", fallback=repr)
+
+
+def _is_seen(character: str) -> bool:
+    return character.isprintable() and not _UNSEEN.match(character)
+
+
+def _told_apart(word: str) -> str:
+    if word.isascii() or not _LATIN.search(word):
+        return word
+    return "".join(_escape(c) if _is_alike(c) else c for c in word)
+
+
+def _is_alike(character: str) -> bool:
+    return unicodedata.name(character, "").partition(" ")[0] in _ALIKE
+
+
+def _escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[place : place + 4]}" for place in range(0, len(units), 4))

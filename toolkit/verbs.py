@@ -1,0 +1,290 @@
+"""What can be done with a runner: run, stream, start and resume, each in place or in an event loop."""
+
+# pyright does not count T's default as an answer to what T is.
+# pyright: reportInvalidTypeVarUse=false
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeAlias, overload
+
+from typing_extensions import TypeVar
+
+from toolkit.approval import Verdict
+from toolkit.messages import Message
+from toolkit.runs.handle import RunHandle
+from toolkit.runs.result import RunResult
+from toolkit.runs.run import Run
+from toolkit.runs.streams import AsyncRunStream, RunStream
+from toolkit.state import RunState
+
+T = TypeVar("T", default=str)  # where nothing says what the answer has to be, it is text
+Prompt: TypeAlias = str | RunState | None
+History: TypeAlias = Iterable[Message | Mapping[str, Any]]
+Decisions: TypeAlias = Mapping[str, Verdict]
+
+NONE: Decisions = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What one run is asked to do, and how it is followed."""
+
+    prompt: Prompt
+    messages: History
+    deps: Any
+    output_type: Any
+    decisions: Decisions
+    streams: bool
+    is_apart: bool
+
+
+class Verbs(ABC):
+    """What can be done with a runner."""
+
+    @abstractmethod
+    def _begin(self, ask: Ask) -> Run[Any]:
+        """Make a run that has not begun."""
+
+    @overload
+    def run(
+        self,
+        prompt: Prompt = None,
+        *,
+        messages: History = (),
+        deps: Any = None,
+        output_type: type[T] = ...,
+        decisions: Decisions = ...,
+    ) -> RunResult[T]: ...
+    @overload
+    def run(
+        self,
+        prompt: Prompt = None,
+        *,
+        messages: History = (),
+        deps: Any = None,
+        output_type: Any,
+        decisions: Decisions = ...,
+    ) -> RunResult[Any]: ...
+    def run(
+        self,
+        prompt: Prompt = None,
+        *,
+        messages: History = (),
+        deps: Any = None,
+        output_type: Any = str,
+        decisions: Decisions = NONE,
+    ) -> RunResult[Any]:
+        """Ask the model, and carry out its calls until it has an answer.
+
+        Works in a script and inside a running event loop alike. A single call of a turn runs on the caller's thread.
+        Whatever leaves `run`, Ctrl-C included, has a `result` of its own: the RunResult so far, with a whole history.
+
+        Args:
+            prompt: What the user says; or the state of a run, to go on with it.
+            messages: What was said before: the messages of another result, or a history in OpenAI's form, which is
+                mended where it is broken.
+            deps: What tools find in their ToolContext.
+            output_type: What the answer has to be: anything that pydantic can validate, such as a model, a dataclass
+                or `list[int]`. It is asked for as JSON, checked, and given as a value; `str` means any text.
+            decisions: With a state: what was decided on its pending calls, by call id; True, False or a Decision.
+
+        Raises:
+            DefinitionError: No JSON can be of the `output_type`.
+            ModelError: The model's server failed, or did not answer in time.
+            NoModelError: Nothing says which model should answer.
+            LimitError: A limit was reached, and `on_limit="raise"`.
+            BusyError: The runner has as many runs under way as it may have.
+            ApprovalError: A decision is for no call that waits.
+            FatalError: A tool raised it.
+            RunError: The model gave no answer of the `output_type`, in spite of `output_retries`.
+        """
+        with RunStream(
+            self._begin(Ask(prompt, messages, deps, output_type, decisions, streams=False, is_apart=False))
+        ) as stream:
+            for _ in stream:
+                pass
+            return stream.result
+
+    @overload
+    async def arun(
+        self,
+        prompt: Prompt = None,
+        *,
+        messages: History = (),
+        deps: Any = None,
+        output_type: type[T] = ...,
+        decisions: Decisions = ...,
+    ) -> RunResult[T]: ...
+    @overload
+    async def arun(
+        self,
+        prompt: Prompt = None,
+        *,
+        messages: History = (),
+        deps: Any = None,
+        output_type: Any,
+        decisions: Decisions = ...,
+    ) -> RunResult[Any]: ...
+    async def arun(
+        self,
+        prompt: Prompt = None,
+        *,
+        messages: History = (),
+        deps: Any = None,
+        output_type: Any = str,
+        decisions: Decisions = NONE,
+    ) -> RunResult[Any]:
+        """Do what `run` does, in the running event loop; sync tools get threads of their own."""
+        async with AsyncRunStream(
+            self._begin(Ask(prompt, messages, deps, output_type, decisions, streams=False, is_apart=False))
+        ) as stream:
+            async for _ in stream:
+                pass
+            return stream.result
+
+    @overload
+    def stream(
+        self,
+        prompt: Prompt = None,
+        *,
+        messages: History = (),
+        deps: Any = None,
+        output_type: type[T] = ...,
+        decisions: Decisions = ...,
+    ) -> RunStream[T]: ...
+    @overload
+    def stream(
+        self,
+        prompt: Prompt = None,
+        *,
+        messages: History = (),
+        deps: Any = None,
+        output_type: Any,
+        decisions: Decisions = ...,
+    ) -> RunStream[Any]: ...
+    def stream(
+        self,
+        prompt: Prompt = None,
+        *,
+        messages: History = (),
+        deps: Any = None,
+        output_type: Any = str,
+        decisions: Decisions = NONE,
+    ) -> RunStream[Any]:
+        """Do what `run` does, and give the events as they happen; leaving the loop early ends the run."""
+        return RunStream(self._begin(Ask(prompt, messages, deps, output_type, decisions, streams=True, is_apart=False)))
+
+    @overload
+    def astream(
+        self,
+        prompt: Prompt = None,
+        *,
+        messages: History = (),
+        deps: Any = None,
+        output_type: type[T] = ...,
+        decisions: Decisions = ...,
+    ) -> AsyncRunStream[T]: ...
+    @overload
+    def astream(
+        self,
+        prompt: Prompt = None,
+        *,
+        messages: History = (),
+        deps: Any = None,
+        output_type: Any,
+        decisions: Decisions = ...,
+    ) -> AsyncRunStream[Any]: ...
+    def astream(
+        self,
+        prompt: Prompt = None,
+        *,
+        messages: History = (),
+        deps: Any = None,
+        output_type: Any = str,
+        decisions: Decisions = NONE,
+    ) -> AsyncRunStream[Any]:
+        """Do what `stream` does, in the running event loop."""
+        return AsyncRunStream(
+            self._begin(Ask(prompt, messages, deps, output_type, decisions, streams=True, is_apart=False))
+        )
+
+    @overload
+    def start(
+        self,
+        prompt: Prompt = None,
+        *,
+        messages: History = (),
+        deps: Any = None,
+        output_type: type[T] = ...,
+        decisions: Decisions = ...,
+    ) -> RunHandle[T]: ...
+    @overload
+    def start(
+        self,
+        prompt: Prompt = None,
+        *,
+        messages: History = (),
+        deps: Any = None,
+        output_type: Any,
+        decisions: Decisions = ...,
+    ) -> RunHandle[Any]: ...
+    def start(
+        self,
+        prompt: Prompt = None,
+        *,
+        messages: History = (),
+        deps: Any = None,
+        output_type: Any = str,
+        decisions: Decisions = NONE,
+    ) -> RunHandle[Any]:
+        """Do what `stream` does on a thread of its own, and give a handle of the run at once."""
+        return RunHandle(self._begin(Ask(prompt, messages, deps, output_type, decisions, streams=True, is_apart=True)))
+
+    @overload
+    def resume(
+        self, state: RunState | str, decisions: Decisions = ..., *, deps: Any = None, output_type: type[T] = ...
+    ) -> RunResult[T]: ...
+    @overload
+    def resume(
+        self, state: RunState | str, decisions: Decisions = ..., *, deps: Any = None, output_type: Any
+    ) -> RunResult[Any]: ...
+    def resume(
+        self, state: RunState | str, decisions: Decisions = NONE, *, deps: Any = None, output_type: Any = str
+    ) -> RunResult[Any]:
+        """Go on with a run that was put away, in this process or another.
+
+        Args:
+            state: `result.state`, or the text that its `to_json` wrote.
+            decisions: What was decided on its pending calls, by call id: True, False or a Decision. A decision counts
+                once, and only for the call, the arguments and the definition of the tool that were shown; a call
+                without one waits on.
+            deps: As for `run`; they are no part of the state.
+            output_type: As for `run`; it is no part of the state.
+
+        Raises:
+            ConversationError: It is not the state of a run.
+            ApprovalError: A decision is for no call that waits.
+        """
+        return self.run(_read(state), deps=deps, output_type=output_type, decisions=decisions)
+
+    @overload
+    async def aresume(
+        self, state: RunState | str, decisions: Decisions = ..., *, deps: Any = None, output_type: type[T] = ...
+    ) -> RunResult[T]: ...
+    @overload
+    async def aresume(
+        self, state: RunState | str, decisions: Decisions = ..., *, deps: Any = None, output_type: Any
+    ) -> RunResult[Any]: ...
+    async def aresume(
+        self, state: RunState | str, decisions: Decisions = NONE, *, deps: Any = None, output_type: Any = str
+    ) -> RunResult[Any]:
+        """Do what `resume` does, in the running event loop."""
+        return await self.arun(_read(state), deps=deps, output_type=output_type, decisions=decisions)
+
+
+def _read(state: RunState | str) -> RunState:
+    return RunState.from_json(state) if isinstance(state, str) else state
