@@ -82,8 +82,8 @@ class Conversation:
     @property
     def hears(self) -> bool:
         """Whether the user can say something to it now: before an answer, or after one that was not the last."""
-        state = self._state
-        return state.phase in ("asking", "finished") and not self.limit and state.reason not in UNANSWERED
+        is_over = self.limit or self._state.reason in UNANSWERED
+        return self._state.phase in ("asking", "finished") and not is_over
 
     @property
     def limit(self) -> str:
@@ -244,8 +244,7 @@ class Conversation:
             raise ConversationError(f"The conversation is {self._state.phase}, not {phase}: do what next() says.")
 
     def _calls(self) -> tuple[ToolCall, ...]:
-        last = self._messages[-1]
-        return last.calls if isinstance(last, ModelResponse) else ()
+        return self._messages[-1].calls if isinstance(self._messages[-1], ModelResponse) else ()
 
     def _settle(self, results: Sequence[ToolMessage]) -> None:
         """Put the results of all calls into the history, in the order of the calls."""

@@ -112,7 +112,8 @@ class Dispatcher:
         if tool is None:
             raise UnknownTool(unknown(call.name, tuple(self.tools)))
         if self.available is not None and call.name not in self.available:
-            raise NotFound(f"{call.name} may not be called now{close_to('', self.available)}")
+            names = [name for name in self.tools if name in self.available]
+            raise NotFound(f"{call.name} may not be called now{close_to('', names)}")
         if call.id in self.suspects and not tool.settings.may_repeat:
             raise Failed(STARTED)
         return tool
