@@ -90,5 +90,14 @@ def _received(fault: ErrorDetails, schema: Mapping[str, Any]) -> str:
 
 def _is_secret(place: Any, schema: Mapping[str, Any]) -> bool:
     """Tell whether a part of a schema holds a secret: `writeOnly`, as pydantic says it of its secret types."""
-    definitions = schema.get("$defs", {}) if "$ref" in _written(place) else {}
-    return '"writeOnly"' in _written([place, definitions])
+    if type(place) is dict and place.get("type") in _NEVER_SECRET:
+        return False
+    return _says(place, "writeOnly") or (_says(place, "$ref") and _says(schema.get("$defs"), "writeOnly"))
+
+
+_NEVER_SECRET = ("integer", "number", "boolean")
+
+
+def _says(part: Any, keyword: str) -> bool:
+    inner = part.values() if type(part) is dict else part if type(part) is list else ()
+    return (type(part) is dict and keyword in part) or any(_says(each, keyword) for each in inner)

@@ -25,13 +25,18 @@ async def drawn(
         TimedOut: The deadline has passed.
         Cancelled: It was called off.
     """
-    if until.deadline is None:
-        async with aclosing(door.iterate(source, is_async=is_async, until=until)) as items:
-            async for item in items:
-                yield item
-        return
-    told = door.channel()
-    left = Cancellation(parent=until)
+    has_end = until.deadline is not None
+    items = _pumped(door, source, until, is_async) if has_end else door.iterate(source, is_async=is_async, until=until)
+    async with aclosing(items):
+        async for item in items:
+            yield item
+    if until:  # it may have been left before its end
+        raise over(until)
+
+
+async def _pumped(door: Door, source: AsyncIterator[T], until: Cancellation, is_async: bool) -> AsyncGenerator[T, None]:
+    """Have one job draw everything, which tells what it has drawn: it is begun once, and given up once."""
+    told, left = door.channel(), Cancellation(parent=until)
 
     async def pump() -> Any:
         try:
@@ -52,5 +57,3 @@ async def drawn(
     finally:
         left.cancel()
         left.close()
-    if until:  # it may have been left before its end
-        raise over(until)
