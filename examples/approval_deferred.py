@@ -31,7 +31,7 @@ def reply(request: ModelRequest) -> Reply:
 
 
 def runner(folder: Path) -> Runner:
-    """Make the same runner in both processes; the ledger lets no state be taken up twice."""
+    """Make the same runner in both processes; by the ledger, no call is carried out twice."""
     return Runner([pay], model=ScriptedModel(reply), approve=defer, ledger=SQLiteLedger(folder / "calls.db"))
 
 

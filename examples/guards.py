@@ -56,6 +56,7 @@ def main() -> None:
     result = runner.run("What is there to do?", deps="Ann")
     for made in result.calls:
         print(f"{made.call.arguments}\n    {made.result.text!r}")
+    print("Records, in the order in which the calls ended; one that a hook denied reaches no middleware:")
     print(*records, result.output, sep="\n")
 
 

@@ -6,6 +6,7 @@ a user interface. The model is scripted, so that the example runs anywhere.
 
 import json
 from collections.abc import Iterator
+from itertools import groupby
 
 from toolkit import Runner, Toolbox, ToolContext, agui, tool
 from toolkit.display import show
@@ -58,4 +59,6 @@ with runner().stream("Import everything.") as stream:
             print("   ", json.dumps({key: told[key] for key in ("type", "toolName", "text")}))
 
 print("\nThe same as AG-UI tells it:")
-print("   ", *(event["type"] for event in agui.events(runner().stream("Import everything."))))
+for kind, group in groupby(event["type"] for event in agui.events(runner().stream("Import everything."))):
+    count = len(list(group))
+    print(f"    {kind} ({count} times)" if count > 1 else f"    {kind}")

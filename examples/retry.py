@@ -15,7 +15,7 @@ def exchange_rate(currency: str, context: ToolContext) -> float:
     if context.attempt == 0:
         raise ConnectionError("the line is busy")  # of this kind: tried again, after a pause
     if currency != "EUR":
-        raise ToolError(f"No rate of {currency} is known.")
+        raise ToolError(f"No rate of {currency} is known.")  # never tried again: the model is told
     return 0.9
 
 
@@ -32,7 +32,7 @@ model = ScriptedModel(
     [
         [call("exchange_rate", currency="EUR")],
         [call("save", amount=90)],
-        [call("exchange_rate", currency="XXX")],  # fails otherwise: not tried again, the model is told
+        [call("exchange_rate", currency="XXX")],  # the line is busy again, and the second try ends with a ToolError
         "100 USD are 90 EUR; they are saved.",
     ]
 )

@@ -45,4 +45,5 @@ with Runner(model=model).stream("Report on the bridge.", output_type=Report) as 
     answers = sum(isinstance(event, TurnFinished) for event in stream)
 refusal = model.requests[1].messages[-1]
 print("    The model was told:", getattr(refusal, "text", "").partition(" Answer again")[0])
-print(f"    After {answers} answers: {stream.result.output.findings[-1].severity=}")
+last = stream.result.output.findings[-1]
+print(f"    Answer {answers} was right: {last.text}, severity {last.severity}.")

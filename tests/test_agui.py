@@ -420,6 +420,25 @@ def test_leaving_ends_the_async_run() -> None:
     assert [] == asyncio.run(main())
 
 
+def test_leaving_before_the_first() -> None:
+    """Events that are closed before the first one leave the runner free for another run."""
+    runner = Runner(model=ScriptedModel(["Hello."]), max_runs=1)
+    agui.events(runner.stream("x")).close()
+
+    assert "Hello." == runner.run("x").output
+
+
+def test_leaving_before_the_first_async() -> None:
+    """The same holds of an async stream."""
+    runner = Runner(model=ScriptedModel(["Hello."]), max_runs=1)
+
+    async def main() -> str:
+        await agui.events(runner.astream("x")).aclose()
+        return (await runner.arun("x")).output
+
+    assert "Hello." == asyncio.run(main())
+
+
 # -- decisions
 
 ANSWERS: dict[str, tuple[dict[str, Any], Decision]] = {
@@ -429,6 +448,10 @@ ANSWERS: dict[str, tuple[dict[str, Any], Decision]] = {
         Decision.modify({"a": 2}),
     ),
     "a no": ({"status": "resolved", "payload": {"approved": False, "reason": "No."}}, Decision.reject("No.")),
+    "a no without a reason": (
+        {"status": "resolved", "payload": {"approved": False, "reason": None}},
+        Decision.reject(),
+    ),
     "given up": ({"status": "cancelled"}, Decision.reject()),
     "given up with a yes": ({"status": "cancelled", "payload": {"approved": True}}, Decision.reject()),
     "almost a yes": ({"status": "resolved", "payload": {"approved": "true"}}, Decision.reject()),
@@ -442,6 +465,25 @@ ANSWERS: dict[str, tuple[dict[str, Any], Decision]] = {
 def test_decisions(entry: dict[str, Any], decision: Decision) -> None:
     """A client's answer is a decision about the call of its interrupt, and a no unless it is a plain yes."""
     assert {"r_0": decision} == agui.decisions([{"interruptId": "r_0", **entry}])
+
+
+YES = {"interruptId": "r_0", "status": "resolved", "payload": {"approved": True}}
+REFUSED: dict[str, tuple[Any, str]] = {
+    "nothing": (None, "^resume is a list of answers to interrupts, not None"),
+    "one answer": (YES, "^resume is a list of answers to interrupts, not {"),
+    "no answer": (["x"], "does not: 'x'"),
+    "no id": ([{"status": "resolved", "payload": {"approved": True}}], "^An answer names its interrupt"),
+    "empty id": ([{**YES, "interruptId": ""}], "^An answer names its interrupt"),
+    "a no and a yes": ([{**YES, "payload": {"approved": False}}, YES], "^The interrupt 'r_0' has two answers"),
+    "the same twice": ([YES, YES], "^The interrupt 'r_0' has two answers"),
+}
+
+
+@pytest.mark.parametrize(("resume", "message"), REFUSED.values(), ids=REFUSED)
+def test_no_decisions(resume: Any, message: str) -> None:
+    """What is no list of answers, one for each interrupt, decides nothing."""
+    with pytest.raises(ValueError, match=message):
+        agui.decisions(resume)
 
 
 def test_decisions_of_a_client() -> None:

@@ -524,7 +524,7 @@ def test_late_calls(go: Callable[[Runner], RunResult]) -> None:
     """Calls that are at work when the time is up have a result that says so; the model answers with what there is."""
     release = threading.Event()
     each = waiting("sync", threading.Event(), release)
-    runner = Runner([each], model=ScriptedModel([[call("sync")], "So far."]), limits=Limits(seconds=0.05))
+    runner = Runner([each], model=ScriptedModel([[call("sync")], "So far."]), limits=Limits(seconds=0.5))
     result = go(runner)
     release.set()
 

@@ -181,15 +181,25 @@ def test_call_without_arguments(arguments: Any) -> None:
 @pytest.mark.parametrize(
     ("message", "error"),
     [
-        ({"content": "x"}, "one of system, developer, user, assistant, tool; this one has None"),
+        ({"content": "x"}, "one of system, developer, user, assistant, tool, function; this one has None"),
         ({"role": "robot"}, "this one has 'robot'"),
-        ({"role": "tool", "content": "3"}, "needs the tool_call_id that it answers"),
-        ({"role": "assistant", "tool_calls": [{"id": "w"}]}, "A tool call needs an id and a function with a name"),
-        ({"role": "assistant", "tool_calls": [{"function": {"name": "add"}}]}, "A tool call needs an id"),
+        ({"role": "assistant", "tool_calls": [{"id": "w"}]}, "A tool call needs a function with a name"),
+        ({"role": "assistant", "tool_calls": 5}, "not a message in OpenAI's form"),
+        ({"role": "user", "content": [5]}, "not a message in OpenAI's form"),
+        ({"role": ["user"]}, r"this one has \['user'\]"),
         ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/y.png"}}]}, "as data URLs"),
         ({"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}, "this is neither: .*input_audio"),
     ],
-    ids=["no role", "unknown role", "no tool_call_id", "no function", "no id", "picture elsewhere", "sound"],
+    ids=[
+        "no role",
+        "unknown role",
+        "no function",
+        "calls that are none",
+        "part that is none",
+        "role that is none",
+        "picture elsewhere",
+        "sound",
+    ],  # fmt: skip
 )
 def test_history_that_cannot_be_read(message: dict[str, Any], error: str) -> None:
     """A message that would not be read whole is refused, and the error says what it lacks."""

@@ -517,12 +517,50 @@ def test_state_is_plain_json() -> None:
     ["", "{", "null", "5", '"x"', "[]", "{}", '{"messages": 5}', '{"messages": [5]}', '{"messages": [{"kind": "x"}]}',
      '{"messages": [{"kind": "user"}], "usage": {}}', '{"messages": [], "usage": {}}',
      '{"messages": [], "usage": {"euros": 1}, "run_id": "r"}', '{"messages": [], "usage": {}, "run_id": "", "x": 1}',
-     '{"messages": [], "usage": {}, "run_id": "r", "phase": "thinking"}'],
+     '{"messages": [], "usage": {}, "run_id": "r", "phase": "thinking"}', "[" * 100_000],
 )  # fmt: skip
 def test_what_is_no_state(text: str) -> None:
     """Text that is not the state of a run is refused as such, whatever is wrong with it."""
     with pytest.raises(ConversationError, match="This is not the state of a run"):
         RunState.from_json(text)
+
+
+HI = {"kind": "user", "text": "Hi"}
+CALLS = {"kind": "model", "calls": [{"name": "add", "id": "a"}]}
+STRANGER = {"call": {"name": "add", "id": "b"}, "digest": "d", "arguments": "{}"}
+NO_STATES: dict[str, dict[str, Any]] = {
+    "a text as turn": {"turn": "x"},
+    "null as turn": {"turn": None},
+    "a truth as turn": {"turn": True},
+    "a negative turn": {"turn": -1},
+    "a list as used": {"used": [1]},
+    "a number as run_id": {"run_id": 5},
+    "null as run_id": {"run_id": None},
+    "a text as tokens": {"usage": {"input_tokens": "x"}},
+    "negative tokens": {"usage": {"input_tokens": -1}},
+    "a text as last": {"last": "no"},
+    "a number as a message's text": {"messages": [{"kind": "user", "text": 5}]},
+    "a number as a call's name": {"messages": [{"kind": "model", "calls": [{"name": 5}]}], "phase": "calling"},
+    "a user's message as a result": {"answered": [HI]},
+    "no messages": {"messages": []},
+    "calling without messages": {"messages": [], "phase": "calling"},
+    "paused without messages": {"messages": [], "phase": "paused"},
+    "calling without calls": {"phase": "calling"},
+    "asking with open calls": {"messages": [CALLS]},
+    "finished with open calls": {"messages": [CALLS], "phase": "finished"},
+    "paused for nothing": {"messages": [CALLS], "phase": "paused"},
+    "paused for a call that is not open": {"messages": [CALLS], "phase": "paused", "pending": [STRANGER]},
+    "a result of no call": {"answered": [{"kind": "tool", "call_id": "b", "name": "add", "text": "3"}]},
+}
+
+
+@pytest.mark.parametrize("changes", NO_STATES.values(), ids=NO_STATES)
+def test_state_that_no_run_is_in(changes: dict[str, Any]) -> None:
+    """A state with a value of another type or range, or in which no run can be, is refused."""
+    data = {"run_id": "r", "messages": [HI], **changes}
+
+    with pytest.raises(ConversationError, match="This is not the state of a run"):
+        RunState.from_json(json.dumps(data))
 
 
 # -- refusals

@@ -13,11 +13,11 @@ from decimal import Decimal
 from enum import Enum, IntEnum
 from fractions import Fraction
 from pathlib import PurePosixPath
-from typing import Any
-from uuid import UUID
+from typing import Annotated, Any
+from uuid import UUID, uuid4
 
 import pytest
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel, Field, SecretStr
 
 from toolkit import Tool, ToolCall, tool
 from toolkit.digests import canonical, definition_of, digest_of
@@ -124,7 +124,7 @@ def pay(amount: int, to: set[str]) -> str:
     return "paid"
 
 
-CALL = ToolCall(name="pay", id="run_1", arguments='{"amount": 5}')
+CALL = ToolCall(name="pay", id="run_1", arguments='{"amount": 5, "to": ["anna", "bert", "carl", "dora"]}')
 VALUES = {"amount": 5, "to": {"anna", "bert", "carl", "dora"}}
 
 
@@ -164,7 +164,9 @@ def test_changed(changed: Callable[[], str]) -> None:
 
 UNCHANGED: dict[str, Callable[[], str]] = {
     "order of the arguments": lambda: digest_of(pay, dict(reversed(VALUES.items())), CALL, "run"),
-    "spelling of the words": lambda: digest_of(pay, VALUES, replace(CALL, arguments='{"amount":5.0}'), "run"),
+    "spelling of the words": lambda: digest_of(
+        pay, VALUES, replace(CALL, arguments='{ "to": ["dora", "anna", "bert", "carl"], "amount" : 5 }'), "run"
+    ),
     "id of the provider": lambda: digest_of(pay, VALUES, replace(CALL, provider_call_id="call_0"), "run"),
     "title": lambda: digest_of(tool(pay, title="Payment"), VALUES, CALL, "run"),
     "timeout": lambda: digest_of(tool(pay, timeout=5), VALUES, CALL, "run"),
@@ -218,3 +220,17 @@ def test_processes() -> None:
 
     assert 1 == len(digests)
     assert {65} == {len(digest) for digest in digests}
+
+
+def test_made_defaults() -> None:
+    """What a tool itself makes anew for each call is no part of what was approved."""
+
+    @tool
+    def book(room: str, key: Annotated[str, Field(default_factory=lambda: uuid4().hex)]) -> str:
+        """Book a room."""
+        return room
+
+    call = ToolCall(name="book", id="run_1", arguments='{"room": "a"}')
+    first, second = (digest_of(book, book.read(call.arguments)[0], call, "run") for _ in range(2))
+
+    assert first == second

@@ -18,6 +18,7 @@ from toolkit import (
     Denied,
     Deny,
     FatalError,
+    Runner,
     Tool,
     ToolCall,
     ToolContext,
@@ -26,6 +27,7 @@ from toolkit import (
 )
 from toolkit.dispatch import Dispatcher
 from toolkit.doors import AsyncDoor, SyncDoor, step
+from toolkit.testing import ScriptedModel
 
 Door = Literal["sync", "async"]
 DOORS = pytest.mark.parametrize("door", ["sync", "async"])
@@ -298,7 +300,9 @@ def test_middleware_sees_refusals(door: Door) -> None:
             return ToolResult(error=f"Sorry. {refusal}", text="Sorry.")
         return result
 
-    assert "Sorry." == carried_out(Account().pay, door, middleware=(softening,), authorizer=lambda *_: False).text
+    result = carried_out(Account().pay, door, middleware=(softening,), authorizer=lambda *_: False)
+
+    assert "Sorry.\nSorry. Tool execution was denied by authorization policy." == result.text
 
 
 @DOORS
@@ -325,7 +329,7 @@ def test_middleware_forgets(door: Door, answer: Any) -> None:
 
     result = carried_out(Account().pay, door, middleware=(forgetful,))
 
-    assert "pay was not carried out." == result.text
+    assert "pay has run, but its result was lost." == result.text
     assert f"a middleware answers with a ToolResult, not {answer!r}" in str(result.exception)
 
 
@@ -389,3 +393,39 @@ def test_promise(door: Door) -> None:
 
     assert ToolResult(5, "5") == carried_out(tool(name="pay")(lambda: pay()), door, "{}")  # type: ignore[misc]  # noqa: PLW0108
     assert ToolResult(5, "5") == carried_out(tool(pay), door, "{}")
+
+
+UNFIT: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "approve": ({"approve": 5}, TypeError, r"^approve=5 is not a function\.$"),
+    "authorize": ({"authorize": 5}, TypeError, r"^authorize=5 is not a function\.$"),
+    "checkpoint": ({"checkpoint": 5}, TypeError, r"^checkpoint=5 is not a function\.$"),
+    "ledger": ({"ledger": 5}, TypeError, r"^ledger=5 is not a ledger"),
+    "no ledger": ({"ledger": None}, TypeError, r"^ledger=None is not a ledger"),
+    "limits": ({"limits": 5}, TypeError, r"^limits=5 is not Limits\(\.\.\.\)\.$"),
+    "middleware": ({"middleware": 5}, TypeError, r"^middleware=5 is not a list of functions\.$"),
+    "no middleware": ({"middleware": [5]}, TypeError, r"^middleware=\[5\] is not a list of functions\.$"),
+    "early": ({"early": 1}, TypeError, r"^early=1 is not True or False\.$"),
+    "max_result": (
+        {"max_result": -1},
+        ValueError,
+        r"^max_result=-1 is not a whole number of characters, at least 1\.$",
+    ),
+    "kind of max_result": ({"max_result": "9"}, TypeError, r"^max_result='9' is not a whole number"),
+    "timeout": ({"approval_timeout": -1}, ValueError, r"^approval_timeout=-1 is not a number of seconds above 0\.$"),
+    "kind of timeout": ({"approval_timeout": True}, TypeError, r"^approval_timeout=True is not a number of seconds"),
+    "no timeout": ({"approval_timeout": float("nan")}, ValueError, r"^approval_timeout=nan is not a number of seconds"),
+}
+
+
+@pytest.mark.parametrize(("options", "error", "message"), UNFIT.values(), ids=UNFIT)
+def test_unfit_option(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    """What cannot stand around a call is refused when the runner is made."""
+    with pytest.raises(error, match=message):
+        Runner(**options)
+
+
+def test_left_out_options() -> None:
+    """Gates, their time and the checkpoint may be said to be none."""
+    runner = Runner(model=ScriptedModel(["Hi."]), approve=None, authorize=None, checkpoint=None, approval_timeout=None)  # type: ignore[arg-type]
+
+    assert "Hi." == runner.run("x").output

@@ -5,16 +5,27 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
-from toolkit import FatalError, ModelError, Runner, RunResult, ToolContext, batched, tool
-from toolkit.events import TextDelta, ToolCallFinished, ToolCallStarted, TurnFinished
+from toolkit import FatalError, Halt, ModelError, Runner, RunResult, ToolContext, batched, tool
+from toolkit.events import (
+    Event,
+    RunFinished,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallRetried,
+    ToolCallStarted,
+    ToolCallUpdated,
+    TurnFinished,
+)
+from toolkit.ledger import MemoryLedger
 from toolkit.messages import ModelRequest, ModelResponse, ToolCall
 from toolkit.models import CallReady
 from toolkit.refusals import CUT_TEXT
+from toolkit.runs.early import DROPPED_TEXT
 from toolkit.testing import FakeServer, call, reply
 
 
@@ -150,6 +161,117 @@ def test_same_id() -> None:
     result = stream(Runner([read], model=model, early=True))
 
     assert ids == [done.call.id for done in result.calls]
+
+
+def retold(go_on: bool) -> list[Event]:
+    """Give what a call tells that begins early, and lets the answer go on when it begins or when it ends."""
+    model = Promising(reads(1))
+
+    @tool(effect="read", retries=1)
+    def read(n: int, context: ToolContext) -> None:
+        """Read."""
+        context.progress(f"try {context.attempt}")
+        if go_on or context.attempt:
+            model.go_on.set()
+        if not context.attempt:
+            raise OSError
+
+    kinds = (ToolCallStarted, ToolCallUpdated, ToolCallRetried, ToolCallFinished)
+    return [event for event in Runner([read], model=model, early=True).stream("go") if isinstance(event, kinds)]
+
+
+@pytest.mark.parametrize("go_on", [True, False], ids=["while it works", "when it has ended"])
+def test_what_is_told(go_on: bool) -> None:
+    """What a call tells that began early is heard, between its start and its end, in order."""
+    kinds = [type(event) for event in retold(go_on)]
+
+    assert [ToolCallStarted, ToolCallUpdated, ToolCallRetried, ToolCallUpdated, ToolCallFinished] == kinds
+
+
+@dataclass
+class Changing:
+    """A hook that makes something else of the first answer."""
+
+    change: Callable[[ModelResponse], ModelResponse]
+    is_done: bool = False
+
+    def after_model(self, response: ModelResponse) -> ModelResponse:
+        if self.is_done:
+            return response
+        self.is_done = True
+        return self.change(response)
+
+
+def halted(_: ModelResponse) -> ModelResponse:
+    raise Halt("enough")
+
+
+def failed(_: ModelResponse) -> ModelResponse:
+    raise ModelError("no answer")
+
+
+def ends(library: Library, **options: Any) -> list[tuple[str, str]]:
+    """Give each start and end of a call that a run tells, with the arguments or the text; and an error at the end."""
+    told = []
+    try:
+        for event in library.runner(**options).stream("go"):
+            if isinstance(event, ToolCallStarted):
+                told.append(("started", event.call.arguments))
+            elif isinstance(event, ToolCallFinished):
+                told.append((event.result.kind or "ok", event.result.text or ""))
+    except ModelError as error:
+        told.append(("raised", str(error)))
+    return told
+
+
+STARTED, DROPPED = ("started", '{"n": 1}'), ("cancelled", DROPPED_TEXT)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda response: replace(response, calls=(), text="no"), [STARTED, DROPPED]),
+        (
+            lambda response: replace(response, calls=tuple(reads(2))),
+            [STARTED, DROPPED, ("started", '{"n": 2}'), ("ok", "read2")],
+        ),
+        (halted, [STARTED, DROPPED]),
+        (failed, [STARTED, DROPPED, ("raised", "no answer")]),
+        (lambda response: replace(response, finish_reason="length"), [STARTED, ("cancelled", CUT_TEXT)]),
+    ],
+    ids=["removed", "changed", "halted", "failed", "cut"],
+)
+def test_every_start_has_its_end(change: Callable[[ModelResponse], ModelResponse], told: list[tuple[str, str]]) -> None:
+    """A call that began early and is not in the answer in the end is told as dropped; what is there instead starts."""
+    assert told == ends(Library(Promising(reads(1))), hooks=[Changing(change)])
+
+
+def test_answer_that_breaks_off() -> None:
+    """What began early is told as dropped before the exception that ends the run."""
+    library = Library(Promising(reads(1), error=ModelError("broke off")))
+
+    assert [STARTED, DROPPED, ("raised", "broke off")] == ends(library)
+
+
+def test_cancelled_behind_the_answer() -> None:
+    """A run that is cancelled between an answer and its calls tells the end of what began early."""
+    told = []
+    with Library(Promising(reads(1))).runner().stream("go") as events:
+        for event in events:
+            told.append(type(event))
+            if isinstance(event, TurnFinished):
+                events.cancel()
+
+    assert [TurnFinished, ToolCallFinished, RunFinished] == told[-3:]
+
+
+def test_ledger() -> None:
+    """With a ledger nothing begins early: a call that is changed in the end would not be the one it knows."""
+    library = Library(Promising(reads(1)), enough=0)
+    change = Changing(lambda response: replace(response, calls=(call("write", n=2),)))
+    told = ends(library, ledger=MemoryLedger(), hooks=[change])
+
+    assert [("started", '{"n": 2}'), ("ok", "write2")] == told
 
 
 @WAYS

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolkit.dialects.chat import encoded
+from toolkit.dialects.history import decoded
 from toolkit.history import LOST_TEXT, repaired
 from toolkit.messages import Message, ModelResponse, SystemMessage, ToolCall, ToolMessage, UserMessage
 from toolkit.testing import FakeServer, reply
@@ -145,6 +146,68 @@ def test_long() -> None:
 
     made, notes = repaired(pairs)
     assert (20_000, 9_999) == (len(made), len(notes))
+
+
+def wired(**call: Any) -> dict[str, Any]:
+    """An answer with one call, in OpenAI's form."""
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+
+ADD = {"name": "add", "arguments": "{}"}
+RENAMED = "The call '' had no id of its own; it is 'call_2' now."
+WIRED: dict[str, tuple[list[dict[str, Any]], list[Message], tuple[str, ...]]] = {
+    "ids that are null": (
+        [wired(id=None, type="function", function=ADD), {"role": "tool", "tool_call_id": None, "content": "3"}],
+        [asked("call_2"), told("call_2")],
+        (RENAMED,),
+    ),
+    "no ids": (
+        [wired(type="function", function=ADD), {"role": "tool", "content": "3"}],
+        [asked("call_2"), told("call_2")],
+        (RENAMED,),
+    ),
+    "ids that are numbers": (
+        [wired(id=5, function=ADD), {"role": "tool", "tool_call_id": 5, "content": "3"}],
+        [asked("5"), told("5")],
+        (),
+    ),
+    "function_call": (
+        [{"role": "assistant", "function_call": ADD}, {"role": "function", "name": "add", "content": "3"}],
+        [asked("call_2"), told("call_2")],
+        (RENAMED,),
+    ),
+    "a result without an id, of a call that has one": (
+        [wired(id="a", function=ADD), {"role": "tool", "content": "3"}],
+        [asked("a"), lost("a")],
+        ("A result of '' was left out: there is no such call.", "The call 'a' had no result; it got an error."),
+    ),
+    "a custom tool": (
+        [wired(id="a", type="custom", custom={"name": "add", "input": "1+2"}), {"role": "tool", "tool_call_id": "a"}],
+        [asked("a", arguments='{"input":"1+2"}'), told("a", "")],
+        (),
+    ),
+    "a refusal": ([{"role": "assistant", "content": None, "refusal": "No."}], [ModelResponse(text="No.")], ()),
+    "a refusal as a part": (
+        [{"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}],
+        [ModelResponse(text="No.")],
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize(("wire", "whole", "notes"), WIRED.values(), ids=WIRED)
+def test_openai_form(wire: list[dict[str, Any]], whole: list[Message], notes: tuple[str, ...]) -> None:
+    """What lacks ids, or is of an older form, is read whole and repaired as any other history."""
+    assert (whole, notes) == repaired(decoded(wire))
+
+
+@pytest.mark.parametrize("role", ["system", "assistant", "tool"])
+def test_pictures_elsewhere(role: str) -> None:
+    """A picture that no request can carry where it stands is refused, not left out."""
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aaaa"}}
+
+    with pytest.raises(ValueError, match="stand in messages of the user alone"):
+        decoded([{"role": role, "content": [picture]}])
 
 
 IDS = st.sampled_from(["a", "b", "c", ""])

@@ -311,8 +311,14 @@ def test_a_refusal_is_seen_afterwards(go: Go) -> None:
 
 
 WITHHELD: dict[str, tuple[Callable[..., Any], str]] = {
-    "exception": (raising(LookupError("secret")), "pay has run, but its result is withheld."),
-    "nonsense": (lambda *_: "text", "pay has run, but its result is withheld."),
+    "exception": (
+        raising(LookupError("secret")),
+        "The result of pay is withheld: it could not be checked. If it has run, its effect stays.",
+    ),
+    "nonsense": (
+        lambda *_: "text",
+        "The result of pay is withheld: it could not be checked. If it has run, its effect stays.",
+    ),
     "ToolError": (raising(ToolError("Ask somebody else.")), "Ask somebody else."),
 }
 

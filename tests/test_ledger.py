@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from toolkit import Failed, ToolResult
+from toolkit import Denied, Failed, File, Image, Runner, ToolResult
 from toolkit.doors import SyncDoor, step
-from toolkit.ledger import CHANGED, STARTED, Entry, Ledger, MemoryLedger, Record, SQLiteLedger
+from toolkit.ledger import CHANGED, STARTED, UNKEPT, Entry, Ledger, MemoryLedger, Record, SQLiteLedger
+from toolkit.testing import ScriptedModel, call
 
 STARTED_ENTRY = Entry(run_id="run", call_id="run_1", stage="started", digest="d")
 
@@ -33,7 +34,7 @@ def entries() -> list[Entry]:
         replace(STARTED_ENTRY, stage="proposed"),
         replace(STARTED_ENTRY, stage="approved", digest="other arguments"),
         STARTED_ENTRY,
-        replace(STARTED_ENTRY, stage="finished", text="grüße\u2028\x00", is_error=True),
+        replace(STARTED_ENTRY, stage="finished", result="grüße\u2028\x00"),
     ]
 
 
@@ -167,18 +168,18 @@ def record(ledger: Ledger, digest: str = "d", may_repeat: bool = False) -> Recor
 
 
 def test_stages(ledger: Ledger) -> None:
-    """A call that is carried out leaves its start and its end, with what the model was told."""
+    """A call that is carried out leaves its start and its end."""
     step(record(ledger).note("proposed"))
     step(record(ledger).note("approved", "modified"))
     result = step(record(ledger).carry_out(Work()))
 
     assert ToolResult("paid", "paid") == result
     assert [
-        ("proposed", "d", ""),
-        ("approved", "modified", ""),
-        ("started", "d", ""),
-        ("finished", "d", "paid"),
-    ] == [(entry.stage, entry.digest, entry.text) for entry in ledger.read("run")]
+        ("proposed", "d"),
+        ("approved", "modified"),
+        ("started", "d"),
+        ("finished", "d"),
+    ] == [(entry.stage, entry.digest) for entry in ledger.read("run")]
 
 
 def test_fresh_call_is_not_recalled(ledger: Ledger) -> None:
@@ -189,22 +190,29 @@ def test_fresh_call_is_not_recalled(ledger: Ledger) -> None:
     assert None is step(record(ledger).recall())
 
 
+PICTURE, PAPER = Image(b"\x89PNG"), File(b"%PDF", name="paper.pdf")
 RESULTS = {
-    "value": (ToolResult([1], "[1]"), ("[1]", False)),
-    "error": (ToolResult.failed(Failed("no money")), ("no money", True)),
-    "no text": (ToolResult(None, None), ("", False)),
+    "value": (ToolResult([1], "[1]"), ToolResult("[1]", "[1]")),
+    "error": (ToolResult.failed(Failed("no money")), ToolResult(None, "no money", "no money", "failed")),
+    "another kind": (ToolResult.failed(Denied("No.")), ToolResult(None, "No.", "No.", "denied")),
+    "partial": (
+        ToolResult([1], "[1]\nno more", "no more", "failed"),
+        ToolResult(None, "[1]\nno more", "no more", "failed"),
+    ),
+    "no text": (ToolResult(None, None), ToolResult("", "")),
+    "half a character": (ToolResult("\ud800", "\ud800"), ToolResult("\ud800", "\ud800")),
+    "picture": (ToolResult(PICTURE, "[image]", images=(PICTURE,)), ToolResult("[image]", "[image]", images=(PICTURE,))),
+    "file": (ToolResult(PAPER, "[file]", files=(PAPER,)), ToolResult("[file]", "[file]", files=(PAPER,))),
 }
 
 
 @pytest.mark.parametrize(("result", "told"), RESULTS.values(), ids=RESULTS)
-def test_finished_call_is_recalled(ledger: Ledger, result: ToolResult, told: tuple[str, bool]) -> None:
-    """Of a call that has finished the recorded text is the result; whoever lost the race for it gets the same."""
+def test_finished_call_is_recalled(ledger: Ledger, result: ToolResult, told: ToolResult) -> None:
+    """Of a call that has finished all that the model saw is known; whoever lost the race for it gets the same."""
     step(record(ledger).carry_out(Work(result)))
     again = Work()
 
-    recalled = step(record(ledger).recall())
-    assert recalled is not None
-    assert [told] * 2 == [(r.text, r.is_error) for r in (recalled, step(record(ledger).carry_out(again)))]
+    assert [told] * 2 == [step(record(ledger).recall()), step(record(ledger).carry_out(again))]
     assert 0 == again.count
 
 
@@ -258,15 +266,31 @@ def test_start_that_cannot_be_kept() -> None:
     """A call whose start cannot be written down does not start."""
     work = Work()
 
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(Failed, match=UNKEPT):
         step(record(Broken("started")).carry_out(work))
     assert 0 == work.count
+
+
+def test_run_with_a_ledger_that_fails(caplog: pytest.LogCaptureFixture) -> None:
+    """Where nothing can be written down nothing runs; the log says that it is the ledger that failed, and why."""
+    paid: list[int] = []
+
+    def pay(amount: int) -> None:
+        """Pay."""
+        paid.append(amount)
+
+    runner = Runner([pay], model=ScriptedModel([[call("pay", amount=5)], "Sorry."]), ledger=Broken("proposed"))
+    result = runner.run("Pay.")
+
+    assert ([], [UNKEPT]) == (paid, [done.result.text for done in result.calls])
+    assert ["The ledger could not keep 'proposed'"] == [r.getMessage().partition(",")[0] for r in caplog.records]
+    assert "disk full" in caplog.text
 
 
 def test_end_that_cannot_be_kept(caplog: pytest.LogCaptureFixture) -> None:
     """A result that cannot be written down is a result nevertheless, and the log says so."""
     assert ToolResult("paid", "paid") == step(record(Broken("finished")).carry_out(Work()))
-    assert "the ledger could not keep its result" in caplog.text
+    assert "The ledger could not keep 'finished'" in caplog.text
 
 
 def test_work_that_leaves(ledger: Ledger) -> None:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, RootModel, field_validator
 from typing_extensions import TypedDict
 
 from toolkit import DefinitionError, Limits, ModelError, RunError, Runner, RunResult, RunState
-from toolkit.events import RunFinished, TextDelta
+from toolkit.events import OutputDelta, RunFinished, TextDelta, ToolArgumentsDelta
 from toolkit.limits import LAST_TURN
 from toolkit.messages import ModelResponse, UserMessage
 from toolkit.testing import FakeServer, Reply, ScriptedModel, call, reply
@@ -54,6 +54,10 @@ class Color(enum.Enum):
 class Search(BaseModel):
     pattern: str
     seen: list[Any] = [object]
+
+
+class Place(BaseModel):
+    x: float
 
 
 class Fussy(BaseModel):
@@ -156,9 +160,20 @@ def test_types(kind: Any, text: str, value: Any) -> None:
         (Row, json.dumps({"key": "```\na\n```"}), {"key": "```\na\n```"}),
         (list[int], "[1, 2]", [1, 2]),
         (list[int], "```json\n[1]\n```", [1]),
+        (Person, f"```{ANN}```", Person(name="Ann", age=30)),
+        (Person, f"```json {ANN}```", Person(name="Ann", age=30)),
         (Literal["yes", "no"], ' "no"', "no"),
     ],
-    ids=["fence", "bare fence", "fence inside", "without its key", "fenced, without its key", "white space"],
+    ids=[
+        "fence",
+        "bare fence",
+        "fence inside",
+        "without its key",
+        "fenced, without its key",
+        "fence in a line",
+        "named fence in a line",
+        "white space",
+    ],
 )
 def test_what_is_tolerated(kind: Any, text: str, value: Any) -> None:
     """A Markdown fence around an answer, and a value without its key, are read as what they are."""
@@ -213,6 +228,12 @@ def test_impossible_type() -> None:
         Runner(model=ScriptedModel([])).run("x", output_type=Callable[[], int])
 
 
+def test_type_without_fields() -> None:
+    """A type that can hold nothing, as `BaseModel` itself, is refused before the model is asked."""
+    with pytest.raises(DefinitionError, match="BaseModel.* is no type that JSON can fill: it has no fields"):
+        Runner(model=ScriptedModel([])).run("x", output_type=BaseModel)
+
+
 # -- an answer that does not fit
 
 
@@ -238,9 +259,26 @@ def test_retry(go: Callable[..., RunResult[Any]]) -> None:
         (list[int], '{"result": [1, "two"]}', r'result\[1\]: Input should be a valid integer.* \(received "two"\)'),
         (list[int], '{"numbers": [1]}', "result: missing, but required"),
         (float, "NaN", "result: Input should be a finite number"),
+        (Place, '{"x": NaN}', "NaN is no number in JSON"),
+        (Place, '{"x": 1e999}', "the number 1e999 is too large"),
+        (Place, '{"x": 1, "x": 2}', "the key 'x' stands twice in one object"),
+        (int, '1, "result": 2', r"not valid JSON \(trailing characters"),
         (Fussy, '{"value": 1}', r"it could not be checked \(ZeroDivisionError\)"),
     ],
-    ids=["prose", "cut", "missing", "no object", "item", "other key", "NaN", "a validator that fails"],
+    ids=[
+        "prose",
+        "cut",
+        "missing",
+        "no object",
+        "item",
+        "other key",
+        "NaN",
+        "NaN in a model",
+        "too large",
+        "equal keys",
+        "more than a value",
+        "a validator that fails",
+    ],
 )
 def test_budget(kind: Any, text: str, why: str) -> None:
     """After two retries the run ends in an error that says what was wrong."""
@@ -403,6 +441,21 @@ def test_fallback_is_streamed() -> None:
         texts = [event.text for event in events if isinstance(event, TextDelta)]
 
     assert [ANN] == texts
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_fallback_grows(api: Literal["chat", "responses"]) -> None:
+    """An answer that arrives as a call is shown as it grows; the call itself is not shown."""
+    text = json.dumps([*range(50)])
+    with (
+        FakeServer([REFUSALS["by name"], reply.calls(("final_result", f'{{"result": {text}}}'))]) as server,
+        openai.OpenAI(base_url=server.base_url, api_key="test", max_retries=0) as client,
+        Runner(model="fake", client=client, api=api).stream("x", output_type=list[int]) as events,
+    ):
+        told = [event for event in events if isinstance(event, (OutputDelta, ToolArgumentsDelta))]
+
+    assert {OutputDelta} == set(map(type, told))
+    assert len(told) > 2
 
 
 def test_fallback_beside_a_call() -> None:

@@ -150,6 +150,14 @@ def test_answer_that_came_whole() -> None:
     assert [OutputDelta([1, 2])] == list(partial.end('{"result": [1, 2]}'))
 
 
+def test_answer_after_prose() -> None:
+    """What arrives as a call's arguments begins anew: the text before it is no part of the answer."""
+    partial = Partial(output_of(list[int]))
+    deltas = [*partial.take("Here it is: "), *partial.take('{"result": [1, ', 0), *partial.take("2]}", 0)]
+
+    assert [OutputDelta([1]), OutputDelta([1, 2])] == deltas
+
+
 def test_any_text() -> None:
     """Where any text will do, there is nothing to tell: the text tells itself."""
     assert [] == values(str, "Hel", "lo.")

@@ -16,6 +16,7 @@ import pytest
 from toolkit import Decision, Image, Runner, RunResult, RunState, ToolContext, tool
 from toolkit.errors import ApprovalError, ConversationError
 from toolkit.ledger import MemoryLedger, SQLiteLedger
+from toolkit.messages import ToolMessage
 from toolkit.testing import ScriptedModel, call
 
 STARTED = "This call was started before and may have taken effect; it was not run again."
@@ -257,6 +258,18 @@ def test_no_prompt() -> None:
 
     with pytest.raises(ValueError, match="the last message is the model's own"):
         Bank().runner().run(messages=history)
+
+
+def test_whole_result_after_a_crash() -> None:
+    """What had finished when its process died is known with its pictures."""
+    states: list[RunState] = []
+    looking = Bank().runner([[call("look")], "Done.", "Done."], ledger=MemoryLedger(), checkpoint=states.append)
+    seen = looking.run("Look.").messages[2]
+    state = next(state for state in states if state.phase == "calling")
+
+    assert seen == looking.resume(state, {}).messages[2]
+    assert isinstance(seen, ToolMessage)
+    assert (Image(b"x", "image/png"),) == seen.images
 
 
 # -- other processes

@@ -96,11 +96,13 @@ def test_fitting_choices(choice: str | None, allowed: Any) -> None:
             r"^tool_choice='ad' is none of 'auto', 'none', 'required', and no tool here; did you mean 'add'\?",
         ),
         ("", None, r"There is: add, subtract$"),
+        ({"type": "function"}, None, r"^tool_choice=\{'type': 'function'\} is none of 'auto'"),
+        (None, [{}], r"^allowed_tools has \{\}, which is no tool here"),
         (None, ["ad"], r"^allowed_tools has 'ad', which is no tool here; did you mean 'add'\?"),
         (None, [], r"tool_choice='none'\.$"),
         ("subtract", ["add"], r"^tool_choice='subtract' is not among allowed_tools=\['add'\]\.$"),
     ],
-    ids=["unknown choice", "empty choice", "unknown tool", "nothing allowed", "not allowed"],
+    ids=["unknown choice", "empty choice", "an object", "no name", "unknown tool", "nothing allowed", "not allowed"],
 )
 def test_refused_choices(choice: Any, allowed: Any, expected: str) -> None:
     """What fits no tool is refused, and the tools are named."""
@@ -114,10 +116,18 @@ def test_refused_without_tools() -> None:
         checked_choice("required", None, ())
 
 
-def test_text_in_place_of_a_list() -> None:
-    """One name is no list of names."""
-    with pytest.raises(TypeError, match=r"^allowed_tools='add' is one text: it takes a list of names\.$"):
-        checked_choice(None, "add", NAMES)
+@pytest.mark.parametrize(
+    ("allowed", "message"),
+    [
+        ("add", r"^allowed_tools='add' is one text: it takes a list of names\.$"),
+        (5, r"^allowed_tools=5 is no list of names\.$"),
+    ],
+    ids=["text", "number"],
+)
+def test_no_list(allowed: Any, message: str) -> None:
+    """What is allowed comes as a list of names."""
+    with pytest.raises(TypeError, match=message):
+        checked_choice(None, allowed, NAMES)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from toolkit.approval import Approver
 from toolkit.approvers import Decided
-from toolkit.cancellation import Cancellation
+from toolkit.cancellation import Cancellation, outer
 from toolkit.choice import available, checked_choice
 from toolkit.conversation import Conversation
 from toolkit.dialects import run_dialect_named
@@ -25,7 +25,7 @@ from toolkit.limits import Limits
 from toolkit.messages import Message, ModelResponse, SystemMessage, UserMessage
 from toolkit.models import Model
 from toolkit.models.default import ModelChoice
-from toolkit.options import RunnerOptions, refuse_reserved, refuse_unknown
+from toolkit.options import RunnerOptions, refuse_reserved, refuse_unfit, refuse_unknown
 from toolkit.output import output_of
 from toolkit.overflow import MAX_RESULT, Overflow
 from toolkit.runs.asking import Asking
@@ -64,6 +64,7 @@ class Assembly:
             TypeError: There is no such option.
         """
         refuse_unknown(options)
+        refuse_unfit(options)
         refuse_reserved(options.get("request_options", {}))
         limits = options.get("limits", Limits())
         Inbox(options.get("queue", "one"))
@@ -87,7 +88,7 @@ class Assembly:
         """
         conversation = self._conversation(ask, instructions)
         tools = dict(toolbox)
-        stop = Cancellation()
+        stop = Cancellation(parent=outer.get())
         work = Cancellation(self.limits.seconds, parent=stop)
         inbox = Inbox(self.options.get("queue", "one"))
         asking = self._asking(ask, tools, stop, work)
@@ -149,7 +150,7 @@ class Assembly:
 
     def _approver(self, ask: Ask) -> Approver | None:
         given = self.options.get("approve")
-        if not isinstance(ask.prompt, RunState):
+        if not isinstance(ask.prompt, RunState) or not (ask.prompt.pending or ask.decisions):
             return given
         return Decided(ask.decisions, ask.prompt.pending, otherwise=given)
 

@@ -86,11 +86,11 @@ class _Attempts:
     is_over: bool = False
     is_at_work: Callable[[], bool] = bool
 
-    def update(self, text: str, partial: Any) -> None:
+    def update(self, text: str | None, partial: Any) -> None:
         """Make an event of what the tool says while it is at work."""
         if not self.is_over:
-            told = None if text else rendered(partial, self.tool.invocation.write)
-            self.tell(ToolCallUpdated(self.call, text, told))
+            told = None if text is not None else rendered(partial, self.tool.invocation.write)
+            self.tell(ToolCallUpdated(self.call, text or "", told))
 
     async def result(self, context: ToolContext[Any]) -> ToolResult:
         """Try until there is a result worth having, or no try is left."""

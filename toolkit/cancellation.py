@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Final
 
 Callback = Callable[[], object]
@@ -26,7 +27,7 @@ class Cancellation:
         own = None if seconds is None else time.monotonic() + seconds
         others = () if parent is None else (parent.deadline,)
         self.deadline: float | None = min((at for at in (own, *others) if at is not None), default=None)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may come in between
         self._callbacks: dict[object, Callback] = {}
         self._reason = ""
         self._parent = parent
@@ -56,7 +57,7 @@ class Cancellation:
             callbacks = list(self._callbacks.values())
             self._callbacks.clear()
         for callback in callbacks:
-            callback()
+            _told(callback)
         return True
 
     def subscribe(self, callback: Callback) -> Callback:
@@ -83,3 +84,16 @@ class Cancellation:
         if self._leave is not None:
             self._leave()
             self._leave = None
+
+
+# What the run whose tool works here is called off by: runs that the tool begins end with it.
+outer: ContextVar[Cancellation | None] = ContextVar("outer", default=None)
+
+
+def _told(callback: Callback) -> None:
+    try:
+        callback()
+    except Exception:  # the others have to hear of it
+        import logging  # it takes longer to load than a tool
+
+        logging.getLogger("toolkit").exception("%r failed when it heard of a cancellation.", callback)

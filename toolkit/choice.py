@@ -32,15 +32,8 @@ def checked_choice(
         ValueError: There is no such choice, or no such tool; or the one excludes the other.
         TypeError: What is allowed is no list.
     """
-    if isinstance(allowed, str):
-        raise TypeError(f"allowed_tools={allowed!r} is one text: it takes a list of names.")
-    kept = None if allowed is None else tuple(dict.fromkeys(allowed))
-    if kept is not None and not kept:
-        raise ValueError("allowed_tools=[] allows no tool: say so by tool_choice='none'.")
-    for name in kept or ():
-        if name not in names:
-            raise ValueError(f"allowed_tools has {name!r}, which is no tool here{_known(name, names)}")
-    if choice is not None and choice not in WORDS and choice not in names:
+    kept = None if allowed is None else _listed(allowed, names)
+    if choice is not None and not _is_one_of(choice, (*WORDS, *names)):
         words = ", ".join(map(repr, WORDS))
         raise ValueError(f"tool_choice={choice!r} is none of {words}, and no tool here{_known(choice, names)}")
     _check_together(choice, kept, names)
@@ -107,6 +100,24 @@ def chosen(
         return {"tool_choice": choice if choice in WORDS else named(str(choice))}
     answers = [spec.name for spec in request.offered[len(request.tools) :]]  # the call that is the answer
     return {"tool_choice": limited(choice or "auto", [named(name) for name in (*allowed, *answers)])}
+
+
+def _listed(allowed: Iterable[str], names: Collection[str]) -> tuple[str, ...]:
+    if isinstance(allowed, str):
+        raise TypeError(f"allowed_tools={allowed!r} is one text: it takes a list of names.")
+    if not isinstance(allowed, Iterable):
+        raise TypeError(f"allowed_tools={allowed!r} is no list of names.")
+    listed = tuple(allowed)
+    if not listed:
+        raise ValueError("allowed_tools=[] allows no tool: say so by tool_choice='none'.")
+    for name in listed:
+        if not _is_one_of(name, names):
+            raise ValueError(f"allowed_tools has {name!r}, which is no tool here{_known(name, names)}")
+    return tuple(dict.fromkeys(listed))
+
+
+def _is_one_of(name: object, names: Collection[str]) -> bool:
+    return isinstance(name, str) and name in names
 
 
 def _check_together(choice: str | None, allowed: tuple[str, ...] | None, names: Collection[str]) -> None:

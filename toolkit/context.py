@@ -41,7 +41,7 @@ class ToolContext(Generic[Deps]):
     iteration: int = 0
     attempt: int = 0
     cancellation: Cancellation = field(default_factory=Cancellation, repr=False, compare=False)
-    tell: Callable[[str, Any], object] = field(default=unheard, repr=False, compare=False)
+    tell: Callable[[str | None, Any], object] = field(default=unheard, repr=False, compare=False)
 
     @property
     def cancelled(self) -> bool:
@@ -59,7 +59,7 @@ class ToolContext(Generic[Deps]):
 
     def update(self, partial: Any) -> None:
         """Show what there is so far, in whole; the model never sees it. May be called from any thread."""
-        self.tell("", partial)
+        self.tell(None, partial)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, *_: object) -> NoReturn:
@@ -67,7 +67,9 @@ class ToolContext(Generic[Deps]):
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every try of one call, another for every other call: 32 hexadecimal digits."""
+        """The same for every try of one call, another for every other: 32 hexadecimal digits; empty without a run."""
+        if not self.run_id:
+            return ""
         import hashlib  # it takes longer to load than all of the context, and few tools ask for the key
 
         identity = f"{self.run_id}:{self.iteration}:{self.call_id}"

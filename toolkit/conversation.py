@@ -42,7 +42,7 @@ from toolkit.messages import (
     attached,
 )
 from toolkit.numbering import Numbering
-from toolkit.refusals import CANCELLED_TEXT, reason_of, refusal_of, refused_by_limits
+from toolkit.refusals import CANCELLED_TEXT, over, reason_of, refusal_of, refused_by_limits
 from toolkit.state import UNANSWERED, Phase, RunState
 from toolkit.steps import CallModel, Finished, Paused, RunCalls, Step
 
@@ -141,8 +141,12 @@ class Conversation:
         self._go_on(response)
         return response
 
-    def foresee(self, call: ToolCall, position: int) -> ToolCall:
-        """Give a call of an answer that is still arriving the id that it will have."""
+    def foresee(self, call: ToolCall, position: int) -> ToolCall | None:
+        """Give a call of an answer that still arrives the id that it will have; None where a limit may refuse it."""
+        used = self._state.used
+        before = (position, sum(used.values()) + position, used.get(call.name, 0) + position)
+        if over(*before, call.name, self._limits):
+            return None
         return replace(call, id=self._ids.own(self._state.calls + position))
 
     def answer(self, results: Sequence[ToolMessage], pending: Sequence[PendingApproval] = ()) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
+from pydantic_core import from_json
+
 from toolkit.messages import ToolCall
 from toolkit.tools import Tool
 
@@ -24,7 +26,18 @@ def digest_of(tool: Tool[..., Any], values: Mapping[str, Any], call: ToolCall, r
     Raises:
         TypeError: A value is nothing that could be told from others, such as an iterator.
     """
-    return _sha256([run_id, call.id, definition_of(tool), dict(values)])
+    return _sha256([run_id, call.id, definition_of(tool), _told(tool, values, call)])
+
+
+def _told(tool: Tool[..., Any], values: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
+    """Leave out what the tool itself makes anew each time: a default that no schema can show."""
+    try:
+        said = from_json(call.arguments or "{}")
+    except ValueError:
+        return dict(values)
+    shown = tool.parameters["properties"]
+    made = {name for name in values if name in shown and name not in said and "default" not in shown[name]}
+    return {name: value for name, value in values.items() if name not in made}
 
 
 def definition_of(tool: Tool[..., Any]) -> str:

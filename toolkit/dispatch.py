@@ -11,16 +11,27 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 from concurrent.futures import CancelledError
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any
 
 from toolkit.approval import ApprovalRequest, Approver, Deferred, Stopped, approve
 from toolkit.attempts import Tell, invoke
 from toolkit.authorization import Authorizer, authorize
 from toolkit.context import ToolContext, unheard
+from toolkit.dialects.codecs import read_json
 from toolkit.digests import digest_of
 from toolkit.doors import Door
-from toolkit.errors import Cancelled, DefinitionError, Failed, FatalError, Halt, NotFound, ToolError, UnknownTool
+from toolkit.errors import (
+    Cancelled,
+    DefinitionError,
+    Failed,
+    FatalError,
+    Halt,
+    NotFound,
+    ToolError,
+    ToolkitError,
+    UnknownTool,
+)
 from toolkit.faults import close_to, unknown
 from toolkit.jsontext import as_text
 from toolkit.ledger import STARTED, Ledger, Record
@@ -31,10 +42,6 @@ from toolkit.results import completed, explained
 from toolkit.tools import Tool
 
 logger = logging.getLogger("toolkit")
-
-# Kinds of a result that are no errors of the call: it waits for somebody's yes; whoever was asked ends the run.
-PENDING: Final = "pending"
-STOPPED: Final = "stopped"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,24 +78,19 @@ class Dispatcher:
             Halt: A hook raised it.
             DefinitionError: A tool cannot be described to a model.
         """
-        line = _Line(self, context, door, tell)
+        line = _Line(self, call, context, door, tell)
         try:
-            result = _checked(await compose(self.middleware, line.carried_out, context, self.tools, door)(call))
+            result = await compose(self.middleware, line.carried_out, context, self.tools, door)(call)
+            if self.middleware:
+                result = completed(_checked(result))
+            _log(call, result)
         except (FatalError, Halt, DefinitionError):
             raise
         except CancelledError as error:  # the turn was left; nobody reads this result
             return ToolResult.failed(Cancelled(), error)
         except Exception as error:  # noqa: BLE001  whatever it is, the call has a result
-            return _refused(error, call)
-        _log(call, result)
-        return self._shown(result, call)
-
-    def _shown(self, result: ToolResult, call: ToolCall) -> ToolResult:
-        """Cut what is too long for the model, once middleware is done with it."""
-        tool = self.tools.get(call.name)
-        own = tool.settings.max_result if tool else None
-        whole = completed(result) if result.text is None else result  # one that a middleware has made
-        return capped(whole, own or self.max_result, self.overflow)
+            result = _refused(error, line)
+        return capped(result, line.max_result, self.overflow)
 
     def is_gated(self, tool: Tool[..., Any]) -> bool:
         """Tell whether anybody is asked about the calls of a tool; a gate that is an empty object is one, too."""
@@ -124,14 +126,23 @@ class _Line:
     """The way of one call, inside of all middleware: a step that refuses raises a ToolError."""
 
     by: Dispatcher
+    call: ToolCall
     context: ToolContext[Any]
     door: Door
     tell: Tell
+    has_begun: bool = False
+    max_result: int = MAX_RESULT
+
+    def __post_init__(self) -> None:
+        self.max_result = self.by.max_result
 
     async def carried_out(self, call: ToolCall) -> ToolResult:
-        """Carry a call out; a middleware may have made it."""
+        """Carry a call out; a middleware may have made it, but its ids stay ours."""
         by = self.by
+        if call.id != self.call.id:
+            call = replace(call, id=self.call.id, provider_call_id=self.call.provider_call_id)
         tool = by.resolved(call)
+        self.max_result = tool.settings.max_result or by.max_result
         values, repairs = tool.read(call.arguments)
         if by.ledger is None:
             result = await self._invoked(tool, await self._passed(tool, values, call), call)
@@ -168,7 +179,7 @@ class _Line:
         decision = await approve(by.approver, request, self.door, by.approval_timeout)
         if decision.arguments is None:
             return values
-        values, _ = tool.read(as_text(dict(decision.arguments)))
+        values, _ = tool.read(as_text(_rewritten(call, values, decision.arguments)))
         await self._authorized(ApprovalRequest(tool, values, self.context, call))
         return values
 
@@ -186,7 +197,19 @@ class _Line:
             await authorize(authorizer, request.tool, request.arguments, request.context, self.door, timeout)
 
     async def _invoked(self, tool: Tool[..., Any], values: dict[str, Any], call: ToolCall) -> ToolResult:
+        self.has_begun = True
         return await invoke(tool, call, values, self.context, self.door, self.tell)
+
+
+def _rewritten(call: ToolCall, values: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Write an approver's arguments; those that were left as they are keep the model's words, which no value tells."""
+    said = read_json(call.arguments or "{}")
+    kept = {name for name, value in arguments.items() if name in values and values[name] == value}
+    return {
+        name: said[name] if name in kept else value
+        for name, value in arguments.items()
+        if name not in kept - said.keys()
+    }
 
 
 def _checked(result: object) -> ToolResult:
@@ -195,19 +218,23 @@ def _checked(result: object) -> ToolResult:
     raise TypeError(f"a middleware answers with a ToolResult, not {result!r}; does it return what the line gave it?")
 
 
-def _refused(error: Exception, call: ToolCall) -> ToolResult:
+def _refused(error: Exception, line: _Line) -> ToolResult:
     """Make the result of a call that did not come to its end."""
+    name = line.call.name[:100]
     if isinstance(error, Deferred):
-        return ToolResult(error="Waits for approval.", kind=PENDING, details=error.pending)
+        return ToolResult(text="", error="Waits for approval.", kind="pending", exception=error)
     if isinstance(error, Stopped):
         text = f"Not run: the run was stopped. {error}".rstrip()
-        return ToolResult(text=text, error=text, kind=STOPPED, exception=error)
+        return ToolResult(text=text, error=text, kind="stopped", exception=error)
     if isinstance(error, ToolError):
-        return explained(error, call.name, (), ())
-    logger.error("A middleware raised; the call %s gets an error.", call.name, exc_info=error)
-    return ToolResult.failed(Failed(f"{call.name[:100]} was not carried out."), error)
+        return explained(error, name, (), ())
+    logger.error("What stands around the call %s failed; the call gets an error.", name, exc_info=error)
+    said = f"{name} has run, but its result was lost." if line.has_begun else f"{name} was not carried out."
+    return ToolResult.failed(Failed(said), error)
 
 
 def _log(call: ToolCall, result: ToolResult) -> None:
-    if result.exception and not isinstance(result.exception, ToolError):
+    if result.exception and not isinstance(result.exception, ToolkitError):
         logger.warning("Tool %s raised", call.name, exc_info=result.exception)
+    elif result.exception and logger.isEnabledFor(logging.DEBUG):
+        logger.debug("Tool %s refused", call.name, exc_info=result.exception)

@@ -18,6 +18,7 @@ from toolkit.results import explained
 
 logger = logging.getLogger("toolkit")
 
+_WITHHELD = "The result of {} is withheld: it could not be checked. If it has run, its effect stays."
 NAMES = ("before_model", "after_model", "before_call", "after_call")
 
 T = TypeVar("T")
@@ -115,7 +116,10 @@ async def _after(hook: Hook, call: ToolCall, result: ToolResult, following: Next
         raise
     except Exception as error:
         logger.exception("The hook %r failed; its call gets an error.", hook)
-        return ToolResult.failed(Failed(f"{call.name[:100]} has run, but its result is withheld."), error)
+        return ToolResult.failed(
+            Failed(_WITHHELD.format(call.name[:100])),
+            error,
+        )
 
 
 def _or_given(answer: Any, given: T, hook: Hook) -> T:

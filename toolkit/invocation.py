@@ -103,8 +103,10 @@ class Invocation:
 
     def failed(self, error: BaseException, *, may_be_the_runs: bool = False) -> ToolResult:
         """Make the result of what a tool raised; what is meant for the run leaves."""
-        if isinstance(error, FatalError) or is_interrupt(error) or (may_be_the_runs and is_cancelling(error)):
+        if is_interrupt(error) or (may_be_the_runs and is_cancelling(error)):
             raise error
+        if (fatal := _fatal_in(error)) is not None:
+            raise fatal
         return results.explained(error, self.name, self.handler.raises, self.relay)
 
     def perform(self, values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
@@ -144,3 +146,16 @@ class Invocation:
 def _listener(context: ToolContext[Any] | None) -> Heard | None:
     """Find who wants to hear of values that come one by one."""
     return None if context is None or context.tell is unheard else context.update
+
+
+def _fatal_in(error: BaseException) -> FatalError | None:
+    """Find what ends the run, in a group of errors too."""
+    seen, left = set[int](), [error]
+    while left:
+        one = left.pop()
+        if isinstance(one, FatalError):
+            return one
+        if id(one) not in seen:
+            seen.add(id(one))
+            left += getattr(one, "exceptions", ())
+    return None

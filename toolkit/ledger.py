@@ -2,26 +2,28 @@
 
 A call is proposed, approved, started and finished. Each stage is written once, by whoever comes first; to have written
 `started` is the right to carry the call out. After a crash, or when a state is taken up twice, the ledger tells what
-was done: what has finished is not done again, and its text is the result; what has started and not finished may have
+was done: what has finished is not done again, and its result is told again; what has started and not finished may have
 taken effect, and is done again only where that does no harm.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import threading
 import time
 import weakref
 from collections.abc import Awaitable, Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar, cast
 
 from toolkit.doors import Door
 from toolkit.errors import Failed
-from toolkit.messages import ToolResult
+from toolkit.messages import ToolMessage, ToolResult
+from toolkit.transcripts import message_from_dict, message_to_dict
 
 if TYPE_CHECKING:
     import sqlite3
@@ -34,6 +36,7 @@ Stage: TypeAlias = Literal["proposed", "approved", "started", "finished"]
 # Seconds between two tries to open a file that others are making.
 PAUSE = 0.01
 
+UNKEPT = "This call was not run: its steps cannot be written down now."
 STARTED = "This call was started before and may have taken effect; it was not run again."
 CHANGED = (
     "A call of this id was started before with other arguments, or by another definition of its tool; "
@@ -47,8 +50,7 @@ class Entry:
 
     Attributes:
         digest: Which call it was: the tool, its definition, the arguments.
-        text: What the model was told, once the call has finished.
-        is_error: Whether that was an error.
+        result: What came of it, once it has finished, as JSON: text, error, its kind, pictures and files.
         at: When, in seconds since 1970, UTC.
     """
 
@@ -56,8 +58,7 @@ class Entry:
     call_id: str
     stage: Stage
     digest: str = ""
-    text: str = ""
-    is_error: bool = False
+    result: str = ""
     at: float = field(default_factory=time.time, compare=False)
 
 
@@ -125,7 +126,7 @@ class SQLiteLedger:
             sqlite3.Error: They could not be read.
         """
         with self._lock, closing(self._connection().execute(_READ, (run_id, call_id))) as rows:
-            return tuple(Entry(**{**dict(zip(_FIELDS, row)), "is_error": bool(row[5])}) for row in rows)
+            return tuple(Entry(**dict(zip(_FIELDS, row))) for row in rows)
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
@@ -142,11 +143,11 @@ class SQLiteLedger:
 _FIELDS = tuple(Entry.__dataclass_fields__)
 _TABLE = """
 CREATE TABLE IF NOT EXISTS entries (
-    run_id TEXT, call_id TEXT, stage TEXT, digest TEXT, text TEXT, is_error INTEGER, at REAL,
+    run_id TEXT, call_id TEXT, stage TEXT, digest TEXT, result TEXT, at REAL,
     PRIMARY KEY (run_id, call_id, stage)
 )
 """
-_WRITE = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_WRITE = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _READ = "SELECT * FROM entries WHERE run_id = ? AND call_id = ifnull(?, call_id) ORDER BY rowid"
 
 
@@ -203,51 +204,68 @@ class Record:
         """Give what came of the call, where it was carried out before; None where it is to be carried out now.
 
         Raises:
-            Failed: It has started and not finished, or it was another call, and may not be repeated.
+            Failed: It has started and not finished, or it was another call, and may not be repeated; or the ledger
+                cannot be read.
         """
-        stages = {entry.stage: entry for entry in await self._do(lambda: self.ledger.read(self.run_id, self.call_id))}
+        entries = await self._do("be read", lambda: self.ledger.read(self.run_id, self.call_id))
+        stages = {entry.stage: entry for entry in entries}
         started, finished = stages.get("started"), stages.get("finished")
         if started is None:
             return None
         if finished is not None and started.digest == self.digest:
-            return _result(finished)
+            return _result(finished.result)
         if self.may_repeat:
             return None
         raise Failed(STARTED if started.digest == self.digest else CHANGED)
 
     async def note(self, stage: Stage, digest: str = "") -> bool:
-        """Write a stage; False where it was written before."""
-        return await self._write(stage, digest=digest or self.digest)
+        """Write a stage; False where it was written before.
+
+        Raises:
+            Failed: It cannot be written.
+        """
+        return await self._write(stage, digest or self.digest)
 
     async def carry_out(self, work: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         """Do the work of the call, and write down that it starts and what came of it.
 
         Raises:
-            Failed: Somebody else has started the call, and it may not be repeated.
+            Failed: Somebody else has started the call, and it may not be repeated; or its start cannot be written.
         """
         is_first = await self.note("started")
         if not is_first and (known := await self.recall()) is not None:
             return known
         result = await work()
-        try:
-            await self._write("finished", digest=self.digest, text=result.text or "", is_error=result.is_error)
-        except Exception:
-            logger.exception("The call %s was carried out, and the ledger could not keep its result.", self.call_id)
+        with suppress(Failed):  # it was carried out all the same; the log says what could not be kept
+            await self._write("finished", self.digest, result)
         return result
 
-    async def _write(self, stage: Stage, *, digest: str, text: str = "", is_error: bool = False) -> bool:
-        entry = Entry(
-            run_id=self.run_id, call_id=self.call_id, stage=stage, digest=digest, text=text, is_error=is_error
-        )
-        return await self._do(lambda: self.ledger.write(entry))
+    async def _write(self, stage: Stage, digest: str, result: ToolResult | None = None) -> bool:
+        def write() -> bool:
+            told = "" if result is None else _json(result)
+            entry = Entry(run_id=self.run_id, call_id=self.call_id, stage=stage, digest=digest, result=told)
+            return self.ledger.write(entry)
 
-    async def _do(self, work: Callable[[], T]) -> T:
+        return await self._do(f"keep {stage!r}", write)
+
+    async def _do(self, what: str, work: Callable[[], T]) -> T:
         async def done() -> T:
-            return work()
+            try:
+                return work()
+            except Exception as error:
+                logger.exception("The ledger could not %s, for the call %s.", what, self.call_id)
+                raise Failed(UNKEPT) from error
 
         return await self.door.call(done, is_async=False)
 
 
-def _result(entry: Entry) -> ToolResult:
-    text = entry.text
-    return ToolResult.failed(Failed(text)) if entry.is_error else ToolResult(text, text)
+def _json(result: ToolResult) -> str:
+    told = ToolMessage(call_id="", name="", text=result.text or "", images=result.images, files=result.files)
+    return json.dumps({"told": message_to_dict(told), "error": result.error, "kind": result.kind})
+
+
+def _result(text: str) -> ToolResult:
+    kept = json.loads(text)
+    told = cast("ToolMessage", message_from_dict(kept["told"]))
+    value = told.text if kept["error"] is None else None
+    return ToolResult(value, told.text, kept["error"], kept["kind"], images=told.images, files=told.files)

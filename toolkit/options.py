@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from typing_extensions import TypedDict
 
@@ -105,6 +105,21 @@ def refuse_unknown(options: Mapping[str, Any]) -> None:
         raise TypeError(f"Runner has no option {unknown[0]!r}. It has: {', '.join(known)}.")
 
 
+def refuse_unfit(options: Mapping[str, Any]) -> None:
+    """Make sure that options are of their kind, and their numbers in bounds.
+
+    Raises:
+        TypeError: One is of another kind.
+        ValueError: One is a number out of bounds.
+    """
+    for name, value in options.items():
+        is_kind, is_in_bounds, wanted = _RULES.get(name, _ANY)
+        if not is_kind(value):
+            raise TypeError(f"{name}={value!r} is not {wanted}.")
+        if not is_in_bounds(value):
+            raise ValueError(f"{name}={value!r} is not {wanted}.")
+
+
 def refuse_reserved(options: Mapping[str, Any]) -> None:
     """Make sure that a request's further keys are none of the Runner's own, or the client's.
 
@@ -117,3 +132,44 @@ def refuse_reserved(options: Mapping[str, Any]) -> None:
     if clients:
         name = sorted(clients)[0]
         raise TypeError(f"{name!r} is no key of a request's body: set it on the client, client=OpenAI(...).")
+
+
+def _may_lack(is_fit: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or is_fit(value)
+
+
+def _is_ledger(value: object) -> bool:
+    return all(callable(getattr(value, name, None)) for name in ("write", "read"))
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _are_functions(value: object) -> bool:
+    return isinstance(value, Sequence) and all(map(callable, value))
+
+
+def _any(_: object) -> bool:
+    return True
+
+
+# Of an option: is it of its kind, is it in bounds, and what it has to be. The others are checked where they are used.
+_Rule: TypeAlias = tuple[Callable[[Any], bool], Callable[[Any], bool], str]
+_ANY: _Rule = (_any, _any, "")
+_FUNCTION: _Rule = (_may_lack(callable), _any, "a function")
+_RULES: Mapping[str, _Rule] = {
+    "limits": (lambda value: isinstance(value, Limits), _any, "Limits(...)"),
+    "authorize": _FUNCTION,
+    "approve": _FUNCTION,
+    "approval_timeout": (_may_lack(_is_number), _may_lack(lambda value: value > 0), "a number of seconds above 0"),
+    "ledger": (_is_ledger, _any, "a ledger, with write and read, such as MemoryLedger()"),
+    "checkpoint": _FUNCTION,
+    "middleware": (_are_functions, _any, "a list of functions"),
+    "early": (lambda value: isinstance(value, bool), _any, "True or False"),
+    "max_result": (_is_whole, lambda value: value > 0, "a whole number of characters, at least 1"),
+}

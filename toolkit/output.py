@@ -7,15 +7,17 @@ under the key `result`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Generic
 
-from pydantic_core import ValidationError
+from pydantic_core import ValidationError, from_json
 from typing_extensions import TypedDict, TypeVar
 
 from toolkit import schemas
+from toolkit.doubts import doubts
 from toolkit.errors import DefinitionError, ToolError
 from toolkit.faults import explained
 from toolkit.messages import OutputSpec, ToolSpec
@@ -29,7 +31,9 @@ KEY = "result"
 # What the tool is called whose call is the answer, where a server cannot be asked for JSON otherwise.
 NAME = "final_result"
 DESCRIPTION = "The final answer. Give it when you have it."
-FENCE = "```"
+# A Markdown fence; behind it stands the name of a language, or the JSON itself.
+_FENCE = "```"
+_OPENING = re.compile(rf'\s*{_FENCE}(?:[^\n{{\["]*\n|\s*json\b)?', re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,13 +54,23 @@ class Output(Generic[T]):
         Raises:
             ToolError: It does not fit; the text is for the model.
         """
+        return self._checked(_unfenced(text)) if self.asked else self.validate(text)
+
+    def is_call(self, name: str) -> bool:
+        """Tell whether a call of this name is the answer."""
+        return self.asked is not None and self.asked.by_tool and self.asked.spec.name == name
+
+    def _checked(self, text: str) -> T:
         try:
-            return self.validate(_unfenced(text) if self.asked else text)
+            value, doubt = self.validate(text), doubts(text)
         except ValidationError as error:
             faults = error.errors(include_url=False, include_context=False)
             raise ToolError(f"Invalid output: {explained(faults, self.schema)}") from error
         except Exception as error:
             raise ToolError(f"Invalid output: it could not be checked ({type(error).__name__}).") from error
+        if doubt:
+            raise ToolError(f"Invalid output: {doubt}.")
+        return value
 
     @property
     def schema(self) -> Mapping[str, Any]:
@@ -94,12 +108,15 @@ def output_of(kind: Any, taken: Collection[str] = ()) -> Output[Any]:
     return Output(asked=OutputSpec(spec=spec), validate=validate)
 
 
+def without_opening(text: str) -> str:
+    """Take off the beginning of a Markdown fence: some models wrap JSON for people to read."""
+    opening = _OPENING.match(text)
+    return text[opening.end() :] if opening else text
+
+
 def _unfenced(text: str) -> str:
-    """Take off a Markdown fence: some models wrap JSON for people to read."""
-    bare = text.strip()
-    if not (bare.startswith(FENCE) and bare.endswith(FENCE)):
-        return text
-    return bare.partition("\n")[2].removesuffix(FENCE)
+    bare = without_opening(text)
+    return text if bare == text else bare.rstrip().removesuffix(_FENCE)
 
 
 def _described(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
@@ -107,16 +124,23 @@ def _described(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
 
     adapter = TypeAdapter[Any](kind)
     if schema := _of_object(adapter):
+        if not (schema["properties"] or schema.get("additionalProperties")):
+            raise TypeError("it has no fields.")
         return schema, adapter.validate_json
     wrapper = TypedDict("wrapper", {KEY: kind})  # type: ignore[misc]  # a type made at run time
     wrapper.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)  # type: ignore[attr-defined]
     wrapped = TypeAdapter[Any](wrapper)
 
-    def unwrapped(text: str) -> Any:
-        document = text if text.lstrip().startswith("{") else f'{{"{KEY}": {text}}}'  # some give the value itself
-        return wrapped.validate_json(document)[KEY]
+    return _of_object(wrapped), lambda text: wrapped.validate_json(_keyed(text))[KEY]
 
-    return _of_object(wrapped), unwrapped
+
+def _keyed(text: str) -> str:
+    """Put a value under its key: some models give the value itself. What is no JSON is refused later, as such."""
+    try:
+        document = from_json(text)
+    except ValueError:
+        return text
+    return text if isinstance(document, dict) else f'{{"{KEY}": {text}}}'
 
 
 def _of_object(adapter: TypeAdapter[Any]) -> dict[str, Any]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic_core import from_json, to_json
 
-from toolkit.events import OutputDelta
-from toolkit.output import FENCE, Output
+from toolkit.events import OutputDelta, ReasoningDelta, TextDelta, ToolArgumentsDelta
+from toolkit.output import Output, without_opening
 from toolkit.parts import sendable
+
+_Delta: TypeAlias = TextDelta | ReasoningDelta | ToolArgumentsDelta
 
 # A text is read anew when it has grown by an eighth: all readings together cost nine times the last one, at most.
 _SHARE = 8
@@ -32,12 +34,31 @@ class Partial:
     _new: list[str] = field(default_factory=list, init=False)
     _size: int = field(default=0, init=False)
     _due: int = field(default=1, init=False)
+    _call: int | None = field(default=None, init=False)
     _last: tuple[Any, ...] = field(default=(), init=False)  # the value given last, if there is one
 
-    def take(self, text: str) -> Iterator[OutputDelta]:
-        """Add a piece of the answer."""
+    def shown(self, piece: _Delta) -> Iterator[_Delta | OutputDelta]:
+        """Pass on what the model says, and the answer as it grows in its place where it is a call."""
+        if isinstance(piece, ToolArgumentsDelta) and self.output.is_call(piece.name):
+            yield from self.take(piece.text, piece.index)
+            return
+        yield piece
+        if isinstance(piece, TextDelta):
+            yield from self.take(piece.text)
+
+    def take(self, text: str, call: int | None = None) -> Iterator[OutputDelta]:
+        """Add a piece of the answer.
+
+        Args:
+            text: As it arrived.
+            call: The number of the call whose arguments it is of; None where it is of the text. A piece from elsewhere
+                than the one before begins the answer anew.
+        """
         if not self.output.asked:
             return
+        if call != self._call:
+            self._call, self._text, self._size, self._due = call, "", 0, 1
+            self._new.clear()
         self._new.append(text)
         self._size += len(text)
         if self._size >= self._due:
@@ -66,19 +87,13 @@ class Partial:
         """List the JSON texts that what has arrived may stand for, the longest first."""
         self._text += "".join(self._new)
         self._new.clear()
-        text = _bare(sendable(self._text))
+        text = without_opening(sendable(self._text))
         try:
             document = from_json(text, allow_partial="trailing-strings", allow_inf_nan=False)
         except ValueError:
             return
         if isinstance(document, (dict, list, str)):  # a word of prose may begin as a number or a truth does
             yield from (to_json(beginning).decode() for beginning in _shortened(document, text))
-
-
-def _bare(text: str) -> str:
-    """Take off the first line of a Markdown fence, where there is one."""
-    bare = text.lstrip()
-    return bare.partition("\n")[2] if bare.startswith(FENCE) else bare
 
 
 def _shortened(document: Any, text: str) -> Iterator[Any]:

@@ -49,7 +49,7 @@ def refused_by_limits(
     counts, refused = dict(used), list[ToolMessage]()
     total = sum(counts.values())
     for number, call in enumerate(response.calls):
-        why = _over(number, total, counts.get(call.name, 0), call.name, limits)
+        why = over(number, total, counts.get(call.name, 0), call.name, limits)
         if why:
             refused.append(refusal_of(call, why))
             continue
@@ -58,8 +58,16 @@ def refused_by_limits(
     return len(refused) < len(response.calls), counts, tuple(refused)
 
 
-def _over(number: int, total: int, of_tool: int, name: str, limits: Limits) -> str:
-    """Say why a call is one too many; nothing where it is not."""
+def over(number: int, total: int, of_tool: int, name: str, limits: Limits) -> str:
+    """Say why a call is one too many; nothing where it is not.
+
+    Args:
+        number: Which call of its answer it is, from 0.
+        total: How many calls the run has carried out before it.
+        of_tool: How many of those were of this tool.
+        name: The tool's.
+        limits: How many there may be.
+    """
     if number >= limits.calls_per_turn:
         return (
             f"Not run: one answer may hold {limits.calls_per_turn} calls. Send this one again later, if it is needed."

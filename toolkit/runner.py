@@ -22,7 +22,7 @@ from toolkit.verbs import Ask, Verbs
 class Runner(Controls, Verbs):
     """Lets a model work with a toolbox. One runner may have many runs, one after the other or at the same time.
 
-    `steer`, `follow_up`, `clear` and `cancel` mean the run that is under way, where that is one.
+    `steer` and `follow_up` mean the run that is under way, where that is one; `clear` and `cancel` mean all of them.
 
     Args:
         toolbox: Tools, or anything that a Toolbox takes. What it holds when a run begins is what that run has.
@@ -86,6 +86,18 @@ class Runner(Controls, Verbs):
     @override
     def _cancellation(self) -> Cancellation:
         return self._assembly.roster.only().stop
+
+    @override
+    def clear(self, *, steering: bool = True, follow_ups: bool = True) -> None:
+        """Take back what the models of all runs have not read yet."""
+        for run in self._assembly.roster.all():
+            run.inbox.clear(steering=steering, follow_ups=follow_ups)
+
+    @override
+    def cancel(self) -> bool:
+        """Call off all runs that are under way; tell whether there was one to call off."""
+        cancelled = [run.stop.cancel() for run in self._assembly.roster.all()]
+        return any(cancelled)
 
     @override
     def _begin(self, ask: Ask) -> Run[Any]:

@@ -76,7 +76,7 @@ class ToolSettings:
     @property
     def is_plain(self) -> bool:
         """Whether a call is carried out once, in the usual place, for as long as it takes."""
-        return not (self.timeout or self.retries or self.executor or self.isolate)
+        return self.timeout is None and self.executor is None and self.isolate is None and not self.retries
 
     @property
     def runs_alone(self) -> bool:

@@ -5,23 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 from toolkit.errors import ConversationError
 from toolkit.messages import (
     Message,
+    ModelResponse,
     PendingApproval,
     ToolCall,
     ToolMessage,
     Usage,
 )
-from toolkit.transcripts import message_from_dict, message_to_dict
+from toolkit.transcripts import check_fields, message_from_dict, message_to_dict
 
 Phase: TypeAlias = Literal["asking", "calling", "paused", "finished"]
 
 # Reasons after which the model's last words are no answer.
 UNANSWERED = frozenset({"cancelled", "error", "paused", "stopped"})
-# Raised when the form changes; what an older one wrote stays readable.
+# Raised when the form changes; a state of another version is refused.
 VERSION = 1
 
 
@@ -74,22 +75,37 @@ class RunState:
         """Read what `to_json` wrote.
 
         Raises:
-            ConversationError: It is something else, or of a later version.
+            ConversationError: It is something else, or of another version, or no run can be in it.
         """
         try:
             data: dict[str, Any] = json.loads(text)
             _check_version(data.pop("version", VERSION))
             state = cls(**{name: _READERS[name](value) if name in _READERS else value for name, value in data.items()})
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            check_fields(state)
+            _check_calls(state)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise ConversationError(f"This is not the state of a run: {type(error).__name__}: {error}") from error
-        if state.phase not in get_args(Phase):
-            raise ConversationError(f"This is not the state of a run: no run is {state.phase!r}.")
         return state
 
 
 def _check_version(version: Any) -> None:
     if version != VERSION:
         raise ConversationError(f"This state is of version {version!r}; this library reads version {VERSION}.")
+
+
+def _check_calls(state: RunState) -> None:
+    """Check that the last message has calls where they are carried out or wait, and there only; and that these wait."""
+    last = state.messages[-1] if state.messages else None
+    calls = {call.id for call in last.calls} if isinstance(last, ModelResponse) else set()
+    answered = {result.call_id for result in state.answered}
+    waiting = {pending.call.id for pending in state.pending}
+    has_open = bool(calls - answered)
+    if last is None or has_open != (state.phase in ("calling", "paused")):
+        raise ValueError(f"a run that is {state.phase} does not end in {last!r:.100}.")
+    if not (answered <= calls and waiting <= calls - answered) or (state.phase == "paused" and not waiting):
+        raise ValueError(
+            "results and approvals belong to calls of the last answer, and approvals to those without a result."
+        )
 
 
 def _messages(data: Any) -> tuple[Any, ...]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
-from dataclasses import fields
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from types import UnionType
+from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from toolkit.messages import Message, ModelResponse, SystemMessage, ToolCall, ToolMessage, Usage, UserMessage
 from toolkit.parts import File, Image
@@ -33,6 +34,58 @@ def message_from_dict(data: Mapping[str, Any]) -> Message:
     values = {key: _READERS[key](value) if key in _READERS else value for key, value in data.items() if key != "kind"}
     return _KINDS[data["kind"]](**values)
 
+
+def check_fields(value: Any) -> None:
+    """Check that the fields of a dataclass hold what they say, at any depth; whole numbers are counts, from 0.
+
+    Raises:
+        ValueError: One of them does not.
+    """
+    kinds = get_type_hints(type(value))
+    for told in fields(value):
+        found = getattr(value, told.name)
+        if not _check_of(kinds[told.name])(found):
+            raise ValueError(f"{told.name}={found!r:.100} is not of type {told.type}.")
+
+
+def _check_of(kind: Any) -> _Check:
+    """Make what tells whether a value is of a type."""
+    if is_dataclass(kind):
+        checks = {name: _check_of(inner) for name, inner in get_type_hints(kind).items()}
+        return lambda value: type(value) is kind and all(fits(getattr(value, name)) for name, fits in checks.items())
+    if made := _CHECKS.get(get_origin(kind)):
+        return made(get_args(kind))
+    return _SIMPLE.get(kind) or (lambda value: type(value) is kind)
+
+
+def _any_of(kinds: Sequence[Any]) -> _Check:
+    checks = [*map(_check_of, kinds)]
+    return lambda value: any(fits(value) for fits in checks)
+
+
+def _each_of(kinds: Sequence[Any]) -> _Check:
+    fits = _check_of(kinds[0])
+    return lambda value: type(value) is tuple and all(map(fits, value))
+
+
+def _by_name(kinds: Sequence[Any]) -> _Check:
+    fits = _check_of(kinds[1])
+    return lambda value: type(value) is dict and all(map(fits, value.values()))
+
+
+_Check: TypeAlias = Callable[[Any], bool]
+_CHECKS: Mapping[Any, Callable[[Sequence[Any]], _Check]] = {
+    Literal: lambda words: lambda value: value in words,
+    Union: _any_of,
+    UnionType: _any_of,
+    tuple: _each_of,
+    Mapping: _by_name,
+}
+_SIMPLE: Mapping[Any, _Check] = {
+    Any: lambda _: True,
+    int: lambda value: type(value) is int and value >= 0,
+    float: lambda value: type(value) in (int, float),
+}
 
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "usage": lambda usage: Usage(**usage),

@@ -18,21 +18,21 @@ in an earlier run was told then; now there is its result. Specification: https:/
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import AsyncIterable, Iterable
 from typing import Any, overload
 
 from toolkit.agui.answers import decisions
+from toolkit.agui.drawing import AsyncToldStream, ToldStream
 from toolkit.agui.telling import Telling, Told
 from toolkit.events import Event
 
-__all__ = ["Told", "decisions", "events"]
+__all__ = ["AsyncToldStream", "Told", "ToldStream", "decisions", "events"]
 
 
 @overload
-def events(stream: AsyncIterable[Event], *, thread_id: str = "", run_id: str = "") -> AsyncGenerator[Told, None]: ...
+def events(stream: AsyncIterable[Event], *, thread_id: str = "", run_id: str = "") -> AsyncToldStream: ...
 @overload
-def events(stream: Iterable[Event], *, thread_id: str = "", run_id: str = "") -> Generator[Told, None, None]: ...
+def events(stream: Iterable[Event], *, thread_id: str = "", run_id: str = "") -> ToldStream: ...
 def events(stream: Any, *, thread_id: str = "", run_id: str = "") -> Any:
     """Tell the events of a run as AG-UI does, as JSON-able dicts; of an async stream, as an async iterator.
 
@@ -51,32 +51,4 @@ def events(stream: Any, *, thread_id: str = "", run_id: str = "") -> Any:
         ['Hello.']
     """
     telling = Telling(thread_id=thread_id, run_id=run_id)
-    return _awaited(stream, telling) if isinstance(stream, AsyncIterable) else _drawn(stream, telling)
-
-
-def _drawn(stream: Iterable[Event], telling: Telling) -> Generator[Told, None, None]:
-    failure: Exception | None = None
-    with ExitStack() as stack:
-        if close := getattr(stream, "close", None):
-            stack.callback(close)
-        try:
-            for event in stream:
-                yield from telling.take(event)
-        except Exception as error:  # noqa: BLE001  whatever it was, the user interface has to know
-            failure = error
-        yield from telling.end(failure)
-
-
-async def _awaited(stream: AsyncIterable[Event], telling: Telling) -> AsyncGenerator[Told, None]:
-    failure: Exception | None = None
-    async with AsyncExitStack() as stack:
-        if close := getattr(stream, "aclose", None):
-            stack.push_async_callback(close)
-        try:
-            async for event in stream:
-                for told in telling.take(event):
-                    yield told
-        except Exception as error:  # noqa: BLE001  as above
-            failure = error
-        for told in telling.end(failure):
-            yield told
+    return AsyncToldStream(stream, telling) if isinstance(stream, AsyncIterable) else ToldStream(stream, telling)

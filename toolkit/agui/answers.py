@@ -24,19 +24,38 @@ def decisions(resume: Iterable[Mapping[str, Any]]) -> dict[str, Decision]:
 
     Nothing but `{"approved": true}` is a yes; a call that the client gave up is refused.
 
+    Raises:
+        ValueError: It is no list of answers, one for each interrupt.
+
     Example:
         >>> entry = {"interruptId": "ab12cd34_0", "status": "resolved", "payload": {"approved": True}}
         >>> decisions([entry]) == {"ab12cd34_0": Decision.approve()}
         True
     """
-    return {str(entry.get("interruptId", "")): _decision(entry) for entry in resume}
+    if isinstance(resume, (str, Mapping)) or not isinstance(resume, Iterable):
+        raise ValueError(f"resume is a list of answers to interrupts, not {resume!r:.100}.")  # noqa: TRY004  it comes from a client
+    decided: dict[str, Decision] = {}
+    for entry in resume:
+        interrupt = _interrupt_of(entry)
+        if interrupt in decided:
+            raise ValueError(f"The interrupt {interrupt!r:.100} has two answers.")
+        decided[interrupt] = _decision(entry)
+    return decided
+
+
+def _interrupt_of(entry: object) -> str:
+    interrupt = entry.get("interruptId") if isinstance(entry, Mapping) else None
+    if not isinstance(interrupt, str) or not interrupt:
+        raise ValueError(f"An answer names its interrupt by 'interruptId'; this one does not: {entry!r:.200}.")
+    return interrupt
 
 
 def _decision(entry: Mapping[str, Any]) -> Decision:
     payload = entry.get("payload")
     answer = payload if isinstance(payload, Mapping) else {}
     if entry.get("status") != "resolved" or answer.get("approved") is not True:
-        return Decision.reject(str(answer.get("reason", "")))
+        reason = answer.get("reason")
+        return Decision.reject(reason if isinstance(reason, str) else "")
     edited = answer.get("editedArgs")
     if isinstance(edited, Mapping):
         return Decision.modify(edited)

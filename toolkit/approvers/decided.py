@@ -16,8 +16,8 @@ class Decided:
     Args:
         decisions: Verdicts by call id. A call that waits and has none goes on waiting.
         pending: The calls that wait.
-        otherwise: Who is asked about a call that has changed since, and about all that come later. Without anybody a
-            changed call waits again, and later ones run, unless their tools ask for a yes.
+        otherwise: Who is asked about a call that has changed since, and about all that come later. Without anybody they
+            wait: a run that began with a gate keeps it.
 
     Raises:
         ApprovalError: A decision is for no call that waits, or is none.
@@ -41,7 +41,7 @@ class Decided:
             waiting = self._waiting.get(request.call.id)
             verdict = self._verdicts.pop(request.call.id, None)
         if waiting is None:
-            return self._asked(request, Decision.defer() if request.required else True)
+            return self._asked(request, Decision.defer("The run was paused once, and nobody else is there to ask."))
         if waiting.digest != request.digest:
             return self._asked(request, Decision.defer("The tool or the call has changed since it was shown."))
         return Decision.defer(waiting.reason) if verdict is None else verdict

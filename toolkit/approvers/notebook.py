@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from toolkit.approvers.console import Console
 
 
@@ -14,5 +16,6 @@ class Notebook(Console):
 
     @property
     def can_ask(self) -> bool:
-        """Whether there is somebody to ask; a notebook without a front end refuses `input()` itself."""
-        return True
+        """Whether there is somebody to ask: a kernel, whose `input()` refuses where it has no front end."""
+        shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+        return self._read is not None or getattr(shell, "kernel", None) is not None

@@ -25,8 +25,10 @@ async def drawn(
         TimedOut: The deadline has passed.
         Cancelled: It was called off.
     """
-    has_end = until.deadline is not None
-    items = _pumped(door, source, until, is_async) if has_end else door.iterate(source, is_async=is_async, until=until)
+    if until.deadline is None:
+        items = door.iterate(source, is_async=is_async, until=until)
+    else:
+        items = _pumped(door, source, until, is_async=is_async)
     async with aclosing(items):
         async for item in items:
             yield item
@@ -34,7 +36,9 @@ async def drawn(
         raise over(until)
 
 
-async def _pumped(door: Door, source: AsyncIterator[T], until: Cancellation, is_async: bool) -> AsyncGenerator[T, None]:
+async def _pumped(
+    door: Door, source: AsyncIterator[T], until: Cancellation, *, is_async: bool
+) -> AsyncGenerator[T, None]:
     """Have one job draw everything, which tells what it has drawn: it is begun once, and given up once."""
     told, left = door.channel(), Cancellation(parent=until)
 

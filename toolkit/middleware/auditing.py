@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 import os
@@ -36,7 +37,10 @@ def audit(write: Callable[[Record], object] | str | os.PathLike[str]) -> Middlew
 
     Raises:
         OSError: The file cannot be written to.
+        TypeError: It is a coroutine function.
     """
+    if inspect.iscoroutinefunction(write):
+        raise TypeError("audit() takes a plain function: nobody would await what this one promises.")
     if callable(write):
         return partial(_audited, write)
     _add_line(write, "")

@@ -8,10 +8,11 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolkit.approval import Deferred, Stopped
 from toolkit.attempts import Tell
-from toolkit.cancellation import DEADLINE, Cancellation
+from toolkit.cancellation import DEADLINE, Cancellation, outer
 from toolkit.context import ToolContext
-from toolkit.dispatch import PENDING, STOPPED, Dispatcher
+from toolkit.dispatch import Dispatcher
 from toolkit.doors import Door
 from toolkit.errors import Cancelled
 from toolkit.events import ApprovalNeeded, Event, ToolCallFinished, ToolCallStarted
@@ -64,21 +65,27 @@ class Calling:
     def begins_early(self, ready: CallReady) -> bool:
         """Tell whether a call may begin before its answer is whole.
 
-        It only reads, nobody is asked about it, and those before it have begun and may run beside it.
+        It only reads, nobody is asked about it, no ledger binds its id to it, and those before it have begun and may
+        run beside it.
         """
-        tool = self.tools.get(ready.call.name)
+        tool, by = self.tools.get(ready.call.name), self.dispatcher
         return (
             tool is not None
             and tool.settings.effect == "read"
-            and not (tool.settings.exclusive or tool.settings.approve or self.dispatcher.approver)
+            and by.ledger is None
+            and not (tool.settings.exclusive or by.is_gated(tool) or by.middleware)
             and ready.position == len(self.early.begun) < width_of(self.order, self.width)
             and not self.inbox.is_steered
         )
 
+    def begin_early(self, call: ToolCall, turn: int, door: Door) -> None:
+        """Begin a call while the answer that holds it is still arriving."""
+        self.early.begin(call, lambda tell: self.dispatched(call, turn, tell, door), door)
+
     async def carried_out(self, call: ToolCall, turn: int, tell: Tell, door: Door) -> ToolResult:
         """Take what was begun early; or have the call carried out now."""
-        if (early := self.early.taken(call)) is not None:
-            return await early.wait()
+        if (early := self.early.take(call)) is not None:
+            return await early.wait(tell)
         return await self.dispatched(call, turn, tell, door)
 
     async def dispatched(self, call: ToolCall, turn: int, tell: Tell, door: Door) -> ToolResult:
@@ -93,9 +100,11 @@ class Calling:
             iteration=turn,
             cancellation=cancellation,
         )
+        token = outer.set(self.work)
         try:
             return await self.dispatcher.dispatch(call, context, door, tell)
         finally:
+            outer.reset(token)
             cancellation.close()
             cancellation.cancel()  # what works on may look whether it still should
 
@@ -155,7 +164,7 @@ class Turn:
         return next((event.result for event in good if tools[event.name].settings.return_direct), None)
 
     async def _batch(self, batch: Sequence[ToolCall], door: Door) -> AsyncGenerator[Any, None]:
-        if why := self._skips():
+        if (why := self._skips()) and not any(call.id in self.by.early for call in batch):
             for call in batch:
                 yield ToolCallFinished(call, ToolResult(text=why, error=why, kind="cancelled"), 0.0)
             return
@@ -177,10 +186,11 @@ class Turn:
         if not isinstance(event, ToolCallFinished):
             shown: Event = event
             return shown
-        if event.result.kind == PENDING:
-            self.pending.append(event.result.details)
-            return ApprovalNeeded(event.result.details)
-        self.is_stopped = self.is_stopped or event.result.kind == STOPPED
+        error = event.result.exception
+        if type(error) is Deferred:
+            self.pending.append(error.pending)
+            return ApprovalNeeded(error.pending)
+        self.is_stopped = self.is_stopped or type(error) is Stopped
         self._finish(event)
         return event
 

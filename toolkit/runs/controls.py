@@ -22,7 +22,7 @@ class Controls(ABC):
         """What calls the run off."""
 
     def steer(self, said: Said) -> None:
-        """Say something that the model reads before its next answer; calls that have not begun are skipped.
+        """Say something that the model reads before its next answer; batches of calls that have not begun are skipped.
 
         Raises:
             RunError: The run has ended.
@@ -44,8 +44,8 @@ class Controls(ABC):
     def cancel(self) -> bool:
         """Call the run off: its tools see it, every call gets a result, and the run ends with what it has.
 
-        A run that was begun by `start`, or runs in an event loop, ends at once; one on its caller's own thread ends
-        with the step that is being done there.
+        A run that was begun by `start`, or runs in an event loop, waits for no model, tool or gate any more. One on its
+        caller's own thread ends with the step that is being done there, and each with a hook or a checkpoint at work.
 
         Returns:
             Whether this was the call that counted.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from contextvars import copy_context
 from itertools import count
 from typing import Any, Generic, Literal, TypeAlias
@@ -11,7 +12,6 @@ from typing import Any, Generic, Literal, TypeAlias
 from typing_extensions import TypeVar, override
 
 from toolkit.cancellation import Cancellation
-from toolkit.doors import AsyncDoor
 from toolkit.events import Event
 from toolkit.runs.controls import Controls
 from toolkit.runs.inbox import Inbox
@@ -32,6 +32,7 @@ class RunHandle(Controls, Generic[T]):
         self._news = threading.Condition()
         self._error: BaseException | None = None
         self._is_done = False
+        self._waiting: list[Callable[[], None]] = []
         thread = threading.Thread(target=copy_context().run, args=(self._work,), name="toolkit-run", daemon=True)
         thread.start()
 
@@ -87,10 +88,20 @@ class RunHandle(Controls, Generic[T]):
             yield event
 
     def __await__(self) -> Generator[Any, None, RunResult[T]]:
-        async def waited() -> RunResult[T]:
-            return self.result()
+        import asyncio
 
-        return AsyncDoor().call(waited, is_async=False).__await__()
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+        def tell() -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(done.set)
+
+        with self._news:
+            if self._is_done:
+                done.set()
+            self._waiting.append(tell)
+        yield from done.wait().__await__()
+        return self.result()
 
     def _work(self) -> None:
         try:
@@ -102,6 +113,9 @@ class RunHandle(Controls, Generic[T]):
         with self._news:
             self._is_done = True
             self._news.notify_all()
+            waiting = list(self._waiting)
+        for tell in waiting:
+            tell()
 
     def _told_at(self, number: int) -> Event | None:
         """Wait for an event; None where there is none of this number."""

@@ -27,7 +27,7 @@ class Inbox:
         if queue not in ("one", "all"):
             raise ValueError(f"queue={queue!r} is not one of 'one', 'all'.")
         self._at_a_time = 1 if queue == "one" else None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may come in between
         self._steering: deque[UserMessage] = deque()
         self._follow_ups: deque[UserMessage] = deque()
         self._is_closed = False

@@ -25,7 +25,7 @@ class Roster(Generic[R]):
         if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
             raise ValueError(f"max_runs={most!r} is no whole number of runs, at least 1.")
         self._most = most
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may come in between
         self._runs: WeakSet[R] = WeakSet()  # a stream that nobody draws from is forgotten
 
     def enter(self, run: R) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence, Sized
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic
 
@@ -11,7 +11,6 @@ from typing_extensions import TypeVar
 
 from toolkit.callbacks import called
 from toolkit.cancellation import DEADLINE, Cancellation
-from toolkit.context import unheard
 from toolkit.conversation import Conversation
 from toolkit.doors import Door
 from toolkit.errors import Cancelled, Halt, TimedOut, ToolError
@@ -21,7 +20,6 @@ from toolkit.events import (
     MessageAdded,
     RunFinished,
     RunStarted,
-    TextDelta,
     ToolCallFinished,
     ToolCallStarted,
     TurnFinished,
@@ -102,6 +100,7 @@ class Run(Generic[T]):
         if self.result is None:
             self._end("cancelled")
         self.stop.cancel()
+        self.stop.close()
         self.calling.early.drop()
         self.roster.leave(self)
 
@@ -114,6 +113,8 @@ class Run(Generic[T]):
         except Halt as halt:
             self.conversation.end("halted", output=str(halt))
             self.result = self._made(str(halt), "halted")
+        for event in self.calling.early.drop():
+            yield event
 
     async def _stepped(self, model: Model, door: Door) -> AsyncGenerator[Event, None]:
         if self.stop:
@@ -182,7 +183,8 @@ class Run(Generic[T]):
         if self.result is None:
             self._end("error" if isinstance(error, Exception) else "cancelled")
         if not isinstance(error, GeneratorExit):
-            error.result = self.result  # type: ignore[attr-defined]  # whoever catches it finds what there is
+            with suppress(AttributeError):  # of the user's own class, which has another use for the name
+                error.result = self.result  # type: ignore[attr-defined]  # whoever catches it finds what there is
 
     def _end(self, reason: str) -> None:
         self.conversation.end(reason)
@@ -207,8 +209,10 @@ class Run(Generic[T]):
                     else:
                         for event in self._shown(piece, todo, partial, door):
                             yield event
-        except (TimedOut, Cancelled):
-            if not self.asking.span(todo):
+        except Exception as error:
+            for event in self.calling.early.drop():
+                yield event
+            if not (isinstance(error, (TimedOut, Cancelled)) and self.asking.span(todo)):
                 raise
             self._give_up()
         for delta in partial.end(response.text) if partial and response else ():
@@ -220,32 +224,26 @@ class Run(Generic[T]):
     def _shown(self, piece: Piece, todo: CallModel, partial: Partial | None, door: Door) -> Iterator[Event]:
         if isinstance(piece, CallReady):
             yield from self._begin_early(piece, todo, door)
-        elif not isinstance(piece, ModelResponse):
-            yield piece
-        if partial is not None and isinstance(piece, TextDelta):
-            yield from partial.take(piece.text)
+        elif partial is not None and not isinstance(piece, ModelResponse):
+            yield from partial.shown(piece)
 
     def _begin_early(self, ready: CallReady, todo: CallModel, door: Door) -> Iterator[Event]:
         """Begin a call of a tool that only reads, while the answer is still arriving."""
-        if not (self.asking.early and todo.with_tools and self.calling.begins_early(ready)):
-            return
         call = self.conversation.foresee(ready.call, ready.position)
-
-        async def carry_out() -> ToolResult:
-            return await self.calling.dispatched(call, todo.turn, unheard, door)
-
-        self.calling.early.begin(call, carry_out, door)
-        yield ToolCallStarted(call)
+        if call and self.asking.early and todo.with_tools and self.calling.begins_early(ready):
+            self.calling.begin_early(call, todo.turn, door)
+            yield ToolCallStarted(call)
 
     def _give_up(self) -> None:
         """Leave an answer that comes too late: for the run's time, or because nobody wants it any more."""
-        self.calling.early.drop()
         if self.asking.work.reason == DEADLINE and not self.stop:
             self.conversation.land("seconds")
 
     async def _responded(self, response: ModelResponse, todo: CallModel) -> AsyncGenerator[Event, None]:
         response = self.conversation.respond(response)
         yield TurnFinished(turn=todo.turn, response=response)
+        for event in self.calling.early.drop(but=response.calls):
+            yield event
         refused = {told.call_id: told.text for told in self.conversation.refused}
         for call in response.calls:
             if call.id in refused:

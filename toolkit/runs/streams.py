@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import TracebackType
 from typing import Generic
 
@@ -71,8 +72,15 @@ class RunStream(_Drawn[T]):
 
     def close(self) -> None:
         """End the run where it stands."""
+        if getattr(self._events, "ag_running", False):  # another thread draws from it
+            self._run.stop.cancel()
+            return
         step(self._events.aclose())
         self._run.leave()  # one that was never begun has nothing to close
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # a loop that runs here would close it much later
+            self.close()
 
 
 class AsyncRunStream(_Drawn[T]):
