@@ -391,7 +391,7 @@ def stages(ledger: Ledger, run_id: str) -> list[str]:
 
 LIVES: dict[str, tuple[Any, list[str]]] = {
     "yes": (True, ["proposed", "approved", "started", "finished"]),
-    "no": (False, ["proposed"]),
+    "no": (False, ["proposed", "finished"]),
     "later": (Decision.defer(), ["proposed"]),
 }
 

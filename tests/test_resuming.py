@@ -260,6 +260,17 @@ def test_no_prompt() -> None:
         Bank().runner().run(messages=history)
 
 
+def test_replay_of_a_no() -> None:
+    """A call that was refused stays refused when its state is taken up again."""
+    bank = Bank()
+    paused = bank.paused(1)
+    runner = bank.runner(["Done.", "Done again."])
+    runner.resume(paused.state, {ids(paused)[0]: Decision.reject("No.")})
+    again = runner.resume(paused.state, {ids(paused)[0]: True})
+
+    assert ([], "Tool execution was rejected by the user. Reason: No.") == (bank.paid, texts(again)[3])
+
+
 def test_whole_result_after_a_crash() -> None:
     """What had finished when its process died is known with its pictures."""
     states: list[RunState] = []

@@ -339,6 +339,14 @@ def test_call_that_is_not_allowed(api: str, options: Any) -> None:
     assert [True] == [call.result.is_error for call in result.calls]
 
 
+def test_unknown_call_with_allowed_tools() -> None:
+    """Of the tools only those that may be called are named to a model that calls another one."""
+    with FakeServer([reply.calls(("multiply", {"a": 1})), reply.text("Hi.")]) as server:
+        result = through(server, "chat", allowed_tools=["subtract"])
+
+    assert ["unknown tool: 'multiply'. There is: subtract"] == [call.result.text for call in result.calls]
+
+
 @pytest.mark.parametrize("api", ["chat", "responses"])
 def test_run_with_an_unknown_tool(api: str) -> None:
     """A choice of no tool is refused before anything is asked."""

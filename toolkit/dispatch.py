@@ -24,6 +24,7 @@ from toolkit.doors import Door
 from toolkit.errors import (
     Cancelled,
     DefinitionError,
+    Denied,
     Failed,
     FatalError,
     Halt,
@@ -103,6 +104,10 @@ class Dispatcher:
         is_usual = tool.settings.is_plain and not self.middleware and not tool.invocation.tells
         return self.is_gated(tool) or not is_usual
 
+    @property
+    def _callable(self) -> list[str]:
+        return [name for name in self.tools if self.available is None or name in self.available]
+
     def resolved(self, call: ToolCall) -> Tool[..., Any]:
         """Find the tool that a call means.
 
@@ -112,10 +117,9 @@ class Dispatcher:
         """
         tool = self.tools.get(call.name)
         if tool is None:
-            raise UnknownTool(unknown(call.name, tuple(self.tools)))
+            raise UnknownTool(unknown(call.name, self._callable))
         if self.available is not None and call.name not in self.available:
-            names = [name for name in self.tools if name in self.available]
-            raise NotFound(f"{call.name} may not be called now{close_to('', names)}")
+            raise NotFound(f"{call.name} may not be called now{close_to('', self._callable)}")
         if call.id in self.suspects and not tool.settings.may_repeat:
             raise Failed(STARTED)
         return tool
@@ -165,7 +169,11 @@ class _Line:
         if (known := await record.recall()) is not None:
             return known
         await record.note("proposed")
-        values = await self._passed(tool, values, call)
+        try:
+            values = await self._passed(tool, values, call)
+        except Denied as refusal:
+            await record.finish(explained(refusal, call.name, (), ()))
+            raise
         await record.note("approved", self._digest(tool, values, call))
         return await record.carry_out(lambda: self._invoked(tool, values, call))
 

@@ -210,11 +210,9 @@ class Record:
         entries = await self._do("be read", lambda: self.ledger.read(self.run_id, self.call_id))
         stages = {entry.stage: entry for entry in entries}
         started, finished = stages.get("started"), stages.get("finished")
-        if started is None:
-            return None
-        if finished is not None and started.digest == self.digest:
+        if finished is not None and finished.digest == self.digest:
             return _result(finished.result)
-        if self.may_repeat:
+        if started is None or self.may_repeat:
             return None
         raise Failed(STARTED if started.digest == self.digest else CHANGED)
 
@@ -236,9 +234,13 @@ class Record:
         if not is_first and (known := await self.recall()) is not None:
             return known
         result = await work()
-        with suppress(Failed):  # it was carried out all the same; the log says what could not be kept
-            await self._write("finished", self.digest, result)
+        await self.finish(result)
         return result
+
+    async def finish(self, result: ToolResult) -> None:
+        """Write down what came of the call, a refusal included; where that cannot be kept, the log says so."""
+        with suppress(Failed):
+            await self._write("finished", self.digest, result)
 
     async def _write(self, stage: Stage, digest: str, result: ToolResult | None = None) -> bool:
         def write() -> bool:
