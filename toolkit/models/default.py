@@ -160,7 +160,7 @@ async def _kept(model: ServerModel) -> tuple[Model, AsyncGenerator[None, None]]:
     client = async_client(model.client.base_url, model.client.api_key)
     keeper = _open(client)
     await keeper.__anext__()  # begun in the loop, so the loop ends it: asyncio.run closes generators that are left
-    return type(model)(client, model.name, dialect=model.dialect, options=model.options), keeper
+    return model.through(client), keeper
 
 
 async def _open(client: openai.AsyncOpenAI) -> AsyncGenerator[None, None]:

@@ -7,8 +7,11 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import aclosing
+from copy import copy
 from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from typing_extensions import Self
 
 from toolkit.choice import holds, settled
 from toolkit.dialects import RunDialect
@@ -92,6 +95,12 @@ class ServerModel(ABC):
         self.dialect: RunDialect = dialect or self.usual_dialect(strict=True)
         self.options = dict(options or {})
         self.is_async = hasattr(client, "__aenter__")  # as AsyncOpenAI has; its methods do not tell
+
+    def through(self, client: Any) -> Self:
+        """Make the same model behind another client of the same server."""
+        made = copy(self)
+        made.client, made.is_async = client, hasattr(client, "__aenter__")
+        return made
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} at {getattr(self.client, 'base_url', '?')}>"
