@@ -6,6 +6,7 @@ would have to keep, or whose arguments are not JSON. So every script also says t
 
 import asyncio
 import contextlib
+import copy
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -759,7 +760,7 @@ def test_too_many_items() -> None:
 
 
 GOOD = events_of(THOUGHT, message("Hm."), called())
-WORDS = st.sampled_from([None, "", 0, -1, 1.5, True, "x", [], {}, [None], {"type": "x"}, "\ud800"])
+WORDS = st.sampled_from([None, "", 0, -1, 1.5, True, "x", [], {}, [None], {"type": "x"}, "\ud800"]).map(copy.deepcopy)
 
 
 @st.composite
@@ -772,7 +773,7 @@ def mutated(draw: Callable[[Any], Any]) -> list[Any]:
         if kind == "drop" and len(events) > 1:
             del events[at]
         elif kind == "double":
-            events.insert(at, events[at])
+            events.insert(at, copy.deepcopy(events[at]))
         elif kind == "swap":
             events[at - 1], events[at] = events[at], events[at - 1]
         else:
