@@ -32,10 +32,10 @@ from toolkit import (
 )
 from toolkit.attempts import BUSY, MAX_ABANDONED
 from toolkit.cancellation import Cancellation
-from toolkit.decorator import ToolOptions
 from toolkit.errors import TimedOut
 from toolkit.events import Event, ToolCallAbandoned, ToolCallFinished, ToolCallRetried, ToolCallUpdated
 from toolkit.testing import ScriptedModel, call
+from toolkit.tool_options import ToolOptions
 
 
 def through_call(made: Tool[..., Any], **arguments: Any) -> ToolResult:

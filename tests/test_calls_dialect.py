@@ -172,6 +172,9 @@ def test_arguments_that_are_no_object(arguments: str) -> None:
 # -- replies
 
 
+SAID = '{"_reasoningForCall": "why", "_activity": "x"}'
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -179,8 +182,9 @@ def test_arguments_that_are_no_object(arguments: str) -> None:
         (replied(output="Done."), ("Done.", ())),
         (replied({"_tool": "ping"}, output="So."), ("So.", (ToolCall(name="ping"),))),
         (replied({"_tool": "ping", "_reasoningForCall": "why", "_activity": "x"}),
-         ("", (ToolCall(name="ping", reasoning="why"),))),
-        (replied({"_tool": "ping", "_reasoningForCall": 5}), ("", (ToolCall(name="ping"),))),
+         ("", (ToolCall(name="ping", reasoning="why", wire_arguments=SAID),))),
+        (replied({"_tool": "ping", "_reasoningForCall": 5}),
+         ("", (ToolCall(name="ping", wire_arguments='{"_reasoningForCall": 5}'),))),
         (replied({"a": 1}), ("", (ToolCall(name="", arguments='{"a": 1}'),))),
         ('{"calls": ["add", 5, null], "output": null}', ("", ())),
         ('{"calls": [], "output": 5}', ("5", ())),

@@ -264,7 +264,8 @@ def test_title_as_a_name() -> None:
         title: str
         default: int
 
-    def function(title: str, properties: int, required: Any, book: Any) -> None: ...
+    def function(title: str, properties: int, required: Any, book: Any) -> None:
+        pass
 
     function.__annotations__["book"] = Book
     schema = tool(function).parameters

@@ -569,7 +569,7 @@ def test_names_made_legal_stay_apart(one: str, other: str) -> None:
 BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "unknown": (
         {"nmae": "x"},
-        "@tool has no option 'nmae'. It has: name, title, description, relay",
+        "A tool has no option 'nmae'. It has: name, title, description, relay",
     ),
     "relay without tuple": (
         {"relay": ValueError},
@@ -1005,11 +1005,11 @@ def test_idempotency_key() -> None:
 
 
 def test_no_function() -> None:
-    """A tool whose handler is no function cannot be called as one, and says what to use."""
-    stranger: Tool[..., Any] = Tool(
-        name="stranger", handler=Mock(spec=["description", "built", "is_async", "raises", "prepared"])
-    )
+    """A tool that is only declared cannot be called as a function, and says what to do."""
+    stranger = Tool.from_schema("stranger", {})
 
-    assert ("<Tool stranger(...)>", "Mock", False) == (repr(stranger), stranger.origin, stranger.binds)
-    with pytest.raises(TypeError, match=r"Tool 'stranger' has no Python function to call; use invoke\(\)"):
+    assert ("<Tool stranger(...)>", "Tool.from_schema('stranger')", False) == (
+        repr(stranger), stranger.origin, stranger.binds
+    )  # fmt: skip
+    with pytest.raises(NotImplementedError, match=r"does nothing by itself: bind it in a Toolbox, or use invoke\(\)"):
         stranger()

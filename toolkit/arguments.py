@@ -17,7 +17,7 @@ from toolkit.doubts import doubts, least_marks
 from toolkit.errors import InvalidArguments
 from toolkit.faults import explained, path_of
 from toolkit.jsontext import as_text
-from toolkit.parameters.built import Built
+from toolkit.parameters.accepted import Accepted
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -59,7 +59,7 @@ class Reader:
     braces: int
 
     @classmethod
-    def of(cls, built: Built) -> Reader:
+    def of(cls, built: Accepted) -> Reader:
         """Make the reader of what a tool accepts.
 
         Raises:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from toolkit.approval import Approver
 from toolkit.approvers import Decided
+from toolkit.bindings import AnyTool
 from toolkit.cancellation import Cancellation, outer
 from toolkit.choice import available, checked_choice
 from toolkit.conversation import Conversation
@@ -35,7 +36,7 @@ from toolkit.runs.inbox import Inbox
 from toolkit.runs.roster import Roster
 from toolkit.runs.run import Run
 from toolkit.state import RunState
-from toolkit.toolbox import AnyTool, Toolbox
+from toolkit.toolbox import Toolbox
 from toolkit.verbs import Ask, Prompt
 
 logger = logging.getLogger("toolkit")

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import textwrap
 from collections.abc import Callable, Collection
 from functools import partial, singledispatchmethod
 from types import FunctionType, MethodType
 from typing import Any
 
 from toolkit.errors import DefinitionError
+
+
+def _does_nothing() -> None: ...
+
+
+async def _promises_nothing() -> None: ...
+
+
+# What the code of a function that does nothing is made of: every other byte is an argument.
+_NOTHING = (_does_nothing.__code__.co_code[::2], _promises_nothing.__code__.co_code[::2])
 
 
 def source_of(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -45,6 +57,23 @@ def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     except ValueError as error:
         raise DefinitionError(f"{function!r} wraps itself. Set its __wrapped__ to what it calls.") from error
     return inner
+
+
+def is_declaration(function: object) -> bool:
+    """Tell whether the body of a function is `...`, below its docstring: it says what there is, and does nothing.
+
+    `pass` and `return` have the same code, so the source is looked at too; where that is not to be had, a function that
+    says what it returns and does nothing is taken for a declaration.
+    """
+    if not isinstance(function, FunctionType) or function.__code__.co_code[::2] not in _NOTHING:
+        return False
+    try:
+        written = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return function.__annotations__.get("return") not in (None, "None")
+    functions = (node for node in ast.walk(written) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    last = next((node.body[-1] for node in functions), None)
+    return isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant) and last.value.value is ...
 
 
 def without_partials(function: Callable[..., Any]) -> Callable[..., Any]:

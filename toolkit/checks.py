@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 from toolkit.dialects import Dialect
 from toolkit.errors import DefinitionError
 from toolkit.handlers import Function
+from toolkit.implementations import Bound, Latent, Unbound
 from toolkit.tools import Tool
 
 Level: TypeAlias = Literal["error", "warning", "note"]
@@ -89,12 +90,54 @@ def _about(tool: Tool[..., Any], dialect: Dialect) -> Iterator[Finding]:
         yield Finding(level="error", tool=tool.name, code="undescribable", text=str(error))
         return
     yield from _described(tool)
+    yield from _carried(tool)
     yield from _parameters(tool, schema)
     yield from _examples(tool, schema)
     yield from _size(tool, shown)
     if tool.strict and not form.strict:
         why = next((note.text for note in form.notes), f"the dialect {dialect.name!r} has no strict form")
         yield Finding(level="warning", tool=tool.name, code="not-strict", text=f"strict is left out: {why}")
+
+
+def _carried(tool: Tool[..., Any]) -> Iterator[Finding]:
+    """Look at what carries a declared tool out."""
+    handler = tool.handler
+    if isinstance(handler, Latent):
+        text = "nothing carries it out: the model fills in its output itself. Bind a function where that is not wanted."
+        yield Finding(level="note", tool=tool.name, code="latent", text=text)
+        if handler.returns.schema is None:
+            text = "does not say what it gives, so the model gives a text. Say it by _output, or a return annotation."
+            yield Finding(level="warning", tool=tool.name, code="no-output", text=text)
+    if isinstance(handler, Unbound):
+        text = f"nothing is bound as {handler.activity!r}, so every call fails. Bind it, or take the name away."
+        yield Finding(level="error", tool=tool.name, code="unbound", text=text)
+    if isinstance(handler, Bound):
+        yield from _agrees(tool.name, handler)
+
+
+def _agrees(name: str, handler: Bound) -> Iterator[Finding]:
+    """Compare an interface with the function that is bound to it."""
+    function = handler.function.origin
+    for parameter in handler.untaken:
+        text = f"{function} does not take it, so calls that give it fail. Add it, or take **others."
+        yield Finding(level="error", tool=name, parameter=parameter, code="mismatch", text=text)
+    for parameter in handler.unfilled:
+        text = f"{function} needs it, and the tool has no such parameter. Give it a default, or another name."
+        yield Finding(level="error", tool=name, parameter=parameter, code="mismatch", text=text)
+    given, wanted = handler.function.returns.schema, handler.returns.schema
+    if given and wanted and (why := _differs(given, wanted)):
+        text = f"{function} gives something else than the tool says: {why}. Correct one of them."
+        yield Finding(level="error", tool=name, code="mismatch", text=text)
+
+
+def _differs(given: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """Say in what two schemas of a result cannot agree; nothing where that is not seen at once."""
+    types = given.get("type"), wanted.get("type")
+    numbers = types == ("integer", "number")
+    if all(isinstance(kind, str) for kind in types) and types[0] != types[1] and not numbers:
+        return f"{types[0]}, and not {types[1]}"
+    missing = [key for key in wanted.get("required", ()) if key not in given.get("properties", wanted.get("required"))]
+    return f"it has no {missing[0]!r}" if missing else ""
 
 
 def _described(tool: Tool[..., Any]) -> Iterator[Finding]:

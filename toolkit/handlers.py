@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Any, Protocol, TypeAlias
 
 from toolkit.context import ToolContext
+from toolkit.interfaces import Interface
 from toolkit.parameters.built import Built
 from toolkit.returns import Returns
 from toolkit.signatures import Signature
@@ -22,27 +23,17 @@ Heard: TypeAlias = Callable[[Any], object]
 MAX_ITEMS = 100_000
 
 
-class Handler(Protocol):
+class Handler(Interface, Protocol):
     """What a tool carries to be carried out."""
 
     @property
-    def description(self) -> str:
-        """What the tool does, in its author's words."""
+    def interface(self) -> Interface:
+        """The same, apart from what carries it out."""
         ...
 
     @property
-    def raises(self) -> Mapping[str, str]:
-        """The failures that its author has announced: exception name and text."""
-        ...
-
-    @property
-    def built(self) -> Built:
-        """What it accepts."""
-        ...
-
-    @property
-    def returns(self) -> Returns:
-        """What it gives."""
+    def activity(self) -> str | None:
+        """The name of what it does in a toolbox; empty where the model does it; None where nothing was said."""
         ...
 
     @property
@@ -70,11 +61,27 @@ class Function:
     """Carries a tool out by calling a Python function."""
 
     signature: Signature
+    activity: None = field(default=None, init=False)
+
+    @property
+    def interface(self) -> Interface:
+        """The function's own words and types."""
+        return self
+
+    @property
+    def origin(self) -> str:
+        """The function's name, for messages to its developer."""
+        return self.signature.label
 
     @property
     def function(self) -> Callable[..., Any]:
         """What is called."""
         return self.signature.callable
+
+    @property
+    def parameter_names(self) -> Collection[str]:
+        """Names of the parameters that the run does not supply."""
+        return [p.name for p in self.signature.parameters if not p.injected]
 
     @property
     def description(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, TypeAlias
@@ -29,6 +30,8 @@ class ToolSpec:
         title: A name for people, for protocols that show tools to people.
         strict: Whether the provider is to enforce the schema; None leaves that to the dialect.
         namespace: A group that the tool is shown in, where the provider knows groups.
+        activity: What carries the tool out; empty where the model does; None where nothing was said about it.
+        about: What the model is to say of a call beside its arguments: schemas by key.
         defer_loading: Whether the provider shows the parameters only once the model looks for the tool, where it can.
         forms: How `parameters` is shown, kept by dialects; other specs with the same schema may share it.
         shown: The wire forms of the tool, kept by dialects.
@@ -41,6 +44,8 @@ class ToolSpec:
     title: str | None = None
     strict: bool | None = None
     namespace: str | None = None
+    activity: str | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
     defer_loading: bool = False
     forms: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
     shown: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
@@ -58,7 +63,10 @@ class ToolCall(Brief):
         arguments: JSON text, not yet checked: the model's own, or what its dialect made of it.
         id: Ours, unique in the run.
         provider_call_id: What the provider calls this call; they repeat or omit theirs, so nothing is looked up by it.
-        reasoning: Why the model makes the call, where the dialect asks for it.
+        reasoning: Why the model makes the call, where it was asked.
+        instance: Which of several things the call is about, where they are told apart.
+        output_path: Where the result is to be kept for other calls.
+        imports: Names of what a call that is carried out apart may see.
         wire_arguments: The model's own text, where the dialect had to read it back into the tool's form.
         namespace: The group that the model named with the tool, where the provider knows groups.
     """
@@ -70,6 +78,41 @@ class ToolCall(Brief):
     reasoning: str = ""
     wire_arguments: str = ""
     namespace: str = ""
+    instance: str = ""
+    output_path: str = ""
+    imports: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> ToolCall:
+        """Make a call of plain data: its fields by name.
+
+        Raises:
+            TypeError: A call has no such field, or it is of another type.
+        """
+        made = cls(**{**data, "imports": tuple(data.get("imports", ()))})
+        texts = {f.name: getattr(made, f.name) for f in fields(cls) if f.name != "imports"}
+        texts |= {f"imports[{place}]": name for place, name in enumerate(made.imports)}
+        wrong = next((name for name, value in texts.items() if type(value) is not str), "")
+        if wrong:
+            raise TypeError(f"{wrong}={texts[wrong]!r:.100} is no text")
+        return made
+
+    @classmethod
+    def from_json(cls, text: str) -> ToolCall:
+        """Read what `to_json` wrote.
+
+        Raises:
+            ValueError: It is something else.
+        """
+        try:
+            return cls.of(json.loads(text))
+        except (TypeError, AttributeError, RecursionError) as error:
+            raise ValueError(f"This is no tool call: {error}") from error
+
+    def to_json(self) -> str:
+        """Write the call as a JSON text, to be kept, compared, and carried out another time."""
+        told = {f.name: getattr(self, f.name) for f in fields(self)}
+        return json.dumps({name: value for name, value in told.items() if value or name == "name"}, ensure_ascii=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from itertools import chain, count
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any, Generic
 
 from pydantic_core import ValidationError, from_json
 from typing_extensions import TypedDict, TypeVar
@@ -21,9 +21,6 @@ from toolkit.doubts import doubts
 from toolkit.errors import DefinitionError, ToolError
 from toolkit.faults import explained
 from toolkit.messages import OutputSpec, ToolSpec
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 T = TypeVar("T", default=str)
 
@@ -123,7 +120,7 @@ def _described(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
     from pydantic import ConfigDict, TypeAdapter
 
     adapter = TypeAdapter[Any](kind)
-    if schema := _of_object(adapter):
+    if schema := schemas.of_object(adapter):
         if not (schema["properties"] or schema.get("additionalProperties")):
             raise TypeError("it has no fields.")
         return schema, adapter.validate_json
@@ -131,7 +128,7 @@ def _described(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
     wrapper.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)  # type: ignore[attr-defined]
     wrapped = TypeAdapter[Any](wrapper)
 
-    return _of_object(wrapped), lambda text: wrapped.validate_json(_keyed(text))[KEY]
+    return schemas.of_object(wrapped), lambda text: wrapped.validate_json(_keyed(text))[KEY]
 
 
 def _keyed(text: str) -> str:
@@ -141,11 +138,3 @@ def _keyed(text: str) -> str:
     except ValueError:
         return text
     return text if isinstance(document, dict) else f'{{"{KEY}": {text}}}'
-
-
-def _of_object(adapter: TypeAdapter[Any]) -> dict[str, Any]:
-    """Make the JSON Schema of an object, as providers want to see it; an empty one of any other type."""
-    schema = adapter.json_schema(schema_generator=schemas.generator())
-    definitions = schema.get("$defs", {})
-    root = {**definitions[schema["$ref"].rpartition("/")[2]], "$defs": definitions} if "$ref" in schema else schema
-    return {"type": "object", "properties": {}, **schemas.clean(root)} if root.get("type") == "object" else {}

@@ -13,7 +13,10 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 from toolkit import schemas
+from toolkit.about import OUTPUT
 from toolkit.messages import ToolResult
+from toolkit.parameters import Parameter
+from toolkit.parameters.built import Built
 from toolkit.parameters.generated import Shown
 from toolkit.parts import File, Image
 
@@ -62,6 +65,20 @@ class Returns:
         if _is_json(self.annotation) or self._adapter is None:
             return None
         return partial(self._adapter.serializer.to_json, warnings=False)
+
+    @cached_property
+    def asked(self) -> Built:
+        """The value as an argument: what a model fills in that is to give it by itself; a text, if nothing is said."""
+        annotation = str if self.annotation in (Any, inspect.Parameter.empty, object) else self.annotation
+        output = Parameter(name=OUTPUT, kind=inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
+        return Built(
+            offered=[output],
+            label="what it returns",
+            texts=lambda: {OUTPUT: self.text} if self.text else {},
+            examples=list,
+            names=self.names,
+            taken=tuple,
+        )
 
     def _described(self) -> dict[str, Any] | None:
         try:

@@ -9,13 +9,14 @@ from typing_extensions import Unpack, override
 
 from toolkit.assembly import Assembly
 from toolkit.cancellation import Cancellation
+from toolkit.collection import Addable
 from toolkit.limits import Limits
 from toolkit.models import Model
 from toolkit.options import RunnerOptions
 from toolkit.runs.controls import Controls
 from toolkit.runs.inbox import Inbox
 from toolkit.runs.run import Run
-from toolkit.toolbox import Addable, Toolbox
+from toolkit.toolbox import Toolbox
 from toolkit.verbs import Ask, Verbs
 
 

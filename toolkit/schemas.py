@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pydantic import TypeAdapter
     from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
     from pydantic_core.core_schema import IsSubclassSchema, UnionSchema
 
@@ -57,6 +58,22 @@ def generator() -> type[GenerateJsonSchema]:
     return Generator
 
 
+def apart(schema: Mapping[str, Any], owner: str) -> dict[str, Any]:
+    """Give the definitions of a schema names that no other owner uses."""
+    whole: dict[str, Any] = rewritten(schema, lambda node: _pointing_to(node, owner))
+    if "$defs" in whole:
+        whole["$defs"] = {f"{owner}.{name}": part for name, part in whole["$defs"].items()}
+    return whole
+
+
+def of_object(adapter: TypeAdapter[Any]) -> dict[str, Any]:
+    """Make the JSON Schema of an object, as providers want to see it; an empty one of any other type."""
+    schema = adapter.json_schema(schema_generator=generator())
+    definitions = schema.get("$defs", {})
+    root = {**definitions[schema["$ref"].rpartition("/")[2]], "$defs": definitions} if "$ref" in schema else schema
+    return {"type": "object", "properties": {}, **clean(root)} if root.get("type") == "object" else {}
+
+
 def json_default(default: Any) -> dict[str, Any]:
     """Write a default as the keyword `default`, or as nothing where JSON has no form for it."""
     from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -67,6 +84,13 @@ def json_default(default: Any) -> dict[str, Any]:
     except (PydanticSerializationError, ValueError, TypeError, RecursionError):
         return {}
     return {"default": value}
+
+
+def _pointing_to(node: dict[str, Any], owner: str) -> dict[str, Any]:
+    reference = node.get("$ref")
+    if not isinstance(reference, str):
+        return node
+    return {**node, "$ref": reference.replace("#/$defs/", f"#/$defs/{owner}.", 1)}
 
 
 def _in_order(value: Any) -> Any:

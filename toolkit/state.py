@@ -113,7 +113,7 @@ def _messages(data: Any) -> tuple[Any, ...]:
 
 
 def _pending(data: Any) -> tuple[PendingApproval, ...]:
-    return tuple(PendingApproval(**{**item, "call": ToolCall(**item["call"])}) for item in data)
+    return tuple(PendingApproval(**{**item, "call": ToolCall.of(item["call"])}) for item in data)
 
 
 _READERS: Mapping[str, Any] = {

@@ -1,38 +1,28 @@
-"""A collection of tools: free of globals, in the order in which they came."""
+"""A toolbox: tools shown to providers, and calls carried out by name."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import aclosing
+from collections.abc import Iterable
 from dataclasses import replace
-from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any
 
 from pydantic_core import from_json, to_json
 
 from toolkit.arguments import Words
-from toolkit.attempts import Tell
+from toolkit.callings import Callings, ended, succeeded
 from toolkit.checks import Report, checked
+from toolkit.collection import Addable, Collection
 from toolkit.context import ToolContext
-from toolkit.decorator import tool, tool_methods
 from toolkit.dialects import Dialect, dialect_named
+from toolkit.dialects.calls import Calls, composed, parsed
 from toolkit.dispatch import Dispatcher
 from toolkit.doors import AsyncDoor, Door, SyncDoor, step
-from toolkit.errors import DefinitionError, DuplicateToolError
-from toolkit.events import ToolCallFinished
-from toolkit.execution import execute
-from toolkit.faults import close_to
+from toolkit.errors import ToolError
 from toolkit.jsontext import as_text
 from toolkit.messages import ToolCall, ToolResult
-from toolkit.naming import legal_name
-from toolkit.tools import Tool
-
-AnyTool: TypeAlias = Tool[..., Any]
-Addable: TypeAlias = AnyTool | Callable[..., Any]
 
 
-class Toolbox:
+class Toolbox(Collection):
     """Tools by name. A plain function that is put in becomes a tool.
 
     Args:
@@ -53,92 +43,8 @@ class Toolbox:
     """
 
     def __init__(self, tools: Iterable[Addable] = (), *, strict: bool | None = None) -> None:
-        self.strict = strict
-        self._tools: dict[str, AnyTool] = {}
-        self._shown: dict[tuple[str, bool], list[dict[str, Any]]] = {}
-        if not isinstance(tools, Iterable):
-            raise DefinitionError(
-                f"A toolbox is made of a list of tools, not of {tools!r}: write Toolbox([...]), "
-                f"or Toolbox.from_object(instance) for an object whose methods are tools."
-            )
-        self.add(*tools)
-
-    @classmethod
-    def from_object(cls, instance: object, prefix: str = "") -> Toolbox:
-        """Make a toolbox of an object's methods that are decorated with `@tool`, bound to it.
-
-        Raises:
-            DefinitionError: None of its methods is a tool.
-        """
-        if inspect.isclass(instance):
-            raise DefinitionError(f"Toolbox.from_object() takes an instance: write {instance.__name__}(...).")
-        methods = tool_methods(type(instance))
-        if not methods:
-            owner = type(instance).__qualname__
-            raise DefinitionError(f"No method of {owner} is a tool: decorate those that a model may call with @tool.")
-        box = cls(getattr(instance, name) for name in methods)
-        return box.prefixed(prefix) if prefix else box
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the tools, in order."""
-        return tuple(self._tools)
-
-    def add(self, *tools: Addable) -> None:
-        """Put tools in; all of them or, where one cannot be, none.
-
-        Raises:
-            DuplicateToolError: A name is taken; the message names both owners.
-            DefinitionError: One is no tool, or a method without its instance.
-        """
-        added = dict(self._tools)
-        for made in map(_as_tool, tools):
-            if made.name in added:
-                raise DuplicateToolError(
-                    f"Tool {made.name!r} is already in this toolbox: it came from {added[made.name].origin}, and "
-                    f"{made.origin} has the same name. Give one another name=, put a prefix with Toolbox.prefixed(), "
-                    f"or take its place with Toolbox.replace()."
-                )
-            added[made.name] = made
-        self._change(added)
-
-    def replace(self, *tools: Addable) -> None:
-        """Put tools in the places of those with the same names.
-
-        Raises:
-            DefinitionError: There is no tool of this name to replace.
-        """
-        changed = dict(self._tools)
-        for made in map(_as_tool, tools):
-            if made.name not in changed:
-                raise DefinitionError(f"There is no tool {made.name!r} to replace{close_to(made.name, self.names)}")
-            changed[made.name] = made
-        self._change(changed)
-
-    def remove(self, *names: str) -> None:
-        """Take tools out; all of them or, where one is not there, none.
-
-        Raises:
-            KeyError: There is no tool of this name.
-        """
-        gone = {self[name].name for name in names}
-        self._change({name: kept for name, kept in self._tools.items() if name not in gone})
-
-    def get(self, name: str) -> AnyTool | None:
-        """Find a tool; None where there is none."""
-        return self._tools.get(name)
-
-    def prefixed(self, prefix: str) -> Toolbox:
-        """Make a toolbox of the same tools with longer names; one that gets too long ends in a hash of itself."""
-        return Toolbox((made.renamed(legal_name(prefix + made.name)) for made in self), strict=self.strict)
-
-    def filtered(self, keep: Callable[[AnyTool], bool]) -> Toolbox:
-        """Make a toolbox of the tools that `keep` says yes to."""
-        return Toolbox((made for made in self if keep(made)), strict=self.strict)
-
-    def snapshot(self) -> Mapping[str, AnyTool]:
-        """Freeze what is in the toolbox now; a run works on such a view."""
-        return MappingProxyType(dict(self._tools))
+        super().__init__(tools, strict=strict)
+        self._shown: tuple[object, dict[tuple[str, bool], list[dict[str, Any]]]] = (None, {})
 
     def schemas(self, dialect: str = "chat", *, strict: bool | None = None) -> list[dict[str, Any]]:
         """Show the tools as a provider wants them. The schemas are kept: read them, do not change them.
@@ -152,13 +58,14 @@ class Toolbox:
             ValueError: There is no such dialect.
             DefinitionError: A tool cannot be described to a model, or to this provider.
         """
-        key = (dialect, self._enforced(strict))
-        shown = self._shown.get(key)
-        if shown is None:
+        key, tools = (dialect, self._enforced(strict)), self._composed()
+        if self._shown[0] is not tools:
+            self._shown = tools, {}
+        kept = self._shown[1]
+        if key not in kept:
             show = dialect_named(dialect, strict=key[1]).tool
-            # No toolbox shares them with another.
-            shown = self._shown[key] = from_json(to_json([show(made.spec) for made in self]))
-        return list(shown)
+            kept[key] = from_json(to_json([show(made.spec) for made in tools.values()]))  # this toolbox's own
+        return list(kept[key])
 
     def check(self, dialect: str = "chat") -> Report:
         """Look for what a model or its provider may stumble over: names, missing texts, size, what is left out."""
@@ -215,25 +122,63 @@ class Toolbox:
         """Carry out a call by name in the running loop; a sync tool gets a thread of its own."""
         return await self._carry_out(name, words, context, AsyncDoor())
 
-    def __getitem__(self, name: str) -> AnyTool:
-        if name not in self._tools:
-            raise KeyError(f"There is no tool {name!r}{close_to(name, self.names)}")
-        return self._tools[name]
+    def calls_schema(self, *, strict: bool = False) -> dict[str, Any]:
+        """Compose the schema of a reply that lists calls, for a model or a server without tool calling.
 
-    def __contains__(self, item: object) -> bool:
-        return item in self._tools if isinstance(item, str) else item in self._tools.values()
+        An object whose `calls` are each of one tool: `_tool` and `_activity` as constants and what else is said about a
+        call in front, its arguments behind; and whose `output` is the answer, where there are no calls.
 
-    def __iter__(self) -> Iterator[AnyTool]:
-        return iter(tuple(self._tools.values()))
+        Args:
+            strict: Whether to write it so that OpenAI enforces it.
 
-    def __len__(self) -> int:
-        return len(self._tools)
+        Raises:
+            DefinitionError: A tool cannot be described to a model.
+        """
+        specs = [replace(made.spec, activity=self.activity_of(made.name)) for made in self]
+        schema: dict[str, Any] = from_json(to_json(composed(specs, dialect=Calls(strict=strict))))
+        return schema
 
-    def __or__(self, other: Toolbox) -> Toolbox:
-        return Toolbox([*self, *other], strict=self.strict if self.strict is not None else other.strict)
+    def parse_calls(self, text: str) -> tuple[ToolCall, ...]:
+        """Read a reply of the schema that `calls_schema` makes; `run` and `all` carry out what is in it.
 
-    def __repr__(self) -> str:
-        return f"<Toolbox of {len(self)}: {', '.join(self.names)}>" if self._tools else "<Toolbox, empty>"
+        Raises:
+            ToolError: It is no such reply; the text is for the model.
+        """
+        if parsed(text) is None:
+            raise ToolError('Invalid reply: it is no JSON object with a list "calls". Send one whole object.')
+        return Calls().calls(text, [made.spec for made in self])
+
+    def run(self, call: ToolCall, context: ToolContext[Any] | None = None) -> ToolResult:
+        """Carry out a call that was made, or kept, as data; a tool's fault is a result, as in `call`."""
+        return step(self._callings(context, SyncDoor()).one(call))
+
+    async def arun(self, call: ToolCall, context: ToolContext[Any] | None = None) -> ToolResult:
+        """Do what `run` does, in the running loop."""
+        return await self._callings(context, AsyncDoor()).one(call)
+
+    def all(self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None) -> list[ToolResult]:
+        """Carry calls out at the same time; the results, failures too, in the order of the calls."""
+        return step(self._callings(context, SyncDoor()).all([*calls]))
+
+    async def aall(self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None) -> list[ToolResult]:
+        """Do what `all` does, in the running loop."""
+        return await self._callings(context, AsyncDoor()).all([*calls])
+
+    def any(self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None) -> ToolResult:
+        """Carry calls out until one succeeds, and give the others up; an error that has all of theirs, if none does."""
+        return step(self._callings(context, SyncDoor()).first([*calls], succeeded))
+
+    async def aany(self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None) -> ToolResult:
+        """Do what `any` does, in the running loop."""
+        return await self._callings(context, AsyncDoor()).first([*calls], succeeded)
+
+    def race(self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None) -> ToolResult:
+        """Carry calls out until one ends, well or not, and give the others up."""
+        return step(self._callings(context, SyncDoor()).first([*calls], ended))
+
+    async def arace(self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None) -> ToolResult:
+        """Do what `race` does, in the running loop."""
+        return await self._callings(context, AsyncDoor()).first([*calls], ended)
 
     def _enforced(self, *wanted: bool | None) -> bool:
         return next((said for said in (*wanted, self.strict) if said is not None), False)
@@ -241,34 +186,15 @@ class Toolbox:
     async def _answer(
         self, reply: Any, dialect: Dialect, context: ToolContext[Any] | None, door: Door
     ) -> list[dict[str, Any]]:
-        specs, given = [made.spec for made in self], context or ToolContext(deps=None)
-        calls, dispatcher = dialect.calls(reply, specs), Dispatcher(tools=self._tools)
+        specs = [made.spec for made in self]
+        calls = dialect.calls(reply, specs)
+        results = await self._callings(context, door).all(calls)
+        return dialect.answers([*zip(calls, results)], specs)
 
-        async def carry_out(call: ToolCall, tell: Tell) -> ToolResult:
-            own = replace(given, call_id=call.id, provider_call_id=call.provider_call_id, tool_name=call.name)
-            return await dispatcher.dispatch(call, own, door, tell)
-
-        async with aclosing(execute(calls, carry_out, door)) as events:
-            ended = {id(event.call): event.result async for event in events if isinstance(event, ToolCallFinished)}
-        return dialect.answers([(call, ended[id(call)]) for call in calls], specs)
+    def _callings(self, context: ToolContext[Any] | None, door: Door) -> Callings:
+        return Callings(Dispatcher(tools=self._composed()), context or ToolContext(deps=None), door)
 
     async def _carry_out(self, name: str, words: Words, context: ToolContext[Any] | None, door: Door) -> ToolResult:
         call = ToolCall(name=name, arguments=as_text(words))
         own = replace(context, tool_name=name) if context else ToolContext(deps=None, tool_name=name)
-        return await Dispatcher(tools=self._tools).dispatch(call, own, door)
-
-    def _change(self, tools: dict[str, AnyTool]) -> None:
-        self._tools = tools
-        self._shown = {}
-
-
-def _as_tool(item: Addable) -> AnyTool:
-    if item is None:
-        raise DefinitionError("A toolbox takes tools and functions; one of them is None.")
-    made = item if isinstance(item, Tool) else tool(item)
-    if made.is_unbound:
-        raise DefinitionError(
-            f"{made.origin} is a method and needs its instance: "
-            f"add instance.{made.name}, or use Toolbox.from_object(instance)."
-        )
-    return made
+        return await Dispatcher(tools=self._composed()).dispatch(call, own, door)

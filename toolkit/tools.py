@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 from pydantic_core import PydanticSerializationError, to_json
-from typing_extensions import Self
+from typing_extensions import Self, Unpack
 
 from toolkit import hints
 from toolkit.arguments import MAX_TEXT, Words, refuse_doubtful, refuse_long
 from toolkit.context import ToolContext
 from toolkit.errors import DefinitionError, InvalidArguments
 from toolkit.handlers import BoundFunction, Function, Handler
+from toolkit.implementations import Bound, Latent, implementation
 from toolkit.invocation import Hot, Invocation
 from toolkit.messages import ToolResult, ToolSpec
 from toolkit.naming import NAME, legal_name
 from toolkit.settings import USUAL, ToolSettings
+from toolkit.tool_options import ToolOptions, fields_of, refuse_unknown
 
 if TYPE_CHECKING:
     from toolkit.dialects.explanation import Explanation
@@ -48,6 +50,8 @@ class Tool(Generic[P, R]):
         strict: Whether the provider is to enforce the schema, where that is lossless; None leaves that to the run.
         of_class: Whether it is a class method: it binds to the class, not to an instance.
         settings: How a call is carried out: effect, time, tries, place, gates.
+        activity: The name of what carries it out in a toolbox; empty where the model does; None where that is open.
+        about: What a model is asked to say of a call beside its arguments: schemas by key.
     """
 
     name: str
@@ -58,6 +62,8 @@ class Tool(Generic[P, R]):
     strict: bool | None = None
     of_class: bool = False
     settings: ToolSettings = USUAL
+    activity: str | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
 
     __test__ = False  # a tool named test_connection is not a test
 
@@ -67,8 +73,79 @@ class Tool(Generic[P, R]):
                 f"{self.origin}: {self.name!r} is no name for a tool: providers accept 1 to 64 letters, digits, '_' "
                 f"and '-'. Pass name={legal_name(str(self.name))!r}, for example."
             )
-        if isinstance(self.handler, Function):
-            self.__dict__.update(hints.looks(self.handler.function))
+        function = self._function
+        if function:
+            self.__dict__.update(hints.looks(function.function))
+
+    @classmethod
+    def from_schema(
+        cls,
+        name: str,
+        schema: Mapping[str, Any],
+        function: Callable[..., Any] | None = None,
+        *,
+        title: str | None = None,
+        description: str | None = None,
+        **options: Unpack[ToolOptions],
+    ) -> Tool[..., Any]:
+        """Declare a tool by a JSON Schema, which says what it needs and, in `_output`, what it gives.
+
+        Args:
+            name: What the model calls it by; `_tool` says the same, where it is there.
+            schema: Of type object: the parameters, and the keys about a call: `_tool`, `_activity`, `_output`,
+                `_reasoningForCall`.
+            function: What carries it out; without one it is bound in a toolbox, or left to the model.
+            title: For people.
+            description: For the model; the schema's own by default.
+            **options: See ToolOptions.
+
+        Raises:
+            DefinitionError: The schema is none, or does not hold together; the message says where.
+        """
+        from toolkit.declarations import declared
+
+        found = declared(name, schema)
+        said = {"about": found.about} if found.about else {}
+        told = {"title": title, "text": description, "activity": found.activity, **said, **options}
+        return cls._declared(name, found.interface, function, told)
+
+    @classmethod
+    def from_models(
+        cls,
+        name: str,
+        accepts: Any,
+        gives: Any = str,
+        function: Callable[..., Any] | None = None,
+        *,
+        title: str | None = None,
+        description: str | None = None,
+        **options: Unpack[ToolOptions],
+    ) -> Tool[..., Any]:
+        """Declare a tool by two types: what it needs, and what it gives.
+
+        Args:
+            name: What the model calls it by.
+            accepts: A pydantic model, a dataclass, a TypedDict, or a JSON Schema: its members are the parameters.
+            gives: Whatever pydantic can validate, or a JSON Schema.
+            function: As for `from_schema`.
+            title: For people.
+            description: For the model; that of the type, its docstring, by default.
+            **options: See ToolOptions.
+
+        Raises:
+            DefinitionError: What it needs has no members, or one that begins with an underscore.
+        """
+        from toolkit.interfaces import of_types
+
+        told = {"title": title, "text": description, **options}
+        return cls._declared(name, of_types(name, accepts, gives), function, told)
+
+    @classmethod
+    def _declared(cls, name: str, interface: Any, function: Any, told: Mapping[str, Any]) -> Tool[..., Any]:
+        given = {key: value for key, value in told.items() if value is not None}
+        refuse_unknown({key: value for key, value in told.items() if key not in ("title", "text", "about")})
+        handler = Latent(interface) if function is None else Bound(interface, name, implementation(function))
+        return cls(name=name, handler=handler, **fields_of(given, interface.origin, USUAL))
 
     @overload  # a method on its class
     def __get__(self: Tool[Concatenate[S, Q], T], instance: None, owner: type[S]) -> Tool[P, R]: ...
@@ -90,9 +167,10 @@ class Tool(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself, with Python's values and Python's exceptions."""
-        if not isinstance(self.handler, Function):
-            raise TypeError(f"Tool {self.name!r} has no Python function to call; use invoke().")
-        value: R = self.handler.function(*args, **kwargs)
+        handler = self.handler.function if isinstance(self.handler, Bound) else self.handler
+        if not isinstance(handler, Function):
+            raise NotImplementedError(f"{self.origin} does nothing by itself: bind it in a Toolbox, or use invoke().")
+        value: R = handler.function(*args, **kwargs)
         return value
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -115,8 +193,14 @@ class Tool(Generic[P, R]):
         return hash(self.name)
 
     def __repr__(self) -> str:
-        shown = hints.shown_signature(self.handler.function) if isinstance(self.handler, Function) else "(...)"
+        function = self._function
+        shown = hints.shown_signature(function.function) if function else "(...)"
         return f"<Tool {self.name}{shown}>"
+
+    @property
+    def _function(self) -> Function | None:
+        """What was written in Python: the function itself, or its signature where its body is left out."""
+        return next((made for made in (self.handler, self.handler.interface) if isinstance(made, Function)), None)
 
     @property
     def binds(self) -> bool:
@@ -148,6 +232,11 @@ class Tool(Generic[P, R]):
         return self.handler.built.schema
 
     @property
+    def _shown_parameters(self) -> dict[str, Any]:
+        own = self.parameters
+        return {**own, "properties": {**self.about, **own["properties"]}} if self.about else own
+
+    @property
     def output_schema(self) -> dict[str, Any] | None:
         """JSON Schema of what the function returns; None where its annotation says nothing about it."""
         return self.handler.returns.schema
@@ -168,19 +257,21 @@ class Tool(Generic[P, R]):
         return ToolSpec(
             name=self.name,
             description=self.description,
-            parameters=self.parameters,
+            parameters=self._shown_parameters,
+            activity=self.handler.activity,
+            about=self.about,
             output=self.output_schema,
             title=self.title,
             strict=self.strict,
             namespace=self.settings.namespace,
             defer_loading=self.settings.defer_loading,
-            forms=self.handler.built.forms,
+            forms={} if self.about else self.handler.built.forms,
         )
 
-    @cached_property
+    @property
     def origin(self) -> str:
         """Where the tool comes from, for messages to its developer."""
-        return self.handler.signature.label if isinstance(self.handler, Function) else type(self.handler).__name__
+        return self.handler.origin
 
     def explain(self, dialect: str = "chat", *, strict: bool = True) -> Explanation:
         """Tell how a provider is shown this tool: what is rewritten, and whether and why not it is strict.

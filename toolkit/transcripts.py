@@ -89,7 +89,7 @@ _SIMPLE: Mapping[Any, _Check] = {
 
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "usage": lambda usage: Usage(**usage),
-    "calls": lambda calls: tuple(ToolCall(**call) for call in calls),
+    "calls": lambda calls: tuple(map(ToolCall.of, calls)),
     "images": lambda images: tuple(Image(**_decoded(image)) for image in images),
     "files": lambda files: tuple(File(**_decoded(file)) for file in files),
     "items": tuple,

@@ -11,7 +11,7 @@ The keys in META are about the call; every other one is a parameter of the tool.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -19,12 +19,14 @@ from typing import Any
 from pydantic_core import from_json
 from typing_extensions import override
 
+from toolkit.about import ACTIVITY, META, TOOL
 from toolkit.choice import narrowed
 from toolkit.dialects.chat import encoded, message_of, pictures
 from toolkit.dialects.dialect import RunDialect
+from toolkit.dialects.forms import Form, form_of
 from toolkit.dialects.rules import GRAMMAR, STRICT
 from toolkit.dialects.structured import asked
-from toolkit.dialects.wire import attribute, content_of, owned, text_of
+from toolkit.dialects.wire import about_calls, attribute, content_of, owned, text_of
 from toolkit.jsontext import is_cut, is_object
 from toolkit.messages import (
     Message,
@@ -37,12 +39,7 @@ from toolkit.messages import (
     ToolSpec,
 )
 from toolkit.parts import sendable
-from toolkit.schemas import rewritten
-
-# What the schema-first system says about a call beside its parameters.
-META = frozenset(
-    {"_tool", "_activity", "_output", "_reasoningForCall", "_module", "_imports", "_instance", "_outputPath"}
-)
+from toolkit.schemas import apart
 
 GUIDE = """You can call tools. Reply with one JSON object and nothing else.
 To call tools, list them in "calls", each with its name in "_tool" and its arguments beside it, and leave "output" null.
@@ -52,7 +49,7 @@ Tools:
 """
 
 
-# A parameter of such a name is sent under another one.
+# A function's parameter of such a name is sent under another one; a declared tool has none.
 _BESIDE_META = f"(?!(?:{'|'.join(sorted(META))})$)"
 CALLS = replace(GRAMMAR, name="calls", keys=f"{_BESIDE_META}(?s:.+)")
 CALLS_STRICT = replace(STRICT, name="calls_strict", keys=_BESIDE_META + STRICT.keys)
@@ -66,6 +63,18 @@ class Calls(RunDialect):
 
     name = "calls"
     rules, strict_rules = CALLS, CALLS_STRICT
+
+    @override
+    def form(self, spec: ToolSpec) -> Form:
+        """Tell how a tool's arguments are shown; the output of a declared tool keeps its name."""
+        if spec.activity is None and not spec.about:
+            return super().form(spec)
+        return form_of(spec, STRICT if self.is_strict(spec) else GRAMMAR)
+
+    @override
+    def calls(self, reply: Any, specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
+        """Find the calls in a reply; what is said about them stands beside their arguments."""
+        return owned(self._found(reply), specs, self.form, _beside)
 
     @override
     def answers(
@@ -103,16 +112,18 @@ class Calls(RunDialect):
         if reply is None:
             is_half = text.lstrip().startswith("{") and is_cut(text)
             return "" if is_half else text, calls
-        return _output_of(reply), (*calls, *owned(_calls_of(reply), specs, self.form))
+        return _output_of(reply), (*calls, *owned(_calls_of(reply), specs, self.form, _beside))
 
     def _shown(self, spec: ToolSpec) -> dict[str, Any]:
         """Show its parameters with the constant `_tool` in front; no other tool's definitions have the same names."""
-        schema = _apart(self.form(spec).schema, spec.name)
+        schema = apart(self.form(spec).schema, spec.name)
+        known = {TOOL: spec.name} if spec.activity is None else {TOOL: spec.name, ACTIVITY: spec.activity}
+        constants = {key: {"type": "string", "const": value} for key, value in known.items()}
         return {
             "type": "object",
             "description": spec.description,
-            "properties": {"_tool": {"type": "string", "const": spec.name}, **schema["properties"]},
-            "required": ["_tool", *schema.get("required", ())],
+            "properties": {**constants, **schema["properties"]},
+            "required": [*constants, *schema.get("required", ())],
             "additionalProperties": schema.get("additionalProperties", False),
             **({"$defs": schema["$defs"]} if "$defs" in schema else {}),
         }
@@ -148,7 +159,7 @@ def composed(
     """
     dialect = dialect or Calls()
     tools = list(map(dialect.tool, specs))
-    outputs = [_apart(dialect.form(spec).schema, spec.name) for spec in output] or [{"type": "string"}]
+    outputs = [apart(dialect.form(spec).schema, spec.name) for spec in output] or [{"type": "string"}]
     least = {"minItems": 1} if has_to_call else {}
     calls: dict[str, Any] = {"type": "array", "items": {"anyOf": [*map(_bare, tools)]}, **least}
     told = {"anyOf": [*map(_bare, outputs), {"type": "null"}]}
@@ -165,21 +176,6 @@ def _offering(request: ModelRequest) -> ModelRequest:
     if request.choice not in (None, "auto", "required"):
         request = replace(request, allowed=(request.choice,), choice="required")
     return narrowed(request)
-
-
-def _apart(schema: Mapping[str, Any], owner: str) -> dict[str, Any]:
-    """Give the definitions of a schema names that no other owner uses."""
-    whole: dict[str, Any] = rewritten(schema, lambda node: _pointing_to(node, owner))
-    if "$defs" in whole:
-        whole["$defs"] = {f"{owner}.{name}": part for name, part in whole["$defs"].items()}
-    return whole
-
-
-def _pointing_to(node: dict[str, Any], owner: str) -> dict[str, Any]:
-    reference = node.get("$ref")
-    if not isinstance(reference, str):
-        return node
-    return {**node, "$ref": reference.replace("#/$defs/", f"#/$defs/{owner}.", 1)}
 
 
 def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -241,10 +237,10 @@ def _calls_of(reply: Mapping[str, Any]) -> Iterator[ToolCall]:
 
 
 def _call(item: Mapping[str, Any]) -> ToolCall:
-    arguments = {key: value for key, value in item.items() if key not in META}
-    reasoning = item.get("_reasoningForCall")
-    return ToolCall(
-        name=str(item.get("_tool") or ""),
-        arguments=json.dumps(arguments, ensure_ascii=False),
-        reasoning=reasoning if isinstance(reasoning, str) else "",
-    )
+    arguments = {key: value for key, value in item.items() if key != TOOL}
+    return ToolCall(name=str(item.get(TOOL) or ""), arguments=json.dumps(arguments, ensure_ascii=False))
+
+
+def _beside(spec: ToolSpec) -> Collection[str]:
+    """List the keys that are said about a call of a tool."""
+    return META if spec.activity is None else about_calls(spec)

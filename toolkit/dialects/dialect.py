@@ -32,8 +32,11 @@ class Dialect(ABC):
 
     def form(self, spec: ToolSpec) -> Form:
         """Tell how a tool's arguments are shown, and where that differs from the tool's own schema."""
-        enforced = self.strict if spec.strict is None else spec.strict
-        return form_of(spec, self.strict_rules if enforced else self.rules)
+        return form_of(spec, self.strict_rules if self.is_strict(spec) else self.rules)
+
+    def is_strict(self, spec: ToolSpec) -> bool:
+        """Tell whether a tool's schema is to be enforced, where that can be done."""
+        return self.strict if spec.strict is None else spec.strict
 
     def tool(self, spec: ToolSpec) -> dict[str, Any]:
         """Show one tool; it is made once, and must not be changed.

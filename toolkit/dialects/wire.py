@@ -6,17 +6,20 @@ What a model wrote is read without trust: nothing of it raises, and what is no c
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pydantic_core import from_json
 
+from toolkit.about import META, OUTPUT, parted
 from toolkit.dialects.codecs import read_json
 from toolkit.dialects.forms import Form
 from toolkit.jsontext import as_text
 from toolkit.messages import ToolCall, ToolResult, ToolSpec
 from toolkit.parts import File, Image, sendable
+
+META_BESIDE_OUTPUT = frozenset(META) - {OUTPUT}
 
 
 def attribute(value: Any, name: str) -> Any:
@@ -50,12 +53,34 @@ def function_of(item: Any) -> tuple[Any, Any]:
     return attribute(function, "name"), attribute(function, "input") if arguments is None else arguments
 
 
+def about_calls(spec: ToolSpec) -> Collection[str]:
+    """List the keys that are said about a call of a tool: those asked for; of a declared one all but its output."""
+    if spec.activity is None:
+        return spec.about.keys()
+    return META_BESIDE_OUTPUT if spec.activity == "" else META
+
+
 def owned(
-    calls: Iterable[ToolCall], specs: Sequence[ToolSpec], form: Callable[[ToolSpec], Form]
+    calls: Iterable[ToolCall],
+    specs: Sequence[ToolSpec],
+    form: Callable[[ToolSpec], Form],
+    about: Callable[[ToolSpec], Collection[str]] = about_calls,
 ) -> tuple[ToolCall, ...]:
-    """Read the arguments of calls back into their tools' own forms; a call of no such tool stays as it is."""
+    """Read the arguments of calls back into their tools' own forms; a call of no such tool stays as it is.
+
+    Args:
+        calls: As the model wrote them.
+        specs: The tools on offer.
+        form: How a tool is shown.
+        about: Which keys are said about a call of a tool, and are none of its arguments.
+    """
     by_name = {spec.name: spec for spec in specs}
-    return tuple(_owned(call, form(by_name[call.name])) if call.name in by_name else call for call in calls)
+
+    def read(call: ToolCall) -> ToolCall:
+        spec = by_name.get(call.name)
+        return call if spec is None else _owned(call, form(spec).decode, about(spec))
+
+    return tuple(map(read, calls))
 
 
 def gives_object(spec: ToolSpec) -> bool:
@@ -87,15 +112,16 @@ def data_url(part: Image | File) -> str:
     return f"data:{part.media_type};base64,{base64_of(part)}"
 
 
-def _owned(call: ToolCall, form: Form) -> ToolCall:
-    if form.decode is None:
+def _owned(call: ToolCall, decode: Callable[[Any], Any] | None, about: Collection[str]) -> ToolCall:
+    if decode is None and not about:
         return call
     try:
         document = read_json(call.arguments)
     except (ValueError, RecursionError):
         return call  # the tool says what is wrong with it
-    own = form.decode(document)
-    return call if own == document else replace(call, arguments=as_text(own), wire_arguments=call.arguments)
+    arguments, said = parted(document, about) if about and isinstance(document, dict) else (document, {})
+    own = decode(arguments) if decode else arguments
+    return call if own == document else replace(call, arguments=as_text(own), wire_arguments=call.arguments, **said)
 
 
 def _arguments(value: Any) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from toolkit.approval import Deferred, Stopped
 from toolkit.attempts import Tell
+from toolkit.bindings import AnyTool
 from toolkit.cancellation import DEADLINE, Cancellation, outer
 from toolkit.context import ToolContext
 from toolkit.dispatch import Dispatcher
@@ -22,7 +23,6 @@ from toolkit.models import CallReady
 from toolkit.refusals import CANCELLED_TEXT, LATE_TEXT, SKIPPED_TEXT, STOPPED_TEXT
 from toolkit.runs.early import EarlyCalls
 from toolkit.runs.inbox import Inbox
-from toolkit.toolbox import AnyTool
 
 
 @dataclass(kw_only=True)

@@ -1,0 +1,223 @@
+"""Tools by name, in the order in which they came, and beside them what carries them out."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from types import MappingProxyType
+from typing import Any, TypeAlias, TypeVar, overload
+
+from typing_extensions import Self
+
+from toolkit.bindings import AnyTool, Bindings, Choice
+from toolkit.decorator import tool, tool_methods
+from toolkit.errors import DefinitionError, DuplicateToolError
+from toolkit.faults import close_to
+from toolkit.naming import legal_name
+from toolkit.tools import Tool
+
+Addable: TypeAlias = AnyTool | Callable[..., Any]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Collection:
+    """Tools by name, and what carries them out: two tables, filled in any order.
+
+    What it gives, one by one or all together, are tools as they are carried out now.
+    """
+
+    def __init__(self, tools: Iterable[Addable] = (), *, strict: bool | None = None) -> None:
+        self.strict = strict
+        self._tools: Mapping[str, AnyTool] = {}
+        self._bindings = Bindings()
+        if not isinstance(tools, Iterable):
+            raise DefinitionError(
+                f"A toolbox is made of a list of tools, not of {tools!r}: write Toolbox([...]), "
+                f"or Toolbox.from_object(instance) for an object whose methods are tools."
+            )
+        self.add(*tools)
+
+    @classmethod
+    def from_object(cls, instance: object, prefix: str = "") -> Self:
+        """Make a toolbox of an object's methods that are decorated with `@tool`, bound to it.
+
+        Raises:
+            DefinitionError: None of its methods is a tool.
+        """
+        if inspect.isclass(instance):
+            raise DefinitionError(f"Toolbox.from_object() takes an instance: write {instance.__name__}(...).")
+        methods = tool_methods(type(instance))
+        if not methods:
+            owner = type(instance).__qualname__
+            raise DefinitionError(f"No method of {owner} is a tool: decorate those that a model may call with @tool.")
+        box = cls(getattr(instance, name) for name in methods)
+        return box.prefixed(prefix) if prefix else box
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the tools, in order."""
+        return tuple(self._tools)
+
+    def add(self, *tools: Addable) -> None:
+        """Put tools in; all of them or, where one cannot be, none.
+
+        Raises:
+            DuplicateToolError: A name is taken; the message names both owners.
+            DefinitionError: One is no tool, or a method without its instance.
+        """
+        added = dict(self._tools)
+        for made in map(_as_tool, tools):
+            if made.name in added:
+                raise DuplicateToolError(
+                    f"Tool {made.name!r} is already in this toolbox: it came from {added[made.name].origin}, and "
+                    f"{made.origin} has the same name. Give one another name=, put a prefix with Toolbox.prefixed(), "
+                    f"or take its place with Toolbox.replace()."
+                )
+            added[made.name] = made
+        self._tools = added
+
+    def replace(self, *tools: Addable) -> None:
+        """Put tools in the places of those with the same names.
+
+        Raises:
+            DefinitionError: There is no tool of this name to replace.
+        """
+        changed = dict(self._tools)
+        for made in map(_as_tool, tools):
+            if made.name not in changed:
+                raise DefinitionError(f"There is no tool {made.name!r} to replace{close_to(made.name, self.names)}")
+            changed[made.name] = made
+        self._tools = changed
+
+    def remove(self, *names: str) -> None:
+        """Take tools out; all of them or, where one is not there, none.
+
+        Raises:
+            KeyError: There is no tool of this name.
+        """
+        gone = {self[name].name for name in names}
+        self._tools = {name: kept for name, kept in self._tools.items() if name not in gone}
+
+    @overload
+    def bind(self, name: str) -> Callable[[F], F]: ...
+    @overload
+    def bind(self, name: str, function: Callable[..., Any]) -> None: ...
+    def bind(self, name: str, function: Callable[..., Any] | None = None) -> Any:
+        """Say what carries a tool out, now or before the tool is there; also as a decorator, `@box.bind("weather")`.
+
+        The function takes the tool's parameters by their names, or, by a single parameter of another name, all of them
+        as one; a parameter annotated ToolContext gets the context. What was bound under the name before gives way.
+
+        Args:
+            name: The tool's; or any other name, which a tool's `activity` or `choose` mentions.
+            function: Sync or async.
+
+        Raises:
+            DefinitionError: It cannot be called.
+        """
+        if function is not None:
+            return self._bindings.bind(name, function)
+
+        def bound(function: F) -> F:
+            self._bindings.bind(name, function)
+            return function
+
+        return bound
+
+    def unbind(self, name: str) -> None:
+        """Take back what `bind` said.
+
+        Raises:
+            KeyError: Nothing is bound under this name.
+        """
+        self._bindings.unbind(name)
+
+    def override(self, name: str, function: Callable[..., Any] | None) -> AbstractContextManager[None]:
+        """Put a function in the place of what carries a tool out, in a `with` block, and take it back at its end.
+
+        It holds for the thread or task that enters the block, and for what that starts; others see nothing of it.
+
+        Args:
+            name: The tool's, or that of what is bound.
+            function: As for `bind`; None leaves the tool to the model.
+        """
+        return self._bindings.override(name, function)
+
+    def choose(self, tool: str, activity: Choice | None) -> None:
+        """Say which of several things that are bound carries a tool out, from the next run on.
+
+        Args:
+            tool: The tool's name.
+            activity: What is bound under this name; "" leaves the tool to the model; None takes the choice back. Or a
+                function that says one of these, asked whenever tools are composed: for the environment, for example.
+        """
+        self._bindings.choose(tool, activity)
+
+    def activity_of(self, name: str) -> str:
+        """Tell what carries a tool out now; empty where the model does.
+
+        Raises:
+            KeyError: There is no tool of this name.
+        """
+        said = self[name].handler.activity
+        return name if said is None else said
+
+    def get(self, name: str) -> AnyTool | None:
+        """Find a tool; None where there is none."""
+        return self._composed().get(name)
+
+    def prefixed(self, prefix: str) -> Self:
+        """Make a toolbox of the same tools with longer names; one that gets too long ends in a hash of itself."""
+        return type(self)((made.renamed(legal_name(prefix + made.name)) for made in self), strict=self.strict)
+
+    def filtered(self, keep: Callable[[AnyTool], bool]) -> Self:
+        """Make a toolbox of the tools that `keep` says yes to."""
+        return self._with(made for made in self if keep(made))
+
+    def snapshot(self) -> Mapping[str, AnyTool]:
+        """Compose the tools as they are carried out now; a run works on such a view."""
+        return MappingProxyType(dict(self._composed()))
+
+    def _composed(self) -> Mapping[str, AnyTool]:
+        return self._bindings.composed(self._tools)
+
+    def _with(self, tools: Iterable[AnyTool]) -> Self:
+        made = type(self)(tools, strict=self.strict)
+        made._bindings = self._bindings | Bindings()  # noqa: SLF001  of the same class
+        return made
+
+    def __getitem__(self, name: str) -> AnyTool:
+        if name not in self._tools:
+            raise KeyError(f"There is no tool {name!r}{close_to(name, self.names)}")
+        return self._composed()[name]
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._tools if isinstance(item, str) else item in self._tools.values()
+
+    def __iter__(self) -> Iterator[AnyTool]:
+        return iter(tuple(self._composed().values()))
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __or__(self, other: Self) -> Self:
+        joined = self._with([*self, *other])
+        joined.strict = other.strict if self.strict is None else self.strict
+        joined._bindings = other._bindings | self._bindings
+        return joined
+
+    def __repr__(self) -> str:
+        return f"<Toolbox of {len(self)}: {', '.join(self.names)}>" if self._tools else "<Toolbox, empty>"
+
+
+def _as_tool(item: Addable) -> AnyTool:
+    if item is None:
+        raise DefinitionError("A toolbox takes tools and functions; one of them is None.")
+    made = item if isinstance(item, Tool) else tool(item)
+    if made.is_unbound:
+        raise DefinitionError(
+            f"{made.origin} is a method and needs its instance: "
+            f"add instance.{made.name}, or use Toolbox.from_object(instance)."
+        )
+    return made

@@ -1,0 +1,272 @@
+"""What pydantic-core has no validator for: checks in Python, which it calls."""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import isfinite
+from typing import Any, NoReturn
+
+from pydantic_core import PydanticCustomError, PydanticKnownError, SchemaValidator, ValidationError
+
+# Keyword -> what a number must not be, and pydantic-core's name for it.
+BOUNDS: Mapping[str, tuple[Callable[[Any, Any], bool], str, str]] = {
+    "minimum": (operator.lt, "greater_than_equal", "ge"),
+    "exclusiveMinimum": (operator.le, "greater_than", "gt"),
+    "maximum": (operator.gt, "less_than_equal", "le"),
+    "exclusiveMaximum": (operator.ge, "less_than", "lt"),
+    "multipleOf": (lambda value, step: not is_multiple(value, step), "multiple_of", "multiple_of"),
+}
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Tells whether a value fits a part of the schema, as it is: no default is filled in, no text taken as a number.
+
+    Attributes:
+        made: The validator, once it is made; the schemas that it is made of need the probe.
+    """
+
+    made: list[SchemaValidator] = field(default_factory=list)
+
+    def fits(self, place: str, value: Any, info: Any) -> bool:
+        """Tell whether a value fits the part at a JSON pointer."""
+        return self.made[0].isinstance_python((place, value), strict=True, context=info.context)
+
+
+@dataclass(frozen=True)
+class Only:
+    """Lets a check see values of some types, and passes all others by."""
+
+    types: Collection[type]
+
+    def check(self, value: Any, inner: Callable[[Any], Any]) -> Any:
+        return inner(value) if type(value) in self.types else value
+
+
+def same(value: Any, check: Callable[[Any], Any]) -> Any:
+    """Check a value, and give it as it was."""
+    check(value)
+    return value
+
+
+def never(_value: Any) -> NoReturn:
+    """Refuse any value."""
+    raise PydanticCustomError("never", "No value is allowed here")
+
+
+def whole(value: Any) -> Any:
+    """Take 3.0 as the integer it is, and no truth value as one."""
+    if type(value) is bool:
+        raise PydanticKnownError("int_type")
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
+def number(value: Any, check: Callable[[Any], Any]) -> Any:
+    """Keep an integer an integer; `check` reads the rest."""
+    if type(value) is int or (type(value) is float and isfinite(value)):
+        return value
+    if type(value) is bool:
+        raise PydanticKnownError("float_type")
+    return check(value)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Checks a number against limits, exactly."""
+
+    limits: Sequence[tuple[str, Any]]
+
+    def check(self, value: Any) -> Any:
+        for keyword, limit in self.limits:
+            is_outside, kind, name = BOUNDS[keyword]
+            if is_outside(value, limit):
+                raise PydanticKnownError(kind, {name: limit})  # type: ignore[arg-type]
+        return value
+
+
+def is_multiple(value: float, step: float) -> bool:
+    """Tell whether a number is a multiple of another, both as they are written: 0.3 is one of 0.1."""
+    return (Fraction(repr(value)) / Fraction(repr(step))).denominator == 1
+
+
+def identity(value: Any) -> Any:
+    """Make what is equal for equal JSON alone: 1 is 1.0, but not true."""
+    if isinstance(value, bool):
+        return bool, value
+    if isinstance(value, list):
+        return list, tuple(map(identity, value))
+    if isinstance(value, dict):
+        return dict, frozenset((key, identity(each)) for key, each in value.items())
+    return value
+
+
+@dataclass(frozen=True)
+class Members:
+    """Checks that a value is one of some."""
+
+    values: Sequence[Any]
+    known: frozenset[Any]
+
+    @classmethod
+    def of(cls, values: Sequence[Any]) -> Members:
+        """Make the check."""
+        return cls(values, frozenset(map(identity, values)))
+
+    def check(self, value: Any) -> Any:
+        if identity(value) not in self.known:
+            written = [json.dumps(each, ensure_ascii=False) for each in self.values]
+            listed = " or ".join(filter(None, (", ".join(written[:-1]), *written[-1:])))
+            raise PydanticKnownError("literal_error", {"expected": listed})
+        return value
+
+
+def unique(value: list[Any]) -> list[Any]:
+    """Check that no item is there twice."""
+    seen = set()
+    for number_, item in enumerate(value):
+        known = identity(item)
+        if known in seen:
+            raise PydanticCustomError(
+                "unique_items", "List should have no item twice, as is item {number}", {"number": number_}
+            )
+        seen.add(known)
+    return value
+
+
+@dataclass(frozen=True)
+class Contains:
+    """Checks how many items fit."""
+
+    probe: Probe
+    place: str
+    least: int
+    most: float
+
+    def check(self, value: list[Any], info: Any) -> list[Any]:
+        count = sum(self.probe.fits(self.place, item, info) for item in value)
+        if count < self.least:
+            raise PydanticCustomError(
+                "contains",
+                "List should have at least {least} items as its schema says, not {count}",
+                {"least": self.least, "count": count},
+            )
+        if count > self.most:
+            raise PydanticCustomError(
+                "contains",
+                "List should have at most {most} items as its schema says, not {count}",
+                {"most": self.most, "count": count},
+            )
+        return value
+
+
+@dataclass(frozen=True)
+class Together:
+    """Checks that keys which need others have them."""
+
+    needed: Mapping[str, Sequence[str]]
+
+    def check(self, value: dict[str, Any]) -> dict[str, Any]:
+        missing = [name for key, names in self.needed.items() if key in value for name in names if name not in value]
+        if missing:
+            raise ValidationError.from_exception_data(
+                "object", [{"type": "missing", "loc": (name,), "input": value} for name in dict.fromkeys(missing)]
+            )
+        return value
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """Checks the keys without a schema of their own: each by the patterns that it matches, or as one of the rest."""
+
+    declared: Collection[str]
+    patterns: Sequence[Callable[[str], bool]]
+
+    def check(self, value: dict[str, Any], doors: Callable[[Any], Sequence[Callable[[Any], Any]]]) -> dict[str, Any]:
+        free = [key for key in value if key not in self.declared]
+        matched = [[key for key in free if matches(key)] for matches in self.patterns]
+        known = {key for keys in matched for key in keys}
+        groups = [*matched, [key for key in free if key not in known]]
+        made = dict(value)
+        for keys, check in zip(groups, doors((None,) * len(groups))):
+            if keys:
+                made |= check({key: made[key] for key in keys})
+        return made
+
+
+def door(_value: Any, check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Give a check away, to be called later or not at all."""
+    return check
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """Checks that a value fits one of several, and reads it as that one; where it fits none as it is, as any."""
+
+    probe: Probe
+    places: Sequence[str]
+
+    def matched(self, value: Any, info: Any) -> list[int]:
+        """Find the one that fits, if any."""
+        found = [each for each, place in enumerate(self.places) if self.probe.fits(place, value, info)]
+        if len(found) > 1:
+            raise PydanticCustomError(
+                "one_of", "Input should match just one of the alternatives, not {count}", {"count": len(found)}
+            )
+        return found
+
+    def only(self, value: Any, info: Any) -> Any:
+        """Check it, and read nothing.
+
+        Raises:
+            ValueError: It fits none.
+        """
+        if not self.matched(value, info):
+            raise PydanticCustomError("one_of", "Input should match one of the alternatives")
+        return value
+
+    def check(self, value: Any, doors: Callable[[Any], Sequence[Callable[[Any], Any]]], info: Any) -> Any:
+        found = self.matched(value, info)
+        checks = doors((None,) * (len(self.places) + 1))
+        return checks[found[0] if found else -1](value)
+
+
+@dataclass(frozen=True)
+class Not:
+    """Checks that a value does not fit."""
+
+    probe: Probe
+    place: str
+
+    def check(self, value: Any, info: Any) -> Any:
+        if self.probe.fits(self.place, value, info):
+            raise PydanticCustomError("not", "Input should not be as this schema says")
+        return value
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """Checks a value by one of two, as it fits a third or not."""
+
+    probe: Probe
+    place: str
+
+    def check(self, value: Any, doors: Callable[[Any], Sequence[Callable[[Any], Any]]], info: Any) -> Any:
+        then, otherwise = doors((None, None))
+        return then(value) if self.probe.fits(self.place, value, info) else otherwise(value)
+
+
+@dataclass(frozen=True)
+class Dependent:
+    """Checks an object by the schemas of the keys that it has."""
+
+    keys: Sequence[str]
+
+    def check(self, value: dict[str, Any], doors: Callable[[Any], Sequence[Callable[[Any], Any]]]) -> dict[str, Any]:
+        present = frozenset(value)
+        for key, check in zip(self.keys, doors((None,) * len(self.keys))):
+            value = check(value) if key in present else value
+        return value

@@ -1,0 +1,166 @@
+"""Regular expressions of ECMAScript, for the engines that there are.
+
+The first is Rust's, which takes time in proportion to the text. What it lacks, look-around and references back, is left
+to Python's, which may need exponentially long: nested repetition is refused there, and the text may be only so long that
+no match takes more than a second or so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import PydanticCustomError, PydanticKnownError, SchemaError, SchemaValidator
+
+from toolkit.documents.document import refuse
+
+Node = dict[str, Any]
+
+MAX_TRIES = 10**7  # that Python's engine makes for one text, about a second
+
+_TOKEN = re.compile(
+    r"\\u\{[0-9A-Fa-f]+\}|\\u[0-9A-Fa-f]{4}|\\c[A-Za-z]|\\k<\w+>|\\[pP]\{[^}]*\}|\\.|\[\^?\]?|\(\?<(?=\w)|.", re.DOTALL
+)
+_WORD = "0-9A-Za-z_"
+_SPACE = r"\s\x{FEFF}"
+# How ECMAScript's tokens are written for Rust, outside of a class and inside.
+_OUTSIDE: Mapping[str, str] = {
+    ".": r"[^\n\r\x{2028}\x{2029}]",
+    r"\d": "[0-9]",
+    r"\D": "[^0-9]",
+    r"\w": f"[{_WORD}]",
+    r"\W": f"[^{_WORD}]",
+    r"\s": f"[{_SPACE}]",
+    r"\S": f"[^{_SPACE}]",
+    r"\b": r"(?-u:\b)",
+    "[]": r"[^\s\S]",
+    "[^]": r"[\s\S]",
+}
+_INSIDE: Mapping[str, str] = {
+    r"\d": "0-9",
+    r"\D": "[^0-9]",
+    r"\w": _WORD,
+    r"\W": f"[^{_WORD}]",
+    r"\s": _SPACE,
+    r"\S": f"[^{_SPACE}]",
+    r"\b": r"\x08",
+    "[": r"\[",
+    "[^": r"\[\^",
+    "&": r"\&",
+    "~": r"\~",
+}
+_PYTHON: Mapping[str, str] = {"$": r"\Z", "(?<": "(?P<"}
+_REPEAT = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\(\??|\)|\||[*+?]|\{\d+(?:,\d*)?\}|.", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Search:
+    """Searches a text by Python's engine, if it is no longer than `longest`."""
+
+    compiled: re.Pattern[str]
+    pattern: str
+    longest: int
+
+    def check(self, text: str) -> str:
+        """Give a text in which the pattern is found."""
+        if len(text) > self.longest:
+            raise PydanticCustomError(
+                "pattern_length", "String should have at most {most} characters", {"most": self.longest}
+            )
+        if not self.compiled.search(text):
+            raise PydanticKnownError("string_pattern_mismatch", {"pattern": self.pattern})
+        return text
+
+
+def pattern_core(pattern: str, place: str) -> Node:
+    """Make pydantic-core's schema of the texts in which a pattern is found.
+
+    Raises:
+        DefinitionError: No engine takes it.
+    """
+    written = _translated(pattern, _OUTSIDE, _INSIDE)
+    core: Node = {"type": "str", "pattern": written}
+    try:
+        SchemaValidator(core)  # type: ignore[arg-type]
+    except SchemaError:
+        return _python_core(pattern, place)
+    shown = {"type": "custom-error", "custom_error_type": "string_pattern_mismatch", "schema": core}
+    return core if written == pattern else {**shown, "custom_error_context": {"pattern": pattern}}
+
+
+def matcher(pattern: str, place: str) -> Callable[[str], bool]:
+    """Make what tells whether a pattern is found in a text.
+
+    Raises:
+        DefinitionError: No engine takes it.
+    """
+    core: Any = pattern_core(pattern, place)
+    return SchemaValidator(core).isinstance_python
+
+
+def _translated(pattern: str, outside: Mapping[str, str], inside: Mapping[str, str]) -> str:
+    written, is_inside = [], False
+    for token in _TOKEN.findall(pattern):
+        known = inside if is_inside else outside
+        written.append(known.get(token) or _escaped(token))
+        is_inside = (is_inside or token in ("[", "[^")) and token != "]"  # noqa: S105  no password
+    return "".join(written)
+
+
+def _escaped(token: str) -> str:
+    if token.startswith(r"\u{"):
+        return rf"\U{int(token[3:-1], 16):08x}"
+    if token.startswith(r"\c"):
+        return rf"\x{ord(token[2]) % 32:02x}"
+    if token.startswith(r"\k<"):
+        return f"(?P={token[3:-1]})"
+    return "/" if token == r"\/" else token
+
+
+def _python_core(pattern: str, place: str) -> Node:
+    try:
+        compiled = re.compile(_translated(pattern, _PYTHON, {}), re.ASCII)
+    except (re.error, OverflowError, RecursionError) as error:
+        refuse(place, f"no engine takes the pattern {pattern!r} ({error})", "Write it in plainer terms.")
+    repeats = _repeats(pattern)
+    if repeats is None:
+        refuse(
+            place,
+            f"the pattern {pattern!r} may take for ever",
+            "Repeat nothing inside a repetition, or leave out (?=, (?! and \\1.",
+        )
+    longest = int(MAX_TRIES ** (1 / (repeats + 1)))
+    function = {"type": "no-info", "function": Search(compiled, pattern, longest).check}
+    return {"type": "function-after", "function": function, "schema": {"type": "str"}}
+
+
+def _repeats(pattern: str) -> int | None:
+    """Count the ways a pattern can branch; None where they lie inside a repetition."""
+    counts = [0]  # of the groups that are open
+    closed = 0  # of what stands before
+    for token in _REPEAT.findall(pattern):
+        if token[0] in "*+?{":
+            if closed and not _is_once(token):
+                return None
+            counts[-1] += not _is_fixed(token)
+            closed = 0
+        elif token[0] == "(":
+            counts.append(0)
+            closed = 0
+        elif token == ")" and len(counts) > 1:  # noqa: S105  no password
+            closed = counts.pop()
+            counts[-1] += closed
+        else:
+            counts[-1] += token == "|"  # noqa: S105  no password
+            closed = 0
+    return sum(counts)
+
+
+def _is_once(token: str) -> bool:
+    return token in ("?", "{0,1}", "{1}")
+
+
+def _is_fixed(token: str) -> bool:
+    return token[0] == "{" and "," not in token

@@ -1,0 +1,193 @@
+"""What carries an interface out: a function, the model itself, or nothing yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from inspect import Parameter as Written
+from typing import Any
+
+from toolkit import hints
+from toolkit.about import OUTPUT
+from toolkit.arguments import Reader
+from toolkit.callables import source_of
+from toolkit.context import ToolContext
+from toolkit.errors import DefinitionError, NotFound
+from toolkit.handlers import Action, Function
+from toolkit.interfaces import Given, Interface
+from toolkit.parameters import Parameter
+from toolkit.parameters.accepted import Accepted, ByDocument, Filled, Heedless, Joined
+from toolkit.signatures import Signature
+
+
+def implementation(function: Any) -> Function:
+    """Make what calls a function.
+
+    Raises:
+        DefinitionError: It cannot be called.
+    """
+    if not callable(function):
+        raise DefinitionError(f"A tool is carried out by something that can be called; this is {function!r}.")
+    return Function(Signature(function, hints.frame_names(source_of(function))))
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A handler of an interface: its words, its parameters, what it gives."""
+
+    interface: Interface
+
+    @property
+    def origin(self) -> str:
+        """Where the interface comes from, for messages to its developer."""
+        return self.interface.origin
+
+    @property
+    def description(self) -> str:
+        """What the tool does, in its author's words."""
+        return self.interface.description
+
+    @property
+    def raises(self) -> Mapping[str, str]:
+        """The failures that its author has announced: exception name and text."""
+        return self.interface.raises
+
+    @cached_property
+    def built(self) -> Accepted:
+        """What it accepts; what a model wrote beside it, such as the output that it thought of, is overlooked."""
+        return Heedless(self.interface.built)
+
+    @property
+    def returns(self) -> Given:
+        """What it gives."""
+        return self.interface.returns
+
+    @property
+    def is_async(self) -> bool:
+        """Whether what it gives must be awaited."""
+        return False
+
+    @property
+    def is_generator(self) -> bool:
+        """Whether it gives its values one by one."""
+        return False
+
+    @property
+    def plain_function(self) -> Callable[..., Any] | None:
+        """None: the values have a way to go."""
+        return None
+
+
+@dataclass(frozen=True)
+class Latent(Declared):
+    """Leaves a tool to the model: it fills in the output beside the arguments, and no code runs."""
+
+    @property
+    def activity(self) -> str:
+        """What carries the tool out: nothing."""
+        return ""
+
+    @cached_property
+    def built(self) -> Accepted:
+        """What it accepts: the output, and the arguments."""
+        return Heedless(Joined(self.interface.returns.asked, self.interface.built))
+
+    def prepared(self) -> Action:
+        """Take the output for the result; it was checked with the arguments."""
+        return lambda values, _: values[OUTPUT]
+
+
+@dataclass(frozen=True)
+class Unbound(Declared):
+    """Stands where a tool names what carries it out, and nothing of that name is there."""
+
+    activity: str
+
+    def prepared(self) -> Action:
+        """Refuse every call."""
+
+        def refuse(_: dict[str, Any], __: ToolContext[Any] | None) -> Any:
+            raise NotFound(f"activity not found: {self.activity}")
+
+        return refuse
+
+
+@dataclass(frozen=True)
+class Bound(Declared):
+    """Carries an interface out by a function, which takes the parameters by name, or all of them as one.
+
+    Attributes:
+        activity: What the function is called in the toolbox.
+    """
+
+    activity: str
+    function: Function
+
+    @property
+    def is_async(self) -> bool:
+        """Whether what the function gives must be awaited."""
+        return self.function.is_async
+
+    @property
+    def is_generator(self) -> bool:
+        """Whether the function gives its values one by one."""
+        return self.function.is_generator
+
+    def prepared(self) -> Action:
+        """Call the function; values that are plain data become what its annotations say."""
+        act, fit = self.function.prepared(), self._fitted
+        if not isinstance(self.interface.built, ByDocument):
+            return lambda values, context: act(fit(values), context)
+        read = Reader.of(self.function.built).read
+        return lambda values, context: act(read(fit(values))[0], context)
+
+    @cached_property
+    def whole(self) -> str:
+        """The parameter that takes all values as one; empty where each has its own.
+
+        It is the function's only one, and none of the interface is called so.
+        """
+        named = [p.name for p in self.offered if p.kind not in (Written.VAR_KEYWORD, Written.VAR_POSITIONAL)]
+        alone = len(named) == 1 == len(self.offered) and named[0] not in self.interface.built.schema["properties"]
+        return named[0] if alone else ""
+
+    @cached_property
+    def offered(self) -> tuple[Parameter, ...]:
+        """The function's parameters that the run does not supply."""
+        return tuple(p for p in self.function.signature.parameters if not p.injected)
+
+    @cached_property
+    def untaken(self) -> tuple[str, ...]:
+        """What the interface has and the function does not take."""
+        if self.whole or self._rest:
+            return ()
+        names = {p.name for p in self.offered}
+        return tuple(name for name in self.interface.built.schema["properties"] if name not in names)
+
+    @cached_property
+    def unfilled(self) -> tuple[str, ...]:
+        """What the function needs and the interface does not have."""
+        known = () if self.whole else self.interface.built.schema["properties"]
+        needed = (p.name for p in self.offered if p.required and p.kind is not Written.VAR_KEYWORD)
+        return tuple(name for name in needed if name not in (*known, self.whole))
+
+    @cached_property
+    def _rest(self) -> str:
+        return next((p.name for p in self.offered if p.kind is Written.VAR_KEYWORD), "")
+
+    def _fitted(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Lay values out for the function.
+
+        Raises:
+            TypeError: It does not take one of them.
+        """
+        if self.whole:
+            return {self.whole: values.whole if isinstance(values, Filled) else values}
+        names = {p.name for p in self.offered}
+        other = {name: value for name, value in values.items() if name not in names}
+        if not other:
+            return values
+        if not self._rest:
+            raise TypeError(f"{self.function.origin} takes no {next(iter(other))!r}; Toolbox.check() tells more")
+        return {name: value for name, value in values.items() if name in names} | {self._rest: other}

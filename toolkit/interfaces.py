@@ -1,0 +1,120 @@
+"""What a tool is, apart from what carries it out: its words, what it accepts, what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+from toolkit.about import OUTPUT
+from toolkit.errors import DefinitionError
+from toolkit.parameters.accepted import Accepted, ByDocument, ByType
+from toolkit.returns import Returns
+
+
+class Given(Protocol):
+    """What a tool gives."""
+
+    @property
+    def schema(self) -> dict[str, Any] | None:
+        """JSON Schema of the value; None where nothing is said."""
+        ...
+
+    @property
+    def to_json(self) -> Callable[[Any], bytes] | None:
+        """Writes a value; None where any JSON writer would do."""
+        ...
+
+    @property
+    def asked(self) -> Accepted:
+        """The value as an argument: what a model fills in that is to give it by itself."""
+        ...
+
+
+class Interface(Protocol):
+    """What a tool is, apart from what carries it out."""
+
+    @property
+    def origin(self) -> str:
+        """Where it comes from, for messages to its developer."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """What the tool does, in its author's words."""
+        ...
+
+    @property
+    def raises(self) -> Mapping[str, str]:
+        """The failures that its author has announced: exception name and text."""
+        ...
+
+    @property
+    def built(self) -> Accepted:
+        """What it accepts."""
+        ...
+
+    @property
+    def returns(self) -> Given:
+        """What it gives."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Document:
+    """What a JSON Schema says that a tool gives."""
+
+    schema: dict[str, Any] | None
+    to_json: None = None
+
+    @cached_property
+    def asked(self) -> Accepted:
+        """The value as an argument; a text, where nothing is said of it."""
+        whole = self.schema or {"type": "string"}
+        definitions = {"$defs": whole["$defs"]} if "$defs" in whole else {}
+        shown = {keyword: value for keyword, value in whole.items() if keyword != "$defs"}
+        return ByDocument({"type": "object", "properties": {OUTPUT: shown}, "required": [OUTPUT], **definitions})
+
+
+@dataclass(frozen=True, eq=False)
+class Declaration:
+    """An interface without a function: of a schema, or of types."""
+
+    origin: str
+    description: str
+    built: Accepted
+    returns: Given
+    raises: Mapping[str, str] = field(default_factory=dict)
+
+
+def of_types(name: str, accepts: Any, gives: Any) -> Declaration:
+    """Declare an interface by types, each of which may be a JSON Schema as well.
+
+    Raises:
+        DefinitionError: The input is of no object, or has a member that begins with an underscore.
+    """
+    built = ByDocument(_closed(accepts)) if isinstance(accepts, Mapping) else ByType(accepts)
+    returns = Document(dict(gives)) if isinstance(gives, Mapping) else Returns(gives)
+    made = Declaration(f"Tool.from_models({name!r})", built.schema.get("description", ""), built, returns)
+    refuse_private(made.origin, built.schema["properties"])
+    return made
+
+
+def refuse_private(origin: str, names: Any) -> None:
+    """Refuse parameters that look like words about a call.
+
+    Raises:
+        DefinitionError: One of them begins with an underscore.
+    """
+    private = next((name for name in names if str(name).startswith("_")), None)
+    if private is not None:
+        raise DefinitionError(
+            f"{origin}: the parameter {private!r} begins with '_', which is kept for what is said about a call, such "
+            f"as {OUTPUT}. Call it {private.lstrip('_') or 'value'!r}."
+        )
+
+
+def _closed(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Accept no other parameter than those listed, unless the schema says so: models invent some."""
+    return {"additionalProperties": False, **schema, "type": "object", "properties": dict(schema["properties"])}

@@ -1,0 +1,198 @@
+"""What a tool accepts where no Python signature says it: a JSON Schema, a type, or two of them joined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pydantic_core import from_json, to_json
+
+from toolkit import schemas
+from toolkit.about import META
+from toolkit.documents import validator_of
+from toolkit.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+
+class Accepted(Protocol):
+    """What a tool accepts."""
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of the arguments, of type object."""
+        ...
+
+    @property
+    def validator(self) -> Callable[[str], dict[str, Any]]:
+        """What turns JSON text into values by name."""
+        ...
+
+    @property
+    def hidden(self) -> Mapping[str, str]:
+        """Parameters that no JSON can fill: their names, and why."""
+        ...
+
+    @property
+    def forms(self) -> dict[Any, Any]:
+        """How dialects show the schema, kept by them."""
+        ...
+
+
+class Filled(dict[str, Any]):
+    """Values by name, and the one value that they were read into."""
+
+    def __init__(self, whole: Any) -> None:
+        super().__init__(_members(whole))
+        self.whole = whole
+
+
+@dataclass(frozen=True, eq=False)
+class ByDocument:
+    """Accepts what a JSON Schema says; values are plain data."""
+
+    schema: dict[str, Any]
+    hidden: Mapping[str, str] = field(default_factory=dict)
+    forms: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def validator(self) -> Callable[[str], dict[str, Any]]:
+        """What turns JSON text into values by name.
+
+        Raises:
+            DefinitionError: The schema says what cannot be checked.
+        """
+        return validator_of(self.schema)
+
+
+@dataclass(frozen=True, eq=False)
+class ByType:
+    """Accepts the members of one type: a pydantic model, a dataclass, a TypedDict."""
+
+    kind: Any
+    hidden: Mapping[str, str] = field(default_factory=dict)
+    forms: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of the arguments, of type object.
+
+        Raises:
+            DefinitionError: The type is none of an object.
+        """
+        if shown := schemas.of_object(self._adapter):
+            return {**shown, "additionalProperties": shown.get("additionalProperties", False)}
+        raise DefinitionError(f"{self.kind!r} has no members: the input of a tool is a model, dataclass or TypedDict.")
+
+    @cached_property
+    def validator(self) -> Callable[[str], dict[str, Any]]:
+        """What turns JSON text into values by name."""
+        read = self._adapter.validate_json
+        return lambda text: Filled(read(text))
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any]:
+        from pydantic import TypeAdapter
+
+        try:
+            return TypeAdapter(self.kind)
+        except Exception as error:  # pydantic and user types raise what they like while a schema is built
+            raise DefinitionError(f"{self.kind!r} is no type that JSON can fill: {error}") from error
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """Accepts what two accept, each its own keys."""
+
+    first: Accepted
+    second: Accepted
+    forms: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def hidden(self) -> Mapping[str, str]:
+        """Parameters that no JSON can fill."""
+        return self.second.hidden
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of both, the keys of the first in front."""
+        first, second = schemas.apart(self.first.schema, "output"), self.second.schema
+        both = {name: {**first.get(name, {}), **second.get(name, {})} for name in ("properties", "$defs")}
+        required = [*first.get("required", ()), *second.get("required", ())]
+        return {**second, "properties": both["properties"], "required": required} | _unless_empty(both["$defs"])
+
+    @cached_property
+    def validator(self) -> Callable[[str], dict[str, Any]]:
+        """What turns JSON text into the values of both."""
+        keys = self.first.schema["properties"].keys()
+
+        def validate(text: str) -> dict[str, Any]:
+            document = _read(text)
+            if not isinstance(document, dict):
+                return self.second.validator(text)  # which refuses it
+            values = self.second.validator(_written(document, document.keys() - keys))
+            return {**self.first.validator(_written(document, keys & document.keys())), **values}
+
+        return validate
+
+
+@dataclass(frozen=True, eq=False)
+class Heedless:
+    """Accepts what another does, and overlooks what else may be said about a call."""
+
+    inner: Accepted
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of the arguments."""
+        return self.inner.schema
+
+    @property
+    def hidden(self) -> Mapping[str, str]:
+        """Parameters that no JSON can fill."""
+        return self.inner.hidden
+
+    @property
+    def forms(self) -> dict[Any, Any]:
+        """How dialects show the schema."""
+        return self.inner.forms
+
+    @cached_property
+    def validator(self) -> Callable[[str], dict[str, Any]]:
+        """What turns JSON text into values by name."""
+        validate, overlooked = self.inner.validator, {*META} - self.schema["properties"].keys()
+
+        def heedless(text: str) -> dict[str, Any]:
+            document = _read(text) if '"_' in text else None
+            if not isinstance(document, dict) or overlooked.isdisjoint(document):
+                return validate(text)
+            return validate(_written(document, document.keys() - overlooked))
+
+        return heedless
+
+
+def _members(whole: Any) -> dict[str, Any]:
+    if isinstance(whole, dict):
+        return whole
+    if is_dataclass(whole):
+        return {member.name: getattr(whole, member.name) for member in fields(whole)}
+    return {**vars(whole), **(getattr(whole, "model_extra", None) or {})}
+
+
+def _read(text: str) -> Any:
+    try:
+        return from_json(text)
+    except ValueError:
+        return None
+
+
+def _written(document: Mapping[str, Any], keys: Iterable[str]) -> str:
+    chosen = {*keys}
+    return to_json({key: value for key, value in document.items() if key in chosen}, inf_nan_mode="constants").decode()
+
+
+def _unless_empty(definitions: Mapping[str, Any]) -> dict[str, Any]:
+    return {"$defs": definitions} if definitions else {}
