@@ -22,18 +22,19 @@ from pydantic_core import SchemaError, SchemaValidator
 from toolkit.documents.checks import Probe
 from toolkit.documents.composition import steps_of
 from toolkit.documents.document import Document
-from toolkit.documents.work import Allowance, Work, counted
-from toolkit.documents.writer import FREE, Node, Writer, free, informed, plain
-from toolkit.errors import DefinitionError
+from toolkit.documents.work import NESTED, Allowance, Work, counted
+from toolkit.documents.writer import Node, Writer, free, informed, plain
+from toolkit.errors import DefinitionError, InvalidArguments
 
 
-def validator_of(schema: Mapping[str, Any] | bool) -> Callable[[str], Any]:
+def validator_of(schema: Mapping[str, Any]) -> Callable[[str], Any]:
     """Make what turns the text of a JSON document into values, or raises pydantic-core's `ValidationError`.
 
     Besides, it raises `InvalidArguments` for a document that takes too many steps.
 
     Args:
-        schema: Draft 2020-12, of at most 1 MiB, 10,000 parts and a depth of 100. It is copied.
+        schema: Draft 2020-12, of at most 1 MiB, 10,000 parts, each at most 100
+            steps of a JSON pointer deep. It is copied.
 
     Raises:
         DefinitionError: The schema cannot be carried out; the message names the place.
@@ -85,7 +86,7 @@ def _made(core: Node, writer: Writer, *, is_counted: bool) -> SchemaValidator:
     whole: Any = {"type": "definitions", "schema": core, "definitions": [free(), *definitions]}
     try:
         return SchemaValidator(whole)
-    except (SchemaError, RecursionError) as error:
+    except SchemaError as error:
         raise DefinitionError(
             f"JSON Schema: pydantic-core does not take it ({error}). Write it in plainer terms."
         ) from error
@@ -103,6 +104,9 @@ def _definition(pointer: str, core: Node, *, is_counted: bool) -> Node:
 
 def _counting(validator: SchemaValidator) -> Callable[[str], Any]:
     def validate(text: str) -> Any:
-        return validator.validate_json(text, context=Allowance.of(text))
+        try:
+            return validator.validate_json(text, context=Allowance.of(text))
+        except RecursionError as error:
+            raise InvalidArguments(NESTED) from error
 
     return validate

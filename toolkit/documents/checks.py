@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 import json
-import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
-from math import isfinite
 from typing import Any, NoReturn
 
 from pydantic_core import PydanticCustomError, PydanticKnownError, SchemaValidator, ValidationError
-
-# Keyword -> what a number must not be, and pydantic-core's name for it.
-BOUNDS: Mapping[str, tuple[Callable[[Any, Any], bool], str, str]] = {
-    "minimum": (operator.lt, "greater_than_equal", "ge"),
-    "exclusiveMinimum": (operator.le, "greater_than", "gt"),
-    "maximum": (operator.gt, "less_than_equal", "le"),
-    "exclusiveMaximum": (operator.ge, "less_than", "lt"),
-    "multipleOf": (lambda value, step: not is_multiple(value, step), "multiple_of", "multiple_of"),
-}
 
 
 @dataclass(frozen=True)
@@ -44,6 +32,7 @@ class Only:
     types: Collection[type]
 
     def check(self, value: Any, inner: Callable[[Any], Any]) -> Any:
+        """Check a value of these types."""
         return inner(value) if type(value) in self.types else value
 
 
@@ -56,41 +45,6 @@ def same(value: Any, check: Callable[[Any], Any]) -> Any:
 def never(_value: Any) -> NoReturn:
     """Refuse any value."""
     raise PydanticCustomError("never", "No value is allowed here")
-
-
-def whole(value: Any) -> Any:
-    """Take 3.0 as the integer it is, and no truth value as one."""
-    if type(value) is bool:
-        raise PydanticKnownError("int_type")
-    return int(value) if type(value) is float and value.is_integer() else value
-
-
-def number(value: Any, check: Callable[[Any], Any]) -> Any:
-    """Keep an integer an integer; `check` reads the rest."""
-    if type(value) is int or (type(value) is float and isfinite(value)):
-        return value
-    if type(value) is bool:
-        raise PydanticKnownError("float_type")
-    return check(value)
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """Checks a number against limits, exactly."""
-
-    limits: Sequence[tuple[str, Any]]
-
-    def check(self, value: Any) -> Any:
-        for keyword, limit in self.limits:
-            is_outside, kind, name = BOUNDS[keyword]
-            if is_outside(value, limit):
-                raise PydanticKnownError(kind, {name: limit})  # type: ignore[arg-type]
-        return value
-
-
-def is_multiple(value: float, step: float) -> bool:
-    """Tell whether a number is a multiple of another, both as they are written: 0.3 is one of 0.1."""
-    return (Fraction(repr(value)) / Fraction(repr(step))).denominator == 1
 
 
 def identity(value: Any) -> Any:
@@ -117,6 +71,7 @@ class Members:
         return cls(values, frozenset(map(identity, values)))
 
     def check(self, value: Any) -> Any:
+        """Give a value that is one of them."""
         if identity(value) not in self.known:
             written = [json.dumps(each, ensure_ascii=False) for each in self.values]
             listed = " or ".join(filter(None, (", ".join(written[:-1]), *written[-1:])))
@@ -127,11 +82,11 @@ class Members:
 def unique(value: list[Any]) -> list[Any]:
     """Check that no item is there twice."""
     seen = set()
-    for number_, item in enumerate(value):
+    for place, item in enumerate(value):
         known = identity(item)
         if known in seen:
             raise PydanticCustomError(
-                "unique_items", "List should have no item twice, as is item {number}", {"number": number_}
+                "unique_items", "List should have no item twice, as is item {number}", {"number": place}
             )
         seen.add(known)
     return value
@@ -147,17 +102,18 @@ class Contains:
     most: float
 
     def check(self, value: list[Any], info: Any) -> list[Any]:
+        """Give a list of which so many items fit."""
         count = sum(self.probe.fits(self.place, item, info) for item in value)
         if count < self.least:
             raise PydanticCustomError(
                 "contains",
-                "List should have at least {least} items as its schema says, not {count}",
+                "List should have at least {least} items that fit its schema, not {count}",
                 {"least": self.least, "count": count},
             )
         if count > self.most:
             raise PydanticCustomError(
                 "contains",
-                "List should have at most {most} items as its schema says, not {count}",
+                "List should have at most {most} items that fit its schema, not {count}",
                 {"most": self.most, "count": count},
             )
         return value
@@ -170,6 +126,7 @@ class Together:
     needed: Mapping[str, Sequence[str]]
 
     def check(self, value: dict[str, Any]) -> dict[str, Any]:
+        """Give an object that has the keys which its keys need."""
         missing = [name for key, names in self.needed.items() if key in value for name in names if name not in value]
         if missing:
             raise ValidationError.from_exception_data(
@@ -186,6 +143,7 @@ class Sorted:
     patterns: Sequence[Callable[[str], bool]]
 
     def check(self, value: dict[str, Any], doors: Callable[[Any], Sequence[Callable[[Any], Any]]]) -> dict[str, Any]:
+        """Give an object, its other keys checked."""
         free = [key for key in value if key not in self.declared]
         matched = [[key for key in free if matches(key)] for matches in self.patterns]
         known = {key for keys in matched for key in keys}
@@ -203,35 +161,41 @@ def door(_value: Any, check: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 @dataclass(frozen=True)
-class OneOf:
-    """Checks that a value fits one of several, and reads it as that one; where it fits none as it is, as any."""
+class Alternatives:
+    """Reads a value as the first of several that it fits as it is; where it fits none, as any.
+
+    Attributes:
+        is_exclusive: Whether it may fit no other.
+    """
 
     probe: Probe
     places: Sequence[str]
+    is_exclusive: bool
 
-    def matched(self, value: Any, info: Any) -> list[int]:
-        """Find the one that fits, if any."""
-        found = [each for each, place in enumerate(self.places) if self.probe.fits(place, value, info)]
-        if len(found) > 1:
-            raise PydanticCustomError(
-                "one_of", "Input should match just one of the alternatives, not {count}", {"count": len(found)}
-            )
-        return found
+    def fitting(self, value: Any, info: Any) -> int | None:
+        """Find the number of the first one that fits."""
+        first = None
+        for number, place in enumerate(self.places):
+            if not self.probe.fits(place, value, info):
+                continue
+            if first is not None:
+                raise PydanticCustomError("one_of", "Input should match just one of the alternatives, not several")
+            first = number
+            if not self.is_exclusive:
+                break
+        return first
 
     def only(self, value: Any, info: Any) -> Any:
-        """Check it, and read nothing.
-
-        Raises:
-            ValueError: It fits none.
-        """
-        if not self.matched(value, info):
+        """Give a value that fits as it is."""
+        if self.fitting(value, info) is None:
             raise PydanticCustomError("one_of", "Input should match one of the alternatives")
         return value
 
     def check(self, value: Any, doors: Callable[[Any], Sequence[Callable[[Any], Any]]], info: Any) -> Any:
-        found = self.matched(value, info)
+        """Read a value as the one that it fits."""
+        first = self.fitting(value, info)
         checks = doors((None,) * (len(self.places) + 1))
-        return checks[found[0] if found else -1](value)
+        return checks[-1 if first is None else first](value)
 
 
 @dataclass(frozen=True)
@@ -242,8 +206,9 @@ class Not:
     place: str
 
     def check(self, value: Any, info: Any) -> Any:
+        """Give a value that does not fit."""
         if self.probe.fits(self.place, value, info):
-            raise PydanticCustomError("not", "Input should not be as this schema says")
+            raise PydanticCustomError("not", "Input should not match what the schema excludes")
         return value
 
 
@@ -255,6 +220,7 @@ class Conditional:
     place: str
 
     def check(self, value: Any, doors: Callable[[Any], Sequence[Callable[[Any], Any]]], info: Any) -> Any:
+        """Read a value by the one or the other."""
         then, otherwise = doors((None, None))
         return then(value) if self.probe.fits(self.place, value, info) else otherwise(value)
 
@@ -266,6 +232,7 @@ class Dependent:
     keys: Sequence[str]
 
     def check(self, value: dict[str, Any], doors: Callable[[Any], Sequence[Callable[[Any], Any]]]) -> dict[str, Any]:
+        """Read an object by the schemas of its keys."""
         present = frozenset(value)
         for key, check in zip(self.keys, doors((None,) * len(self.keys))):
             value = check(value) if key in present else value

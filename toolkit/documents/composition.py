@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from toolkit.documents.checks import Conditional, Dependent, Not, OneOf, Only
+from toolkit.documents.checks import Alternatives, Conditional, Dependent, Not, Only
 from toolkit.documents.document import below
 from toolkit.documents.kinds import CONSTRAINTS, KINDS, Schema
 from toolkit.documents.shapes import checked
@@ -31,13 +31,12 @@ def steps_of(writer: Writer, written: Schema, place: str) -> list[Node]:
         DefinitionError: It cannot be carried out.
     """
     schema = checked(written, place)
+    typed = _typed(writer, schema, place)
+    guarded = [] if typed else _guarded(writer, schema, place)
     reading = [write(writer, schema, place) for keyword, write in _READING.items() if keyword in schema]
     checking = [write(writer, schema, place) for keyword, write in _CHECKING.items() if keyword in schema]
-    typed = _typed(writer, schema, place)
-    first = typed or ([] if reading else [dict(FREE)])
-    steps = [*first, *([] if typed else _guarded(writer, schema, place)), *reading, *checking]
-    if not typed and reading:  # what reads comes first, and then what constrains
-        steps = [*reading, *_guarded(writer, schema, place), *checking]
+    first = typed or reading or [dict(FREE)]
+    steps = [*first, *guarded, *(reading if typed else []), *checking]
     return [{"type": "nullable", "schema": chained(steps)}] if schema.get("nullable") is True else steps
 
 
@@ -81,8 +80,32 @@ def _all(writer: Writer, schema: Schema, place: str) -> Node:
 
 
 def _any(writer: Writer, schema: Schema, place: str) -> Node:
-    choices = enumerate(schema["anyOf"])
-    return labelled([(writer.here(place, each, "anyOf", i), _label(each, i)) for i, each in choices])
+    choices = schema["anyOf"]
+    if writer.fills and sum(map(_may_hold, choices)) > 1:
+        return _alternatives(writer, choices, below(place, "anyOf"), is_exclusive=False)
+    return labelled([(writer.here(place, each, "anyOf", i), _label(each, i)) for i, each in enumerate(choices)])
+
+
+def _one(writer: Writer, schema: Schema, place: str) -> Node:
+    return _alternatives(writer, schema["oneOf"], below(place, "oneOf"), is_exclusive=True)
+
+
+def _alternatives(writer: Writer, choices: list[Any], place: str, *, is_exclusive: bool) -> Node:
+    """Write alternatives that are asked for as a value is, before any of them may read it as something else."""
+    places = [writer.probing(below(place, i)) for i in range(len(choices))]
+    writer.work.add(place.rpartition("/")[0], here=places)
+    check = Alternatives(writer.probe, places, is_exclusive)
+    if not writer.fills:
+        return after(informed(check.only), dict(FREE))
+    cores = [writer.shared(each) for each in places]
+    union = labelled([(core, _label(each, i)) for i, (core, each) in enumerate(zip(cores, choices))])
+    return wrapped(informed(check.check), doors([*cores, union]))
+
+
+def _may_hold(schema: Any) -> bool:
+    """Tell whether values that fit may hold others: pydantic-core prefers those of which it knows more keys."""
+    types = schema.get("type", "object") if isinstance(schema, dict) else "object"
+    return bool({"object", "array"}.intersection([types] if isinstance(types, str) else types))
 
 
 def _label(schema: Any, number: int) -> str:
@@ -92,18 +115,7 @@ def _label(schema: Any, number: int) -> str:
     return next((name for name in names if name and isinstance(name, str)), str(number))
 
 
-def _one(writer: Writer, schema: Schema, place: str) -> Node:
-    places = [writer.probing(below(place, "oneOf", i)) for i in range(len(schema["oneOf"]))]
-    writer.work.add(place, here=places)
-    check = OneOf(writer.probe, places)
-    if not writer.fills:
-        return after(informed(check.only), dict(FREE))
-    cores = [writer.shared(each) for each in places]
-    choices = [(core, _label(each, i)) for i, (core, each) in enumerate(zip(cores, schema["oneOf"]))]
-    return wrapped(informed(check.check), doors([*cores, labelled(choices)]))
-
-
-def _not(writer: Writer, schema: Schema, place: str) -> Node:
+def _not(writer: Writer, _schema: Schema, place: str) -> Node:
     inner = writer.probing(below(place, "not"))
     writer.work.add(place, here=[inner])
     return after(informed(Not(writer.probe, inner).check), {"type": "any"})

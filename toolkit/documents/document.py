@@ -23,6 +23,8 @@ def refuse(place: str, reason: str, remedy: str) -> NoReturn:
 
     Args:
         place: JSON pointer of the part that cannot be used.
+        reason: Why it cannot.
+        remedy: What to do, in a sentence.
 
     Raises:
         DefinitionError: Always.
@@ -50,7 +52,7 @@ class Document:
     anchors: Mapping[tuple[str, str], str]
 
     @classmethod
-    def of(cls, schema: Mapping[str, Any] | bool) -> Document:
+    def of(cls, schema: Mapping[str, Any]) -> Document:
         """Copy a schema, and find its names.
 
         Raises:
@@ -101,17 +103,20 @@ class Document:
         """
         part = self.root
         for step in _steps(pointer):
-            inner = dict(enumerate(part)) if isinstance(part, list) else part
             key: Any = int(step) if isinstance(part, list) and step.isdecimal() else step
-            if not isinstance(inner, dict) or key not in inner:
+            if not _has(part, key):
                 refuse(place, f"there is nothing at {f'#{pointer}'!r}", "Mend the $ref, or define it in $defs.")
-            part = inner[key]
+            part = part[key]
         return part
 
     def _anchored(self, resource: str, anchor: str, place: str) -> str:
         if (resource, anchor) not in self.anchors:
             refuse(place, f"there is no $anchor {anchor!r}", "Mend the $ref, or define it in $defs.")
         return self.anchors[resource, anchor]
+
+
+def _has(part: Any, key: Any) -> bool:
+    return key in range(len(part)) if isinstance(part, list) else isinstance(part, dict) and key in part
 
 
 def _copied(schema: Any) -> Any:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from math import ceil, floor, inf
 from typing import Any
 
-from toolkit.documents.checks import BOUNDS, Bounds, Contains, Sorted, Together, number, same, unique, whole
+from toolkit.documents.checks import Contains, Sorted, Together, same, unique
 from toolkit.documents.document import below
+from toolkit.documents.numeric import BOUNDS, Bounds, number, whole
 from toolkit.documents.patterns import matcher, pattern_core
 from toolkit.documents.writer import FREE, Node, Writer, after, chained, doors, informed, members, plain, wrapped
 

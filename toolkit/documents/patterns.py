@@ -1,8 +1,8 @@
 """Regular expressions of ECMAScript, for the engines that there are.
 
 The first is Rust's, which takes time in proportion to the text. What it lacks, look-around and references back, is left
-to Python's, which may need exponentially long: nested repetition is refused there, and the text may be only so long that
-no match takes more than a second or so.
+to Python's, which may need exponentially long: nested repetition is refused there, and the text may be only so long
+that no match takes more than a second or so.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ def pattern_core(pattern: str, place: str) -> Node:
         DefinitionError: No engine takes it.
     """
     written = _translated(pattern, _OUTSIDE, _INSIDE)
-    core: Node = {"type": "str", "pattern": written}
+    core: Any = {"type": "str", "pattern": written}
     try:
-        SchemaValidator(core)  # type: ignore[arg-type]
+        SchemaValidator(core)
     except SchemaError:
         return _python_core(pattern, place)
     shown = {"type": "custom-error", "custom_error_type": "string_pattern_mismatch", "schema": core}
@@ -102,21 +102,21 @@ def matcher(pattern: str, place: str) -> Callable[[str], bool]:
 
 def _translated(pattern: str, outside: Mapping[str, str], inside: Mapping[str, str]) -> str:
     written, is_inside = [], False
-    for token in _TOKEN.findall(pattern):
+    for sign in _TOKEN.findall(pattern):
         known = inside if is_inside else outside
-        written.append(known.get(token) or _escaped(token))
-        is_inside = (is_inside or token in ("[", "[^")) and token != "]"  # noqa: S105  no password
+        written.append(known.get(sign) or _escaped(sign))
+        is_inside = (is_inside or sign in ("[", "[^")) and sign != "]"
     return "".join(written)
 
 
-def _escaped(token: str) -> str:
-    if token.startswith(r"\u{"):
-        return rf"\U{int(token[3:-1], 16):08x}"
-    if token.startswith(r"\c"):
-        return rf"\x{ord(token[2]) % 32:02x}"
-    if token.startswith(r"\k<"):
-        return f"(?P={token[3:-1]})"
-    return "/" if token == r"\/" else token
+def _escaped(sign: str) -> str:
+    if sign.startswith(r"\u{"):
+        return rf"\U{int(sign[3:-1], 16):08x}"
+    if sign.startswith(r"\c"):
+        return rf"\x{ord(sign[2]) % 32:02x}"
+    if sign.startswith(r"\k<"):
+        return f"(?P={sign[3:-1]})"
+    return "/" if sign == r"\/" else sign
 
 
 def _python_core(pattern: str, place: str) -> Node:
@@ -140,27 +140,27 @@ def _repeats(pattern: str) -> int | None:
     """Count the ways a pattern can branch; None where they lie inside a repetition."""
     counts = [0]  # of the groups that are open
     closed = 0  # of what stands before
-    for token in _REPEAT.findall(pattern):
-        if token[0] in "*+?{":
-            if closed and not _is_once(token):
+    for sign in _REPEAT.findall(pattern):
+        if sign[0] in "*+?{":
+            if closed and not _is_once(sign):
                 return None
-            counts[-1] += not _is_fixed(token)
+            counts[-1] += not _is_fixed(sign)
             closed = 0
-        elif token[0] == "(":
+        elif sign[0] == "(":
             counts.append(0)
             closed = 0
-        elif token == ")" and len(counts) > 1:  # noqa: S105  no password
+        elif sign == ")" and len(counts) > 1:
             closed = counts.pop()
             counts[-1] += closed
         else:
-            counts[-1] += token == "|"  # noqa: S105  no password
+            counts[-1] += sign == "|"
             closed = 0
     return sum(counts)
 
 
-def _is_once(token: str) -> bool:
-    return token in ("?", "{0,1}", "{1}")
+def _is_once(sign: str) -> bool:
+    return sign in ("?", "{0,1}", "{1}")
 
 
-def _is_fixed(token: str) -> bool:
-    return token[0] == "{" and "," not in token
+def _is_fixed(sign: str) -> bool:
+    return sign[0] == "{" and "," not in sign

@@ -16,6 +16,8 @@ MAX_CHAIN = 100  # schemas that hold for one place, each by way of another
 SPARE = 20_000  # steps for any document, besides those for its length
 PER_CHARACTER = 4
 
+NESTED = "too many alternatives lie inside each other. Send less, or nest it less."
+
 
 @dataclass(frozen=True)
 class Work:
@@ -80,7 +82,7 @@ def counted(value: Any, info: Any) -> Any:
     """
     info.context.left -= 1
     if info.context.left < 0:
-        raise InvalidArguments("too many alternatives lie inside each other. Send less, or nest it less.")
+        raise InvalidArguments(NESTED)
     return value
 
 

@@ -13,7 +13,7 @@ from toolkit.documents.work import Work
 Node: TypeAlias = dict[str, Any]
 Steps: TypeAlias = "Callable[[Writer, dict[str, Any], str], list[Node]]"
 
-MAX_DEPTH = 100
+MAX_DEPTH = 100  # steps of a JSON pointer
 MAX_PARTS = 10_000
 
 FREE_REF = "any JSON"  # no JSON pointer
@@ -55,8 +55,8 @@ class Writer:
         self.places.add(place)
         if len(self.places) > MAX_PARTS:
             refuse(place, f"it has more than {MAX_PARTS:,} parts", "Leave out what the tool does not need.")
-        if place.count("/") > 2 * MAX_DEPTH:
-            refuse(place, f"it lies more than {MAX_DEPTH} deep", "Move it into $defs, and point to it by $ref.")
+        if place.count("/") > MAX_DEPTH:
+            refuse(place, f"it lies more than {MAX_DEPTH} steps deep", "Move it into $defs, and point to it by $ref.")
         return chained(self.steps(self, schema, place))
 
     def here(self, place: str, schema: Any, *keys: str | int) -> Node:
