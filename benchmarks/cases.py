@@ -157,11 +157,13 @@ class Conversation:
     Attributes:
         turns: Answers of the model; all but the last make calls.
         calls: Calls of a turn.
+        crowd: How many times it is held at once.
         clock: CPU clock of the process at each call of the tool, since the conversation began.
     """
 
     turns: int
     calls: int
+    crowd: int = 1
     clock: list[float]
     by_runner: Callable[[], object]
     by_hand: Callable[[], object]
@@ -179,9 +181,9 @@ class Conversation:
         began = process_time()
         hold()
         took = process_time() - began
-        if len(self.clock) != (due := (self.turns - 1) * self.calls):
+        if len(self.clock) != (due := (self.turns - 1) * self.calls * self.crowd):
             raise SystemExit(f"{len(self.clock)} calls of the tool ran instead of {due}: what was measured is no run.")
-        return took / self.turns
+        return took / self.turns / self.crowd
 
 
 def conversation(port: int, *, turns: int, calls: int, stream: bool = False) -> Conversation:
@@ -206,9 +208,9 @@ def conversation(port: int, *, turns: int, calls: int, stream: bool = False) -> 
 
 
 def aconversation(
-    loop: asyncio.AbstractEventLoop, port: int, *, turns: int, calls: int, stream: bool = False
+    loop: asyncio.AbstractEventLoop, port: int, *, turns: int, calls: int, stream: bool = False, crowd: int = 1
 ) -> Conversation:
-    """Make a conversation with an async client and a coroutine function, held in `loop`."""
+    """Make a conversation with an async client and a coroutine function, held in `loop`; a crowd of them at once."""
     clock: list[float] = []
 
     async def add(a: int, b: int) -> int:
@@ -220,14 +222,24 @@ def aconversation(
     runner = Runner([add], client=client, model="scripted", max_turns=1000)
     schemas, by_name = runner.toolbox.schemas(), {"add": limits.acalled(add)}
 
-    async def streamed() -> None:
+    async def by_runner() -> None:
+        if not stream:
+            await runner.arun("Go.")
+            return
         async for _ in runner.astream("Go."):
             pass
+
+    async def by_hand() -> None:
+        await limits.aconverse(client, schemas, by_name, stream=stream)
+
+    async def crowded(hold: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        await asyncio.gather(*(hold() for _ in range(crowd)))
 
     return Conversation(
         turns=turns,
         calls=calls,
+        crowd=crowd,
         clock=clock,
-        by_runner=lambda: loop.run_until_complete(streamed() if stream else runner.arun("Go.")),
-        by_hand=lambda: loop.run_until_complete(limits.aconverse(client, schemas, by_name, stream=stream)),
+        by_runner=lambda: loop.run_until_complete(crowded(by_runner)),
+        by_hand=lambda: loop.run_until_complete(crowded(by_hand)),
     )

@@ -22,7 +22,7 @@ from typing import TypeAlias
 # A script finds what lies beside it; this one belongs to a package, and measures the checkout that it lies in.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import cases, limits
+from benchmarks import cases, limits, wide
 from benchmarks.measure import Comparison, Effort, compared, event_loop, repeated, repeated_in, settle, summed_up
 from benchmarks.server import serving
 from toolkit import Toolbox, tool
@@ -144,6 +144,23 @@ def loops(effort: Effort) -> Iterator[Row]:
             yield Row(name, aim, compared(held.runner_turn, held.hand_turn, effort.rounds))
 
 
+def crowds(effort: Effort) -> Iterator[Row]:
+    """Compare conversations that are held at the same time with as many loops by hand."""
+    with serving() as port, event_loop() as loop:
+        for size in (50, 500):
+            held = cases.aconversation(loop, port, turns=3, calls=1, crowd=size)
+            found = compared(held.runner_turn, held.hand_turn, effort.rounds)
+            yield Row(f"{size} conversations at once, a turn / by hand", 0.8, found)
+
+
+def wides(effort: Effort) -> Iterator[Row]:
+    """Compare the time of many calls in one turn with the time of one; of the clock, not of the CPU."""
+    with serving() as port, event_loop() as loop:
+        for calls, aim in ((64, 1.5), (256, 2.0)):
+            for kind, span in wide.spans(loop, port, calls).items():
+                yield Row(f"{calls} {kind}: time / of one", aim, compared(span, lambda: wide.NAP, effort.rounds))
+
+
 def growths(effort: Effort) -> Iterator[Row]:
     """Compare late turns of one long conversation with early ones."""
     with serving() as port, event_loop() as loop:
@@ -202,6 +219,8 @@ SECTIONS: Mapping[str, Section] = {
     "scale": scaling,
     "invoke": invokes,
     "loop": loops,
+    "crowd": crowds,
+    "wide": wides,
     "growth": growths,
 }
 

@@ -106,9 +106,15 @@ def _frame(kind: str) -> dict[str, Any]:
     return {"id": "chatcmpl-1", "object": kind, "created": 1_700_000_000, "model": "scripted"}
 
 
+class Server(ThreadingHTTPServer):
+    """Takes as many connections at once as a crowd makes."""
+
+    request_queue_size = 1024
+
+
 def main() -> None:
     """Serve until standard input ends."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Script)
+    server = Server(("127.0.0.1", 0), Script)
     Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_address[1], flush=True)
     sys.stdin.read()

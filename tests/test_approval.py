@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import date
 from typing import Any, Literal
 
 import pytest
@@ -67,6 +68,23 @@ def test_no(verdict: Any, text: str) -> None:
         decided(lambda _: verdict)
 
     assert text == str(refusal.value)
+
+
+CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
+    "truthy": ({"approved": "yes"}, "approved is True or False"),
+    "unknown refusal": ({"approved": False, "refusal": "allow"}, "refusal is reject, defer or stop"),
+    "yes that defers": ({"approved": True, "refusal": "defer"}, "a yes has no refusal"),
+    "yes that stops": ({"approved": True, "refusal": "stop"}, "a yes has no refusal"),
+    "list": ({"approved": True, "arguments": [1]}, "arguments are a mapping"),
+    "no that modifies": ({"approved": False, "arguments": {"amount": 1}}, "a no has no arguments"),
+}
+
+
+@pytest.mark.parametrize(("fields", "rule"), CONTRADICTIONS.values(), ids=CONTRADICTIONS)
+def test_contradiction(fields: dict[str, Any], rule: str) -> None:
+    """A decision that contradicts itself cannot be made."""
+    with pytest.raises(ValueError, match=rf"^Decision\(.*\) is no decision: {rule}\.$"):
+        Decision(**fields)
 
 
 def test_stop() -> None:
@@ -270,6 +288,20 @@ def test_policy_that_fails() -> None:
     """A condition that raises is a no."""
     with pytest.raises(Denied):
         decided(ask_when(approve_all, when=raising))
+
+
+class Later:
+    """An object that is called as an async function is."""
+
+    async def __call__(self, request: ApprovalRequest) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("when", [asked_later, Later()], ids=["function", "object"])
+def test_condition_that_is_async(when: Any) -> None:
+    """An async condition is refused: its promise would always be taken for a yes."""
+    with pytest.raises(TypeError, match="give a plain function"):
+        ask_when(approve_all, when=when)
 
 
 def test_policy_changes_nothing() -> None:
@@ -537,6 +569,24 @@ def test_desk_late_answer(door: Door) -> None:
         desk.answer("run_1", True)
 
 
+def test_desk_answer_while_the_loop_is_busy() -> None:
+    """An answer after the deadline is refused by the clock, though the event loop has not seen that it is over."""
+
+    async def office_hours() -> tuple[Any, ...]:
+        desk, announced = Desk(), asyncio.Event()
+        request = request_for(tell=lambda _: announced.set())
+        asked = asyncio.ensure_future(approve(desk, request, AsyncDoor(), 0.05))
+        await announced.wait()
+        threading.Event().wait(0.06)
+        with pytest.raises(ApprovalError, match="already resolved"):
+            desk.answer("run_1", True)
+        with pytest.raises(Denied, match="timed out"):
+            await asked
+        return desk.open
+
+    assert () == asyncio.run(office_hours())
+
+
 def test_desk_unknown_call() -> None:
     """An answer to a call that was never asked about is refused."""
     with pytest.raises(ApprovalError, match="The call 'run_9' does not wait"):
@@ -656,6 +706,13 @@ def test_unfit_decisions(verdicts: dict[Any, Any], text: str) -> None:
         Decided(verdicts, [PENDING])
 
     assert text == str(refusal.value)
+
+
+def test_arguments_as_json() -> None:
+    """An approver gets the arguments as JSON, whatever their types, with nothing hidden in them."""
+    request = ApprovalRequest(pay, {"on": date(2030, 1, 2), "to": {"\u202ea"}}, ToolContext(deps=None))
+
+    assert r'{"on": "2030-01-02", "to": ["\u202ea"]}' == request.arguments_json
 
 
 def test_request_is_read_only() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from typing import Annotated, Any, ForwardRef, Literal, Union
 
@@ -41,6 +41,12 @@ def nested(points: list[Point], by_name: dict[str, Point] | None = None) -> Any:
 
 def invalid(reason: str) -> str:
     return f"Invalid arguments: {reason}"
+
+
+def unfit(reason: str) -> str:
+    """What the model is told of wrong arguments for `search`: the faults, then the signature."""
+    signature = 'search(query: string, limit: integer = 10, unit: "c" | "f" = "c")'
+    return f"Invalid arguments: {reason.removesuffix('.')}. Expected: {signature}"
 
 
 WHOLE = ". Send one whole JSON object."
@@ -82,16 +88,19 @@ ERRORS = {
 
 @pytest.mark.parametrize(("words", "reason"), ERRORS.values(), ids=ERRORS)
 def test_errors(words: str, reason: str) -> None:
-    """An error says where, why, what was received and what there is."""
-    assert (invalid(reason), "invalid_arguments") == search.invoke(words)[1::2][:2]
+    """An error says where, why, what was received, what there is and what the tool takes."""
+    assert (unfit(reason), "invalid_arguments") == search.invoke(words)[1::2][:2]
 
 
 def test_no_keys() -> None:
     """A tool without parameters says that it wants none."""
-    nothing = tool(lambda: 1)
+    nothing = tool(name="nothing")(lambda: 1)
 
-    assert invalid("expected one JSON object with no keys, received [1]") == nothing.invoke("[1]").text
-    assert invalid("a: no such parameter") == nothing.invoke('{"a": 1}').text
+    assert (
+        invalid("expected one JSON object with no keys, received [1]. Expected: nothing()")
+        == nothing.invoke("[1]").text
+    )
+    assert invalid("a: no such parameter. Expected: nothing()") == nothing.invoke('{"a": 1}').text
 
 
 NESTED = {
@@ -111,7 +120,7 @@ def test_nested_errors(words: str, reason: str) -> None:
 def test_no_arguments(words: Any) -> None:
     """Nothing, in whatever spelling, means that there are no arguments."""
     assert ToolResult([1, None], "[1,null]") == optional.invoke(words)
-    assert invalid("query: missing, but required") == search.invoke(words).text
+    assert unfit("query: missing, but required") == search.invoke(words).text
 
 
 INFINITE = ["NaN", "Infinity", "-Infinity", "1e400", "-1e400", '"nan"', '"inf"', '"Infinity"', '"-inf"', '"1e400"']
@@ -301,7 +310,7 @@ def test_size() -> None:
     """A megabyte of wrong arguments makes a short error; a secret far inside does not come back."""
     result = search.invoke({"query": ["x" * 1_000_000, "secret"]})
 
-    assert len("Invalid arguments: ") + MAX_ERROR >= len(str(result.text))
+    assert MAX_ERROR >= len(str(result.text))
     assert "secret" not in str(result.text)
 
 
@@ -309,7 +318,46 @@ def test_many_faults() -> None:
     """A thousand faults make a short error, too, that says how many it leaves out."""
     text = str(nested.invoke({"points": [{}] * 1000}).text)
 
-    assert (True, True) == (len(text) <= len("Invalid arguments: ") + MAX_ERROR, text.endswith(" more"))
+    assert (True, True) == (len(text) <= MAX_ERROR, "; and 992 more. Expected: nested(" in text)
+
+
+def take_nothing(word: str, count: int = 0) -> None: ...
+def take_lists(words: list[str], points: list[Point] = [], rest: list[Any] = []) -> None: ...  # noqa: B006
+def take_either(size: int | float | None = None, unit: Literal["c", 1] = "c", point: Point | None = None) -> None: ...
+def take_anything(what, other: Any = None, more: dict[str, int] = Field(default_factory=dict)) -> None: ...  # type: ignore[no-untyped-def]
+def take_one_of(number: Literal[1, 2, 3, 4, 5, 6, 7, 8, 9] = 1) -> None: ...
+def take_long(word: str = "x" * 100) -> None: ...
+
+
+SIGNATURES = {
+    "plain types": (take_nothing, "word: string, count: integer = 0"),
+    "lists": (take_lists, "words: array of string, points: array of Point = [], rest: array = []"),
+    "choices": (take_either, 'size: integer | number | null = null, unit: "c" | 1 = "c", point: Point | null = null'),
+    "anything": (take_anything, "what: any, other: any = null, more: object = ..."),
+    "many choices": (take_one_of, "number: 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | ... = 1"),
+    "a long default": (take_long, f'word: string = "{"x" * 58}…'),
+}
+
+
+@pytest.mark.parametrize(("function", "shown"), SIGNATURES.values(), ids=SIGNATURES)
+def test_signature(function: Callable[..., None], shown: str) -> None:
+    """Behind the faults stands in short what the tool takes: names, types and defaults."""
+    text = str(tool(function).invoke("[]").text)
+
+    assert f"Expected: {function.__name__}({shown})" == text[text.index("Expected: ") :]
+
+
+def test_long_signature() -> None:
+    """A signature is cut to the room that the faults leave, and they are whole."""
+
+    def function(a: int, b: Literal["x" * 200, "y" * 200]) -> None: ...  # type: ignore[valid-type]
+
+    text = str(tool(function).invoke({}).text)
+
+    assert text.startswith(
+        invalid("a: missing, but required; b: missing, but required. Expected: function(a: integer,")
+    )
+    assert (MAX_ERROR, "…") == (len(text), text[-1])
 
 
 def test_large() -> None:

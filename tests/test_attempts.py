@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import copy
 import multiprocessing
 import os
 import threading
@@ -20,6 +21,7 @@ from toolkit import (
     DefinitionError,
     FatalError,
     NotFound,
+    RunHandle,
     Runner,
     RunResult,
     Tool,
@@ -101,13 +103,15 @@ def hanging_later(**settings: Unpack[ToolOptions]) -> Tool[..., Any]:
 
 # -- time
 
+WORKS_ON = "Timed out after 0.1 s. What it was doing may still take effect."
+
 
 @BOTH
 def test_timeout_of_a_sync_tool(go: Callable[..., ToolResult], release: threading.Event) -> None:
     """A sync function that takes too long is given up, wherever the caller stands."""
-    result = go(hanging(release))
+    result = go(hanging(release, timeout=0.1))
 
-    assert ("timed_out", "Timed out after 0.01 s.") == (result.kind, result.text)
+    assert ("timed_out", WORKS_ON) == (result.kind, result.text)
 
 
 @BOTH
@@ -147,14 +151,43 @@ def test_finally_of_an_async_tool(go: Callable[..., ToolResult]) -> None:
 
 @BOTH
 def test_tool_that_swallows_the_cancellation(go: Callable[..., ToolResult]) -> None:
-    """An async function that will not end is left to itself."""
+    """An async function that will not end is left to itself, and the model knows."""
 
     async def stubborn() -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
         await asyncio.Event().wait()
 
-    assert "timed_out" == go(tool(stubborn, timeout=0.01)).kind
+    assert WORKS_ON == go(tool(stubborn, timeout=0.1)).text
+
+
+@BOTH
+def test_tool_that_holds_its_loop(go: Callable[..., ToolResult], caplog: pytest.LogCaptureFixture) -> None:
+    """An async function that lets nothing else run, for longer than its timeout, is named in the log."""
+
+    async def block() -> str:
+        await asyncio.sleep(0)
+        threading.Event().wait(0.2)
+        return "done"
+
+    assert "done" == go(tool(block, timeout=0.1)).text
+    assert caplog.messages[0].startswith("Tool block held its event loop for 0.")
+    assert "Make it a sync function" in caplog.messages[0]
+
+
+@BOTH
+def test_exceptions_pass_the_watch(go: Callable[..., ToolResult]) -> None:
+    """An async function with a timeout sees what it awaits fail, and goes on."""
+
+    async def work() -> str:
+        try:
+            await asyncio.wait_for(asyncio.Event().wait(), 0.001)
+        except asyncio.TimeoutError:
+            await asyncio.sleep(0)
+            return "went on"
+        return "not late"
+
+    assert "went on" == go(tool(work, timeout=60)).text
 
 
 @BOTH
@@ -212,13 +245,18 @@ def test_abandoned_function(go: Callable[..., Any], release: threading.Event) ->
 
 @STREAMS
 def test_too_many_abandoned_functions(go: Callable[..., Any], release: threading.Event) -> None:
-    """A run with too many of them starts no more of the kind; what cannot hang is carried out."""
+    """A run with too many of them starts no more sync function, with a timeout or without; async ones are."""
     first = [call("hang") for _ in range(MAX_ABANDONED)]
-    model = ScriptedModel([first, [call("hang"), call("len_of", text="four")], "Done."])
-    events = go(Runner([hanging(release, timeout=0.5), len_of], model=model))
-    last = [event.result.text for event in events if isinstance(event, ToolCallFinished)][-2:]
 
-    assert {BUSY, "4"} == set(last)
+    async def later() -> str:
+        """Need no thread."""
+        return "later"
+
+    model = ScriptedModel([first, [call("hang"), call("len_of", text="four"), call("later")], "Done."])
+    events = go(Runner([hanging(release, timeout=0.5), len_of, later], model=model))
+    last = [event.result.text for event in events if isinstance(event, ToolCallFinished)][-3:]
+
+    assert [BUSY, BUSY, "later"] == sorted(map(str, last))
 
 
 # -- tries
@@ -438,7 +476,45 @@ def test_context_variables_in_a_thread_pool(go: Callable[..., ToolResult], threa
 @BOTH
 def test_late_in_an_executor(go: Callable[..., ToolResult], threads: Executor, release: threading.Event) -> None:
     """A function in an executor has no more time than others."""
-    assert "Timed out after 0.01 s." == go(hanging(release, executor=threads)).text
+    assert WORKS_ON == go(hanging(release, executor=threads, timeout=0.1)).text
+
+
+@BOTH
+def test_wait_for_a_place(go: Callable[..., ToolResult], release: threading.Event) -> None:
+    """The time of a function in a pool of threads begins when it does, for its context too."""
+    with ThreadPoolExecutor(1) as executor:
+        executor.submit(threading.Event().wait, 0.3)
+
+        def work(context: ToolContext) -> bool:
+            release.wait(0.3)
+            return context.cancelled
+
+        assert go(tool(work, executor=executor, timeout=0.5)).value is False
+
+
+class Reluctant(ThreadPoolExecutor):
+    """An executor that takes its time to take anything."""
+
+    def __init__(self, release: threading.Event) -> None:
+        super().__init__(1)
+        self.release, self.taken = release, threading.Event()
+
+    def submit(self, *call: Any, **options: Any) -> Any:
+        self.release.wait(60)
+        future = super().submit(*call, **options)
+        self.taken.set()
+        return future
+
+
+@BOTH
+def test_executor_that_takes_nothing(go: Callable[..., ToolResult], release: threading.Event) -> None:
+    """An executor that is slow to take a call costs no more time than the tool has."""
+    with Reluctant(release) as executor:
+        result = go(tool(len_of, executor=executor, timeout=0.05), text="four")
+        release.set()
+        assert executor.taken.wait(10)
+
+    assert "timed_out" == result.kind
 
 
 @BOTH
@@ -450,7 +526,7 @@ def test_busy_executor(go: Callable[..., ToolResult], release: threading.Event) 
         result = go(tool(lambda: begun.append(1), name="made", executor=executor, timeout=0.01))
         release.set()
 
-    assert "Timed out after 0.01 s: it had not begun, its executor was busy." == result.text
+    assert "Timed out after 0.01 s: not started, its executor was busy." == result.text
     assert [] == begun
 
 
@@ -540,6 +616,29 @@ def heard_in(go: Callable[..., Any], runner: Runner, heard: threading.Event) -> 
 
 
 @STREAMS
+def test_news_of_a_try_that_has_ended(go: Callable[..., Any], release: threading.Event) -> None:
+    """What a try says after it was given up is not heard as the next one's."""
+    said = threading.Event()
+
+    def work(context: ToolContext) -> str:
+        """Say something too late."""
+        if context.attempt:
+            said.wait(10)
+            return "second"
+        while not context.cancelled:
+            release.wait(0.001)
+        release.wait(0.02)  # the cancellation is the last that is done to a try
+        context.progress("too late")
+        said.set()
+        return "first"
+
+    events = happened(go, tool(work, timeout=0.1, retries=1, effect="read"), calls=[call("work")])
+
+    assert said.is_set()
+    assert [] == [event for event in events if isinstance(event, ToolCallUpdated)]
+
+
+@STREAMS
 def test_news_of_a_call_that_has_ended(go: Callable[..., Any], release: threading.Event) -> None:
     """What a function says after its call was given up is not heard."""
     said = threading.Event()
@@ -560,3 +659,111 @@ def test_news_of_a_call_that_has_ended(go: Callable[..., Any], release: threadin
 
     assert said.is_set()
     assert [] == [event for event in events if isinstance(event, ToolCallUpdated)]
+
+
+# -- places
+
+
+class Crowd:
+    """Knows how many were inside at the same time."""
+
+    def __init__(self) -> None:
+        self.most = self._inside = 0
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            self.most = max(self.most, self._inside)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+
+
+def meeting(size: int, **settings: Unpack[ToolOptions]) -> tuple[Tool[..., Any], Crowd]:
+    """A tool whose calls end when so many of them have met; and who was there."""
+    crowd, barrier = Crowd(), threading.Barrier(size)
+
+    def meet(number: int) -> int:
+        """Meet."""
+        with crowd:
+            barrier.wait(10)
+        return number
+
+    return tool(meet, **settings), crowd
+
+
+@STREAMS
+def test_max_parallel(go: Callable[..., Any]) -> None:
+    """As many calls of a tool run at the same time as it says, and no more."""
+    made, crowd = meeting(3, max_parallel=3)
+    events = happened(go, made, calls=[call("meet", number=number) for number in range(9)])
+
+    results = [event.result.value for event in events if isinstance(event, ToolCallFinished)]
+    assert (3, list(range(9))) == (crowd.most, sorted(results))
+
+
+def test_max_parallel_of_all_runs() -> None:
+    """The runs of a process share a tool's places, under whatever name it has there."""
+    made, crowd = meeting(2, max_parallel=2)
+
+    def begun(each: Tool[..., Any]) -> RunHandle:
+        calls = [call(each.name, number=number) for number in range(4)]
+        return Runner([each], model=ScriptedModel([calls, "Done."])).start("Go.")
+
+    handles = [begun(each) for each in (made, made.renamed("also"))]
+
+    assert ["Done.", "Done."] == [handle.result(10).output for handle in handles]
+    assert 2 == crowd.most
+
+
+def test_first_come_first_served() -> None:
+    """The calls that wait for a place get it in their order."""
+    order: list[int] = []
+
+    async def work(number: int) -> None:
+        order.append(number)
+        await asyncio.sleep(0)
+
+    happened(through_astream, tool(work, max_parallel=1), calls=[call("work", number=number) for number in range(6)])
+
+    assert [0, 1, 2, 3, 4, 5] == order
+
+
+@BOTH
+def test_wait_for_a_place_ends(go: Callable[..., ToolResult], release: threading.Event) -> None:
+    """A call whose run is over leaves the queue, and takes nobody's place."""
+    entered = threading.Event()
+
+    def hang() -> str:
+        entered.set()
+        release.wait(60)
+        return "done"
+
+    made = tool(hang, max_parallel=1)
+    first = Runner([made], model=ScriptedModel([call("hang"), "Done."])).start("Go.")
+    entered.wait(10)
+    context, toolbox = ToolContext(deps=None, cancellation=Cancellation(0.05)), Toolbox([made])
+    late = (
+        toolbox.call("hang", "{}", context) if go is through_call else asyncio.run(toolbox.acall("hang", "{}", context))
+    )
+    release.set()
+
+    assert ("timed_out", "Done.", "done") == (late.kind, first.result(10).output, go(made).text)
+
+
+def test_wait_for_a_place_is_not_timed(release: threading.Event) -> None:
+    """The time of a call counts from where it has a place."""
+    made = hanging(release, max_parallel=1, timeout=0.05)
+    events = happened(through_stream, made, calls=[call("hang", number=number) for number in range(3)])
+
+    texts = [event.result.kind for event in events if isinstance(event, ToolCallFinished)]
+    assert (["timed_out"] * 3, 3) == (texts, sum(isinstance(event, ToolCallAbandoned) for event in events))
+
+
+def test_places_in_a_copy() -> None:
+    """Settings with places may be copied, and so sent to another process."""
+    settings = tool(max_parallel=2)(lambda: 1).settings
+
+    assert settings == copy.deepcopy(settings)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from toolkit import Decision, FatalError, Limits, ModelError, Runner, RunResult, ToolContext, tool
-from toolkit.events import Event, RunFinished, TextDelta, ToolCallFinished, ToolCallStarted
+from toolkit.events import Event, RunFinished, TextDelta, ToolCallAbandoned, ToolCallFinished, ToolCallStarted
 from toolkit.messages import Message, ModelRequest, ModelResponse
 from toolkit.runs import AsyncRunStream, RunHandle, RunStream
 from toolkit.testing import FakeServer, Reply, ScriptedModel, call, reply
@@ -161,6 +161,9 @@ def test_between_calls(go: Callable[[Runner], RunResult]) -> None:
     )  # fmt: skip
 
 
+WORKS_ON = "Cancelled: what it was doing may still take effect."
+
+
 def waiting(kind: str, at_work: threading.Event, release: threading.Event) -> Any:
     """A tool of some kind that says that it is at work, and is so for long."""
 
@@ -199,7 +202,7 @@ def test_during_calls(count: int, kind: str, go: Callable[[Runner], RunResult]) 
     release.set()
 
     assert ("cancelled", count) == (result.finish_reason, len(result.calls))
-    assert set(texts(result.messages)[2:]) <= {"Cancelled", "ended"}  # one that looks may be quick enough to say so
+    assert set(texts(result.messages)[2:]) <= {"Cancelled", WORKS_ON, "ended"}  # one that looks may be quick
 
 
 @pytest.mark.parametrize("go", [run, stream])
@@ -258,6 +261,80 @@ def test_during_the_pause_before_another_try(go: Callable[[Runner], RunResult]) 
 
 
 # -- how often
+
+
+@pytest.mark.parametrize("go", [run, arun, stream, astream, start])
+def test_reaches_runs_within(go: Callable[[Runner], RunResult]) -> None:
+    """Cancelling a run cancels the runs that its tools have begun."""
+    at_work, ended, told = threading.Event(), threading.Event(), list[str]()
+
+    @tool
+    def deep(context: ToolContext) -> None:
+        """Work until it is called off."""
+        off = threading.Event()
+        context.cancellation.subscribe(off.set)
+        at_work.set()
+        assert off.wait(10)
+
+    @tool
+    def ask() -> None:
+        """Ask another model."""
+        told.append(Runner([deep], model=ScriptedModel([[call("deep")], "ok"])).run("dig").finish_reason)
+        ended.set()
+
+    runner = Runner([ask], model=ScriptedModel([[call("ask")], "ok"]))
+    later(runner, at_work)
+
+    assert "cancelled" == go(runner).finish_reason
+    assert ended.wait(10)
+    assert ["cancelled"] == told
+
+
+@pytest.mark.parametrize("go", [run, arun])
+def test_by_a_signal(go: Callable[[Runner], RunResult]) -> None:
+    """A signal's handler may cancel at any moment, in the midst of the bookkeeping of runs and cancellations too."""
+    runner = Runner([look], model=ScriptedModel([[call("look", n=1)], "ok"]))
+    handled: list[bool] = []
+
+    def signalled(frame: Any, event: str, arg: object) -> Any:
+        if frame.f_code.co_filename.endswith(("roster.py", "cancellation.py", "inbox.py")):
+            signal.raise_signal(signal.SIGTERM)
+        return signalled
+
+    former = signal.signal(signal.SIGTERM, lambda *_: handled.append(runner.cancel()))
+    tracer = sys.gettrace()
+    sys.settrace(signalled)
+    try:
+        result = go(runner)
+    finally:
+        sys.settrace(tracer)
+        signal.signal(signal.SIGTERM, former)
+
+    assert ("cancelled", 1) == (result.finish_reason, handled.count(True))
+
+
+def test_all_runs_of_a_runner() -> None:
+    """A runner cancels all of its runs, and tells whether there was one to cancel."""
+    runner = Runner(model=ScriptedModel(["ok", "ok"]))
+    with runner.stream("a") as first, runner.stream("b") as second:
+        told = runner.cancel(), runner.cancel()
+        results = [(list(events), events.result.finish_reason)[1] for events in (first, second)]
+
+    assert ((True, False), ["cancelled"] * 2, False) == (told, results, runner.cancel())
+
+
+def test_closed_from_another_thread() -> None:
+    """A stream that another thread draws from ends when it is closed."""
+    model = Silent(is_async=False, drips=True)
+    events = Runner(model=model).stream("go")
+    drawing = threading.Thread(target=lambda: list(events))
+    drawing.start()
+    assert model.asked.wait(10)
+    events.close()
+    drawing.join(10)
+    model.release.set()
+
+    assert (False, "cancelled") == (drawing.is_alive(), events.result.finish_reason)
 
 
 def test_twice() -> None:
@@ -519,6 +596,9 @@ def test_server_that_is_late(go: Callable[[Runner], RunResult], answer: Reply) -
         go(Runner(model="fake", base_url=server.base_url, limits=Limits(turn_seconds=0.1)))
 
 
+LATE = "Timed out. What it was doing may still take effect."
+
+
 @WAYS
 def test_late_calls(go: Callable[[Runner], RunResult]) -> None:
     """Calls that are at work when the time is up have a result that says so; the model answers with what there is."""
@@ -528,7 +608,7 @@ def test_late_calls(go: Callable[[Runner], RunResult]) -> None:
     result = go(runner)
     release.set()
 
-    assert ("So far.", "max_seconds", "Timed out.") == (result.output, result.finish_reason, result.messages[2].text)
+    assert ("So far.", "max_seconds", LATE) == (result.output, result.finish_reason, result.messages[2].text)
 
 
 # -- in the background
@@ -636,6 +716,23 @@ def test_started_calls_of_a_cancelled_run() -> None:
     kinds = [type(event) for event in events]
 
     assert (3, 3) == (kinds.count(ToolCallStarted), kinds.count(ToolCallFinished))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("kind", ["sync", "timed"])
+def test_abandoned_functions_are_told(kind: str, count: int) -> None:
+    """A cancelled run tells of each function that works on, and its call says that it may still take effect."""
+    at_work, release = threading.Event(), threading.Event()
+    each = waiting(kind, at_work, release)
+    runner = Runner([each], model=ScriptedModel([[call("sync")] * count]), max_parallel=1)
+    later(runner, at_work)
+    handle = runner.start("go")
+    events = list(handle.events())
+    release.set()
+    ends = [event.result.text for event in events if isinstance(event, ToolCallFinished)]
+
+    assert [WORKS_ON, *["Cancelled"] * (count - 1)] == sorted(map(str, ends), reverse=True)
+    assert ["sync"] == [event.call.name for event in events if isinstance(event, ToolCallAbandoned)]
 
 
 def test_abandoned_functions_are_counted() -> None:

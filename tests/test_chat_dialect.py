@@ -189,6 +189,7 @@ def test_call_without_arguments(arguments: Any) -> None:
         ({"role": ["user"]}, r"this one has \['user'\]"),
         ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/y.png"}}]}, "as data URLs"),
         ({"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}, "this is neither: .*input_audio"),
+        ({"role": "assistant", "audio": {"id": "audio_1"}}, "its transcript is kept; this one has none: .*audio_1"),
     ],
     ids=[
         "no role",
@@ -199,6 +200,7 @@ def test_call_without_arguments(arguments: Any) -> None:
         "role that is none",
         "picture elsewhere",
         "sound",
+        "answer in audio",
     ],  # fmt: skip
 )
 def test_history_that_cannot_be_read(message: dict[str, Any], error: str) -> None:

@@ -127,7 +127,8 @@ def test_results_are_followed_by_the_model() -> None:
 def test_empty_answer_is_asked_for_once_more(text: str) -> None:
     """A first answer that says nothing leaves no trace but its cost, and the model is asked again."""
     conversation = begun()
-    conversation.respond(said(text, usage=Usage(1, 2, 1)))
+    conversation.charge(said(text, usage=Usage(1, 2, 1)))
+    conversation.respond(said(text))
 
     assert (CallModel((HELLO,), 1, True), Usage(1, 2, 1)) == (conversation.next(), conversation.state.usage)
 

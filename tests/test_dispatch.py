@@ -35,6 +35,7 @@ LATER = pytest.mark.parametrize("later", [False, True], ids=["plain gate", "asyn
 
 DENIED = "Tool execution was denied by authorization policy."
 REJECTED = "Tool execution was rejected by the user."
+INCOMPLETE = "Tool approval could not be completed; the tool was not run."
 
 
 class Account:
@@ -107,12 +108,15 @@ NOT_A_YES: dict[str, tuple[Callable[..., Any], str]] = {
     "nothing": (lambda *_: None, ""),
     "one": (lambda *_: 1, ""),
     "text": (lambda *_: "yes", ""),
+}
+RAISES: dict[str, tuple[Callable[..., Any], str]] = {
     "exception": (raising(RuntimeError("secret")), ""),
     "end of input": (raising(EOFError()), ""),
     "time-out": (raising(TimeoutError()), ""),
 }
 NOT_AUTHORIZED = {
     **NOT_A_YES,
+    **RAISES,
     "deny": (lambda *_: Deny(), ""),
     "deny with a reason": (lambda *_: Deny("Too much."), " Reason: Too much."),
     "deny as a class": (lambda *_: Deny, ""),
@@ -122,7 +126,6 @@ NOT_APPROVED = {
     **NOT_A_YES,
     "decision": (lambda *_: Decision(approved=False), ""),
     "decision with a reason": (lambda *_: Decision(approved=False, reason="Ask Anna."), " Reason: Ask Anna."),
-    "truthy decision": (lambda *_: Decision(approved="yes"), ""),  # type: ignore[arg-type]
 }
 
 
@@ -147,6 +150,17 @@ def test_not_approved(door: Door, later: bool, answer: Callable[..., Any], reaso
     result = carried_out(account.pay, door, approver=gate(answer, later))
 
     assert (REJECTED + reason, "denied", []) == (result.text, result.kind, account.paid)
+
+
+@DOORS
+@LATER
+@pytest.mark.parametrize("answer", [answer for answer, _ in RAISES.values()], ids=RAISES)
+def test_approver_raises(door: Door, later: bool, answer: Callable[..., Any]) -> None:
+    """Where an approver raises, the body is not entered, and the model is not told that a user said no."""
+    account = Account()
+    result = carried_out(account.pay, door, approver=gate(answer, later))
+
+    assert (INCOMPLETE, "denied", []) == (result.text, result.kind, account.paid)
 
 
 def test_failing_gate_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -404,6 +418,7 @@ UNFIT: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "limits": ({"limits": 5}, TypeError, r"^limits=5 is not Limits\(\.\.\.\)\.$"),
     "middleware": ({"middleware": 5}, TypeError, r"^middleware=5 is not a list of functions\.$"),
     "no middleware": ({"middleware": [5]}, TypeError, r"^middleware=\[5\] is not a list of functions\.$"),
+    "raise_errors": ({"raise_errors": 1}, TypeError, r"^raise_errors=1 is not True or False\.$"),
     "early": ({"early": 1}, TypeError, r"^early=1 is not True or False\.$"),
     "max_result": (
         {"max_result": -1},

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from toolkit import FatalError, Halt, ModelError, Runner, RunResult, ToolContext, batched, tool
+from toolkit.conversation import Conversation
 from toolkit.events import (
     Event,
     RunFinished,
@@ -20,9 +21,10 @@ from toolkit.events import (
     ToolCallStarted,
     ToolCallUpdated,
     TurnFinished,
+    TurnStarted,
 )
 from toolkit.ledger import MemoryLedger
-from toolkit.messages import ModelRequest, ModelResponse, ToolCall
+from toolkit.messages import ModelRequest, ModelResponse, ToolCall, UserMessage
 from toolkit.models import CallReady
 from toolkit.refusals import CUT_TEXT
 from toolkit.runs.early import DROPPED_TEXT
@@ -246,6 +248,30 @@ def test_every_start_has_its_end(change: Callable[[ModelResponse], ModelResponse
     assert told == ends(Library(Promising(reads(1))), hooks=[Changing(change)])
 
 
+def test_one_end_for_each_id() -> None:
+    """A call that takes the place of a dropped one has an id of its own: each id starts once and ends once."""
+    change = Changing(lambda response: replace(response, calls=tuple(reads(2))))
+    events = list(Library(Promising(reads(1))).runner(hooks=[change]).stream("go"))
+    started = [event.call.id for event in events if isinstance(event, ToolCallStarted)]
+    finished = [event.call.id for event in events if isinstance(event, ToolCallFinished)]
+
+    assert (2, started) == (len(set(started)), finished)
+
+
+def test_foreseen_id_is_for_one_call() -> None:
+    """An id that was told of a call which came to nothing is given to no later one, though it is the same."""
+    talk = Conversation([UserMessage("go")], run_id="run")
+    first = talk.foresee(call("read"), 0)
+    talk.next()
+    talk.respond(ModelResponse(text=""))
+    talk.next()
+    second = talk.foresee(call("read"), 0)
+    answer = talk.respond(ModelResponse(calls=(call("read"),)))
+
+    assert first is not None and second is not None
+    assert ("run_0", "run_0_2", "run_0_2") == (first.id, second.id, answer.calls[0].id)
+
+
 def test_answer_that_breaks_off() -> None:
     """What began early is told as dropped before the exception that ends the run."""
     library = Library(Promising(reads(1), error=ModelError("broke off")))
@@ -375,6 +401,18 @@ def test_fatal_error(go: Callable[[Runner], RunResult]) -> None:
 
     with pytest.raises(FatalError, match="the end"):
         go(Runner([read], model=model, early=True))
+
+
+def test_steered() -> None:
+    """Once the user has steered the run, no call begins early: it would be skipped."""
+    library = Library(Promising(reads(1)), enough=0)
+    runner = library.runner()
+    with runner.stream("go") as events:
+        next(event for event in events if isinstance(event, TurnStarted))
+        runner.steer("wait")
+        list(events)
+
+    assert [] == library.begun
 
 
 def test_left() -> None:

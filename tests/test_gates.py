@@ -25,10 +25,9 @@ from toolkit.testing import ScriptedModel, call
 GateName = Literal["authorize", "approve"]
 GATES = pytest.mark.parametrize("gate", ["authorize", "approve"])
 LATER = pytest.mark.parametrize("later", [False, True], ids=["plain", "async"])
-REFUSED = {
-    "authorize": "Tool execution was denied by authorization policy.",
-    "approve": "Tool execution was rejected by the user.",
-}
+DENIED = "Tool execution was denied by authorization policy."
+REFUSED = {"authorize": DENIED, "approve": "Tool execution was rejected by the user."}
+UNANSWERED = {"authorize": DENIED, "approve": "Tool approval could not be completed; the tool was not run."}
 
 
 class Post:
@@ -91,6 +90,16 @@ class Hostile:
         raise RuntimeError("bool")
 
 
+@GATES
+@LATER
+def test_hostile_answer(gate: GateName, later: bool) -> None:
+    """An answer that cannot even be looked at is a no."""
+    post = Post()
+    result = sent(post, **{gate: answering(Hostile, later)})
+
+    assert ("denied", []) == (result.kind, post.sent)
+
+
 class Yes(Decision):
     """A decision by another class."""
 
@@ -111,10 +120,6 @@ JUNK: dict[str, Callable[[], Any]] = {
     "mock": MagicMock,
     "mock of a decision": lambda: MagicMock(spec=Decision, approved=True),
     "truthful": Truthful,
-    "hostile": Hostile,
-    "truthy decision": lambda: Decision(approved="yes"),  # type: ignore[arg-type]
-    "arguments that are none": lambda: Decision(approved=True, arguments=[1]),  # type: ignore[arg-type]
-    "unknown refusal": lambda: Decision(approved=False, refusal="allow"),  # type: ignore[arg-type]
     "iterator": lambda: iter([True]),
     "exception": lambda: RuntimeError("yes"),
     "not implemented": lambda: NotImplemented,
@@ -153,6 +158,7 @@ RAISED: dict[str, Callable[[], Any]] = {
     "end of the program": lambda: sys.exit(0),
     "recursion": raising(RecursionError()),
     "memory": raising(MemoryError()),
+    "contradiction": lambda: Decision(approved=True, refusal="defer"),
 }
 
 
@@ -160,11 +166,20 @@ RAISED: dict[str, Callable[[], Any]] = {
 @LATER
 @pytest.mark.parametrize("answer", RAISED.values(), ids=RAISED)
 def test_raised(gate: GateName, later: bool, answer: Callable[[], Any]) -> None:
-    """Whatever a gate raises is a no, and none of it reaches the model."""
+    """Whatever a gate raises is a no, and none of it reaches the model, nor the word that a user said it."""
     post = Post()
     result = sent(post, **{gate: answering(answer, later)})
 
-    assert (REFUSED[gate], []) == (result.text, post.sent)
+    assert (UNANSWERED[gate], "denied", []) == (result.text, result.kind, post.sent)
+
+
+@GATES
+def test_exception_is_the_cause(gate: GateName) -> None:
+    """What a gate raised is the cause of its call's exception."""
+    error = RuntimeError("secret")
+    refusal = sent(Post(), **{gate: answering(raising(error), later=False)}).exception
+
+    assert isinstance(refusal, Denied) and refusal.__cause__ is error
 
 
 @GATES
@@ -249,7 +264,7 @@ def test_arguments_take_nothing(gate: GateName) -> None:
         (questions[1] if gate == "authorize" else questions[0].arguments)["to"] = ["eve"]
         return True
 
-    assert (REFUSED[gate], []) == (sent(post, **{gate: set_one}).text, post.sent)
+    assert (UNANSWERED[gate], []) == (sent(post, **{gate: set_one}).text, post.sent)
 
 
 def test_arguments_are_a_mapping() -> None:

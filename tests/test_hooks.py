@@ -27,7 +27,7 @@ from toolkit.cancellation import Cancellation
 from toolkit.dispatch import Dispatcher
 from toolkit.doors import SyncDoor, step
 from toolkit.hooks import Hooks
-from toolkit.messages import ModelRequest, ModelResponse, SystemMessage, ToolMessage
+from toolkit.messages import ModelRequest, ModelResponse, SystemMessage, ToolMessage, Usage
 from toolkit.middleware import Next
 from toolkit.testing import ScriptedModel, call
 
@@ -192,6 +192,21 @@ def test_a_hook_of_the_model_fails(go: Go, later: bool, name: str) -> None:
         answering(Hook(later, **{name: raising(LookupError("no budget"))}), go=go)
 
 
+@DOORS
+@LATER
+@pytest.mark.parametrize("error", [Halt("enough"), LookupError("no budget")], ids=["halt", "error"])
+def test_cost_of_an_answer_that_a_hook_refuses(go: Go, later: bool, error: Exception) -> None:
+    """What an answer has cost counts, whatever a hook makes of it."""
+    reply = ModelResponse(text="Hi.", usage=Usage(3, 4, 1))
+    hook = Hook(later, after_model=raising(error))
+    try:
+        result, _ = answering(hook, script=[reply], go=go)
+    except LookupError as left:
+        result = left.result  # type: ignore[attr-defined]  # as documented
+
+    assert Usage(3, 4, 1) == result.usage
+
+
 @pytest.mark.parametrize("name", ["before_model", "after_model"])
 def test_a_hook_of_the_model_answers_with_nonsense(name: str) -> None:
     """What is neither None nor of the kind that was given ends the run, and names the hook."""
@@ -297,6 +312,52 @@ def test_a_rewritten_call_is_seen_afterwards(go: Go) -> None:
     paying(watching, rewriting, go=go)
 
     assert ['{"amount": 7}'] == seen
+
+
+class Renaming:
+    """Tools of several effects, and a hook that makes a call of one a call of another."""
+
+    def __init__(self, to: str) -> None:
+        self.to = to
+        self.made: list[str] = []
+
+    def before_call(self, call: ToolCall, context: ToolContext) -> ToolCall:
+        return dataclasses.replace(call, name=self.to)
+
+    @tool(effect="read")
+    def look(self) -> None:
+        """Look."""
+        self.made.append("look")
+
+    @tool(effect="write")
+    def pay(self) -> None:
+        """Pay."""
+        self.made.append("pay")
+
+    @tool(effect="destructive")
+    def delete(self) -> None:
+        """Delete."""
+        self.made.append("delete")
+
+
+@DOORS
+@pytest.mark.parametrize(
+    ("name", "to", "expected"),
+    [
+        ("pay", "delete", ["delete"]),
+        ("delete", "look", ["look"]),
+        ("lok", "look", ["look"]),
+        ("look", "pay", []),
+        ("lok", "delete", []),
+    ],
+)
+def test_renamed(name: str, to: str, expected: list[str], go: Go) -> None:
+    """A call may be made one of another tool, unless that runs alone and the call was placed among others."""
+    hook = Renaming(to)
+    with ScriptedModel([[call(name)], "Done."]) as model:
+        result = go(Runner([hook.look, hook.pay, hook.delete], model=model, hooks=[hook]))
+
+    assert (expected, not expected) == (hook.made, result.calls[0].result.is_error)
 
 
 @DOORS

@@ -105,10 +105,7 @@ ENDS = {
     "interrupt": ("KeyboardInterrupt", f"end failed: KeyboardInterrupt{HIDDEN}"),
     "stop": ("StopIteration", f"end failed: StopIteration{HIDDEN}"),
     "local": ("Local", f"end failed: Local{HIDDEN}"),
-    "unsendable": (
-        "Failed",
-        "The result cannot be sent from a process of its own: cannot pickle '_thread.lock' object",
-    ),
+    "unsendable": ("PicklingError", "end has run, but its result was lost."),
     "os exit": ("Failed", "end failed: its process ended with exit code 3 before it had a result."),
     "killed": ("Failed", "end failed: its process was ended by SIGKILL before it had a result."),
     "segfault": ("Failed", "end failed: its process was ended by SIGSEGV before it had a result."),
@@ -197,11 +194,20 @@ def test_local_function() -> None:
         through_call(made)
 
 
-def test_context_that_does_not_pickle() -> None:
-    """Dependencies that cannot go make the call fail, not the run."""
+def test_context_that_does_not_pickle(caplog: pytest.LogCaptureFixture) -> None:
+    """Dependencies that cannot go make the call fail, not the run; the developer is told what to do, the model not."""
     result = Toolbox([known]).call("known", {}, ToolContext(deps=lambda: 1))
 
-    assert "failed" == result.kind
+    assert "known was not carried out: it could not be sent to where it runs." == result.text
+    assert "Let parameters and deps be what pickles" in str(result.exception)
+    assert "Let parameters and deps be what pickles" in caplog.text
+
+
+def test_result_that_does_not_pickle() -> None:
+    """A result that cannot come back is lost; the developer is told why, and what to do."""
+    error = str(through_call(end, how="unsendable").exception)
+
+    assert "cannot pickle '_thread.lock' object Let it give what pickles" in error
 
 
 def program(path: Path, text: str) -> subprocess.CompletedProcess[str]:

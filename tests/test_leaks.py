@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import random
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 
 from tests.apart import late, process
-from toolkit import BusyError, Runner, Tool, ToolCall, ToolContext, tool
-from toolkit.events import ToolCallFinished
+from toolkit import BusyError, Limits, ModelError, Runner, Tool, ToolCall, ToolContext, tool
+from toolkit.events import TextDelta, ToolCallFinished
 from toolkit.loops import private_loop
-from toolkit.testing import ScriptedModel, call
+from toolkit.messages import ModelRequest, ModelResponse
+from toolkit.models import CallReady
+from toolkit.testing import FakeServer, Reply, Request, ScriptedModel, call, reply
 
 
 @tool
@@ -261,3 +265,136 @@ def test_no_process_is_left(leave: Callable[[], None]) -> None:
     leave()
 
     assert before == settled(before)
+
+
+# -- calls that began early
+
+
+@tool(effect="read")
+async def endless_read() -> None:
+    """Wait for ever."""
+    await asyncio.Event().wait()
+
+
+@tool(effect="read")
+def cooperative_read(context: ToolContext) -> None:
+    """Wait until it is called off."""
+    while not context.cancelled:
+        threading.Event().wait(0.001)
+
+
+class Unfinished:
+    """A model whose answer has a whole call, and goes on with text for ever."""
+
+    name = "unfinished"
+    is_async = False
+
+    def __init__(self, name: str) -> None:
+        self.call = call(name)
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        raise NotImplementedError
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[CallReady | TextDelta]:
+        yield CallReady(self.call, 0)
+        while True:
+            yield TextDelta("...")
+
+
+def left_early(runner: Runner) -> None:
+    """Leave a stream once a call has begun."""
+    with runner.stream("Go on.") as events:
+        next(event for event in events if isinstance(event, TextDelta))
+
+
+def left_early_later(runner: Runner) -> None:
+    """Leave a stream in a loop once a call has begun."""
+
+    async def main() -> None:
+        async with runner.astream("Go on.") as events:
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    break
+        await ended()
+
+    asyncio.run(main())
+
+
+def late_early(runner: Runner) -> None:
+    """Give an answer up with the run's time, once a call has begun."""
+    with runner.stream("Go on.") as events:
+        list(events)
+
+
+@pytest.mark.parametrize("tool", [endless_read, cooperative_read], ids=["async", "sync"])
+@pytest.mark.parametrize("leave", [left_early, left_early_later, late_early], ids=lambda leave: leave.__name__)
+def test_no_early_call_is_left(leave: Callable[[Runner], None], tool: Tool[..., Any]) -> None:
+    """A call that began early ends with a run that is left, or late, before the answer is whole."""
+    private_loop.run(asyncio.sleep(0))
+    before = held()
+    limits = Limits(seconds=0.1 if leave is late_early else None, on_limit="stop")
+    leave(Runner([tool], model=Unfinished(tool.name), early=True, limits=limits))
+
+    assert before == settled(before)
+
+
+# -- servers that send for ever
+
+
+def dripping(request: Request) -> Reply:
+    """An answer that never ends: comments in a stream, space before a body."""
+    streams = request.body.get("stream")
+    piece, kind = (b": ping\n\n", "text/event-stream") if streams else (b" ", "application/json")
+    return reply.raw(itertools.repeat(piece), content_type=kind).dripping(100, 0.01)
+
+
+def late_run(client: openai.OpenAI, api: str) -> None:
+    """Ask for a whole answer, for no longer than a turn may take."""
+    with pytest.raises(ModelError, match="in its time"):
+        Runner(model="m", client=client, api=api, limits=Limits(turn_seconds=0.1)).run("Go on.")
+
+
+def late_stream(client: openai.OpenAI, api: str) -> None:
+    """Ask for a streamed answer, for no longer than the run may take."""
+    with Runner(model="m", client=client, api=api, limits=Limits(seconds=0.1, on_limit="stop")).stream(
+        "Go on."
+    ) as events:
+        list(events)
+
+
+def late_arun(client: openai.OpenAI, api: str) -> None:
+    """Ask for a whole answer of a sync client in a loop."""
+    with pytest.raises(ModelError, match="in its time"):
+        asyncio.run(Runner(model="m", client=client, api=api, limits=Limits(turn_seconds=0.1)).arun("Go on."))
+
+
+def cancelled_stream(client: openai.OpenAI, api: str) -> None:
+    """Cancel a stream that is read on this thread."""
+    runner = Runner(model="m", client=client, api=api)
+    with runner.stream("Go on.") as events:
+        timer = threading.Timer(0.1, runner.cancel)
+        timer.start()
+        list(events)
+        timer.join()
+
+
+def cancelled_handle(client: openai.OpenAI, api: str) -> None:
+    """Cancel a run in the background, once its answer has begun."""
+    handle = Runner(model="m", client=client, api=api).start("Go on.")
+    threading.Event().wait(0.1)
+    handle.cancel()
+    handle.result()
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+@pytest.mark.parametrize(
+    "leave", [late_run, late_stream, late_arun, cancelled_stream, cancelled_handle], ids=lambda leave: leave.__name__
+)
+def test_no_connection_is_left(leave: Callable[[openai.OpenAI, str], None], api: str) -> None:
+    """A sync client's answer that nobody waits for any more is broken off, whatever its server goes on to send."""
+    with FakeServer(dripping) as server, openai.OpenAI(base_url=server.base_url, api_key="test") as client:
+        private_loop.run(asyncio.sleep(0))
+        before = held()
+        leave(client, api)
+
+        assert before == settled(before)

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from toolkit import Denied, Failed, File, Image, Runner, ToolResult
+from toolkit import Denied, Failed, File, Image, Runner, ToolCall, ToolResult, tool
 from toolkit.doors import SyncDoor, step
 from toolkit.ledger import CHANGED, STARTED, UNKEPT, Entry, Ledger, MemoryLedger, Record, SQLiteLedger
+from toolkit.middleware import Next
 from toolkit.testing import ScriptedModel, call
 
 STARTED_ENTRY = Entry(run_id="run", call_id="run_1", stage="started", digest="d")
@@ -148,6 +149,41 @@ def test_file_that_is_none(tmp_path: Path) -> None:
 
     with pytest.raises(sqlite3.DatabaseError):
         SQLiteLedger(tmp_path / "calls.db")
+
+
+def test_bounded_memory() -> None:
+    """A ledger for so many runs keeps the latest whole, and of those before which calls have begun or were refused."""
+    ledger = MemoryLedger(runs=1)
+    refused = [replace(entry, call_id="run_2") for entry in (entries()[0], entries()[3])]
+    for entry in [*entries(), *refused, replace(STARTED_ENTRY, run_id="other")]:
+        ledger.write(entry)
+
+    assert (STARTED_ENTRY, replace(STARTED_ENTRY, call_id="run_2")) == ledger.read("run")
+    assert (replace(STARTED_ENTRY, run_id="other"),) == ledger.read("other")
+
+
+def test_bounded_memory_forgets_what_never_began() -> None:
+    """Of a run without a call that has begun nothing is kept, once it is too old."""
+    ledger = MemoryLedger(runs=1)
+    for entry in [entries()[0], replace(STARTED_ENTRY, run_id="other")]:
+        ledger.write(entry)
+
+    assert () == ledger.read("run")
+
+
+def test_bounded_memory_claims_once() -> None:
+    """A call that has begun cannot be claimed again, however many runs have come since."""
+    ledger = MemoryLedger(runs=2)
+    runs = [replace(STARTED_ENTRY, run_id=f"run {number}") for number in range(9)]
+
+    assert [True] * 9 == [ledger.write(entry) for entry in runs]
+    assert [False] * 9 == [ledger.write(entry) for entry in runs]
+
+
+def test_bounded_memory_of_no_run() -> None:
+    """A ledger that could keep nothing is refused."""
+    with pytest.raises(ValueError, match="keeps one run at least"):
+        MemoryLedger(runs=0)
 
 
 class Work:
@@ -302,3 +338,25 @@ def test_work_that_leaves(ledger: Ledger) -> None:
     with pytest.raises(KeyboardInterrupt):
         step(record(ledger).carry_out(leave))
     assert ["started"] == [entry.stage for entry in ledger.read("run")]
+
+
+@pytest.mark.parametrize(("effect", "tries"), [("read", 3), ("write", 1)])
+def test_middleware_that_tries_again(ledger: Ledger, effect: Any, tries: int) -> None:
+    """What a middleware sends on once more runs again where that does no harm; else it has the first result."""
+    tried: list[int] = []
+
+    @tool(effect=effect)
+    def look_up() -> str:
+        """Look up."""
+        tried.append(len(tried))
+        return f"at try {len(tried)}"
+
+    async def thrice(made: ToolCall, following: Next) -> ToolResult:
+        await following(made)
+        await following(made)
+        return await following(made)
+
+    model = ScriptedModel([[call("look_up")], "Done."])
+    result = Runner([look_up], model=model, middleware=[thrice], ledger=ledger).run("Look.")
+
+    assert (tries, f"at try {tries}") == (len(tried), result.calls[0].result.text)

@@ -204,7 +204,7 @@ def test_limits_of_a_resumed_run() -> None:
     first.run("go")
     result = runner.resume(states[2])  # one call is done, and the model is to be asked
 
-    assert ("max_calls", 1) == (result.finish_reason, len(result.calls))
+    assert ("max_calls", 2) == (result.finish_reason, len(result.calls))
 
 
 # -- what a bound can be

@@ -23,6 +23,7 @@ from toolkit import (
     Deny,
     Failed,
     FatalError,
+    File,
     Image,
     Runner,
     RunResult,
@@ -400,6 +401,16 @@ def test_redacts_patterns() -> None:
     assert "***: ***, ***" == given("Ann: sk-1, sk-2", middleware).text
 
 
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_redacted_parts(kind: Any) -> None:
+    """Beside a text that held a secret, pictures and files stay what they are."""
+    picture, file = Image(SECRET.encode()), File(b"pages", "text/plain", "a.txt")
+    result = given(kind([SECRET, picture, {"key": SECRET}, file]), redact([SECRET]))
+
+    assert kind(["[redacted]", picture, {"key": "[redacted]"}, file]) == result.value
+    assert '[redacted]\n[image]\n{"key":"[redacted]"}\n[file a.txt]' == result.text
+
+
 def test_redacted_value() -> None:
     """A value that held a secret is plain data without it, and stays of its kind."""
     assert {"user": "Ann", "keys": ["[redacted]", 5]} == given(
@@ -423,8 +434,15 @@ def test_redacted_exception_keeps_its_traceback() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["fine", {"a": [1, None]}, [Image(b"pixels"), "seen"], ToolResult("x", details={"y": 1}), ToolError("no")],
-    ids=["text", "JSON", "image", "details", "error"],
+    [
+        "fine",
+        {"a": [1, None]},
+        [Image(b"pixels"), "seen"],
+        Image(SECRET.encode()),
+        ToolResult("x", details={"y": 1}),
+        ToolError("no"),
+    ],
+    ids=["text", "JSON", "parts", "image", "details", "error"],
 )
 def test_nothing_to_redact(value: Any) -> None:
     """A result without a secret stays as it is, images and all."""
@@ -493,6 +511,37 @@ def test_not_cached(settings: dict[str, Any]) -> None:
     made(*looks("a", "a"), tools=[look], middleware=[cache()])
 
     assert ["a", "a"] == seen
+
+
+def test_cached_value_is_a_copy() -> None:
+    """Whoever changes the value of one call changes that of no other."""
+
+    async def spoiling(call: ToolCall, following: Next) -> ToolResult:
+        result = await following(call)
+        result.value.append("spoilt")
+        return result
+
+    @tool(effect="read")
+    def look() -> list[str]:
+        """Look."""
+        return ["seen"]
+
+    result = made(*[[call("look")]] * 3, tools=[look], middleware=[spoiling, cache()])
+
+    assert [["seen", "spoilt"]] * 3 == [finished.result.value for finished in result.calls]
+
+
+def test_what_cannot_be_copied_is_not_cached() -> None:
+    """A value that belongs to one call alone is made anew for the next."""
+
+    @tool(effect="read")
+    def look() -> Any:
+        """Look."""
+        return threading.Lock()
+
+    result = made([call("look")], [call("look")], tools=[look], middleware=[cache()])
+
+    assert 2 == len({id(finished.result.value) for finished in result.calls})
 
 
 def test_cached_for_a_time() -> None:

@@ -557,6 +557,21 @@ def test_content_in_parts(line: Line, streamed: bool) -> None:
     assert "Hello" == line.run(answer, streamed=streamed).output
 
 
+@STREAMED
+def test_answer_in_audio(line: Line, streamed: bool) -> None:
+    """A30: an answer that is said aloud is its transcript, which goes back as text."""
+    pieces: list[Any] = [{"id": "audio_1"}, {"transcript": "Good "}, {"data": "AAAA"}, {"transcript": "day."}]
+    answer = (
+        reply.chunks([*(chunk(audio=piece) for piece in pieces), chunk(finish_reason="stop")])
+        if streamed
+        else message(
+            content=None, audio={"id": "audio_1", "data": "AAAA", "transcript": "Good day."}, finish_reason="stop"
+        )
+    )
+
+    assert "Good day." == line.run(answer, streamed=streamed).output
+
+
 BODIES: dict[str, bytes] = {
     "error body": b'{"error": {"message": "no memory", "code": 500}}',
     "html": b"<html><body>Bad gateway</body></html>",

@@ -1,7 +1,8 @@
 """A mutator over good answers: whatever is wrong with an answer, what must hold of a run holds.
 
-A good answer has up to eight calls, or a text; up to six mutations of the table below are made in it, each named after
-the fault in the wild that it stands for. 2,000 cases run each time; `TOOLKIT_MUTATIONS=100000` runs as many as it says.
+A good answer of either API has up to eight calls, or a text; up to six mutations of the tables below are made in it,
+each named after the fault in the wild that it stands for. 2,000 cases run each time; `TOOLKIT_MUTATIONS=100000` runs as
+many as it says.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import os
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import openai
@@ -21,8 +23,8 @@ from hypothesis import strategies as st
 from toolkit import ModelError, Runner, RunResult, Toolbox
 from toolkit.messages import ModelResponse, ToolMessage
 from toolkit.models.openai import OpenAIModel
-from toolkit.testing import FakeServer, Reply, reply
-from toolkit.testing.strict import first_fault
+from toolkit.models.responses import ResponsesModel
+from toolkit.testing import FakeServer, Reply, reply, strict, strict_items, wire
 
 CASES = int(os.environ.get("TOOLKIT_MUTATIONS", "2000"))
 THOROUGH = settings(max_examples=CASES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -157,18 +159,10 @@ def json_or(text: str) -> Any:
 ANY = "anywhere"
 
 # The fault that it stands for; where: the key whose values are changed, or an item of the list at a key; and how.
-MUTATIONS: dict[str, tuple[str, Change]] = {
-    "A1 an index 0": ("index", to(0)),
-    "A2 an index is missing": ("index", drop),
-    "A3 indexes with gaps": ("index", to(1, 3, 7, -1, "0", 10**9)),
-    "A4 a fragment comes apart in its chunk": ("tool_calls[]", split),
+EITHER: dict[str, tuple[str, Change]] = {
     "A5 arguments twice in one text": ("arguments", join),
     "A6 an id is missing": ("id", drop),
     "A6 an id is nothing": ("id", to(None, "", " ", 7)),
-    "A7 one id for several calls": ("id", to("same")),
-    "A9 a call twice": ("tool_calls[]", duplicate),
-    "A10 a name in a later fragment": ("function", named("need", "say")),
-    "A12 an empty name in a later fragment": ("function", named("")),
     "A11 a name is null": ("name", to(None, "")),
     "A13 a name is missing": ("name", drop),
     "A14 a tool that is not there": ("name", to("nod", "functions.need", "NEED")),
@@ -178,32 +172,71 @@ MUTATIONS: dict[str, tuple[str, Change]] = {
     "A19 arguments that are no object": ("arguments", to("[1]", "5", '"x"', "true", [1], 5)),
     "A20 arguments encoded twice": ("arguments", encode),
     "A22 arguments that are not JSON": ("arguments", garble),
-    "A24 cut by length": ("finish_reason", to("length", "content_filter")),
     "A25 arguments cut, under any label": ("arguments", truncate),
-    "A26 another finish reason": ("finish_reason", to("stop", "end_turn", "other", "")),
-    "A27 announced calls do not come": ("tool_calls", drop),
     "A28 content that says nothing": ("content", to(None, "", [], " ")),
-    "A29 choices are missing": ("choices", drop),
-    "A29 choices are nothing": ("choices", to([], None, {})),
-    "A30 a delta or a message is null": ("delta", to(None)),
-    "A30 a message is null": ("message", to(None, [], "x")),
-    "A30 content in parts": ("content", to([{"type": "text", "text": "x"}, None])),
     "A31 another body": ("[]", retype),
     "A32 an error in the middle": ("[]", to({"error": {"message": "no memory"}}, {"error": "no memory"})),
     "A35 an unknown type": ("type", to("custom", "magic")),
-    "A35 a call without a function": ("function", rename),
-    "A36 many calls": ("tool_calls[]", many),
     "F7 silent end": ("[]", truncate),
-    "F7 no finish reason": ("finish_reason", to(None)),
     "F15 chunks out of order": ("[]", reorder),
     "F15 a chunk twice": ("[]", duplicate),
     "F15 chunks in one": ("[]", merge),
-    "F15 another choice": ("choices[]", duplicate),
     "F16 anything is missing": (ANY, drop),
     "F16 anything is renamed": (ANY, rename),
     "F16 anything is something else": (ANY, retype),
     "F16 any text is garbled": (ANY, garble),
     "F16 anything ends early": (ANY, truncate),
+}
+MUTATIONS: dict[str, dict[str, tuple[str, Change]]] = {
+    "chat": {
+        **EITHER,
+        "A1 an index 0": ("index", to(0)),
+        "A2 an index is missing": ("index", drop),
+        "A3 indexes with gaps": ("index", to(1, 3, 7, -1, "0", 10**9)),
+        "A4 a fragment comes apart in its chunk": ("tool_calls[]", split),
+        "A7 one id for several calls": ("id", to("same")),
+        "A9 a call twice": ("tool_calls[]", duplicate),
+        "A10 a name in a later fragment": ("function", named("need", "say")),
+        "A12 an empty name in a later fragment": ("function", named("")),
+        "A24 cut by length": ("finish_reason", to("length", "content_filter")),
+        "A26 another finish reason": ("finish_reason", to("stop", "end_turn", "other", "")),
+        "A27 announced calls do not come": ("tool_calls", drop),
+        "A29 choices are missing": ("choices", drop),
+        "A29 choices are nothing": ("choices", to([], None, {})),
+        "A30 a delta or a message is null": ("delta", to(None)),
+        "A30 a message is null": ("message", to(None, [], "x")),
+        "A30 content in parts": ("content", to([{"type": "text", "text": "x"}, None])),
+        "A35 a call without a function": ("function", rename),
+        "A36 many calls": ("tool_calls[]", many),
+        "F7 no finish reason": ("finish_reason", to(None)),
+        "F15 another choice": ("choices[]", duplicate),
+    },
+    "responses": {
+        **EITHER,
+        "A1 an index 0": ("output_index", to(0)),
+        "A2 an index is missing": ("output_index", drop),
+        "A3 indexes with gaps": ("output_index", to(1, 3, 7, -1, "0", 10**9)),
+        "A6 no piece names its item": ("item_id", drop),
+        "A6 a piece names another item": ("item_id", to("fc_0", "fc_1", "other", 5)),
+        "A7 one id for several calls": ("call_id", to("same")),
+        "A6 a call has no id": ("call_id", drop),
+        "A9 a call twice": ("output[]", duplicate),
+        "A24 cut by length": ("incomplete_details", to({"reason": "max_output_tokens"}, {"reason": "content_filter"})),
+        "A24 an item is cut": ("status", to("incomplete", "in_progress")),
+        "A26 another status": ("status", to("failed", "cancelled", "queued", "other", None)),
+        "A27 announced calls do not come": ("output", drop),
+        "A27 the end lists nothing": ("output", to([], None)),
+        "A29 the response is missing": ("response", drop),
+        "A30 an item is null": ("item", to(None, [], "x")),
+        "A30 an item of the list is null": ("output[]", to(None, [], "x")),
+        "A36 many calls": ("output[]", many),
+        "F7 the end never comes": ("type", to("response.in_progress")),
+        "F7 an end of another kind": ("type", to("response.incomplete", "response.failed", "response.completed")),
+        "F15 a piece ends early": ("delta", truncate),
+        "F15 a piece is garbled": ("delta", garble),
+        "F15 items out of order": ("output[]", reorder),
+        "F15 items in one": ("output[]", merge),
+    },
 }
 
 
@@ -219,9 +252,9 @@ def places(value: Any, path: str = "") -> Iterator[tuple[str, Place]]:
             yield from places(inner, f"{path}[]")
 
 
-def mutate(answer: list[Any], name: str, seed: int) -> None:
+def mutate(answer: list[Any], mutation: tuple[str, Change], seed: int) -> None:
     """Make one mutation in an answer, in place; nothing where it has no such place."""
-    where, change = MUTATIONS[name]
+    where, change = mutation
     found = [place for there, place in places(answer) if where in (there, ANY)]
     if found:
         chance = random.Random(seed)  # noqa: S311  a case has to be the same each time
@@ -264,21 +297,64 @@ def whole(calls: list[tuple[str, str]], text: str) -> list[Any]:
     return [{"choices": [choice], "usage": {"prompt_tokens": 5, "completion_tokens": 7}}]
 
 
+def items(calls: list[tuple[str, str]], text: str) -> list[dict[str, Any]]:
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    said = {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "content": content}
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]}
+    made = [
+        {"type": "function_call", "id": f"fc_{n}", "call_id": f"call_{n}", "name": name, "arguments": given}
+        for n, (name, given) in enumerate(calls)
+    ]
+    return [
+        {**thought, "encrypted_content": "gAAAA"},
+        *([said] if text else []),
+        *({**call, "status": "completed"} for call in made),
+    ]
+
+
+def response(calls: list[tuple[str, str]], text: str, size: int, *, streams: bool) -> list[Any]:
+    """A good answer in Responses: its events, or the one body."""
+    ask = wire.Ask(number=1, model="fake", stream=streams, include_usage=True, new_id=str, api="responses")
+    sent = b"".join(reply.output(*items(calls, text), split=size).render(ask).pieces)
+    if not streams:
+        return [json.loads(sent)]
+    return [json.loads(event.partition(b"data: ")[2]) for event in sent.split(b"\n\n") if event]
+
+
+def good(api: str, calls: list[tuple[str, str]], text: str, size: int, *, streams: bool) -> list[Any]:
+    if api == "responses":
+        return response(calls, text, size, streams=streams)
+    return streamed(calls, text, size) if streams else whole(calls, text)
+
+
 CALLS = st.lists(st.tuples(st.sampled_from(["need", "say", "ping"]), st.sampled_from(TEXTS)), max_size=8)
-WRONG = st.lists(st.tuples(st.sampled_from(list(MUTATIONS)), st.integers(0, 10**6)), max_size=6)
+WRONG = {
+    api: st.lists(st.tuples(st.sampled_from(list(table)), st.integers(0, 10**6)), max_size=6)
+    for api, table in MUTATIONS.items()
+}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """An answer with something wrong with it."""
+
+    api: str
+    streams: bool
+    answer: list[Any]
 
 
 @st.composite
-def mutants(draw: st.DrawFn) -> tuple[bool, list[Any]]:
-    """A good answer, streamed or whole, with up to six things wrong with it."""
+def mutants(draw: st.DrawFn) -> Mutant:
+    """A good answer of either API, streamed or whole, with up to six things wrong with it."""
+    api = draw(st.sampled_from(list(MUTATIONS)))
     calls = draw(CALLS)
     streams = draw(st.booleans())
     is_mute = draw(st.booleans())
     text = "" if calls and is_mute else "Hello."
-    answer = streamed(calls, text, draw(st.sampled_from([3, 8, 100]))) if streams else whole(calls, text)
-    for name, seed in draw(WRONG):
-        mutate(answer, name, seed)
-    return streams, answer
+    answer = good(api, calls, text, draw(st.sampled_from([3, 8, 100])), streams=streams)
+    for name, seed in draw(WRONG[api]):
+        mutate(answer, MUTATIONS[api][name], seed)
+    return Mutant(api, streams, answer)
 
 
 # -- what must hold
@@ -315,21 +391,21 @@ def entered() -> Entered:
     return Entered()
 
 
-HI_CHUNKS: list[Any] = streamed([], "Hi.", 8)
-HI_WHOLE: list[Any] = whole([], "Hi.")
+HI = {(api, streams): good(api, [], "Hi.", 8, streams=streams) for api in MUTATIONS for streams in (True, False)}
 
 
 class InProcess:
     """A client that answers with plain data, then with a text, and keeps what it was asked."""
 
-    def __init__(self, first: list[Any]) -> None:
-        self.answers = [first]
+    def __init__(self, mutant: Mutant) -> None:
+        self.api = mutant.api
+        self.answers = [mutant.answer]
         self.requests: list[bytes] = []
-        self.chat = self.completions = self
+        self.chat = self.completions = self.responses = self
 
     def create(self, *, stream: bool, **request: Any) -> Any:
         self.requests.append(json.dumps({**request, "stream": stream}).encode())
-        answer = self.answers.pop() if self.answers else HI_CHUNKS if stream else HI_WHOLE
+        answer = self.answers.pop() if self.answers else HI[self.api, stream]
         return iter(answer) if stream else answer[0] if answer else None
 
 
@@ -341,9 +417,10 @@ def ran(runner: Runner, *, streams: bool) -> RunResult:
     return events.result
 
 
-def faults_of(requests: list[bytes]) -> list[str]:
+def faults_of(client: InProcess) -> list[str]:
     """What a strict server refuses of requests: what is not strict JSON, does not pair, or repeats an id."""
-    return [str(fault) for body in requests if (fault := first_fault(body))]
+    faults = FAULTS[client.api]
+    return [str(fault) for body in client.requests if (fault := strict.first_fault(body, faults))]
 
 
 def pairs_of(result: RunResult) -> tuple[list[str], list[str]]:
@@ -380,33 +457,35 @@ def is_cut_off(result: RunResult) -> bool:
     return answers[0].finish_reason in ("length", "content_filter") or any(map(is_cut, texts))
 
 
-def has_finish_reason(answer: list[Any]) -> bool:
+def has_end(mutant: Mutant) -> bool:
     """Whether a stream says anywhere why it ended."""
-    return any(
-        isinstance(holder[key], str) and holder[key]
-        for there, (holder, key) in places(answer)
-        if there == "finish_reason"
-    )
+    values = [(there, holder[key]) for there, (holder, key) in places(mutant.answer)]
+    if mutant.api == "responses":
+        return any(value in (("type", "response.completed"), ("type", "response.incomplete")) for value in values)
+    return any(there == "finish_reason" and isinstance(value, str) and value for there, value in values)
+
+
+MODELS: dict[str, Any] = {"chat": OpenAIModel, "responses": ResponsesModel}
+FAULTS = {"chat": strict.faults, "responses": strict_items.faults}
 
 
 @THOROUGH
 @given(mutants())
-def test_mutated_answers(entered: Entered, mutant: tuple[bool, list[Any]]) -> None:
+def test_mutated_answers(entered: Entered, mutant: Mutant) -> None:
     """Only ModelError leaves; nothing of a cut answer runs; each call has one result; each request can be sent."""
-    streams, answer = mutant
-    client = InProcess(answer)
+    client = InProcess(mutant)
     entered.calls.clear()
     try:
-        result = ran(Runner(entered.tools, model=OpenAIModel(client, "fake")), streams=streams)
+        result = ran(Runner(entered.tools, model=MODELS[mutant.api](client, "fake")), streams=mutant.streams)
     except ModelError:
-        assert ([], []) == (entered.calls, faults_of(client.requests))
+        assert ([], []) == (entered.calls, faults_of(client))
         return
     called, answered = pairs_of(result)
 
     assert (called, len(called)) == (answered, len(set(called)))
     assert not (is_cut_off(result) and entered.calls)
-    assert not (streams and entered.calls and not has_finish_reason(answer))
-    assert [] == faults_of(client.requests)
+    assert not (mutant.streams and entered.calls and not has_end(mutant))
+    assert [] == faults_of(client)
 
 
 # -- a sample through the real client, and over a wire that breaks
@@ -440,20 +519,17 @@ def line() -> Iterator[Line]:
 
 @SAMPLE
 @given(mutants(), st.sampled_from(list(WIRE)), st.integers(0, 1500))
-def test_mutated_answers_on_the_wire(
-    line: Line, entered: Entered, mutant: tuple[bool, list[Any]], wire: str, size: int
-) -> None:
+def test_mutated_answers_on_the_wire(line: Line, entered: Entered, mutant: Mutant, wire: str, size: int) -> None:
     """The same holds through the openai package, over a wire that breaks: the strict server refuses nothing."""
-    streams, answer = mutant
-    if streams:
-        events = [b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in answer]
+    if mutant.streams:
+        events = [b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in mutant.answer]
         sent = reply.raw(b"".join([*events, b"data: [DONE]\n\n"]), content_type="text/event-stream", headers=CLOSE)
     else:
-        sent = reply.body(answer[0] if answer else None, headers=CLOSE)
+        sent = reply.body(mutant.answer[0] if mutant.answer else None, headers=CLOSE)
     line.answers[:] = [WIRE[wire](sent, size)]
     entered.calls.clear()
     try:
-        result = ran(Runner(entered.tools, model="fake", client=line.client), streams=streams)
+        result = ran(Runner(entered.tools, model="fake", client=line.client, api=mutant.api), streams=mutant.streams)
     except ModelError:
         assert ([], []) == (entered.calls, line.server.problems)
         return
@@ -466,14 +542,14 @@ def test_mutated_answers_on_the_wire(
 # -- the mutator itself
 
 
-@pytest.mark.parametrize("name", MUTATIONS)
-def test_mutation_changes_something(name: str) -> None:
-    """Each mutation of the table changes an answer that has a place for it."""
+@pytest.mark.parametrize(("api", "name"), [(api, name) for api, table in MUTATIONS.items() for name in table])
+def test_mutation_changes_something(api: str, name: str) -> None:
+    """Each mutation of the tables changes an answer that has a place for it."""
     calls = [("need", '{"a": 1}'), ("say", '{"text": "x"}')]
-    good = [streamed(calls, "Hi.", 4), whole(calls, "Hi."), streamed([], "Hi.", 4)]
-    changed = copy.deepcopy(good)
+    given = [good(api, calls, "Hi.", 4, streams=streams) for streams in (True, False)]
+    changed = copy.deepcopy(given)
     for answer in changed:
         for seed in range(20):
-            mutate(answer, name, seed)
+            mutate(answer, MUTATIONS[api][name], seed)
 
-    assert good != changed
+    assert given != changed

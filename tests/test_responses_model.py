@@ -5,16 +5,11 @@ would have to keep, or whose arguments are not JSON. So every script also says t
 """
 
 import asyncio
-import contextlib
-import copy
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import openai
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from toolkit import ModelError, Runner, RunResult, Toolbox, Usage, tool
@@ -757,79 +752,6 @@ def test_too_many_items() -> None:
         pytest.raises(ModelError, match="more than 10,000 items"),
     ):
         whole(server)
-
-
-GOOD = events_of(THOUGHT, message("Hm."), called())
-WORDS = st.sampled_from([None, "", 0, -1, 1.5, True, "x", [], {}, [None], {"type": "x"}, "\ud800"]).map(copy.deepcopy)
-
-
-@st.composite
-def mutated(draw: Callable[[Any], Any]) -> list[Any]:
-    """A good stream, with events dropped, doubled, swapped, or members of them replaced."""
-    events = json.loads(json.dumps(GOOD))
-    for _ in range(draw(st.integers(1, 4))):
-        at = draw(st.integers(0, len(events) - 1))
-        kind = draw(st.sampled_from(["drop", "double", "swap", "retype"]))
-        if kind == "drop" and len(events) > 1:
-            del events[at]
-        elif kind == "double":
-            events.insert(at, copy.deepcopy(events[at]))
-        elif kind == "swap":
-            events[at - 1], events[at] = events[at], events[at - 1]
-        else:
-            holder = draw(st.sampled_from([*holders(events[at])]))
-            holder[draw(st.sampled_from([*holder]))] = draw(WORDS)
-    return [event for event in events if isinstance(event, dict)]
-
-
-def holders(value: Any) -> Iterator[Any]:
-    """Every object in an event that has members."""
-    if isinstance(value, dict) and value:
-        yield value
-        for inner in value.values():
-            yield from holders(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from holders(inner)
-
-
-class Endless:
-    """A server that answers with what a test leaves here, and then with a text; and a runner that asks it."""
-
-    def __init__(self) -> None:
-        self.left: list[Reply] = []
-        self.server = FakeServer(lambda _: self.left.pop() if self.left else HI)
-        self.client = client_of(self.server)
-        self.runner = Runner([add], model="m", client=self.client, api="responses", max_turns=3)
-
-    def problems_after(self, answer: Reply, run: Callable[[Runner], object]) -> list[str]:
-        self.left.append(answer)
-        with contextlib.suppress(ModelError):
-            run(self.runner)
-        problems, self.server.problems[:] = list(self.server.problems), []
-        return problems
-
-
-@pytest.fixture(scope="module")
-def endless() -> Iterator[Endless]:
-    """One for all examples: a client takes long to make."""
-    made = Endless()
-    with made.server, made.client:
-        yield made
-
-
-@given(events=mutated())
-@settings(max_examples=150, deadline=None)
-def test_mutated_streams(endless: Endless, events: list[Any]) -> None:
-    """Whatever is wrong with a stream ends in an answer or in a ModelError, and the server has nothing to refuse."""
-    assert [] == endless.problems_after(reply.chunks(events), to_the_end)
-
-
-@given(events=mutated())
-@settings(max_examples=50, deadline=None)
-def test_mutated_answers(endless: Endless, events: list[Any]) -> None:
-    """The same holds of an answer that comes whole."""
-    assert [] == endless.problems_after(Reply.body(events[-1].get("response")), at_once)
 
 
 # -- who sees what of a request

@@ -584,7 +584,7 @@ def test_secrets_are_not_repeated(words: str) -> None:
 
 def test_others_are_repeated() -> None:
     """What was received is said where it is no secret."""
-    assert (log_in.invoke('{"times": "often"}').text or "").endswith('(received "often")')
+    assert '(received "often")' in (log_in.invoke('{"times": "often"}').text or "")
 
 
 LONG = {

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from toolkit import Decision, Image, Runner, RunResult, RunState, ToolContext, tool
+from toolkit import Decision, Image, Runner, RunResult, RunState, ToolContext, ToolResult, tool
 from toolkit.errors import ApprovalError, ConversationError
 from toolkit.ledger import MemoryLedger, SQLiteLedger
 from toolkit.messages import ToolMessage
@@ -125,6 +125,31 @@ def test_modified() -> None:
     bank.runner().resume(paused.state, {ids(paused)[0]: Decision.modify({"amount": 5})})
 
     assert [5] == bank.paid
+
+
+@WAYS
+def test_calls_of_the_whole_run(go: Go) -> None:
+    """After a resume the calls of the whole run are listed, in the conversation's order, and none of another run."""
+    bank = Bank()
+    before = bank.runner([[call("look")], "Seen."]).run("Look.")
+    script = [[call("look")], [call("pay", amount=1), call("look"), call("drop")]]
+    paused = bank.runner(script, approve=wait_for_payments).run("Pay.", messages=before.messages)
+    runner = bank.runner([[call("look")], "Done."], approve=wait_for_payments)
+    result = go(runner, paused.state, {ids(paused)[0]: True})
+
+    told = [(done.name, done.result.is_error, (done.result.text or "")[:6]) for done in result.calls]
+    look = ("look", False, "[image")
+    assert [look, ("pay", False, "paid 1"), look, ("drop", True, "unknow"), look] == told
+
+
+def test_calls_of_another_process() -> None:
+    """Of a call from before a resume there is what the model was told, pictures included; of others the value, too."""
+    bank = Bank()
+    paused = bank.paused(1)
+    looked, paid = bank.runner().resume(paused.state.to_json(), {ids(paused)[0]: True}).calls
+
+    assert ToolResult(text="[image]", images=(Image(b"x", "image/png"),)) == looked.result
+    assert "paid 1" == paid.result.value
 
 
 @WAYS
@@ -511,6 +536,47 @@ def test_return_direct_of_a_type() -> None:
     result = Runner([count], model=model).run("go", output_type=int)
 
     assert (4, 2) == (result.output, result.usage.requests)
+
+
+ENDS: dict[str, tuple[dict[int, bool], str, str]] = {
+    "yes": ({0: True}, "a table", "stop"),
+    "no": ({0: False}, "a table", "stop"),
+    "not yet": ({}, "", "paused"),
+}
+
+
+@pytest.mark.parametrize(("verdicts", "output", "reason"), ENDS.values(), ids=ENDS)
+def test_return_direct_beside_a_pause(verdicts: dict[int, bool], output: str, reason: str) -> None:
+    """A result that is the run's answer is so, too, where a sibling had to wait: once all calls have a result."""
+
+    @tool(return_direct=True)
+    def table() -> str:
+        """Make a table."""
+        return "a table"
+
+    script = [[call("pay", amount=1), call("table")]]
+    runner = Bank().runner(script, approve=wait_for_payments)
+    runner.toolbox.add(table)
+    paused = runner.run("go")
+    result = runner.resume(paused.state, {ids(paused)[at]: verdict for at, verdict in verdicts.items()})
+
+    assert (output, reason) == (result.output, result.finish_reason)
+
+
+def test_return_direct_after_a_yes() -> None:
+    """A call that waited for its yes can give the run's answer."""
+
+    @tool(return_direct=True, approve=True)
+    def table() -> str:
+        """Make a table."""
+        return "a table"
+
+    def runner(*script: Any) -> Runner:
+        return Runner([table], model=ScriptedModel(script), approve=lambda _: Decision.defer())
+
+    paused = runner([call("table")]).run("go")
+
+    assert "a table" == runner().resume(paused.state, {ids(paused)[0]: True}).output
 
 
 def test_result_read() -> None:

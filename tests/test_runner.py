@@ -12,6 +12,7 @@ import textwrap
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -413,6 +414,45 @@ def test_keyboard_interrupt_while_waiting() -> None:
     release.set()
 
 
+class Failing:
+    """Fails in a way that no model is to hear of."""
+
+    def __init__(self) -> None:
+        self.error = KeyError("the key")
+
+    def fail(self) -> None:
+        """Fail."""
+        raise self.error
+
+
+def refuse() -> None:
+    """Refuse."""
+    raise ToolError("Not today.")
+
+
+@BOTH
+def test_raised_errors(go: Callable[..., RunResult]) -> None:
+    """Asked for, what a function raises leaves the run as itself, when the calls beside it have ended."""
+    failing = Failing()
+    script = ScriptedModel([[call("refuse"), call("fail"), call("add", a=1), call("add", a="x")], "Done."])
+    with pytest.raises(KeyError) as caught:
+        go(Runner([refuse, failing.fail, add], model=script, raise_errors=True))
+
+    result: RunResult = caught.value.result  # type: ignore[attr-defined]
+    assert failing.error is caught.value
+    assert "fail" == caught.traceback[-1].name
+    assert ["failed", "failed", None, "invalid_arguments"] == [done.result.kind for done in result.calls]
+    assert ("error", 4) == (result.finish_reason, sum(isinstance(m, ToolMessage) for m in result.messages))
+
+
+@BOTH
+def test_errors_for_the_model_are_not_raised(go: Callable[..., RunResult]) -> None:
+    """A ToolError, wrong arguments and an unknown tool stay the model's, even there."""
+    script = ScriptedModel([[call("refuse"), call("add"), call("nobody")], "Done."])
+
+    assert "Done." == go(Runner([refuse, add], model=script, raise_errors=True)).output
+
+
 @BOTH
 def test_every_kind_of_failure_has_one_answer(go: Callable[..., RunResult]) -> None:
     """Success, error, denial, bad arguments and unknown tool: each call gets one message, in call order."""
@@ -661,6 +701,29 @@ def test_runs_at_the_same_time() -> None:
     results = asyncio.run(main())
 
     assert ([["1"]] * 20, 20) == ([told(r) for r in results], len({r.calls[0].call.id for r in results}))
+
+
+def test_asks_in_the_caller_s_task() -> None:
+    """An async model without a deadline is awaited in the caller's task: its next request waits for no other task."""
+
+    @dataclass
+    class Here(Silent):
+        is_async = True
+        name = "here"
+        tasks: list[Any] = field(default_factory=list)
+
+        async def complete(self, request: ModelRequest) -> ModelResponse:
+            self.tasks.append(asyncio.current_task())
+            return ModelResponse(text="Done.", finish_reason="stop")
+
+    async def main() -> tuple[list[Any], list[Any]]:
+        model = Here()
+        await Runner(model=model).arun("x")
+        return [asyncio.current_task()], model.tasks
+
+    caller, asked_in = asyncio.run(main())
+
+    assert caller == asked_in
 
 
 # -- snapshots

@@ -251,6 +251,18 @@ def test_clear(cleared: dict[str, bool], expected: list[str]) -> None:
     assert expected == texts(runner.run("go"))
 
 
+def test_clear_all_runs() -> None:
+    """A runner takes back what the models of all its runs have not read."""
+    runner = Runner(model=ScriptedModel(["ok", "ok"]))
+    with runner.stream("a") as first, runner.stream("b") as second:
+        first.steer("now")
+        second.follow_up("then")
+        runner.clear()
+        said = [(list(events), texts(events.result))[1] for events in (first, second)]
+
+    assert [["a", "ok"], ["b", "ok"]] == said
+
+
 def test_message_of_the_user() -> None:
     """A whole message can be said, as text can; nothing else."""
     desk = Desk([works(1), "ok"], steer=[UserMessage("look")])

@@ -578,6 +578,7 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "relay of names": ({"relay": ("ValueError",)}, "is not a tuple of exception classes"),
     "strict": ({"strict": "yes"}, "^echo: strict='yes' is not True or False"),
     "effect": ({"effect": "reads"}, "^echo: effect='reads' is not 'read', 'write' or 'destructive'"),
+    "max_parallel": ({"max_parallel": 0}, "^echo: max_parallel=0 is not a number of calls above 0"),
     "timeout": ({"timeout": 0}, "^echo: timeout=0 is not a number of seconds above 0"),
     "retries": ({"retries": 1}, "that needs idempotent=True or effect='read'"),
     "places": ({"isolate": "process", "executor": ThreadPoolExecutor()}, "give one of them"),
@@ -992,7 +993,7 @@ def test_context_is_not_the_models() -> None:
     result = tool(peek).invoke('{"a": 1, "ctx": {"deps": "forged"}}', ToolContext(deps="true"))
 
     assert ["a"] == list(tool(peek).parameters["properties"])
-    assert "Invalid arguments: ctx: no such parameter. There is: a" == result.text
+    assert "Invalid arguments: ctx: no such parameter. There is: a. Expected: peek(a: integer)" == result.text
 
 
 def test_idempotency_key() -> None:

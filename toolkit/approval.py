@@ -11,20 +11,19 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
-from typing_extensions import TypeIs
-
 from toolkit.cancellation import Cancellation
 from toolkit.context import ToolContext, unheard
 from toolkit.digests import digest_of
 from toolkit.doors import Door
 from toolkit.errors import Denied, TimedOut, ToolkitError
 from toolkit.events import ApprovalNeeded
-from toolkit.gates import ask, because, guarded
+from toolkit.gates import Unanswered, ask, because, guarded
 from toolkit.messages import PendingApproval, ToolCall
 from toolkit.screen import escaped, shown
 from toolkit.tools import Tool
 
 REJECTED = "Tool execution was rejected by the user."
+INCOMPLETE = "Tool approval could not be completed; the tool was not run."
 NO_APPROVER = (
     "Tool approval could not be completed because no approval handler is configured; "
     "continuing without running the tool."
@@ -61,6 +60,11 @@ class ApprovalRequest:
         """
         return digest_of(self.tool, self.arguments, self.call, self.context.run_id)
 
+    @property
+    def arguments_json(self) -> str:
+        """The arguments as JSON, whatever their types, with invisible and misleading characters as escapes."""
+        return shown(self.arguments)
+
     def pending(self, reason: str = "") -> PendingApproval:
         """Write the request as plain data, for people elsewhere.
 
@@ -70,7 +74,7 @@ class ApprovalRequest:
         return PendingApproval(
             call=self.call,
             digest=self.digest,
-            arguments=shown(self.arguments),
+            arguments=self.arguments_json,
             title=escaped(self.tool.title or ""),
             effect=self.tool.settings.effect or "",
             reason=reason,
@@ -90,12 +94,27 @@ class Decision:
         reason: Why not; the model sees it.
         arguments: Others than the model's, with which the call runs; they pass validation and authorization.
         refusal: What a no means: the model is told, or the run is paused until there is an answer, or it ends.
+
+    Raises:
+        ValueError: It contradicts itself.
     """
 
     approved: bool
     reason: str = ""
     arguments: Mapping[str, Any] | None = None
     refusal: Literal["reject", "defer", "stop"] = "reject"
+
+    def __post_init__(self) -> None:
+        rules = {
+            "approved is True or False": isinstance(self.approved, bool),
+            "refusal is reject, defer or stop": self.refusal in ("reject", "defer", "stop"),
+            "a yes has no refusal": not self.approved or self.refusal == "reject",
+            "arguments are a mapping": self.arguments is None or isinstance(self.arguments, Mapping),
+            "a no has no arguments": self.approved or self.arguments is None,
+        }
+        for rule, is_kept in rules.items():
+            if not is_kept:
+                raise ValueError(f"{self!r} is no decision: {rule}.")
 
     @classmethod
     def approve(cls) -> Decision:
@@ -123,7 +142,7 @@ class Decision:
         return cls(approved=False, reason=reason, refusal="stop")
 
 
-# True, False or a Decision; anything else is a no, and so is an exception.
+# True, False or a Decision; anything else is a no. After an exception the call does not run, either.
 Verdict: TypeAlias = bool | Decision
 Approver: TypeAlias = Callable[[ApprovalRequest], Verdict | Awaitable[Verdict]]
 
@@ -190,7 +209,7 @@ async def _decision(approver: Approver, request: ApprovalRequest, door: Door, ti
     try:
         verdict = await ask(approver, (request,), door, until)
     except Denied as refusal:
-        return Decision.reject(str(refusal))
+        raise _not_approved(refusal) from refusal.__cause__
     except TimedOut:
         if timeout is None or run:  # it is not the approver's time that is up
             raise
@@ -198,12 +217,12 @@ async def _decision(approver: Approver, request: ApprovalRequest, door: Door, ti
     finally:
         until.cancel()  # an approver that is still at work need not be
         until.close()
-    return verdict if _is_sound(verdict) else Decision(approved=verdict is True)
+    return verdict if type(verdict) is Decision else Decision(approved=verdict is True)
 
 
-def _is_sound(verdict: object) -> TypeIs[Decision]:
-    """Tell whether a verdict is a decision, and not what merely looks like one."""
-    return type(verdict) is Decision and isinstance(verdict.arguments, (Mapping, type(None)))
+def _not_approved(refusal: Denied) -> Denied:
+    """Say who refuses: whoever raised it, or nobody."""
+    return Denied(INCOMPLETE if isinstance(refusal, Unanswered) else REJECTED + because(str(refusal)))
 
 
 def _refused(decision: Decision, request: ApprovalRequest) -> ToolkitError:
@@ -218,6 +237,6 @@ def _deferred(decision: Decision, request: ApprovalRequest) -> ToolkitError:
     try:
         return Deferred(request.pending(decision.reason))
     except Exception as error:  # noqa: BLE001  taking values apart runs the code of their classes
-        refusal = Denied(f"{REJECTED} Reason: the decision cannot wait: the arguments cannot be written down.")
+        refusal = Denied(f"{INCOMPLETE} Reason: the decision cannot wait: the arguments cannot be written down.")
         refusal.__cause__ = error
         return refusal

@@ -49,23 +49,25 @@ class Reader:
     """Turns a model's words into the values of one tool's parameters.
 
     Attributes:
+        name: The tool's, for what is said of it.
         colons: Of a document with nothing but what must be there; see `doubts`.
         braces: Of the same.
     """
 
+    name: str
     validate: Callable[[str], dict[str, Any]]
     schema: Mapping[str, Any]
     colons: int
     braces: int
 
     @classmethod
-    def of(cls, built: Accepted) -> Reader:
+    def of(cls, name: str, built: Accepted) -> Reader:
         """Make the reader of what a tool accepts.
 
         Raises:
             DefinitionError: A parameter cannot be described to a model.
         """
-        return cls(built.validator, built.schema, *least_marks(built.schema))
+        return cls(name, built.validator, built.schema, *least_marks(built.schema))
 
     def read(self, words: Words | None) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Turn words into values, and say what had to be mended.
@@ -113,10 +115,14 @@ class Reader:
         faults = error.errors(include_url=False, include_context=False)
         try:
             mended = _mended(text, faults, self.schema)
-            return (self.checked(mended[0]), mended[1]) if mended else InvalidArguments(explained(faults, self.schema))
+            return (
+                (self.checked(mended[0]), mended[1])
+                if mended
+                else InvalidArguments(explained(faults, self.schema, self.name))
+            )
         except ValidationError as still:
             faults = still.errors(include_url=False, include_context=False)
-            return InvalidArguments(explained(faults, self.schema))
+            return InvalidArguments(explained(faults, self.schema, self.name))
         except InvalidArguments as refusal:
             return refusal
 

@@ -33,13 +33,17 @@ from toolkit.runs.asking import Asking
 from toolkit.runs.calling import Calling
 from toolkit.runs.early import EarlyCalls
 from toolkit.runs.inbox import Inbox
+from toolkit.runs.result import known_from
 from toolkit.runs.roster import Roster
 from toolkit.runs.run import Run
-from toolkit.state import RunState
+from toolkit.state import RunState, open_calls
 from toolkit.toolbox import Toolbox
 from toolkit.verbs import Ask, Prompt
 
 logger = logging.getLogger("toolkit")
+
+# Runs that were taken up again, and whose results a runner without a ledger knows.
+KEPT = 1_000
 
 Tools: TypeAlias = dict[str, AnyTool]
 
@@ -76,7 +80,7 @@ class Assembly:
             order=checked_order(options.get("order", "parallel")),
             hooks=Hooks(options.get("hooks", ())),
             roster=Roster(options.get("max_runs")),
-            ledger=options["ledger"] if "ledger" in options else MemoryLedger(),
+            ledger=options["ledger"] if "ledger" in options else MemoryLedger(KEPT),
             options=options,
         )
 
@@ -91,30 +95,35 @@ class Assembly:
         tools = dict(toolbox)
         stop = Cancellation(parent=outer.get())
         work = Cancellation(self.limits.seconds, parent=stop)
-        inbox = Inbox(self.options.get("queue", "one"))
         asking = self._asking(ask, tools, stop, work)
+        calling = self._calling(ask, tools, asking, conversation.run_id)
         return Run(
             run_id=conversation.run_id,
             conversation=conversation,
             choice=self.choice,
             asking=asking,
-            calling=Calling(
-                dispatcher=self._dispatcher(ask, tools, asking),
-                tools=tools,
-                inbox=inbox,
-                order=self.order,
-                width=self.options.get("max_parallel", MAX_PARALLEL),
-                live=ask.streams,
-                is_apart=ask.is_apart,
-                run_id=conversation.run_id,
-                deps=ask.deps,
-                work=work,
-                early=EarlyCalls(),
-            ),
+            calling=calling,
             output=asking.output,
-            inbox=inbox,
+            inbox=calling.inbox,
             roster=self.roster,
             checkpoint=self.options.get("checkpoint"),
+            calls=known_from(ask.prompt) if isinstance(ask.prompt, RunState) else {},
+        )
+
+    def _calling(self, ask: Ask, tools: Tools, asking: Asking, run_id: str) -> Calling:
+        return Calling(
+            dispatcher=self._dispatcher(ask, tools, asking),
+            tools=tools,
+            inbox=Inbox(self.options.get("queue", "one")),
+            order=self.order,
+            width=self.options.get("max_parallel", MAX_PARALLEL),
+            live=ask.streams,
+            is_apart=ask.is_apart,
+            run_id=run_id,
+            deps=ask.deps,
+            work=asking.work,
+            early=EarlyCalls(),
+            raises=self.options.get("raise_errors", False),
         )
 
     def _asking(self, ask: Ask, tools: Tools, stop: Cancellation, work: Cancellation) -> Asking:
@@ -166,7 +175,7 @@ class Assembly:
 def _choice(toolbox: Toolbox, model: str | Model | None, options: RunnerOptions) -> ModelChoice:
     strict = options.get("strict", toolbox.strict is not False)
     return ModelChoice(
-        given=model if isinstance(model, Model) else None,
+        given=None if isinstance(model, str) else model,
         name=model if isinstance(model, str) else None,
         client=options.get("client"),
         base_url=options.get("base_url"),
@@ -183,6 +192,7 @@ def _choice(toolbox: Toolbox, model: str | Model | None, options: RunnerOptions)
 def _resumed(state: RunState, limits: Limits) -> Conversation:
     if state.phase == "finished":
         raise ConversationError("This run has finished: go on from it with run(prompt, messages=state.messages).")
+    state.check()
     conversation = Conversation.restored(state, limits)
     if state.phase == "paused":
         conversation.resume()
@@ -193,7 +203,7 @@ def _begun_elsewhere(prompt: Prompt) -> tuple[str, ...]:
     """List the calls that were being carried out when a state was put away: its process may have died over them."""
     if not isinstance(prompt, RunState) or prompt.phase != "calling":
         return ()
-    return tuple(call.id for call in Conversation.restored(prompt).open_calls)
+    return tuple(call.id for call in open_calls(prompt.messages, prompt.answered))
 
 
 def _said(ask: Ask, instructions: str) -> list[Message]:

@@ -11,6 +11,7 @@ What works on after it was given up is told, and counted: a run that has too man
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,16 +21,19 @@ from toolkit.cancellation import Cancellation
 from toolkit.context import ToolContext
 from toolkit.doors import Door
 from toolkit.errors import Cancelled, DefinitionError, Failed, TimedOut, ToolError
-from toolkit.events import CallEvent, ToolCallAbandoned, ToolCallRetried, ToolCallUpdated
+from toolkit.events import CallEvent, ToolCallRetried, ToolCallUpdated
 from toolkit.messages import ToolCall, ToolResult
 from toolkit.places import submitted, waited
 from toolkit.results import rendered
 from toolkit.settings import ToolSettings
-from toolkit.threads import Outcome, over
+from toolkit.tasks import watched
+from toolkit.threads import Outcome, over, unended
 from toolkit.tools import Tool
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
+    from concurrent.futures import Executor, Future
+
+logger = logging.getLogger("toolkit")
 
 Tell: TypeAlias = Callable[[CallEvent], object]
 
@@ -59,12 +63,7 @@ async def invoke(
         DefinitionError: The tool cannot be taken to where it is to run.
     """
     attempts = _Attempts(tool, call, values, door, tell, context.cancellation)
-    if tool.invocation.tells:
-        context = replace(context, tell=attempts.update)
-    try:
-        return await (attempts.tried(context) if tool.settings.is_plain else attempts.result(context))
-    finally:
-        attempts.is_over = True
+    return await (attempts.tried(context) if tool.settings.is_plain else attempts.result(context))
 
 
 @dataclass
@@ -73,8 +72,6 @@ class _Attempts:
 
     Attributes:
         until: How long the run has.
-        is_over: Whether the call has its result: what its function still tells is not heard.
-        is_at_work: Says whether the function of the last try is at work.
     """
 
     tool: Tool[..., Any]
@@ -83,14 +80,6 @@ class _Attempts:
     door: Door
     tell: Tell
     until: Cancellation
-    is_over: bool = False
-    is_at_work: Callable[[], bool] = bool
-
-    def update(self, text: str | None, partial: Any) -> None:
-        """Make an event of what the tool says while it is at work."""
-        if not self.is_over:
-            told = None if text is not None else rendered(partial, self.tool.invocation.write)
-            self.tell(ToolCallUpdated(self.call, text or "", told))
 
     async def result(self, context: ToolContext[Any]) -> ToolResult:
         """Try until there is a result worth having, or no try is left."""
@@ -105,13 +94,25 @@ class _Attempts:
             try:
                 await self.door.sleep(seconds, self.until)
             except (Cancelled, TimedOut) as end:
-                return ToolResult.failed(end)
+                return self._given_up(end)
         return await self._limited(context, settings.retries)
 
     async def _limited(self, context: ToolContext[Any], attempt: int) -> ToolResult:
+        """Try once, where the tool has a limit for its calls as soon as there is a place."""
+        semaphore = self.tool.settings.semaphore
+        if semaphore is None:
+            return await self._timed(context, attempt)
+        try:
+            await semaphore.acquire(partial(self.door.call, is_async=True, until=self.until))
+        except (Cancelled, TimedOut) as end:
+            return ToolResult.failed(end)
+        try:
+            return await self._timed(context, attempt)
+        finally:
+            semaphore.release()
+
+    async def _timed(self, context: ToolContext[Any], attempt: int) -> ToolResult:
         """Try once, for no longer than the tool may take."""
-        if len(self.door.abandoned) >= MAX_ABANDONED and not self.tool.is_async:
-            return ToolResult.failed(Failed(BUSY))
         until = Cancellation(self.tool.settings.timeout, parent=self.until)
         try:
             return await self.tried(replace(context, attempt=attempt, cancellation=until))
@@ -120,30 +121,33 @@ class _Attempts:
             until.cancel()  # what works on may look whether it still should
 
     async def tried(self, context: ToolContext[Any]) -> ToolResult:
-        """Carry the tool out once; where it was given up and works on, tell that."""
+        """Carry the tool out once; what it tells afterwards is not heard."""
+        if not self.tool.invocation.tells:
+            return await self._begun(context)
+        with _News(self.call, self.tell, self.tool.invocation.write) as news:
+            return await self._begun(replace(context, tell=news.update))
+
+    async def _begun(self, context: ToolContext[Any]) -> ToolResult:
         try:
             if context.cancellation:
                 raise over(context.cancellation)
             return await self._placed(context)
         except (Cancelled, TimedOut) as end:
-            if self.is_at_work():
-                self.tell(ToolCallAbandoned(call=self.call, count=len(self.door.abandoned)))
-            return ToolResult.failed(self._worded(end))
+            return self._given_up(self._worded(end))
 
     async def _placed(self, context: ToolContext[Any]) -> ToolResult:
         settings = self.tool.settings
-        if settings.executor is not None:
-            return await self._elsewhere(partial(self._in_executor, settings.executor, context))
         if settings.isolate is not None:
-            from toolkit.isolation import in_process
-
-            return await self._elsewhere(partial(in_process, self.tool, self.values, context))
+            return await self._elsewhere(self._in_process(context))
+        if len(self.door.abandoned) >= MAX_ABANDONED and not (self.tool.is_async and settings.executor is None):
+            return ToolResult.failed(Failed(BUSY))
+        if settings.executor is not None:
+            return await self._elsewhere(self._in_executor(settings.executor, context))
         return await self._here(context)
 
     async def _here(self, context: ToolContext[Any]) -> ToolResult:
         """Carry the tool out where its kind belongs: on this thread, on another, or in an event loop."""
-        until, working = context.cancellation, _Working()
-        self.is_at_work = working.is_so
+        until, working = context.cancellation, _Working(self.door.at_work, self.call.id)
 
         async def begin() -> Any:
             with working:
@@ -151,7 +155,7 @@ class _Attempts:
 
         async def finish(promise: Awaitable[ToolResult]) -> ToolResult:
             with working:
-                return await promise
+                return await watched(promise, self.tool.settings.timeout, self._warn)
 
         async def carry_out() -> ToolResult:
             result = await begin()
@@ -164,29 +168,62 @@ class _Attempts:
             return result
         return await self.door.call(partial(finish, result), is_async=True, until=until)
 
-    async def _elsewhere(self, place: Callable[[], Outcome[Any]]) -> ToolResult:
-        """Carry the tool out in another place, which keeps the time itself; the result is made here."""
-
-        async def begin() -> Outcome[Any]:
-            try:
-                return place()
-            except (Cancelled, TimedOut, DefinitionError):
-                raise
-            except Exception as unsent:  # noqa: BLE001  a value that cannot be sent, a place that is closed
-                return None, unsent
-
-        value, error = await self.door.call(begin, is_async=False)
+    async def _elsewhere(self, outcome: Awaitable[Outcome[Any]]) -> ToolResult:
+        """Make a result here of what comes from another place; what is wrong with that place is the developer's."""
+        try:
+            value, error = await outcome
+        except (Cancelled, TimedOut, DefinitionError):
+            raise
+        except Failed as failed:
+            return ToolResult.failed(failed, failed.__cause__)
+        except Exception as lost:  # noqa: BLE001  the place is somebody else's: anything may happen
+            return ToolResult.failed(Failed(f"{self.tool.name} failed: nothing came back from where it runs."), lost)
         invocation = self.tool.invocation
         return invocation.failed(error) if error is not None else cast("ToolResult", invocation.settled(value))
 
-    def _in_executor(self, executor: Executor, context: ToolContext[Any]) -> Outcome[Any]:
-        future = submitted(executor, self.tool, self.values, context)
-        self.is_at_work = lambda: not future.done()
-        try:
-            return waited(future, context.cancellation)
-        except (Cancelled, TimedOut):
-            self.door.abandoned.add(self.is_at_work)
-            raise
+    async def _in_process(self, context: ToolContext[Any]) -> Outcome[Any]:
+        from toolkit.isolation import in_process
+
+        async def wait() -> Outcome[Any]:
+            return in_process(self.tool, self.values, context)
+
+        return await self.door.call(wait, is_async=False)
+
+    async def _in_executor(self, executor: Executor, context: ToolContext[Any]) -> Outcome[Any]:
+        """Give the tool to an executor, and wait: each for as long as the tool may take, where its start is known."""
+        until, at_work, abandoned = context.cancellation, self.door.at_work, self.door.abandoned
+
+        async def submit() -> Future[Any]:
+            begun = partial(until.restart, self.tool.settings.timeout)
+            future = submitted(executor, self.tool, self.values, context, begun)
+            at_work.append(self.call.id)
+            future.add_done_callback(lambda _: at_work.remove(self.call.id))
+            if until:  # the executor took its time: nobody waits any more
+                future.cancel()
+            return future
+
+        async def wait() -> Outcome[Any]:
+            try:
+                return waited(future, until)
+            except (Cancelled, TimedOut):
+                abandoned.add(lambda: not future.done())
+                raise
+
+        future = await self.door.call(submit, is_async=False, until=until)
+        return await self.door.call(wait, is_async=False)
+
+    def _warn(self, seconds: float) -> None:
+        logger.warning(
+            "Tool %s held its event loop for %.3g s in one go, longer than its timeout of %g s: meanwhile nothing else "
+            "ran there, and nothing could end it. Make it a sync function, which gets a thread, give it executor=, or "
+            "await what blocks.",
+            self.tool.name,
+            seconds,
+            self.tool.settings.timeout,
+        )
+
+    def _given_up(self, end: Cancelled | TimedOut) -> ToolResult:
+        return ToolResult.failed(unended(end) if self.call.id in self.door.at_work else end)
 
     def _worded(self, end: Cancelled | TimedOut) -> Cancelled | TimedOut:
         """Say how long the call had, where it was its own time that was up."""
@@ -197,20 +234,36 @@ class _Attempts:
 
 
 class _Working:
-    """Whether a function is at work."""
+    """A call's function is at work for as long as this is entered."""
 
-    def __init__(self) -> None:
-        self._is_so = False
+    def __init__(self, at_work: list[str], call_id: str) -> None:
+        self._at_work, self._call_id = at_work, call_id
 
     def __enter__(self) -> None:
-        self._is_so = True
+        self._at_work.append(self._call_id)
 
     def __exit__(self, *_: object) -> None:
-        self._is_so = False
+        self._at_work.remove(self._call_id)
 
-    def is_so(self) -> bool:
-        """Tell it."""
-        return self._is_so
+
+class _News:
+    """What one try tells, until it is over."""
+
+    def __init__(self, call: ToolCall, tell: Tell, write: Callable[[Any], str]) -> None:
+        self._call, self._tell, self._write = call, tell, write
+        self._is_over = False
+
+    def __enter__(self) -> _News:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over = True
+
+    def update(self, text: str | None, partial: Any) -> None:
+        """Make an event of what the tool says while it is at work."""
+        if not self._is_over:
+            told = None if text is not None else rendered(partial, self._write)
+            self._tell(ToolCallUpdated(self._call, text or "", told))
 
 
 def _is_worth_another(error: BaseException, settings: ToolSettings) -> bool:

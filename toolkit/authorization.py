@@ -48,13 +48,12 @@ async def authorize(
     if authorizer is None:
         return
     until = Cancellation(timeout, parent=context.cancellation)
-    verdict: object
     try:
-        verdict = await ask(authorizer, (tool, guarded(values), context), door, until)
+        verdict: object = await ask(authorizer, (tool, guarded(values), context), door, until)
     except Denied as refusal:
-        verdict = Deny(str(refusal))
+        raise Denied(DENIED + because(str(refusal))) from refusal.__cause__
     except TimedOut:
-        verdict = Deny("It was not answered in time.")
+        raise Denied(DENIED + because("It was not answered in time.")) from None
     finally:
         until.close()
     if verdict is not True:

@@ -30,11 +30,12 @@ async def called(
         with _kept(SystemExit):
             return await answer
 
-    answer = function(*given) if _is_async(function) else await door.call(begin, is_async=False, until=until)
+    answer = function(*given) if is_async(function) else await door.call(begin, is_async=False, until=until)
     return await door.call(awaited, is_async=True, until=until) if inspect.isawaitable(answer) else answer
 
 
-def _is_async(function: Callable[..., Any]) -> bool:
+def is_async(function: Callable[..., Any]) -> bool:
+    """Tell whether a function, or an object that is called like one, is known to answer with a promise."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 

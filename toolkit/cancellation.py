@@ -24,13 +24,11 @@ class Cancellation:
     """
 
     def __init__(self, seconds: float | None = None, parent: Cancellation | None = None) -> None:
-        own = None if seconds is None else time.monotonic() + seconds
-        others = () if parent is None else (parent.deadline,)
-        self.deadline: float | None = min((at for at in (own, *others) if at is not None), default=None)
         self._lock = threading.RLock()  # a signal handler may come in between
         self._callbacks: dict[object, Callback] = {}
         self._reason = ""
         self._parent = parent
+        self.restart(seconds)
         self._leave: Callback | None = parent.subscribe(self._follow) if parent is not None else None
 
     @property
@@ -47,6 +45,12 @@ class Cancellation:
 
     def __bool__(self) -> bool:
         return bool(self.reason)
+
+    def restart(self, seconds: float | None) -> None:
+        """Count the time anew, from now."""
+        own = None if seconds is None else time.monotonic() + seconds
+        others = () if self._parent is None else (self._parent.deadline,)
+        self.deadline: float | None = min((at for at in (own, *others) if at is not None), default=None)
 
     def cancel(self, reason: str = CANCELLED) -> bool:
         """Call off, once; tell whether this was the time that counted."""

@@ -3,7 +3,7 @@
 It says what to do next, is told what came of it, and says what to do then:
 
     next() says              the driver does                  and tells
-    CallModel                asks the model                   respond(response)
+    CallModel                asks the model                   charge(response), respond(response)
     RunCalls                 carries the calls out            answer(results, pending)
     Paused                   puts the state away              resume(), once there are decisions
     Finished                 leaves, if the answer fits       refuse(why), if not; say(messages), if there is more
@@ -28,22 +28,13 @@ reads a clock, draws a random number or builds a pydantic model, so a durable wo
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from toolkit.errors import ConversationError, LimitError, RunError
 from toolkit.limits import LAST_TURN, Limits
-from toolkit.messages import (
-    Message,
-    ModelResponse,
-    PendingApproval,
-    ToolCall,
-    ToolMessage,
-    UserMessage,
-    attached,
-)
+from toolkit.messages import Message, ModelResponse, PendingApproval, ToolCall, ToolMessage, UserMessage, attached
 from toolkit.numbering import Numbering
 from toolkit.refusals import CANCELLED_TEXT, over, reason_of, refusal_of, refused_by_limits
-from toolkit.state import UNANSWERED, Phase, RunState
+from toolkit.state import UNANSWERED, Phase, RunState, last_calls, open_calls
 from toolkit.steps import CallModel, Finished, Paused, RunCalls, Step
 
 
@@ -101,8 +92,7 @@ class Conversation:
     @property
     def open_calls(self) -> tuple[ToolCall, ...]:
         """The calls of the last answer that have no result."""
-        done = {result.call_id for result in self._state.answered}
-        return tuple(call for call in self._calls() if call.id not in done)
+        return open_calls(self._messages, self._state.answered)
 
     @property
     def state(self) -> RunState:
@@ -125,6 +115,10 @@ class Conversation:
                 self.land(bound)
         return self._step()
 
+    def charge(self, response: ModelResponse) -> None:
+        """Tell that the model has answered: what that cost counts, whatever becomes of the answer."""
+        self._state = self._state.changed(usage=self._state.usage + response.usage)
+
     def respond(self, response: ModelResponse) -> ModelResponse:
         """Tell what the model answered, and get it back with ids that are unique in the history.
 
@@ -132,12 +126,11 @@ class Conversation:
             ConversationError: The model was not to be asked now.
         """
         self._expect("asking")
-        state = self._state
-        calls = tuple(self._ids.numbered(call, number) for number, call in enumerate(response.calls, state.calls))
-        response = replace(response, calls=calls)
+        at, state = self._awaited, self._state
+        calls = tuple(self._ids.numbered(call, number, at) for number, call in enumerate(response.calls, state.calls))
+        response = response.changed(calls=calls)
         self._messages.append(response)
-        usage = state.usage + response.usage
-        self._state = state.changed(turn=state.turn + 1, calls=state.calls + len(calls), usage=usage)
+        self._state = state.changed(turn=state.turn + 1, calls=state.calls + len(calls))
         self._go_on(response)
         return response
 
@@ -147,10 +140,13 @@ class Conversation:
         before = (position, sum(used.values()) + position, used.get(call.name, 0) + position)
         if over(*before, call.name, self._limits):
             return None
-        return replace(call, id=self._ids.own(self._state.calls + position))
+        return self._ids.foreseen(call, self._state.calls + position, self._awaited)
 
-    def answer(self, results: Sequence[ToolMessage], pending: Sequence[PendingApproval] = ()) -> None:
+    def answer(self, results: Sequence[ToolMessage], pending: Sequence[PendingApproval] = ()) -> Sequence[ToolMessage]:
         """Tell what came of the calls: one result each, in any order; or that they wait for somebody's yes.
+
+        Returns:
+            The results of all calls of the answer, in call order; none while some of them wait.
 
         Raises:
             ConversationError: A call has no result or two, or a result belongs to no call.
@@ -163,8 +159,8 @@ class Conversation:
         answered = (*self._state.answered, *results)
         if pending:
             self._state = self._state.changed(phase="paused", answered=answered, pending=tuple(pending))
-        else:
-            self._settle(answered)
+            return ()
+        return self._settle(answered)
 
     def note(self, results: Sequence[ToolMessage]) -> None:
         """Tell what came of some of the calls, while the others still have no result."""
@@ -243,23 +239,22 @@ class Conversation:
             return Finished(self.text if state.output is None else state.output, state.reason)
         return CallModel(tuple(self._messages), state.turn, not state.last)
 
+    @property
+    def _awaited(self) -> tuple[int, int]:
+        """Which answer is awaited: after so many others, behind so many messages."""
+        return self._state.turn, len(self._messages)
+
     def _expect(self, phase: Phase) -> None:
         if self._state.phase != phase:
             raise ConversationError(f"The conversation is {self._state.phase}, not {phase}: do what next() says.")
 
-    def _calls(self) -> tuple[ToolCall, ...]:
-        return self._messages[-1].calls if isinstance(self._messages[-1], ModelResponse) else ()
-
-    def _settle(self, results: Sequence[ToolMessage]) -> None:
+    def _settle(self, results: Sequence[ToolMessage]) -> Sequence[ToolMessage]:
         """Put the results of all calls into the history, in the order of the calls."""
         by_id = {result.call_id: result for result in results}
-        calls = self._calls()
-        told = [by_id[call.id] for call in calls]
-        self._messages += [
-            replace(message, provider_call_id=call.provider_call_id) for message, call in zip(told, calls)
-        ]
-        self._messages += attached(told)  # most providers' tools give text only
+        told = [by_id[call.id].changed(provider_call_id=call.provider_call_id) for call in last_calls(self._messages)]
+        self._messages += [*told, *attached(told)]  # most providers' tools give text only
         self._state = self._state.changed(phase="asking", answered=(), pending=())
+        return told
 
     def _go_on(self, response: ModelResponse) -> None:
         state = self._state

@@ -146,13 +146,22 @@ class _Line:
         if call.id != self.call.id:
             call = replace(call, id=self.call.id, provider_call_id=self.call.provider_call_id)
         tool = by.resolved(call)
+        self._refuse_displaced(call, tool)
         self.max_result = tool.settings.max_result or by.max_result
         values, repairs = tool.read(call.arguments)
-        if by.ledger is None:
+        if by.ledger is None or (self.has_begun and tool.settings.may_repeat):  # a middleware's second try
             result = await self._invoked(tool, await self._passed(tool, values, call), call)
         else:
             result = await self._recorded(tool, values, call, by.ledger)
         return result._replace(repairs=repairs) if repairs else result
+
+    def _refuse_displaced(self, call: ToolCall, tool: Tool[..., Any]) -> None:
+        """Refuse a call that was renamed to one that runs alone: the model's call was given its place before."""
+        if call.name == self.call.name or not tool.settings.runs_alone:
+            return
+        meant = self.by.tools.get(self.call.name)
+        if meant is None or not meant.settings.runs_alone:
+            raise ValueError(f"a hook or a middleware made {call.name}, which runs alone, of {self.call.name!r}")
 
     async def _recorded(
         self, tool: Tool[..., Any], values: dict[str, Any], call: ToolCall, ledger: Ledger

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -15,8 +15,9 @@ from toolkit.cancellation import Cancellation
 from toolkit.context import unheard
 from toolkit.doors import Door
 from toolkit.errors import Cancelled, TimedOut
-from toolkit.events import CallEvent, ToolCallFinished
+from toolkit.events import CallEvent, ToolCallAbandoned, ToolCallFinished
 from toolkit.messages import ToolCall, ToolResult
+from toolkit.threads import unended
 
 # A thread or a task each: more calls than this in one turn wait for a place.
 MAX_PARALLEL = 256
@@ -118,7 +119,20 @@ async def execute(
             async for event in happened:
                 if isinstance(event, ToolCallFinished):
                     del left[id(event.call)]
+                    if event.call.id in door.at_work:
+                        yield ToolCallAbandoned(call=event.call, count=len(door.abandoned))
                 yield event
     except (TimedOut, Cancelled) as error:
-        for call in left.values():
-            yield ToolCallFinished(call, ToolResult.failed(error), time.perf_counter() - began)
+        for event in _given_up(left.values(), error, door, time.perf_counter() - began):
+            yield event
+
+
+def _given_up(
+    calls: Iterable[ToolCall], end: TimedOut | Cancelled, door: Door, seconds: float
+) -> Iterator[CallEvent | ToolCallFinished]:
+    """End calls that nobody waits for any more."""
+    for call in calls:
+        works_on = call.id in door.at_work
+        if works_on:
+            yield ToolCallAbandoned(call=call, count=len(door.abandoned))
+        yield ToolCallFinished(call, ToolResult.failed(unended(end) if works_on else end), seconds)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from toolkit.errors import InvalidArguments, UnknownTool
@@ -19,14 +20,30 @@ MAX_NAME = 100
 MAX_REASON = 200
 MAX_LISTED = MAX_ERROR - MAX_NAME - len(UnknownTool.prefix) - 2
 MAX_FAULTS = 8  # more would not fit, and a model may send a million
+MAX_CHOICES = 8  # of one parameter, in a signature
+LEAST_SIGNATURE = 20  # a few letters of it would help nobody
 
 
-def explained(faults: Sequence[ErrorDetails], schema: Mapping[str, Any]) -> str:
-    """Say to a model what is wrong with its arguments: path, reason, what was received, what there is."""
+def explained(faults: Sequence[ErrorDetails], schema: Mapping[str, Any], name: str = "") -> str:
+    """Say to a model what is wrong with its arguments: path, reason, what was received, what there is.
+
+    Where there is room for it, the signature of the tool of this name comes last.
+    """
     told = [_fault(fault, schema) for fault in faults[:MAX_FAULTS]]
     if len(faults) > MAX_FAULTS:
         told.append(f"and {len(faults) - MAX_FAULTS} more")
-    return sendable(shortened("; ".join(told), MAX_ERROR - len(InvalidArguments.prefix)))
+    limit = MAX_ERROR - len(InvalidArguments.prefix)
+    text = shortened("; ".join(told), limit)
+    signature = f"{'' if text.endswith('.') else '.'} Expected: {signature_of(name, schema)}" if name else ""
+    room = limit - len(text)
+    return sendable(text + shortened(signature, room) if room >= LEAST_SIGNATURE else text)
+
+
+def signature_of(name: str, schema: Mapping[str, Any]) -> str:
+    """Write what a tool takes, in short: `add(a: integer, b: integer = 0)`."""
+    required = schema.get("required", ())
+    taken = (_taken(key, part, is_optional=key not in required) for key, part in schema["properties"].items())
+    return f"{name}({', '.join(islice(taken, MAX_ERROR))})"
 
 
 def unknown(name: str, names: Collection[str]) -> str:
@@ -48,6 +65,34 @@ def close_to(name: str, names: Collection[str]) -> str:
     hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
     known = ", ".join(names) or "none"
     return shortened(f"{hint} There is: {known}", MAX_LISTED)
+
+
+def _taken(name: str, schema: Any, *, is_optional: bool) -> str:
+    part = schema if type(schema) is dict else {}
+    default = f" = {shortened(_written(part['default']), MAX_SHOWN) if 'default' in part else '...'}"
+    return f"{name}: {_kind(part)}{default if is_optional else ''}"
+
+
+def _kind(part: Mapping[str, Any]) -> str:
+    """Name the type that a schema describes, no deeper than a list's items."""
+    choices = part.get("enum") or ([part["const"]] if "const" in part else ())
+    if choices:
+        return _either(_written(choice) for choice in choices)
+    if branches := part.get("anyOf") or part.get("oneOf"):
+        return _either(map(_name, branches))
+    items = part.get("items")
+    return f"array of {_name(items)}" if part.get("type") == "array" and items else _name(part)
+
+
+def _name(part: Any) -> str:
+    named = part if type(part) is dict else {}
+    kind = named.get("type") or str(named.get("$ref", "any")).rpartition("/")[2]
+    return kind if isinstance(kind, str) else _either(map(str, kind))
+
+
+def _either(names: Iterable[str]) -> str:
+    first = list(islice(names, MAX_CHOICES + 1))
+    return " | ".join(dict.fromkeys([*first[:MAX_CHOICES], "..."] if len(first) > MAX_CHOICES else first))
 
 
 def _fault(fault: ErrorDetails, schema: Mapping[str, Any]) -> str:

@@ -15,6 +15,10 @@ from toolkit.errors import Cancelled, Denied, TimedOut
 logger = logging.getLogger("toolkit")
 
 
+class Unanswered(Denied):
+    """A gate raised, so that nobody has said anything; what it raised is the cause."""
+
+
 class Arguments(Mapping[str, Any]):
     """The arguments of a call as gates see them: each look gives a copy, so that no gate can change what runs."""
 
@@ -40,12 +44,13 @@ def guarded(values: Mapping[str, Any]) -> Arguments:
 
 
 async def ask(gate: Callable[..., Any], questions: tuple[Any, ...], door: Door, until: Cancellation) -> Any:
-    """Ask a gate; what it raises is logged and answers None, which no gate takes for a yes.
+    """Ask a gate.
 
     A sync gate stays on the thread of whoever asks, unless `until` has a deadline.
 
     Raises:
         Denied: The gate raised it.
+        Unanswered: The gate raised something else, which is logged.
         TimedOut: The deadline passed before there was an answer.
         Cancelled: The same of a cancellation.
     """
@@ -56,7 +61,7 @@ async def ask(gate: Callable[..., Any], questions: tuple[Any, ...], door: Door, 
         if isinstance(error, Denied):
             raise
         logger.exception("The gate %r raised; the call is refused.", gate)
-        return None
+        raise Unanswered from error
     _refuse_late(until)
     return answer
 

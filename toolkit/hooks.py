@@ -116,10 +116,7 @@ async def _after(hook: Hook, call: ToolCall, result: ToolResult, following: Next
         raise
     except Exception as error:
         logger.exception("The hook %r failed; its call gets an error.", hook)
-        return ToolResult.failed(
-            Failed(_WITHHELD.format(call.name[:100])),
-            error,
-        )
+        return ToolResult.failed(Failed(_WITHHELD.format(call.name[:100])), error)
 
 
 def _or_given(answer: Any, given: T, hook: Hook) -> T:

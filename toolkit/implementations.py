@@ -139,7 +139,7 @@ class Bound(Declared):
         act, fit = self.function.prepared(), self._fitted
         if not isinstance(self.interface.built, ByDocument):
             return lambda values, context: act(fit(values), context)
-        read = Reader.of(self.function.built).read
+        read = Reader.of(self.activity, self.function.built).read
         return lambda values, context: act(read(fit(values))[0], context)
 
     @cached_property

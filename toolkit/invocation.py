@@ -37,7 +37,7 @@ class Invocation:
     @cached_property
     def reader(self) -> Reader:
         """Makes values of words."""
-        return Reader.of(self.handler.built)
+        return Reader.of(self.name, self.handler.built)
 
     @cached_property
     def hot(self) -> Hot:

@@ -45,6 +45,13 @@ class _Refused:
     why: str
 
 
+@dataclass(frozen=True)
+class _Lost:
+    """The tool has run, and what it gave cannot be sent."""
+
+    why: str
+
+
 def in_process(tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[Any]) -> Outcome[Any]:
     """Carry a tool out in a process of its own, and wait on this thread for what comes of it.
 
@@ -52,7 +59,7 @@ def in_process(tool: Tool[..., Any], values: dict[str, Any], context: ToolContex
         TimedOut: The deadline of the context has passed; the process is dead.
         Cancelled: It was called off; the process is dead.
         DefinitionError: The process cannot get the tool.
-        Exception: It cannot get a value, or a part of the context.
+        Failed: It cannot get a value or a part of the context, or cannot send the result; the cause says more.
     """
     until = context.cancellation
     order = _ordered(tool, values, context)
@@ -64,6 +71,11 @@ def in_process(tool: Tool[..., Any], values: dict[str, Any], context: ToolContex
         child.close()
     if isinstance(end, _Refused):
         raise DefinitionError(f"{tool.origin}: {end.why}")
+    if isinstance(end, _Lost):
+        raise Failed(f"{tool.name} has run, but its result was lost.") from pickle.PicklingError(
+            f"{tool.origin}: its result cannot be sent from a process of its own: {end.why} "
+            "Let it give what pickles: plain data, or of classes at the top of a module."
+        )
     if end is not None:
         return revived(end)
     if until:
@@ -85,7 +97,7 @@ class _Child:
             start_new_session=True,  # its own children are in its process group, and Ctrl-C is not for it
         )
 
-    def end(self, tell: Callable[[str, Any], object]) -> Sent | _Refused | None:
+    def end(self, tell: Callable[[str, Any], object]) -> Sent | _Refused | _Lost | None:
         """Send the order, pass on what is told, and give the end; None where the child ends without."""
         orders, reports = cast("IO[bytes]", self._process.stdin), cast("IO[bytes]", self._process.stdout)
         with suppress(EOFError, OSError, pickle.UnpicklingError):
@@ -95,7 +107,7 @@ class _Child:
                 tell(*report)
             with _alarm(GRACE, self.kill):
                 reports.read()
-            end: Sent | _Refused = report
+            end: Sent | _Refused | _Lost = report
             return end
         return None
 
@@ -215,7 +227,7 @@ def _served(orders: IO[bytes], report: Callable[[object], None]) -> None:
     sent = _sent(orders, report)
     _, unsendable = outcome_of(lambda: report(sent))
     if unsendable:
-        report(packed(Failed(f"The result cannot be sent from a process of its own: {unsendable}")))
+        report(_Lost(str(unsendable)))
 
 
 def _sent(orders: IO[bytes], report: Callable[[object], None]) -> Sent:

@@ -7,12 +7,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, TypeAlias
 
+from typing_extensions import Self
+
+from toolkit.cancellation import Cancellation
 from toolkit.errors import ToolError
 from toolkit.parts import File, Image
 
 
 class Brief:
-    """Shows of a frozen value only what differs from its defaults."""
+    """A frozen value that shows only what differs from its defaults."""
+
+    def changed(self, **changes: Any) -> Self:
+        """Make the same value with other fields; `dataclasses.replace` takes six times as long."""
+        value = object.__new__(type(self))
+        vars(value).update(vars(self), **changes)
+        return value
 
     def __repr__(self) -> str:
         told = ((f.name, getattr(self, f.name), f.default) for f in fields(self) if f.repr)  # type: ignore[arg-type]
@@ -281,6 +290,7 @@ class ModelRequest:
         turn: Which answer of the run it is for, from 0.
         early: Whether a stream is to give each call as soon as its arguments are whole.
         memo: Wire forms of the first messages, kept by the model between the turns of one run.
+        cancellation: Tells a model that works on a thread when nobody waits for the answer any more.
     """
 
     messages: tuple[Message, ...]
@@ -291,6 +301,7 @@ class ModelRequest:
     turn: int = 0
     early: bool = False
     memo: list[dict[str, Any]] = field(default_factory=list, compare=False, repr=False)
+    cancellation: Cancellation | None = field(default=None, compare=False, repr=False)
 
     @property
     def offered(self) -> tuple[ToolSpec, ...]:

@@ -64,6 +64,8 @@ class RunnerOptions(TypedDict, total=False):
         order: Which calls of one turn run together: "parallel", "sequential" or `batched(n)`.
         max_parallel: How many calls run at the same time, at most.
         early: Whether calls of tools whose effect is "read" begin while the answer is still arriving.
+        raise_errors: Whether what a tool's function raises, and is no ToolError, leaves the run, once the calls beside
+            it have ended; for development.
         max_result: Characters of one result that the model is shown; 100,000 by default.
         queue: How many messages of `steer` and of `follow_up` are read at a time: "one" or "all".
     """
@@ -89,6 +91,7 @@ class RunnerOptions(TypedDict, total=False):
     order: Order
     max_parallel: int
     early: bool
+    raise_errors: bool
     max_result: int
     queue: Queue
 
@@ -162,6 +165,7 @@ def _any(_: object) -> bool:
 _Rule: TypeAlias = tuple[Callable[[Any], bool], Callable[[Any], bool], str]
 _ANY: _Rule = (_any, _any, "")
 _FUNCTION: _Rule = (_may_lack(callable), _any, "a function")
+_TRUTH: _Rule = (lambda value: isinstance(value, bool), _any, "True or False")
 _RULES: Mapping[str, _Rule] = {
     "limits": (lambda value: isinstance(value, Limits), _any, "Limits(...)"),
     "authorize": _FUNCTION,
@@ -170,6 +174,7 @@ _RULES: Mapping[str, _Rule] = {
     "ledger": (_is_ledger, _any, "a ledger, with write and read, such as MemoryLedger()"),
     "checkpoint": _FUNCTION,
     "middleware": (_are_functions, _any, "a list of functions"),
-    "early": (lambda value: isinstance(value, bool), _any, "True or False"),
+    "early": _TRUTH,
+    "raise_errors": _TRUTH,
     "max_result": (_is_whole, lambda value: value > 0, "a whole number of characters, at least 1"),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass, fields, replace
 from queue import SimpleQueue
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.cancellation import Cancellation
 from toolkit.context import ToolContext
-from toolkit.errors import DefinitionError, TimedOut
+from toolkit.errors import DefinitionError, Failed, TimedOut
 from toolkit.settings import USUAL
 from toolkit.threads import Outcome, outcome_of, over, taken
 from toolkit.tools import Tool
@@ -75,19 +75,40 @@ def revived(sent: Sent) -> Outcome[Any]:
 
 
 def submitted(
-    executor: Executor, tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[Any]
+    executor: Executor,
+    tool: Tool[..., Any],
+    values: dict[str, Any],
+    context: ToolContext[Any],
+    begun: Callable[[], object],
 ) -> Future[Any]:
-    """Give a tool to an executor.
+    """Give a tool to an executor; `begun` is called when it begins, on a thread of this process.
+
+    A place in another process does not tell when it begins.
 
     Raises:
         DefinitionError: The tool cannot be sent to another process.
-        Exception: The executor takes nothing.
+        Failed: The executor takes nothing.
     """
+    try:
+        return _submitted(executor, tool, values, context, begun)
+    except DefinitionError:
+        raise
+    except Exception as error:
+        raise _unbegun(tool) from error
+
+
+def _submitted(
+    executor: Executor,
+    tool: Tool[..., Any],
+    values: dict[str, Any],
+    context: ToolContext[Any],
+    begun: Callable[[], object],
+) -> Future[Any]:
     from concurrent import futures  # each kind of executor is loaded with its name
 
     apart: Any = getattr(futures, "InterpreterPoolExecutor", ())  # a thread pool by name: its threads share nothing
     if isinstance(executor, futures.ThreadPoolExecutor) and not isinstance(executor, apart):
-        return executor.submit(copy_context().run, tool.invocation.perform, values, context)
+        return executor.submit(copy_context().run, _perform_here, tool, values, context, begun)
     if isinstance(executor, futures.ProcessPoolExecutor):
         movable(tool)
     return executor.submit(_perform, replace(tool, settings=USUAL), values, portable(context))
@@ -99,18 +120,22 @@ def waited(future: Future[Any], until: Cancellation) -> Outcome[Any]:
     Raises:
         TimedOut: The deadline has passed.
         Cancelled: It was called off.
+        Exception: Nothing comes back: the executor broke, or cannot send what it should.
     """
     done: SimpleQueue[Future[Any] | None] = SimpleQueue()
     future.add_done_callback(done.put)
     try:
-        if taken(done, until) is not None:
-            value, error = outcome_of(future.result)
-            return revived(value) if isinstance(value, Sent) else (value, error)
+        while taken(done, until) is None:
+            if until:  # or it has begun meanwhile: its time counts anew
+                break
+        else:
+            came = future.result()
+            return revived(came) if isinstance(came, Sent) else came
     finally:
         has_begun = not future.cancel()
     error = over(until)
     if isinstance(error, TimedOut) and not has_begun:
-        raise TimedOut("Timed out: it had not begun, its executor was busy.")
+        raise TimedOut("Timed out: not started, its executor was busy.")
     raise error
 
 
@@ -119,9 +144,16 @@ def sendable(tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[
 
     Raises:
         DefinitionError: The tool cannot be found from there by its name.
-        Exception: A value or a part of the context cannot be pickled.
+        Failed: A value or a part of the context cannot be pickled, which is its cause.
     """
-    return pickle.dumps((movable(tool), values, portable(context)))
+    bare = movable(tool)
+    try:
+        return pickle.dumps((bare, values, portable(context)))
+    except Exception as error:  # noqa: BLE001  a value is the user's: anything may happen
+        raise _unbegun(tool) from pickle.PicklingError(
+            f"{tool.origin}: an argument, or a part of its context, cannot be sent to another process: {error} "
+            "Let parameters and deps be what pickles: plain data, or of classes at the top of a module."
+        )
 
 
 def movable(tool: Tool[..., Any]) -> Tool[..., Any]:
@@ -151,6 +183,17 @@ def arrived(portable: Mapping[str, Any], **more: Any) -> ToolContext[Any]:
     """Make a context of what `portable` took."""
     kept = {name: value for name, value in portable.items() if name != "seconds"}
     return ToolContext(**kept, **more, cancellation=Cancellation(portable["seconds"]))
+
+
+def _unbegun(tool: Tool[..., Any]) -> Failed:
+    return Failed(f"{tool.name} was not carried out: it could not be sent to where it runs.")
+
+
+def _perform_here(
+    tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[Any], begun: Callable[[], object]
+) -> Outcome[Any]:
+    begun()
+    return outcome_of(lambda: tool.invocation.perform(values, context))
 
 
 def _perform(tool: Tool[..., Any], values: dict[str, Any], context: Mapping[str, Any]) -> Sent:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from toolkit.errors import DefinitionError
+from toolkit.semaphore import Semaphore
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -25,6 +27,7 @@ class ToolSettings:
             cannot be brought back. Reads run side by side, the others alone and in order.
         idempotent: Whether carrying a call out twice does no more than once. Reads are.
         exclusive: Whether a call runs alone: those before it end first, those after it wait.
+        max_parallel: How many calls run at the same time, in all runs of this process; the others wait.
         timeout: How long one try may take, in seconds.
         retries: How often a failed try is followed by another; for tools that are idempotent.
         retry_on: What failures are worth another try.
@@ -44,6 +47,7 @@ class ToolSettings:
     effect: Effect | None = None
     idempotent: bool | None = None
     exclusive: bool = False
+    max_parallel: int | None = None
     timeout: float | None = None
     retries: int = 0
     retry_on: tuple[type[BaseException], ...] = (Exception,)
@@ -67,16 +71,23 @@ class ToolSettings:
             )
         if self.executor is not None and self.isolate is not None:
             raise DefinitionError("executor= and isolate= both say where the tool runs: give one of them.")
+        _ = self.semaphore  # made now: two threads at their first calls would make two
+
+    @cached_property
+    def semaphore(self) -> Semaphore | None:
+        """What lets no more than `max_parallel` calls run at the same time; shared by all that binds or renames."""
+        return Semaphore(self.max_parallel) if self.max_parallel else None
 
     @property
     def may_repeat(self) -> bool:
         """Whether a call may be carried out twice."""
         return self.effect == "read" if self.idempotent is None else self.idempotent
 
-    @property
+    @cached_property
     def is_plain(self) -> bool:
-        """Whether a call is carried out once, in the usual place, for as long as it takes."""
-        return self.timeout is None and self.executor is None and self.isolate is None and not self.retries
+        """Whether a call is carried out once, at once, in the usual place, for as long as it takes."""
+        said = (self.timeout, self.executor, self.isolate, self.max_parallel)
+        return not self.retries and all(value is None for value in said)
 
     @property
     def runs_alone(self) -> bool:
@@ -90,6 +101,10 @@ def _is_time(value: object) -> bool:
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_size(value: object) -> bool:
+    return value is None or (_is_count(value) and value != 0)
 
 
 def _is_name(value: object) -> bool:
@@ -118,7 +133,8 @@ _RULES: Mapping[str, _Rule] = {
     "isolate": (lambda value: value in (None, "process"), "'process'"),
     "authorize": (lambda value: value is None or callable(value), "a function of tool, arguments and context"),
     "approve": (lambda value: _is_truth(value) or callable(value), "True, False or a function of an ApprovalRequest"),
-    "max_result": (lambda value: value is None or (_is_count(value) and value > 0), "a number of characters above 0"),
+    "max_parallel": (_is_size, "a number of calls above 0"),
+    "max_result": (_is_size, "a number of characters above 0"),
     "return_direct": (_is_truth, "True or False"),
     "namespace": (lambda value: value is None or _is_name(value), "a name of 1 to 64 letters, digits, '_' or '-'"),
     "defer_loading": (_is_truth, "True or False"),

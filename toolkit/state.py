@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from toolkit.errors import ConversationError
 from toolkit.messages import (
+    Brief,
     Message,
     ModelResponse,
     PendingApproval,
@@ -16,6 +17,7 @@ from toolkit.messages import (
     ToolMessage,
     Usage,
 )
+from toolkit.numbering import is_own
 from toolkit.transcripts import check_fields, message_from_dict, message_to_dict
 
 Phase: TypeAlias = Literal["asking", "calling", "paused", "finished"]
@@ -26,8 +28,8 @@ UNANSWERED = frozenset({"cancelled", "error", "paused", "stopped"})
 VERSION = 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunState:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RunState(Brief):
     """A run put away: plain data, enough to go on in another process.
 
     Attributes:
@@ -58,12 +60,6 @@ class RunState:
     empty: int = 0
     retries: int = 0
 
-    def changed(self, **changes: Any) -> RunState:
-        """Make the same state with other values; `dataclasses.replace` takes six times as long."""
-        state = object.__new__(RunState)
-        vars(state).update(vars(self), **changes)
-        return state
-
     def to_json(self) -> str:
         """Write the state as a JSON text."""
         plain = asdict(self.changed(messages=(), answered=(), used={}))
@@ -82,10 +78,20 @@ class RunState:
             _check_version(data.pop("version", VERSION))
             state = cls(**{name: _READERS[name](value) if name in _READERS else value for name, value in data.items()})
             check_fields(state)
-            _check_calls(state)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise ConversationError(f"This is not the state of a run: {type(error).__name__}: {error}") from error
+        state.check()
         return state
+
+    def check(self) -> None:
+        """Check that a run can be in this state: a text that was cut or edited may hold one that is none.
+
+        Raises:
+            ConversationError: None can.
+        """
+        whys = (check(self) for check in (_wrong_phase, _wrong_results, _wrong_ids, _wrong_history))
+        if why := next(filter(None, whys), ""):
+            raise ConversationError(f"This is not the state of a run: {why}.")
 
 
 def _check_version(version: Any) -> None:
@@ -93,19 +99,53 @@ def _check_version(version: Any) -> None:
         raise ConversationError(f"This state is of version {version!r}; this library reads version {VERSION}.")
 
 
-def _check_calls(state: RunState) -> None:
-    """Check that the last message has calls where they are carried out or wait, and there only; and that these wait."""
-    last = state.messages[-1] if state.messages else None
-    calls = {call.id for call in last.calls} if isinstance(last, ModelResponse) else set()
-    answered = {result.call_id for result in state.answered}
-    waiting = {pending.call.id for pending in state.pending}
-    has_open = bool(calls - answered)
-    if last is None or has_open != (state.phase in ("calling", "paused")):
-        raise ValueError(f"a run that is {state.phase} does not end in {last!r:.100}.")
-    if not (answered <= calls and waiting <= calls - answered) or (state.phase == "paused" and not waiting):
-        raise ValueError(
-            "results and approvals belong to calls of the last answer, and approvals to those without a result."
-        )
+def last_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
+    """Give the calls of the last message, where that is an answer of the model."""
+    last = messages[-1] if messages else None
+    return last.calls if isinstance(last, ModelResponse) else ()
+
+
+def open_calls(messages: Sequence[Message], answered: Sequence[ToolMessage]) -> tuple[ToolCall, ...]:
+    """Give the calls of the last message that have no result."""
+    done = {result.call_id for result in answered}
+    return tuple(call for call in last_calls(messages) if call.id not in done)
+
+
+def _wrong_phase(state: RunState) -> str:
+    """Say that the last message has no calls where they are carried out or wait; or has some elsewhere."""
+    has_open = bool(open_calls(state.messages, state.answered))
+    if state.messages and has_open == (state.phase in ("calling", "paused")):
+        return ""
+    return f"a run that is {state.phase} does not end in {state.messages[-1:]!r:.100}"
+
+
+def _wrong_results(state: RunState) -> str:
+    """Say that what came of the last calls, or waits, is not one thing for each of them."""
+    calls = [call.id for call in last_calls(state.messages)]
+    told = [*(result.call_id for result in state.answered), *(waiting.call.id for waiting in state.pending)]
+    if len({*calls}) < len(calls) or len({*told}) < len(told) or not {*told} <= {*calls}:
+        return "results and approvals belong to the calls of the last answer, one to each"
+    return "it is paused, and no call waits" if state.phase == "paused" and not state.pending else ""
+
+
+def _wrong_ids(state: RunState) -> str:
+    """Say that the calls of the run are not those that were counted: later ones would get ids that are taken."""
+    made = [call.id for call in _made(state) if is_own(call.id, state.run_id)]
+    is_counted = len({*made}) == len(made) == state.calls
+    return "" if is_counted else f"its {state.calls} calls are not those of its messages"
+
+
+def _wrong_history(state: RunState) -> str:
+    """Say that the results in the history are not those of its calls, in call order."""
+    told = [message.call_id for message in state.messages if isinstance(message, ToolMessage)]
+    made = [call.id for call in _made(state)]
+    is_whole = state.phase in ("asking", "finished")
+    closed = made if is_whole else made[: len(made) - len(last_calls(state.messages))]
+    return "" if told == closed else "its messages lack results of calls, or calls of results"
+
+
+def _made(state: RunState) -> Iterator[ToolCall]:
+    return (call for message in state.messages if isinstance(message, ModelResponse) for call in message.calls)
 
 
 def _messages(data: Any) -> tuple[Any, ...]:

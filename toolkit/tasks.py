@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from time import monotonic
+from types import coroutine
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from toolkit.cancellation import Cancellation
 from toolkit.threads import Abandoned, over, time_left
@@ -80,6 +82,28 @@ async def in_place(coroutine: Coroutine[Any, Any, T], until: Cancellation | None
     finally:
         awaiting.is_over = True
         leave()
+
+
+@coroutine
+def watched(promise: Awaitable[T], longest: float | None, tell: Callable[[float], object]) -> Generator[Any, Any, T]:
+    """Await something, and tell of each time that it held the loop for longer than it may, in seconds."""
+    if longest is None:
+        return (yield from promise.__await__())
+    steps: Any = promise.__await__()
+    step, sent = steps.send, None
+    while True:
+        began = monotonic()
+        try:
+            waits_for = step(sent)
+        except StopIteration as done:
+            return cast("T", done.value)
+        finally:
+            if (held := monotonic() - began) > longest:
+                tell(held)
+        try:
+            step, sent = steps.send, (yield waits_for)
+        except BaseException as error:  # noqa: BLE001  it is the promise's: a cancellation, above all
+            step, sent = steps.throw, error
 
 
 async def settled(task: asyncio.Task[Any], until: Cancellation | None) -> None:

@@ -70,6 +70,8 @@ class Abandoned:
         self._at_work: list[Callable[[], bool]] = []
 
     def __len__(self) -> int:
+        if not self._at_work:
+            return 0
         with self._lock:
             self._at_work = [is_at_work for is_at_work in self._at_work if is_at_work()]
             return len(self._at_work)
@@ -159,6 +161,13 @@ def over(until: Cancellation) -> TimedOut | Cancelled:
     """Make the error of what was given up."""
     is_late = until.reason in ("", DEADLINE)  # the clock of a wait may be a little ahead
     return TimedOut("Timed out.") if is_late else Cancelled()
+
+
+def unended(end: TimedOut | Cancelled) -> TimedOut | Cancelled:
+    """Say of what was given up that it works on."""
+    if isinstance(end, Cancelled):
+        return Cancelled("what it was doing may still take effect.")
+    return TimedOut(f"{end} What it was doing may still take effect.")
 
 
 def outcome_of(function: Callable[[], T]) -> Outcome[T]:

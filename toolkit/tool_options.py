@@ -31,6 +31,7 @@ class ToolOptions(TypedDict, total=False):
             alone and in order; nothing said, a call runs side by side with others.
         idempotent: Whether carrying a call out twice does no more than once; reads are.
         exclusive: Whether a call runs alone: those before it end first, those after it wait.
+        max_parallel: How many calls run at the same time, in all runs of this process; the others wait.
         timeout: How long one try may take, in seconds; what works on then is given up, and reported.
         retries: How often a failed try is followed by another; only where a call may be repeated.
         retry_on: What failures are worth another try; any but a ToolError by default, and TimedOut.
@@ -52,6 +53,7 @@ class ToolOptions(TypedDict, total=False):
     effect: Effect
     idempotent: bool
     exclusive: bool
+    max_parallel: int
     timeout: float
     retries: int
     retry_on: tuple[type[BaseException], ...]

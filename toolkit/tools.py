@@ -251,9 +251,8 @@ class Tool(Generic[P, R]):
         try:
             to_json([self.description, self.parameters])
         except PydanticSerializationError as error:
-            raise DefinitionError(
-                f"{self.origin}: its description or schema holds what no JSON can carry: {error}"
-            ) from None
+            what = "its description or schema holds what no JSON can carry"
+            raise DefinitionError(f"{self.origin}: {what}: {error}") from None
         return ToolSpec(
             name=self.name,
             description=self.description,

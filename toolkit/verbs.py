@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias, overload
 
-from typing_extensions import TypeVar
+from typing_extensions import TypedDict, TypeVar, Unpack
 
 from toolkit.approval import Verdict
 from toolkit.messages import Message
@@ -27,6 +27,14 @@ History: TypeAlias = Iterable[Message | Mapping[str, Any]]
 Decisions: TypeAlias = Mapping[str, Verdict]
 
 NONE: Decisions = MappingProxyType({})
+
+
+class Given(TypedDict, total=False):
+    """What a run is given besides the prompt and the type of its output; `run` says what each of it means."""
+
+    messages: History
+    deps: Any
+    decisions: Decisions
 
 
 @dataclass(frozen=True)
@@ -50,25 +58,9 @@ class Verbs(ABC):
         """Make a run that has not begun."""
 
     @overload
-    def run(
-        self,
-        prompt: Prompt = None,
-        *,
-        messages: History = (),
-        deps: Any = None,
-        output_type: type[T] = ...,
-        decisions: Decisions = ...,
-    ) -> RunResult[T]: ...
+    def run(self, prompt: Prompt = ..., *, output_type: type[T] = ..., **given: Unpack[Given]) -> RunResult[T]: ...
     @overload
-    def run(
-        self,
-        prompt: Prompt = None,
-        *,
-        messages: History = (),
-        deps: Any = None,
-        output_type: Any,
-        decisions: Decisions = ...,
-    ) -> RunResult[Any]: ...
+    def run(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[Given]) -> RunResult[Any]: ...
     def run(
         self,
         prompt: Prompt = None,
@@ -111,24 +103,10 @@ class Verbs(ABC):
 
     @overload
     async def arun(
-        self,
-        prompt: Prompt = None,
-        *,
-        messages: History = (),
-        deps: Any = None,
-        output_type: type[T] = ...,
-        decisions: Decisions = ...,
+        self, prompt: Prompt = ..., *, output_type: type[T] = ..., **given: Unpack[Given]
     ) -> RunResult[T]: ...
     @overload
-    async def arun(
-        self,
-        prompt: Prompt = None,
-        *,
-        messages: History = (),
-        deps: Any = None,
-        output_type: Any,
-        decisions: Decisions = ...,
-    ) -> RunResult[Any]: ...
+    async def arun(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[Given]) -> RunResult[Any]: ...
     async def arun(
         self,
         prompt: Prompt = None,
@@ -147,25 +125,9 @@ class Verbs(ABC):
             return stream.result
 
     @overload
-    def stream(
-        self,
-        prompt: Prompt = None,
-        *,
-        messages: History = (),
-        deps: Any = None,
-        output_type: type[T] = ...,
-        decisions: Decisions = ...,
-    ) -> RunStream[T]: ...
+    def stream(self, prompt: Prompt = ..., *, output_type: type[T] = ..., **given: Unpack[Given]) -> RunStream[T]: ...
     @overload
-    def stream(
-        self,
-        prompt: Prompt = None,
-        *,
-        messages: History = (),
-        deps: Any = None,
-        output_type: Any,
-        decisions: Decisions = ...,
-    ) -> RunStream[Any]: ...
+    def stream(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[Given]) -> RunStream[Any]: ...
     def stream(
         self,
         prompt: Prompt = None,
@@ -180,24 +142,10 @@ class Verbs(ABC):
 
     @overload
     def astream(
-        self,
-        prompt: Prompt = None,
-        *,
-        messages: History = (),
-        deps: Any = None,
-        output_type: type[T] = ...,
-        decisions: Decisions = ...,
+        self, prompt: Prompt = ..., *, output_type: type[T] = ..., **given: Unpack[Given]
     ) -> AsyncRunStream[T]: ...
     @overload
-    def astream(
-        self,
-        prompt: Prompt = None,
-        *,
-        messages: History = (),
-        deps: Any = None,
-        output_type: Any,
-        decisions: Decisions = ...,
-    ) -> AsyncRunStream[Any]: ...
+    def astream(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[Given]) -> AsyncRunStream[Any]: ...
     def astream(
         self,
         prompt: Prompt = None,
@@ -213,25 +161,9 @@ class Verbs(ABC):
         )
 
     @overload
-    def start(
-        self,
-        prompt: Prompt = None,
-        *,
-        messages: History = (),
-        deps: Any = None,
-        output_type: type[T] = ...,
-        decisions: Decisions = ...,
-    ) -> RunHandle[T]: ...
+    def start(self, prompt: Prompt = ..., *, output_type: type[T] = ..., **given: Unpack[Given]) -> RunHandle[T]: ...
     @overload
-    def start(
-        self,
-        prompt: Prompt = None,
-        *,
-        messages: History = (),
-        deps: Any = None,
-        output_type: Any,
-        decisions: Decisions = ...,
-    ) -> RunHandle[Any]: ...
+    def start(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[Given]) -> RunHandle[Any]: ...
     def start(
         self,
         prompt: Prompt = None,

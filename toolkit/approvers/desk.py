@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from toolkit.approval import ApprovalRequest, Verdict
+from toolkit.cancellation import Cancellation
 from toolkit.errors import ApprovalError
 from toolkit.messages import PendingApproval
 
@@ -17,7 +18,7 @@ class Desk:
     """An approver: what it is asked lies open, in order, until somebody answers; for any number of runs at once.
 
     The run's events tell of each open call (`ApprovalNeeded`). A call that is given up, by a time-out or a
-    cancellation, is taken off the desk.
+    cancellation, is taken off the desk; the clock says when, however busy the event loop of the run is.
     """
 
     def __init__(self) -> None:
@@ -28,7 +29,7 @@ class Desk:
     def open(self) -> tuple[PendingApproval, ...]:
         """The calls that wait now, the oldest first."""
         with self._lock:
-            return tuple(question.pending for question in self._open.values())
+            return tuple(question.pending for question in self._open.values() if not question.until)
 
     def answer(self, call_id: str, verdict: Verdict) -> None:
         """Decide on a call; from any thread or task.
@@ -43,7 +44,7 @@ class Desk:
 
     async def __call__(self, request: ApprovalRequest) -> Verdict:
         """Put a call on the desk, and wait."""
-        question = _Question(request.pending())
+        question = _Question(request.pending(), request.context.cancellation)
         with self._lock:
             if self._open.setdefault(request.call.id, question) is not question:
                 raise ApprovalError(f"A call {request.call.id!r} lies on this desk already.")
@@ -57,18 +58,19 @@ class Desk:
 
 
 class _Question:
-    """One call on the desk, with the promise of an answer."""
+    """One call on the desk, with the promise of an answer; `until` says when it is given up."""
 
-    def __init__(self, pending: PendingApproval) -> None:
+    def __init__(self, pending: PendingApproval, until: Cancellation) -> None:
         import asyncio
 
         self.pending = pending
+        self.until = until
         self._loop = asyncio.get_running_loop()
         self.verdict: asyncio.Future[Verdict] = self._loop.create_future()
 
     def settle(self, verdict: Verdict) -> bool:
         """Give the answer; False where nobody waits for it any more."""
-        if self.verdict.done():
+        if self.until or self.verdict.done():
             return False
         try:
             self._loop.call_soon_threadsafe(self._settle, verdict)

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from toolkit.approval import ApprovalRequest, Approver, Decision, Verdict
+from toolkit.callbacks import is_async
 from toolkit.digests import definition_of
 from toolkit.settings import Effect
 from toolkit.tools import Tool
@@ -56,9 +57,14 @@ def ask_when(
         approver: Who is asked.
         names: Names of tools, or patterns such as "delete_*".
         effects: What the calls do, such as "destructive"; a tool that does not say what it does may do any of it.
-        when: Says so of one call; anything but False is a yes.
+        when: Says so of one call, at once; anything but False is a yes.
+
+    Raises:
+        TypeError: `when` is async, or one text stands where a list is due.
     """
     _refuse_text(names=names, effects=effects)
+    if when is not None and is_async(when):
+        raise TypeError("when= is asked at once: give a plain function; an async one can be an approver of its own.")
     asked_about = {*effects, None} if effects else frozenset[Effect]()
 
     def asking(request: ApprovalRequest) -> Verdict | Awaitable[Verdict]:

@@ -100,11 +100,19 @@ def _file(part: Mapping[str, Any]) -> Image | File:
 
 
 def _assistant(message: Mapping[str, Any], parts: Sequence[_Part]) -> Message:
-    text = "\n".join(filter(None, (_only_text(parts), message.get("refusal"))))
+    text = "\n".join(filter(None, (_only_text(parts) or _transcript(message), message.get("refusal"))))
     older = message.get("function_call")
     calls = [*(message.get("tool_calls") or ()), *([{"function": older}] if older else ())]
     reasoning = message.get("reasoning_content") or message.get("reasoning") or ""
     return ModelResponse(text=text, calls=tuple(map(_call, calls)), reasoning=reasoning)
+
+
+def _transcript(message: Mapping[str, Any]) -> str:
+    audio = message.get("audio") or {}
+    transcript = audio.get("transcript", "")
+    if audio and not transcript:
+        raise ValueError(f"Of an answer in audio its transcript is kept; this one has none: {str(audio)[:100]}")
+    return str(transcript)
 
 
 def _call(call: Mapping[str, Any]) -> ToolCall:

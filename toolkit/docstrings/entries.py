@@ -91,21 +91,25 @@ def _matched(section: Section, parameters: frozenset[str]) -> Iterable[tuple[str
     """Pair each line with what it says where it begins an entry."""
     lines = _unwrapped(section.lines[1:])
     heads = [begun(section, line, parameters) if line else None for line in lines]
-    levels = [head.depth for head in heads if head]
-    level = levels[0] if levels else max(map(depth, lines[:1]), default=0)
-    listed = (head.names for head in heads if head and head.depth <= level)
-    missing = parameters.difference(*listed) if section.kind == "parameters" else frozenset[str]()
+    found = [head for head in heads if head]
+    level = found[0].depth if found else max(map(depth, lines[:1]), default=0)
+    missing = _missing(found, level, parameters) if section.kind == "parameters" else frozenset[str]()
     if missing:
         before = ["", *lines[:-1]]
         heads = [head or _loose(*pair, level, missing) for head, pair in zip(heads, zip(lines, before), strict=True)]
-    if missing or max(levels, default=0) > level:
-        heads = [head if head and _is_entry(head, level, missing) else None for head in heads]
-    return zip(lines, heads, strict=True)
+    return zip(lines, (_entry(head, level, missing) for head in heads), strict=True)
 
 
-def _is_entry(head: Head, level: int, missing: frozenset[str]) -> bool:
+def _missing(heads: Iterable[Head], level: int, parameters: frozenset[str]) -> frozenset[str]:
+    """Find the parameters of which no line says anything."""
+    return parameters.difference(*(head.names for head in heads if head.depth <= level))
+
+
+def _entry(head: Head | None, level: int, missing: frozenset[str]) -> Head | None:
     """Take a deeper line for text ("city: ..." among a dict's keys), unless it is all there is about a parameter."""
-    return head.depth <= level or bool(head.mark and missing.issuperset(head.names))
+    if head is None or head.depth <= level:
+        return head
+    return head if head.mark and missing.issuperset(head.names) else None
 
 
 def _loose(line: str, before: str, level: int, missing: frozenset[str]) -> Head | None:

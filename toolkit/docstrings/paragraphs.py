@@ -37,19 +37,24 @@ def folded(lines: Sequence[str]) -> str:
     text = "\n".join(lines).strip()
     if not _STRUCTURE.search(text):
         return " ".join(text.split())
-    lines = dedented(lines)
+    return "".join(_joined(dedented(lines)))
+
+
+def _joined(lines: Sequence[str]) -> Iterator[str]:
+    """Give lines, and between them what parts or joins them."""
     code = fenced(lines).union(_drawn(lines))
-    parts: list[str] = []
-    gap, after_code = "", False
+    joint = ""
     for number, line in enumerate(lines):
+        if not line:
+            joint = joint and "\n\n"
+            continue
         is_code = number in code or bool(_FENCE.match(line))
-        is_kept = is_code or bool(ITEM.match(line))
-        if line and parts:
-            parts.append(gap or ("\n" if is_kept or after_code else " "))
-        if line:
-            parts += [" " * depth(line) if is_kept else "", line.lstrip() if is_code else " ".join(line.split())]
-        gap, after_code = "" if line else "\n\n", is_code
-    return "".join(parts)
+        words = line.lstrip() if is_code else " ".join(line.split())
+        if is_code or ITEM.match(line):
+            yield joint.replace(" ", "\n") + " " * depth(line) + words
+        else:
+            yield joint + words
+        joint = "\n" if is_code else " "
 
 
 def _drawn(lines: Sequence[str]) -> Iterator[int]:

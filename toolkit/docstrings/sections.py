@@ -19,18 +19,24 @@ def cut(lines: Sequence[str], parameters: frozenset[str]) -> list[Section]:
     for number, (line, below) in enumerate(zip(lines, [*lines[1:], ""], strict=True)):
         if (not line or line in underlines) and not current.has_text:
             continue
-        begun_here = None
-        if line and number not in code:
-            may_open = line in candidates or below in underlines
-            begun_here = may_open and _opened(current, line, below, parameters)
-            if not begun_here and current.kind != "prose":
-                begun_here = _closed(current, line, below, parameters)
-        if begun_here:
-            current = begun_here
+        may_open = line in candidates or below in underlines
+        following = _following(current, line, below, parameters, may_open=may_open) if number not in code else None
+        if following:
+            current = following
             sections.append(current)
         else:
             current.lines.append(line)
     return sections
+
+
+def _following(
+    current: Section, line: str, below: str, parameters: frozenset[str], *, may_open: bool
+) -> Section | None:
+    """Begin the section whose first line this is; None where it belongs to the one before."""
+    opened = _opened(current, line, below, parameters) if line and may_open else None
+    if opened or not line or current.kind == "prose":
+        return opened
+    return _closed(current, line, below, parameters)
 
 
 def _opened(current: Section, line: str, below: str, parameters: frozenset[str]) -> Section | None:

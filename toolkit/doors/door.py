@@ -40,12 +40,25 @@ class Door(Protocol):
     """How a run waits."""
 
     @property
+    def at_work(self) -> list[str]:
+        """The calls whose functions are at work, by id, once for each function."""
+        ...
+
+    @property
     def abandoned(self) -> Abandoned:
         """What was given up here and is still at work."""
         ...
 
-    async def call(self, job: Job[T], *, is_async: bool, until: Cancellation | None = None) -> T:
+    async def call(self, job: Job[T], *, is_async: bool, until: Cancellation | None = None, stays: bool = False) -> T:
         """Carry out one leaf, for no longer than `until` lasts.
+
+        Args:
+            job: What is carried out.
+            is_async: Whether it may wait for an event loop.
+            until: When to wait no longer.
+            stays: Whether an async leaf that has no deadline stays in the caller's task. One of its own ends rounds of
+                the loop before its caller goes on; where many runs wait for one client, its connections lie idle then,
+                and it looks at each idle one for each request. It can be called off, but is not left before its end.
 
         Raises:
             TimedOut: The deadline has passed.

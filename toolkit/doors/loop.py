@@ -24,13 +24,16 @@ class AsyncDoor:
     """The door of `arun`, `astream`, `ainvoke` and `acall`."""
 
     def __init__(self) -> None:
+        self.at_work: list[str] = []
         self.abandoned = Abandoned()
         self._waiting: list[Work[Any]] | None = None
         self._ended: deque[tuple[asyncio.Future[Any], Outcome[Any]]] = deque()
         self._is_called = False
 
-    async def call(self, job: Job[T], *, is_async: bool, until: Cancellation | None = None) -> T:
+    async def call(self, job: Job[T], *, is_async: bool, until: Cancellation | None = None, stays: bool = False) -> T:
         """Carry out one leaf, for no longer than `until` lasts."""
+        if is_async and stays and (until is None or until.deadline is None):
+            return await in_place(job(), until)
         if is_async:  # where it is too late, a promise has to begin all the same, to be cancelled
             return await in_task(job, until, self.abandoned)
         if until:

@@ -22,9 +22,17 @@ class SyncDoor:
     """The door of `run`, `stream`, `invoke` and `call`."""
 
     def __init__(self) -> None:
+        self.at_work: list[str] = []
         self.abandoned = Abandoned()
 
-    async def call(self, job: Job[T], *, is_async: bool, until: Cancellation | None = None) -> T:
+    async def call(
+        self,
+        job: Job[T],
+        *,
+        is_async: bool,
+        until: Cancellation | None = None,
+        stays: bool = False,  # noqa: ARG002  a loop that runs for one leaf has no rounds to save
+    ) -> T:
         """Carry out one leaf, for no longer than `until` lasts."""
         if is_async:  # where it is too late, a promise has to begin all the same, to be cancelled
             return value_of(private_loop.run(_outcome(in_task(job, until, self.abandoned))))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -21,9 +22,10 @@ def cache(
 ) -> Middleware:
     """Make a middleware that keeps the results of tools with `effect="read"`.
 
-    A call with equal arguments gets the result of the first one, without asking a gate again; so tools with gates of
-    their own are not kept, and runs keep theirs apart. Any call of a tool that may change something forgets all.
-    Errors are not kept; nor is a tool's result given for another tool that took its name.
+    A call with equal arguments gets a copy of the result of the first one, without asking a gate again; so tools with
+    gates of their own are not kept, and runs keep theirs apart. Any call of a tool that may change something forgets
+    all. Errors are not kept, nor is what cannot be copied; nor is a tool's result given for another tool that took its
+    name.
 
     Args:
         ttl: How long a result is good, in seconds.
@@ -68,13 +70,12 @@ class _Kept:
 
     async def read(self, tool: Tool[..., Any], place: Place, call: ToolCall, following: Next) -> ToolResult:
         with self._lock:
-            entry, changes = self._entries.pop(place, None), self._changes
-            if entry is not None and entry.tool is tool and self._clock() < entry.until:
-                self._entries[place] = entry
-                return entry.result
+            entry, changes = self._found(tool, place), self._changes
+        if entry is not None and (known := _copied(entry.result)) is not None:
+            return known
         result = await following(call)
-        if not result.is_error:
-            self._keep(place, _Entry(tool, self._clock() + self._ttl, result), changes)
+        if not result.is_error and (copy := _copied(result)) is not None:
+            self._keep(place, _Entry(tool, self._clock() + self._ttl, copy), changes)
         return result
 
     async def changed(self, call: ToolCall, following: Next) -> ToolResult:
@@ -85,12 +86,27 @@ class _Kept:
                 self._changes += 1
                 self._entries.clear()
 
+    def _found(self, tool: Tool[..., Any], place: Place) -> _Entry | None:
+        entry = self._entries.pop(place, None)
+        if entry is None or entry.tool is not tool or self._clock() >= entry.until:
+            return None
+        self._entries[place] = entry
+        return entry
+
     def _keep(self, place: Place, entry: _Entry, changes: int) -> None:
         with self._lock:
             if changes == self._changes:  # else it may show how things were before
                 self._entries[place] = entry
             if len(self._entries) > self._maxsize:
                 del self._entries[next(iter(self._entries))]
+
+
+def _copied(result: ToolResult) -> ToolResult | None:
+    """Copy a result, so that nobody changes another one's; None where its values cannot be copied."""
+    try:
+        return deepcopy(result)
+    except Exception:  # noqa: BLE001  copying runs the code of their classes
+        return None
 
 
 def _is_gated(tool: Tool[..., Any]) -> bool:

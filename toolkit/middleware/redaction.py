@@ -14,11 +14,14 @@ from toolkit.errors import Failed, ToolError
 from toolkit.messages import ToolCall, ToolResult
 from toolkit.middleware.encodings import pattern_of
 from toolkit.middleware.line import Middleware, Next
+from toolkit.parts import File, Image
 from toolkit.raised import safely
 from toolkit.results import explained, written
 
 # A shorter secret would blot out ordinary words.
 MIN_SECRET = 4
+
+_PARTS = (Image, File)
 
 Clean = Callable[[str], str]
 
@@ -75,6 +78,11 @@ def _cleaned(result: ToolResult, clean: Clean) -> ToolResult:
 
 
 def _value(value: Any, clean: Clean) -> Any:
+    """Clean a value; beside pictures and files, part by part, so that they stay what they are."""
+    if type(value) in _PARTS:
+        return value
+    if type(value) in (list, tuple) and any(type(part) in _PARTS for part in value):
+        return type(value)(_value(part, clean) for part in value)
     shown = written(value)
     cleaned = clean(shown)
     if cleaned == shown:

@@ -114,7 +114,9 @@ def _is_positive(index: Any) -> bool:
 
 
 def _text(message: Any) -> str:
-    return content_of(attribute(message, "content")) or content_of(attribute(message, "refusal"))
+    """Read what is said: as text, as a refusal, or aloud, of which the transcript is kept and not the sound."""
+    said = content_of(attribute(message, "content")) or content_of(attribute(message, "refusal"))
+    return said or content_of(attribute(attribute(message, "audio"), "transcript"))
 
 
 def _reasoning(message: Any) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import Self
 
+from toolkit.cancellation import Cancellation
 from toolkit.choice import holds, settled
 from toolkit.dialects import RunDialect
 from toolkit.dialects.structured import answered
@@ -21,10 +22,12 @@ from toolkit.events import TextDelta
 from toolkit.messages import ModelRequest, ModelResponse, ToolCall, Usage
 from toolkit.models import CallReady, Piece
 from toolkit.models.bounds import bound
+from toolkit.models.connections import read_until
 from toolkit.models.failures import refuses_format, translated
 from toolkit.parts import sendable
 
 if TYPE_CHECKING:
+    import httpx2
     import openai
 
 logger = logging.getLogger("toolkit")
@@ -139,7 +142,7 @@ class ServerModel(ABC):
         chunks = await self._asked(request, stream=True, **self.streaming)
         shows_text = self.dialect.shows_text(request)
         with translated(self.client):
-            async with aclosing(_drawn(chunks)) as drawn:
+            async with aclosing(_drawn(chunks, request.cancellation)) as drawn:
                 async for chunk in drawn:
                     pieces = list(answer.take(chunk))
                     yield pieces if shows_text else [piece for piece in pieces if not isinstance(piece, TextDelta)]
@@ -160,7 +163,7 @@ class ServerModel(ABC):
         body = self._body(request)
         try:
             with translated(self.client):
-                return await self._create(body, **options)
+                return await self._create(body, request.cancellation, **options)
         except ModelError as error:
             if request.output is None or request.output.by_tool or not refuses_format(error):
                 raise
@@ -168,11 +171,15 @@ class ServerModel(ABC):
             request.output.by_tool = True
         return await self._asked(request, **options)
 
-    async def _create(self, body: Mapping[str, Any], **options: Any) -> Any:
+    async def _create(self, body: Mapping[str, Any], cancellation: Cancellation | None, **options: Any) -> Any:
         create = self._endpoint()
         if _is_the_packages_own(create):
             # The package walks all that is said on every turn; what stands in extra_body it sends as it is.
-            reply = create(model=self.name, **self.placeholders, extra_body=body, **options)
+            asked = {"model": self.name, **self.placeholders, "extra_body": body, **options}
+            has_end = cancellation is not None and cancellation.deadline is not None
+            if has_end and not (self.is_async or options["stream"]):
+                return _whole(create, asked, cancellation)
+            reply = create(**asked)
         else:
             reply = create(model=self.name, **body, **options)
         return await reply if inspect.isawaitable(reply) else reply
@@ -227,23 +234,35 @@ def _is_the_packages_own(create: Any) -> bool:
     return home.partition(".")[0] == "openai"
 
 
-def _limit(chunks: Any) -> None:
+def _whole(create: Any, asked: Mapping[str, Any], cancellation: Cancellation | None) -> Any:
+    """Ask for an answer that is not streamed, in a way that can be broken off while it is read."""
+    with create.__self__.with_streaming_response.create(**asked) as reply:
+        bound(reply.http_response)
+        with read_until(cancellation, reply.http_response):
+            return reply.parse()
+
+
+def _response_of(chunks: Any) -> httpx2.Response | None:
+    """Find the response that a stream is read from, no more of which is to be read than an answer may have."""
     import openai
 
-    if isinstance(chunks, (openai.Stream, openai.AsyncStream)):
-        bound(chunks.response)
+    if not isinstance(chunks, (openai.Stream, openai.AsyncStream)):
+        return None
+    bound(chunks.response)
+    return chunks.response if isinstance(chunks, openai.Stream) else None
 
 
-async def _drawn(chunks: Any) -> AsyncGenerator[Any, None]:
-    """Draw from a stream of either kind of client, no more than an answer may have; close it whatever happens."""
-    _limit(chunks)
+async def _drawn(chunks: Any, cancellation: Cancellation | None) -> AsyncGenerator[Any, None]:
+    """Draw from a stream of either kind of client, until it is called off; close it whatever happens."""
+    response = _response_of(chunks)
     try:
         if hasattr(chunks, "__aiter__"):
             async for chunk in chunks:
                 yield chunk
         else:
-            for chunk in chunks:
-                yield chunk
+            with read_until(cancellation, response):
+                for chunk in chunks:
+                    yield chunk
     finally:
         closed = chunks.close() if hasattr(chunks, "close") else None
         if inspect.isawaitable(closed):

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from toolkit.cancellation import Cancellation
 from toolkit.doors import Door
 from toolkit.doors.timed import drawn
-from toolkit.errors import Cancelled, ModelError, RunError, TimedOut
+from toolkit.errors import Cancelled, ModelError, TimedOut
 from toolkit.hooks import Hooks
 from toolkit.limits import ANY_SECONDS, LAST_SECONDS, Limits
-from toolkit.messages import ModelRequest, ModelResponse, ToolSpec
+from toolkit.messages import ModelRequest, ToolSpec
 from toolkit.models import Model, Piece
 from toolkit.output import Output
 from toolkit.steps import CallModel
@@ -58,19 +59,18 @@ class Asking:
             TimedOut: The run's time is up.
             Cancelled: The run was called off.
         """
-        request = await self._request(todo, door)
-        response: ModelResponse | None = None
+        asked = await self._request(todo, door)
         with self._time(todo) as until:
-            async with aclosing(self._pieces(request, model, door, until)) as pieces:
+            request = replace(asked, cancellation=until)
+            if not self.streams:
+                complete = partial(model.complete, request)
+                yield await door.call(complete, is_async=model.is_async, until=until, stays=True)
+                return
+            drawing = drawn(door, model.stream(request), is_async=model.is_async, until=until)
+            async with aclosing(drawing) as pieces:
                 async for piece in pieces:
-                    if isinstance(piece, ModelResponse):
-                        response = piece
-                    else:
-                        yield piece
-                        self._refuse_to_go_on()
-        if response is None:
-            raise RunError(f"{model!r} ended its stream without a ModelResponse.")
-        yield await self.hooks.after_model(response, door, self.span(todo))
+                    yield piece
+                    self._refuse_to_go_on()
 
     @property
     def spent(self) -> float:
@@ -84,17 +84,6 @@ class Asking:
     def _refuse_to_go_on(self) -> None:
         if self.stop:
             raise Cancelled
-
-    async def _pieces(
-        self, request: ModelRequest, model: Model, door: Door, until: Cancellation
-    ) -> AsyncGenerator[Piece, None]:
-        if not self.streams:
-            yield await door.call(lambda: model.complete(request), is_async=model.is_async, until=until)
-            return
-        drawing = drawn(door, model.stream(request), is_async=model.is_async, until=until)
-        async with aclosing(drawing) as pieces:
-            async for piece in pieces:
-                yield piece
 
     async def _request(self, todo: CallModel, door: Door) -> ModelRequest:
         request = ModelRequest(
@@ -127,8 +116,12 @@ class Asking:
                 raise
             late = f"The model gave no whole answer in its time: {self._seconds(todo):g} s."
             raise ModelError(late if until else f"The model failed: {error!r}") from error
+        except ModelError:
+            self._refuse_to_go_on()  # where it was called off, that may be why
+            raise
         finally:
             if until is not span:
+                until.cancel()
                 until.close()
 
     def _seconds(self, todo: CallModel) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,8 +15,8 @@ from toolkit.cancellation import DEADLINE, Cancellation, outer
 from toolkit.context import ToolContext
 from toolkit.dispatch import Dispatcher
 from toolkit.doors import Door
-from toolkit.errors import Cancelled
-from toolkit.events import ApprovalNeeded, Event, ToolCallFinished, ToolCallStarted
+from toolkit.errors import Cancelled, ToolError
+from toolkit.events import ApprovalNeeded, CallEvent, Event, ToolCallFinished, ToolCallStarted
 from toolkit.execution import Order, batches, execute, width_of
 from toolkit.messages import PendingApproval, ToolCall, ToolMessage, ToolResult
 from toolkit.models import CallReady
@@ -37,6 +37,7 @@ class Calling:
         work: Tells when calls are to end.
         early: What was begun while the answer was still arriving.
         is_apart: Whether the run may leave calls that it waits for.
+        raises: Whether what a function raises ends the run.
     """
 
     dispatcher: Dispatcher
@@ -50,10 +51,16 @@ class Calling:
     work: Cancellation
     early: EarlyCalls
     is_apart: bool = False
+    raises: bool = False
 
     def begun(self, calls: Sequence[ToolCall], turn: int) -> Turn:
         """Make what carries out the calls of one turn."""
         return Turn(self, tuple(calls), turn)
+
+    def direct(self, told: Sequence[ToolMessage]) -> str | None:
+        """Give the first result that is the run's answer, of those of one answer; None where there is none."""
+        good = (message for message in told if not message.is_error and message.name in self.tools)
+        return next((message.text for message in good if self.tools[message.name].settings.return_direct), None)
 
     def settle(self) -> None:
         """End a turn: give up what was begun early and not wanted; offer the model to read what was cut."""
@@ -152,40 +159,30 @@ class Turn:
         return sorted(self.pending, key=lambda pending: order.index(pending.call.id))
 
     @property
-    def done(self) -> list[ToolCallFinished]:
-        """The calls that have a result, in call order."""
-        return [self.finished[call.id] for call in self.calls if call.id in self.finished]
+    def raised(self) -> Exception | None:
+        """The first exception that ends the run, where functions may: none that is meant for the model."""
+        if not self.by.raises:
+            return None
+        results = (self.finished[call.id].result for call in self.calls if call.id in self.finished)
+        errors = (result.exception for result in results if result.kind == "failed")
+        return next((e for e in errors if isinstance(e, Exception) and not isinstance(e, ToolError)), None)
 
-    @property
-    def direct(self) -> ToolResult | None:
-        """The result that is the run's answer, where a tool gives it."""
-        tools = self.by.tools
-        good = (event for event in self.done if not event.result.is_error and event.name in tools)
-        return next((event.result for event in good if tools[event.name].settings.return_direct), None)
-
-    async def _batch(self, batch: Sequence[ToolCall], door: Door) -> AsyncGenerator[Any, None]:
+    def _batch(self, batch: Sequence[ToolCall], door: Door) -> AsyncGenerator[CallEvent | ToolCallFinished, None]:
         if (why := self._skips()) and not any(call.id in self.by.early for call in batch):
-            for call in batch:
-                yield ToolCallFinished(call, ToolResult(text=why, error=why, kind="cancelled"), 0.0)
-            return
+            return _skipped(batch, why)
 
-        async def carry_out(call: ToolCall, tell: Tell) -> ToolResult:
-            return await self.by.carried_out(call, self.number, tell, door)
+        def carry_out(call: ToolCall, tell: Tell) -> Coroutine[Any, Any, ToolResult]:
+            return self.by.carried_out(call, self.number, tell, door)
 
         tells = any(map(self._may_tell, batch))
         apart = self.by.is_apart or (self.by.live and tells)
-        together = execute(
-            batch, carry_out, door, width=self.by.width, until=self.by.work, apart=apart, heard=tells or len(batch) > 1
-        )
-        async with aclosing(together) as happened:
-            async for event in happened:
-                yield event
+        heard = tells or len(batch) > 1
+        return execute(batch, carry_out, door, width=self.by.width, until=self.by.work, apart=apart, heard=heard)
 
-    def _seen(self, event: Any) -> Event | None:
+    def _seen(self, event: CallEvent | ToolCallFinished) -> Event | None:
         """Take note of what happened; what waits for a yes has not finished."""
         if not isinstance(event, ToolCallFinished):
-            shown: Event = event
-            return shown
+            return event
         error = event.result.exception
         if type(error) is Deferred:
             self.pending.append(error.pending)
@@ -213,6 +210,11 @@ class Turn:
     def _may_tell(self, call: ToolCall) -> bool:
         tool = self.by.tools.get(call.name)
         return tool is not None and self.by.dispatcher.may_tell(tool)
+
+
+async def _skipped(calls: Sequence[ToolCall], why: str) -> AsyncGenerator[ToolCallFinished, None]:
+    for call in calls:
+        yield ToolCallFinished(call, ToolResult(text=why, error=why, kind="cancelled"), 0.0)
 
 
 def _told(event: ToolCallFinished) -> ToolMessage:

@@ -80,12 +80,8 @@ class EarlyCalls:
 
     def drop(self, but: Collection[ToolCall] = ()) -> Sequence[ToolCallFinished]:
         """Give up whatever was not taken, but for the calls that the whole answer holds; tell the end of each."""
-        held = set(map(_identity, but))
-        dropped = [each for each in self.begun.values() if _identity(each.call) not in held]
+        held = {call.id for call in but}
+        dropped = [each for each in self.begun.values() if each.call.id not in held]
         for each in dropped:
             del self.begun[each.call.id]
         return [each.drop() for each in dropped]
-
-
-def _identity(call: ToolCall) -> tuple[str, str, str]:
-    return call.id, call.name, call.arguments

@@ -9,7 +9,8 @@ from typing_extensions import TypeVar
 
 from toolkit.errors import RunError
 from toolkit.events import ToolCallFinished
-from toolkit.messages import Message, PendingApproval, Usage
+from toolkit.messages import Message, ModelResponse, PendingApproval, ToolMessage, ToolResult, Usage
+from toolkit.numbering import is_own
 from toolkit.state import RunState
 
 T = TypeVar("T", default=str)
@@ -23,7 +24,8 @@ class RunResult(Generic[T]):
         output: The model's answer: text, or a value of the run's `output_type`. Where there is none (`paused`,
             `cancelled`, `stopped`, `error`) it is the model's last text, or None where text is no such value.
         messages: The whole conversation; give it to the next run to go on.
-        calls: Every call with its result, in the order of the conversation.
+        calls: Every call of the run with its result, in the order of the conversation. Of those from before a resume
+            there is what the model was told: no value, exception, details or seconds.
         usage: Tokens and requests, summed over the run.
         finish_reason: Why it ended: `stop`; `paused`, with approvals to be decided; `cancelled`; `stopped`, by an
             approver; `halted`, by a hook; `max_turns` and so on, by a limit; `length`, `content_filter`, `empty`, by
@@ -61,6 +63,23 @@ class RunResult(Generic[T]):
     def pending(self) -> tuple[PendingApproval, ...]:
         """The calls that wait for somebody's yes."""
         return self.state.pending
+
+
+def known_from(state: RunState) -> dict[str, ToolCallFinished]:
+    """List what a state tells of the calls of its run that have a result, by call id."""
+    answers = (message for message in state.messages if isinstance(message, ModelResponse))
+    calls = {call.id: call for answer in answers for call in answer.calls if is_own(call.id, state.run_id)}
+    results = (*(message for message in state.messages if isinstance(message, ToolMessage)), *state.answered)
+    return {
+        told.call_id: ToolCallFinished(calls[told.call_id], _result(told), 0.0)
+        for told in results
+        if told.call_id in calls
+    }
+
+
+def _result(told: ToolMessage) -> ToolResult:
+    error = told.text if told.is_error else None
+    return ToolResult(text=told.text, error=error, images=told.images, files=told.files)
 
 
 def ended(result: RunResult[T] | None) -> RunResult[T]:

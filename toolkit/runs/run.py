@@ -13,7 +13,7 @@ from toolkit.callbacks import called
 from toolkit.cancellation import DEADLINE, Cancellation
 from toolkit.conversation import Conversation
 from toolkit.doors import Door
-from toolkit.errors import Cancelled, Halt, TimedOut, ToolError
+from toolkit.errors import Cancelled, Halt, RunError, TimedOut, ToolError
 from toolkit.events import (
     Event,
     LimitReached,
@@ -37,7 +37,7 @@ from toolkit.runs.inbox import Inbox
 from toolkit.runs.result import RunResult, ended
 from toolkit.runs.roster import Roster
 from toolkit.state import UNANSWERED, RunState
-from toolkit.steps import CallModel, Finished, Paused, RunCalls
+from toolkit.steps import CallModel, Finished, Paused, RunCalls, Step
 
 T = TypeVar("T", default=str)
 
@@ -107,7 +107,12 @@ class Run(Generic[T]):
     async def _steps(self, model: Model, door: Door) -> AsyncGenerator[Event, None]:
         try:
             while self.result is None:
-                async with aclosing(self._stepped(model, door)) as happened:
+                for event in self._heard():
+                    yield event
+                todo = self.conversation.next(self.asking.spent)
+                for event in self._limited():
+                    yield event
+                async with aclosing(self._done(todo, model, door)) as happened:
                     async for event in happened:
                         yield event
         except Halt as halt:
@@ -116,50 +121,47 @@ class Run(Generic[T]):
         for event in self.calling.early.drop():
             yield event
 
-    async def _stepped(self, model: Model, door: Door) -> AsyncGenerator[Event, None]:
+    def _heard(self) -> Sequence[Event]:
+        """Take into the conversation what comes from outside: that the run is called off, or what the user says."""
         if self.stop:
             self.conversation.end("cancelled")
-        for message in self._heard():
-            yield MessageAdded(message)
-        todo = self.conversation.next(self.asking.spent)
+        return self._said(self.inbox.read)
+
+    def _said(self, read: Callable[[], list[UserMessage]]) -> Sequence[Event]:
+        said = read() if self.conversation.hears else []
+        if said:
+            self.conversation.say(said)
+        return [MessageAdded(message) for message in said]
+
+    def _limited(self) -> Iterator[Event]:
+        """Tell of a limit, once."""
         if (limit := self.conversation.limit) != self._limit:
             self._limit = limit
             yield LimitReached(limit=limit)
-        if isinstance(todo, (Finished, Paused)):
-            for message in self._finish(todo):
-                yield MessageAdded(message)
-            return
-        await self._put_away(door)
-        async with aclosing(self._done(todo, model, door)) as happened:
-            async for event in happened:
-                yield event
 
-    def _heard(self) -> Sequence[UserMessage]:
-        """Take what the user has said into the conversation."""
-        said = self.inbox.read() if self.conversation.hears else []
-        if said:
-            self.conversation.say(said)
-        return said
+    def _done(self, todo: Step, model: Model, door: Door) -> AsyncGenerator[Event, None]:
+        if isinstance(todo, CallModel):
+            return self._ask(todo, model, door)
+        return self._carry_out(todo, door) if isinstance(todo, RunCalls) else self._finish(todo)
 
-    def _finish(self, todo: Finished | Paused) -> Sequence[UserMessage]:
+    async def _finish(self, todo: Finished | Paused) -> AsyncGenerator[Event, None]:
         """Make the result; or go on, with what the user says to the answer, or because it is none."""
         if isinstance(todo, Paused):
             self.result = self._made("", "paused")
-            return ()
+            return
         if todo.reason in UNANSWERED:
             self.result = self._made(todo.output, todo.reason)
-            return ()
+            return
         try:
             output = self.output.read(todo.output)
         except ToolError as error:
             self.conversation.refuse(error.text, self.output.remedy)
-            return ()
-        said = self.inbox.last() if self.conversation.hears else []
-        if said:
-            self.conversation.say(said)
-        else:
+            return
+        said = self._said(self.inbox.last)
+        if not said:
             self.result = self._made(output, todo.reason)
-        return said
+        for event in said:
+            yield event
 
     def _made(self, output: Any, reason: str) -> RunResult[T]:
         """Make the result; a text that is no value of the output type is left out."""
@@ -194,10 +196,8 @@ class Run(Generic[T]):
         if self.checkpoint is not None:
             await called(self.checkpoint, (self.conversation.state,), door)
 
-    def _done(self, todo: CallModel | RunCalls, model: Model, door: Door) -> AsyncGenerator[Event, None]:
-        return self._ask(todo, model, door) if isinstance(todo, CallModel) else self._carry_out(todo, door)
-
     async def _ask(self, todo: CallModel, model: Model, door: Door) -> AsyncGenerator[Event, None]:
+        await self._put_away(door)
         yield TurnStarted(turn=todo.turn)
         response: ModelResponse | None = None
         partial = Partial(self.output) if self.asking.streams else None
@@ -206,20 +206,28 @@ class Run(Generic[T]):
                 async for piece in pieces:
                     if isinstance(piece, ModelResponse):
                         response = piece
-                    else:
-                        for event in self._shown(piece, todo, partial, door):
-                            yield event
+                        continue
+                    for event in self._shown(piece, todo, partial, door):
+                        yield event
+            response = await self._heard_by_hooks(response, todo, model, door)
         except Exception as error:
             for event in self.calling.early.drop():
                 yield event
             if not (isinstance(error, (TimedOut, Cancelled)) and self.asking.span(todo)):
                 raise
             self._give_up()
-        for delta in partial.end(response.text) if partial and response else ():
-            yield delta
-        if response is not None:
-            async for event in self._responded(response, todo):
-                yield event
+            return
+        for event in self._responded(response, todo, partial):
+            yield event
+
+    async def _heard_by_hooks(
+        self, response: ModelResponse | None, todo: CallModel, model: Model, door: Door
+    ) -> ModelResponse:
+        """Let the hooks see, and change, what the model answered; its cost is counted whatever they do."""
+        if response is None:
+            raise RunError(f"{model!r} ended its stream without a ModelResponse.")
+        self.conversation.charge(response)
+        return await self.asking.hooks.after_model(response, door, self.asking.span(todo))
 
     def _shown(self, piece: Piece, todo: CallModel, partial: Partial | None, door: Door) -> Iterator[Event]:
         if isinstance(piece, CallReady):
@@ -229,8 +237,9 @@ class Run(Generic[T]):
 
     def _begin_early(self, ready: CallReady, todo: CallModel, door: Door) -> Iterator[Event]:
         """Begin a call of a tool that only reads, while the answer is still arriving."""
-        call = self.conversation.foresee(ready.call, ready.position)
-        if call and self.asking.early and todo.with_tools and self.calling.begins_early(ready):
+        if not (self.asking.early and todo.with_tools and self.calling.begins_early(ready)):
+            return
+        if call := self.conversation.foresee(ready.call, ready.position):
             self.calling.begin_early(call, todo.turn, door)
             yield ToolCallStarted(call)
 
@@ -239,11 +248,12 @@ class Run(Generic[T]):
         if self.asking.work.reason == DEADLINE and not self.stop:
             self.conversation.land("seconds")
 
-    async def _responded(self, response: ModelResponse, todo: CallModel) -> AsyncGenerator[Event, None]:
+    def _responded(self, response: ModelResponse, todo: CallModel, partial: Partial | None) -> Iterator[Event]:
+        if partial is not None:
+            yield from partial.end(response.text)
         response = self.conversation.respond(response)
         yield TurnFinished(turn=todo.turn, response=response)
-        for event in self.calling.early.drop(but=response.calls):
-            yield event
+        yield from self.calling.early.drop(but=response.calls)
         refused = {told.call_id: told.text for told in self.conversation.refused}
         for call in response.calls:
             if call.id in refused:
@@ -256,6 +266,7 @@ class Run(Generic[T]):
             self.calling.early.drop()
 
     async def _carry_out(self, todo: RunCalls, door: Door) -> AsyncGenerator[Event, None]:
+        await self._put_away(door)
         turn = self.calling.begun(todo.calls, todo.turn)
         try:
             async with aclosing(turn.events(door)) as happened:
@@ -268,8 +279,10 @@ class Run(Generic[T]):
         finally:
             self.calls |= turn.finished
             self.calling.settle()
-        self.conversation.answer(turn.told, turn.waiting)
+        told = self.conversation.answer(turn.told, turn.waiting)
+        if (error := turn.raised) is not None:
+            raise error
         if turn.is_stopped:
             self.conversation.end("stopped", text=STOPPED_TEXT)
-        elif not turn.pending and (direct := turn.direct) is not None:
-            self.conversation.end("stop", output=direct.text)
+        elif (direct := self.calling.direct(told)) is not None:
+            self.conversation.end("stop", output=direct)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from contextlib import suppress
 from types import TracebackType
 from typing import Generic
@@ -93,8 +94,8 @@ class AsyncRunStream(_Drawn[T]):
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Event:
-        return await self._events.__anext__()
+    def __anext__(self) -> Awaitable[Event]:
+        return self._events.__anext__()
 
     async def __aenter__(self) -> Self:
         return self
