@@ -100,8 +100,8 @@ def _decorated(given: Mapping[str, Any], function: Any) -> Any:
         raise DefinitionError(
             f"@tool needs something that can be called; it got {function!r}. Give options by name: @tool(name=...)."
         )
-    function = Function(Signature(plain, hints.frame_names(source_of(plain))))
-    handler = _declared(function) if is_declaration(plain) else function
+    own = Function(Signature(plain, hints.frame_names(source_of(plain))))
+    handler = _declared(own) if is_declaration(plain) else own
     named = {"name": legal_name(name_of(plain)), **fields_of(given, name_of(plain), USUAL)}
     made: Tool[Any, Any] = Tool(handler=handler, of_class=isinstance(function, classmethod), **named)
     return staticmethod(made) if isinstance(function, staticmethod) else made

@@ -18,9 +18,10 @@ from typing_extensions import TypedDict, TypeVar
 
 from toolkit import schemas
 from toolkit.doubts import doubts
-from toolkit.errors import DefinitionError, ToolError
-from toolkit.faults import explained
+from toolkit.errors import DefinitionError, InvalidArguments, ToolError
+from toolkit.faults import MAX_NAME, explained, shortened
 from toolkit.messages import OutputSpec, ToolSpec
+from toolkit.parameters.accepted import ByDocument
 
 T = TypeVar("T", default=str)
 
@@ -63,6 +64,8 @@ class Output(Generic[T]):
         except ValidationError as error:
             faults = error.errors(include_url=False, include_context=False)
             raise ToolError(f"Invalid output: {explained(faults, self.schema)}") from error
+        except InvalidArguments as error:
+            raise ToolError(f"Invalid output: {error}") from error
         except Exception as error:
             raise ToolError(f"Invalid output: it could not be checked ({type(error).__name__}).") from error
         if doubt:
@@ -85,7 +88,7 @@ def output_of(kind: Any, taken: Collection[str] = ()) -> Output[Any]:
     """Describe the answer of one run.
 
     Args:
-        kind: Whatever pydantic can validate; `str` means any text.
+        kind: Whatever pydantic can validate, or a JSON Schema, whose values are plain data; `str` means any text.
         taken: Names of tools, of which the answer's is none.
 
     Raises:
@@ -94,10 +97,10 @@ def output_of(kind: Any, taken: Collection[str] = ()) -> Output[Any]:
     if kind is str:
         return Output(asked=None, validate=str)
     try:
-        schema, validate = _described(kind)
+        schema, validate = _documented(kind) if isinstance(kind, Mapping) else _described(kind)
     except Exception as error:
-        reason = str(error).partition("\n")[0]
-        raise DefinitionError(f"output_type={kind!r} is no type that JSON can fill: {reason}") from error
+        reason, shown = str(error).partition("\n")[0], shortened(repr(kind), MAX_NAME)
+        raise DefinitionError(f"output_type={shown} is no type that JSON can fill: {reason}") from error
     names = chain((NAME,), (f"{NAME}_{number}" for number in count(2)))
     name = next(name for name in names if name not in taken)
     description = f"{DESCRIPTION} {schema.pop('description', '')}".rstrip()
@@ -121,14 +124,35 @@ def _described(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
 
     adapter = TypeAdapter[Any](kind)
     if schema := schemas.of_object(adapter):
-        if not (schema["properties"] or schema.get("additionalProperties")):
-            raise TypeError("it has no fields.")
+        _refuse_empty(schema)
         return schema, adapter.validate_json
     wrapper = TypedDict("wrapper", {KEY: kind})  # type: ignore[misc]  # a type made at run time
     wrapper.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)  # type: ignore[attr-defined]
     wrapped = TypeAdapter[Any](wrapper)
 
     return schemas.of_object(wrapped), lambda text: wrapped.validate_json(_keyed(text))[KEY]
+
+
+def _documented(kind: Mapping[str, Any]) -> tuple[dict[str, Any], Callable[[str], Any]]:
+    if kind.get("type") == "object":
+        given = {"properties": {}, **kind} if "additionalProperties" in kind or "properties" in kind else _OPEN | kind
+        _refuse_empty(given)
+        return given, ByDocument(dict(given)).validator
+    validate = ByDocument(whole := schemas.under(KEY, kind)).validator
+    return whole, lambda text: validate(_keyed(text))[KEY]
+
+
+_OPEN: Mapping[str, Any]
+
+
+def _refuse_empty(schema: Mapping[str, Any]) -> None:
+    """Refuse an object of which nothing can be said.
+
+    Raises:
+        TypeError: It is one.
+    """
+    if not (schema["properties"] or schema.get("additionalProperties")):
+        raise TypeError("it has no fields.")
 
 
 def _keyed(text: str) -> str:
