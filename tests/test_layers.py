@@ -43,7 +43,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("overflow",),
     ("decorator", "checks", "bindings"),
     ("tools",),
-    ("tool_options", "implementations", "declarations"),
+    ("tool_options", "implementations", "declarations", "invocable"),
     ("invocation",),
     ("handlers", "arguments", "results", "raised", "naming", "output", "partial"),
     ("conversation", "refusals", "state", "steps", "numbering"),

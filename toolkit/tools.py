@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
@@ -13,13 +13,11 @@ from pydantic_core import PydanticSerializationError, to_json
 from typing_extensions import Self, Unpack
 
 from toolkit import hints
-from toolkit.arguments import MAX_TEXT, Words, refuse_doubtful, refuse_long
-from toolkit.context import ToolContext
-from toolkit.errors import DefinitionError, InvalidArguments
+from toolkit.errors import DefinitionError
 from toolkit.handlers import BoundFunction, Function, Handler
 from toolkit.implementations import Bound, Latent, implementation
-from toolkit.invocation import Hot, Invocation
-from toolkit.messages import ToolResult, ToolSpec
+from toolkit.invocable import Invocable
+from toolkit.messages import ToolSpec
 from toolkit.naming import NAME, legal_name
 from toolkit.settings import USUAL, ToolSettings
 from toolkit.tool_options import ToolOptions, fields_of, refuse_unknown
@@ -35,7 +33,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Tool(Generic[P, R]):
+class Tool(Invocable, Generic[P, R]):
     """A function that a model may call, and that stays a function.
 
     It is called, awaited, documented, pickled and type-checked as the function it was made of; in a class body it binds
@@ -287,71 +285,6 @@ class Tool(Generic[P, R]):
     def renamed(self, name: str) -> Self:
         """Make the same tool under another name."""
         return replace(self, name=name)
-
-    def invoke(self, words: Words = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
-        """Carry out a model's call, without gates; a tool's fault is a result, not an exception.
-
-        Args:
-            words: The arguments, as the model wrote them.
-            context: What a parameter annotated ToolContext gets.
-
-        Raises:
-            FatalError: The tool raised it.
-        """
-        function, validate, colons, braces, writers = self._hot
-        try:
-            if len(words) > MAX_TEXT:
-                refuse_long(words)
-            values = validate(words)  # type: ignore[arg-type]  # what is no text is refused, and read again
-            if words.count(":") != colons or words.count("{") != braces:  # type: ignore[union-attr, arg-type]  # as above
-                refuse_doubtful(words)  # type: ignore[arg-type]  # as above
-        except Exception as error:  # noqa: BLE001  read again, and explained there
-            return self.invocation.again(words, context, error)
-        if function is None:
-            return self.invocation.finished(self.invocation.carry_out(values, context))
-        try:
-            value = function(**values)
-        except BaseException as error:  # noqa: BLE001  whatever a tool raises is the answer to its call
-            return self.invocation.failed(error)
-        try:  # the constructor takes twice the time, on every call
-            return _new(ToolResult, (value, writers[type(value)](value), None, None, None, None, (), (), ()))
-        except Exception:  # noqa: BLE001  a value of another type, or one that cannot be written as others of its type
-            return self.invocation.finished(self.invocation.settled(value))
-
-    async def ainvoke(self, words: Words = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
-        """Carry out a model's call, without gates, in the running loop; a sync function gets a thread of its own."""
-        return await self.invocation.ainvoke(words, context)
-
-    def read(self, words: Words) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """Turn a model's words into typed values, and say what had to be mended.
-
-        Raises:
-            InvalidArguments: They do not fit; the text is for the model.
-        """
-        return self.invocation.reader.read(words)
-
-    def refusal(self, words: Words) -> InvalidArguments | None:
-        """Tell why a model's words would be refused; None where they fit."""
-        outcome = self.invocation.reader.outcome(words)
-        return outcome if isinstance(outcome, InvalidArguments) else None
-
-    def carry_out(
-        self, values: dict[str, Any], context: ToolContext[Any] | None = None
-    ) -> ToolResult | Awaitable[ToolResult]:
-        """Call the handler with validated values; what comes back is a result, or a promise of one."""
-        return self.invocation.carry_out(values, context)
-
-    @cached_property
-    def invocation(self) -> Invocation:
-        """What carries calls out."""
-        return Invocation(self.name, self.handler, self.relay)
-
-    @cached_property
-    def _hot(self) -> Hot:
-        return self.invocation.hot
-
-
-_new = tuple.__new__
 
 
 def _found(module: str | None, qualname: str) -> Any:
