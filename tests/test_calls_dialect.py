@@ -8,7 +8,7 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from toolkit import Runner, RunResult, Toolbox, ToolCall
+from toolkit import Runner, RunResult, Tool, Toolbox, ToolCall, schema, tool
 from toolkit.dialects.calls import Calls, composed
 from toolkit.events import TextDelta
 from toolkit.messages import ModelRequest, ModelResponse, SystemMessage, ToolMessage, UserMessage
@@ -119,6 +119,150 @@ def test_definitions_of_one_name() -> None:
     assert ["move.Point", "shift.Point"] == list(both["$defs"])
 
 
+# -- compositions of declared tools
+
+MOOD = {
+    "type": "object",
+    "description": "Analyzes text sentiment",
+    "properties": {
+        "text": {"type": "string"},
+        "_reasoningForCall": {"type": "string"},
+        "_output": {"type": "object", "properties": {"mood": {"enum": ["good", "bad"]}}, "required": ["mood"]},
+        "_tool": {"type": "string", "const": "mood"},
+    },
+    "required": ["text", "_output"],
+}
+PLACE = {**schema.object(place=schema.string()), "description": "Weather of a place"}
+TREE = {**schema.object(value=schema.integer()), "description": "Grow a tree"}
+TREE["properties"] = {**TREE["properties"], "left": {"$ref": "#"}, "right": {"$ref": "#/properties/left"}}
+
+
+def declared_box(**options: Any) -> Toolbox:
+    """One tool that the model carries out, one that a function does, one that contains itself, and a plain function."""
+    made = [Tool.from_schema(name, shown) for name, shown in (("mood", MOOD), ("weather", PLACE), ("tree", TREE))]
+    box = Toolbox([*made, add], **options)
+    box.bind("weather", lambda place: {"place": place, "degrees": 18})
+    box.bind("tree", lambda **values: len(str(values)))
+    return box
+
+
+def test_composition_of_a_declared_tool() -> None:
+    """What is said about a call stands in front, the name and what carries it out as constants, then the arguments."""
+    shown = declared_box().calls_schema()["properties"]["calls"]["items"]["anyOf"][0]
+
+    assert ["_tool", "_activity", "_reasoningForCall", "_output", "text"] == list(shown["properties"])
+    assert ["mood", ""] == [shown["properties"][key]["const"] for key in ("_tool", "_activity")]
+    assert ["_tool", "_activity", "_output", "text"] == shown["required"]
+
+
+def test_composition_follows_what_is_bound() -> None:
+    """Once a function carries the tool out, its name stands there, and no output is asked for; the rest stays."""
+    box = declared_box()
+    latent = box.calls_schema()["properties"]["calls"]["items"]["anyOf"][0]
+    box.bind("mood", lambda text: {"mood": "good"})
+    bound = box.calls_schema()["properties"]["calls"]["items"]["anyOf"][0]
+    latent["properties"]["_activity"]["const"] = "mood"
+    del latent["properties"]["_output"]
+    latent["required"].remove("_output")
+
+    assert latent == bound
+
+
+def test_meta_fields_come_in_one_order() -> None:
+    """Whatever is said about calls comes in the same order, in front of the arguments."""
+    (shown,) = Toolbox([Tool.from_schema("mood", MOOD)], references=True).calls_schema()["properties"]["calls"][
+        "items"
+    ]["anyOf"]
+
+    assert ["_tool", "_activity", "_instance", "_outputPath", "_reasoningForCall", "_output", "text"] == list(
+        shown["properties"]
+    )
+
+
+SAD = {"_tool": "mood", "_activity": "", "text": "Oh no", "_output": {"mood": "bad"}}
+RAIN = {"_tool": "weather", "_activity": "weather", "place": "Bergen"}
+TALL = {"_tool": "tree", "_activity": "tree", "value": 1, "left": {"value": 2, "right": {"value": 3}}}
+WRONG: dict[str, dict[str, Any]] = {
+    "another's activity": {**SAD, "_activity": "weather"},
+    "no activity": {key: value for key, value in RAIN.items() if key != "_activity"},
+    "no output": {key: value for key, value in SAD.items() if key != "_output"},
+    "wrong output": {**SAD, "_output": {"mood": "so so"}},
+    "an output that is not asked for": {**RAIN, "_output": {}},
+    "wrong reasoning": {**SAD, "_reasoningForCall": 5},
+    "wrong deep inside": {**TALL, "left": {"value": 2, "right": {"value": "three"}}},
+    "unknown deep inside": {**TALL, "left": {"value": 2, "_tool": "tree"}},
+}
+
+
+@pytest.mark.parametrize("strict", [False, True], ids=["plain", "strict"])
+def test_composition_is_valid(*, strict: bool) -> None:
+    """A composition is a JSON Schema, in OpenAI's strict form too."""
+    jsonschema.Draft202012Validator.check_schema(declared_box().calls_schema(strict=strict))
+
+
+def test_composition_accepts() -> None:
+    """Calls that fit are accepted, several of one tool too, in any order."""
+    calls = [SAD, RAIN, TALL, {**SAD, "_reasoningForCall": "why"}, {"_tool": "add", "_activity": "add", "a": 1}]
+
+    jsonschema.validate({"calls": calls, "output": None}, declared_box().calls_schema())
+
+
+@pytest.mark.parametrize("call", WRONG.values(), ids=WRONG)
+def test_composition_refuses(call: dict[str, Any]) -> None:
+    """A call that does not fit its own tool is refused."""
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"calls": [call], "output": None}, declared_box().calls_schema())
+
+
+def test_free_names() -> None:
+    """Where a tool takes names of a pattern, its composition lets them through."""
+    marked = Tool.from_schema("t", {"properties": {}, "patternProperties": {"^x": {"type": "integer"}}})
+    box = Toolbox([marked])
+    call = {"_tool": "t", "_activity": "", "_output": "done", "x1": 5}
+    jsonschema.validate({"calls": [call], "output": None}, box.calls_schema())
+
+    assert ["done"] == [result.value for result in box.all(box.parse_calls(replied(call)))]
+
+
+def test_strict_within_limits() -> None:
+    """Objects as deep as OpenAI allows are enforced; one level more is the object around the calls."""
+
+    def deep(levels: int) -> Tool[..., Any]:
+        inner = schema.string()
+        for _ in range(levels):
+            inner = schema.object(x=inner)
+        return Tool.from_schema("deep", {**inner, "description": "Go down."}, lambda x: x)
+
+    forms = [Calls(strict=True).form(deep(levels).spec) for levels in (9, 10)]
+
+    assert [True, False] == [form.strict for form in forms]
+
+
+def test_pointers_of_the_output() -> None:
+    """An output may point to a parameter; what the model filled in is checked by it."""
+    echo = {"properties": {"n": {"type": "integer"}, "_output": {"$ref": "#/properties/n"}}, "required": ["n"]}
+    box = Toolbox([Tool.from_schema("echo", echo)])
+    calls = [{"_tool": "echo", "n": 1, "_output": output} for output in (5, "five")]
+
+    assert [5, None] == [result.value for result in box.all(box.parse_calls(replied(*calls)))]
+
+
+def test_names_of_our_own_beside_what_is_said() -> None:
+    """A function's parameter has another name beside what a call is asked to say, and is read back from it."""
+
+    @tool(reasoning=True)
+    def file(_tool: int, _output: str) -> str:
+        return f"{_tool} {_output}"
+
+    box = Toolbox([file])
+    (shown,) = box.calls_schema()["properties"]["calls"]["items"]["anyOf"]
+    one, two = list(shown["properties"])[-2:]
+    call = {"_tool": "file", "_activity": "file", "_reasoningForCall": "why", one: 1, two: "a"}
+    (read,) = box.parse_calls(replied(call))
+
+    assert ("file", "why", "1 a") == (shown["properties"]["_tool"]["const"], read.reasoning, box.run(read).value)
+
+
 # -- requests
 
 
@@ -212,6 +356,39 @@ def test_native_calls_beside_a_reply() -> None:
 
 
 # -- runs
+
+
+REPLIED = [
+    {**SAD, "_reasoningForCall": "It sounds sad."},
+    RAIN,
+    {**SAD, "_output": {"mood": "good"}},
+    {"_tool": "add", "a": 1},
+]
+
+
+@pytest.mark.parametrize("dialect", ["calls", "chat"])
+@pytest.mark.parametrize("streamed", [False, True], ids=["run", "stream"])
+def test_both_kinds_in_one_response(dialect: str, *, streamed: bool) -> None:
+    """Calls of one response, of tools that the model and that functions carry out, come to the same either way."""
+    about = ("_tool", "_activity")
+    bare = [(call["_tool"], {key: value for key, value in call.items() if key not in about}) for call in REPLIED]
+    first, last = (
+        (reply.text(replied(*REPLIED)), reply.text(replied(output="Done.")))
+        if dialect == "calls"
+        else (reply.calls(*bare), reply.text("Done."))
+    )
+    with FakeServer([first, last]) as server:
+        runner = Runner(declared_box(), model="fake", base_url=server.base_url, api_key="test", dialect=dialect)
+        if streamed:
+            with runner.stream("Go on.") as events:
+                list(events)
+        result = events.result if streamed else runner.run("Go on.")
+
+    assert "Done." == result.output
+    assert [("mood", "It sounds sad.", '{"mood":"bad"}'), ("weather", "", '{"place":"Bergen","degrees":18}'),
+            ("mood", "", '{"mood":"good"}'), ("add", "", "1")] == [
+        (made.name, made.call.reasoning or "", made.result.text) for made in result.calls
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["run", "stream"])

@@ -10,11 +10,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 
-from toolkit import NoModelError, Runner, RunResult, Tool
+from toolkit import NoModelError, Runner, RunResult, Tool, Toolbox, schema
 from toolkit.cli.demo import QUESTIONS, add, convert, weather
 from toolkit.events import TextDelta
 from toolkit.local import EmbeddedModel, embedded_model
@@ -53,6 +54,40 @@ def test_questions_of_the_demonstration(
 ) -> None:
     """Each question gets the right call and the right sentence, in whatever order the tools come."""
     assert ANSWERS[question] == told(Runner(tools, model=model).run(question))
+
+
+def sentiment(output: dict[str, Any]) -> Tool[..., Any]:
+    """A tool that is declared and not implemented."""
+    text = schema.string("Text to analyze")
+    shown = {"type": "object", "properties": {"text": text, "_output": output}}
+    return Tool.from_schema("sentimentAnalysis", {**shown, "description": "Analyzes text sentiment"})
+
+
+REVIEW = "What is the sentiment of the text 'I love this library'?"
+
+
+def test_tool_without_a_function(model: OpenAIModel) -> None:
+    """The model carries out a tool that has no function: its output is an object of the schema."""
+    output = {"type": "object", "properties": {"sentiment": {"type": "string"}, "confidence": {"type": "number"}}}
+    (made,) = Runner([sentiment(output)], model=model).run(REVIEW).calls
+
+    assert made.result.error is None
+    assert isinstance(made.result.value["sentiment"], str)
+
+
+def test_tool_with_and_one_without_a_function(model: OpenAIModel) -> None:
+    """Both kinds stand side by side, and the right one is called: with an output by the model, and by the function."""
+    mood = schema.enum("positive", "negative", "neutral")
+    output = schema.object(sentiment=mood, confidence=schema.number(minimum=0, maximum=1))
+    place = {**schema.object(location=schema.string()), "description": "Gets the weather of a place"}
+    box = Toolbox([sentiment(output), Tool.from_schema("weatherCheck", place)])
+    box.bind("weatherCheck", lambda location: f"18 degrees and sunny in {location}")
+    ran = [Runner(box, model=model).run(question).calls[0] for question in (REVIEW, QUESTIONS[2])]
+
+    assert [("sentimentAnalysis", "positive"), ("weatherCheck", "18 degrees and sunny in Paris")] == [
+        (ran[0].name, ran[0].result.value["sentiment"]),
+        (ran[1].name, ran[1].result.value),
+    ]
 
 
 def test_stream_gives_the_sentence_in_pieces(model: OpenAIModel) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -16,8 +18,10 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from toolkit import tool
+from toolkit import Tool, Toolbox, tool
 from toolkit.dialects import dialect_named, run_dialect_named
+from toolkit.dialects.calls import response_format
+from toolkit.dialects.matching import at, references_in
 from toolkit.messages import ModelRequest, UserMessage
 from toolkit.testing import FakeServer, reply
 
@@ -206,3 +210,142 @@ def test_openai_takes_what_is_strict(name: str) -> None:
 
     assert [] == server.problems
     assert "strict" in json.dumps(body)
+
+
+# -- compositions: one schema of all calls
+
+TREE = {
+    "description": "Grow a tree.",
+    "properties": {
+        "_tool": {"const": "tree"},
+        "root": {
+            "type": "object",
+            "properties": {
+                "value": {"type": "integer"},
+                "inner": {"type": "array", "items": {"$ref": "#/properties/root"}},
+            },
+            "required": ["value"],
+        },
+        "_output": {
+            "type": "object",
+            "properties": {
+                "sum": {"$ref": "#/properties/root/properties/value"},
+                "tree": {"$ref": "#/properties/root"},
+            },
+            "required": ["sum", "tree"],
+        },
+    },
+    "required": ["root"],
+}
+NESTED = {
+    "description": "Call yourself.",
+    "properties": {"name": {"type": "string"}, "inner": {"$ref": "#"}, "_output": {"type": "string"}},
+    "required": ["name"],
+}
+ANCHORED = {
+    "$id": "https://example.com/anchored",
+    "description": "Follow anchors.",
+    "properties": {
+        "first": {"$anchor": "size", "type": "integer", "minimum": 0},
+        "second": {"$ref": "#size"},
+        "third": {"$ref": "https://example.com/anchored#list"},
+        "_output": {"$ref": "#list"},
+    },
+    "required": ["first", "second"],
+    "definitions": {
+        "list": {
+            "$anchor": "list",
+            "type": "object",
+            "properties": {"x": {"type": "integer"}, "next": {"$ref": "#list"}},
+            "required": ["x"],
+            "additionalProperties": False,
+        }
+    },
+}
+MARKED = {
+    "description": "Count with reasons.",
+    "properties": {
+        "_reasoningForCall": {"type": "string"},
+        "text": {"type": "string"},
+        "_output": {"type": "object", "properties": {"n": {"type": "integer"}}},
+    },
+    "patternProperties": {"^x-": {"type": "string"}},
+}
+HAND_MADE = {"tree": TREE, "nested": NESTED, "anchored": ANCHORED, "marked": MARKED}
+OUTPUTS = {f"gives {name}": Tool.from_models("take", Cat, annotation) for name, annotation in TYPES.items()}
+
+
+def boxes() -> dict[str, Toolbox]:
+    """A toolbox for each hand-made schema and each kind of output, and one that has all that there is."""
+    made = {name: Tool.from_schema(name, schema) for name, schema in HAND_MADE.items()}
+    functions = [tool(function, name=f"take_{number}") for number, function in enumerate(FUNCTIONS.values())]
+    every = Toolbox([*made.values(), *functions], references=True)
+    every.bind("tree", lambda root: root)
+    return {**{name: Toolbox([one]) for name, one in {**made, **OUTPUTS}.items()}, "every": every}
+
+
+def llama_cpp(schemas: Mapping[str, str]) -> list[str]:
+    """List what llama.cpp refuses: it makes a grammar, in a process of its own, which LLGuidance compiles."""
+    pytest.importorskip("xllamacpp")
+    script = (
+        "import json, sys, xllamacpp\n"
+        "made = {name: xllamacpp.json_schema_to_grammar(schema) for name, schema in json.load(sys.stdin).items()}\n"
+        "print(json.dumps(made))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", script],
+        input=json.dumps(schemas),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+    )
+    matcher = pytest.importorskip("llguidance").LLMatcher
+    texts = {name: grammar.removeprefix("%llguidance {}") for name, grammar in json.loads(ran.stdout).items()}
+    return [name for name, text in texts.items() if matcher.validate_grammar(matcher.grammar_from_lark(text))]
+
+
+def dead_ends(schema: Any, root: Any) -> list[str]:
+    """The references in a schema that point to nothing."""
+    return [pointer for pointer in references_in(schema, root) if at(root, pointer) is None]
+
+
+@pytest.mark.parametrize("strict", [False, True], ids=["plain", "strict"])
+@pytest.mark.parametrize("engine", [llguidance, xgrammar], ids=lambda engine: engine.__name__)
+def test_compositions_compile(engine: Callable[[str], None], *, strict: bool) -> None:
+    """What is composed of tools of any kind is a grammar for the engines that servers use."""
+    made = {name: json.dumps(box.calls_schema(strict=strict)) for name, box in boxes().items()}
+
+    assert [] == [name for name, schema in made.items() if not compiles(engine, schema)]
+
+
+@pytest.mark.parametrize("strict", [False, True], ids=["plain", "strict"])
+def test_compositions_compile_in_llama_cpp(*, strict: bool) -> None:
+    """The same for llama.cpp."""
+    assert [] == llama_cpp({name: json.dumps(box.calls_schema(strict=strict)) for name, box in boxes().items()})
+
+
+@pytest.mark.parametrize("strict", [False, True], ids=["plain", "strict"])
+def test_pointers_lead_somewhere(*, strict: bool) -> None:
+    """Whatever a composition refers to is in it, as one of its definitions."""
+    made = {name: box.calls_schema(strict=strict) for name, box in boxes().items()}
+    pointers = {name: references_in(schema, schema) for name, schema in made.items()}
+
+    assert {} == {name: dead for name, schema in made.items() if (dead := dead_ends(schema, schema))}
+    assert {"#/$defs/"} == {pointer[:8] for found in pointers.values() for pointer in found}
+
+
+def test_openai_takes_a_strict_composition() -> None:
+    """A strict composition keeps to the rules of OpenAI's strict mode."""
+    made = boxes()
+    with (
+        FakeServer([reply.text("Hi")] * len(made)) as server,
+        openai.OpenAI(base_url=server.base_url, api_key="test") as client,
+    ):
+        for box in made.values():
+            form: Any = response_format(box.calls_schema(strict=True), strict=True)
+            client.chat.completions.create(
+                model="fake", messages=[{"role": "user", "content": "Hi"}], response_format=form
+            )
+
+    assert [] == server.problems

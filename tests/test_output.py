@@ -5,8 +5,10 @@ import enum
 import json
 import logging
 import pickle
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 import openai
@@ -529,3 +531,82 @@ def test_runs_do_not_share() -> None:
     _, bodies = served(REFUSALS["by name"], answer, REFUSALS["by name"], answer, go=twice)
 
     assert [True, False, True, False] == ["response_format" in body for body in bodies]
+
+
+# -- a JSON Schema
+
+TREE = {"type": "object", "properties": {"kids": {"type": "array", "items": {"$ref": "#"}}}}
+SCHEMAS: dict[str, tuple[Mapping[str, Any], str, Any]] = {
+    "object": (PERSON, ANN, {"name": "Ann", "age": 30}),
+    "read-only mapping": (MappingProxyType(PERSON), ANN, {"name": "Ann", "age": 30}),
+    "definition": ({"$ref": "#/$defs/P", "$defs": {"P": PERSON}}, ANN, {"name": "Ann", "age": 30}),
+    "recursive": (TREE, '{"kids": [{"kids": []}]}', {"kids": [{"kids": []}]}),
+    "any object": ({"type": "object"}, '{"a": 1}', {"a": 1}),
+    "array": ({"type": "array", "items": {"type": "integer"}}, '{"result": [1, 2]}', [1, 2]),
+    "without its key": ({"type": "array", "items": {"type": "integer"}}, "[1, 2]", [1, 2]),
+    "enumeration": ({"enum": ["yes", "no"]}, '{"result": "no"}', "no"),
+    "recursive array": ({"type": "array", "items": {"$ref": "#"}}, '{"result": [[], [[]]]}', [[], [[]]]),
+    "union": ({"anyOf": [PERSON, {"type": "null"}]}, '{"result": null}', None),
+    "anything": ({}, '{"result": {"a": 1}}', {"a": 1}),
+    "default": ({"type": "object", "properties": {"a": {"type": "integer", "default": 7}}}, "{}", {"a": 7}),
+}
+
+
+@pytest.mark.parametrize(("schema", "text", "value"), SCHEMAS.values(), ids=SCHEMAS)
+def test_schemas(schema: Mapping[str, Any], text: str, value: Any) -> None:
+    """A JSON Schema can be an output, too: the value is plain data."""
+    assert value == Runner(model=ScriptedModel([text])).run("x", output_type=schema).output
+
+
+def by_schema(runner: Runner) -> RunResult[Any]:
+    return runner.run("Who?", output_type={"description": "Somebody.", **PERSON})
+
+
+def by_schema_later(runner: Runner) -> RunResult[Any]:
+    return asyncio.run(runner.arun("Who?", output_type={"description": "Somebody.", **PERSON}))
+
+
+@pytest.mark.parametrize("go", [by_schema, by_schema_later])
+@pytest.mark.parametrize(
+    ("dialect", "answer"),
+    [("chat", ANN), ("calls", f'{{"calls": [], "output": {ANN}}}')],
+    ids=["native", "calls"],
+)
+def test_schema_on_the_wire(go: Callable[..., Any], dialect: str, answer: str) -> None:
+    """A JSON Schema is asked for as the type is that has it."""
+    result, bodies = served(reply.text(answer), go=go, dialect=dialect)
+    typed, expected = served(reply.text(answer), dialect=dialect)
+
+    assert (vars(typed.output), expected[0]["response_format"]) == (result.output, bodies[0]["response_format"])
+
+
+@pytest.mark.parametrize("go", [by_schema, by_schema_later])
+def test_schema_as_a_call(go: Callable[..., Any]) -> None:
+    """Where the server refuses `response_format`, an answer of a JSON Schema is a call."""
+    result, _ = served(REFUSALS["by name"], reply.calls(("final_result", json.loads(ANN))), go=go)
+
+    assert {"name": "Ann", "age": 30} == result.output
+
+
+def test_schema_that_is_not_met() -> None:
+    """An answer that does not fit the schema goes back to the model, with what is wrong."""
+    with ScriptedModel([REFUSED, ANN]) as model:
+        result = Runner(model=model).run("Who?", output_type=PERSON)
+
+    assert ({"name": "Ann", "age": 30}, True) == (result.output, UNFIT in model.requests[1].messages[-1].text)
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ({"type": "objekt"}, "type is not one of"),
+        ({"type": "object", "properties": {"a": 5}}, "'#/properties/a': it is no schema"),
+        ({"type": "object", "properties": {}, "additionalProperties": False}, "it has no fields"),
+        ({"$ref": "#/$defs/P"}, "there is nothing at"),
+    ],
+    ids=["type", "property", "empty", "reference"],
+)
+def test_impossible_schema(schema: Mapping[str, Any], why: str) -> None:
+    """What is no JSON Schema is refused before the model is asked, with the place that is wrong."""
+    with pytest.raises(DefinitionError, match=f"is no type that JSON can fill: .*{re.escape(why)}"):
+        Runner(model=ScriptedModel([])).run("x", output_type=schema)

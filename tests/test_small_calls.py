@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import json
+from typing import Any, Literal
 
-from toolkit import ToolCall, tool
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+
+from toolkit import Tool, Toolbox, ToolCall, tool
 from toolkit.local.prompt import SmallCalls, call_schema
 from toolkit.messages import ModelRequest, ModelResponse, SystemMessage, ToolMessage, UserMessage
 
@@ -103,3 +107,82 @@ def test_reply_is_read_as_a_call() -> None:
 
     assert [("paint", '{"wall": "north", "colour": "red"}')] == [(call.name, call.arguments) for call in calls]
     assert ("It is red.", ()) == SmallCalls().read(" It is red. ", (), ())
+
+
+# -- tools without a function
+
+MOOD: dict[str, Any] = {
+    "type": "object",
+    "description": "Analyzes text sentiment",
+    "properties": {
+        "_tool": {"const": "mood"},
+        "text": {"type": "string"},
+        "_reasoningForCall": {"type": "string"},
+        "_output": {"type": "object", "properties": {"mood": {"type": "string"}, "sure": {"type": "number"}}},
+    },
+}
+
+
+def example(made: Tool[..., Any]) -> tuple[str, Any]:
+    """The worked example of a tool: its request, its call."""
+    _, request, answer, _ = SmallCalls().body(ModelRequest(messages=(QUESTION,), tools=(made.spec,)))["messages"]
+    return request["content"], json.loads(answer["content"])["calls"][0]
+
+
+def test_example_of_a_latent_tool() -> None:
+    """The example has a whole output beside the arguments; the request names only the arguments."""
+    request, call = example(Tool.from_schema("mood", MOOD))
+
+    assert "Analyzes text sentiment: text blue river." == request
+    assert {"_tool": "mood", "_activity": "", "text": "blue river", "_output": {"mood": "Anna", "sure": 2.5}} == call
+
+
+def test_example_of_a_bound_tool() -> None:
+    """Once a function carries the tool out, the example has its name and no output; the request stays."""
+    box = Toolbox([Tool.from_schema("mood", MOOD)])
+    box.bind("mood", lambda text: text)
+    request, call = example(box["mood"])
+
+    assert "Analyzes text sentiment: text blue river." == request
+    assert {"_tool": "mood", "_activity": "mood", "text": "blue river"} == call
+
+
+OUTPUTS: dict[str, tuple[dict[str, Any], Any]] = {
+    "text": ({"type": "string"}, "Anna"),
+    "choice": ({"enum": ["a", "b"]}, "b"),
+    "bounds": ({"type": "number", "minimum": 0, "maximum": 1}, 1),
+    "list": ({"type": "array", "items": {"type": "integer"}}, [8]),
+    "what is required": (
+        {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}, "required": ["b"]},
+        {"b": "Anna"},
+    ),
+    "objects inside": (
+        {"type": "object", "properties": {"in": {"type": "object", "properties": {"a": {"type": "boolean"}}}}},
+        {"in": {"a": False}},
+    ),
+    "definitions": ({"$ref": "#/$defs/size"}, {"width": 8}),
+    "one that contains itself": (
+        {"type": "object", "properties": {"n": {"type": "integer"}, "next": {"$ref": "#/properties/_output"}}},
+        {"n": 8, "next": {"n": 40, "next": {"n": 6, "next": {"n": 15, "next": {}}}}},
+    ),
+}
+
+
+@pytest.mark.parametrize(("output", "expected"), OUTPUTS.values(), ids=OUTPUTS)
+def test_sample_of_an_output(output: dict[str, Any], expected: Any) -> None:
+    """A sample of an output has all that it needs inside, and is one that the grammar lets through."""
+    size = {"type": "object", "properties": {"width": {"type": "integer"}}, "required": ["width"]}
+    made = Tool.from_schema("t", {"properties": {"_output": output}, "$defs": {"size": size}})
+    _, call = example(made)
+    jsonschema.validate({"calls": [call]}, call_schema([made.spec]))
+
+    assert expected == call["_output"]
+
+
+def test_example_of_a_function_with_objects() -> None:
+    """Objects that a plain function takes stay empty in its example."""
+
+    def move(to: dict[str, int], pace: Literal["slow"] = "slow") -> None:
+        """Move."""
+
+    assert ("Move: to {}.", {"_tool": "move", "to": {}}) == example(tool(move))

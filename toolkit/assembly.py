@@ -14,6 +14,7 @@ from toolkit.bindings import AnyTool
 from toolkit.cancellation import Cancellation, outer
 from toolkit.choice import available, checked_choice
 from toolkit.conversation import Conversation
+from toolkit.dependencies import recalled
 from toolkit.dialects import run_dialect_named
 from toolkit.dialects.history import decoded
 from toolkit.dispatch import Dispatcher
@@ -96,7 +97,7 @@ class Assembly:
         stop = Cancellation(parent=outer.get())
         work = Cancellation(self.limits.seconds, parent=stop)
         asking = self._asking(ask, tools, stop, work)
-        calling = self._calling(ask, tools, asking, conversation.run_id)
+        calling = self._calling(ask, tools, asking, conversation.state)
         return Run(
             run_id=conversation.run_id,
             conversation=conversation,
@@ -110,7 +111,7 @@ class Assembly:
             calls=known_from(ask.prompt) if isinstance(ask.prompt, RunState) else {},
         )
 
-    def _calling(self, ask: Ask, tools: Tools, asking: Asking, run_id: str) -> Calling:
+    def _calling(self, ask: Ask, tools: Tools, asking: Asking, state: RunState) -> Calling:
         return Calling(
             dispatcher=self._dispatcher(ask, tools, asking),
             tools=tools,
@@ -119,8 +120,9 @@ class Assembly:
             width=self.options.get("max_parallel", MAX_PARALLEL),
             live=ask.streams,
             is_apart=ask.is_apart,
-            run_id=run_id,
+            run_id=state.run_id,
             deps=ask.deps,
+            shared=recalled(ask.shared, (*state.messages, *state.answered), tools),
             work=asking.work,
             early=EarlyCalls(),
             raises=self.options.get("raise_errors", False),

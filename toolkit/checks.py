@@ -12,6 +12,7 @@ from toolkit.dialects import Dialect
 from toolkit.errors import DefinitionError
 from toolkit.handlers import Function
 from toolkit.implementations import Bound, Latent, Unbound
+from toolkit.modules import Delegated
 from toolkit.tools import Tool
 
 Level: TypeAlias = Literal["error", "warning", "note"]
@@ -64,10 +65,20 @@ class Report(tuple[Finding, ...]):
         return Report(found for found in self if LEVELS.index(found.level) <= LEVELS.index(level))
 
 
-def checked(tools: Iterable[Tool[..., Any]], dialect: Dialect) -> Report:
-    """Look at tools as a model and its provider will see them."""
+def checked(tools: Iterable[Tool[..., Any]], dialect: Dialect, bound: Iterable[str] = ()) -> Report:
+    """Look at tools as a model and its provider will see them.
+
+    Args:
+        tools: As they are carried out now.
+        dialect: The provider's.
+        bound: The names of what could carry them out.
+    """
     listed = list(tools)
-    found = [*_together(listed), *(finding for tool in listed for finding in _about(tool, dialect))]
+    found = [
+        *_together(listed),
+        *_misnamed(listed, bound),
+        *(finding for tool in listed for finding in _about(tool, dialect)),
+    ]
     return Report(sorted(found, key=lambda finding: LEVELS.index(finding.level)))
 
 
@@ -81,6 +92,18 @@ def _together(tools: list[Tool[..., Any]]) -> Iterator[Finding]:
         if other != tool.name:
             text = f"its name is nearly that of {other!r}: models mix them up. Rename one of them."
             yield Finding(level="warning", tool=tool.name, code="near-name", text=text)
+
+
+def _misnamed(tools: list[Tool[..., Any]], bound: Iterable[str]) -> Iterator[Finding]:
+    """Find what carries nothing out, and is nearly called as a tool that is left to the model."""
+    import difflib  # nothing else here needs it
+
+    latent = [tool.name for tool in tools if isinstance(tool.handler, Latent)]
+    used = {tool.handler.activity for tool in tools}
+    for name in (each for each in bound if each not in used):
+        for near in difflib.get_close_matches(name, latent, n=1):
+            text = f"{name!r} is bound, and carries nothing out; the model makes up what {near!r} gives."
+            yield Finding(level="warning", tool=near, code="misnamed", text=f"{text} Give it the tool's name.")
 
 
 def _about(tool: Tool[..., Any], dialect: Dialect) -> Iterator[Finding]:
@@ -102,12 +125,16 @@ def _about(tool: Tool[..., Any], dialect: Dialect) -> Iterator[Finding]:
 def _carried(tool: Tool[..., Any]) -> Iterator[Finding]:
     """Look at what carries a declared tool out."""
     handler = tool.handler
+    if isinstance(handler, (Latent, Delegated)) and handler.returns.schema is None:
+        text = "does not say what it gives, so the model gives a text. Say it by _output, or a return annotation."
+        yield Finding(level="warning", tool=tool.name, code="no-output", text=text)
     if isinstance(handler, Latent):
         text = "nothing carries it out: the model fills in its output itself. Bind a function where that is not wanted."
         yield Finding(level="note", tool=tool.name, code="latent", text=text)
-        if handler.returns.schema is None:
-            text = "does not say what it gives, so the model gives a text. Say it by _output, or a return annotation."
-            yield Finding(level="warning", tool=tool.name, code="no-output", text=text)
+    if isinstance(handler, Delegated) and handler.carrier is None:
+        module = handler.scope.module
+        text = f"nothing answers for its module {module!r}, so every call fails. Say what does: Toolbox.module()."
+        yield Finding(level="error", tool=tool.name, code="no-module", text=text)
     if isinstance(handler, Unbound):
         text = f"nothing is bound as {handler.activity!r}, so every call fails. Bind it, or take the name away."
         yield Finding(level="error", tool=tool.name, code="unbound", text=text)
@@ -124,10 +151,22 @@ def _agrees(name: str, handler: Bound) -> Iterator[Finding]:
     for parameter in handler.unfilled:
         text = f"{function} needs it, and the tool has no such parameter. Give it a default, or another name."
         yield Finding(level="error", tool=name, parameter=parameter, code="mismatch", text=text)
+    yield from _parameters_agree(name, handler)
     given, wanted = handler.function.returns.schema, handler.returns.schema
     if given and wanted and (why := _differs(given, wanted)):
         text = f"{function} gives something else than the tool says: {why}. Correct one of them."
         yield Finding(level="error", tool=name, code="mismatch", text=text)
+
+
+def _parameters_agree(name: str, handler: Bound) -> Iterator[Finding]:
+    """Compare what an interface lets through with what the function takes."""
+    if handler.whole:
+        return
+    given, taken = handler.interface.built.schema["properties"], handler.function.built.schema["properties"]
+    for parameter in given.keys() & taken.keys():
+        if why := _differs(given[parameter], taken[parameter]):
+            text = f"{handler.function.origin} takes something else than the tool says: {why}. Correct one of them."
+            yield Finding(level="error", tool=name, parameter=parameter, code="mismatch", text=text)
 
 
 def _differs(given: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
@@ -142,7 +181,7 @@ def _differs(given: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
 
 def _described(tool: Tool[..., Any]) -> Iterator[Finding]:
     if not tool.description:
-        text = "has no description, so a model has to guess what it does. Write a docstring."
+        text = f"has no description, so a model has to guess what it does. {_remedy(tool)}"
         yield Finding(level="warning", tool=tool.name, code="undocumented", text=text)
     if len(tool.description) > MAX_DESCRIPTION:
         text = f"its description has {len(tool.description)} characters; OpenAI takes {MAX_DESCRIPTION}. Shorten it."
@@ -150,16 +189,21 @@ def _described(tool: Tool[..., Any]) -> Iterator[Finding]:
 
 
 def _parameters(tool: Tool[..., Any], schema: Mapping[str, Any]) -> Iterator[Finding]:
-    for name, shown in schema["properties"].items():
-        for code, text in _about_parameter(name, shown):
+    own = tool.handler.interface.built.schema["properties"].keys()
+    for name, shown in ((name, shown) for name, shown in schema["properties"].items() if name in own):
+        for code, text in _about_parameter(name, shown, _remedy(tool)):
             yield Finding(level="warning", tool=tool.name, parameter=name, code=code, text=text)
     if isinstance(tool.handler, Function):
         yield from _written(tool.name, tool.handler)
 
 
-def _about_parameter(name: str, shown: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _remedy(tool: Tool[..., Any]) -> str:
+    return "Add it to the docstring." if isinstance(tool.handler.interface, Function) else "Add it to the schema."
+
+
+def _about_parameter(name: str, shown: Mapping[str, Any], remedy: str) -> Iterator[tuple[str, str]]:
     if "description" not in shown and "$ref" not in shown:
-        yield "undocumented", "has no description. Add it to the docstring."
+        yield "undocumented", f"has no description. {remedy}"
     if not PARAMETER_NAME.fullmatch(name):
         yield "name", "some providers take only letters, digits, '_', '.' and '-', 64 of them. Rename it."
 

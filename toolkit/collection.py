@@ -14,7 +14,9 @@ from toolkit.bindings import AnyTool, Bindings, Choice
 from toolkit.decorator import tool, tool_methods
 from toolkit.errors import DefinitionError, DuplicateToolError
 from toolkit.faults import close_to
+from toolkit.modules import Answerer, Answering
 from toolkit.naming import legal_name
+from toolkit.references import ABOUT
 from toolkit.tools import Tool
 
 Addable: TypeAlias = AnyTool | Callable[..., Any]
@@ -27,10 +29,10 @@ class Collection:
     What it gives, one by one or all together, are tools as they are carried out now.
     """
 
-    def __init__(self, tools: Iterable[Addable] = (), *, strict: bool | None = None) -> None:
+    def __init__(self, tools: Iterable[Addable] = (), *, strict: bool | None = None, references: bool = False) -> None:
         self.strict = strict
         self._tools: Mapping[str, AnyTool] = {}
-        self._bindings = Bindings()
+        self._bindings = Bindings(about=ABOUT if references else {})
         if not isinstance(tools, Iterable):
             raise DefinitionError(
                 f"A toolbox is made of a list of tools, not of {tools!r}: write Toolbox([...]), "
@@ -53,6 +55,11 @@ class Collection:
             raise DefinitionError(f"No method of {owner} is a tool: decorate those that a model may call with @tool.")
         box = cls(getattr(instance, name) for name in methods)
         return box.prefixed(prefix) if prefix else box
+
+    @property
+    def references(self) -> bool:
+        """Whether calls may refer to the results of others."""
+        return bool(self._bindings.about)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -141,8 +148,43 @@ class Collection:
         Args:
             name: The tool's, or that of what is bound.
             function: As for `bind`; None leaves the tool to the model.
+
+        Raises:
+            KeyError: There is neither such a tool, nor is something bound under this name.
         """
+        explicit = [made.activity for made in self._tools.values() if made.activity]
+        known = list(dict.fromkeys([*self._tools, *explicit, *self._bindings.functions]))
+        if isinstance(name, str) and name not in known:
+            raise KeyError(f"There is nothing to override as {name!r}{close_to(name, known)}")
         return self._bindings.override(name, function)
+
+    @overload
+    def module(self, name: str) -> Callable[[F], F]: ...
+    @overload
+    def module(self, name: str, carrier: Answering | Answerer) -> None: ...
+    def module(self, name: str, carrier: Answering | Answerer | None = None) -> Any:
+        """Say what carries out the tools of a module for which nothing is bound; also as a decorator.
+
+        It knows nothing of the run that makes a call: it gets the tool's description, the arguments, and the values
+        that the tool imports. Its answer has to be what the tool gives.
+
+        Args:
+            name: What a tool's `module` says.
+            carrier: A Runner, whose model answers in a run of its own, with instructions and tools of its own; what
+                came of that run stands in the result's `details`. Or a function, sync or async, of the call, the tool
+                and the imports.
+
+        Raises:
+            DefinitionError: It is neither.
+        """
+        if carrier is not None:
+            return self._bindings.module(name, carrier)
+
+        def answers(function: F) -> F:
+            self._bindings.module(name, function)
+            return function
+
+        return answers
 
     def choose(self, tool: str, activity: Choice | None) -> None:
         """Say which of several things that are bound carries a tool out, from the next run on.
@@ -169,11 +211,12 @@ class Collection:
 
     def prefixed(self, prefix: str) -> Self:
         """Make a toolbox of the same tools with longer names; one that gets too long ends in a hash of itself."""
-        return type(self)((made.renamed(legal_name(prefix + made.name)) for made in self), strict=self.strict)
+        names = {name: legal_name(prefix + name) for name in self._tools}
+        return self._with((made.renamed(names[name]) for name, made in self._tools.items()), names)
 
     def filtered(self, keep: Callable[[AnyTool], bool]) -> Self:
         """Make a toolbox of the tools that `keep` says yes to."""
-        return self._with(made for made in self if keep(made))
+        return self._with(self._tools[made.name] for made in self if keep(made))
 
     def snapshot(self) -> Mapping[str, AnyTool]:
         """Compose the tools as they are carried out now; a run works on such a view."""
@@ -182,9 +225,9 @@ class Collection:
     def _composed(self) -> Mapping[str, AnyTool]:
         return self._bindings.composed(self._tools)
 
-    def _with(self, tools: Iterable[AnyTool]) -> Self:
+    def _with(self, tools: Iterable[AnyTool], names: Mapping[str, str] = MappingProxyType({})) -> Self:
         made = type(self)(tools, strict=self.strict)
-        made._bindings = self._bindings | Bindings()  # noqa: SLF001  of the same class
+        made._bindings = self._bindings.renamed(names)  # noqa: SLF001  of the same class
         return made
 
     def __getitem__(self, name: str) -> AnyTool:
@@ -193,7 +236,9 @@ class Collection:
         return self._composed()[name]
 
     def __contains__(self, item: object) -> bool:
-        return item in self._tools if isinstance(item, str) else item in self._tools.values()
+        if isinstance(item, str):
+            return item in self._tools
+        return item in self._tools.values() or item in self._composed().values()
 
     def __iter__(self) -> Iterator[AnyTool]:
         return iter(tuple(self._composed().values()))
@@ -202,7 +247,7 @@ class Collection:
         return len(self._tools)
 
     def __or__(self, other: Self) -> Self:
-        joined = self._with([*self, *other])
+        joined = self._with([*self._tools.values(), *other._tools.values()])
         joined.strict = other.strict if self.strict is None else self.strict
         joined._bindings = other._bindings | self._bindings
         return joined

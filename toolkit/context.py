@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, NoReturn
 
@@ -29,6 +29,7 @@ class ToolContext(Generic[Deps]):
         tool_name: The name by which the model called.
         iteration: Which turn of the run, counted from 0.
         attempt: Which try of the call, counted from 0.
+        shared: What the calls of the run share, as far as this one may see it: copies of values, by dotted path.
         cancellation: Tells when the call is to end.
         tell: Takes progress and partial results; `progress` and `update` are how a tool says them.
     """
@@ -40,6 +41,7 @@ class ToolContext(Generic[Deps]):
     tool_name: str = ""
     iteration: int = 0
     attempt: int = 0
+    shared: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     cancellation: Cancellation = field(default_factory=Cancellation, repr=False, compare=False)
     tell: Callable[[str | None, Any], object] = field(default=unheard, repr=False, compare=False)
 

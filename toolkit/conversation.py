@@ -15,7 +15,7 @@ Where it stands is one word, and these are all the ways it can go:
                              says something
     asking   -> finished     an answer; or a limit
     calling  -> asking       every call has its result
-    calling  -> paused       calls wait for somebody's yes
+    calling  -> paused       calls wait for somebody's yes, others perhaps for their results
     paused   -> calling      there are decisions
     finished -> asking       an answer that is not what it has to be; or the user says something
     any      -> finished     end(reason): cancelled, stopped, answered by a tool
@@ -34,7 +34,7 @@ from toolkit.limits import LAST_TURN, Limits
 from toolkit.messages import Message, ModelResponse, PendingApproval, ToolCall, ToolMessage, UserMessage, attached
 from toolkit.numbering import Numbering
 from toolkit.refusals import CANCELLED_TEXT, over, reason_of, refusal_of, refused_by_limits
-from toolkit.state import UNANSWERED, Phase, RunState, last_calls, open_calls
+from toolkit.state import UNANSWERED, Phase, RunState, failed_calls, last_calls, open_calls
 from toolkit.steps import CallModel, Finished, Paused, RunCalls, Step
 
 
@@ -143,7 +143,7 @@ class Conversation:
         return self._ids.foreseen(call, self._state.calls + position, self._awaited)
 
     def answer(self, results: Sequence[ToolMessage], pending: Sequence[PendingApproval] = ()) -> Sequence[ToolMessage]:
-        """Tell what came of the calls: one result each, in any order; or that they wait for somebody's yes.
+        """Tell what came of the calls, in any order; or that some wait for a yes: others may be left out then.
 
         Returns:
             The results of all calls of the answer, in call order; none while some of them wait.
@@ -154,7 +154,8 @@ class Conversation:
         self._expect("calling")
         due = sorted(call.id for call in self.open_calls)
         given = sorted([*(result.call_id for result in results), *(waiting.call.id for waiting in pending)])
-        if due != given:
+        is_whole = due == given or (pending and {*given} <= {*due} and len({*given}) == len(given))
+        if not is_whole:
             raise ConversationError(f"Each of the calls {due} needs one result; there are results for {given}.")
         answered = (*self._state.answered, *results)
         if pending:
@@ -232,7 +233,7 @@ class Conversation:
     def _step(self) -> Step:
         state = self._state
         if state.phase == "calling":
-            return RunCalls(self.open_calls, state.turn - 1)
+            return RunCalls(self.open_calls, state.turn - 1, failed_calls(self._messages, state.answered))
         if state.phase == "paused":
             return Paused(state.pending)
         if state.phase == "finished":

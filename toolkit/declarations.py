@@ -12,10 +12,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from toolkit.about import ACTIVITY, META, OUTPUT, REASONING, TOOL
+from toolkit.about import ACTIVITY, IMPORTS, INSTANCE, META, MODULE, OUTPUT, REASONING, TOOL
+from toolkit.documents.document import Document as Parts
+from toolkit.documents.hoisting import hoisted
 from toolkit.errors import DefinitionError
-from toolkit.interfaces import Declaration, Document, refuse_private
+from toolkit.interfaces import Declaration, Document, checked, closed, named, refuse_private
 from toolkit.parameters.accepted import ByDocument
+from toolkit.schemas import inlined
+from toolkit.scopes import Scope, scope_of
+
+# What may stand there as it is, in the place of a schema that has it as a constant.
+_BARE = frozenset({TOOL, ACTIVITY, MODULE, IMPORTS})
+# Other words for the same.
+_LATER = {"_delegate": MODULE, "_scopes": IMPORTS}
 
 
 @dataclass(frozen=True)
@@ -26,11 +35,13 @@ class Declared:
         interface: The tool, apart from what carries it out.
         activity: The name of what carries it out; None where the schema leaves that open.
         about: What a model is to say about a call beside its arguments, by key: schemas.
+        scope: What calls may see; None where nothing is said.
     """
 
     interface: Declaration
     activity: str | None
     about: Mapping[str, Any]
+    scope: Scope | None
 
 
 def declared(name: str, schema: Any) -> Declared:
@@ -41,52 +52,76 @@ def declared(name: str, schema: Any) -> Declared:
             says where.
     """
     origin = f"Tool.from_schema({name!r})"
-    properties = _properties(origin, schema)
-    said = {key: properties.pop(key) for key in META if key in properties}
+    with named(origin):
+        document = Parts.of(schema)
+        whole = inlined(document.root) if isinstance(document.root, dict) else {}
+        properties, said = _properties(document.root, whole)
+        _check_name(name, said)
+        about = {key: _text(key, said[key]) for key in (INSTANCE, REASONING) if key in said}
+        activity, scope = _activity(said.get(ACTIVITY)), scope_of(said.get(MODULE), said.get(IMPORTS))
+        interface = _interface(origin, document, {**whole, "properties": properties}, said)
     refuse_private(origin, properties)
-    _check_name(origin, name, said.get(TOOL))
-    activity = _activity(origin, said[ACTIVITY]) if ACTIVITY in said else None
-    whole = {key: value for key, value in schema.items() if key not in ("description", "title")}
-    required = [key for key in schema.get("required", ()) if key not in META]
-    _check_required(origin, required, properties)
-    built = {"additionalProperties": False, **whole, "type": "object", "properties": properties, "required": required}
-    definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
-    output = Document({**said[OUTPUT], **definitions} if OUTPUT in said else None)
-    interface = Declaration(origin, str(schema.get("description", "")), ByDocument(built), output)
-    return Declared(interface, activity, {REASONING: said[REASONING]} if REASONING in said else {})
+    return Declared(checked(interface), activity, about, scope)
 
 
-def _properties(origin: str, schema: Any) -> dict[str, Any]:
-    if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
-        raise DefinitionError(f'{origin}: a tool is a JSON Schema {{"type": "object", "properties": ...}}.')
-    properties = schema.get("properties", {})
-    if not isinstance(properties, Mapping):
-        raise DefinitionError(f"{origin}: properties={properties!r} is no object of schemas by name.")
-    wrong = [key for key, value in properties.items() if key != ACTIVITY and not isinstance(value, (Mapping, bool))]
-    if wrong:
-        raise DefinitionError(f"{origin}: properties.{wrong[0]} is no JSON Schema: {properties[wrong[0]]!r}.")
-    return dict(properties)
+def _properties(given: Any, whole: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Part the parameters, and what is said about calls."""
+    if not isinstance(given, dict) or whole.get("type", "object") != "object":
+        raise DefinitionError('a tool is a JSON Schema {"type": "object", "properties": ...}.')
+    properties = whole.get("properties", {})
+    if not isinstance(properties, dict):
+        raise DefinitionError(f"properties={properties!r} is no object of schemas by name.")
+    shown = {_LATER.get(str(key), str(key)): _schema(key, value) for key, value in properties.items()}
+    return {key: shown[key] for key in shown if key not in META}, {key: shown[key] for key in META if key in shown}
 
 
-def _check_name(origin: str, name: str, constant: Any) -> None:
-    if constant is not None and (not isinstance(constant, Mapping) or constant.get("const", name) != name):
+def _schema(key: str, value: Any) -> Any:
+    if value is True and key not in _BARE:
+        return {}
+    if isinstance(value, dict) or key in (*_BARE, *_LATER):
+        return value
+    raise DefinitionError(f'properties.{key} is no JSON Schema: {value!r}. Write one, such as {{"type": "string"}}.')
+
+
+def _interface(origin: str, document: Parts, whole: dict[str, Any], said: Mapping[str, Any]) -> Declaration:
+    """Make what the tool needs, and what it gives, schemas of their own."""
+    description, required = whole.pop("description", ""), whole.get("required")
+    if not isinstance(description, str):
+        raise DefinitionError(f"description={description!r} is no text.")
+    if isinstance(required, list):
+        whole["required"] = [key for key in required if key not in (*META, *_LATER)]
+    bare = closed({key: value for key, value in whole.items() if key != "title"})
+    output = hoisted(document, f"/properties/{OUTPUT}", said[OUTPUT], whole=bare) if OUTPUT in said else None
+    return Declaration(origin, description, ByDocument(hoisted(document, part=bare, whole=bare)), Document(output))
+
+
+def _constant(said: Any) -> Any:
+    """Read a constant, or what stands in the place of one; None where nothing is said of it."""
+    shown = said if isinstance(said, dict) else {"const": said}
+    values = shown.get("enum")
+    return shown.get("const", values[0] if isinstance(values, list) and len(values) == 1 else values)
+
+
+def _check_name(name: str, said: Mapping[str, Any]) -> None:
+    if TOOL in said and _constant(said[TOOL]) not in (name, None):
         raise DefinitionError(
-            f'{origin}: {TOOL} is {constant!r}. It is the name as a constant, {{"const": {name!r}}}, or left out.'
+            f'{TOOL} is {said[TOOL]!r}. It is the name as a constant, {{"const": {name!r}}}, or left out.'
         )
 
 
-def _activity(origin: str, said: Any) -> str:
-    """Read what carries the tool out: a constant, or the bare text."""
-    activity = said.get("const", "") if isinstance(said, Mapping) else said
-    if not isinstance(activity, str):
-        raise DefinitionError(
-            f'{origin}: {ACTIVITY} is {said!r}. It names what carries the tool out, {{"const": "name"}}; empty, it '
-            f"leaves that to the model."
-        )
-    return activity
+def _activity(said: Any) -> str | None:
+    """Read what carries the tool out."""
+    activity = _constant(said)
+    if activity is None or isinstance(activity, str):
+        return activity
+    raise DefinitionError(
+        f'{ACTIVITY} is {said!r}. It names what carries the tool out, {{"const": "name"}}; empty, it leaves that to '
+        f"the model. To choose one of several, see Toolbox.choose()."
+    )
 
 
-def _check_required(origin: str, required: list[Any], properties: Mapping[str, Any]) -> None:
-    missing = next((key for key in required if key not in properties), None)
-    if missing is not None:
-        raise DefinitionError(f"{origin}: {missing!r} is required and not among the properties. Add it, or drop it.")
+def _text(key: str, shown: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Check that a model can say it in words."""
+    if shown.get("type", "string") != "string":
+        raise DefinitionError(f'{key} is {shown!r}. It is a text, {{"type": "string"}}.')
+    return {"type": "string", **shown}

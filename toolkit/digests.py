@@ -26,7 +26,7 @@ def digest_of(tool: Tool[..., Any], values: Mapping[str, Any], call: ToolCall, r
     Raises:
         TypeError: A value is nothing that could be told from others, such as an iterator.
     """
-    return _sha256([run_id, call.id, definition_of(tool), _told(tool, values, call)])
+    return _sha256([run_id, call.id, definition_of(tool), _told(tool, values, call), *call.imports])
 
 
 def _told(tool: Tool[..., Any], values: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 from concurrent.futures import CancelledError
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from toolkit.approval import ApprovalRequest, Approver, Deferred, Stopped, approve
@@ -127,7 +127,11 @@ class Dispatcher:
 
 @dataclass
 class _Line:
-    """The way of one call, inside of all middleware: a step that refuses raises a ToolError."""
+    """The way of one call, inside of all middleware: a step that refuses raises a ToolError.
+
+    Attributes:
+        inside: What the tool itself may see: no more than the gates do.
+    """
 
     by: Dispatcher
     call: ToolCall
@@ -136,8 +140,10 @@ class _Line:
     tell: Tell
     has_begun: bool = False
     max_result: int = MAX_RESULT
+    inside: ToolContext[Any] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.inside = self.context
         self.max_result = self.by.max_result
 
     async def carried_out(self, call: ToolCall) -> ToolResult:
@@ -149,6 +155,7 @@ class _Line:
         self._refuse_displaced(call, tool)
         self.max_result = tool.settings.max_result or by.max_result
         values, repairs = tool.read(call.arguments)
+        self.inside = self.context if tool.scope is None else tool.scope.entered(self.context, call.imports)
         if by.ledger is None or (self.has_begun and tool.settings.may_repeat):  # a middleware's second try
             result = await self._invoked(tool, await self._passed(tool, values, call), call)
         else:
@@ -215,7 +222,7 @@ class _Line:
 
     async def _invoked(self, tool: Tool[..., Any], values: dict[str, Any], call: ToolCall) -> ToolResult:
         self.has_begun = True
-        return await invoke(tool, call, values, self.context, self.door, self.tell)
+        return await invoke(tool, call, values, self.inside, self.door, self.tell)
 
 
 def _rewritten(call: ToolCall, values: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -73,6 +73,12 @@ class UnknownTool(NotFound):
     prefix = "unknown tool: "
 
 
+class UnknownActivity(NotFound):
+    """A tool names what carries it out, and there is nothing of that name."""
+
+    prefix = "activity not found: "
+
+
 class InvalidArguments(ToolError):
     """The arguments do not fit the tool's parameters; the tool's body was not entered."""
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import Parameter as Written
 from typing import Any
@@ -13,11 +13,11 @@ from toolkit.about import OUTPUT
 from toolkit.arguments import Reader
 from toolkit.callables import source_of
 from toolkit.context import ToolContext
-from toolkit.errors import DefinitionError, NotFound
+from toolkit.errors import DefinitionError, UnknownActivity
 from toolkit.handlers import Action, Function
 from toolkit.interfaces import Given, Interface
 from toolkit.parameters import Parameter
-from toolkit.parameters.accepted import Accepted, ByDocument, Filled, Heedless, Joined
+from toolkit.parameters.accepted import Accepted, ByDocument, ByType, Filled, Heedless, Joined, Lean
 from toolkit.signatures import Signature
 
 
@@ -33,10 +33,14 @@ def implementation(function: Any) -> Function:
 
 
 @dataclass(frozen=True)
-class Declared:
+class Declared(Lean):
     """A handler of an interface: its words, its parameters, what it gives."""
 
     interface: Interface
+
+    def of(self, interface: Any) -> Any:
+        """Make the same handler of another form of its interface."""
+        return replace(self, interface=interface)
 
     @property
     def origin(self) -> str:
@@ -108,7 +112,7 @@ class Unbound(Declared):
         """Refuse every call."""
 
         def refuse(_: dict[str, Any], __: ToolContext[Any] | None) -> Any:
-            raise NotFound(f"activity not found: {self.activity}")
+            raise UnknownActivity(self.activity)
 
         return refuse
 
@@ -149,7 +153,7 @@ class Bound(Declared):
         It is the function's only one, and none of the interface is called so.
         """
         named = [p.name for p in self.offered if p.kind not in (Written.VAR_KEYWORD, Written.VAR_POSITIONAL)]
-        alone = len(named) == 1 == len(self.offered) and named[0] not in self.interface.built.schema["properties"]
+        alone = len(named) == 1 == len(self.offered) and named[0] not in self.known
         return named[0] if alone else ""
 
     @cached_property
@@ -163,14 +167,20 @@ class Bound(Declared):
         if self.whole or self._rest:
             return ()
         names = {p.name for p in self.offered}
-        return tuple(name for name in self.interface.built.schema["properties"] if name not in names)
+        return tuple(name for name in self.known if name not in names)
 
     @cached_property
     def unfilled(self) -> tuple[str, ...]:
         """What the function needs and the interface does not have."""
-        known = () if self.whole else self.interface.built.schema["properties"]
+        known = (self.whole,) if self.whole else self.known
         needed = (p.name for p in self.offered if p.required and p.kind is not Written.VAR_KEYWORD)
-        return tuple(name for name in needed if name not in (*known, self.whole))
+        return tuple(name for name in needed if name not in known)
+
+    @cached_property
+    def known(self) -> Collection[str]:
+        """The names by which the values come."""
+        built = self.interface.built
+        return built.names if isinstance(built, ByType) else built.schema["properties"]
 
     @cached_property
     def _rest(self) -> str:
@@ -180,10 +190,13 @@ class Bound(Declared):
         """Lay values out for the function.
 
         Raises:
-            TypeError: It does not take one of them.
+            TypeError: It does not take one of them, or needs another.
         """
         if self.whole:
             return {self.whole: values.whole if isinstance(values, Filled) else values}
+        missing = next((name for name in self.unfilled if name not in values), None)
+        if missing is not None:
+            raise TypeError(f"{self.function.origin} needs {missing!r}; Toolbox.check() tells more")
         names = {p.name for p in self.offered}
         other = {name: value for name, value in values.items() if name not in names}
         if not other:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
+from toolkit import schemas
 from toolkit.about import OUTPUT
+from toolkit.documents.document import Document as Parts
+from toolkit.documents.hoisting import hoisted
 from toolkit.errors import DefinitionError
-from toolkit.parameters.accepted import Accepted, ByDocument, ByType
+from toolkit.parameters.accepted import Accepted, ByDocument, ByType, Lean
 from toolkit.returns import Returns
+
+# Keywords by which a schema lists properties elsewhere than in its own `properties`.
+_ELSEWHERE = frozenset({"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
 
 
 class Given(Protocol):
@@ -62,7 +69,7 @@ class Interface(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Document:
+class Document(Lean):
     """What a JSON Schema says that a tool gives."""
 
     schema: dict[str, Any] | None
@@ -71,7 +78,7 @@ class Document:
     @cached_property
     def asked(self) -> Accepted:
         """The value as an argument; a text, where nothing is said of it."""
-        whole = self.schema or {"type": "string"}
+        whole = {"type": "string"} if self.schema is None else self.schema
         definitions = {"$defs": whole["$defs"]} if "$defs" in whole else {}
         shown = {keyword: value for keyword, value in whole.items() if keyword != "$defs"}
         return ByDocument({"type": "object", "properties": {OUTPUT: shown}, "required": [OUTPUT], **definitions})
@@ -94,11 +101,34 @@ def of_types(name: str, accepts: Any, gives: Any) -> Declaration:
     Raises:
         DefinitionError: The input is of no object, or has a member that begins with an underscore.
     """
-    built = ByDocument(_closed(accepts)) if isinstance(accepts, Mapping) else ByType(accepts)
-    returns = Document(dict(gives)) if isinstance(gives, Mapping) else Returns(gives)
-    made = Declaration(f"Tool.from_models({name!r})", built.schema.get("description", ""), built, returns)
-    refuse_private(made.origin, built.schema["properties"])
+    origin = f"Tool.from_models({name!r})"
+    with named(origin):
+        built = ByDocument(_document(accepts)) if isinstance(accepts, Mapping) else ByType(accepts)
+        returns = Document(hoisted(Parts.of(gives))) if isinstance(gives, Mapping) else Returns(gives)
+        made = Declaration(origin, built.schema.get("description", ""), built, returns)
+    refuse_private(origin, built.schema["properties"])
+    return checked(made)
+
+
+def checked(made: Declaration) -> Declaration:
+    """Check what an interface says by JSON Schemas now: a mistake in them is its author's, not that of a call.
+
+    Raises:
+        DefinitionError: A schema cannot be carried out; the message says whose, and where.
+    """
+    documents = [made.built, *([made.returns.asked] if isinstance(made.returns, Document) else [])]
+    with named(made.origin):
+        _ = [each.validator for each in documents]  # it is kept
     return made
+
+
+@contextmanager
+def named(origin: str) -> Iterator[None]:
+    """Say in the message of a DefinitionError whose mistake it is."""
+    try:
+        yield
+    except DefinitionError as error:
+        raise DefinitionError(f"{origin}: {error}") from None
 
 
 def refuse_private(origin: str, names: Any) -> None:
@@ -115,6 +145,27 @@ def refuse_private(origin: str, names: Any) -> None:
         )
 
 
-def _closed(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Accept no other parameter than those listed, unless the schema says so: models invent some."""
-    return {"additionalProperties": False, **schema, "type": "object", "properties": dict(schema["properties"])}
+def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Accept no other parameter than those listed, unless the schema says so: models invent some.
+
+    Raises:
+        DefinitionError: Its properties are none.
+    """
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    if schema.keys() & _ELSEWHERE:
+        return {**schema, "type": "object", "properties": properties}
+    if not isinstance(required, list):
+        raise DefinitionError(f"required={required!r} is no list of names.")
+    missing = next((name for name in required if name not in [*properties]), None)
+    if missing is not None:
+        raise DefinitionError(f"{missing!r} is required and not among the properties. Add it, or drop it.")
+    return {"additionalProperties": False, **schema, "type": "object", "properties": properties}
+
+
+def _document(given: Mapping[str, Any]) -> dict[str, Any]:
+    document = Parts.of(given)
+    whole = schemas.inlined(document.root)
+    if whole.get("type", "object") != "object" or not isinstance(whole.get("properties", {}), Mapping):
+        raise DefinitionError('the input of a tool is a JSON Schema {"type": "object", "properties": ...}.')
+    built: dict[str, Any] = hoisted(document, part=closed(whole))
+    return built

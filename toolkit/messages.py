@@ -41,6 +41,7 @@ class ToolSpec:
         namespace: A group that the tool is shown in, where the provider knows groups.
         activity: What carries the tool out; empty where the model does; None where nothing was said about it.
         about: What the model is to say of a call beside its arguments: schemas by key.
+        module: Where the tool is carried out apart from the run; empty where it is not.
         defer_loading: Whether the provider shows the parameters only once the model looks for the tool, where it can.
         forms: How `parameters` is shown, kept by dialects; other specs with the same schema may share it.
         shown: The wire forms of the tool, kept by dialects.
@@ -55,6 +56,7 @@ class ToolSpec:
     namespace: str | None = None
     activity: str | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
+    module: str = ""
     defer_loading: bool = False
     forms: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
     shown: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
@@ -98,7 +100,10 @@ class ToolCall(Brief):
         Raises:
             TypeError: A call has no such field, or it is of another type.
         """
-        made = cls(**{**data, "imports": tuple(data.get("imports", ()))})
+        imports = data.get("imports", ())
+        if not isinstance(imports, (list, tuple)):
+            raise TypeError(f"imports={imports!r:.100} is no list")
+        made = cls(**{**data, "imports": tuple(imports)})
         texts = {f.name: getattr(made, f.name) for f in fields(cls) if f.name != "imports"}
         texts |= {f"imports[{place}]": name for place, name in enumerate(made.imports)}
         wrong = next((name for name, value in texts.items() if type(value) is not str), "")

@@ -17,6 +17,8 @@ from pydantic_core import ValidationError, from_json
 from typing_extensions import TypedDict, TypeVar
 
 from toolkit import schemas
+from toolkit.documents.document import Document
+from toolkit.documents.hoisting import hoisted
 from toolkit.doubts import doubts
 from toolkit.errors import DefinitionError, InvalidArguments, ToolError
 from toolkit.faults import MAX_NAME, explained, shortened
@@ -134,15 +136,16 @@ def _described(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
 
 
 def _documented(kind: Mapping[str, Any]) -> tuple[dict[str, Any], Callable[[str], Any]]:
-    if kind.get("type") == "object":
-        given = {"properties": {}, **kind} if "additionalProperties" in kind or "properties" in kind else _OPEN | kind
-        _refuse_empty(given)
-        return given, ByDocument(dict(given)).validator
-    validate = ByDocument(whole := schemas.under(KEY, kind)).validator
-    return whole, lambda text: validate(_keyed(text))[KEY]
-
-
-_OPEN: Mapping[str, Any]
+    schema = hoisted(Document.of({**schemas.inlined(kind)}))
+    if schema.get("type") == "object":
+        whole = {"properties": {}, **({} if schema.get("properties") else {"additionalProperties": True}), **schema}
+        _refuse_empty(whole)
+        return whole, ByDocument(whole).validator
+    definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+    inner = {keyword: part for keyword, part in schema.items() if keyword != "$defs"}
+    wrapped = {"type": "object", "properties": {KEY: inner}, "required": [KEY], "additionalProperties": False}
+    validate = ByDocument({**wrapped, **definitions}).validator
+    return {**wrapped, **definitions}, lambda text: validate(_keyed(text))[KEY]
 
 
 def _refuse_empty(schema: Mapping[str, Any]) -> None:

@@ -28,6 +28,8 @@ MAX_ENTRIES = 10_000
 PAGE = 20_000
 # Characters that it says of itself.
 MAX_HEAD = 200
+# What stands where something was left out.
+_CUT = "[... The whole result has"
 # Characters on each side of what was looked for, in a line that is too long to be shown.
 AROUND = 200
 
@@ -117,9 +119,14 @@ def capped(result: ToolResult, limit: int = MAX_RESULT, overflow: Overflow | Non
     return result._replace(text=f"{text[:head]}{note}{text[len(text) - room // 3 :]}")
 
 
+def was_cut(text: str) -> bool:
+    """Tell whether a text is what `capped` left of another."""
+    return _CUT in text
+
+
 def _note(text: str, handle: str) -> str:
     way = f'Read on with result_read(handle="{handle}", offset=... or query="...").' if handle else "Ask for less."
-    return f"\n\n[... The whole result has {len(text):,} characters; its middle is left out here. {way} ...]\n\n"
+    return f"\n\n{_CUT} {len(text):,} characters; its middle is left out here. {way} ...]\n\n"
 
 
 def _piece(text: str, start: int, room: int) -> str:

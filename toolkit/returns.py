@@ -16,6 +16,7 @@ from toolkit import schemas
 from toolkit.about import OUTPUT
 from toolkit.messages import ToolResult
 from toolkit.parameters import Parameter
+from toolkit.parameters.accepted import Lean
 from toolkit.parameters.built import Built
 from toolkit.parameters.generated import Shown
 from toolkit.parts import File, Image
@@ -38,7 +39,7 @@ _SAYS_NOTHING = frozenset({Any, inspect.Parameter.empty, object, ToolResult, Ima
 
 
 @dataclass(frozen=True)
-class Returns:
+class Returns(Lean):
     """What a function gives, as its annotation says.
 
     Attributes:

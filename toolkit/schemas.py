@@ -66,6 +66,16 @@ def apart(schema: Mapping[str, Any], owner: str) -> dict[str, Any]:
     return whole
 
 
+def inlined(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Put what a schema refers to as a whole in the place of the reference."""
+    definitions = schema.get("$defs")
+    if not isinstance(definitions, Mapping) or schema.keys() - {"$defs", "$ref", "$schema", "description", "title"}:
+        return schema
+    target = definitions.get(str(schema.get("$ref", "")).removeprefix("#/$defs/"))
+    own = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
+    return {**target, **own} if isinstance(target, Mapping) else schema
+
+
 def of_object(adapter: TypeAdapter[Any]) -> dict[str, Any]:
     """Make the JSON Schema of an object, as providers want to see it; an empty one of any other type."""
     schema = adapter.json_schema(schema_generator=generator())

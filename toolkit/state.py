@@ -111,6 +111,12 @@ def open_calls(messages: Sequence[Message], answered: Sequence[ToolMessage]) -> 
     return tuple(call for call in last_calls(messages) if call.id not in done)
 
 
+def failed_calls(messages: Sequence[Message], answered: Sequence[ToolMessage]) -> tuple[ToolCall, ...]:
+    """Give the calls of the last message that have failed."""
+    failed = {result.call_id for result in answered if result.is_error}
+    return tuple(call for call in last_calls(messages) if call.id in failed) if failed else ()
+
+
 def _wrong_phase(state: RunState) -> str:
     """Say that the last message has no calls where they are carried out or wait; or has some elsewhere."""
     has_open = bool(open_calls(state.messages, state.answered))

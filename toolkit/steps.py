@@ -19,10 +19,15 @@ class CallModel:
 
 @dataclass(frozen=True)
 class RunCalls:
-    """Carry these calls out."""
+    """Carry these calls out.
+
+    Attributes:
+        failed: Calls of the same answer that have failed before.
+    """
 
     calls: tuple[ToolCall, ...]
     turn: int
+    failed: tuple[ToolCall, ...] = ()
 
 
 @dataclass(frozen=True)

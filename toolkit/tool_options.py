@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 
 from toolkit.about import REASONING
 from toolkit.errors import DefinitionError
+from toolkit.scopes import scope_of
 from toolkit.settings import Effect, Isolation, ToolSettings
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ class ToolOptions(TypedDict, total=False):
         activity: The name of what carries the tool out, see Toolbox.bind; its own name by default. "" leaves the tool
             to the model, which then fills in the output itself.
         reasoning: Whether the model is asked why it makes a call: `ToolCall.reasoning`.
+        module: The name of what carries the tool out apart from the run, see Toolbox.module: it sees neither the
+            conversation nor `deps`.
+        imports: Paths of the shared values that a call may see: all by default, and in a module none. Or a JSON Schema
+            of an array, whose items are one of a few: the model asks for those that a call needs.
         namespace: A group that the tool is shown in, in dialects that know groups.
         defer_loading: Whether the provider loads the parameters only when the model looks for the tool.
     """
@@ -65,6 +70,8 @@ class ToolOptions(TypedDict, total=False):
     return_direct: bool
     activity: str
     reasoning: bool
+    module: str
+    imports: Sequence[str] | Mapping[str, Any]
     namespace: str
     defer_loading: bool
 
@@ -78,12 +85,20 @@ def fields_of(given: Mapping[str, Any], owner: str, settings: ToolSettings) -> M
     chosen = given.keys() & ToolSettings.__dataclass_fields__.keys()
     try:
         _check(given)
+        said = _about(given)
         if chosen:
             settings = replace(settings, **{name: given[name] for name in chosen})
     except DefinitionError as error:
         raise DefinitionError(f"{owner}: {error}") from None
-    own = {name: value for name, value in given.items() if name not in (*chosen, "reasoning")}
-    return {"settings": settings, **own, **({"about": WHY} if given.get("reasoning") else {})}
+    own = {name: value for name, value in given.items() if name not in (*chosen, "reasoning", "module", "imports")}
+    return {"settings": settings, **own, **said}
+
+
+def _about(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Read what is said of the calls, and not of the tool."""
+    scope = scope_of(given.get("module"), given.get("imports")) or given.get("scope")
+    shown = {**(scope.about if scope else {}), **given.get("about", {}), **(WHY if given.get("reasoning") else {})}
+    return {**({"scope": scope} if scope else {}), **({"about": shown} if shown else {})}
 
 
 def refuse_unknown(options: Mapping[str, Any]) -> None:

@@ -20,6 +20,7 @@ from toolkit.doors import AsyncDoor, Door, SyncDoor, step
 from toolkit.errors import ToolError
 from toolkit.jsontext import as_text
 from toolkit.messages import ToolCall, ToolResult
+from toolkit.shared import Shared, Values
 
 
 class Toolbox(Collection):
@@ -29,6 +30,8 @@ class Toolbox(Collection):
         tools: Tools and functions.
         strict: Whether providers are to enforce the schemas of tools that do not say so themselves, where that is
             lossless.
+        references: Whether calls may refer to the results of others: `_outputPath` says where a result is kept, and an
+            argument `†path` stands for it.
 
     Raises:
         DuplicateToolError: Two of them have one name.
@@ -42,8 +45,8 @@ class Toolbox(Collection):
         3
     """
 
-    def __init__(self, tools: Iterable[Addable] = (), *, strict: bool | None = None) -> None:
-        super().__init__(tools, strict=strict)
+    def __init__(self, tools: Iterable[Addable] = (), *, strict: bool | None = None, references: bool = False) -> None:
+        super().__init__(tools, strict=strict, references=references)
         self._shown: tuple[object, dict[tuple[str, bool], list[dict[str, Any]]]] = (None, {})
 
     def schemas(self, dialect: str = "chat", *, strict: bool | None = None) -> list[dict[str, Any]]:
@@ -69,7 +72,7 @@ class Toolbox(Collection):
 
     def check(self, dialect: str = "chat") -> Report:
         """Look for what a model or its provider may stumble over: names, missing texts, size, what is left out."""
-        return checked(self, dialect_named(dialect, strict=self._enforced()))
+        return checked(self, dialect_named(dialect, strict=self._enforced()), self._bindings.functions)
 
     def answer(
         self,
@@ -78,6 +81,7 @@ class Toolbox(Collection):
         *,
         strict: bool | None = None,
         context: ToolContext[Any] | None = None,
+        shared: Values = None,
     ) -> list[dict[str, Any]]:
         """Carry out the calls in a provider's reply, all at the same time, for a loop of your own.
 
@@ -86,11 +90,13 @@ class Toolbox(Collection):
             dialect: As for `schemas`.
             strict: As for `schemas`.
             context: What a parameter annotated ToolContext gets.
+            shared: As for `all`; one Shared for all replies keeps the results of each for those that follow.
 
         Returns:
             The messages that answer the calls, each exactly once; none where there are no calls.
         """
-        return step(self._answer(reply, dialect_named(dialect, strict=self._enforced(strict)), context, SyncDoor()))
+        spoken, shares = dialect_named(dialect, strict=self._enforced(strict)), Shared.of(shared)
+        return step(self._answer(reply, spoken, context, SyncDoor(), shares))
 
     async def aanswer(
         self,
@@ -99,10 +105,11 @@ class Toolbox(Collection):
         *,
         strict: bool | None = None,
         context: ToolContext[Any] | None = None,
+        shared: Values = None,
     ) -> list[dict[str, Any]]:
         """Do what `answer` does, in the running loop."""
-        spoken = dialect_named(dialect, strict=self._enforced(strict))
-        return await self._answer(reply, spoken, context, AsyncDoor())
+        spoken, shares = dialect_named(dialect, strict=self._enforced(strict)), Shared.of(shared)
+        return await self._answer(reply, spoken, context, AsyncDoor(), shares)
 
     def call(self, name: str, words: Words = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
         """Carry out a call by name; a tool's fault is a result, not an exception.
@@ -148,51 +155,79 @@ class Toolbox(Collection):
             raise ToolError('Invalid reply: it is no JSON object with a list "calls". Send one whole object.')
         return Calls().calls(text, [made.spec for made in self])
 
-    def run(self, call: ToolCall, context: ToolContext[Any] | None = None) -> ToolResult:
+    def run(self, call: ToolCall, context: ToolContext[Any] | None = None, *, shared: Values = None) -> ToolResult:
         """Carry out a call that was made, or kept, as data; a tool's fault is a result, as in `call`."""
-        return step(self._callings(context, SyncDoor()).one(call))
+        return step(self._callings(context, SyncDoor(), shared).one(call))
 
-    async def arun(self, call: ToolCall, context: ToolContext[Any] | None = None) -> ToolResult:
+    async def arun(
+        self, call: ToolCall, context: ToolContext[Any] | None = None, *, shared: Values = None
+    ) -> ToolResult:
         """Do what `run` does, in the running loop."""
-        return await self._callings(context, AsyncDoor()).one(call)
+        return await self._callings(context, AsyncDoor(), shared).one(call)
 
-    def all(self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None) -> list[ToolResult]:
-        """Carry calls out at the same time; the results, failures too, in the order of the calls."""
-        return step(self._callings(context, SyncDoor()).all([*calls]))
+    def all(
+        self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None, *, shared: Values = None
+    ) -> list[ToolResult]:
+        """Carry calls out at the same time; the results, failures too, in the order of the calls.
 
-    async def aall(self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None) -> list[ToolResult]:
+        Where the toolbox has `references`, a call waits for those whose results it refers to.
+
+        Args:
+            calls: Of tools in this toolbox, or of none.
+            context: What a parameter annotated ToolContext gets.
+            shared: Values by dotted path, which calls may refer to and find in their context. In a Shared, results are
+                kept for later calls, too.
+
+        Raises:
+            FatalError: A tool raised it.
+            ValueError: A value is no JSON.
+        """
+        return step(self._callings(context, SyncDoor(), shared).all([*calls]))
+
+    async def aall(
+        self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None, *, shared: Values = None
+    ) -> list[ToolResult]:
         """Do what `all` does, in the running loop."""
-        return await self._callings(context, AsyncDoor()).all([*calls])
+        return await self._callings(context, AsyncDoor(), shared).all([*calls])
 
-    def any(self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None) -> ToolResult:
+    def any(
+        self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None, *, shared: Values = None
+    ) -> ToolResult:
         """Carry calls out until one succeeds, and give the others up; an error that has all of theirs, if none does."""
-        return step(self._callings(context, SyncDoor()).first([*calls], succeeded))
+        return step(self._callings(context, SyncDoor(), shared).first([*calls], succeeded))
 
-    async def aany(self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None) -> ToolResult:
+    async def aany(
+        self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None, *, shared: Values = None
+    ) -> ToolResult:
         """Do what `any` does, in the running loop."""
-        return await self._callings(context, AsyncDoor()).first([*calls], succeeded)
+        return await self._callings(context, AsyncDoor(), shared).first([*calls], succeeded)
 
-    def race(self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None) -> ToolResult:
+    def race(
+        self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None, *, shared: Values = None
+    ) -> ToolResult:
         """Carry calls out until one ends, well or not, and give the others up."""
-        return step(self._callings(context, SyncDoor()).first([*calls], ended))
+        return step(self._callings(context, SyncDoor(), shared).first([*calls], ended))
 
-    async def arace(self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None) -> ToolResult:
+    async def arace(
+        self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None, *, shared: Values = None
+    ) -> ToolResult:
         """Do what `race` does, in the running loop."""
-        return await self._callings(context, AsyncDoor()).first([*calls], ended)
+        return await self._callings(context, AsyncDoor(), shared).first([*calls], ended)
 
     def _enforced(self, *wanted: bool | None) -> bool:
         return next((said for said in (*wanted, self.strict) if said is not None), False)
 
     async def _answer(
-        self, reply: Any, dialect: Dialect, context: ToolContext[Any] | None, door: Door
+        self, reply: Any, dialect: Dialect, context: ToolContext[Any] | None, door: Door, shared: Shared
     ) -> list[dict[str, Any]]:
         specs = [made.spec for made in self]
         calls = dialect.calls(reply, specs)
-        results = await self._callings(context, door).all(calls)
+        results = await self._callings(context, door, shared).all(calls)
         return dialect.answers([*zip(calls, results)], specs)
 
-    def _callings(self, context: ToolContext[Any] | None, door: Door) -> Callings:
-        return Callings(Dispatcher(tools=self._composed()), context or ToolContext(deps=None), door)
+    def _callings(self, context: ToolContext[Any] | None, door: Door, shared: Values) -> Callings:
+        own = context or ToolContext(deps=None)
+        return Callings(Dispatcher(tools=self._composed()), own, door, Shared.of(shared))
 
     async def _carry_out(self, name: str, words: Words, context: ToolContext[Any] | None, door: Door) -> ToolResult:
         call = ToolCall(name=name, arguments=as_text(words))

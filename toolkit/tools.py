@@ -13,12 +13,15 @@ from pydantic_core import PydanticSerializationError, to_json
 from typing_extensions import Self, Unpack
 
 from toolkit import hints
+from toolkit.about import OUTPUT_PATH
 from toolkit.errors import DefinitionError
 from toolkit.handlers import BoundFunction, Function, Handler
-from toolkit.implementations import Bound, Latent, implementation
+from toolkit.implementations import Bound, Declared, Latent, implementation
 from toolkit.invocable import Invocable
 from toolkit.messages import ToolSpec
 from toolkit.naming import NAME, legal_name
+from toolkit.references import widened
+from toolkit.scopes import Scope
 from toolkit.settings import USUAL, ToolSettings
 from toolkit.tool_options import ToolOptions, fields_of, refuse_unknown
 
@@ -50,6 +53,7 @@ class Tool(Invocable, Generic[P, R]):
         settings: How a call is carried out: effect, time, tries, place, gates.
         activity: The name of what carries it out in a toolbox; empty where the model does; None where that is open.
         about: What a model is asked to say of a call beside its arguments: schemas by key.
+        scope: What a call may see of the run; all of it where nothing is said.
     """
 
     name: str
@@ -62,6 +66,7 @@ class Tool(Invocable, Generic[P, R]):
     settings: ToolSettings = USUAL
     activity: str | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
+    scope: Scope | None = None
 
     __test__ = False  # a tool named test_connection is not a test
 
@@ -91,7 +96,7 @@ class Tool(Invocable, Generic[P, R]):
         Args:
             name: What the model calls it by; `_tool` says the same, where it is there.
             schema: Of type object: the parameters, and the keys about a call: `_tool`, `_activity`, `_output`,
-                `_reasoningForCall`.
+                `_reasoningForCall`, `_module`, `_imports`.
             function: What carries it out; without one it is bound in a toolbox, or left to the model.
             title: For people.
             description: For the model; the schema's own by default.
@@ -103,8 +108,8 @@ class Tool(Invocable, Generic[P, R]):
         from toolkit.declarations import declared
 
         found = declared(name, schema)
-        said = {"about": found.about} if found.about else {}
-        told = {"title": title, "text": description, "activity": found.activity, **said, **options}
+        said = {"activity": found.activity, "scope": found.scope, "about": found.about or None}
+        told = {"title": title, "text": description, **said, **options}
         return cls._declared(name, found.interface, function, told)
 
     @classmethod
@@ -141,7 +146,7 @@ class Tool(Invocable, Generic[P, R]):
     @classmethod
     def _declared(cls, name: str, interface: Any, function: Any, told: Mapping[str, Any]) -> Tool[..., Any]:
         given = {key: value for key, value in told.items() if value is not None}
-        refuse_unknown({key: value for key, value in told.items() if key not in ("title", "text", "about")})
+        refuse_unknown({key: value for key, value in told.items() if key not in ("title", "text", "about", "scope")})
         handler = Latent(interface) if function is None else Bound(interface, name, implementation(function))
         return cls(name=name, handler=handler, **fields_of(given, interface.origin, USUAL))
 
@@ -157,11 +162,11 @@ class Tool(Invocable, Generic[P, R]):
         target = owner if self.of_class else instance
         if target is None or not self.binds:
             return self
-        return replace(self, handler=cast("Function", self.handler).in_class().bind(target))
+        return replace(self, handler=self._of(cast("Function", self._function).in_class().bind(target)))
 
     def __set_name__(self, owner: type, name: str) -> None:
         if self.binds and self.__dict__["__qualname__"].rpartition(".")[0] == owner.__qualname__:
-            object.__setattr__(self, "handler", cast("Function", self.handler).in_class(owner))
+            object.__setattr__(self, "handler", self._of(cast("Function", self._function).in_class(owner)))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself, with Python's values and Python's exceptions."""
@@ -179,8 +184,10 @@ class Tool(Invocable, Generic[P, R]):
         values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "handler"}
         if not isinstance(home, Tool):
             return _rebuilt, (self.handler, values)
-        bound = (self.handler.instance,) if isinstance(self.handler, BoundFunction) else ()
-        return _varied, (home, bound, values)  # the function itself cannot be found by its name: the tool is there
+        function = self._function
+        bound = (function.instance,) if isinstance(function, BoundFunction) else ()
+        carried = None if function is self.handler else cast("Declared", self.handler).of(None)
+        return _varied, (home, bound, carried, values)  # the function cannot be found by its name: the tool is there
 
     def __eq__(self, other: object) -> bool:
         if not (isinstance(other, Tool) and isinstance(self.handler, Function) and isinstance(other.handler, Function)):
@@ -200,15 +207,20 @@ class Tool(Invocable, Generic[P, R]):
         """What was written in Python: the function itself, or its signature where its body is left out."""
         return next((made for made in (self.handler, self.handler.interface) if isinstance(made, Function)), None)
 
+    def _of(self, function: Function) -> Handler:
+        """Make the same handler of another form of its function."""
+        return function if self.handler is self._function else cast("Declared", self.handler).of(function)
+
     @property
     def binds(self) -> bool:
         """Whether it becomes a method where it stands in a class body, as a plain function does."""
-        return type(self.handler) is Function and inspect.isfunction(self.handler.function)
+        function = self._function
+        return type(function) is Function and inspect.isfunction(function.function)
 
     @property
     def is_unbound(self) -> bool:
         """Whether it is a method that waits for its instance."""
-        return self.binds and cast("Function", self.handler).signature.is_method
+        return self.binds and cast("Function", self._function).signature.is_method
 
     @property
     def is_async(self) -> bool:
@@ -231,7 +243,7 @@ class Tool(Invocable, Generic[P, R]):
 
     @property
     def _shown_parameters(self) -> dict[str, Any]:
-        own = self.parameters
+        own = widened(self.parameters) if OUTPUT_PATH in self.about else self.parameters
         return {**own, "properties": {**self.about, **own["properties"]}} if self.about else own
 
     @property
@@ -257,6 +269,7 @@ class Tool(Invocable, Generic[P, R]):
             parameters=self._shown_parameters,
             activity=self.handler.activity,
             about=self.about,
+            module=self.scope.module if self.scope else "",
             output=self.output_schema,
             title=self.title,
             strict=self.strict,
@@ -299,6 +312,9 @@ def _rebuilt(handler: Handler, values: dict[str, Any]) -> Tool[Any, Any]:
     return Tool(handler=handler, **values)
 
 
-def _varied(home: Tool[Any, Any], bound: tuple[Any, ...], values: dict[str, Any]) -> Tool[Any, Any]:
-    handler = cast("Function", home.handler)
-    return replace(home, handler=handler.in_class().bind(*bound) if bound else handler, **values)
+def _varied(
+    home: Tool[Any, Any], bound: tuple[Any, ...], carried: Declared | None, values: dict[str, Any]
+) -> Tool[Any, Any]:
+    own = cast("Function", home.handler.interface)
+    function = own.in_class().bind(*bound) if bound else own
+    return replace(home, handler=carried.of(function) if carried else function, **values)

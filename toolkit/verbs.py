@@ -19,6 +19,7 @@ from toolkit.runs.handle import RunHandle
 from toolkit.runs.result import RunResult
 from toolkit.runs.run import Run
 from toolkit.runs.streams import AsyncRunStream, RunStream
+from toolkit.shared import Values
 from toolkit.state import RunState
 
 T = TypeVar("T", default=str)  # where nothing says what the answer has to be, it is text
@@ -35,6 +36,7 @@ class Given(TypedDict, total=False):
     messages: History
     deps: Any
     decisions: Decisions
+    shared: Values
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Ask:
     deps: Any
     output_type: Any
     decisions: Decisions
+    shared: Values
     streams: bool
     is_apart: bool
 
@@ -69,6 +72,7 @@ class Verbs(ABC):
         deps: Any = None,
         output_type: Any = str,
         decisions: Decisions = NONE,
+        shared: Values = None,
     ) -> RunResult[Any]:
         """Ask the model, and carry out its calls until it has an answer.
 
@@ -81,8 +85,12 @@ class Verbs(ABC):
                 mended where it is broken.
             deps: What tools find in their ToolContext.
             output_type: What the answer has to be: anything that pydantic can validate, such as a model, a dataclass
-                or `list[int]`. It is asked for as JSON, checked, and given as a value; `str` means any text.
+                or `list[int]`; or a JSON Schema, whose values are plain data. It is asked for as JSON, checked, and
+                given as a value; `str` means any text.
             decisions: With a state: what was decided on its pending calls, by call id; True, False or a Decision.
+            shared: Values by dotted path, which tools find in their ToolContext, and to which calls may refer where the
+                toolbox has `references`. Results that are kept join them, those of the history too. A Shared is taken
+                as it stands, and keeps them for other runs.
 
         Raises:
             DefinitionError: No JSON can be of the `output_type`.
@@ -95,7 +103,7 @@ class Verbs(ABC):
             RunError: The model gave no answer of the `output_type`, in spite of `output_retries`.
         """
         with RunStream(
-            self._begin(Ask(prompt, messages, deps, output_type, decisions, streams=False, is_apart=False))
+            self._begin(Ask(prompt, messages, deps, output_type, decisions, shared, streams=False, is_apart=False))
         ) as stream:
             for _ in stream:
                 pass
@@ -115,10 +123,11 @@ class Verbs(ABC):
         deps: Any = None,
         output_type: Any = str,
         decisions: Decisions = NONE,
+        shared: Values = None,
     ) -> RunResult[Any]:
         """Do what `run` does, in the running event loop; sync tools get threads of their own."""
         async with AsyncRunStream(
-            self._begin(Ask(prompt, messages, deps, output_type, decisions, streams=False, is_apart=False))
+            self._begin(Ask(prompt, messages, deps, output_type, decisions, shared, streams=False, is_apart=False))
         ) as stream:
             async for _ in stream:
                 pass
@@ -136,9 +145,12 @@ class Verbs(ABC):
         deps: Any = None,
         output_type: Any = str,
         decisions: Decisions = NONE,
+        shared: Values = None,
     ) -> RunStream[Any]:
         """Do what `run` does, and give the events as they happen; leaving the loop early ends the run."""
-        return RunStream(self._begin(Ask(prompt, messages, deps, output_type, decisions, streams=True, is_apart=False)))
+        return RunStream(
+            self._begin(Ask(prompt, messages, deps, output_type, decisions, shared, streams=True, is_apart=False))
+        )
 
     @overload
     def astream(
@@ -154,10 +166,11 @@ class Verbs(ABC):
         deps: Any = None,
         output_type: Any = str,
         decisions: Decisions = NONE,
+        shared: Values = None,
     ) -> AsyncRunStream[Any]:
         """Do what `stream` does, in the running event loop."""
         return AsyncRunStream(
-            self._begin(Ask(prompt, messages, deps, output_type, decisions, streams=True, is_apart=False))
+            self._begin(Ask(prompt, messages, deps, output_type, decisions, shared, streams=True, is_apart=False))
         )
 
     @overload
@@ -172,20 +185,41 @@ class Verbs(ABC):
         deps: Any = None,
         output_type: Any = str,
         decisions: Decisions = NONE,
+        shared: Values = None,
     ) -> RunHandle[Any]:
         """Do what `stream` does on a thread of its own, and give a handle of the run at once."""
-        return RunHandle(self._begin(Ask(prompt, messages, deps, output_type, decisions, streams=True, is_apart=True)))
+        return RunHandle(
+            self._begin(Ask(prompt, messages, deps, output_type, decisions, shared, streams=True, is_apart=True))
+        )
 
     @overload
     def resume(
-        self, state: RunState | str, decisions: Decisions = ..., *, deps: Any = None, output_type: type[T] = ...
+        self,
+        state: RunState | str,
+        decisions: Decisions = ...,
+        *,
+        deps: Any = None,
+        output_type: type[T] = ...,
+        shared: Values = None,
     ) -> RunResult[T]: ...
     @overload
     def resume(
-        self, state: RunState | str, decisions: Decisions = ..., *, deps: Any = None, output_type: Any
+        self,
+        state: RunState | str,
+        decisions: Decisions = ...,
+        *,
+        deps: Any = None,
+        output_type: Any,
+        shared: Values = None,
     ) -> RunResult[Any]: ...
     def resume(
-        self, state: RunState | str, decisions: Decisions = NONE, *, deps: Any = None, output_type: Any = str
+        self,
+        state: RunState | str,
+        decisions: Decisions = NONE,
+        *,
+        deps: Any = None,
+        output_type: Any = str,
+        shared: Values = None,
     ) -> RunResult[Any]:
         """Go on with a run that was put away, in this process or another.
 
@@ -196,26 +230,45 @@ class Verbs(ABC):
                 without one waits on.
             deps: As for `run`; they are no part of the state.
             output_type: As for `run`; it is no part of the state.
+            shared: As for `run`; it is no part of the state, but for results that are kept: they are in its messages.
 
         Raises:
             ConversationError: It is not the state of a run.
             ApprovalError: A decision is for no call that waits.
         """
-        return self.run(_read(state), deps=deps, output_type=output_type, decisions=decisions)
+        return self.run(_read(state), deps=deps, output_type=output_type, decisions=decisions, shared=shared)
 
     @overload
     async def aresume(
-        self, state: RunState | str, decisions: Decisions = ..., *, deps: Any = None, output_type: type[T] = ...
+        self,
+        state: RunState | str,
+        decisions: Decisions = ...,
+        *,
+        deps: Any = None,
+        output_type: type[T] = ...,
+        shared: Values = None,
     ) -> RunResult[T]: ...
     @overload
     async def aresume(
-        self, state: RunState | str, decisions: Decisions = ..., *, deps: Any = None, output_type: Any
+        self,
+        state: RunState | str,
+        decisions: Decisions = ...,
+        *,
+        deps: Any = None,
+        output_type: Any,
+        shared: Values = None,
     ) -> RunResult[Any]: ...
     async def aresume(
-        self, state: RunState | str, decisions: Decisions = NONE, *, deps: Any = None, output_type: Any = str
+        self,
+        state: RunState | str,
+        decisions: Decisions = NONE,
+        *,
+        deps: Any = None,
+        output_type: Any = str,
+        shared: Values = None,
     ) -> RunResult[Any]:
         """Do what `resume` does, in the running event loop."""
-        return await self.arun(_read(state), deps=deps, output_type=output_type, decisions=decisions)
+        return await self.arun(_read(state), deps=deps, output_type=output_type, decisions=decisions, shared=shared)
 
 
 def _read(state: RunState | str) -> RunState:

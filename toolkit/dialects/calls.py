@@ -13,18 +13,19 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import chain
 from typing import Any
 
 from pydantic_core import from_json
 from typing_extensions import override
 
-from toolkit.about import ACTIVITY, META, TOOL
+from toolkit.about import ACTIVITY, META, MODULE, OUTPUT, TOOL
 from toolkit.choice import narrowed
 from toolkit.dialects.chat import encoded, message_of, pictures
 from toolkit.dialects.dialect import RunDialect
 from toolkit.dialects.forms import Form, form_of
-from toolkit.dialects.rules import GRAMMAR, STRICT
+from toolkit.dialects.rules import GRAMMAR, STRICT, Rules
 from toolkit.dialects.structured import asked
 from toolkit.dialects.wire import about_calls, attribute, content_of, owned, text_of
 from toolkit.jsontext import is_cut, is_object
@@ -49,10 +50,23 @@ Tools:
 """
 
 
-# A function's parameter of such a name is sent under another one; a declared tool has none.
-_BESIDE_META = f"(?!(?:{'|'.join(sorted(META))})$)"
-CALLS = replace(GRAMMAR, name="calls", keys=f"{_BESIDE_META}(?s:.+)")
-CALLS_STRICT = replace(STRICT, name="calls_strict", keys=_BESIDE_META + STRICT.keys)
+# What the object around all calls takes of the limits.
+_AROUND = {"levels of objects": 1}
+
+
+@cache
+def _beside(said: frozenset[str], *, strict: bool) -> Rules:
+    """Make the rules under which a parameter with the name of what is said about calls is sent under another one.
+
+    Args:
+        said: What is asked for about a call of this tool; it keeps its name.
+        strict: Whether the server enforces the schema.
+    """
+    rules, asked_for = STRICT if strict else GRAMMAR, "".join(f" {key}" for key in sorted(said))
+    reserved = f"(?!(?:{'|'.join(sorted({*META} - said))})$)"
+    keys = reserved + (rules.keys or "(?s:.+)")
+    limits = {name: limit - _AROUND.get(name, 0) for name, limit in rules.limits.items()}
+    return replace(rules, name=f"calls {rules.name}{asked_for}", keys=keys, limits=limits)
 
 
 class Calls(RunDialect):
@@ -62,19 +76,18 @@ class Calls(RunDialect):
     """
 
     name = "calls"
-    rules, strict_rules = CALLS, CALLS_STRICT
+    rules, strict_rules = GRAMMAR, STRICT
 
     @override
     def form(self, spec: ToolSpec) -> Form:
-        """Tell how a tool's arguments are shown; the output of a declared tool keeps its name."""
-        if spec.activity is None and not spec.about:
-            return super().form(spec)
-        return form_of(spec, STRICT if self.is_strict(spec) else GRAMMAR)
+        """Tell how a tool's arguments are shown; what is asked for about a call, or as its output, keeps its name."""
+        said = frozenset((*spec.about, *([OUTPUT] if spec.activity == "" else ())))
+        return form_of(spec, _beside(said & {*META}, strict=self.is_strict(spec)))
 
     @override
     def calls(self, reply: Any, specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
         """Find the calls in a reply; what is said about them stands beside their arguments."""
-        return owned(self._found(reply), specs, self.form, _beside)
+        return owned(self._found(reply), specs, self.form, _meta)
 
     @override
     def answers(
@@ -112,19 +125,22 @@ class Calls(RunDialect):
         if reply is None:
             is_half = text.lstrip().startswith("{") and is_cut(text)
             return "" if is_half else text, calls
-        return _output_of(reply), (*calls, *owned(_calls_of(reply), specs, self.form, _beside))
+        return _output_of(reply), (*calls, *owned(_calls_of(reply), specs, self.form, _meta))
 
     def _shown(self, spec: ToolSpec) -> dict[str, Any]:
         """Show its parameters with the constant `_tool` in front; no other tool's definitions have the same names."""
         schema = apart(self.form(spec).schema, spec.name)
         known = {TOOL: spec.name} if spec.activity is None else {TOOL: spec.name, ACTIVITY: spec.activity}
+        known |= {MODULE: spec.module} if spec.module else {}
         constants = {key: {"type": "string", "const": value} for key, value in known.items()}
+        shown = {**constants, **schema["properties"]}
         return {
             "type": "object",
             "description": spec.description,
-            "properties": {**constants, **schema["properties"]},
+            "properties": {key: shown[key] for key in (*META, *shown) if key in shown},
             "required": [*constants, *schema.get("required", ())],
-            "additionalProperties": schema.get("additionalProperties", False),
+            # A pattern would hold for the constants, too.
+            "additionalProperties": "patternProperties" in schema or schema.get("additionalProperties", False),
             **({"$defs": schema["$defs"]} if "$defs" in schema else {}),
         }
 
@@ -241,6 +257,6 @@ def _call(item: Mapping[str, Any]) -> ToolCall:
     return ToolCall(name=str(item.get(TOOL) or ""), arguments=json.dumps(arguments, ensure_ascii=False))
 
 
-def _beside(spec: ToolSpec) -> Collection[str]:
+def _meta(spec: ToolSpec) -> Collection[str]:
     """List the keys that are said about a call of a tool."""
     return META if spec.activity is None else about_calls(spec)

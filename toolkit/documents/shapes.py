@@ -68,6 +68,7 @@ _SHAPES: Mapping[str, _Shape] = {
     "multipleOf": (lambda value: _is_number(value) and value > 0, "a number above 0"),
     "pattern": _TEXT,
     "$ref": _TEXT,
+    "description": _TEXT,
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _NUMBER),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minContains", "maxContains"), _COUNT),
     **dict.fromkeys(("minProperties", "maxProperties"), _COUNT),

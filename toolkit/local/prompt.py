@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
+from toolkit.about import META
 from toolkit.dialects.calls import Calls, composed, plain, response_format
 from toolkit.dialects.structured import asked
 from toolkit.messages import (
@@ -138,14 +139,44 @@ def _results(messages: Sequence[Message]) -> list[ToolMessage]:
 
 
 def _example(spec: ToolSpec, shift: int) -> tuple[str, str]:
-    """Make a request and its call, from a tool's own schema; other tools get other values."""
-    required = spec.parameters.get("required", ())
-    named = [(name, schema) for name, schema in spec.parameters["properties"].items() if name in required]
-    values = {name: _sample(schema, spec.parameters, shift + place) for place, (name, schema) in enumerate(named)}
-    told = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in values.items())
+    """Make a request and its call, from a tool's own schema; other tools get other values.
+
+    The request names the arguments. What is said about the call, and its output where the model makes it, are in the
+    call alone.
+    """
+    shown, is_declared = Calls().tool(spec), spec.activity is not None
+    properties, sample = shown["properties"], _whole if is_declared else _sample
+    named = [name for name in properties if name not in META]
+    needed = [name for name in named if name in shown["required"]] or (named if is_declared else [])
+    about = [name for name in shown["required"] if name in META]
+    values = {name: sample(properties[name], shown, shift + place) for place, name in enumerate(needed)}
+    said = {name: sample(properties[name], shown, shift + 1) for name in about}
+    told = ", ".join(f"{name.replace('_', ' ')} {_told(value)}" for name, value in values.items())
     described = spec.description.partition("\n")[0].rstrip(".") or spec.name.replace("_", " ")
-    call = {"calls": [{"_tool": spec.name, **values}]}
+    call = {"calls": [{**said, **values}]}
     return f"{described}: {told}." if told else f"{described}.", json.dumps(call, ensure_ascii=False)
+
+
+def _told(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else value
+
+
+def _whole(schema: Mapping[str, Any], root: Mapping[str, Any], shift: int, depth: int = 4) -> Any:
+    """Make a sample with all that is inside: what an object requires, or all it may have, and one item of a list."""
+    schema = _resolved(schema, root)
+    if depth and schema.get("properties"):
+        known = schema["properties"]
+        needed = [name for name in schema.get("required", ()) if name in known] or known
+        return {name: _whole(known[name], root, shift + place, depth - 1) for place, name in enumerate(needed)}
+    if depth and isinstance(schema.get("items"), dict):
+        return [_whole(schema["items"], root, shift, depth - 1)]
+    return _between(schema, _sample(schema, root, shift))
+
+
+def _between(schema: Mapping[str, Any], value: Any) -> Any:
+    if schema.get("type") not in ("integer", "number"):
+        return value
+    return max(min(value, schema.get("maximum", value)), schema.get("minimum", value))
 
 
 def _sample(schema: Mapping[str, Any], root: Mapping[str, Any], shift: int) -> Any:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, get_origin
 
 from pydantic_core import from_json, to_json
 
@@ -50,13 +50,28 @@ class Filled(dict[str, Any]):
         self.whole = whole
 
 
+class Lean:
+    """What is copied and sent without what it has worked out."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {made.name: getattr(self, made.name) for made in fields(self)}  # type: ignore[arg-type]  # a dataclass is
+
+
+class Shown(Lean):
+    """What dialects show."""
+
+    @cached_property
+    def forms(self) -> dict[Any, Any]:
+        """How dialects show the schema, kept by them."""
+        return {}
+
+
 @dataclass(frozen=True, eq=False)
-class ByDocument:
+class ByDocument(Shown):
     """Accepts what a JSON Schema says; values are plain data."""
 
     schema: dict[str, Any]
     hidden: Mapping[str, str] = field(default_factory=dict)
-    forms: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @cached_property
     def validator(self) -> Callable[[str], dict[str, Any]]:
@@ -69,12 +84,11 @@ class ByDocument:
 
 
 @dataclass(frozen=True, eq=False)
-class ByType:
+class ByType(Shown):
     """Accepts the members of one type: a pydantic model, a dataclass, a TypedDict."""
 
     kind: Any
     hidden: Mapping[str, str] = field(default_factory=dict)
-    forms: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @cached_property
     def schema(self) -> dict[str, Any]:
@@ -94,22 +108,31 @@ class ByType:
         return lambda text: Filled(read(text))
 
     @cached_property
+    def names(self) -> Collection[str]:
+        """What the members are called in Python, where they may have other names than in JSON."""
+        kind = get_origin(self.kind) or self.kind
+        tables = (getattr(kind, name, None) for name in ("model_fields", "__dataclass_fields__", "__annotations__"))
+        return [*next(filter(None, tables), self.schema["properties"])]
+
+    @cached_property
     def _adapter(self) -> TypeAdapter[Any]:
         from pydantic import TypeAdapter
 
         try:
-            return TypeAdapter(self.kind)
+            adapter = TypeAdapter(self.kind)
+            adapter.rebuild(raise_errors=True)
         except Exception as error:  # pydantic and user types raise what they like while a schema is built
-            raise DefinitionError(f"{self.kind!r} is no type that JSON can fill: {error}") from error
+            why = str(error).partition("\n")[0]
+            raise DefinitionError(f"{self.kind!r} is no type that JSON can fill: {why}") from error
+        return adapter
 
 
 @dataclass(frozen=True, eq=False)
-class Joined:
+class Joined(Shown):
     """Accepts what two accept, each its own keys."""
 
     first: Accepted
     second: Accepted
-    forms: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @property
     def hidden(self) -> Mapping[str, str]:
@@ -140,7 +163,7 @@ class Joined:
 
 
 @dataclass(frozen=True, eq=False)
-class Heedless:
+class Heedless(Lean):
     """Accepts what another does, and overlooks what else may be said about a call."""
 
     inner: Accepted

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from toolkit.approval import Deferred, Stopped
@@ -13,6 +14,7 @@ from toolkit.attempts import Tell
 from toolkit.bindings import AnyTool
 from toolkit.cancellation import DEADLINE, Cancellation, outer
 from toolkit.context import ToolContext
+from toolkit.dependencies import Blocked, Dependencies, refer, refers
 from toolkit.dispatch import Dispatcher
 from toolkit.doors import Door
 from toolkit.errors import Cancelled, ToolError
@@ -20,9 +22,12 @@ from toolkit.events import ApprovalNeeded, CallEvent, Event, ToolCallFinished, T
 from toolkit.execution import Order, batches, execute, width_of
 from toolkit.messages import PendingApproval, ToolCall, ToolMessage, ToolResult
 from toolkit.models import CallReady
+from toolkit.references import references_in
 from toolkit.refusals import CANCELLED_TEXT, LATE_TEXT, SKIPPED_TEXT, STOPPED_TEXT
 from toolkit.runs.early import EarlyCalls
 from toolkit.runs.inbox import Inbox
+from toolkit.shared import Shared
+from toolkit.steps import RunCalls
 
 
 @dataclass(kw_only=True)
@@ -33,6 +38,7 @@ class Calling:
         tools: Those of the run, by name; more may join.
         order: Which calls of a turn run together.
         width: How many of them at the same time.
+        shared: What the calls share.
         live: Whether what a call tells is wanted while it is at work.
         work: Tells when calls are to end.
         early: What was begun while the answer was still arriving.
@@ -48,14 +54,18 @@ class Calling:
     live: bool
     run_id: str
     deps: Any
+    shared: Shared
     work: Cancellation
     early: EarlyCalls
     is_apart: bool = False
     raises: bool = False
 
-    def begun(self, calls: Sequence[ToolCall], turn: int) -> Turn:
+    def begun(self, todo: RunCalls) -> Turn:
         """Make what carries out the calls of one turn."""
-        return Turn(self, tuple(calls), turn)
+        if not refer(self.tools):
+            return Turn(self, todo.calls, todo.turn)
+        linked = Dependencies.of(todo.calls, self.shared, self.tools, self.work, todo.failed)
+        return Turn(self, todo.calls, todo.turn, linked)
 
     def direct(self, told: Sequence[ToolMessage]) -> str | None:
         """Give the first result that is the run's answer, of those of one answer; None where there is none."""
@@ -72,13 +82,14 @@ class Calling:
     def begins_early(self, ready: CallReady) -> bool:
         """Tell whether a call may begin before its answer is whole.
 
-        It only reads, nobody is asked about it, no ledger binds its id to it, and those before it have begun and may
-        run beside it.
+        It only reads, refers to no other, nobody is asked about it, no ledger binds its id to it, and those before it
+        have begun and may run beside it.
         """
         tool, by = self.tools.get(ready.call.name), self.dispatcher
         return (
             tool is not None
             and tool.settings.effect == "read"
+            and not (refers(tool) and references_in(ready.call.arguments))
             and by.ledger is None
             and not (tool.settings.exclusive or by.is_gated(tool) or by.middleware)
             and ready.position == len(self.early.begun) < width_of(self.order, self.width)
@@ -105,6 +116,7 @@ class Calling:
             provider_call_id=call.provider_call_id,
             tool_name=call.name,
             iteration=turn,
+            shared=self.shared.view(instance=call.instance),
             cancellation=cancellation,
         )
         token = outer.set(self.work)
@@ -121,6 +133,7 @@ class Turn:
     """The calls of one answer.
 
     Attributes:
+        linked: Which of them wait for others, where they may refer to each other.
         finished: What came of them so far, by call id.
         told: What the model is told of that.
         pending: Those that wait for somebody's yes.
@@ -130,6 +143,7 @@ class Turn:
     by: Calling
     calls: tuple[ToolCall, ...]
     number: int
+    linked: Dependencies | None = None
     finished: dict[str, ToolCallFinished] = field(default_factory=dict)
     told: list[ToolMessage] = field(default_factory=list)
     pending: list[PendingApproval] = field(default_factory=list)
@@ -137,7 +151,8 @@ class Turn:
 
     async def events(self, door: Door) -> AsyncGenerator[Event, None]:
         """Carry the calls out, batch after batch."""
-        for batch in batches(self.calls, self.by.order, self._runs_alone):
+        calls = self.linked.calls if self.linked else self.calls
+        for batch in batches(calls, self.by.order, self._runs_alone):
             for call in batch:
                 if call.id not in self.by.early:
                     yield ToolCallStarted(call)
@@ -172,7 +187,8 @@ class Turn:
             return _skipped(batch, why)
 
         def carry_out(call: ToolCall, tell: Tell) -> Coroutine[Any, Any, ToolResult]:
-            return self.by.carried_out(call, self.number, tell, door)
+            begin = partial(self.by.carried_out, turn=self.number, tell=tell, door=door)
+            return self.linked.carried_out(call, begin, door) if self.linked else begin(call)
 
         tells = any(map(self._may_tell, batch))
         apart = self.by.is_apart or (self.by.live and tells)
@@ -180,10 +196,14 @@ class Turn:
         return execute(batch, carry_out, door, width=self.by.width, until=self.by.work, apart=apart, heard=heard)
 
     def _seen(self, event: CallEvent | ToolCallFinished) -> Event | None:
-        """Take note of what happened; what waits for a yes has not finished."""
+        """Take note of what happened; what waits for a yes, or for the result of what does, has not finished."""
         if not isinstance(event, ToolCallFinished):
             return event
+        if self.linked:
+            self.linked.end(event.call, event.result)
         error = event.result.exception
+        if type(error) is Blocked:
+            return None
         if type(error) is Deferred:
             self.pending.append(error.pending)
             return ApprovalNeeded(error.pending)

@@ -267,7 +267,7 @@ class Run(Generic[T]):
 
     async def _carry_out(self, todo: RunCalls, door: Door) -> AsyncGenerator[Event, None]:
         await self._put_away(door)
-        turn = self.calling.begun(todo.calls, todo.turn)
+        turn = self.calling.begun(todo)
         try:
             async with aclosing(turn.events(door)) as happened:
                 async for event in happened:

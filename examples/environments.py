@@ -1,0 +1,58 @@
+"""Send mail in three environments: really, as a mock, and not at all, by the variable APP_ENV.
+
+Prints what becomes of the same call in each, or in the one that is set: APP_ENV=production, development or prototype.
+The tool stays the same. In the prototype nothing carries it out, so the model says itself what comes of it. The model
+is scripted, and the outbox is a list, so that the example runs anywhere.
+"""
+
+import os
+
+from toolkit import Runner, Tool, Toolbox, schema
+from toolkit.testing import ScriptedModel, call
+from toolkit.testing.scripted import Reply
+
+ACTIVITIES = {"production": "smtp", "development": "mock", "prototype": ""}  # "" leaves it to the model
+outbox: list[str] = []
+
+send_email = Tool.from_models(
+    "sendEmail",
+    schema.object(recipient=schema.string("Address"), subject=schema.string("What it is about")),
+    schema.object(sent=schema.boolean()),
+    description="Sends an e-mail",
+)
+box = Toolbox([send_email])
+box.choose("sendEmail", lambda: ACTIVITIES[os.environ["APP_ENV"]])  # asked whenever the tools are composed
+
+
+@box.bind("smtp")
+def post(recipient: str, subject: str) -> dict[str, bool]:
+    """Send it."""
+    outbox.append(f"{recipient}: {subject}")
+    return {"sent": True}
+
+
+@box.bind("mock")
+def pretend(**mail: str) -> dict[str, bool]:
+    """Say what is expected of it, and send nothing."""
+    return {"sent": "@" in mail["recipient"]}
+
+
+def script() -> list[Reply]:
+    """Say what the model says; it fills in `_output` where it is asked for it."""
+    guess = {} if box.activity_of("sendEmail") else {"_output": {"sent": False}}
+    return [call("sendEmail", recipient="ann@example.com", subject="Lunch?", **guess), "That was all."]
+
+
+def main() -> None:
+    """Run the same request in each environment."""
+    chosen = os.environ.get("APP_ENV")
+    for environment in [chosen] if chosen else ACTIVITIES:
+        os.environ["APP_ENV"] = environment
+        outbox.clear()
+        (made,) = Runner(box, model=ScriptedModel(script())).run("Ask Ann to lunch.").calls
+        carrier = box.activity_of("sendEmail") or "the model"
+        print(f"{environment:12} by {carrier:10} {made.result.text:15} outbox {outbox}")
+
+
+if __name__ == "__main__":
+    main()

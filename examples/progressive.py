@@ -1,0 +1,75 @@
+"""Begin with a tool that the model carries out, and give it a function later: nothing else changes.
+
+Prints the result of the prototype, that of the function, and the difference in what the model is told of the tool. The
+embedded model answers where it is installed (pip install "function-toolkit[local]"), a scripted one elsewhere.
+"""
+
+import difflib
+import json
+from typing import Literal
+
+from typing_extensions import TypedDict
+
+from toolkit import NoModelError, Runner, Tool, Toolbox
+from toolkit.local import embedded_model
+from toolkit.models import Model
+from toolkit.testing import ScriptedModel, call
+
+
+class Text(TypedDict):
+    """Analyzes text sentiment."""
+
+    text: str
+
+
+class Sentiment(TypedDict):
+    """What is found."""
+
+    sentiment: Literal["positive", "negative", "neutral"]
+
+
+QUESTION = "What is the sentiment of the text 'I love this library'?"
+GOOD, BAD = {"love", "like", "great"}, {"hate", "terrible", "awful"}
+box = Toolbox([Tool.from_models("sentimentAnalysis", Text, Sentiment)])
+
+
+def model() -> Model:
+    """Choose the embedded model where it is there, else one that says what it would."""
+    try:
+        return embedded_model()
+    except NoModelError:
+        said = call("sentimentAnalysis", text="I love this library", _output={"sentiment": "positive"})
+        return ScriptedModel([said, "It is positive."] * 2)
+
+
+def told() -> list[str]:
+    """Write what the model is told of the tool."""
+    (shown,) = box.calls_schema()["properties"]["calls"]["items"]["anyOf"]
+    return json.dumps(shown, indent=2).splitlines()
+
+
+def counted(text: str) -> Sentiment:
+    """Count words: simple, quick, and the same every time."""
+    words = {*text.lower().split()}
+    score = len(words & GOOD) - len(words & BAD)
+    return {"sentiment": "positive" if score > 0 else "negative" if score < 0 else "neutral"}
+
+
+def main() -> None:
+    """Ask the prototype, bind a function, ask again, and compare."""
+    runner = Runner(box, model=model())
+    before = told()
+    (made,) = runner.run(QUESTION).calls
+    print("Prototype, by the model:", made.result.text)
+
+    box.bind("sentimentAnalysis", counted)
+    (made,) = runner.run(QUESTION).calls
+    print("Bound, by the function: ", made.result.text)
+
+    print("What changed for the model:")
+    changes = difflib.unified_diff(before, told(), lineterm="", n=1)
+    print(*(f"    {line}" for line in changes if not line.startswith(("---", "+++"))), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

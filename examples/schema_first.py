@@ -1,0 +1,70 @@
+"""Declare tools by schemas alone: one is left to the model, the other is carried out by a function, side by side.
+
+Prints what the model is told of each tool, then the calls of one response with their results: natively, and as the
+plain text of a model that knows no tool calling. The model is scripted, so that the example runs anywhere.
+"""
+
+from toolkit import Runner, Tool, Toolbox, schema
+from toolkit.testing import ScriptedModel, call
+
+# Hand-made: `_tool` is the name, `_output` what it gives, whoever carries it out.
+sentiment_analysis = Tool.from_schema(
+    "sentimentAnalysis",
+    {
+        "type": "object",
+        "description": "Analyzes text sentiment",
+        "properties": {
+            "_tool": {"type": "string", "const": "sentimentAnalysis"},
+            "text": {"type": "string", "description": "Text to analyze"},
+            "_output": {
+                "type": "object",
+                "properties": {"sentiment": {"type": "string"}, "confidence": {"type": "number"}},
+            },
+        },
+        "required": ["text"],
+    },
+)
+# The same by two schemas, with the helpers.
+weather_check = Tool.from_models(
+    "weatherCheck",
+    schema.object(location=schema.string("City name")),
+    schema.object(temperature=schema.number(), conditions=schema.string()),
+    description="Tells the weather of a place",
+)
+
+box = Toolbox([sentiment_analysis, weather_check])
+
+
+@box.bind("weatherCheck")
+def weather(location: str) -> dict[str, float | str]:
+    """Stand in for a weather service."""
+    return {"temperature": 18.5, "conditions": f"sunny in {location}"}
+
+
+def main() -> None:
+    """Compose, call natively, call by text."""
+    print("What the model is told:")
+    for shown in box.calls_schema()["properties"]["calls"]["items"]["anyOf"]:
+        activity = shown["properties"]["_activity"]["const"]
+        print(f"    _activity {activity!r:15} {', '.join(shown['properties'])}")
+
+    print("One response, two calls:")
+    text, output = "What a lovely day!", {"sentiment": "positive", "confidence": 0.97}
+    both = [call("sentimentAnalysis", text=text, _output=output), call("weatherCheck", location="Paris")]
+    result = Runner(box, model=ScriptedModel([both, "A lovely day, indeed."])).run("How is Paris?")
+    for made in result.calls:
+        who = "the function" if box.activity_of(made.name) else "the model"
+        print(f"    {made.name}, by {who}: {made.result.text}")
+    print("    Answer:", result.output)
+
+    print("The same as text:")
+    reply = """{"calls": [
+        {"_tool": "weatherCheck", "_activity": "weatherCheck", "location": "Oslo"},
+        {"_tool": "sentimentAnalysis", "_activity": "", "text": "Oh no", "_output": {"confidence": "high"}}]}"""
+    calls = box.parse_calls(reply)
+    for asked, got in zip(calls, box.all(calls), strict=True):
+        print(f"    {asked.name}: {got.text}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,800 @@
+"""What carries a declared tool out: bound, chosen, overridden, left to the model; and what `check` finds of it."""
+
+# A body that is left out is what these tests are about.
+# mypy: disable-error-code="empty-body"
+# ruff: noqa: PIE790
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import os
+import pickle
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import date
+from enum import Enum
+from functools import partial
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from toolkit import DefinitionError, Runner, Tool, Toolbox, ToolContext, tool
+from toolkit.testing import ScriptedModel, call
+
+OSLO = {"city": "Oslo"}
+FILLED = '{"city": "Oslo", "_output": "from the model"}'
+
+
+@tool
+def weather(city: str) -> str:
+    """Check the weather.
+
+    Args:
+        city: City name.
+    """
+    ...
+
+
+@tool
+def double(number: int) -> int:
+    """Double a number.
+
+    Args:
+        number: Any.
+    """
+    return 2 * number
+
+
+def real(city: str) -> str:
+    return f"real {city}"
+
+
+def fake(city: str) -> str:
+    return f"fake {city}"
+
+
+@tool(isolate="process")
+def distance(city: str) -> str:
+    """Measure a distance."""
+    ...
+
+
+def mail(**options: Any) -> Tool[..., Any]:
+    """The seed's tool for mails."""
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            "recipient": {"type": "string"},
+            "subject": {"type": "string"},
+            "_output": {"type": "object", "properties": {"sent": {"type": "boolean"}}, "required": ["sent"]},
+        },
+        "required": ["recipient", "subject"],
+    }
+    return Tool.from_schema("sendEmail", schema, **options)
+
+
+def said(box: Toolbox, name: str = "weather") -> Any:
+    """What a call comes to that the model has filled in as a whole."""
+    return box.call(name, FILLED).value
+
+
+def codes(box: Toolbox) -> list[tuple[str, str, str]]:
+    return [(found.level, found.parameter, found.code) for found in box.check() if found.code != "undocumented"]
+
+
+# Two tables
+
+
+def test_latent_by_default() -> None:
+    """Without anything bound a declared tool is left to the model."""
+    box = Toolbox([weather])
+
+    assert ("", "from the model") == (box.activity_of("weather"), said(box))
+
+
+def test_plain_function_has_its_own_name() -> None:
+    """A tool with a body is carried out by itself."""
+    assert "double" == Toolbox([double]).activity_of("double")
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before the tool", "after it"])
+def test_tables_are_filled_in_any_order(before: bool) -> None:
+    """A function may be bound before its tool is there, or after."""
+    box = Toolbox()
+    steps: list[Callable[[], Any]] = [lambda: box.bind("weather", real), lambda: box.add(weather)]
+    for step in steps if before else reversed(steps):
+        step()
+
+    assert ("weather", "real Oslo") == (box.activity_of("weather"), said(box))
+
+
+def test_bind_as_a_decorator() -> None:
+    """`bind` decorates a function, and leaves it as it is."""
+    box = Toolbox([weather])
+
+    @box.bind("weather")
+    def measured(city: str) -> str:
+        return f"measured {city}"
+
+    assert "measured Oslo" == said(box) == measured("Oslo")
+
+
+def test_rebinding_swaps() -> None:
+    """What was bound gives way to what is bound under the same name."""
+    box = Toolbox([weather])
+    box.bind("weather", real)
+    box.bind("weather", fake)
+
+    assert "fake Oslo" == said(box)
+
+
+def test_unbind_leaves_the_tool_to_the_model() -> None:
+    """What is taken out carries nothing out any more."""
+    box = Toolbox([weather])
+    box.bind("weather", real)
+    box.unbind("weather")
+
+    assert "from the model" == said(box)
+    with pytest.raises(KeyError, match="Nothing is bound as 'weather'"):
+        box.unbind("weather")
+
+
+def test_tool_as_an_implementation() -> None:
+    """A tool with a function carries another out; one without does not."""
+    box = Toolbox([weather])
+    box.bind("weather", tool(real))
+
+    assert "real Oslo" == said(box)
+    with pytest.raises(DefinitionError, match="does nothing by itself, so it cannot carry a tool out"):
+        box.bind("weather", weather)
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "text"),
+    [
+        ("weather", 5, "something that can be called; this is 5"),
+        ("", real, "'' is no name for what carries a tool out"),
+        (5, real, "5 is no name for what carries a tool out"),
+    ],
+    ids=["no function", "no name", "number"],
+)
+def test_nothing_to_bind(name: Any, function: Any, text: str) -> None:
+    """What cannot carry a tool out is refused at once."""
+    box = Toolbox([weather])
+
+    with pytest.raises(DefinitionError, match=text):
+        box.bind(name, function)
+    with pytest.raises((DefinitionError, KeyError)):
+        box.override(name, function).__enter__()
+
+
+def test_bound_function_in_the_place_of_a_body() -> None:
+    """A tool with a body is carried out by what is bound, and by its body again afterwards."""
+    box = Toolbox([double])
+    box.bind("double", lambda number: 20 * number)
+    bound = box.call("double", {"number": 1}).value
+    box.unbind("double")
+
+    assert (20, 2) == (bound, box.call("double", {"number": 1}).value)
+
+
+def test_words_of_the_tool_stay() -> None:
+    """Before and after binding a tool has the same text and parameters, but for its output and what carries it out."""
+    box = Toolbox([weather])
+    latent = box.calls_schema()["properties"]["calls"]["items"]["anyOf"][0]
+    box.bind("weather", real)
+    explicit = box.calls_schema()["properties"]["calls"]["items"]["anyOf"][0]
+    assert ("", "weather") == (latent["properties"]["_activity"]["const"], explicit["properties"]["_activity"]["const"])
+    latent["properties"] |= {"_activity": explicit["properties"]["_activity"]}
+    del latent["properties"]["_output"]
+    latent["required"].remove("_output")
+
+    assert explicit == latent
+
+
+# Which of several
+
+
+RESOLVED: dict[str, tuple[str | None, str | Callable[[], str | None] | None, list[str], str]] = {
+    "explicit": ("geo", None, ["geo", "sendEmail"], "geo"),
+    "explicit, unbound": ("geo", None, ["sendEmail"], "geo"),
+    "explicit, left to the model": ("", None, ["sendEmail"], ""),
+    "same name": (None, None, ["sendEmail", "geo"], "sendEmail"),
+    "nothing": (None, None, ["geo"], ""),
+    "chosen": ("geo", "other", ["geo", "other"], "other"),
+    "chosen by a function": (None, lambda: "other", ["sendEmail", "other"], "other"),
+    "chosen for the model": (None, "", ["sendEmail"], ""),
+    "no choice made": ("geo", lambda: None, ["geo"], "geo"),
+}
+
+
+@pytest.mark.parametrize(("says", "chosen", "bound", "wanted"), RESOLVED.values(), ids=RESOLVED)
+def test_resolution(says: str | None, chosen: Any, bound: list[str], wanted: str) -> None:
+    """A choice counts most, then what the schema says, then a function of the tool's name; or else the model."""
+    box = Toolbox([mail() if says is None else mail(activity=says)])
+    box.choose("sendEmail", chosen)
+    for name in bound:
+        box.bind(name, lambda call: {"sent": True})
+
+    assert wanted == box.activity_of("sendEmail")
+
+
+def test_explicit_activity_that_is_not_there() -> None:
+    """A tool that names what is not there has an error result, and shows the name all the same."""
+    box = Toolbox([mail(activity="smtp")])
+    shown = box.calls_schema()["properties"]["calls"]["items"]["anyOf"][0]["properties"]
+    result = box.call("sendEmail", {"recipient": "ann", "subject": "Hi", "_output": {"sent": True}})
+
+    assert ("activity not found: smtp", "not_found") == (result.text, result.kind)
+    assert "smtp" == shown["_activity"]["const"]
+    assert "_output" not in shown
+
+
+def test_environments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A choice may look at the environment, each time anew."""
+    box = Toolbox([mail()])
+    box.bind("smtp", lambda recipient, subject: {"sent": recipient == "ann"})
+    box.bind("mock", lambda call: {"sent": True})
+    box.choose("sendEmail", lambda: {"prod": "smtp", "dev": "mock"}.get(os.environ["APP"], ""))
+    words = {"recipient": "bob", "subject": "Hi", "_output": {"sent": True}}
+    ended = []
+    for environment in ("prod", "dev", "prototype"):
+        monkeypatch.setenv("APP", environment)
+        ended.append((box.activity_of("sendEmail"), box.call("sendEmail", words).value))
+
+    assert [("smtp", {"sent": False}), ("mock", {"sent": True}), ("", {"sent": True})] == ended
+
+
+@pytest.mark.parametrize("choice", [5, True, ["a"]], ids=repr)
+def test_no_choice(choice: Any) -> None:
+    """What is no name is refused: at once, or where a function gives it."""
+    box = Toolbox([weather])
+
+    with pytest.raises(DefinitionError, match="does not say what carries 'weather' out"):
+        box.choose("weather", choice)
+    box.choose("weather", lambda: choice)
+    with pytest.raises(DefinitionError, match="does not say what carries 'weather' out"):
+        box.schemas()
+
+
+# Overrides
+
+
+def test_override() -> None:
+    """An override holds inside its block, an exception or not."""
+    box = Toolbox([weather])
+    box.bind("weather", real)
+    with suppress(ZeroDivisionError), box.override("weather", fake):
+        inside = said(box)
+        raise ZeroDivisionError
+
+    assert ("fake Oslo", "real Oslo") == (inside, said(box))
+
+
+def test_override_inside_an_override() -> None:
+    """The innermost override counts; others go on around it."""
+    box = Toolbox([weather, double])
+    with box.override("weather", fake), box.override("double", lambda number: -number):
+        with box.override("weather", real):
+            inner = said(box), box.call("double", {"number": 1}).value
+        outer = said(box)
+
+    assert (("real Oslo", -1), "fake Oslo", "from the model") == (inner, outer, said(box))
+
+
+def test_override_by_the_model() -> None:
+    """None leaves a tool to the model, one with a body too."""
+    box = Toolbox([double])
+    with box.override("double", None):
+        latent = box.activity_of("double"), box.call("double", {"number": 1, "_output": 9}).value
+
+    assert (("", 9), 2) == (latent, box.call("double", {"number": 1}).value)
+
+
+def test_override_counts_more_than_a_choice() -> None:
+    """What is overridden by the tool's name is so, whatever else is said."""
+    box = Toolbox([mail(activity="smtp")])
+    box.choose("sendEmail", "other")
+    with box.override("sendEmail", lambda call: {"sent": True}):
+        ended = box.call("sendEmail", {"recipient": "ann", "subject": "Hi"}).value
+
+    assert {"sent": True} == ended
+
+
+def test_override_of_an_activity() -> None:
+    """What is bound under a name of its own is overridden by that name, for all tools that it carries out."""
+    box = Toolbox([mail(activity="smtp"), mail(activity="smtp").renamed("copy")])
+    with box.override("smtp", lambda call: {"sent": True}):
+        ended = [made.invoke({"recipient": "a", "subject": "b"}).value for made in box]
+
+    assert [{"sent": True}] * 2 == ended
+
+
+def test_override_of_nothing() -> None:
+    """A name that neither a tool nor anything bound has is refused: the block would change nothing."""
+    with pytest.raises(KeyError, match="There is nothing to override as 'wether'; did you mean 'weather'"):
+        Toolbox([weather]).override("wether", fake)
+
+
+def test_override_is_not_seen_by_other_threads() -> None:
+    """A thread that was there before sees nothing of an override; what the block starts does."""
+    box = Toolbox([weather])
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()
+        with box.override("weather", fake):
+            other = pool.submit(said, box).result()
+            [own] = box.all([call("weather", **OSLO)])
+
+    assert ("from the model", "fake Oslo") == (other, own.value)
+
+
+def test_override_is_not_seen_by_other_tasks() -> None:
+    """Tasks that override at the same time see their own."""
+    box = Toolbox([weather])
+
+    async def overridden(function: Callable[..., str], entered: asyncio.Event, other: asyncio.Event) -> Any:
+        with box.override("weather", function):
+            entered.set()
+            await other.wait()
+            return (await box.acall("weather", OSLO)).value
+
+    async def both() -> list[Any]:
+        one, two = asyncio.Event(), asyncio.Event()
+        return await asyncio.gather(overridden(real, one, two), overridden(fake, two, one))
+
+    assert ["real Oslo", "fake Oslo"] == asyncio.run(both())
+    assert "from the model" == said(box)
+
+
+@pytest.mark.parametrize("door", ["run", "arun"])
+def test_override_in_a_run(door: str) -> None:
+    """A run that begins inside the block is carried out with what stands there."""
+    box = Toolbox([weather])
+    runner = Runner(
+        box, model=ScriptedModel(lambda request: call("weather", **OSLO) if len(request.messages) < 2 else "Ok")
+    )
+    with box.override("weather", fake):
+        result = asyncio.run(runner.arun("?")) if door == "arun" else runner.run("?")
+
+    assert ["fake Oslo"] == [made.result.text for made in result.calls]
+
+
+def test_binding_during_a_run_counts_for_the_next() -> None:
+    """A run goes on with what was bound when it began."""
+    box = Toolbox([weather])
+
+    def swapping(city: str) -> str:
+        box.bind("weather", fake)
+        return f"first {city}"
+
+    box.bind("weather", swapping)
+    asks = call("weather", **OSLO)
+    runner = Runner(box, model=ScriptedModel([asks, asks, "Ok", asks, "Ok"]))
+    first, second = runner.run("?"), runner.run("?")
+
+    told = [made.result.text for result in (first, second) for made in result.calls]
+    assert ["first Oslo", "first Oslo", "fake Oslo"] == told
+
+
+# What a function gets
+
+
+class Unit(Enum):
+    METRIC = "metric"
+    IMPERIAL = "imperial"
+
+
+class Ask(BaseModel):
+    when: date
+    unit: Unit = Unit.METRIC
+
+
+FORECAST: dict[str, Any] = {
+    "properties": {"when": {"type": "string"}, "unit": {"type": "string"}, "days": {"type": "integer"}},
+    "required": ["when"],
+}
+WHEN = {"when": "2026-01-02"}
+ALL = {**WHEN, "unit": "metric", "days": 2}
+
+
+def whole(ask: dict[str, Any]) -> Any:
+    return ask
+
+
+def of_model(ask: Ask) -> Any:
+    return ask
+
+
+def with_context(when: str, context: ToolContext, **others: Any) -> Any:
+    return when, context.tool_name, others
+
+
+def whole_with_context(ask: dict[str, Any], context: ToolContext) -> Any:
+    return ask, context.tool_name
+
+
+def others(**values: Any) -> Any:
+    return values
+
+
+def positional(when: str, /, unit: str = "", days: int = 0) -> Any:
+    return when, unit, days
+
+
+def typed(when: date, unit: Unit = Unit.METRIC, days: int = 1) -> Any:
+    return when, unit, days
+
+
+async def later(when: str, **others: Any) -> Any:
+    return when
+
+
+def one_by_one(when: str, **others: Any) -> Iterator[str]:
+    yield when
+    yield "end"
+
+
+async def one_by_one_later(when: str, **others: Any) -> AsyncIterator[str]:
+    yield when
+
+
+class Service:
+    def forecast(self, when: date, **others: Any) -> Any:
+        return when
+
+    __call__ = forecast
+
+
+DAY = date(2026, 1, 2)
+SHAPES: dict[str, tuple[Callable[..., Any], dict[str, Any], Any]] = {
+    "whole": (whole, ALL, ALL),
+    "whole, a model": (of_model, WHEN, Ask(when=DAY)),
+    "whole, and a context": (whole_with_context, WHEN, (WHEN, "forecast")),
+    "others": (others, ALL, ALL),
+    "context": (with_context, ALL, ("2026-01-02", "forecast", {"unit": "metric", "days": 2})),
+    "by position": (positional, ALL, ("2026-01-02", "metric", 2)),
+    "left out": (positional, WHEN, ("2026-01-02", "", 0)),
+    "converted": (typed, ALL, (DAY, Unit.METRIC, 2)),
+    "partial": (partial(typed, days=9), WHEN, (DAY, Unit.METRIC, 9)),
+    "async": (later, ALL, "2026-01-02"),
+    "generator": (one_by_one, WHEN, ["2026-01-02", "end"]),
+    "async generator": (one_by_one_later, WHEN, ["2026-01-02"]),
+    "method": (Service().forecast, ALL, DAY),
+    "callable object": (Service(), ALL, DAY),
+    "class": (Ask, WHEN, Ask(when=DAY)),
+    "tool": (tool(typed), WHEN, (DAY, Unit.METRIC, 1)),
+}
+
+
+@pytest.mark.parametrize(("function", "words", "wanted"), SHAPES.values(), ids=SHAPES)
+def test_shape_of_a_function(function: Callable[..., Any], words: dict[str, Any], wanted: Any) -> None:
+    """A function gets the parameters by name, or all of them as one, in the types that it says."""
+    box = Toolbox([Tool.from_schema("forecast", FORECAST)])
+    box.bind("forecast", function)
+
+    assert wanted == box.call("forecast", words).value
+    assert wanted == asyncio.run(box.acall("forecast", words)).value
+
+
+@pytest.mark.parametrize(
+    ("function", "words", "fault"),
+    [
+        (typed, {"when": "some day"}, "when: Input should be a valid date"),
+        (typed, {**WHEN, "unit": "nautical"}, "unit: Input should be 'metric' or 'imperial'"),
+        (of_model, {"when": "some day"}, "ask.when: Input should be a valid date"),
+    ],
+    ids=["date", "enum", "model"],
+)
+def test_values_that_a_function_refuses(function: Callable[..., Any], words: dict[str, Any], fault: str) -> None:
+    """What the function's types refuse is told to the model as arguments that do not fit."""
+    made = Tool.from_schema("forecast", FORECAST, function)
+
+    result = made.invoke(words)
+    assert ("invalid_arguments", True) == (result.kind, fault in str(result.text))
+
+
+def fewer(when: str) -> str:
+    return when
+
+
+def more(when: str, place: str) -> str:
+    return when
+
+
+def none_at_all() -> str:
+    return ""
+
+
+@pytest.mark.parametrize("function", [fewer, more, none_at_all], ids=lambda made: made.__name__)
+def test_function_that_does_not_fit(function: Callable[..., Any]) -> None:
+    """A function that does not fit its tool is no fault of the model: the call failed, and the cause tells more."""
+    result = Tool.from_schema("forecast", FORECAST, function).invoke(ALL)
+
+    assert ("failed", TypeError) == (result.kind, type(result.exception))
+    assert "Toolbox.check() tells more" in str(result.exception)
+
+
+def test_function_with_fewer_parameters_works_without_them() -> None:
+    """A call that gives only what the function takes is carried out."""
+    assert "2026-01-02" == Tool.from_schema("forecast", FORECAST, fewer).invoke(WHEN).value
+
+
+# What check finds
+
+
+def wrong_type(when: int, **others: Any) -> Any:
+    return when
+
+
+def wrong_result(ask: dict[str, Any]) -> list[str]:
+    return []
+
+
+def poor_result(ask: dict[str, Any]) -> Poor:
+    return Poor()
+
+
+class Poor(BaseModel):
+    other: str = ""
+
+
+GIVING: dict[str, Any] = {
+    **FORECAST,
+    "description": "Forecast.",
+    "properties": {
+        **FORECAST["properties"],
+        "_output": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+    },
+}
+FOUND: dict[str, tuple[Callable[..., Any] | None, list[tuple[str, str, str]]]] = {
+    "nothing bound": (None, [("note", "", "latent")]),
+    "fits": (whole, []),
+    "fits, by name": (typed, []),
+    "fewer parameters": (fewer, [("error", "unit", "mismatch"), ("error", "days", "mismatch"), ("error", "", "mismatch")]),
+    "more parameters": (lambda place, **others: "", [("error", "place", "mismatch")]),
+    "another type": (wrong_type, [("error", "when", "mismatch")]),
+    "another result": (wrong_result, [("error", "", "mismatch")]),
+    "a result without what is needed": (poor_result, [("error", "", "mismatch")]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "wanted"), FOUND.values(), ids=FOUND)
+def test_check(function: Callable[..., Any] | None, wanted: list[tuple[str, str, str]]) -> None:
+    """`check` compares a tool with what is bound to it: parameters, their types, the result."""
+    box = Toolbox([Tool.from_schema("forecast", GIVING)])
+    if function is not None:
+        box.bind("forecast", function)
+
+    assert wanted == codes(box)
+
+
+def test_check_of_a_declared_function() -> None:
+    """A declared function and the one that is bound to it are compared alike."""
+    box = Toolbox([weather])
+    box.bind("weather", lambda town, unit: town)
+
+    assert [("error", "city"), ("error", "town"), ("error", "unit")] == [
+        (found.level, found.parameter) for found in box.check()
+    ]
+
+
+def test_check_of_an_unbound_activity() -> None:
+    """`check` names what a tool says and nothing is bound as."""
+    [found] = [found for found in Toolbox([mail(activity="smtp")]).check() if found.level == "error"]
+
+    assert ("sendEmail", "unbound") == (found.tool, found.code)
+    assert "nothing is bound as 'smtp', so every call fails" in found.text
+
+
+def test_check_of_a_name_that_is_nearly_right() -> None:
+    """A function that is bound under nearly a tool's name is found: the model would make its result up."""
+    box = Toolbox([mail(description="Send.")])
+    box.bind("send_email", lambda call: {"sent": True})
+
+    assert [("warning", "", "misnamed"), ("note", "", "latent")] == codes(box)
+
+
+def test_check_of_a_tool_that_gives_nothing() -> None:
+    """A tool that is left to the model, and does not say what it gives, is found."""
+    box = Toolbox([Tool.from_schema("forecast", {**FORECAST, "description": "Forecast."})])
+
+    assert [("warning", "", "no-output"), ("note", "", "latent")] == codes(box)
+
+
+def test_check_says_where_texts_are_missing() -> None:
+    """A description is added where the tool was made: in its schema."""
+    [found] = [found for found in Toolbox([mail()]).check() if found.code == "undocumented" and not found.parameter]
+
+    assert found.text.endswith("Add it to the schema.")
+
+
+# Toolboxes of toolboxes
+
+
+def test_filtered() -> None:
+    """A toolbox of some tools has what is bound; each goes its own way from there."""
+    box = Toolbox([weather, double])
+    box.bind("weather", real)
+    some = box.filtered(lambda made: made.name == "weather")
+    before = said(some)
+    some.unbind("weather")
+
+    assert ("real Oslo", "from the model", "real Oslo") == (before, said(some), said(box))
+
+
+def test_filtered_keeps_what_a_tool_says() -> None:
+    """A tool of a filtered toolbox can still be carried out by something else."""
+    box = Toolbox([mail(activity="smtp")])
+    box.bind("smtp", lambda call: {"sent": False})
+    some = box.filtered(lambda made: True)
+    some.bind("smtp", lambda call: {"sent": True})
+
+    assert {"sent": True} == some.call("sendEmail", {"recipient": "a", "subject": "b"}).value
+
+
+def test_joined() -> None:
+    """Two toolboxes together carry out what each of them did."""
+    one, two = Toolbox([weather]), Toolbox([mail(activity="smtp")])
+    one.bind("weather", real)
+    two.bind("smtp", lambda call: {"sent": True})
+    both = one | two
+
+    assert "real Oslo" == said(both)
+    assert {"sent": True} == both.call("sendEmail", {"recipient": "a", "subject": "b"}).value
+
+
+def test_joined_with_one_name_for_two_functions() -> None:
+    """Two functions of one name are refused, as two tools would be; the same one twice is not."""
+    one, two = Toolbox([weather]), Toolbox([double])
+    one.bind("db", real)
+    two.bind("db", real)
+    assert ("weather", "double") == (one | two).names
+    two.bind("db", fake)
+
+    with pytest.raises(DefinitionError, match="Both toolboxes have something bound as 'db'"):
+        one | two
+
+
+def test_prefixed() -> None:
+    """Tools with longer names are carried out as before, and can be bound by their new names."""
+    box = Toolbox([weather, double])
+    box.bind("weather", real)
+    longer = box.prefixed("geo_")
+    before = said(longer, "geo_weather")
+    longer.bind("geo_weather", fake)
+
+    assert ("real Oslo", "fake Oslo", "real Oslo") == (before, said(longer, "geo_weather"), said(box))
+    assert 2 == longer.call("geo_double", {"number": 1}).value
+
+
+def test_choice_of_a_prefixed_toolbox() -> None:
+    """What was chosen for a tool stays chosen under its longer name."""
+    box = Toolbox([weather])
+    box.bind("fast", fake)
+    box.choose("weather", "fast")
+
+    assert "fake Oslo" == said(box.prefixed("geo_"), "geo_weather")
+
+
+@pytest.mark.parametrize(
+    "make", [lambda box: box.filtered(bool), lambda box: box | Toolbox()], ids=["filtered", "joined"]
+)
+def test_override_of_what_another_toolbox_is_made_of(make: Callable[[Toolbox], Toolbox]) -> None:
+    """A toolbox that is made inside the block has what stood there; nothing real is called by accident."""
+    box = Toolbox([weather])
+    box.bind("weather", real)
+    with box.override("weather", fake):
+        made = make(box)
+        inside = said(made)
+
+    assert ("fake Oslo", "real Oslo") == (inside, said(box))
+
+
+def test_snapshot() -> None:
+    """A snapshot stays as it is, whatever is bound later."""
+    box = Toolbox([weather])
+    box.bind("weather", real)
+    shot = box.snapshot()
+    box.bind("weather", fake)
+
+    assert ("real Oslo", "fake Oslo") == (shot["weather"].invoke(OSLO).value, said(box))
+
+
+def test_tool_as_it_is_carried_out() -> None:
+    """What a toolbox gives is the tool as it is carried out now, and it is in the toolbox."""
+    box = Toolbox([weather])
+    box.bind("weather", real)
+
+    assert "real Oslo" == box["weather"]("Oslo")
+    assert [True, True, True] == [box["weather"] in box, weather in box, box["weather"] is box["weather"]]
+    assert box["weather"] not in Toolbox([double])
+
+
+def test_composition_is_kept() -> None:
+    """Tools are composed once, until something is bound."""
+    box = Toolbox([weather, double])
+    before = list(box)
+    again = list(box)
+    box.bind("weather", real)
+
+    assert all(map(lambda one, other: one is other, before, again))
+    assert before[0] is not box["weather"]
+
+
+def test_binding_from_many_threads() -> None:
+    """Threads that bind and call at the same time see one state or the other."""
+    box = Toolbox([weather])
+    box.bind("weather", real)
+    told: set[Any] = set()
+
+    def work() -> None:
+        for function in (real, fake) * 50:
+            box.bind("weather", function)
+            told.add(said(box))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert told <= {"real Oslo", "fake Oslo"}
+
+
+# Other processes
+
+
+def forecast(when: str) -> str:
+    return f"fine on {when}"
+
+
+FORECASTS = Tool.from_schema("forecasts", FORECAST, forecast)
+
+
+@pytest.mark.parametrize("made", [weather, distance, FORECASTS, mail(), Tool.from_models("ask", Ask)], ids=repr)
+def test_pickle(made: Tool[..., Any]) -> None:
+    """A declared tool goes to another process and is the same there, used or not."""
+    made.invoke("{}")
+    again = pickle.loads(pickle.dumps(made))  # noqa: S301
+
+    assert (made.name, made.parameters, made.output_schema) == (again.name, again.parameters, again.output_schema)
+    assert made.invoke("{}").text == again.invoke("{}").text
+
+
+def test_pickle_of_what_is_bound() -> None:
+    """A tool takes along what carries it out."""
+    box = Toolbox([weather])
+    box.bind("weather", real)
+
+    again = pickle.loads(pickle.dumps(box["weather"]))  # noqa: S301
+    assert "real Oslo" == again.invoke(OSLO).value
+
+
+def test_copy() -> None:
+    """A copy of a declared tool does what the tool does, used or not."""
+    made = mail()
+    words = {"recipient": "a", "subject": "b", "_output": {"sent": True}}
+
+    assert {"sent": True} == made.invoke(words).value == copy.deepcopy(made).invoke(words).value
+
+
+def elsewhere(city: str) -> str:
+    return f"{city} in {os.getpid()}"
+
+
+def test_process_of_its_own() -> None:
+    """What is bound to a tool with `isolate="process"` runs in another process."""
+    box = Toolbox([distance])
+    box.bind("distance", elsewhere)
+
+    text = box.call("distance", OSLO).text or ""
+    assert ("Oslo in ", False) == (text.rstrip("0123456789"), text == elsewhere("Oslo"))
+
+
+def test_latent_tool_with_a_process_of_its_own() -> None:
+    """A tool that is left to the model needs no process, and gives what the model wrote."""
+    assert "from the model" == said(Toolbox([distance]), "distance")

@@ -1,0 +1,547 @@
+"""Calls as data: kept, compared, carried out later, one or many; and in a run, whatever carries them out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+
+from toolkit import FatalError, Runner, RunResult, Tool, Toolbox, ToolCall, ToolContext, ToolError, ToolResult, tool
+from toolkit.approval import ApprovalRequest
+from toolkit.cancellation import Cancellation
+from toolkit.events import ToolCallFinished, ToolCallStarted
+from toolkit.messages import ModelResponse, ToolMessage
+from toolkit.testing import FakeServer, ScriptedModel, reply
+
+SENTIMENT = Tool.from_schema(
+    "sentimentAnalysis",
+    {
+        "description": "Analyzes text sentiment",
+        "properties": {
+            "text": {"type": "string"},
+            "_reasoningForCall": {"type": "string"},
+            "_output": {"type": "object", "properties": {"sentiment": {"type": "string"}}, "required": ["sentiment"]},
+        },
+        "required": ["text"],
+    },
+)
+
+
+@tool
+def weather(city: str) -> str:
+    """Check the weather."""
+    return f"rain in {city}"
+
+
+@tool
+def broken(city: str = "") -> str:
+    """Fail."""
+    raise ToolError(f"no {city or 'weather'}")
+
+
+@tool
+def fatal() -> str:
+    """End everything."""
+    raise FatalError("no more")
+
+
+class Slow:
+    """Tools that end when they are told to, and say so."""
+
+    def __init__(self) -> None:
+        self.began, self.told, self.let_go = threading.Event(), threading.Event(), threading.Event()
+
+    @tool
+    def slow(self, context: ToolContext) -> str:
+        """Work until it is called off."""
+        self.began.set()
+        context.cancellation.subscribe(self.told.set)
+        self.told.wait(20)
+        return f"called off: {context.cancelled}"
+
+    @tool
+    async def slow_later(self) -> str:
+        """Wait until it is called off."""
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.told.set()
+            raise
+        return ""
+
+    @tool
+    def after(self) -> str:
+        """Answer once the slow one is at work."""
+        self.began.wait(20)
+        return "after"
+
+
+def made(name: str, **arguments: Any) -> ToolCall:
+    return ToolCall(name=name, arguments=json.dumps(arguments))
+
+
+SAD = made("sentimentAnalysis", text="Rain again.", _output={"sentiment": "sad"})
+OSLO = made("weather", city="Oslo")
+Way = Callable[[Toolbox, str, Any], Any]
+
+
+def in_place(box: Toolbox, verb: str, given: Any, *context: Any) -> Any:
+    return getattr(box, verb)(given, *context)
+
+
+def in_a_loop(box: Toolbox, verb: str, given: Any, *context: Any) -> Any:
+    async def carried_out() -> Any:
+        awaited: Awaitable[Any] = getattr(box, f"a{verb}")(given, *context)
+        return await awaited
+
+    return asyncio.run(carried_out())
+
+
+both_ways = pytest.mark.parametrize("go", [in_place, in_a_loop], ids=["sync", "async"])
+
+
+def texts(results: Sequence[ToolResult]) -> list[str | None]:
+    return [result.text for result in results]
+
+
+# Data
+
+
+CALLS = {
+    "name": ToolCall(name="weather"),
+    "arguments": OSLO,
+    "all": ToolCall(
+        name="weather", arguments='{"city": "Tromsø"}', id="1", provider_call_id="p", reasoning="They asked.",
+        instance="b", output_path="a.b", imports=("city",), wire_arguments="{}", namespace="n",
+    ),
+    "broken": ToolCall(name="", arguments="{"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_round_trip(call: ToolCall) -> None:
+    """A call is the same after it was written as JSON, which is readable."""
+    text = call.to_json()
+
+    assert call == ToolCall.from_json(text)
+    assert call.name == json.loads(text)["name"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[]", "null", "NaN", "{}", "{", '{"name": 5}', '{"name": "x", "more": 1}', '{"name": "x", "arguments": {}}',
+        '{"name": "x", "imports": "city"}', '{"name": "x", "imports": [1]}', '{"name": "x", "imports": null}',
+    ],
+)  # fmt: skip
+def test_no_call(text: str) -> None:
+    """What is no call is refused by a ValueError, whatever it is."""
+    with pytest.raises(ValueError, match=r"."):
+        ToolCall.from_json(text)
+
+
+def test_call_is_kept_and_carried_out_later() -> None:
+    """A call that was kept is carried out by what is there then: first the model's own output, then a function."""
+    box = Toolbox([SENTIMENT])
+    kept = SAD.to_json()
+    latent = box.run(ToolCall.from_json(kept)).value
+    box.bind("sentimentAnalysis", lambda text: {"sentiment": f"wet: {text}"})
+
+    assert {"sentiment": "sad"} == latent
+    assert {"sentiment": "wet: Rain again."} == box.run(ToolCall.from_json(kept)).value
+
+
+# A reply that lists calls
+
+
+def test_reply_is_read() -> None:
+    """Calls come in the order of the reply; what is said about them is no argument."""
+    written = [
+        {"_tool": "sentimentAnalysis", "_activity": "", "_reasoningForCall": "Mood?", "text": "a", "_output": {"sentiment": "b"}},
+        {"_tool": "weather", "_activity": "weather", "city": "Oslo"},
+        {"_tool": "weather", "_activity": "weather", "city": "Rome"},
+    ]  # fmt: skip
+    calls = Toolbox([SENTIMENT, weather]).parse_calls(json.dumps({"calls": written, "output": None}))
+
+    assert ["sentimentAnalysis", "weather", "weather"] == [call.name for call in calls]
+    assert ["Mood?", "", ""] == [call.reasoning for call in calls]
+    assert [{"text": "a", "_output": {"sentiment": "b"}}, {"city": "Oslo"}, {"city": "Rome"}] == [
+        json.loads(call.arguments) for call in calls
+    ]
+
+
+def test_output_of_an_explicit_call_is_ignored() -> None:
+    """What the model writes as the output of a tool that a function carries out is not the result."""
+    box = Toolbox([SENTIMENT])
+    box.bind("sentimentAnalysis", lambda text: {"sentiment": "bound"})
+    [call] = box.parse_calls(json.dumps({"calls": [{"_tool": "sentimentAnalysis", "text": "a", "_output": {"no": 1}}]}))
+
+    assert {"sentiment": "bound"} == box.run(call).value
+
+
+def test_reply_without_calls() -> None:
+    """An empty list of calls is no fault, and nothing is carried out."""
+    box = Toolbox([weather])
+
+    assert () == box.parse_calls('{"calls": [], "output": "Rain."}')
+    assert [] == box.all(())
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"calls": {}}', "Rain.", '{"calls": ['])
+def test_no_reply(text: str) -> None:
+    """What lists no calls is refused, in words for the model."""
+    with pytest.raises(ToolError, match='Invalid reply: it is no JSON object with a list "calls"'):
+        Toolbox([weather]).parse_calls(text)
+
+
+def test_unknown_tool_of_a_reply() -> None:
+    """A call of a tool that is not there is a result that lists those that are."""
+    box = Toolbox([weather])
+    results = box.all(box.parse_calls('{"calls": [{"_tool": "wether", "city": "Oslo"}, {"city": "Oslo"}]}'))
+
+    assert ["not_found", "not_found"] == [result.kind for result in results]
+    assert "'wether'; did you mean 'weather'" in str(results[0].text)
+
+
+ACCEPTED: dict[str, tuple[list[dict[str, Any]], bool]] = {
+    "none": ([], True),
+    "latent": ([{"_tool": "sentimentAnalysis", "_activity": "", "text": "a", "_output": {"sentiment": "b"}}], True),
+    "explicit": ([{"_tool": "weather", "_activity": "weather", "city": "Oslo"}], True),
+    "twice": ([{"_tool": "weather", "_activity": "weather", "city": "Oslo"}] * 2, True),
+    "latent, without its output": ([{"_tool": "sentimentAnalysis", "_activity": "", "text": "a"}], False),
+    "explicit, with an output": ([{"_tool": "weather", "_activity": "weather", "city": "a", "_output": "b"}], False),
+    "another's arguments": ([{"_tool": "weather", "_activity": "weather", "text": "a"}], False),
+    "another's activity": ([{"_tool": "weather", "_activity": "", "city": "a"}], False),
+    "unknown": ([{"_tool": "wether", "_activity": "", "city": "a"}], False),
+}
+
+
+@pytest.mark.parametrize(("calls", "is_valid"), ACCEPTED.values(), ids=ACCEPTED)
+def test_schema_of_calls(calls: list[dict[str, Any]], is_valid: bool) -> None:
+    """The composed schema lets through what the tools take, and nothing else, in the eyes of others."""
+    schema = Toolbox([SENTIMENT, weather]).calls_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    checker = jsonschema.Draft202012Validator(schema)
+
+    assert is_valid is checker.is_valid({"calls": calls, "output": None})
+
+
+def test_schema_of_calls_shows_meta_fields_first() -> None:
+    """Each tool is shown once, with what is said about a call in front."""
+    schema = Toolbox([SENTIMENT, weather]).calls_schema()
+
+    assert [
+        ["_tool", "_activity", "_reasoningForCall", "_output", "text"],
+        ["_tool", "_activity", "city"],
+    ] == [list(shown["properties"]) for shown in schema["properties"]["calls"]["items"]["anyOf"]]
+
+
+# One, all, any, race
+
+
+@both_ways
+def test_run(go: Way) -> None:
+    """One call is carried out; a fault of the tool is a result."""
+    box = Toolbox([SENTIMENT, broken])
+
+    assert {"sentiment": "sad"} == go(box, "run", SAD).value
+    assert ("no weather", "failed") == go(box, "run", made("broken"))[1:4:2]
+
+
+@both_ways
+def test_all(go: Way) -> None:
+    """All results come in the order of the calls, failures among them."""
+    box = Toolbox([SENTIMENT, broken, weather])
+
+    assert ["no weather", "rain in Oslo", '{"sentiment":"sad"}'] == texts(go(box, "all", [made("broken"), OSLO, SAD]))
+
+
+@both_ways
+def test_all_at_the_same_time(go: Way) -> None:
+    """Calls wait for nobody: those that need each other at work end."""
+    turn = threading.Barrier(3, timeout=20)
+
+    @tool
+    def meet(number: int) -> int:
+        turn.wait()
+        return number
+
+    assert [0, 1, 2] == [
+        result.value for result in go(Toolbox([meet]), "all", [made("meet", number=n) for n in range(3)])
+    ]
+
+
+@both_ways
+def test_one_call_twice(go: Way) -> None:
+    """The same call may stand there twice, and is carried out twice."""
+    seen: list[str] = []
+
+    @tool
+    def note(word: str) -> str:
+        seen.append(word)
+        return word
+
+    kept = made("note", word="a")
+    assert ["a", "a"] == texts(go(Toolbox([note]), "all", [kept, kept]))
+    assert ["a", "a"] == seen
+
+
+@both_ways
+@pytest.mark.parametrize(("verb", "wanted"), [("all", []), ("any", "there is no call"), ("race", "there is no call")])
+def test_no_calls(go: Way, verb: str, wanted: Any) -> None:
+    """Nothing comes of no calls: an empty list, or an error."""
+    ended = go(Toolbox([weather]), verb, [])
+
+    assert wanted == (ended if verb == "all" else ended.error)
+
+
+@both_ways
+def test_any(go: Way) -> None:
+    """The first that succeeds is the result, whatever failed before."""
+    box = Toolbox([broken, weather])
+
+    assert "rain in Oslo" == go(box, "any", [made("broken"), made("wether"), OSLO]).text
+
+
+@both_ways
+def test_any_of_failures(go: Way) -> None:
+    """Where none succeeds the error has that of each, in the order of the calls."""
+    ended = go(Toolbox([broken]), "any", [made("broken", city=city) for city in "abc"])
+
+    assert ("broken: no a; broken: no b; broken: no c", "failed") == (ended.error, ended.kind)
+
+
+@both_ways
+def test_race(go: Way) -> None:
+    """The first that ends is the result, a failure too."""
+    slow = Slow()
+    box = Toolbox([slow.slow, broken])
+
+    assert "no weather" == go(box, "race", [made("slow"), made("broken")]).text
+    assert slow.told.wait(20)
+
+
+@both_ways
+@pytest.mark.parametrize("loser", ["slow", "slow_later"])
+@pytest.mark.parametrize("verb", ["any", "race"])
+def test_losers_are_called_off(go: Way, verb: str, loser: str) -> None:
+    """When the winner is there, the others are told to end: by their context, or as tasks."""
+    slow = Slow()
+    box = Toolbox([slow.slow, slow.slow_later, slow.after, weather])
+    winner = OSLO if loser == "slow_later" else made("after")
+
+    assert go(box, verb, [made(loser), winner]).text in ("rain in Oslo", "after")
+    assert slow.told.wait(20)
+
+
+@both_ways
+@pytest.mark.parametrize("verb", ["all", "any", "race"])
+def test_fatal_error_leaves(go: Way, verb: str) -> None:
+    """A FatalError is raised to the caller."""
+    with pytest.raises(FatalError, match="no more"):
+        go(Toolbox([fatal]), verb, [made("fatal")])
+
+
+@both_ways
+@pytest.mark.parametrize("verb", ["all", "any", "race"])
+def test_calls_are_called_off_from_outside(go: Callable[..., Any], verb: str) -> None:
+    """What calls the context off, calls off what is carried out under it."""
+    slow, cancellation = Slow(), Cancellation()
+    threading.Thread(target=lambda: slow.began.wait(20) and cancellation.cancel()).start()
+    ended = go(Toolbox([slow.slow]), verb, [made("slow")], ToolContext(deps=None, cancellation=cancellation))
+
+    assert slow.told.wait(20)
+    assert re.search("called off: True|Cancelled", (ended[0] if verb == "all" else ended).text)
+
+
+@both_ways
+def test_context(go: Callable[..., Any]) -> None:
+    """Each call knows what the context brings, and what it is itself."""
+
+    @tool
+    def tell(context: ToolContext[str]) -> list[str]:
+        return [context.deps, context.tool_name, context.call_id, context.provider_call_id]
+
+    call = ToolCall(name="tell", id="1", provider_call_id="p")
+    [result] = go(Toolbox([tell]), "all", [call], ToolContext(deps="db"))
+
+    assert ["db", "tell", "1", "p"] == result.value
+
+
+def test_in_a_running_loop() -> None:
+    """The sync forms work where a loop is running, too."""
+
+    async def inside() -> str | None:
+        return Toolbox([weather]).any([OSLO]).text
+
+    assert "rain in Oslo" == asyncio.run(inside())
+
+
+# In a run
+
+
+WRITTEN: list[tuple[str, dict[str, Any]]] = [
+    ("sentimentAnalysis", {"_reasoningForCall": "Mood?", "text": "Rain.", "_output": {"sentiment": "sad"}}),
+    ("weather", {"city": "Oslo"}),
+    ("sentimentAnalysis", {"text": "Sun.", "_output": {"mood": "glad"}}),
+    ("sentimentAnalysis", {"text": "Sun.", "_output": {"sentiment": "glad"}}),
+]
+SPOKEN: dict[str, dict[str, Any]] = {"chat": {}, "responses": {"api": "responses"}, "calls": {"dialect": "calls"}}
+DIALECTS = pytest.mark.parametrize("dialect", SPOKEN)
+
+
+def as_reply(dialect: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> reply:
+    if dialect != "calls":
+        return reply.calls(*calls)
+    listed = [{"_tool": name, **arguments} for name, arguments in calls]
+    return reply.text(json.dumps({"calls": listed, "output": None}))
+
+
+def as_answer(dialect: str, text: str) -> reply:
+    return reply.text(json.dumps({"calls": [], "output": text}) if dialect == "calls" else text)
+
+
+def ran(dialect: str, door: str, box: Toolbox, **options: Any) -> RunResult[str]:
+    with FakeServer([as_reply(dialect, WRITTEN), as_answer(dialect, "Rain, and sad.")]) as server:
+        runner = Runner(box, model="fake", base_url=server.base_url, **SPOKEN[dialect], **options)
+        return asyncio.run(runner.arun("How is it?")) if door == "arun" else runner.run("How is it?")
+
+
+def transcript(result: RunResult[str]) -> list[Any]:
+    """What was said, without what only one provider knows."""
+    told: list[Any] = []
+    for message in result.messages:
+        if isinstance(message, ModelResponse):
+            told.append(
+                [message.text, *((made.name, json.loads(made.arguments), made.reasoning) for made in message.calls)]
+            )
+        elif isinstance(message, ToolMessage):
+            told.append((message.name, message.text, message.is_error))
+    return told
+
+
+LATENT_TRANSCRIPT = [
+    [
+        "",
+        ("sentimentAnalysis", {"text": "Rain.", "_output": {"sentiment": "sad"}}, "Mood?"),
+        ("weather", {"city": "Oslo"}, ""),
+        ("sentimentAnalysis", {"text": "Sun.", "_output": {"mood": "glad"}}, ""),
+        ("sentimentAnalysis", {"text": "Sun.", "_output": {"sentiment": "glad"}}, ""),
+    ],
+    ("sentimentAnalysis", '{"sentiment":"sad"}', False),
+    ("weather", "rain in Oslo", False),
+    (
+        "sentimentAnalysis",
+        "Invalid arguments: _output.sentiment: missing, but required. "
+        "Expected: sentimentAnalysis(_output: object, text: string)",
+        True,
+    ),
+    ("sentimentAnalysis", '{"sentiment":"glad"}', False),
+    ["Rain, and sad."],
+]
+
+
+@DIALECTS
+@pytest.mark.parametrize("door", ["run", "arun"])
+def test_transcript(dialect: str, door: str) -> None:
+    """Latent and explicit calls stand side by side in one reply, and every dialect sees the same conversation."""
+    assert LATENT_TRANSCRIPT == transcript(ran(dialect, door, Toolbox([SENTIMENT, weather])))
+
+
+@DIALECTS
+@pytest.mark.parametrize("door", ["run", "arun"])
+def test_transcript_when_bound(dialect: str, door: str) -> None:
+    """Bound, the same replies have the function's results, and the model's outputs are gone."""
+    box = Toolbox([SENTIMENT, weather])
+    box.bind("sentimentAnalysis", lambda text: {"sentiment": text.lower()})
+    told = transcript(ran(dialect, door, box))
+
+    assert [{"text": "Rain."}, {"city": "Oslo"}, {"text": "Sun."}, {"text": "Sun."}] == [
+        made[1] for made in told[0][1:]
+    ]
+    assert ['{"sentiment":"rain."}', "rain in Oslo", '{"sentiment":"sun."}', '{"sentiment":"sun."}'] == [
+        text for _, text, _ in told[1:5]
+    ]
+
+
+@pytest.mark.parametrize("door", ["run", "arun"])
+def test_scripted_model(door: str) -> None:
+    """A scripted model's calls of latent tools are carried out as a server's are."""
+    box = Toolbox([SENTIMENT, weather])
+    runner = Runner(box, model=ScriptedModel([[SAD, OSLO], "Rain."]))
+    result = asyncio.run(runner.arun("?")) if door == "arun" else runner.run("?")
+
+    assert ['{"sentiment":"sad"}', "rain in Oslo"] == [done.result.text for done in result.calls]
+
+
+@DIALECTS
+def test_reasoning_is_told(dialect: str) -> None:
+    """Why a call is made stands on the call, in events too, and the function does not hear of it."""
+    box = Toolbox([SENTIMENT, weather])
+    with FakeServer([as_reply(dialect, WRITTEN[:1]), as_answer(dialect, "Sad.")]) as server:
+        runner = Runner(box, model="fake", base_url=server.base_url, **SPOKEN[dialect])
+        events = list(runner.stream("?"))
+
+    told = [event.call.reasoning for event in events if isinstance(event, (ToolCallStarted, ToolCallFinished))]
+    assert ["Mood?", "Mood?"] == told
+
+
+@DIALECTS
+def test_middleware_sees_the_output(dialect: str) -> None:
+    """Middleware sees what the model filled in for a latent tool, as an argument."""
+    seen: list[tuple[str, list[str]]] = []
+
+    def watching(call: ToolCall, go_on: Callable[[ToolCall], Any]) -> Any:
+        seen.append((call.name, sorted(json.loads(call.arguments))))
+        return go_on(call)
+
+    ran(dialect, "run", Toolbox([SENTIMENT, weather]), middleware=[watching])
+    assert [("sentimentAnalysis", ["_output", "text"])] * 3 + [("weather", ["city"])] == sorted(seen)
+
+
+@DIALECTS
+def test_approval_of_a_latent_call(dialect: str) -> None:
+    """Somebody who approves sees the output before it counts, and may refuse it; unfit ones are never asked for."""
+    asked: list[dict[str, Any]] = []
+
+    def approve(request: ApprovalRequest) -> bool:
+        asked.append(dict(request.arguments))
+        return request.arguments.get("_output") != {"sentiment": "sad"}
+
+    box = Toolbox([Tool.from_schema(SENTIMENT.name, WITH_OUTPUT, approve=True), weather])
+    told = transcript(ran(dialect, "run", box, approve=approve))
+
+    assert [{"text": "Rain.", "_output": {"sentiment": "sad"}}, {"text": "Sun.", "_output": {"sentiment": "glad"}}] == [
+        arguments for arguments in asked if "text" in arguments
+    ]
+    assert [True, False, True, False] == [is_error for _, _, is_error in told[1:5]]
+
+
+WITH_OUTPUT: dict[str, Any] = {
+    "properties": {"text": {"type": "string"}, "_output": SENTIMENT.output_schema or {}, "_reasoningForCall": True}
+}
+
+
+@DIALECTS
+def test_explicit_activity_that_is_not_there(dialect: str) -> None:
+    """A call that nothing carries out is an error result, and the run goes on."""
+    box = Toolbox([Tool.from_schema(SENTIMENT.name, WITH_OUTPUT, activity="nlp"), weather])
+    told = transcript(ran(dialect, "run", box))
+
+    assert [("sentimentAnalysis", "activity not found: nlp", True), ("weather", "rain in Oslo", False)] == told[1:3]
+    assert ["Rain, and sad."] == told[-1]
+
+
+@DIALECTS
+def test_override_by_the_last_definition(dialect: str) -> None:
+    """A tool that replaces another of its name is the one that is shown and called."""
+    box = Toolbox([SENTIMENT, weather])
+    box.replace(tool(lambda city: f"sun in {city}", name="weather"))
+
+    assert ("weather", "sun in Oslo", False) == transcript(ran(dialect, "run", box))[2]

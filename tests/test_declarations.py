@@ -1,0 +1,642 @@
+"""Tools without a function: declared by a JSON Schema, by types, or by a function whose body is left out."""
+
+# A body that is left out is what these tests are about.
+# mypy: disable-error-code="empty-body"
+# ruff: noqa: PIE790
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import date
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+import pytest
+from pydantic import BaseModel, Field, field_validator
+from typing_extensions import NotRequired, TypedDict
+
+from toolkit import DefinitionError, Tool, Toolbox, ToolContext, tool
+
+T = TypeVar("T")
+SENTIMENT: dict[str, Any] = {
+    "type": "object",
+    "description": "Analyzes text sentiment",
+    "properties": {
+        "_tool": {"type": "string", "const": "sentimentAnalysis"},
+        "text": {"type": "string", "description": "Text to analyze"},
+        "_output": {
+            "type": "object",
+            "properties": {"sentiment": {"type": "string"}, "confidence": {"type": "number"}},
+        },
+    },
+}
+FILLED = '{"text": "Good!", "_output": {"sentiment": "positive", "confidence": 0.9}}'
+
+
+def declared(properties: dict[str, Any], **keywords: Any) -> Tool[..., Any]:
+    return Tool.from_schema("x", {"type": "object", "properties": properties, **keywords})
+
+
+class Mood(Enum):
+    GOOD = "good"
+    BAD = "bad"
+
+
+class Mail(BaseModel):
+    """Send a mail."""
+
+    to: str = Field(alias="toWhom", description="Address.")
+    copies: int = 1
+
+    @field_validator("copies")
+    @classmethod
+    def positive(cls, copies: int) -> int:
+        if copies < 1:
+            raise ValueError("at least one copy is needed")
+        return copies
+
+
+@dataclass
+class Trip:
+    start: date
+    stops: list[str] = field(default_factory=list)
+
+
+class Place(TypedDict):
+    city: str
+    zip: NotRequired[str]
+
+
+class Box(BaseModel, Generic[T]):
+    item: T
+
+
+class Node(BaseModel):
+    name: str
+    inner: list[Node] = []
+
+
+# A hand-made schema
+
+
+def test_the_seed_of_a_tool() -> None:
+    """A schema declares a tool: description, parameters, and the shape of what it gives."""
+    made = Tool.from_schema("sentimentAnalysis", SENTIMENT)
+
+    assert ("sentimentAnalysis", "Analyzes text sentiment") == (made.name, made.description)
+    assert SENTIMENT["properties"]["_output"] == made.output_schema
+    assert ["_output", "text"] == list(made.parameters["properties"])
+
+
+def test_latent_tool_gives_what_the_model_wrote() -> None:
+    """Without a function the call's own output is the result."""
+    made = Tool.from_schema("sentimentAnalysis", SENTIMENT)
+
+    assert {"sentiment": "positive", "confidence": 0.9} == made.invoke(FILLED).value
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        ('{"text": "x"}', "_output: missing"),
+        ('{"text": "x", "_output": {"confidence": "high"}}', "_output.confidence"),
+        ('{"text": "x", "_output": "good"}', "_output"),
+        ('{"_output": {}, "text": 5}', "text: Input should be a valid string"),
+        ('{"_output": {}, "text": "x", "mood": 1}', "mood: no such parameter"),
+    ],
+    ids=["missing", "inside", "of another type", "argument", "unknown"],
+)
+def test_output_of_the_model_is_checked(words: str, fault: str) -> None:
+    """An output that is not what the schema says is an error that names the place."""
+    made = Tool.from_schema("sentimentAnalysis", SENTIMENT)
+
+    result = made.invoke(words)
+    assert "invalid_arguments" == result.kind
+    assert fault in str(result.text)
+
+
+def test_function_beside_a_schema() -> None:
+    """With a function the model is not asked for the output, and what it writes there is ignored."""
+    made = Tool.from_schema("sentimentAnalysis", SENTIMENT, lambda text: {"sentiment": text.lower(), "confidence": 1})
+
+    assert ["text"] == list(made.parameters["properties"])
+    assert {"sentiment": "good!", "confidence": 1} == made.invoke(FILLED).value
+
+
+META_FIELDS = {
+    "tool, constant": ({"_tool": {"type": "string", "const": "x"}}, (None, {})),
+    "tool, text": ({"_tool": "x"}, (None, {})),
+    "tool, only of a type": ({"_tool": {"type": "string"}}, (None, {})),
+    "activity, constant": ({"_activity": {"const": "geo.find"}}, ("geo.find", {})),
+    "activity, text": ({"_activity": "geo.find"}, ("geo.find", {})),
+    "activity, one of one": ({"_activity": {"enum": ["geo.find"]}}, ("geo.find", {})),
+    "activity, empty": ({"_activity": ""}, ("", {})),
+    "activity, only of a type": ({"_activity": {"type": "string"}}, (None, {})),
+    "reasoning": (
+        {"_reasoningForCall": {"description": "Why?"}},
+        (None, {"_reasoningForCall": {"type": "string", "description": "Why?"}}),
+    ),
+    "reasoning, anything": ({"_reasoningForCall": True}, (None, {"_reasoningForCall": {"type": "string"}})),
+    "instance": ({"_instance": {"type": "string"}}, (None, {"_instance": {"type": "string"}})),
+}
+
+
+@pytest.mark.parametrize(("properties", "wanted"), META_FIELDS.values(), ids=META_FIELDS)
+def test_meta_fields(properties: dict[str, Any], wanted: tuple[Any, Any]) -> None:
+    """What a schema says about calls is none of the tool's parameters."""
+    made = declared({**properties, "a": {"type": "string"}}, required=["a", *properties])
+
+    assert wanted == (made.activity, dict(made.about))
+    assert {"_output", "a"} == made.parameters["properties"].keys()
+    assert ["_output", "a"] == made.parameters["required"]
+
+
+@pytest.mark.parametrize(
+    ("shown", "given"),
+    [
+        ({"type": "integer"}, 3),
+        ({"$ref": "#/$defs/Mood"}, "good"),
+        ({"type": "array", "items": {"$ref": "#/$defs/Mood"}}, ["bad"]),
+        (True, {"any": ["thing"]}),
+        ({}, None),
+    ],
+    ids=["integer", "reference", "reference inside", "true", "empty"],
+)
+def test_output_of_any_schema(shown: Any, given: Any) -> None:
+    """The output may be of any schema, and refer to the definitions of the whole."""
+    made = declared({"_output": shown}, **{"$defs": {"Mood": {"enum": ["good", "bad"]}}})
+
+    assert given == made.invoke(json.dumps({"_output": given})).value
+
+
+def test_output_that_nothing_is_said_of() -> None:
+    """A tool that does not say what it gives gives a text."""
+    made = declared({})
+
+    assert {"_output": {"type": "string"}} == made.parameters["properties"]
+    assert made.output_schema is None
+    assert "done" == made.invoke('{"_output": "done"}').value
+
+
+NO_SCHEMAS: dict[str, tuple[Any, str]] = {
+    "none": (None, r'a tool is a JSON Schema \{"type": "object"'),
+    "list": ([], "a tool is a JSON Schema"),
+    "text": ("x", "a tool is a JSON Schema"),
+    "array": ({"type": "array", "items": {}}, "a tool is a JSON Schema"),
+    "no JSON": ({"properties": {"a": {"default": object()}}}, "it is not JSON"),
+    "not a number": ({"properties": {"a": {"default": float("nan")}}}, "it is not JSON"),
+    "half a character": ({"description": "\ud800"}, "it is not JSON"),
+    "description": ({"description": 5}, "description=5 is no text"),
+    "properties": ({"properties": ["a"]}, r"properties=\['a'\] is no object of schemas by name"),
+    "property": ({"properties": {"a": "string"}}, r"properties\.a is no JSON Schema: 'string'\. Write one, such as"),
+    "property without values": ({"properties": {"a": False}}, r"properties\.a is no JSON Schema: False"),
+    "type": ({"properties": {"a": {"type": "text"}}}, "'#/properties/a/type': type is not one of array, boolean"),
+    "description inside": ({"properties": {"a": {"description": 5}}}, "'#/properties/a/description'.* not a string"),
+    "pattern": ({"properties": {"a": {"pattern": "("}}}, "#/properties/a/pattern"),
+    "reference": (
+        {"properties": {"a": {"$ref": "#/$defs/no"}}},
+        "'#/properties/a': there is nothing at '#/\\$defs/no'. Mend the \\$ref, or define it in \\$defs",
+    ),
+    "required": ({"properties": {"a": {}}, "required": "a"}, "required='a' is no list of names"),
+    "required, unknown": (
+        {"properties": {"a": {}}, "required": ["b"]},
+        "'b' is required and not among the properties. Add it, or drop it",
+    ),
+    "required, no names": ({"properties": {"a": {}}, "required": [[]]}, r"\[\] is required and not among"),
+    "tool, another": ({"properties": {"_tool": {"const": "y"}}}, r"_tool is .*It is the name as a constant, .*'x'"),
+    "tool, one of others": ({"properties": {"_tool": {"enum": ["y", "z"]}}}, "_tool is "),
+    "activity, number": ({"properties": {"_activity": 5}}, "_activity is 5. It names what carries the tool out"),
+    "activity, several": ({"properties": {"_activity": {"enum": ["a", "b"]}}}, r"see Toolbox\.choose\(\)"),
+    "output": ({"properties": {"_output": 5}}, r"properties\._output is no JSON Schema: 5"),
+    "output, type": ({"properties": {"_output": {"type": "text"}}}, "'#/properties/_output/type'"),
+    "output, reference": ({"properties": {"_output": {"$ref": "#/no"}}}, "'#/properties/_output': there is nothing"),
+    "reasoning": ({"properties": {"_reasoningForCall": {"type": "integer"}}}, "_reasoningForCall is .* It is a text"),
+    "private": ({"properties": {"_city": {}}}, "parameter '_city' begins with '_'.* Call it 'city'"),
+    "nothing but private": ({"properties": {"_": {}}}, "Call it 'value'"),
+}
+
+
+@pytest.mark.parametrize(("schema", "text"), NO_SCHEMAS.values(), ids=NO_SCHEMAS)
+def test_no_schema(schema: Any, text: str) -> None:
+    """What is no schema of a tool is refused at once; the message names the tool, the place, and what to do."""
+    with pytest.raises(DefinitionError, match=rf"(?s)^Tool\.from_schema\('x'\): .*{text}"):
+        Tool.from_schema("x", schema)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "größe", "x" * 65, 5, None], ids=repr)
+@pytest.mark.parametrize("make", [Tool.from_schema, Tool.from_models])
+def test_no_name(make: Callable[..., Any], name: Any) -> None:
+    """A name that providers refuse is refused, with one that will do."""
+    with pytest.raises(DefinitionError, match=r"is no name for a tool: .* Pass name='"):
+        make(name, {"type": "object", "properties": {}})
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"nope": 1}, "A tool has no option 'nope'"),
+        ({"activity": 5}, r"Tool\.from_schema\('x'\): activity=5"),
+        ({"effect": "z"}, r"Tool\.from_schema\('x'\): effect='z'"),
+        ({"function": "f"}, "something that can be called; this is 'f'"),
+    ],
+    ids=["unknown", "activity", "effect", "function"],
+)
+def test_no_option(options: dict[str, Any], text: str) -> None:
+    """Options are checked as those of the decorator."""
+    with pytest.raises(DefinitionError, match=text):
+        Tool.from_schema("x", {"properties": {}}, **options)
+
+
+def test_options_win_over_the_schema() -> None:
+    """What is said beside the schema counts more than what it says."""
+    made = Tool.from_schema("x", {"description": "a", "properties": {"_activity": "b"}}, activity="c", description="d")
+
+    assert ("c", "d") == (made.activity, made.description)
+
+
+def test_unicode() -> None:
+    """Names of parameters and texts may be in any script."""
+    made = declared({"größe": {"type": "string", "description": "日本"}}, description="Größe")
+
+    assert "Größe" == made.description
+    assert "o" == made.invoke('{"größe": "é", "_output": "o"}').value
+
+
+def test_schema_is_copied() -> None:
+    """A schema that is changed afterwards changes no tool."""
+    given = copy.deepcopy(SENTIMENT)
+    made = Tool.from_schema("sentimentAnalysis", given)
+    before = copy.deepcopy((made.parameters, made.output_schema))
+    given["properties"]["text"]["type"] = "integer"
+    given["properties"]["_output"]["properties"].clear()
+    given["properties"]["more"] = {}
+
+    assert before == (made.parameters, made.output_schema)
+    assert not made.invoke(FILLED).is_error
+
+
+def test_schema_is_not_changed() -> None:
+    """A schema is left as it was given."""
+    given = copy.deepcopy(SENTIMENT)
+    Tool.from_schema("sentimentAnalysis", given).invoke(FILLED)
+
+    assert SENTIMENT == given
+
+
+@pytest.mark.parametrize(
+    ("keywords", "is_taken"),
+    [({}, False), ({"additionalProperties": True}, True), ({"anyOf": [{"properties": {"b": {}}}]}, True)],
+    ids=["by default", "as it says", "listed elsewhere"],
+)
+def test_other_parameters(keywords: dict[str, Any], is_taken: bool) -> None:
+    """Parameters that a schema does not list are refused, unless it says otherwise."""
+    made = Tool.from_schema("x", {"properties": {"a": {}}, **keywords}, lambda values: values)
+
+    assert is_taken is not made.invoke('{"b": 1}').is_error
+
+
+def test_schema_that_refers_to_itself() -> None:
+    """A schema that is nothing but a reference to a definition is that definition."""
+    made = Tool.from_schema("x", Node.model_json_schema(), lambda name, inner: (name, inner))
+
+    assert ["name", "inner"] == list(made.parameters["properties"])
+    assert ("a", [{"name": "b", "inner": []}]) == made.invoke('{"name": "a", "inner": [{"name": "b"}]}').value
+
+
+# Types
+
+
+MODELS: dict[str, tuple[Any, str, Any]] = {
+    "model": (Mail, '{"toWhom": "ann", "copies": "2"}', Mail(toWhom="ann", copies=2)),
+    "dataclass": (Trip, '{"start": "2026-01-02"}', Trip(date(2026, 1, 2))),
+    "typed dictionary": (Place, '{"city": "Oslo"}', {"city": "Oslo"}),
+    "generic": (Box[Mood], '{"item": "good"}', Box[Mood](item=Mood.GOOD)),
+    "recursive": (Node, '{"name": "a", "inner": [{"name": "b"}]}', Node(name="a", inner=[Node(name="b")])),
+    "schema": ({"properties": {"a": {"type": "integer"}}}, '{"a": 1}', {"a": 1}),
+    "schema without properties": ({"type": "object"}, "{}", {}),
+}
+
+
+@pytest.mark.parametrize(("accepts", "words", "wanted"), MODELS.values(), ids=MODELS)
+def test_values_as_one(accepts: Any, words: str, wanted: Any) -> None:
+    """A function with one parameter of its own name gets the whole value."""
+    made = Tool.from_models("x", accepts, function=lambda whole: [whole])
+
+    assert [wanted] == made.invoke(words).value
+
+
+@pytest.mark.parametrize(
+    ("accepts", "function", "words", "wanted"),
+    [
+        (Mail, lambda to, copies: (to, copies), '{"toWhom": "ann"}', ("ann", 1)),
+        (Trip, lambda start, stops: (start, stops), '{"start": "2026-01-02"}', (date(2026, 1, 2), [])),
+        (Place, lambda city, zip="-": (city, zip), '{"city": "Oslo"}', ("Oslo", "-")),
+        (Box[int], lambda item: item + 1, '{"item": 1}', 2),
+    ],
+    ids=["model with an alias", "dataclass", "typed dictionary", "one member"],
+)
+def test_values_by_name(accepts: Any, function: Any, words: str, wanted: Any) -> None:
+    """A function with the members' names gets each, as Python calls it; and that is as it should be."""
+    made = Tool.from_models("x", accepts, Any, function)
+
+    assert wanted == made.invoke(words).value
+    assert [] == [found for found in Toolbox([made]).check() if found.code == "mismatch"]
+
+
+def test_validator_of_a_model() -> None:
+    """What a model's own validator refuses is told to the language model."""
+    made = Tool.from_models("x", Mail, function=lambda mail: mail.to)
+
+    refused = made.invoke('{"toWhom": "ann", "copies": 0}')
+    assert ("invalid_arguments", True) == (refused.kind, "at least one copy is needed" in str(refused.text))
+
+
+def test_description_of_a_model() -> None:
+    """The docstring of the input is the tool's description; what is said beside it counts more."""
+    assert "Send a mail." == Tool.from_models("x", Mail).description
+    assert "Other." == Tool.from_models("x", Mail, description="Other.").description
+
+
+GIVEN: dict[str, tuple[Any, str, Any]] = {
+    "text": (str, '"x"', "x"),
+    "list": (list[int], "[1]", [1]),
+    "none": (None, "null", None),
+    "date": (date, '"2026-01-02"', date(2026, 1, 2)),
+    "enum": (Mood, '"good"', Mood.GOOD),
+    "model": (Mail, '{"toWhom": "a"}', Mail(toWhom="a")),
+    "optional model": (Mail | None, "null", None),
+    "recursive": (Node, '{"name": "a", "inner": [{"name": "b"}]}', Node(name="a", inner=[Node(name="b")])),
+    "schema": ({"type": "integer"}, "3", 3),
+    "recursive schema": (
+        {"type": "object", "properties": {"inner": {"$ref": "#"}}, "additionalProperties": False},
+        '{"inner": {"inner": {}}}',
+        {"inner": {"inner": {}}},
+    ),
+}
+
+
+@pytest.mark.parametrize(("gives", "written", "wanted"), GIVEN.values(), ids=GIVEN)
+def test_output_by_type(gives: Any, written: str, wanted: Any) -> None:
+    """What the model fills in is read into the type that the tool gives."""
+    made = Tool.from_models("x", Place, gives)
+
+    assert wanted == made.invoke(f'{{"city": "Oslo", "_output": {written}}}').value
+    assert "invalid_arguments" == made.invoke('{"city": "Oslo", "_output": {"no": [0.5]}}').kind
+
+
+class Private(BaseModel):
+    city: str = Field(alias="_city")
+
+
+NO_MODELS: dict[str, tuple[Any, Any, str]] = {
+    "integer": (int, str, r"Tool\.from_models\('x'\): <class 'int'> has no members"),
+    "list": (list[int], str, "has no members: the input of a tool is a model, dataclass or TypedDict"),
+    "none": (None, str, "has no members"),
+    "union": (Mail | Trip, str, "has no members"),
+    "value": (5, str, "5 is no type that JSON can fill"),
+    "name of nothing": ("Nowhere", str, "'Nowhere' is no type that JSON can fill"),
+    "private": (Private, str, "parameter '_city' begins with '_'"),
+    "schema": ({"type": "array"}, str, r"Tool\.from_models\('x'\): the input of a tool is a JSON Schema"),
+    "schema, inside": ({"properties": {"a": {"type": "text"}}}, str, r"Tool\.from_models\('x'\): .*#/properties/a/type"),
+    "output": (Place, {"type": "text"}, r"Tool\.from_models\('x'\): .*#/properties/_output/type"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("accepts", "gives", "text"), NO_MODELS.values(), ids=NO_MODELS)
+def test_no_models(accepts: Any, gives: Any, text: str) -> None:
+    """What cannot be the input or the output of a tool is refused, in one line."""
+    with pytest.raises(DefinitionError, match=text) as refused:
+        Tool.from_models("x", accepts, gives)
+
+    assert 1 == len(str(refused.value).splitlines())
+
+
+# Functions whose body is left out
+
+
+def plain(city: str) -> str: ...
+
+
+async def later(city: str) -> str: ...
+
+
+def documented(city: str) -> str:
+    """Find."""
+    ...
+
+
+def commented(city: str) -> str:
+    # Somebody else does it.
+    ...  # not here
+
+
+def only_documented(city: str) -> str:
+    """Find."""
+
+
+def passing(city: str) -> str:
+    pass
+
+
+def nothing(city: str) -> None:
+    return None
+
+
+def missing(city: str) -> str:
+    raise NotImplementedError
+
+
+def giving(city: str) -> Any:
+    return ...
+
+
+def working(city: str) -> str:
+    city = city.upper()
+    ...
+    return city
+
+
+def generating(city: str) -> Iterator[str]:
+    ...
+    yield city
+
+
+def is_latent(function: Callable[..., Any]) -> bool:
+    return "" == Toolbox([function]).activity_of(tool(function).name)
+
+
+@pytest.mark.parametrize("function", [plain, later, documented, commented], ids=lambda made: made.__name__)
+def test_declaration(function: Callable[..., Any]) -> None:
+    """A function whose body is `...` declares a tool, which the model carries out."""
+    assert is_latent(function)
+    assert "Oslo" == tool(function).invoke('{"city": "x", "_output": "Oslo"}').value
+
+
+@pytest.mark.parametrize(
+    "function",
+    [only_documented, passing, nothing, missing, giving, working, generating, lambda city: ...],
+    ids=lambda made: made.__name__,
+)
+def test_no_declaration(function: Callable[..., Any]) -> None:
+    """Any other body is carried out, however little it does."""
+    assert not is_latent(function)
+    assert "_output" not in tool(function, name="x").parameters["properties"]
+
+
+def test_declaration_inside_a_function() -> None:
+    """A function inside another declares a tool, too."""
+
+    def inner(city: str) -> Mood:
+        """Find."""
+        ...
+
+    assert Mood.BAD == tool(inner).invoke('{"city": "x", "_output": "bad"}').value
+
+
+@pytest.mark.parametrize(
+    ("written", "is_declared"),
+    [
+        ("def f(city: str) -> str: ...", True),
+        ("async def f(city: str) -> str: ...", True),
+        ("def f(city: str) -> str: pass", True),
+        ("def f(city: str): ...", False),
+        ("def f(city: str) -> None: ...", False),
+        ("def f(city: str) -> str: return 'x'", False),
+        ("def f(city: str) -> str:\n  'doc'\n  return 'doc'", False),
+        ("def f(city: str) -> str:\n  'doc'\n  ...", True),
+        ("def f(city: str) -> bool: return True", False),
+        ("def f(city: str) -> int: return 5", False),
+    ],
+)
+def test_declaration_without_source(written: str, is_declared: bool) -> None:
+    """Where there is no source, a function that does nothing and says what it returns declares a tool."""
+    space: dict[str, Any] = {}
+    exec(written, space)
+
+    assert is_declared is is_latent(space["f"])
+
+
+class Atlas:
+    """Tools of which some are left out."""
+
+    def __init__(self, where: str = "here") -> None:
+        self.where = where
+
+    @tool
+    def capital(self, country: str) -> str:
+        """Find a capital.
+
+        Args:
+            country: Its name.
+        """
+        ...
+
+    @tool
+    async def river(self, country: str) -> str: ...
+
+    @tool
+    @classmethod
+    def sea(cls, country: str) -> str: ...
+
+    @tool
+    @staticmethod
+    def lake(country: str) -> str: ...
+
+    @tool
+    def hill(self, country: str) -> str:
+        return f"{self.where}: {country}"
+
+
+@pytest.mark.parametrize("name", ["capital", "river", "sea", "lake"])
+def test_declared_method(name: str) -> None:
+    """A method without a body is a tool of its object, without `self`."""
+    box = Toolbox.from_object(Atlas())
+
+    assert {"_output", "country"} == box[name].parameters["properties"].keys()
+    assert "Oslo" == box.call(name, '{"country": "Norway", "_output": "Oslo"}').value
+    assert "there: x" == Toolbox.from_object(Atlas("there")).call("hill", '{"country": "x"}').value
+
+
+def test_declared_method_is_bound() -> None:
+    """A function carries a declared method out; it gets no `self`."""
+    box = Toolbox.from_object(Atlas())
+    box.bind("capital", lambda country: f"{country} city")
+
+    assert "Chad city" == box.call("capital", '{"country": "Chad"}').value
+
+
+def test_declared_method_needs_its_instance() -> None:
+    """A declared method on its class is no tool of a toolbox."""
+    with pytest.raises(DefinitionError, match="is a method and needs its instance"):
+        Toolbox([Atlas.capital])
+
+
+def test_declaration_cannot_be_called() -> None:
+    """A declared tool says, called from Python, that it does nothing by itself."""
+    with pytest.raises(NotImplementedError, match=r"plain\(\) does nothing by itself: bind it in a Toolbox"):
+        tool(plain)("Oslo")
+
+
+def test_private_parameter_of_a_declaration() -> None:
+    """A declared tool has no parameter that begins with an underscore; one with a body keeps it."""
+
+    def hidden(_city: str) -> str: ...
+
+    def kept(_city: str) -> str:
+        return _city
+
+    with pytest.raises(DefinitionError, match=r"hidden\(\): the parameter '_city' begins with '_'.* Call it 'city'"):
+        tool(hidden)
+    assert "Oslo" == Toolbox([kept]).call("kept", '{"_city": "Oslo"}').value
+
+
+def test_names_of_meta_fields_in_a_function() -> None:
+    """A function with a body may call its parameters as it likes, in every dialect."""
+
+    def odd(_tool: int, _output: int, _reasoningForCall: str = "") -> list[Any]:
+        return [_tool, _output, _reasoningForCall]
+
+    box = Toolbox([odd])
+    words = {"_tool": 1, "_output": 2, "_reasoningForCall": "r"}
+    shown = box.calls_schema()["properties"]["calls"]["items"]["anyOf"][0]
+    renamed = dict(zip([key for key in shown["properties"] if key not in ("_tool", "_activity")], words.values()))
+
+    assert [1, 2, "r"] == box.call("odd", words).value
+    assert "odd" == shown["properties"]["_tool"]["const"]
+    assert [1, 2, "r"] == box.run(box.parse_calls(json.dumps({"calls": [{"_tool": "odd", **renamed}]}))[0]).value
+
+
+def test_context_of_a_declaration() -> None:
+    """A context is no parameter of a declared tool."""
+
+    def asking(city: str, context: ToolContext) -> str: ...
+
+    assert {"_output", "city"} == tool(asking).parameters["properties"].keys()
+
+
+def test_generator_without_a_body() -> None:
+    """A declared generator gives a list."""
+
+    def counting(end: int) -> Iterator[int]: ...
+
+    async def counting_later(end: int) -> AsyncIterator[int]: ...
+
+    given = [tool(made).invoke('{"end": 2, "_output": [0, 1]}').value for made in (counting, counting_later)]
+    assert [[0, 1], [0, 1]] == given
+
+
+def test_reasoning_is_asked_for() -> None:
+    """`reasoning=True` asks the model why it calls, and the function hears nothing of it."""
+
+    @tool(reasoning=True)
+    def find(city: str) -> str:
+        return city
+
+    box = Toolbox([find])
+    [call] = box.parse_calls('{"calls": [{"_tool": "find", "_reasoningForCall": "They asked.", "city": "Oslo"}]}')
+
+    assert ["_reasoningForCall", "city"] == list(box.schemas()[0]["function"]["parameters"]["properties"])
+    assert ("They asked.", "Oslo") == (call.reasoning, box.run(call).value)

@@ -1,0 +1,371 @@
+"""A tool as an HTML form: what a person sees, what a browser posts, and that nothing in it becomes markup."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import date
+from html.parser import HTMLParser
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field, SecretStr
+
+from toolkit import Tool, tool
+from toolkit.display import Form, InvalidForm
+
+EVIL = "</textarea></select><script>alert(1)</script>\"' onload='x'"
+
+
+class Street(BaseModel):
+    name: str
+    number: int | None = None
+
+
+class Place(BaseModel):
+    """Where it goes."""
+
+    city: str = Field(description="City name")
+    street: Street | None = None
+    country: str = "DE"
+
+
+class Node(BaseModel):
+    value: int
+    next: Node | None = None
+
+
+class Elements(HTMLParser):
+    """Lists the elements of a page, and the texts between them."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    def named(self, name: str) -> tuple[str, dict[str, str | None]]:
+        """The control that posts a name, without its looks."""
+        tag, attributes = next(each for each in self.found if each[1].get("name") == name)
+        return tag, {key: value for key, value in attributes.items() if key not in ("name", "style")}
+
+
+def taking(annotation: Any, *default: Any) -> Tool[..., Any]:
+    """A tool with one parameter."""
+
+    def take(value: Any = None) -> str:
+        return repr(value)
+
+    take.__annotations__ = {"value": annotation, "return": str}
+    take.__defaults__ = default or None
+    return tool(take)
+
+
+def read(made: Tool[..., Any], posted: Mapping[str, Any]) -> Any:
+    return json.loads(Form(made).read(posted))
+
+
+# -- what is shown
+
+CONTROLS: dict[str, tuple[Any, tuple[str, dict[str, str | None]]]] = {
+    "text": (str, ("input", {"type": "text", "value": "", "required": None})),
+    "short text": (
+        Annotated[str, Field(min_length=2, max_length=9)],
+        ("input", {"type": "text", "value": "", "minlength": "2", "maxlength": "9", "required": None}),
+    ),
+    "long text": (
+        Annotated[str, Field(max_length=500)],
+        ("textarea", {"rows": "4", "maxlength": "500", "required": None}),
+    ),
+    "optional text": (str | None, ("input", {"type": "text", "value": ""})),
+    "secret": (SecretStr, ("input", {"type": "password", "value": "", "required": None})),
+    "whole number": (
+        Annotated[int, Field(gt=0, le=9)],
+        ("input", {"type": "number", "value": "", "step": "1", "min": "1", "max": "9", "required": None}),
+    ),
+    "number": (
+        Annotated[float, Field(ge=0.5, lt=2)],
+        ("input", {"type": "number", "value": "", "step": "any", "min": "0.5", "max": "2", "required": None}),
+    ),
+    "yes or no": (bool, ("input", {"type": "checkbox", "value": "true"})),
+    "yes, no or nothing": (bool | None, ("select", {})),
+    "date": (date, ("input", {"type": "date", "value": "", "required": None})),
+    "choice": (Literal["a", "b"], ("select", {"required": None})),
+    "several choices": (list[Literal["a", "b"]], ("select", {"multiple": None, "size": "2"})),
+    "list": (
+        list[int],
+        ("textarea", {"rows": "4", "placeholder": "JSON", "spellcheck": "false", "required": None}),
+    ),
+    "anything": (Any, ("textarea", {"rows": "4", "placeholder": "JSON", "spellcheck": "false", "required": None})),
+}
+
+
+@pytest.mark.parametrize(("annotation", "expected"), CONTROLS.values(), ids=CONTROLS)
+def test_control(annotation: Any, expected: tuple[str, dict[str, str | None]]) -> None:
+    """Each kind of value has the control that fits, with the limits that browsers know."""
+    assert expected == Elements(str(Form(taking(annotation)))).named("value")
+
+
+def test_words() -> None:
+    """Titles, or else names, are labels; descriptions stand below, and what has to be there is marked."""
+
+    @tool(title="Send a parcel")
+    def send(to: Place, per_post: bool = True) -> None:
+        """Send it.
+
+        Args:
+            to: Where it goes.
+            per_post: Or by hand.
+        """
+
+    texts = [text for text in Elements(str(Form(send))).texts if text.strip()]
+
+    assert [
+        *("Send it.", "to", "*", "Where it goes.", "city", "*", "City name"),
+        *("street", "name", "*", "number", "country", "per post", "Or by hand.", "Send a parcel"),
+    ] == texts
+
+
+def test_titles() -> None:
+    """A title is the label, where a schema has one."""
+    titled = Tool.from_schema("t", {"properties": {"a": {"type": "string", "title": "Town"}}}, lambda a: a)
+
+    assert ["Town", "t"] == Elements(str(Form(titled))).texts
+
+
+def test_prefilled() -> None:
+    """Given values stand in the controls; where there are none, defaults do."""
+
+    def take(a: str, b: int = 3, c: Literal["x", "y"] = "y", d: bool = True, e: Place = Place(city="Rome")) -> None: ...
+
+    found = Elements(str(Form(tool(take), {"a": "tea", "b": 5})))
+    chosen = [attributes["value"] for name, attributes in found.found if name == "option" and "selected" in attributes]
+
+    assert ["tea", "5", "Rome"] == [found.named(name)[1]["value"] for name in ("a", "b", "e.city")]
+    assert (["y"], True) == (chosen, "checked" in found.named("d")[1])
+
+
+def test_page_and_notebook() -> None:
+    """A page gets a form that is posted, a notebook the same without a button."""
+    form = Form(taking(str), action="/run?a=1&b=2")
+
+    assert ("form", {"method": "post", "action": "/run?a=1&b=2"}) == Elements(str(form)).found[0]
+    assert "<button" in str(form) and "<button" not in form._repr_html_()
+
+
+def test_objects_inside_themselves() -> None:
+    """An object that contains itself is shown some levels deep, and as JSON below."""
+    page = Elements(str(Form(taking(Node))))
+
+    assert "textarea" == page.named("value.next.next.next.next")[0]
+
+
+def test_output_of_the_model() -> None:
+    """A tool that the model carries out asks people for its inputs alone."""
+    properties = {"text": {"type": "string"}, "_output": {"type": "string"}}
+    page = Elements(str(Form(Tool.from_schema("mood", {"type": "object", "properties": properties}))))
+
+    assert ["text"] == [attributes["name"] for _, attributes in page.found if "name" in attributes]
+
+
+# -- nothing is markup
+
+EVIL_TOOL = Tool.from_schema(
+    "evil",
+    {
+        "type": "object",
+        "description": EVIL,
+        "properties": {
+            EVIL: {"type": "string", "title": EVIL, "description": EVIL, "default": EVIL},
+            "long": {"type": "string", "maxLength": 999, "default": EVIL},
+            "choice": {"type": "string", "enum": [EVIL, "b"], "default": EVIL},
+            "many": {"type": "array", "items": {"enum": [EVIL, "b"]}},
+            "mixed": {"enum": [1, EVIL]},
+            "free": {"type": "object", "default": {EVIL: EVIL}, "description": EVIL},
+            "inner": {"type": "object", "title": EVIL, "description": EVIL, "properties": {EVIL: {"type": "integer"}}},
+        },
+    },
+    lambda **values: values,
+    title=EVIL,
+)
+
+
+def form_of_what_was_refused() -> Form:
+    posted = {EVIL: EVIL, "choice": EVIL + "x", "mixed": EVIL, "free": EVIL, f"inner.{EVIL}": EVIL}
+    with pytest.raises(InvalidForm) as refused:
+        Form(EVIL_TOOL, action=EVIL).read(posted)
+    return refused.value.form
+
+
+@pytest.mark.parametrize("form", [Form(EVIL_TOOL, action=EVIL), form_of_what_was_refused()], ids=["new", "refused"])
+def test_nothing_is_markup(form: Form) -> None:
+    """No name, title, description, choice, default, error or value adds an element or an attribute."""
+    page = Elements(str(form) + form._repr_html_())
+    elements = {"form", "p", "div", "label", "b", "br", "small", "span", "strong", "input", "textarea", "select"}
+    attributes = {"method", "action", "style", "type", "value", "name", "title", "rows", "maxlength", "multiple"}
+    other = {"size", "selected", "step", "placeholder", "spellcheck", "role", "aria-invalid"}
+
+    assert {name for name, _ in page.found} <= elements | {"option", "fieldset", "legend", "button"}
+    assert {key for _, given in page.found for key in given} <= attributes | other
+
+
+def test_evil_values_come_back() -> None:
+    """What a browser makes of such a page posts the same values again."""
+    page = Elements(str(Form(EVIL_TOOL)))
+
+    assert EVIL == page.named(EVIL)[1]["value"]
+    assert {EVIL: "a", "choice": EVIL, "many": [EVIL], "long": "\n" + EVIL} == read(
+        EVIL_TOOL, {EVIL: "a", "choice": EVIL, "many": [EVIL], "long": "\r\n" + EVIL}
+    )
+
+
+# -- what is posted
+
+READ: dict[str, tuple[Any, Any, Any]] = {
+    "text": (str, "tea", "tea"),
+    "lines": (str, "one\r\ntwo", "one\ntwo"),
+    "text that looks like a number": (str, "007", "007"),
+    "whole number": (int, "5", 5),
+    "a number too large for others": (int, "9" * 30, int("9" * 30)),
+    "number": (float, " .5 ", 0.5),
+    "ticked": (bool, "true", True),
+    "not ticked": (bool, [], False),
+    "ticked as some frameworks say it": (bool, "on", True),
+    "no": (bool | None, "false", False),
+    "date": (date, "2026-01-02", "2026-01-02"),
+    "choice": (Literal["a", "b"], "b", "b"),
+    "choice of numbers": (Literal[1, 2], "2", 2),
+    "choice of several kinds": (Literal["1", 1], '"1"', "1"),
+    "several": (list[Literal["a", "b"]], ["a", "b"], ["a", "b"]),
+    "one of several": (list[Literal["a", "b"]], "a", ["a"]),
+    "none of several": (list[Literal["a", "b"]], [], []),
+    "empty, and may be null": (int | None, "", None),
+    "list": (list[int], "[1, 2]", [1, 2]),
+    "dict": (dict[str, int], '{"a": 1}', {"a": 1}),
+    "plain data": (int, 5, 5),
+}
+
+
+@pytest.mark.parametrize(("annotation", "posted", "expected"), READ.values(), ids=READ)
+def test_read(annotation: Any, posted: Any, expected: Any) -> None:
+    """What a browser posts becomes the argument, of the right type."""
+    assert {"value": expected} == read(taking(annotation), {"value": posted})
+
+
+LEFT_OUT: dict[str, tuple[Any, Any]] = {
+    "text": (str, ""),
+    "number": (int, 3),
+    "choice": (Literal["a", "b"], "a"),
+    "several": (list[Literal["a", "b"]], []),
+    "list": (list[int], []),
+    "object": (Place, Place(city="Rome")),
+    "object or nothing": (Place | None, None),
+}
+
+
+@pytest.mark.parametrize(("annotation", "default"), LEFT_OUT.values(), ids=LEFT_OUT)
+def test_left_out(annotation: Any, default: Any) -> None:
+    """What may be left out is, where nothing was entered."""
+    assert {} == read(taking(annotation, default), {"value": "", "value.city": "", "value.country": "DE"})
+
+
+def test_emptied() -> None:
+    """A text or a choice that was emptied does not become its default again."""
+    assert {"value": ""} == read(taking(str, "tea"), {"value": ""})
+    assert {"value": None} == read(taking(int | None, 5), {"value": ""})
+
+
+def test_objects() -> None:
+    """Members of objects are posted under dotted names; an inner object that was not filled in is left out."""
+    posted = {"value.city": "Bonn", "value.street.name": "", "value.country": "DE"}
+
+    assert {"value": {"city": "Bonn", "country": "DE"}} == read(taking(Place), posted)
+    assert {"value": {"city": "Bonn", "street": {"name": "A"}}} == read(
+        taking(Place), {"value.city": "Bonn", "value.street.name": "A"}
+    )
+
+
+def test_names_with_dots() -> None:
+    """Names that have dots themselves do not meet those inside of objects."""
+    inner = {"type": "object", "properties": {"b": {"type": "string"}}}
+    dotted = Tool.from_schema("t", {"properties": {"a": inner, "a.b": {"type": "string"}}}, lambda **values: values)
+
+    assert {"a": {"b": "1"}, "a.b": "2"} == read(dotted, {"a.b": "1", "a~1b": "2"})
+
+
+class MultiDict(dict[str, list[str]]):
+    """As web frameworks have them: an item is the last of several."""
+
+    def __getitem__(self, name: str) -> Any:
+        return super().__getitem__(name)[-1]
+
+    def getlist(self, name: str) -> list[str]:
+        return self.get(name, [])
+
+
+def test_posted_by_a_framework() -> None:
+    """The multi-dicts of web frameworks are read, and what else is posted is passed over."""
+    posted = MultiDict(value=["a", "b"], csrf_token=["x"])
+
+    assert {"value": ["a", "b"]} == read(taking(list[Literal["a", "b"]]), posted)
+
+
+def test_invoke() -> None:
+    """What was read is what the tool is invoked with."""
+    made = taking(Place)
+
+    assert "Place(city='Bonn', street=None, country='FR')" == (
+        made.invoke(Form(made).read({"value.city": "Bonn", "value.country": "FR"})).value
+    )
+
+
+# -- what is refused
+
+REFUSED: dict[str, tuple[Any, dict[str, Any], dict[str, str]]] = {
+    "nothing": (str, {}, {"value": "required"}),
+    "no number": (int, {"value": "five"}, {"value": "'five' is no number"}),
+    "not finite": (float, {"value": "1e999"}, {"value": "'1e999' is no number"}),
+    "too large": (Annotated[int, Field(lt=3)], {"value": "3"}, {"value": "Input should be less than 3"}),
+    "no choice": (Literal["a", "b"], {"value": "c"}, {"value": "'c' is none of a, b"}),
+    "no JSON": (list[int], {"value": "[1"}, {"value": "this is not valid JSON: EOF while parsing a list at line 1 "
+                                                     "column 2"}),
+    "inside of JSON": (list[int], {"value": '[1, "x"]'}, {"value": "[1]: Input should be a valid integer, unable to "
+                                                                   "parse string as an integer"}),
+    "inside of objects": (Place, {"value.street.number": "1"}, {"value.city": "required",
+                                                                "value.street.name": "required"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("annotation", "posted", "errors"), REFUSED.values(), ids=REFUSED)
+def test_refused(annotation: Any, posted: dict[str, Any], errors: dict[str, str]) -> None:
+    """What does not fit is told by control."""
+    with pytest.raises(InvalidForm) as refused:
+        Form(taking(annotation)).read(posted)
+
+    assert errors == refused.value.errors
+
+
+def test_shown_again() -> None:
+    """The form of a refusal has what was posted, and what is wrong beside it."""
+    with pytest.raises(InvalidForm) as refused:
+        Form(taking(Annotated[int, Field(lt=3)]), action="/run").read({"value": "7"})
+    page = Elements(str(refused.value.form))
+
+    assert ("7", "true") == (page.named("value")[1]["value"], page.named("value")[1]["aria-invalid"])
+    assert "Input should be less than 3" in page.texts
+    assert "/run" == page.found[0][1]["action"]
+
+
+def test_rules_of_a_whole() -> None:
+    """What is wrong with the whole, and with no control, is told above them."""
+    schema = {"properties": {"a": {"type": "string"}, "b": {"type": "string"}}, "minProperties": 1}
+    with pytest.raises(InvalidForm) as refused:
+        Form(Tool.from_schema("t", schema, lambda **values: values)).read({})
+
+    assert [""] == list(refused.value.errors)

@@ -1,0 +1,170 @@
+"""Values that calls share: kept at dotted paths, told apart by instance, shown for reading."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolkit import Toolbox, ToolCall, ToolContext, tool
+from toolkit.shared import MAX_BYTES, Shared
+
+NAMES = st.sampled_from(["a", "b", "0", "é"])
+PATHS = st.lists(NAMES, min_size=1, max_size=3).map(".".join)
+VALUES = st.recursive(st.none() | st.integers() | st.text("ab†", max_size=3), lambda inner: st.lists(inner, max_size=3))
+
+
+@tool
+def seen(context: ToolContext) -> dict[str, Any]:
+    """Show what a call may see."""
+    return dict(context.shared)
+
+
+def test_a_path() -> None:
+    """A value is found at its path, in what stands above it, and inside itself."""
+    shared = Shared()
+    shared.put("trip.city", {"names": ["Rome", "Roma"]})
+
+    assert {"city": {"names": ["Rome", "Roma"]}} == shared.get("trip")
+    assert ["Rome", "Roma"] == shared.get("state.trip.city.names")
+    assert "Roma" == shared.get("trip.city.names.1")
+
+
+def test_the_last_one_wins() -> None:
+    """A value takes the place of what stood there, and of what stood in its way."""
+    shared = Shared({"trip": "Rome", "days": {"first": 1}})
+    shared.put("trip.city", "Oslo")
+    shared.put("days", 3)
+
+    assert ({"city": "Oslo"}, 3, ("days", "trip", "trip.city")) == (
+        shared.get("trip"),
+        shared.get("days"),
+        shared.paths(),
+    )
+
+
+@pytest.mark.parametrize("path", ["", ".", "a.", "a..b", "state.", ".".join("a" * 33)])
+def test_no_path(path: str) -> None:
+    """A path has one to 32 names, and none of them is empty."""
+    with pytest.raises(ValueError, match="is no path: one to 32 names with dots between"):
+        Shared().put(path, 1)
+
+
+@pytest.mark.parametrize("path", ["city", "trip.days", "trip.city.0", "list.2", "list.first", "list.-1"])
+def test_nothing_there(path: str) -> None:
+    """What is not there is a KeyError that says what is."""
+    shared = Shared({"trip.city": "Rome", "list": [1, 2]})
+
+    with pytest.raises(KeyError, match=rf"there is nothing at '{path}'.* There is: list, trip\.city"):
+        shared.get(path)
+
+
+def test_instances() -> None:
+    """An instance sees its own value first, and otherwise the one that belongs to none; never that of another."""
+    shared = Shared({"city": "Rome", "days": 2})
+    shared.put("city", "Oslo", "first")
+    shared.put("secret", 1, "second")
+
+    assert ("Oslo", 2, "Rome") == (shared.get("city", "first"), shared.get("days", "first"), shared.get("city"))
+    assert {"city": "Oslo", "days": 2} == dict(shared.view(instance="first"))
+
+
+def test_copies() -> None:
+    """Neither who gave a value nor who got one can change it."""
+    given = {"names": ["Rome"]}
+    shared = Shared({"city": given})
+    given["names"].append("Roma")
+    shared.get("city")["names"].append("Oslo")
+
+    assert {"names": ["Rome"]} == shared.get("city")
+
+
+@pytest.mark.parametrize("value", [object(), {1: {2, object()}}, "\ud800"], ids=["object", "inside", "half"])
+def test_no_json(value: Any) -> None:
+    """What JSON has no form for is refused."""
+    with pytest.raises(ValueError, match="'city' was not kept: JSON has no form for it"):
+        Shared({"city": value})
+
+
+def test_a_circle_is_no_json() -> None:
+    """A list that holds itself is refused, too."""
+    circle: list[Any] = []
+    circle.append(circle)
+
+    with pytest.raises(ValueError, match="JSON has no form for it"):
+        Shared({"city": circle})
+
+
+def test_room() -> None:
+    """There is room for 16 MiB; what takes the place of another takes its room."""
+    shared = Shared({"a.b": "x" * (MAX_BYTES - 100)})
+    with pytest.raises(ValueError, match="'c' was not kept: it has 202 bytes, and there is no room"):
+        shared.put("c", "x" * 200)
+    shared.put("a", 1)
+    shared.put("c", "x" * 200)
+
+    assert (1, "x" * 200) == (shared.get("a"), shared.get("c"))
+
+
+def test_a_view() -> None:
+    """A view of some paths shows them and what they hold, and nothing else."""
+    view = Shared({"trip.city": "Rome", "key": "secret", "tripod": 3}).view(["trip", "days"])
+
+    assert {"trip": {"city": "Rome"}} == dict(view)
+    assert ("Rome", False, False, False) == (view["trip.city"], "key" in view, "tripod" in view, "" in view)
+
+
+def test_a_view_is_for_reading() -> None:
+    """A view cannot be written to; it shows what is put in later, and travels as plain data."""
+    shared = Shared({"city": "Rome"})
+    view = shared.view()
+    shared.put("days", 2)
+
+    assert not hasattr(view, "__setitem__")
+    assert {"city": "Rome", "days": 2} == dict(view) == pickle.loads(pickle.dumps(view))  # noqa: S301  its own
+
+
+@pytest.mark.parametrize("given", [3, "city", [("city", 1)]])
+def test_no_values(given: Any) -> None:
+    """What calls share is a Shared or a mapping."""
+    with pytest.raises(TypeError, match="is neither a Shared nor a mapping of values by path"):
+        Toolbox([seen]).all([], shared=given)
+
+
+def test_in_the_context() -> None:
+    """A call finds what is shared in its context, also where calls refer to nothing."""
+    assert {"city": "Rome"} == Toolbox([seen]).run(ToolCall(name="seen"), shared={"city": "Rome"}).value
+    assert {} == Toolbox([seen]).call("seen").value
+
+
+def test_in_another_process() -> None:
+    """A call that is carried out in another process finds it, too."""
+    apart = tool(name="seen", isolate="process")(seen)
+
+    assert {"city": "Rome"} == Toolbox([apart]).run(ToolCall(name="seen"), shared={"city": "Rome"}).value
+
+
+def test_threads() -> None:
+    """Many threads that put values in lose none."""
+    shared = Shared()
+    threads = [threading.Thread(target=shared.put, args=(f"a.n{number}", number)) for number in range(50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert {f"n{number}": number for number in range(50)} == shared.get("a")
+
+
+@given(st.lists(st.tuples(PATHS, VALUES), min_size=1))
+def test_any_values(puts: list[tuple[str, Any]]) -> None:
+    """Whatever was there before, a value that was put in is found."""
+    shared = Shared()
+    for path, value in puts:
+        shared.put(path, value)
+
+        assert value == shared.get(path)

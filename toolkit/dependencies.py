@@ -1,0 +1,200 @@
+"""Calls that refer to the results of others: each waits for those it needs, gets their values, and keeps its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from threading import TIMEOUT_MAX
+from typing import Any, TypeAlias
+
+from pydantic_core import from_json
+
+from toolkit.about import OUTPUT_PATH
+from toolkit.approval import Deferred
+from toolkit.cancellation import Cancellation
+from toolkit.doors import Door
+from toolkit.errors import Cancelled, Failed, InvalidArguments, TimedOut, ToolError
+from toolkit.messages import Message, ModelResponse, ToolCall, ToolMessage, ToolResult
+from toolkit.overflow import was_cut
+from toolkit.references import Plan, kept_at, planned, substituted
+from toolkit.shared import Shared, Values
+from toolkit.threads import over
+from toolkit.tools import Tool
+
+Tools: TypeAlias = Mapping[str, Tool[..., Any]]
+CarryOut: TypeAlias = Callable[[ToolCall], Coroutine[Any, Any, ToolResult]]
+
+
+class Blocked(ToolError):
+    """A call needs the result of one that waits for somebody's yes."""
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """The calls of one answer, of which some may wait for others.
+
+    Attributes:
+        given: The calls, in call order, behind those that have failed before.
+        until: When nothing is waited for any longer.
+        ends: For each call: is called off once it has ended.
+        results: What came of the calls that have ended, by their places.
+    """
+
+    given: Sequence[ToolCall]
+    plan: Plan
+    shared: Shared
+    tools: Tools
+    until: Cancellation
+    ends: Sequence[Cancellation]
+    results: dict[int, ToolResult] = field(default_factory=dict)
+    _places: Mapping[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        calls: Sequence[ToolCall],
+        shared: Shared,
+        tools: Tools,
+        until: Cancellation,
+        failed: Sequence[ToolCall] = (),
+    ) -> Dependencies:
+        """Find out which of some calls wait for which; what others that have failed would have kept, none gets."""
+        given = [*failed, *calls]
+        plan = planned(given, lambda call: refers(tools.get(call.name)))
+        ends = [Cancellation(parent=until) for _ in given]
+        places = {id(call): place for place, call in enumerate(given)}
+        made = cls(given, plan, shared, tools, until, ends, _places=places)
+        for call in failed:
+            made.end(call, ToolResult(error="it was not run"))
+        return made
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        """The calls, each behind those that it waits for: begun in this order, none waits for ever."""
+        return [self.given[place] for place in self.plan.order if place not in self.results]
+
+    async def carried_out(self, call: ToolCall, carry_out: CarryOut, door: Door) -> ToolResult:
+        """Carry a call out once it can be; what it may not have, or does not find, is its result."""
+        place = self._places[id(call)]
+        try:
+            for other in self.plan.after[place]:
+                await _ended(self.ends[other], door)
+            self.results[place] = result = await self._carried_out(place, call, carry_out)
+        finally:
+            self._end(place)
+        return result
+
+    def end(self, call: ToolCall, result: ToolResult) -> None:
+        """Tell what came of a call, be it that it was never begun."""
+        place = self._places[id(call)]
+        self.results.setdefault(place, result)
+        self._end(place)
+
+    def close(self) -> None:
+        """Wait for nothing any more."""
+        for place in range(len(self.given)):
+            self._end(place)
+
+    def _end(self, place: int) -> None:
+        self.ends[place].cancel()
+        self.ends[place].close()
+
+    async def _carried_out(self, place: int, call: ToolCall, carry_out: CarryOut) -> ToolResult:
+        tool = self.tools.get(call.name)
+        if tool is None or not refers(tool):
+            return await carry_out(call)
+        try:
+            path, own = kept_at(call), self._filled(place, call)
+        except ToolError as refusal:
+            return ToolResult.failed(refusal)
+        result = await carry_out(own)
+        return self._kept(path, call, result, tool) if path and not result.is_error else result
+
+    def _kept(self, path: str, call: ToolCall, result: ToolResult, tool: Tool[..., Any]) -> ToolResult:
+        try:
+            self.shared.put(path, json_of(result, tool.invocation.write), call.instance)
+        except ValueError as error:
+            return result._replace(text=f"{result.text}\n{error}")
+        return result
+
+    def _filled(self, place: int, call: ToolCall) -> ToolCall:
+        """Put values in the places of references.
+
+        Raises:
+            ToolError: One of them has none.
+        """
+        if place in self.plan.circular:
+            raise InvalidArguments("by way of other calls they refer to this call's own result. Leave a reference out.")
+        for other in sorted(self.plan.needs[place]):
+            self._check(self.given[other], self.results.get(other))
+        arguments = substituted(call.arguments, lambda path: self.shared.get(path, call.instance))
+        return call if arguments == call.arguments else replace(call, arguments=arguments)
+
+    def _check(self, other: ToolCall, result: ToolResult | None) -> None:
+        needed = f"{other.name} at {other.output_path!r}"
+        if self.until:
+            raise over(self.until)
+        if result is None or isinstance(result.exception, (Deferred, Blocked)):
+            raise Blocked(f"Not run: it needs the result of {needed}, which has none yet.")
+        if result.is_error:
+            raise Failed(f"Not run: it needs the result of {needed}, which failed: {result.error}")
+
+
+def refers(tool: Tool[..., Any] | None) -> bool:
+    """Tell whether calls of a tool may refer to those of others."""
+    return tool is not None and OUTPUT_PATH in tool.about
+
+
+def refer(tools: Tools) -> bool:
+    """Tell whether calls of some tools may refer to each other."""
+    return any(map(refers, tools.values()))
+
+
+def recalled(given: Values, messages: Sequence[Message], tools: Tools) -> Shared:
+    """Make what the calls of a run share: a Shared as it stands; or values, and what a history tells of results.
+
+    A result that was cut for the model is not known any more.
+    """
+    shared = Shared.of(given)
+    if shared is given or not refer(tools):
+        return shared
+    good = (told for told in messages if isinstance(told, ToolMessage) and not (told.is_error or was_cut(told.text)))
+    texts = {told.call_id: told.text for told in good}
+    for call in chain.from_iterable(_in_order(said, tools) for said in messages if isinstance(said, ModelResponse)):
+        tool = tools.get(call.name)
+        if call.output_path and call.id in texts and tool and refers(tool):
+            with suppress(ToolError, ValueError):  # it was not kept the first time, either
+                shared.put(kept_at(call), _data_of(texts[call.id], tool), call.instance)
+    return shared
+
+
+def _in_order(said: ModelResponse, tools: Tools) -> list[ToolCall]:
+    """List the calls of an answer as they were carried out: the last one that keeps its result in a place has won."""
+    return [said.calls[place] for place in planned(said.calls, lambda call: refers(tools.get(call.name))).order]
+
+
+def json_of(result: ToolResult, write: Callable[[Any], str]) -> Any:
+    """Read a result as JSON data: what its tool gave, or else what the model was told. A text stays text."""
+    if isinstance(result.value, str):
+        return result.value
+    return _read((result.text or "") if result.value is None else write(result.value))
+
+
+def _data_of(text: str, tool: Tool[..., Any]) -> Any:
+    """Read what the model was told as JSON data; the text of a tool that gives texts is one."""
+    return text if (tool.output_schema or {}).get("type") == "string" else _read(text)
+
+
+def _read(text: str) -> Any:
+    try:
+        return from_json(text)
+    except ValueError:
+        return text
+
+
+async def _ended(end: Cancellation, door: Door) -> None:
+    if not end:
+        with suppress(Cancelled, TimedOut):
+            await door.sleep(TIMEOUT_MAX, end)

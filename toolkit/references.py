@@ -1,0 +1,246 @@
+"""References between calls: an argument `†trip.city` stands for a value that is kept there.
+
+What is in here only looks at calls: which of them wait for which, and in what order they may be carried out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import Any, TypeAlias
+
+from pydantic_core import from_json, to_json
+
+from toolkit.about import INSTANCE, OUTPUT, OUTPUT_PATH
+from toolkit.arguments import MAX_TEXT, refuse_doubtful
+from toolkit.errors import InvalidArguments
+from toolkit.messages import ToolCall
+from toolkit.shared import Path, path_of
+
+MARK = "†"
+_ESCAPED = "\\u2020"
+# JSON Schema of what may stand for any argument; grammar compilers take patterns that are bound at both ends.
+REFERENCE: Mapping[str, Any] = {"type": "string", "pattern": f"^{MARK}.+$"}
+# What a model may say of a call beside its arguments, where calls refer to each other.
+ABOUT: Mapping[str, Any] = {
+    INSTANCE: {
+        "type": "string",
+        "description": "Which of several things alike this call is about. Each has kept results of its own.",
+    },
+    OUTPUT_PATH: {
+        "type": "string",
+        "description": (
+            'Where the result is kept, such as "trip.city". An argument "†trip.city" of any other call stands for it. '
+            "A text that itself begins with † begins with ††."
+        ),
+    },
+}
+# Keywords that tell of a parameter, not of its value.
+_TOLD = ("title", "description", "default", "examples", "deprecated")
+
+# Which calls a call waits for, by their places among the calls.
+Needs: TypeAlias = Mapping[int, Collection[int]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """In what order calls may be carried out.
+
+    Attributes:
+        order: The places of all calls: each behind those that it waits for, in call order otherwise.
+        needs: Of each call, those whose results it refers to.
+        after: Of each call, those that have to end before it, the last one first: the same, and those that keep a
+            result where it does.
+        circular: Calls that wait for themselves, by way of others.
+    """
+
+    order: Sequence[int]
+    needs: Needs
+    after: Mapping[int, Sequence[int]]
+    circular: Collection[int]
+
+
+def widened(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Show that each argument may be a reference."""
+    shown = schema["properties"]
+    wide = {name: part if name == OUTPUT else _wide(part) for name, part in shown.items()}
+    return {**schema, "properties": wide}
+
+
+def planned(calls: Sequence[ToolCall], refers: Callable[[ToolCall], bool]) -> Plan:
+    """Find out which calls wait for which.
+
+    A call waits for every other one that keeps its result at, above or below a place that it refers to, be it in its
+    own instance or in none. Of those that keep theirs in one place, each waits for the one before it.
+
+    Args:
+        calls: In call order.
+        refers: Whether a call may refer to others, and keep its result; what it says is its own where it may not.
+    """
+    kept = [_kept(call) if refers(call) else None for call in calls]
+    writers = _Writers()
+    for place, path in enumerate(kept):
+        writers.add(place, path)
+    needs = {
+        place: writers.of(_places(call)) - {place} if refers(call) else set[int]() for place, call in enumerate(calls)
+    }
+    circular = _circular(needs)
+    free = {place: set() if place in circular else others for place, others in needs.items()}
+    order = ordered(free)
+    return Plan(order, free, _after(order, free, kept), circular)
+
+
+def ordered(needs: Needs) -> list[int]:
+    """Put places into an order in which each stands behind those that it needs; circles are left out."""
+    followers = defaultdict[int, list[int]](list)
+    for place, others in needs.items():
+        for other in others:
+            followers[other].append(place)
+    left = {place: len(others) for place, others in needs.items()}
+    ready = [place for place, number in left.items() if not number]
+    heapify(ready)
+    order: list[int] = []
+    while ready:
+        order.append(heappop(ready))
+        for place in followers[order[-1]]:
+            left[place] -= 1
+            if not left[place]:
+                heappush(ready, place)
+    return order
+
+
+def substituted(arguments: str, value_of: Callable[[str], Any]) -> str:
+    """Put values in the places of references.
+
+    Args:
+        arguments: JSON text.
+        value_of: Gives the value at a path.
+
+    Raises:
+        InvalidArguments: There is no such value, or readers of JSON disagree about the text.
+    """
+    document = _document(arguments)
+    if document is None:
+        return arguments
+    refuse_doubtful(arguments)
+    own = {name: value if name == OUTPUT else _filled(value, value_of) for name, value in document.items()}
+    return to_json(own, inf_nan_mode="constants").decode()
+
+
+def references_in(arguments: str) -> set[str]:
+    """List the paths that the arguments of a call refer to."""
+    paths = set[str]()
+    with suppress(InvalidArguments):  # refused when the turn of the call comes
+        substituted(arguments, paths.add)
+    return paths
+
+
+def kept_at(call: ToolCall) -> str:
+    """Tell where a call wants its result kept.
+
+    Raises:
+        InvalidArguments: That is no path.
+    """
+    path = call.output_path.removeprefix(MARK)
+    try:
+        path_of(path or "none")
+    except ValueError as error:
+        raise InvalidArguments(f"{OUTPUT_PATH}: {error}") from error
+    return path
+
+
+class _Writers:
+    """Which calls keep a result where."""
+
+    def __init__(self) -> None:
+        self._by_root = defaultdict[Path, list[tuple[int, Path]]](list)
+
+    def add(self, place: int, path: Path | None) -> None:
+        """Tell where a call keeps its result; None where it does not."""
+        if path:
+            self._by_root[path[:2]].append((place, path))
+
+    def of(self, paths: Iterable[Path]) -> set[int]:
+        """Find those that keep theirs at, above or below some paths."""
+        return {place for path in paths for place, other in self._by_root.get(path[:2], ()) if _overlap(path, other)}
+
+
+def _circular(needs: Needs) -> set[int]:
+    """Find what waits for itself: what stands neither in front of all circles nor behind them."""
+    stuck = needs.keys() - ordered(needs)
+    followers: dict[int, list[int]] = {place: [] for place in stuck}
+    for place in stuck:
+        for other in stuck.intersection(needs[place]):
+            followers[other].append(place)
+    return stuck - {*ordered(followers)}
+
+
+def _after(order: Sequence[int], needs: Needs, kept: Sequence[Path | None]) -> dict[int, Sequence[int]]:
+    writers = _Writers()
+    after: dict[int, Sequence[int]] = {}
+    rank = {place: number for number, place in enumerate(order)}
+    for place in order:
+        path = kept[place]
+        others = {*needs[place], *writers.of([path] if path else ())}
+        after[place] = sorted(others, key=rank.__getitem__, reverse=True)  # who waits for the last one is woken once
+        writers.add(place, path)
+    return after
+
+
+def _kept(call: ToolCall) -> Path | None:
+    if not call.output_path:
+        return None
+    try:
+        return (call.instance, *path_of(kept_at(call)))
+    except InvalidArguments:
+        return None  # it is refused when its turn comes
+
+
+def _places(call: ToolCall) -> Iterator[Path]:
+    """List where the values that a call refers to may be."""
+    for path in references_in(call.arguments):
+        try:
+            steps = path_of(path)
+        except ValueError:
+            continue  # refused when the turn of the call comes
+        yield from ((owner, *steps) for owner in {call.instance, ""})
+
+
+def _document(arguments: str) -> dict[str, Any] | None:
+    """Read arguments that may hold references; None where there are none, or the tool will refuse the text."""
+    if (MARK not in arguments and _ESCAPED not in arguments) or len(arguments) > MAX_TEXT:
+        return None
+    try:
+        document = from_json(arguments)
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _filled(value: Any, value_of: Callable[[str], Any]) -> Any:
+    if isinstance(value, str) and value.startswith(MARK):
+        return value[1:] if value.startswith(MARK * 2) else _looked_up(value, value_of)
+    if isinstance(value, list):
+        return [_filled(item, value_of) for item in value]
+    return {key: _filled(item, value_of) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def _looked_up(reference: str, value_of: Callable[[str], Any]) -> Any:
+    try:
+        return value_of(reference[1:])
+    except (KeyError, ValueError) as error:
+        raise InvalidArguments(f"{reference[:100]}: {error.args[0]}") from error
+
+
+def _overlap(one: Path, other: Path) -> bool:
+    length = min(len(one), len(other))
+    return one[:length] == other[:length]
+
+
+def _wide(schema: Any) -> dict[str, Any]:
+    told = {key: schema[key] for key in _TOLD if key in schema} if isinstance(schema, Mapping) else {}
+    bare = {key: value for key, value in schema.items() if key not in told} if told else schema
+    return {"anyOf": [bare, {**REFERENCE}], **told}
