@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +14,7 @@ from toolkit.cancellation import DEADLINE, Cancellation, outer
 from toolkit.context import ToolContext
 from toolkit.dispatch import Dispatcher
 from toolkit.doors import Door
-from toolkit.errors import Cancelled, ToolError
+from toolkit.errors import Cancelled, TimedOut, ToolError
 from toolkit.events import ApprovalNeeded, CallEvent, Event, ToolCallFinished, ToolCallStarted
 from toolkit.execution import Order, batches, execute, width_of
 from toolkit.messages import PendingApproval, ToolCall, ToolMessage, ToolResult
@@ -22,7 +22,10 @@ from toolkit.models import CallReady
 from toolkit.refusals import CANCELLED_TEXT, LATE_TEXT, SKIPPED_TEXT, STOPPED_TEXT
 from toolkit.runs.early import EarlyCalls
 from toolkit.runs.inbox import Inbox
+from toolkit.threads import unended
 from toolkit.toolbox import AnyTool
+
+BEGUN_TEXT = "it had begun, and what it has done stays."
 
 
 @dataclass(kw_only=True)
@@ -122,6 +125,7 @@ class Turn:
 
     Attributes:
         finished: What came of them so far, by call id.
+        results: The same, where nobody may have been told yet.
         told: What the model is told of that.
         pending: Those that wait for somebody's yes.
         is_stopped: Whether an approver has ended the run.
@@ -131,6 +135,7 @@ class Turn:
     calls: tuple[ToolCall, ...]
     number: int
     finished: dict[str, ToolCallFinished] = field(default_factory=dict)
+    results: dict[str, ToolResult] = field(default_factory=dict)
     told: list[ToolMessage] = field(default_factory=list)
     pending: list[PendingApproval] = field(default_factory=list)
     is_stopped: bool = False
@@ -146,11 +151,13 @@ class Turn:
                     if (seen := self._seen(event)) is not None:
                         yield seen
 
-    def break_off(self) -> None:
-        """Answer the calls that have no result."""
+    def break_off(self, door: Door) -> None:
+        """Answer the calls of which nothing was told: with their results, or with what is known of their effects."""
         for call in self.calls:
             if call.id not in self.finished:
-                self._finish(ToolCallFinished(call, ToolResult.failed(Cancelled()), 0.0))
+                known = self.results.get(call.id)
+                result = ToolResult.failed(self._left(call, door)) if known is None else known
+                self._finish(ToolCallFinished(call, result, 0.0))
 
     @property
     def waiting(self) -> list[PendingApproval]:
@@ -171,8 +178,11 @@ class Turn:
         if (why := self._skips()) and not any(call.id in self.by.early for call in batch):
             return _skipped(batch, why)
 
-        def carry_out(call: ToolCall, tell: Tell) -> Coroutine[Any, Any, ToolResult]:
-            return self.by.carried_out(call, self.number, tell, door)
+        async def carry_out(call: ToolCall, tell: Tell) -> ToolResult:
+            result = await self.by.carried_out(call, self.number, tell, door)
+            if type(result.exception) is not Deferred:
+                self.results[call.id] = result
+            return result
 
         tells = any(map(self._may_tell, batch))
         apart = self.by.is_apart or (self.by.live and tells)
@@ -194,6 +204,11 @@ class Turn:
     def _finish(self, event: ToolCallFinished) -> None:
         self.finished[event.call.id] = event
         self.told.append(_told(event))
+
+    def _left(self, call: ToolCall, door: Door) -> Cancelled | TimedOut:
+        if call.id in door.at_work:
+            return unended(Cancelled())
+        return Cancelled(BEGUN_TEXT) if call.id in self.by.dispatcher.begun else Cancelled()
 
     def _skips(self) -> str:
         """Say why the next calls are not begun; nothing where they are."""
