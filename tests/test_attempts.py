@@ -633,18 +633,17 @@ def heard_in(go: Callable[..., Any], runner: Runner, heard: threading.Event) -> 
 
 
 @STREAMS
-def test_news_of_a_try_that_has_ended(go: Callable[..., Any], release: threading.Event) -> None:
+def test_news_of_a_try_that_has_ended(go: Callable[..., Any]) -> None:
     """What a try says after it was given up is not heard as the next one's."""
-    said = threading.Event()
+    said, begun = threading.Event(), threading.Event()
 
     def work(context: ToolContext) -> str:
         """Say something too late."""
         if context.attempt:
+            begun.set()
             said.wait(10)
             return "second"
-        while not context.cancelled:
-            release.wait(0.001)
-        release.wait(0.02)  # the cancellation is the last that is done to a try
+        begun.wait(10)
         context.progress("too late")
         said.set()
         return "first"
