@@ -651,13 +651,18 @@ RESUMED: dict[str, tuple[Any, Any]] = {
     ),
     "changed tool": (lambda: on_resume({"run_1": True}, tool(pay, description="Pay twice.")), Deferred),
     "tool swapped": (lambda: on_resume({"run_1": True}, named("pay", "destructive")), Deferred),
-    "no for a changed tool": (lambda: on_resume({"run_1": False}, named("pay", "destructive")), Deferred),
+    "no for a changed tool": (lambda: on_resume({"run_1": False}, named("pay", "destructive")), Denied),
+    "no for other arguments": (lambda: on_resume({"run_1": False}, amount=6, otherwise=approve_all), Denied),
+    "put off, other arguments": (
+        lambda: on_resume({"run_1": Decision.defer()}, amount=6, otherwise=approve_all),
+        Decision.approve(),
+    ),
 }
 
 
 @pytest.mark.parametrize(("outcome", "expected"), RESUMED.values(), ids=RESUMED)
 def test_decided(outcome: Callable[[], Any], expected: Any) -> None:
-    """A decision is for the call as it was shown; whatever has changed since is asked about again."""
+    """A yes is for the call as it was shown; whatever has changed since is asked about again. A no is for ever."""
     assert expected == outcome()
 
 

@@ -323,6 +323,23 @@ def test_not_worth_another_try(error: BaseException, options: dict[str, Any]) ->
     assert 1 == len(flaky.keys)
 
 
+class Rate(ToolError):
+    """Too many requests."""
+
+
+@pytest.mark.parametrize(
+    ("error", "named", "tries"),
+    [(Rate("wait"), Rate, 2), (Rate("wait"), ToolError, 2), (Rate("wait"), Exception, 1), (NotFound("no"), Rate, 1)],
+    ids=["itself", "its base", "any", "another"],
+)
+def test_tool_error_that_is_named(error: ToolError, named: type[Exception], tries: int) -> None:
+    """What a tool says itself is tried again where `retry_on` names its kind."""
+    flaky = Flaky(9, error)
+    through_call(tool(flaky.work, retries=1, effect="read", retry_on=(named,)))
+
+    assert tries == len(flaky.keys)
+
+
 def test_fatal_error_is_not_tried_again() -> None:
     """A fatal error ends the run at the first try."""
     flaky = Flaky(9, FatalError())
@@ -616,18 +633,17 @@ def heard_in(go: Callable[..., Any], runner: Runner, heard: threading.Event) -> 
 
 
 @STREAMS
-def test_news_of_a_try_that_has_ended(go: Callable[..., Any], release: threading.Event) -> None:
+def test_news_of_a_try_that_has_ended(go: Callable[..., Any]) -> None:
     """What a try says after it was given up is not heard as the next one's."""
-    said = threading.Event()
+    said, begun = threading.Event(), threading.Event()
 
     def work(context: ToolContext) -> str:
         """Say something too late."""
         if context.attempt:
+            begun.set()
             said.wait(10)
             return "second"
-        while not context.cancelled:
-            release.wait(0.001)
-        release.wait(0.02)  # the cancellation is the last that is done to a try
+        begun.wait(10)
         context.progress("too late")
         said.set()
         return "first"

@@ -11,8 +11,16 @@ from typing import Any
 
 import pytest
 
-from toolkit import Decision, FatalError, Limits, ModelError, Runner, RunResult, ToolContext, tool
-from toolkit.events import Event, RunFinished, TextDelta, ToolCallAbandoned, ToolCallFinished, ToolCallStarted
+from toolkit import Decision, FatalError, Halt, Limits, ModelError, Runner, RunResult, ToolContext, tool
+from toolkit.events import (
+    Event,
+    RunFinished,
+    TextDelta,
+    ToolCallAbandoned,
+    ToolCallFinished,
+    ToolCallStarted,
+    ToolCallUpdated,
+)
 from toolkit.messages import Message, ModelRequest, ModelResponse
 from toolkit.runs import AsyncRunStream, RunHandle, RunStream
 from toolkit.testing import FakeServer, Reply, ScriptedModel, call, reply
@@ -161,7 +169,32 @@ def test_between_calls(go: Callable[[Runner], RunResult]) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("go", [run, stream])
+def test_between_values(go: Callable[[Runner], RunResult]) -> None:
+    """A generator on its caller's thread ends with the value at which its run was cancelled, and is closed."""
+    drawn: list[object] = []
+
+    @tool
+    def draw() -> Iterator[int]:
+        """Draw."""
+        try:
+            for n in range(3):
+                drawn.append(n)
+                runner.cancel()
+                yield n
+        finally:
+            drawn.append("closed")
+
+    runner = Runner([draw], model=ScriptedModel([[call("draw")], "never"]))
+    result = go(runner)
+
+    assert ([0, "closed"], "cancelled", ["cancelled"]) == (
+        drawn, result.finish_reason, [done.result.kind for done in result.calls]
+    )  # fmt: skip
+
+
 WORKS_ON = "Cancelled: what it was doing may still take effect."
+BEGUN = "Cancelled: it had begun, and what it has done stays."
 
 
 def waiting(kind: str, at_work: threading.Event, release: threading.Event) -> Any:
@@ -466,8 +499,8 @@ def test_interrupt_while_the_model_answers(silent: Silent, go: Callable[[Runner]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no signal reaches the process itself there")
-@pytest.mark.parametrize("count", [1, 3])
-def test_interrupt_during_calls(count: int) -> None:
+@pytest.mark.parametrize(("count", "told"), [(1, BEGUN), (3, WORKS_ON)], ids=["one", "three"])
+def test_interrupt_during_calls(count: int, told: str) -> None:
     """Ctrl-C while tools work leaves a history in which each call has a result."""
     at_work, release = threading.Event(), threading.Event()
     each = waiting("sync", at_work, release)
@@ -477,7 +510,7 @@ def test_interrupt_during_calls(count: int) -> None:
     release.set()
     result: RunResult = caught.value.result  # type: ignore[attr-defined]
 
-    assert ["go", "", *["Cancelled"] * count] == texts(result.messages)
+    assert ["go", "", *[told] * count] == texts(result.messages)
 
 
 @pytest.mark.parametrize("way", ["arun", "astream"])
@@ -533,6 +566,15 @@ def test_error_has_the_result(go: Callable[[Runner], RunResult]) -> None:
     assert ("error", ["go", "", "7"], 1) == (result.finish_reason, texts(result.messages), len(result.calls))
 
 
+def end_of(go: Callable[[], RunResult]) -> RunResult:
+    """Give the result of a run, of one that a tool has ended as well."""
+    try:
+        return go()
+    except FatalError as error:
+        result: RunResult = error.result  # type: ignore[attr-defined]
+        return result
+
+
 @pytest.mark.parametrize("order", ["parallel", "sequential"])
 @WAYS
 def test_fatal_error_keeps_its_siblings(order: Any, go: Callable[[Runner], RunResult]) -> None:
@@ -558,8 +600,61 @@ def test_fatal_error_keeps_its_siblings(order: Any, go: Callable[[Runner], RunRe
         go(runner)
     result: RunResult = caught.value.result  # type: ignore[attr-defined]
 
-    assert (["go", "", "Cancelled"], 2) == ([*texts(result.messages)[:2], result.messages[3].text], len(result.calls))
-    assert result.messages[2].text in ("0", "Cancelled")
+    assert (["go", "", "0", BEGUN], 2) == (texts(result.messages), len(result.calls))
+
+
+class Halting:
+    def after_call(self, made: Any, result: Any, context: Any) -> None:
+        if made.name == "quick":
+            raise Halt("Enough.")
+
+
+@pytest.mark.parametrize("end", ["fatal", "quick"])
+@WAYS
+def test_end_beside_a_call_at_work(end: str, go: Callable[[Runner], RunResult]) -> None:
+    """A tool or a hook that ends the run leaves no doubt about the effects of calls that have begun."""
+    begun, release = threading.Event(), threading.Event()
+
+    @tool
+    def transfer() -> None:
+        """Transfer."""
+        begun.set()
+        release.wait(10)
+
+    @tool
+    def fatal() -> None:
+        """Fail."""
+        assert begun.wait(10)
+        raise FatalError("the end")
+
+    @tool
+    def quick() -> None:
+        """Be quick."""
+        assert begun.wait(10)
+
+    tools = [transfer, fatal, quick]
+    script = [[call("transfer"), call(end)]]
+    result = end_of(lambda: go(Runner(tools, model=ScriptedModel(script), hooks=[Halting()])))
+    release.set()
+
+    assert ["go", "", WORKS_ON, BEGUN] == texts(result.messages)
+
+
+def test_stream_left_beside_a_call_at_work() -> None:
+    """Of a call that works on when its stream is left, the history says so."""
+    release = threading.Event()
+
+    @tool
+    def transfer(context: ToolContext) -> None:
+        """Transfer."""
+        context.progress("begun")
+        release.wait(10)
+
+    with Runner([transfer], model=ScriptedModel([[call("transfer"), call("transfer")]])).stream("go") as stream:
+        next(event for event in stream if isinstance(event, ToolCallUpdated))
+    release.set()
+
+    assert WORKS_ON in texts(stream.result.messages)
 
 
 def test_model_that_raises_our_own_error() -> None:

@@ -234,3 +234,32 @@ def test_made_defaults() -> None:
     first, second = (digest_of(book, book.read(call.arguments)[0], call, "run") for _ in range(2))
 
     assert first == second
+
+
+class Stamped(BaseModel):
+    note: str = ""
+    key: str = Field(default_factory=lambda: uuid4().hex)
+
+
+MADE = {"nothing": "{}", "null": "null", "a null": '{"stamp": null}', "an object": '{"stamp": {"note": "a"}}'}
+MADE |= {"a text": '{"stamp": "{}"}', "all in a text": '"{}"'}
+
+
+@pytest.mark.parametrize("words", MADE.values(), ids=MADE)
+def test_made_defaults_of_mended_words(words: str) -> None:
+    """The same of what is made inside of a model, and where the words had to be mended."""
+
+    @tool
+    def book(stamp: Stamped = Field(default_factory=Stamped)) -> str:
+        """Book a room."""
+        return stamp.key
+
+    call = ToolCall(name="book", id="run_1", arguments=words)
+    first, second = (digest_of(book, book.read(words)[0], call, "run") for _ in range(2))
+
+    assert first == second
+
+
+def test_given_in_place_of_a_made_default() -> None:
+    """A value that the model gives is part of what was approved, where another would have been made."""
+    assert canonical(Stamped(key="a")) != canonical(Stamped(key="b"))

@@ -124,6 +124,14 @@ def test_own_ids() -> None:
     assert (ToolMessage(call_id="ours", provider_call_id="theirs", name="add", text="3"), ()) == (made[1], notes)
 
 
+def test_foreign_ids() -> None:
+    """A result that has another id of ours gets that of its call, and a note says so."""
+    result = ToolMessage(call_id="other", provider_call_id="a", name="add", text="3")
+
+    note = "The result of the call 'a' had another id; it has that of its call now."
+    assert ([asked("a"), told("a")], (note,)) == repaired([asked("a"), result])
+
+
 def test_wire_arguments() -> None:
     """What the model wrote itself goes to the server, so it is what has to be JSON."""
     call = ToolCall(name="add", id="a", arguments='{"a": 1}', wire_arguments="{")

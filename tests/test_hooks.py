@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import threading
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from typing import Any
 
 import pytest
@@ -394,6 +395,16 @@ def test_withheld(answer: Callable[..., Any], text: str, go: Go, later: bool) ->
     result = paying(watching, Hook(later, after_call=answer), go=go)
 
     assert (text, None, True, [text]) == (result.text, result.value, result.is_error, seen)
+
+
+@DOORS
+@LATER
+@pytest.mark.parametrize("name", ["before_call", "after_call"])
+def test_a_hook_that_is_cancelled(name: str, go: Go, later: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """A hook whose wait is cancelled, as at the end of a run, has not failed; the call is cancelled with it."""
+    result = paying(Hook(later, **{name: raising(CancelledError())}), go=go)
+
+    assert ("cancelled", None, []) == (result.kind, result.value, caplog.records)
 
 
 @LATER

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from toolkit import LimitError, Limits, Prices, Runner, RunResult, Usage, tool
+from toolkit import LimitError, Limits, ModelError, Prices, Runner, RunResult, Usage, tool
 from toolkit.events import LimitReached
 from toolkit.limits import LAST_TURN, NO_TOOLS_TEXT
 from toolkit.messages import ModelRequest, ModelResponse
@@ -215,12 +216,18 @@ def test_limits_of_a_resumed_run() -> None:
     [
         ({"turns": 0}, "max_turns=0 is none"),
         ({"turns": True}, "max_turns=True is none"),
+        ({"turns": None}, "Every run has a bound of turns"),
         ({"calls": 0}, "calls=0 is no bound"),
+        ({"calls": 2.5}, "calls=2.5 is no bound: write a whole number"),
+        ({"input_tokens": 0.5}, "input_tokens=0.5 is no bound: write a whole number"),
         ({"seconds": -1}, "seconds=-1 is no bound"),
         ({"seconds": "5"}, "seconds='5' is no bound"),
         ({"calls_per_turn": 1.5}, "calls_per_turn=1.5 is no number of calls"),
         ({"per_tool": {"add": -1}}, "add=-1 is no number of calls"),
+        ({"per_tool": None}, "per_tool=None is no mapping"),
         ({"cost": 1}, "cost= needs prices="),
+        ({"cost": 1, "prices": (1, 2)}, r"prices=\(1, 2\) are none"),
+        ({"cost": float("nan"), "prices": Prices(input=1, output=1)}, "cost=nan is no bound"),
         ({"on_limit": "explode"}, "on_limit='explode' is not one of 'answer', 'stop', 'raise'"),
         ({"output_retries": -1}, "output_retries=-1 is no whole number"),
     ],
@@ -230,3 +237,52 @@ def test_impossible_bound(bounds: dict[str, Any], message: str) -> None:
     """A bound that is none is refused where it is written."""
     with pytest.raises(ValueError, match=message):
         Limits(**bounds)
+
+
+@pytest.mark.parametrize("price", [-1, float("nan"), float("inf"), "1", True, None])
+@pytest.mark.parametrize("name", ["input", "output"])
+def test_impossible_price(name: str, price: Any) -> None:
+    """A price that is none is refused where it is written: it could never reach the bound of a cost."""
+    with pytest.raises(ValueError, match=f"{name}={price!r} is no price"):
+        Prices(**{"input": 1, "output": 1, name: price})
+
+
+def test_per_tool_without_its_tool() -> None:
+    """A bound for a tool that there is not is refused, and the tool that may be meant is named."""
+    with pytest.raises(ValueError, match=r"per_tool=.* has 'ad', which is no tool here.*add"):
+        Runner([add], model=ScriptedModel(adding), limits=Limits(per_tool={"ad": 1})).run("go")
+
+
+# -- hooks around an answer
+
+
+@pytest.fixture
+def release() -> Iterator[threading.Event]:
+    """Lets go what hangs when the test ends."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+class Hanging:
+    """A hook of one kind that never answers: sync as long as `release` is not set, or async."""
+
+    def __init__(self, name: str, release: threading.Event, *, later: bool) -> None:
+        async def hang(_: object) -> None:
+            await asyncio.get_running_loop().create_future()
+
+        setattr(self, name, hang if later else lambda _: release.wait(60) and None)
+
+
+@WAYS
+@pytest.mark.parametrize("later", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("name", ["before_model", "after_model"])
+@pytest.mark.parametrize("bounds", [{}, {"seconds": 0.05}], ids=["first turn", "last turn"])
+def test_hook_that_hangs(
+    go: Callable[[Runner], RunResult], name: str, later: bool, bounds: dict[str, Any], release: threading.Event
+) -> None:
+    """The time of a turn bounds the hooks around its answer too, those of the last answer as well."""
+    hook, limits = Hanging(name, release, later=later), Limits(turn_seconds=0.1, **bounds)
+
+    with pytest.raises(ModelError, match=r"in its time: 0\.1 s, with the hooks around it"):
+        go(Runner([add], model=ScriptedModel(["ok"] * 2), hooks=[hook], limits=limits))

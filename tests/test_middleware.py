@@ -21,7 +21,6 @@ import pytest
 
 from toolkit import (
     Deny,
-    Failed,
     FatalError,
     File,
     Image,
@@ -427,9 +426,33 @@ def test_redacted_exception_keeps_its_traceback() -> None:
     """The exception that stands for one with a secret says what it was, and where it was raised."""
     error = given(ValueError(SECRET), redact([SECRET])).exception
 
-    assert isinstance(error, Failed) and error.__traceback__ is not None
+    assert isinstance(error, RuntimeError) and error.__traceback__ is not None
     assert "ValueError: [redacted]" == str(error)
     assert "look" == traceback.extract_tb(error.__traceback__)[-1].name
+
+
+def test_redacts_lines_of_source() -> None:
+    """A traceback in which a line of source shows the secret is left out."""
+
+    @tool
+    def look() -> str:
+        """Look."""
+        raise ValueError("tok-4711-abcdef")
+
+    result = made([call("look")], tools=[look], middleware=[redact(["tok-4711-abcdef"])])
+    error = result.calls[0].result.exception
+
+    assert ("ValueError: [redacted]", None) == (str(error), error and error.__traceback__)
+
+
+@DOORS
+def test_redacted_exception_leaves_the_run(go: Go) -> None:
+    """Asked for, an exception that held a secret leaves the run without it; a ToolError stays the model's."""
+    options: dict[str, Any] = {"go": go, "middleware": [redact([SECRET])], "raise_errors": True}
+
+    assert ["[redacted]"] == texts(made([call("look")], tools=[giving(ToolError(SECRET))], **options))
+    with pytest.raises(RuntimeError, match=r"^ValueError: \[redacted\]$"):
+        made([call("look")], tools=[giving(ValueError(SECRET))], **options)
 
 
 @pytest.mark.parametrize(

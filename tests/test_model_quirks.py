@@ -411,6 +411,27 @@ def test_cut_under_another_label(line: Line, size: int, reason: str) -> None:
     assert ({CUT_TEXT}, []) == ({text.partition(": ")[2] for text in told(result)}, line.entered)
 
 
+# Where arguments break off, and something is wrong with them before that.
+CUT_AND_BROKEN = {
+    "raw newline": '{"text": "a\nb',
+    "raw tab": '{"text": "a\tb',
+    "bad escape": '{"text": "a\\x',
+    "single quotes": "{'text': 'a",
+    "word": '{"text": Tru',
+    "number": '{"text": .5, "q":"',
+    "fence": '```json\n{"text": "a',
+}
+
+
+@STREAMED
+@pytest.mark.parametrize("text", CUT_AND_BROKEN.values(), ids=[f"A25 {name}" for name in CUT_AND_BROKEN])
+def test_cut_and_broken(line: Line, text: str, streamed: bool) -> None:
+    """A25: arguments that break off mean a cut response, whatever is wrong with them before; none of its calls runs."""
+    result = line.run(reply.calls(("ping", {}), ("say", text)), reply.text("Done."), streamed=streamed)
+
+    assert ([f"ping: {CUT_TEXT}", f"say: {CUT_TEXT}"], []) == (told(result), line.entered)
+
+
 class InProcess:
     """A client that answers with chunks of plain data."""
 

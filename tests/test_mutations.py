@@ -27,6 +27,7 @@ from toolkit.models.responses import ResponsesModel
 from toolkit.testing import FakeServer, Reply, reply, strict, strict_items, wire
 
 CASES = int(os.environ.get("TOOLKIT_MUTATIONS", "2000"))
+pytestmark = pytest.mark.timeout(max(300, CASES // 10))  # seconds
 THOROUGH = settings(max_examples=CASES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SAMPLE = settings(THOROUGH, max_examples=max(CASES // 20, 1))
 
@@ -439,7 +440,7 @@ def pairs_of(result: RunResult) -> tuple[list[str], list[str]]:
     return called, answered
 
 
-def is_cut(text: str) -> bool:
+def ends_early(text: str) -> bool:
     """Whether a text is the beginning of an object, by what Python's own reader says of where it fails."""
     try:
         json.loads(text)
@@ -454,7 +455,7 @@ def is_cut_off(result: RunResult) -> bool:
     if not answers:
         return False
     texts = [call.wire_arguments or call.arguments for call in answers[0].calls]
-    return answers[0].finish_reason in ("length", "content_filter") or any(map(is_cut, texts))
+    return answers[0].finish_reason in ("length", "content_filter") or any(map(ends_early, texts))
 
 
 def has_end(mutant: Mutant) -> bool:

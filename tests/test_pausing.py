@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from pydantic import SecretStr
 
 from toolkit import (
     ApprovalRequest,
@@ -177,6 +178,46 @@ def test_modified_arguments_are_authorized() -> None:
 
     assert ["Tool execution was denied by authorization policy."] == texts(runner.run("Go."))
     assert ([5], []) == (asked, bank.paid)
+
+
+@pytest.mark.parametrize("words", ["null", '"{\\"amount\\": 5}"'], ids=["null", "in a text"])
+def test_modified_after_mending(words: str) -> None:
+    """An approver may change arguments that had to be mended; what is left stays as it was read."""
+
+    @tool
+    def pay(amount: int = 5, to: str = "Ann") -> str:
+        """Pay."""
+        return f"{to} has got {amount}"
+
+    model = ScriptedModel([ModelResponse(calls=(ToolCall(name="pay", arguments=words),)), "Done."])
+    runner = Runner([pay], model=model, approve=lambda asked: Decision.modify({**asked.arguments, "to": "Bob"}))
+
+    assert ["Bob has got 5"] == texts(runner.run("Go."))
+
+
+@tool
+def log_in(keys: list[SecretStr], port: int) -> str:
+    """Log in."""
+    return f"{[key.get_secret_value() for key in keys]} at {port}"
+
+
+HIDDEN = "Invalid arguments: keys was changed by whoever approved it, and a secret in it is hidden."
+SECRETS: dict[str, tuple[Any, str]] = {
+    "left as shown": (["**********"], "['abc'] at 2"),
+    "left as it is": ([SecretStr("abc")], "['abc'] at 2"),
+    "given in full": (["xyz"], "['xyz'] at 2"),
+    "given as a type": ([SecretStr("xyz")], HIDDEN),
+    "another beside it": (["**********", "xyz"], HIDDEN),
+}
+
+
+@pytest.mark.parametrize(("keys", "told"), SECRETS.values(), ids=SECRETS)
+def test_modified_secrets(keys: Any, told: str) -> None:
+    """A secret that is left stays what it was; asterisks never reach the tool."""
+    model = ScriptedModel([call("log_in", keys=["abc"], port=1), "Done."])
+    runner = Runner([log_in], model=model, approve=lambda _: Decision.modify({"keys": keys, "port": 2}))
+
+    assert [told] == texts(runner.run("Go."))
 
 
 @DOORS
@@ -449,6 +490,28 @@ def test_crash_after_the_call() -> None:
 
     assert ["paid 5"] == texts(bank.runner("Done.", ledger=ledger).resume(before_the_call.to_json()))
     assert [5] == bank.paid
+
+
+def raising(*_: object) -> bool:
+    raise OSError("The line is dead.")
+
+
+async def never(*_: object) -> bool:
+    await asyncio.Event().wait()
+    return True
+
+
+@pytest.mark.parametrize("gate", ["approve", "authorize"])
+@pytest.mark.parametrize("silent", [raising, never], ids=["raises", "too late"])
+def test_nobody_answered(ledger: Ledger, gate: str, silent: Any) -> None:
+    """A gate that fails or is too late refuses the call, and says no to none that is made of its state later."""
+    bank, states = Bank(), list[RunState]()
+    options: dict[str, Any] = {gate: silent, "approval_timeout": 0.05, "checkpoint": states.append}
+    bank.runner([call("pay", amount=5)], "Done.", ledger=ledger, **options).run("Go.")
+    before_the_call = next(state for state in states if state.phase == "calling")
+    again = bank.runner("Done.", ledger=ledger).resume(before_the_call)
+
+    assert (["paid 5"], [5]) == (texts(again), bank.paid)
 
 
 def test_context_of_the_approver() -> None:

@@ -7,10 +7,10 @@ import enum
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import pytest
-from pydantic import BaseModel, Field, PlainSerializer
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
 from toolkit import Image, ToolResult, tool
 
@@ -192,3 +192,49 @@ def test_written(function: Callable[..., Any], text: str) -> None:
     made = tool(function)
 
     assert ([text, text], False) == ([made.invoke().text, made.invoke().text], made.invoke().is_error)
+
+
+NAN = float("nan")
+
+
+@dataclass
+class Measured:
+    value: float
+
+
+class Measuring(TypedDict):
+    value: float
+
+
+class Worded(BaseModel):
+    model_config = ConfigDict(ser_json_inf_nan="strings")
+
+    number: float = NAN
+
+
+INFINITE: dict[str, tuple[Any, Any, str]] = {
+    "number": (float, NAN, '"NaN"'),
+    "or nothing": (float | None, float("inf"), '"Infinity"'),
+    "or text": (float | str, float("-inf"), '"-Infinity"'),
+    "dataclass": (Measured, Measured(NAN), '{"value":"NaN"}'),
+    "dataclass in a list": (list[Measured], [Measured(NAN)], '[{"value":"NaN"}]'),
+    "typed dict": (Measuring, {"value": NAN}, '{"value":"NaN"}'),
+    "tuple": (tuple[float, float], (NAN, 1.0), '["NaN",1.0]'),
+    "set": (set[float], {NAN}, '["NaN"]'),
+    "anything": (Any, Measured(NAN), '{"value":"NaN"}'),
+    "model": (Odd, Odd(), '{"number":null}'),
+    "model, unannotated": (Any, Odd(), '{"number":null}'),
+    "model with a word on it": (Worded, Worded(), '{"number":"NaN"}'),
+}
+
+
+@pytest.mark.parametrize(("annotation", "value", "text"), INFINITE.values(), ids=INFINITE)
+def test_infinite(annotation: Any, value: Any, text: str) -> None:
+    """NaN and infinity are words, whatever the annotation; a model writes its own numbers."""
+
+    def function() -> Any:
+        return value
+
+    function.__annotations__["return"] = annotation
+
+    assert text == tool(function).invoke().text

@@ -39,6 +39,10 @@ HIDDEN = {
     "Cyrillic in Latin": ("p\u0430ypal", r"p\u0430ypal"),
     "Greek in Latin": ("pa\u03bfl", r"pa\u03bfl"),
     "wide in Latin": ("\uff50ay", r"\uff50ay"),
+    "Roman numeral in Latin": ("paypa\u217c", r"paypa\u217c"),
+    "Latin alpha": ("p\u0251ypal", r"p\u0251ypal"),
+    "small capital": ("\u1d18aypal", r"\u1d18aypal"),
+    "ligature": ("\ufb01ne", r"\ufb01ne"),
     "mathematical in Latin": ("\U0001d429ay", r"\ud835\udc29ay"),
 }
 
@@ -50,7 +54,22 @@ def test_hidden(text: str, seen: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["pay 5", "Grüße", "привет мир", "καλημέρα", "東京Tower", "日本語", "नमस्ते", "😀", "a + b = c", ""], ids=repr
+    "text",
+    [
+        "pay 5",
+        "Grüße",
+        "привет мир",
+        "καλημέρα",
+        "東京Tower",
+        "日本語",
+        "नमस्ते",
+        "😀",
+        "a + b = c",
+        "5 m² µm Nº",
+        "kɔ ŋutɔ ılık",
+        "",
+    ],
+    ids=repr,
 )
 def test_plain(text: str) -> None:
     """Texts of whatever language are shown as they are."""

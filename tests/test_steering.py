@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from toolkit import BusyError, Limits, RunError, Runner, RunResult, batched, tool
+from toolkit.approvers import defer
 from toolkit.events import MessageAdded, ToolCallFinished, ToolCallStarted, TurnFinished, TurnStarted
 from toolkit.messages import ModelRequest, ToolMessage, UserMessage
 from toolkit.testing import ScriptedModel, call
@@ -325,6 +326,21 @@ def test_from_another_task() -> None:
 
 
 # -- too late
+
+
+def test_after_a_pause() -> None:
+    """A run that has paused hears nothing, and says what resumes it."""
+
+    @tool
+    def ring() -> str:
+        """Ring."""
+        return "rung"
+
+    handle = Runner([ring], model=ScriptedModel([call("ring")]), approve=defer).start("go")
+    handle.result(10)
+
+    with pytest.raises(RunError, match=r"where it is paused, resume\(result\.state, decisions\)"):
+        handle.steer("hello?")
 
 
 @pytest.mark.parametrize("say", ["steer", "follow_up"])

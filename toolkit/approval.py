@@ -171,15 +171,15 @@ async def approve(
     The answer has `timeout` seconds, by default as long as the run. A late one is none.
 
     Raises:
-        Denied: The approver said no, raised, gave no answer in time, or one that is neither True nor an approving
-            Decision; or there is none, and the tool asks for one.
+        Denied: The approver said no, or gave an answer that is neither True nor an approving Decision.
+        Unanswered: It raised, or gave no answer in time; or there is none, and the tool asks for one.
         Deferred: The approver put the decision off.
         Stopped: The approver ends the run.
         Cancelled: The run was cancelled first.
     """
     request = replace(request, required=await _is_required(request, door))
     if approver is None and request.required:
-        raise Denied(NO_APPROVER)
+        raise Unanswered(NO_APPROVER)
     if approver is None:
         return Decision.approve()
     decision = await _decision(approver, request, door, timeout)
@@ -213,7 +213,7 @@ async def _decision(approver: Approver, request: ApprovalRequest, door: Door, ti
     except TimedOut:
         if timeout is None or run:  # it is not the approver's time that is up
             raise
-        raise Denied(f"Tool approval timed out after {timeout:g} s.") from None
+        raise Unanswered(f"Tool approval timed out after {timeout:g} s.") from None
     finally:
         until.cancel()  # an approver that is still at work need not be
         until.close()
@@ -222,7 +222,7 @@ async def _decision(approver: Approver, request: ApprovalRequest, door: Door, ti
 
 def _not_approved(refusal: Denied) -> Denied:
     """Say who refuses: whoever raised it, or nobody."""
-    return Denied(INCOMPLETE if isinstance(refusal, Unanswered) else REJECTED + because(str(refusal)))
+    return Unanswered(INCOMPLETE) if isinstance(refusal, Unanswered) else Denied(REJECTED + because(str(refusal)))
 
 
 def _refused(decision: Decision, request: ApprovalRequest) -> ToolkitError:
@@ -237,6 +237,6 @@ def _deferred(decision: Decision, request: ApprovalRequest) -> ToolkitError:
     try:
         return Deferred(request.pending(decision.reason))
     except Exception as error:  # noqa: BLE001  taking values apart runs the code of their classes
-        refusal = Denied(f"{INCOMPLETE} Reason: the decision cannot wait: the arguments cannot be written down.")
+        refusal = Unanswered(f"{INCOMPLETE} Reason: the decision cannot wait: the arguments cannot be written down.")
         refusal.__cause__ = error
         return refusal

@@ -92,6 +92,23 @@ class Reader:
         except Exception as error:  # noqa: BLE001  pydantic-core's own, and those of the user's types
             return self.mended(text, error)
 
+    def said(self, words: Words | None) -> dict[str, Any]:
+        """Give the object that fitting words are read as, mended as `read` mends them, with no default in it.
+
+        Raises:
+            InvalidArguments: They do not fit.
+        """
+        text = as_text(words)
+        try:
+            self.checked(text)
+        except ValidationError as error:
+            mended = _mended(text, error.errors(include_url=False, include_context=False), self.schema)
+            if mended is None:
+                raise InvalidArguments("they do not fit") from error
+            text = mended[0]
+        said: dict[str, Any] = from_json(text)
+        return said
+
     def checked(self, text: str) -> dict[str, Any]:
         """Validate a text in one pass.
 

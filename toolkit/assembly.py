@@ -20,6 +20,7 @@ from toolkit.dialects.history import decoded
 from toolkit.dispatch import Dispatcher
 from toolkit.errors import ApprovalError, ConversationError
 from toolkit.execution import MAX_PARALLEL, Order, checked_order
+from toolkit.faults import close_to
 from toolkit.history import repaired
 from toolkit.hooks import Hooks
 from toolkit.ledger import Ledger, MemoryLedger
@@ -90,10 +91,11 @@ class Assembly:
 
         Raises:
             ApprovalError: A decision is for no call that waits.
-            ValueError: There is nothing to answer, or `tool_choice` or `allowed_tools` names no tool.
+            ValueError: There is nothing to answer, or an option names a tool that there is not.
         """
         conversation = self._conversation(ask, instructions)
         tools = dict(toolbox)
+        _check_per_tool(self.limits, tools)
         stop = Cancellation(parent=outer.get())
         work = Cancellation(self.limits.seconds, parent=stop)
         asking = self._asking(ask, tools, stop, work)
@@ -226,6 +228,12 @@ def _said(ask: Ask, instructions: str) -> list[Message]:
     if not instructions or any(isinstance(message, SystemMessage) for message in said):
         return said
     return [SystemMessage(instructions), *said]
+
+
+def _check_per_tool(limits: Limits, tools: Tools) -> None:
+    for name in limits.per_tool:
+        if name not in tools:
+            raise ValueError(f"Limits(per_tool=...) has {name!r}, which is no tool here{close_to(str(name), tools)}")
 
 
 def _check_width(width: Any) -> None:

@@ -267,8 +267,9 @@ class _News:
 
 
 def _is_worth_another(error: BaseException, settings: ToolSettings) -> bool:
-    """Tell whether another try may end otherwise: what a tool says itself stays said."""
-    return isinstance(error, settings.retry_on) and (isinstance(error, TimedOut) or not isinstance(error, ToolError))
+    """Tell whether another try may end otherwise: what a tool says itself stays said, unless its kind is named."""
+    is_said = isinstance(error, ToolError) and not isinstance(error, TimedOut)
+    return any(isinstance(error, kind) and (not is_said or issubclass(kind, ToolError)) for kind in settings.retry_on)
 
 
 def _pause(attempt: int) -> float:

@@ -10,7 +10,7 @@ from toolkit.cancellation import Cancellation
 from toolkit.context import ToolContext
 from toolkit.doors import Door
 from toolkit.errors import Denied, TimedOut
-from toolkit.gates import ask, because, guarded
+from toolkit.gates import Unanswered, ask, because, guarded
 from toolkit.tools import Tool
 
 DENIED = "Tool execution was denied by authorization policy."
@@ -42,7 +42,8 @@ async def authorize(
     The answer has `timeout` seconds, by default as long as the run. A late one is none.
 
     Raises:
-        Denied: The authorizer said no, raised, gave no answer in time, or one that is not a plain True.
+        Denied: The authorizer said no, or gave an answer that is not a plain True.
+        Unanswered: It raised, or gave no answer in time.
         Cancelled: The run was cancelled first.
     """
     if authorizer is None:
@@ -51,9 +52,10 @@ async def authorize(
     try:
         verdict: object = await ask(authorizer, (tool, guarded(values), context), door, until)
     except Denied as refusal:
-        raise Denied(DENIED + because(str(refusal))) from refusal.__cause__
+        kind = Unanswered if isinstance(refusal, Unanswered) else Denied
+        raise kind(DENIED + because(str(refusal))) from refusal.__cause__
     except TimedOut:
-        raise Denied(DENIED + because("It was not answered in time.")) from None
+        raise Unanswered(DENIED + because("It was not answered in time.")) from None
     finally:
         until.close()
     if verdict is not True:

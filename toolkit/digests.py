@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
-from pydantic_core import from_json
-
 from toolkit.messages import ToolCall
 from toolkit.tools import Tool
 
@@ -31,12 +29,10 @@ def digest_of(tool: Tool[..., Any], values: Mapping[str, Any], call: ToolCall, r
 
 def _told(tool: Tool[..., Any], values: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
     """Leave out what the tool itself makes anew each time: a default that no schema can show."""
-    try:
-        said = from_json(call.arguments or "{}")
-    except ValueError:
-        return dict(values)
-    shown = tool.parameters["properties"]
-    made = {name for name in values if name in shown and name not in said and "default" not in shown[name]}
+    shown, needed = tool.parameters["properties"], tool.parameters.get("required", ())
+    made = {name for name in values if name in shown and name not in needed and "default" not in shown[name]}
+    if made:
+        made -= tool.invocation.reader.said(call.arguments).keys()
     return {name: value for name, value in values.items() if name not in made}
 
 
@@ -78,8 +74,17 @@ def _taken_apart(value: Any) -> str:
     made_by, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
     if isinstance(value, (set, frozenset)):
         arguments = (type(value), set(value))
-    parts = [made_by, arguments, state, items and list(items), pairs and dict(pairs)]
+    parts = [made_by, arguments, _given(value, state), items and list(items), pairs and dict(pairs)]
     return f"({','.join(map(canonical, parts))})"
+
+
+def _given(value: Any, state: Any) -> Any:
+    """Leave out of a model's state what its class makes anew each time: pydantic says which fields were given."""
+    given = getattr(value, "__pydantic_fields_set__", None)
+    if given is None or type(state) is not dict or "__dict__" not in state:
+        return state
+    made = {name for name, field in type(value).__pydantic_fields__.items() if field.default_factory} - given
+    return {**state, "__dict__": {name: held for name, held in state["__dict__"].items() if name not in made}}
 
 
 def _sha256(value: Any) -> str:

@@ -8,6 +8,7 @@ Halt and cancellation leave.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Collection, Mapping
 from concurrent.futures import CancelledError
@@ -18,7 +19,6 @@ from toolkit.approval import ApprovalRequest, Approver, Deferred, Stopped, appro
 from toolkit.attempts import Tell, invoke
 from toolkit.authorization import Authorizer, authorize
 from toolkit.context import ToolContext, unheard
-from toolkit.dialects.codecs import read_json
 from toolkit.digests import digest_of
 from toolkit.doors import Door
 from toolkit.errors import (
@@ -28,12 +28,14 @@ from toolkit.errors import (
     Failed,
     FatalError,
     Halt,
+    InvalidArguments,
     NotFound,
     ToolError,
     ToolkitError,
     UnknownTool,
 )
 from toolkit.faults import close_to, unknown
+from toolkit.gates import Unanswered
 from toolkit.jsontext import as_text
 from toolkit.ledger import STARTED, Ledger, Record
 from toolkit.messages import ToolCall, ToolResult
@@ -43,6 +45,9 @@ from toolkit.results import completed, explained
 from toolkit.tools import Tool
 
 logger = logging.getLogger("toolkit")
+
+# What pydantic writes in place of a secret, whichever it is.
+_HIDDEN = '"**********"'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +63,7 @@ class Dispatcher:
         overflow: Keeps what was cut, for the model to read on.
         ledger: Where the stages of calls are written down.
         suspects: Ids of calls that may have begun in a process that is gone, and of which no ledger tells more.
+        begun: Ids of calls that were let into their tools.
     """
 
     tools: Mapping[str, Tool[..., Any]]
@@ -70,6 +76,7 @@ class Dispatcher:
     overflow: Overflow | None = None
     ledger: Ledger | None = None
     suspects: Collection[str] = ()
+    begun: set[str] = field(default_factory=set)
 
     async def dispatch(self, call: ToolCall, context: ToolContext[Any], door: Door, tell: Tell = unheard) -> ToolResult:
         """Carry one call out; whatever a tool or a middleware does, there is a result.
@@ -187,6 +194,8 @@ class _Line:
         await record.note("proposed")
         try:
             values = await self._passed(tool, values, call)
+        except Unanswered:  # nobody's no: whoever takes the state up may ask again
+            raise
         except Denied as refusal:
             await record.finish(explained(refusal, call.name, (), ()))
             raise
@@ -203,7 +212,7 @@ class _Line:
         decision = await approve(by.approver, request, self.door, by.approval_timeout)
         if decision.arguments is None:
             return values
-        values, _ = tool.read(as_text(_rewritten(call, values, decision.arguments)))
+        values, _ = tool.read(as_text(_rewritten(request, decision.arguments)))
         await self._authorized(ApprovalRequest(tool, values, self.context, call))
         return values
 
@@ -222,18 +231,23 @@ class _Line:
 
     async def _invoked(self, tool: Tool[..., Any], values: dict[str, Any], call: ToolCall) -> ToolResult:
         self.has_begun = True
+        self.by.begun.add(self.call.id)
         return await invoke(tool, call, values, self.inside, self.door, self.tell)
 
 
-def _rewritten(call: ToolCall, values: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Write an approver's arguments; those that were left as they are keep the model's words, which no value tells."""
-    said = read_json(call.arguments or "{}")
-    kept = {name for name, value in arguments.items() if name in values and values[name] == value}
-    return {
-        name: said[name] if name in kept else value
-        for name, value in arguments.items()
-        if name not in kept - said.keys()
-    }
+def _rewritten(request: ApprovalRequest, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Write an approver's arguments; those that were left as they are keep the model's words, which no value tells.
+
+    Raises:
+        InvalidArguments: A secret was changed, or stands beside what was, and nobody can tell what it is.
+    """
+    said = request.tool.invocation.reader.said(request.call.arguments)
+    seen = (request.arguments, json.loads(request.arguments_json))
+    kept = {name for name, value in arguments.items() if any(name in each and each[name] == value for each in seen)}
+    changed = {name: value for name, value in arguments.items() if name not in kept}
+    if hidden := next((name for name, value in changed.items() if _HIDDEN in as_text({name: value})), None):
+        raise InvalidArguments(f"{hidden} was changed by whoever approved it, and a secret in it is hidden.")
+    return {name: said[name] if name in kept else arguments[name] for name in arguments if name in {*changed, *said}}
 
 
 def _checked(result: object) -> ToolResult:

@@ -16,7 +16,7 @@ logger = logging.getLogger("toolkit")
 
 
 class Unanswered(Denied):
-    """A gate raised, so that nobody has said anything; what it raised is the cause."""
+    """Nobody has said anything: there is no gate, it gave no answer in time, or it raised, which is the cause then."""
 
 
 class Arguments(Mapping[str, Any]):

@@ -9,7 +9,9 @@ from functools import partial
 from itertools import islice
 from typing import Any, Protocol, TypeAlias
 
+from toolkit.cancellation import CANCELLED
 from toolkit.context import ToolContext
+from toolkit.errors import Cancelled
 from toolkit.interfaces import Interface
 from toolkit.parameters.built import Built
 from toolkit.returns import Returns
@@ -17,7 +19,6 @@ from toolkit.signatures import Signature
 
 # Validated values and context in, the function's value out: or a promise of it, or values one by one.
 Action: TypeAlias = Callable[[dict[str, Any], ToolContext[Any] | None], Any]
-Heard: TypeAlias = Callable[[Any], object]
 
 # A tool's generator is read to its end; one without end must not fill the memory.
 MAX_ITEMS = 100_000
@@ -162,38 +163,48 @@ class BoundFunction(Function):
         return bound
 
 
-def gathered(value: Any, heard: Heard | None = None) -> Any:
+def gathered(value: Any, context: ToolContext[Any] | None = None) -> Any:
     """Read what gives its values one by one to its end: as a list, or as a promise of one.
 
     Args:
         value: What a function gave; anything else is given back as it is.
-        heard: Is told each value as it comes.
+        context: Is told each value as it comes.
+
+    Raises:
+        Cancelled: The call was called off between two values.
     """
     kind = type(value)
     if hasattr(kind, "__next__"):
-        return _listed(value, heard)
-    return _collected(value, heard) if hasattr(kind, "__anext__") else value
+        return _listed(value, context)
+    return _collected(value, context) if hasattr(kind, "__anext__") else value
 
 
-def _listed(values: Iterator[Any], heard: Heard | None) -> list[Any]:
-    listed = list(islice(_aloud(values, heard) if heard else values, MAX_ITEMS))
-    if inspect.isgenerator(values):
-        values.close()
-    return listed
+def _listed(values: Iterator[Any], context: ToolContext[Any] | None) -> list[Any]:
+    try:
+        return list(islice(_told(values, context) if context else values, MAX_ITEMS))
+    finally:
+        if inspect.isgenerator(values):
+            values.close()
 
 
-def _aloud(values: Iterator[Any], heard: Heard) -> Iterator[Any]:
+def _told(values: Iterator[Any], context: ToolContext[Any]) -> Iterator[Any]:
     for value in values:
-        heard(value)
+        _tell(value, context)
         yield value
 
 
-async def _collected(values: AsyncIterator[Any], heard: Heard | None) -> list[Any]:
+def _tell(value: Any, context: ToolContext[Any]) -> None:
+    context.update(value)
+    if context.cancellation.reason == CANCELLED:  # who waits for a deadline leaves at its end
+        raise Cancelled
+
+
+async def _collected(values: AsyncIterator[Any], context: ToolContext[Any] | None) -> list[Any]:
     collected: list[Any] = []
     try:
         async for value in values:
-            if heard:
-                heard(value)
+            if context:
+                _tell(value, context)
             collected.append(value)
             if len(collected) == MAX_ITEMS:
                 break

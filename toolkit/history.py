@@ -28,9 +28,10 @@ _Results: TypeAlias = dict[_Place, tuple[int, ToolMessage]]
 def repaired(messages: Sequence[Message]) -> tuple[list[Message], tuple[str, ...]]:
     """Repair a history, and say what was done; one that needs nothing is given back as it is, without a note.
 
-    A call without a result gets an error. A result goes where its call is, to the latest one of its id that has none;
-    a second one, or one without a call, is left out. A call whose id was used before gets another, and arguments that
-    are no JSON object become an empty one.
+    A call without a result gets an error. A result goes where its call is, to the latest one of its id that has none,
+    and takes over its ids; a second one, or one without a call, is left out. A call whose id was used before gets
+    another, and arguments that are no JSON object become an empty one. The provider's id and the name of a result that
+    has none are filled in without a note.
     """
     results, notes = _paired(messages)
     if _are_moved(messages, results):
@@ -40,7 +41,8 @@ def repaired(messages: Sequence[Message]) -> tuple[list[Message], tuple[str, ...
     for at, message in enumerate(messages):
         if isinstance(message, ModelResponse):
             calls = tuple(_mended(call, ids, notes) for call in message.calls)
-            answers = [_answer(call, results.get((at, number)), notes) for number, call in enumerate(calls)]
+            found = [_known(call, results.get((at, number)), notes) for number, call in enumerate(message.calls)]
+            answers = [_answer(call, told) for call, told in zip(calls, found)]
             made += [replace(message, calls=calls), *answers]
         elif not isinstance(message, ToolMessage):
             made.append(message)
@@ -120,11 +122,19 @@ def _mended(call: ToolCall, ids: _Ids, notes: list[str]) -> ToolCall:
     return call
 
 
-def _answer(call: ToolCall, result: tuple[int, ToolMessage] | None, notes: list[str]) -> ToolMessage:
-    """Make a result stand for its call; where there is none, an error does."""
+def _known(call: ToolCall, result: tuple[int, ToolMessage] | None, notes: list[str]) -> ToolMessage:
+    """Find the result of a call, as it was; where there is none, an error stands for it."""
     if result is None:
         notes.append(f"The call {_quoted(_id(call))} had no result; it got an error.")
-    told = result[1] if result else ToolMessage(call_id=call.id, name=call.name, text=LOST_TEXT, is_error=True)
+        return ToolMessage(call_id=call.id, name=call.name, text=LOST_TEXT, is_error=True)
+    told = result[1]
+    if told.call_id != call.id or told.provider_call_id not in ("", call.provider_call_id):
+        notes.append(f"The result of the call {_quoted(_id(call))} had another id; it has that of its call now.")
+    return told
+
+
+def _answer(call: ToolCall, told: ToolMessage) -> ToolMessage:
+    """Make a result stand for its call; what it leaves open is filled in."""
     return replace(told, call_id=call.id, provider_call_id=call.provider_call_id, name=told.name or call.name)
 
 

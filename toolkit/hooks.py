@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Iterable
+from concurrent.futures import CancelledError
 from typing import Any, TypeAlias, TypeVar
 
 from toolkit.authorization import Deny
@@ -88,7 +89,7 @@ async def _before(hook: Hook, call: ToolCall, following: Next) -> ToolCall:
     """Ask one hook; whatever it raises, but for the end of the run, denies the call."""
     try:
         return _allowed(await _asked(hook, (call,), following), call, hook)
-    except (ToolError, FatalError, Halt):
+    except (ToolError, FatalError, Halt, CancelledError):  # the last: the turn was left
         raise
     except Exception as error:
         logger.exception("The hook %r failed; the call is denied.", hook)
@@ -112,7 +113,7 @@ async def _after(hook: Hook, call: ToolCall, result: ToolResult, following: Next
         return _or_given(await _asked(hook, (call, result), following), result, hook)
     except ToolError as refusal:
         return explained(refusal, call.name, (), ())
-    except (FatalError, Halt):
+    except (FatalError, Halt, CancelledError):  # as in `_before`
         raise
     except Exception as error:
         logger.exception("The hook %r failed; its call gets an error.", hook)

@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 
 from toolkit import results
 from toolkit.arguments import Reader, Words
-from toolkit.context import ToolContext, unheard
+from toolkit.context import ToolContext
 from toolkit.doors import AsyncDoor, awaited, is_cancelling, is_interrupt
 from toolkit.errors import FatalError, InvalidArguments
-from toolkit.handlers import Action, Handler, Heard, gathered
+from toolkit.handlers import Action, Handler, gathered
 from toolkit.loops import private_loop
 from toolkit.messages import ToolResult
 
@@ -92,7 +92,7 @@ class Invocation:
     def settled(self, value: Any, context: ToolContext[Any] | None = None) -> ToolResult | Awaitable[ToolResult]:
         """Make a result, or a promise of one, of what the handler gave."""
         try:
-            whole = gathered(value, _listener(context))
+            whole = gathered(value, context)
         except BaseException as error:  # noqa: BLE001  as in `carry_out`
             return self.failed(error)
         if hasattr(type(whole), "__await__"):
@@ -111,7 +111,7 @@ class Invocation:
 
     def perform(self, values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
         """Call the handler where there is neither a loop nor a run: its value, whole, or what it raises."""
-        whole = gathered(self._action(values, context), _listener(context))
+        whole = gathered(self._action(values, context), context)
         if not hasattr(type(whole), "__await__"):
             return whole
         import asyncio
@@ -141,11 +141,6 @@ class Invocation:
     @cached_property
     def _action(self) -> Action:
         return self.handler.prepared()
-
-
-def _listener(context: ToolContext[Any] | None) -> Heard | None:
-    """Find who wants to hear of values that come one by one."""
-    return None if context is None or context.tell is unheard else context.update
 
 
 def _fatal_in(error: BaseException) -> FatalError | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypeAlias, get_args
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, TypeGuard, get_args
 
 from toolkit.messages import Usage
 
@@ -23,10 +24,19 @@ ANY_SECONDS = 31 * 24 * 3600.0
 
 @dataclass(frozen=True, kw_only=True)
 class Prices:
-    """What a million tokens cost, in any currency."""
+    """What a million tokens cost, in any currency.
+
+    Raises:
+        ValueError: A price is no number, or below 0.
+    """
 
     input: float
     output: float
+
+    def __post_init__(self) -> None:
+        for name, price in (("input", self.input), ("output", self.output)):
+            if not (_is_number(price) and 0 <= price < math.inf):
+                raise ValueError(f"{name}={price!r} is no price: write a number, 0 or more, for a million tokens.")
 
     def cost(self, usage: Usage) -> float:
         """Say what was spent."""
@@ -35,15 +45,16 @@ class Prices:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Bounds of one run; None is no bound.
+    """Bounds of one run; a bound that may be None is none then.
 
     Attributes:
         turns: Answers of the model that may call tools, at least 1.
         calls: Calls that may be carried out; each further one is refused.
         calls_per_turn: Calls of one answer; those over it are refused.
         per_tool: Calls of single tools, by name; those over it are refused, and the run goes on.
-        seconds: Time for the run. What works then is given up.
-        turn_seconds: Time for one answer of the model, however slowly it drips in; where that is over, the run fails.
+        seconds: Time for the run. What works then is given up; the last answer has `turn_seconds` more, 60 by default.
+        turn_seconds: Time for one answer of the model, however slowly it drips in, and the hooks around it; where that
+            is over, the run fails.
         input_tokens: Tokens that may be read, over all turns.
         output_tokens: Tokens that may be written, over all turns.
         cost: What may be spent, by `prices`.
@@ -71,15 +82,18 @@ class Limits:
 
     def __post_init__(self) -> None:
         if not _is_count(self.turns, 1):
-            raise ValueError(f"A run needs a whole number of turns, at least 1; max_turns={self.turns!r} is none.")
+            raise ValueError(f"Every run has a bound of turns, at least 1; max_turns={self.turns!r} is none.")
         if self.on_limit not in get_args(OnLimit):
             raise ValueError(f"on_limit={self.on_limit!r} is not one of 'answer', 'stop', 'raise'.")
         if not _is_count(self.output_retries, 0):
             raise ValueError(f"output_retries={self.output_retries!r} is no whole number of tries, 0 or more.")
-        if self.cost is not None and self.prices is None:
-            raise ValueError("cost= needs prices=Prices(input=..., output=...), per million tokens.")
-        _check_counts({"calls_per_turn": self.calls_per_turn, **self.per_tool})
-        _check_numbers({f.name: getattr(self, f.name) for f in fields(self) if f.name in _BOUNDS})
+        _check_prices(self.prices, self.cost)
+        _check_counts({"calls_per_turn": self.calls_per_turn})
+        _check_per_tool(self.per_tool)
+        for name in ("calls", "input_tokens", "output_tokens"):
+            _check_bound(name, getattr(self, name), _is_count(getattr(self, name), 1), "a whole number, at least 1")
+        for name in ("seconds", "turn_seconds", "cost"):
+            _check_bound(name, getattr(self, name), _is_positive(getattr(self, name)), "a number above 0")
 
     @property
     def is_timed(self) -> bool:
@@ -100,20 +114,38 @@ class Limits:
         return next((name for name, bound in bounds if bound is not None and used[name] >= bound), "")
 
 
-_BOUNDS = frozenset({"calls", "seconds", "turn_seconds", "input_tokens", "output_tokens", "cost"})
-
-
 def _check_counts(counts: Mapping[str, Any]) -> None:
     for name, count in counts.items():
         if not _is_count(count, 0):
             raise ValueError(f"{name}={count!r} is no number of calls: write a whole number, 0 or more.")
 
 
-def _check_numbers(bounds: Mapping[str, Any]) -> None:
-    for name, bound in bounds.items():
-        is_number = isinstance(bound, (int, float)) and not isinstance(bound, bool) and bound > 0
-        if bound is not None and not is_number:
-            raise ValueError(f"{name}={bound!r} is no bound: write a number above 0, or None for no bound.")
+def _check_per_tool(counts: object) -> None:
+    if not isinstance(counts, Mapping):
+        raise ValueError(  # noqa: TRY004  as every other bound that is none
+            f"per_tool={counts!r} is no mapping of tool names to numbers of calls."
+        )
+    _check_counts(counts)
+
+
+def _check_prices(prices: object, cost: float | None) -> None:
+    if prices is None and cost is not None:
+        raise ValueError("cost= needs prices=Prices(input=..., output=...), per million tokens.")
+    if prices is not None and not isinstance(prices, Prices):
+        raise ValueError(f"prices={prices!r} are none: write Prices(input=..., output=...), per million tokens.")
+
+
+def _check_bound(name: str, bound: object, fits: bool, what: str) -> None:  # noqa: FBT001  what was found
+    if bound is not None and not fits:
+        raise ValueError(f"{name}={bound!r} is no bound: write {what}, or None for no bound.")
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_positive(value: object) -> bool:
+    return _is_number(value) and value > 0
 
 
 def _is_count(value: object, least: int) -> bool:

@@ -22,7 +22,7 @@ from toolkit.parameters.generated import Shown
 from toolkit.parts import File, Image
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+    from pydantic import ConfigDict, TypeAdapter
 
 # Of what these give, the model gets all, as a list: the values' type is the first argument of each.
 _ONE_BY_ONE = (
@@ -63,9 +63,11 @@ class Returns(Lean):
     @cached_property
     def to_json(self) -> Callable[[Any], bytes] | None:
         """Writes a value by its annotated type, one of another type by that; None where any JSON writer would do."""
-        if _is_json(self.annotation) or self._adapter is None:
+        if _is_json(self.annotation):
             return None
-        return partial(self._adapter.serializer.to_json, warnings=False)
+        # Pydantic takes no configuration for a class that may have one, but it does for what holds such a class.
+        adapter = self._adapted(lambda: self.annotation | None, {"ser_json_inf_nan": "strings"})
+        return adapter and partial(adapter.serializer.to_json, warnings=False)
 
     @cached_property
     def asked(self) -> Built:
@@ -83,20 +85,21 @@ class Returns(Lean):
 
     def _described(self) -> dict[str, Any] | None:
         try:
-            return self._adapter and schemas.clean(
-                self._adapter.json_schema(schema_generator=schemas.generator(), mode="serialization")
+            adapter = self._adapted(lambda: self.annotation)
+            return adapter and schemas.clean(
+                adapter.json_schema(schema_generator=schemas.generator(), mode="serialization")
             )
         except Exception:  # noqa: BLE001  pydantic and user types raise what they like while a schema is built
             return None
 
-    @cached_property
-    def _adapter(self) -> TypeAdapter[Any] | None:
+    def _adapted(self, form: Callable[[], Any], config: ConfigDict | None = None) -> TypeAdapter[Any] | None:
+        """Make what describes and writes values of a form of the annotation."""
         if self.annotation in _SAYS_NOTHING or _has_parts(self.annotation):
             return None
         from pydantic import TypeAdapter
 
         try:
-            adapter = TypeAdapter(self.annotation)
+            adapter: TypeAdapter[Any] = TypeAdapter(form(), config=config)
             # A model may name what is not there yet, or is there for type checkers only.
             whole = adapter.pydantic_complete or adapter.rebuild(raise_errors=False, _types_namespace=dict(self.names))
         except Exception:  # noqa: BLE001  as above

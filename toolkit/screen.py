@@ -16,8 +16,13 @@ from toolkit.digests import canonical
 _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0100-\U000e01ef]"
 )
-# Scripts with letters that look like Latin ones, by the first word of Unicode's names.
-_ALIKE = frozenset({"ARMENIAN", "CHEROKEE", "COPTIC", "CYRILLIC", "FULLWIDTH", "GREEK", "LISU", "MATHEMATICAL"})
+# What looks like an ASCII letter, by Unicode's names: letters of some scripts, and some rare Latin ones.
+_ALIKE = re.compile(
+    "ARMENIAN|CHEROKEE|COPTIC|CYRILLIC|FULLWIDTH|GREEK|LISU|MATHEMATICAL"
+    "|LATIN LETTER (SMALL CAPITAL|DENTAL CLICK)|LATIN SMALL LETTER (ALPHA|IOTA|SCRIPT G)"
+)
+# Other ways to write ASCII letters, such as U+217C for l, by Unicode's decompositions.
+_ASCII_AGAIN = re.compile("<(compat|font)> 00[4-7]")
 _LATIN = re.compile("[A-Za-z]")
 
 
@@ -31,7 +36,7 @@ def shown(values: Mapping[str, Any], indent: int | None = None) -> str:
 
 
 def escaped(text: str, keep: str = "") -> str:
-    """Write control, bidirectional and invisible characters as escapes, and letters that pass for Latin ones."""
+    """Write what is unseen or acts on a terminal as escapes, and letters that pass for Latin ones beside them."""
     if text.isascii() and text.isprintable():
         return text
     words = re.sub(r"\w+", lambda word: _told_apart(word.group()), text)
@@ -66,7 +71,8 @@ def _told_apart(word: str) -> str:
 
 
 def _is_alike(character: str) -> bool:
-    return unicodedata.name(character, "").partition(" ")[0] in _ALIKE
+    again = _ASCII_AGAIN.match(unicodedata.decomposition(character))
+    return bool(again or _ALIKE.match(unicodedata.name(character, "")))
 
 
 def _escape(character: str) -> str:

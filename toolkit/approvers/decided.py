@@ -13,6 +13,8 @@ from toolkit.messages import PendingApproval
 class Decided:
     """Answers for calls that waited, where they are still what was decided on; asks somebody about the rest.
 
+    A no outlives any change of its call.
+
     Args:
         decisions: Verdicts by call id. A call that waits and has none goes on waiting.
         pending: The calls that wait.
@@ -42,12 +44,16 @@ class Decided:
             verdict = self._verdicts.pop(request.call.id, None)
         if waiting is None:
             return self._asked(request, Decision.defer("The run was paused once, and nobody else is there to ask."))
-        if waiting.digest != request.digest:
+        if not _is_no(verdict) and waiting.digest != request.digest:
             return self._asked(request, Decision.defer("The tool or the call has changed since it was shown."))
         return Decision.defer(waiting.reason) if verdict is None else verdict
 
     def _asked(self, request: ApprovalRequest, verdict: Verdict) -> Verdict | Awaitable[Verdict]:
         return verdict if self._otherwise is None else self._otherwise(request)
+
+
+def _is_no(verdict: Verdict | None) -> bool:
+    return verdict is False or (isinstance(verdict, Decision) and not verdict.approved and verdict.refusal != "defer")
 
 
 def _refuse_unfit(decisions: Mapping[str, Verdict], waiting: Mapping[str, PendingApproval]) -> None:

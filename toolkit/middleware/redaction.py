@@ -6,7 +6,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic_core import from_json
 
@@ -31,9 +31,11 @@ def redact(
 ) -> Middleware:
     """Make a middleware that takes secrets out of whatever a call gives: text, error, value, details, exception.
 
-    A value or details that hold one become plain data without it; an exception becomes a Failed without it, which
-    keeps the traceback. Not found are: a secret in pieces, such as one spread over the items of a list; one that is
-    encrypted, compressed or encoded twice; one in a picture or a file; and what a tool tells of its progress.
+    A value or details that hold one become plain data without it. A ToolError becomes a Failed without it, any other
+    exception a RuntimeError; they keep the traceback, unless a line of source in it holds one. Not found are: a secret
+    in pieces, such as one spread over the items of a list; one that is encrypted, compressed or encoded twice; one in a
+    picture or a file; what a tool tells of its progress; why a try failed that another one follows; and what ends a
+    run, such as a FatalError.
 
     Args:
         secrets: The very texts that nobody may see, such as keys; also found escaped, or in base64, URL encoding, hex.
@@ -93,17 +95,19 @@ def _value(value: Any, clean: Clean) -> Any:
         return cleaned
 
 
-E = TypeVar("E", bound="BaseException | None")
-
-
-def _exception(error: E, clean: Clean) -> E | Failed:
-    if error is None:
+def _exception(error: BaseException | None, clean: Clean) -> BaseException | None:
+    if error is None or not _tells(error, clean):
         return error
-    told = "".join(traceback.format_exception(error)) + safely(repr, error)
-    if clean(told) == told:
-        return error
+    kind = Failed if isinstance(error, ToolError) else RuntimeError  # what is a ToolError ends no run
     said = "".join(traceback.format_exception_only(error)).strip()
-    return Failed(clean(said)).with_traceback(error.__traceback__)
+    cleaned = kind(clean(said)).with_traceback(error.__traceback__)
+    return cleaned.with_traceback(None) if _tells(cleaned, clean) else cleaned
+
+
+def _tells(error: BaseException, clean: Clean) -> bool:
+    """Tell whether an exception shows a secret: in its message, its causes, its notes, or a line of its traceback."""
+    told = "".join(traceback.format_exception(error)) + safely(repr, error)
+    return clean(told) != told
 
 
 def _refuse_single(**given: object) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from toolkit.dialects.wire import attribute, function_of
 from toolkit.errors import ModelError
-from toolkit.jsontext import is_cut, is_object
+from toolkit.jsontext import Nesting, is_cut, is_object
 from toolkit.messages import ToolCall
 from toolkit.parts import sendable
 
@@ -26,31 +26,6 @@ from toolkit.parts import sendable
 MAX_CALLS = 10_000
 
 _SPACE = re.compile(r"\s*")
-_MARKS = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
-_STEPS = {"{": 1, "[": 1, "}": -1, "]": -1}
-
-
-@dataclass
-class Nesting:
-    """How deep in brackets a JSON text is that arrives in pieces."""
-
-    depth: int = 0
-    quoted: bool = False
-    escape: str = ""
-
-    def closes(self, text: str) -> bool:
-        """Add a piece, and tell whether it ends outside all brackets and has closed some."""
-        closes = False
-        mark = ""
-        for found in _MARKS.finditer(self.escape + text):
-            mark = found[0]
-            if mark == '"':
-                self.quoted = not self.quoted
-            elif not self.quoted and mark in _STEPS:
-                self.depth += _STEPS[mark]
-                closes = self.depth == 0
-        self.escape = mark if mark == "\\" else ""  # what it escapes comes with the next piece
-        return closes
 
 
 @dataclass
@@ -94,7 +69,9 @@ class OpenCall:
         """Read the arguments once, when their outermost bracket closes; what comes then must be space."""
         if self._has_closed:
             self.is_whole = self.is_whole and not text.strip()
-        elif self._nesting.closes(text):
+            return
+        self._nesting.add(text)
+        if self._nesting.is_closed:
             self._has_closed, self.is_whole = True, is_object(self.arguments)
 
     def call(self) -> ToolCall:

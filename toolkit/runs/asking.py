@@ -51,17 +51,18 @@ class Asking:
     memo: list[dict[str, Any]] = field(default_factory=list)
     _specs: tuple[ToolSpec, ...] = ()
 
-    async def answered(self, todo: CallModel, model: Model, door: Door) -> AsyncGenerator[Piece, None]:
-        """Ask once; the last piece is the whole answer.
+    async def answered(
+        self, todo: CallModel, model: Model, door: Door, until: Cancellation
+    ) -> AsyncGenerator[Piece, None]:
+        """Ask once, in the time of a turn; the last piece is the whole answer.
 
         Raises:
-            ModelError: There is none, or not in time.
-            TimedOut: The run's time is up.
+            ModelError: There is none.
+            TimedOut: The time is up.
             Cancelled: The run was called off.
         """
-        asked = await self._request(todo, door)
-        with self._time(todo) as until:
-            request = replace(asked, cancellation=until)
+        request = replace(await self._request(todo, door, until), cancellation=until)
+        with self._failures(until):
             if not self.streams:
                 complete = partial(model.complete, request)
                 yield await door.call(complete, is_async=model.is_async, until=until, stays=True)
@@ -85,7 +86,7 @@ class Asking:
         if self.stop:
             raise Cancelled
 
-    async def _request(self, todo: CallModel, door: Door) -> ModelRequest:
+    async def _request(self, todo: CallModel, door: Door, until: Cancellation) -> ModelRequest:
         request = ModelRequest(
             messages=todo.messages,
             tools=self._offered() if todo.with_tools else (),
@@ -96,7 +97,7 @@ class Asking:
             early=self.early,
             memo=self.memo,
         )
-        changed = await self.hooks.before_model(request, door, self.span(todo))
+        changed = await self.hooks.before_model(request, door, until)
         return changed if changed.messages is request.messages else replace(changed, memo=[])
 
     def _offered(self) -> tuple[ToolSpec, ...]:
@@ -105,24 +106,38 @@ class Asking:
         return self._specs
 
     @contextmanager
-    def _time(self, todo: CallModel) -> Iterator[Cancellation]:
-        """Bound the wait for an answer; with an end only where that is worth a thread of its own."""
+    def time(self, todo: CallModel) -> Iterator[Cancellation]:
+        """Bound an answer and the hooks around it; with an end only where that is worth a thread of its own.
+
+        Raises:
+            ModelError: The time of the turn is up.
+        """
         span = self.span(todo)
         until = Cancellation(self._seconds(todo), parent=span) if self.is_apart or self.limits.is_timed else span
         try:
             yield until
         except (TimedOut, Cancelled) as error:
-            if span:
+            if span or not until:
                 raise
-            late = f"The model gave no whole answer in its time: {self._seconds(todo):g} s."
-            raise ModelError(late if until else f"The model failed: {error!r}") from error
-        except ModelError:
-            self._refuse_to_go_on()  # where it was called off, that may be why
-            raise
+            late = f"The model gave no whole answer in its time: {self._seconds(todo):g} s, with the hooks around it."
+            raise ModelError(late) from error
         finally:
             if until is not span:
                 until.cancel()
                 until.close()
+
+    @contextmanager
+    def _failures(self, until: Cancellation) -> Iterator[None]:
+        """Tell what the model raises from the end of its time."""
+        try:
+            yield
+        except (TimedOut, Cancelled) as error:
+            if until:
+                raise
+            raise ModelError(f"The model failed: {error!r}") from error
+        except ModelError:
+            self._refuse_to_go_on()  # where it was called off, that may be why
+            raise
 
     def _seconds(self, todo: CallModel) -> float:
         """Say how long one answer may take; the last one of a run whose time is up has some time of its own."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,7 +17,7 @@ from toolkit.context import ToolContext
 from toolkit.dependencies import Blocked, Dependencies, refer, refers
 from toolkit.dispatch import Dispatcher
 from toolkit.doors import Door
-from toolkit.errors import Cancelled, ToolError
+from toolkit.errors import Cancelled, TimedOut, ToolError
 from toolkit.events import ApprovalNeeded, CallEvent, Event, ToolCallFinished, ToolCallStarted
 from toolkit.execution import Order, batches, execute, width_of
 from toolkit.messages import PendingApproval, ToolCall, ToolMessage, ToolResult
@@ -28,6 +28,9 @@ from toolkit.runs.early import EarlyCalls
 from toolkit.runs.inbox import Inbox
 from toolkit.shared import Shared
 from toolkit.steps import RunCalls
+from toolkit.threads import unended
+
+BEGUN_TEXT = "it had begun, and what it has done stays."
 
 
 @dataclass(kw_only=True)
@@ -135,6 +138,7 @@ class Turn:
     Attributes:
         linked: Which of them wait for others, where they may refer to each other.
         finished: What came of them so far, by call id.
+        results: The same, where nobody may have been told yet.
         told: What the model is told of that.
         pending: Those that wait for somebody's yes.
         is_stopped: Whether an approver has ended the run.
@@ -145,6 +149,7 @@ class Turn:
     number: int
     linked: Dependencies | None = None
     finished: dict[str, ToolCallFinished] = field(default_factory=dict)
+    results: dict[str, ToolResult] = field(default_factory=dict)
     told: list[ToolMessage] = field(default_factory=list)
     pending: list[PendingApproval] = field(default_factory=list)
     is_stopped: bool = False
@@ -161,11 +166,13 @@ class Turn:
                     if (seen := self._seen(event)) is not None:
                         yield seen
 
-    def break_off(self) -> None:
-        """Answer the calls that have no result."""
+    def break_off(self, door: Door) -> None:
+        """Answer the calls of which nothing was told: with their results, or with what is known of their effects."""
         for call in self.calls:
             if call.id not in self.finished:
-                self._finish(ToolCallFinished(call, ToolResult.failed(Cancelled()), 0.0))
+                known = self.results.get(call.id)
+                result = ToolResult.failed(self._left(call, door)) if known is None else known
+                self._finish(ToolCallFinished(call, result, 0.0))
 
     @property
     def waiting(self) -> list[PendingApproval]:
@@ -186,9 +193,12 @@ class Turn:
         if (why := self._skips()) and not any(call.id in self.by.early for call in batch):
             return _skipped(batch, why)
 
-        def carry_out(call: ToolCall, tell: Tell) -> Coroutine[Any, Any, ToolResult]:
+        async def carry_out(call: ToolCall, tell: Tell) -> ToolResult:
             begin = partial(self.by.carried_out, turn=self.number, tell=tell, door=door)
-            return self.linked.carried_out(call, begin, door) if self.linked else begin(call)
+            result = await (self.linked.carried_out(call, begin, door) if self.linked else begin(call))
+            if type(result.exception) is not Deferred:
+                self.results[call.id] = result
+            return result
 
         tells = any(map(self._may_tell, batch))
         apart = self.by.is_apart or (self.by.live and tells)
@@ -214,6 +224,11 @@ class Turn:
     def _finish(self, event: ToolCallFinished) -> None:
         self.finished[event.call.id] = event
         self.told.append(_told(event))
+
+    def _left(self, call: ToolCall, door: Door) -> Cancelled | TimedOut:
+        if call.id in door.at_work:
+            return unended(Cancelled())
+        return Cancelled(BEGUN_TEXT) if call.id in self.by.dispatcher.begun else Cancelled()
 
     def _skips(self) -> str:
         """Say why the next calls are not begun; nothing where they are."""

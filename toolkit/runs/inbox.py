@@ -84,7 +84,10 @@ class Inbox:
             raise TypeError(f"What the user says is text or a UserMessage, not {said!r}.")
         with self._lock:
             if self._is_closed:
-                raise RunError("This run has ended: begin another, with messages=result.messages to go on from it.")
+                raise RunError(
+                    "This run has ended: begin another, with messages=result.messages to go on from it; "
+                    "or, where it is paused, resume(result.state, decisions)."
+                )
             queue.append(UserMessage(said) if isinstance(said, str) else said)
 
     def _taken(self, queue: deque[UserMessage]) -> list[UserMessage]:

@@ -202,14 +202,14 @@ class Run(Generic[T]):
         response: ModelResponse | None = None
         partial = Partial(self.output) if self.asking.streams else None
         try:
-            async with aclosing(self.asking.answered(todo, model, door)) as pieces:
-                async for piece in pieces:
-                    if isinstance(piece, ModelResponse):
-                        response = piece
-                        continue
-                    for event in self._shown(piece, todo, partial, door):
-                        yield event
-            response = await self._heard_by_hooks(response, todo, model, door)
+            with self.asking.time(todo) as until:
+                async with aclosing(self.asking.answered(todo, model, door, until)) as pieces:
+                    async for piece in pieces:
+                        if isinstance(piece, ModelResponse):
+                            response = piece
+                        for event in self._shown(piece, todo, partial, door):
+                            yield event
+                response = await self._heard_by_hooks(response, model, door, until)
         except Exception as error:
             for event in self.calling.early.drop():
                 yield event
@@ -221,13 +221,13 @@ class Run(Generic[T]):
             yield event
 
     async def _heard_by_hooks(
-        self, response: ModelResponse | None, todo: CallModel, model: Model, door: Door
+        self, response: ModelResponse | None, model: Model, door: Door, until: Cancellation
     ) -> ModelResponse:
         """Let the hooks see, and change, what the model answered; its cost is counted whatever they do."""
         if response is None:
             raise RunError(f"{model!r} ended its stream without a ModelResponse.")
         self.conversation.charge(response)
-        return await self.asking.hooks.after_model(response, door, self.asking.span(todo))
+        return await self.asking.hooks.after_model(response, door, until)
 
     def _shown(self, piece: Piece, todo: CallModel, partial: Partial | None, door: Door) -> Iterator[Event]:
         if isinstance(piece, CallReady):
@@ -273,7 +273,7 @@ class Run(Generic[T]):
                 async for event in happened:
                     yield event
         except BaseException:
-            turn.break_off()
+            turn.break_off(door)
             self.conversation.note(turn.told)
             raise
         finally:

@@ -155,7 +155,8 @@ def _following(given: list[dict[str, Any]]) -> Iterator[Fault]:
         if item.get("type") != "reasoning":
             continue
         after = given[index + 1] if index + 1 < len(given) else {"role": "user"}
-        if after.get("type", "message") in _ANSWERS or after.get("role", "assistant") != "assistant":
+        kind = after.get("type", "message")
+        if kind in _ANSWERS or (kind == "message" and after.get("role", "assistant") != "assistant"):
             text = f"Item {item['id']!r} of type 'reasoning' was provided without its required following item."
             yield Fault(param=f"input[{index}]", message=text)
 
