@@ -163,7 +163,7 @@ def test_call_is_kept_and_carried_out_later() -> None:
 def test_reply_is_read() -> None:
     """Calls come in the order of the reply; what is said about them is no argument."""
     written = [
-        {"_tool": "sentimentAnalysis", "_activity": "", "_reasoningForCall": "Mood?", "text": "a", "_output": {"sentiment": "b"}},
+        {"_tool": SENTIMENT.name, "_reasoningForCall": "Mood?", "text": "a", "_output": {"sentiment": "b"}},
         {"_tool": "weather", "_activity": "weather", "city": "Oslo"},
         {"_tool": "weather", "_activity": "weather", "city": "Rome"},
     ]  # fmt: skip
@@ -438,8 +438,10 @@ LATENT_TRANSCRIPT = [
     ("weather", "rain in Oslo", False),
     (
         "sentimentAnalysis",
-        "Invalid arguments: _output.sentiment: missing, but required. "
-        "Expected: sentimentAnalysis(_output: object, text: string)",
+        (
+            "Invalid arguments: _output.sentiment: missing, but required. "
+            "Expected: sentimentAnalysis(_output: object, text: string)"
+        ),
         True,
     ),
     ("sentimentAnalysis", '{"sentiment":"glad"}', False),

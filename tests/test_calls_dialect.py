@@ -358,7 +358,7 @@ def test_native_calls_beside_a_reply() -> None:
 # -- runs
 
 
-REPLIED = [
+REPLIED: list[dict[str, Any]] = [
     {**SAD, "_reasoningForCall": "It sounds sad."},
     RAIN,
     {**SAD, "_output": {"mood": "good"}},
@@ -379,8 +379,8 @@ def test_both_kinds_in_one_response(dialect: str, *, streamed: bool) -> None:
     )
     with FakeServer([first, last]) as server:
         runner = Runner(declared_box(), model="fake", base_url=server.base_url, api_key="test", dialect=dialect)
-        if streamed:
-            with runner.stream("Go on.") as events:
+        with runner.stream("Go on.") as events:
+            if streamed:
                 list(events)
         result = events.result if streamed else runner.run("Go on.")
 

@@ -400,7 +400,9 @@ NO_MODELS: dict[str, tuple[Any, Any, str]] = {
     "name of nothing": ("Nowhere", str, "'Nowhere' is no type that JSON can fill"),
     "private": (Private, str, "parameter '_city' begins with '_'"),
     "schema": ({"type": "array"}, str, r"Tool\.from_models\('x'\): the input of a tool is a JSON Schema"),
-    "schema, inside": ({"properties": {"a": {"type": "text"}}}, str, r"Tool\.from_models\('x'\): .*#/properties/a/type"),
+    "schema, inside": (
+        {"properties": {"a": {"type": "text"}}}, str, r"Tool\.from_models\('x'\): .*#/properties/a/type",
+    ),
     "output": (Place, {"type": "text"}, r"Tool\.from_models\('x'\): .*#/properties/_output/type"),
 }  # fmt: skip
 
@@ -433,11 +435,11 @@ def commented(city: str) -> str:
     ...  # not here
 
 
-def only_documented(city: str) -> str:
+def only_documented(city: str) -> Any:
     """Find."""
 
 
-def passing(city: str) -> str:
+def passing(city: str) -> Any:
     pass
 
 
@@ -447,6 +449,9 @@ def nothing(city: str) -> None:
 
 def missing(city: str) -> str:
     raise NotImplementedError
+
+
+def finished(city: str) -> None: ...
 
 
 def giving(city: str) -> Any:
@@ -477,7 +482,7 @@ def test_declaration(function: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize(
     "function",
-    [only_documented, passing, nothing, missing, giving, working, generating, lambda city: ...],
+    [only_documented, passing, nothing, missing, finished, giving, working, generating, lambda city: ...],
     ids=lambda made: made.__name__,
 )
 def test_no_declaration(function: Callable[..., Any]) -> None:

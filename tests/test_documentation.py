@@ -32,7 +32,9 @@ def test_python_of_the_pages_compiles(page: Path) -> None:
         compile(block, page.name, "exec", flags=0x2000)  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 
-@pytest.mark.parametrize("name", ["functions", "providers", "middleware", "results", "events", "running", "approval", "schema-first"])
+@pytest.mark.parametrize(
+    "name", ["functions", "providers", "middleware", "results", "events", "running", "approval", "schema-first"]
+)
 def test_pages_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The blocks of a page that needs no model run one after the other, and print what the page shows."""
     page = ROOT / "docs" / f"{name}.md"

@@ -49,7 +49,9 @@ REFUSED = {
     "unknown required": (
         lambda: schema.object(required=["town"], city=schema.string()), "'town' is required and not described",
     ),
-    "no schema": (lambda: schema.object(**{"city": cast("Any", "text")}), r"city='text' is no schema, such as schema\.string\(\)"),
+    "no schema": (
+        lambda: schema.object(city=cast("Any", "text")), r"city='text' is no schema, such as schema\.string\(\)",
+    ),
 }  # fmt: skip
 
 

@@ -63,16 +63,18 @@ def is_declaration(function: object) -> bool:
     """Tell whether the body of a function is `...`, below its docstring: it says what there is, and does nothing.
 
     `pass` and `return` have the same code, so the source is looked at too; where that is not to be had, a function that
-    says what it returns and does nothing is taken for a declaration.
+    says what it returns and does nothing is taken for a declaration. One that returns None does all that it says.
     """
     if not isinstance(function, FunctionType) or function.__code__.co_code[::2] not in _NOTHING:
+        return False
+    if function.__annotations__.get("return", "") in (None, "None"):
         return False
     try:
         written = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):
         constants = {*function.__code__.co_consts}
         gives_none = None in constants and constants <= {None, function.__doc__}
-        return gives_none and function.__annotations__.get("return") not in (None, "None")
+        return gives_none and "return" in function.__annotations__
     functions = (node for node in ast.walk(written) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
     last = next((node.body[-1] for node in functions), None)
     return isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant) and last.value.value is ...

@@ -163,7 +163,7 @@ def _parameters_agree(name: str, handler: Bound) -> Iterator[Finding]:
     if handler.whole:
         return
     given, taken = handler.interface.built.schema["properties"], handler.function.built.schema["properties"]
-    for parameter in given.keys() & taken.keys():
+    for parameter in (each for each in given if each in taken):
         if why := _differs(given[parameter], taken[parameter]):
             text = f"{handler.function.origin} takes something else than the tool says: {why}. Correct one of them."
             yield Finding(level="error", tool=name, parameter=parameter, code="mismatch", text=text)

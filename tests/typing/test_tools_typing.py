@@ -279,3 +279,21 @@ def test_context() -> None:
     assert_type(bare.deps, None)
 
     assert "dbq" == asking.invoke('{"query": "q"}', ToolContext(deps=Database())).text
+
+
+def test_declarations() -> None:
+    """A declared tool is typed as far as its schema goes: not at all; what is bound stays the function that it is."""
+    made = Tool.from_schema("double", {"properties": {"number": {"type": "integer"}}}, lambda number: 2 * number)
+    assert_type(made, Tool[..., Any])
+    assert_type(Tool.from_models("double", {"properties": {}}, int), Tool[..., Any])
+    box = Toolbox([made])
+
+    @box.bind("double")
+    def exactly(number: int) -> int:
+        return 2 * number
+
+    assert_type(exactly(1), int)
+    assert_type(box.activity_of("double"), str)
+    assert_type(box.any(box.parse_calls('{"calls": []}')), ToolResult)
+
+    assert 4 == box.call("double", {"number": 2}).value

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from html import escape
 from typing import Any, Literal, Protocol, TypeAlias
 
 from pydantic_core import from_json
 from typing_extensions import override
 
-from toolkit.display.lines import shortened, visible
-from toolkit.parts import sendable
+from toolkit.display.lines import shortened
+from toolkit.display.markup import MAX_HELP, MAX_LABEL, safe, tag, textarea, title, written, written_attributes
 
-MAX_LABEL = 200  # characters
-MAX_HELP = 2_000
 LONG = 200  # characters; a longer text gets several lines
 _WIDE = "width:100%;max-width:40em;box-sizing:border-box"
 _LOCAL_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?")
@@ -266,39 +262,3 @@ class Document(Control):
     @override
     def _texts(self, value: Any) -> Texts:
         return (written(value, indent=2),)
-
-
-def textarea(text: str, attributes: Mapping[str, Any]) -> str:
-    """Write a text of several lines; browsers drop the first line break."""
-    return f"<textarea{written_attributes({'rows': 4, **attributes})}>\n{escape(sendable(text))}</textarea>"
-
-
-def tag(name: str, attributes: Mapping[str, Any]) -> str:
-    """Write an element that has no content."""
-    return f"<{name}{written_attributes(attributes)}>"
-
-
-def written_attributes(attributes: Mapping[str, Any]) -> str:
-    """Write attributes: those that are true by their name alone, those that are false or None not at all."""
-    given = {key: value for key, value in attributes.items() if value is not None and value is not False}
-    return "".join(f" {key}" if value is True else f' {key}="{_quoted(value)}"' for key, value in given.items())
-
-
-def title(label: str, *, is_required: bool) -> str:
-    """Write a label, with a mark where there has to be a value."""
-    mark = ' <span title="required">*</span>' if is_required else ""
-    return f"<b>{safe(label, MAX_LABEL)}</b>{mark}"
-
-
-def safe(text: str, size: int) -> str:
-    """Write a text so that it is no markup, and moves nothing."""
-    return escape(visible(shortened(text, size)))
-
-
-def written(value: Any, indent: int | None = None) -> str:
-    """Write a value as JSON."""
-    return json.dumps(value, ensure_ascii=False, indent=indent, default=str)
-
-
-def _quoted(value: Any) -> str:
-    return escape(sendable(str(value)))

@@ -8,21 +8,8 @@ from typing import Any
 
 from toolkit.dialects.matching import mapping, resolved
 from toolkit.dialects.scope import without_null
-from toolkit.display.controls import (
-    MAX_HELP,
-    NOTHING,
-    Check,
-    Choice,
-    Control,
-    Document,
-    Entries,
-    Number,
-    Part,
-    Text,
-    Texts,
-    safe,
-    title,
-)
+from toolkit.display.controls import NOTHING, Check, Choice, Control, Document, Entries, Number, Part, Text, Texts
+from toolkit.display.markup import MAX_HELP, safe, title
 
 # An object that lies deeper is written as JSON; a schema may contain itself.
 MAX_DEPTH = 4
