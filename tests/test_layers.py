@@ -56,6 +56,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("dialects",),
     (
         "about",
+        "kept",
         "schema",
         "callables",
         "doors",

@@ -16,6 +16,7 @@ from toolkit.context import ToolContext
 from toolkit.errors import DefinitionError, UnknownActivity
 from toolkit.handlers import Action, Function
 from toolkit.interfaces import Given, Interface
+from toolkit.kept import kept
 from toolkit.parameters import Parameter
 from toolkit.parameters.accepted import Accepted, ByDocument, ByType, Filled, Heedless, Joined, Lean
 from toolkit.signatures import Signature
@@ -57,7 +58,7 @@ class Declared(Lean):
         """The failures that its author has announced: exception name and text."""
         return self.interface.raises
 
-    @cached_property
+    @kept
     def built(self) -> Accepted:
         """What it accepts; what a model wrote beside it, such as the output that it thought of, is overlooked."""
         return Heedless(self.interface.built)
@@ -92,7 +93,7 @@ class Latent(Declared):
         """What carries the tool out: nothing."""
         return ""
 
-    @cached_property
+    @kept
     def built(self) -> Accepted:
         """What it accepts: the output, and the arguments."""
         return Heedless(Joined(self.interface.returns.asked, self.interface.built))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Protocol
 
 from toolkit import schemas
@@ -13,6 +12,7 @@ from toolkit.about import OUTPUT
 from toolkit.documents.document import Document as Parts
 from toolkit.documents.hoisting import hoisted
 from toolkit.errors import DefinitionError
+from toolkit.kept import kept
 from toolkit.parameters.accepted import Accepted, ByDocument, ByType, Lean
 from toolkit.returns import Returns
 
@@ -75,7 +75,7 @@ class Document(Lean):
     schema: dict[str, Any] | None
     to_json: None = None
 
-    @cached_property
+    @kept
     def asked(self) -> Accepted:
         """The value as an argument; a text, where nothing is said of it."""
         whole = {"type": "string"} if self.schema is None else self.schema

@@ -9,11 +9,12 @@ import collections.abc
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 from toolkit import schemas
 from toolkit.about import OUTPUT
+from toolkit.kept import kept
 from toolkit.messages import ToolResult
 from toolkit.parameters import Parameter
 from toolkit.parameters.accepted import Lean
@@ -52,7 +53,7 @@ class Returns(Lean):
     text: str = ""
     names: Mapping[str, Any] = field(default_factory=dict)
 
-    @cached_property
+    @kept
     def schema(self) -> dict[str, Any] | None:
         """JSON Schema of the value, or None where the annotation says nothing."""
         if self.annotation is Any:
@@ -60,7 +61,7 @@ class Returns(Lean):
         shown = Shown().write(self.annotation) if _is_json(self.annotation) else self._described()
         return {"description": self.text, **shown} if shown and self.text else shown
 
-    @cached_property
+    @kept
     def to_json(self) -> Callable[[Any], bytes] | None:
         """Writes a value by its annotated type, one of another type by that; None where any JSON writer would do."""
         if _is_json(self.annotation):
@@ -69,7 +70,7 @@ class Returns(Lean):
         adapter = self._adapted(lambda: self.annotation | None, {"ser_json_inf_nan": "strings"})
         return adapter and partial(adapter.serializer.to_json, warnings=False)
 
-    @cached_property
+    @kept
     def asked(self) -> Built:
         """The value as an argument: what a model fills in that is to give it by itself; a text, if nothing is said."""
         annotation = str if self.annotation in (Any, inspect.Parameter.empty, object) else self.annotation

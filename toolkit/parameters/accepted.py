@@ -13,6 +13,7 @@ from toolkit import schemas
 from toolkit.about import META
 from toolkit.documents import validator_of
 from toolkit.errors import DefinitionError
+from toolkit.kept import kept
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -60,7 +61,7 @@ class Lean:
 class Shown(Lean):
     """What dialects show."""
 
-    @cached_property
+    @kept
     def forms(self) -> dict[Any, Any]:
         """How dialects show the schema, kept by them."""
         return {}
@@ -73,7 +74,7 @@ class ByDocument(Shown):
     schema: dict[str, Any]
     hidden: Mapping[str, str] = field(default_factory=dict)
 
-    @cached_property
+    @kept
     def validator(self) -> Callable[[str], dict[str, Any]]:
         """What turns JSON text into values by name.
 
@@ -90,7 +91,7 @@ class ByType(Shown):
     kind: Any
     hidden: Mapping[str, str] = field(default_factory=dict)
 
-    @cached_property
+    @kept
     def schema(self) -> dict[str, Any]:
         """JSON Schema of the arguments, of type object.
 
@@ -101,7 +102,7 @@ class ByType(Shown):
             return {**shown, "additionalProperties": shown.get("additionalProperties", False)}
         raise DefinitionError(f"{self.kind!r} has no members: the input of a tool is a model, dataclass or TypedDict.")
 
-    @cached_property
+    @kept
     def validator(self) -> Callable[[str], dict[str, Any]]:
         """What turns JSON text into values by name."""
         read = self._adapter.validate_json
@@ -139,7 +140,7 @@ class Joined(Shown):
         """Parameters that no JSON can fill."""
         return self.second.hidden
 
-    @cached_property
+    @kept
     def schema(self) -> dict[str, Any]:
         """JSON Schema of both, the keys of the first in front."""
         first, second = schemas.apart(self.first.schema, "output"), self.second.schema
@@ -147,7 +148,7 @@ class Joined(Shown):
         required = [*first.get("required", ()), *second.get("required", ())]
         return {**second, "properties": both["properties"], "required": required} | _unless_empty(both["$defs"])
 
-    @cached_property
+    @kept
     def validator(self) -> Callable[[str], dict[str, Any]]:
         """What turns JSON text into the values of both."""
         keys = self.first.schema["properties"].keys()
@@ -183,7 +184,7 @@ class Heedless(Lean):
         """How dialects show the schema."""
         return self.inner.forms
 
-    @cached_property
+    @kept
     def validator(self) -> Callable[[str], dict[str, Any]]:
         """What turns JSON text into values by name."""
         validate, overlooked = self.inner.validator, {*META} - self.schema["properties"].keys()

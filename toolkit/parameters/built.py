@@ -19,6 +19,7 @@ from pydantic_core import PydanticOmit, SchemaError
 
 from toolkit.errors import DefinitionError
 from toolkit.faults import shortened
+from toolkit.kept import kept
 from toolkit.parameters import Parameter
 from toolkit.parameters.cores import mended
 from toolkit.parameters.generated import Core, Fields, Shown, fields, key_of, validating
@@ -89,7 +90,7 @@ class Built:
         """Parameters that no JSON can fill, left out because they have a default: their names, and why."""
         return self._described.hidden
 
-    @cached_property
+    @kept
     def schema(self) -> dict[str, Any]:
         """JSON Schema of the arguments: draft 2020-12, of type object.
 
@@ -108,7 +109,7 @@ class Built:
             **_unless_empty("examples", self.examples()),
         }
 
-    @cached_property
+    @kept
     def validator(self) -> Callable[[str], dict[str, Any]]:
         """What turns JSON text into typed values.
 
