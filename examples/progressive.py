@@ -44,8 +44,7 @@ def model() -> Model:
 
 def told() -> list[str]:
     """Write what the model is told of the tool."""
-    (shown,) = box.calls_schema()["properties"]["calls"]["items"]["anyOf"]
-    return json.dumps(shown, indent=2).splitlines()
+    return json.dumps(box.calls_schema(), indent=2).splitlines()
 
 
 def counted(text: str) -> Sentiment:

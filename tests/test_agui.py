@@ -7,6 +7,7 @@ import base64
 import json
 import logging
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -284,6 +285,16 @@ def test_progress_of_a_tool() -> None:
 PENDING = PendingApproval(
     call=CALL, digest="d", arguments='{"a":1,"b":2}', title="Add", effect="write", reason="Later."
 )
+
+
+def test_reasoning_of_a_call() -> None:
+    """Why the model makes a call is told with its start, and with the interrupt of one that waits."""
+    call = replace(CALL, reasoning="They asked.")
+    events = told(answered(call), ApprovalNeeded(replace(PENDING, call=call)), ended(finish_reason="paused"))
+    (interrupt,) = events[-1]["outcome"]["interrupts"]
+    (start,) = (event for event in events if event["type"] == "TOOL_CALL_START")
+
+    assert ["They asked."] * 2 == [shown["metadata"]["reasoning"] for shown in (start, interrupt)]
 
 
 def test_interrupt() -> None:

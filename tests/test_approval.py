@@ -427,6 +427,14 @@ def test_always_of_another_console() -> None:
     assert Decision.reject() == Terminal("n").console(request_for())
 
 
+def test_console_shows_the_reasoning() -> None:
+    """Why the model makes a call is shown in one line, with nothing in it that acts on a terminal."""
+    terminal = Terminal("n")
+    terminal.console(replace(request_for(), call=ToolCall(name="pay", reasoning="They\n\x1b[2Jasked.")))
+
+    assert "It gives this reason: They\\u000a\\u001b[2Jasked." == terminal.shown[0].splitlines()[1]
+
+
 def test_console_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is no terminal, a call is rejected, and nothing is read."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))

@@ -57,6 +57,13 @@ def fake(city: str) -> str:
     return f"fake {city}"
 
 
+class Guide:
+    @tool
+    def describe(self, city: str) -> str:
+        """Describe a city."""
+        return city
+
+
 @tool(isolate="process")
 def distance(city: str) -> str:
     """Measure a distance."""
@@ -159,8 +166,9 @@ def test_tool_as_an_implementation() -> None:
         ("weather", 5, "something that can be called; this is 5"),
         ("", real, "'' is no name for what carries a tool out"),
         (5, real, "5 is no name for what carries a tool out"),
+        ("weather", Guide.describe, r"is a method and needs its instance: bind instance\.describe"),
     ],
-    ids=["no function", "no name", "number"],
+    ids=["no function", "no name", "number", "method without its instance"],
 )
 def test_nothing_to_bind(name: Any, function: Any, text: str) -> None:
     """What cannot carry a tool out is refused at once."""
@@ -170,6 +178,13 @@ def test_nothing_to_bind(name: Any, function: Any, text: str) -> None:
         box.bind(name, function)
     with pytest.raises((DefinitionError, KeyError)):
         box.override(name, function).__enter__()
+
+
+@pytest.mark.parametrize("put", [Toolbox.bind, Toolbox.module], ids=["bind", "module"])
+def test_none_is_nothing_to_bind(put: Callable[..., Any]) -> None:
+    """None is refused: it makes no decorator."""
+    with pytest.raises(DefinitionError, match="this is None"):
+        put(Toolbox([weather]), "weather", None)
 
 
 def test_bound_function_in_the_place_of_a_body() -> None:
@@ -285,6 +300,62 @@ def test_override_inside_an_override() -> None:
         outer = said(box)
 
     assert (("real Oslo", -1), "fake Oslo", "from the model") == (inner, outer, said(box))
+
+
+def test_overrides_end_in_any_order() -> None:
+    """Each block takes back what it has put there, and nothing else: in another toolbox, too."""
+    box, other = Toolbox([weather]), Toolbox([weather])
+    first, second, third = box.override("weather", fake), other.override("weather", fake), box.override("weather", real)
+    for block in (first, second, third):
+        block.__enter__()
+    told = []
+    for block in (first, third, second):
+        block.__exit__(None, None, None)
+        told.append((box.activity_of("weather"), other.activity_of("weather")))
+
+    assert [("weather", "weather"), ("", "weather"), ("", "")] == told
+
+
+def test_override_that_ends_in_another_task() -> None:
+    """A block that is left where it was not entered changes nothing there."""
+    box = Toolbox([weather])
+    block = box.override("weather", fake)
+
+    async def step(act: Callable[[], Any]) -> str:
+        act()
+        return box.activity_of("weather")
+
+    assert "weather" == asyncio.run(step(block.__enter__))
+    assert "" == asyncio.run(step(lambda: block.__exit__(None, None, None))) == box.activity_of("weather")
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["in the block", "there before"])
+def test_override_in_other_tasks(is_new: bool) -> None:
+    """Tasks and `to_thread` calls that start inside the block see what it overrides; a task that was there does not."""
+    box = Toolbox([weather])
+
+    async def asked(go: asyncio.Event) -> tuple[str, str]:
+        await go.wait()
+        return box.activity_of("weather"), await asyncio.to_thread(box.activity_of, "weather")
+
+    async def main() -> tuple[str, str]:
+        go = asyncio.Event()
+        before = asyncio.create_task(asked(go))
+        with box.override("weather", fake):
+            go.set()
+            return await (asyncio.create_task(asked(go)) if is_new else before)
+
+    assert ("weather", "weather") * is_new + ("", "") * (not is_new) == asyncio.run(main())
+
+
+def test_override_of_what_is_only_chosen() -> None:
+    """A name that a choice mentions can be overridden before anything is bound under it."""
+    box = Toolbox([weather])
+    box.choose("weather", "geo")
+    with box.override("geo", fake):
+        ended = said(box)
+
+    assert "fake Oslo" == ended
 
 
 def test_override_by_the_model() -> None:
@@ -498,6 +569,89 @@ def test_values_that_a_function_refuses(function: Callable[..., Any], words: dic
     assert ("invalid_arguments", True) == (result.kind, fault in str(result.text))
 
 
+class Words(BaseModel):
+    when: str
+
+
+class Numbers(BaseModel):
+    when: int
+
+
+def of_words(ask: Words) -> Any:
+    return ask
+
+
+def of_text(when: str, unit: Unit) -> Any:
+    return when, unit
+
+
+def of_a_number(when: int, unit: Any) -> Any:
+    return when
+
+
+def of_numbers(ask: Numbers) -> Any:
+    return ask
+
+
+@tool
+def ask(when: date, unit: Unit = Unit.METRIC) -> Any:
+    """Ask."""
+    ...
+
+
+TYPED: dict[str, Tool[..., Any]] = {"types": Tool.from_models("ask", Ask, Any), "a function": ask}
+
+
+@pytest.mark.parametrize("made", TYPED.values(), ids=TYPED)
+@pytest.mark.parametrize(
+    ("function", "wanted"),
+    [
+        (of_words, Words(when="2026-01-02")),
+        (of_model, Ask(when=DAY)),
+        (whole, {"when": "2026-01-02", "unit": "metric"}),
+        (of_text, ("2026-01-02", Unit.METRIC)),
+        (typed, (DAY, Unit.METRIC, 1)),
+        (lambda when, unit: (when, unit), (DAY, Unit.METRIC)),
+    ],
+    ids=["another model", "the model", "dict", "another type", "the same types", "no types"],
+)
+def test_types_of_a_function_for_typed_values(made: Tool[..., Any], function: Callable[..., Any], wanted: Any) -> None:
+    """Typed values become what the function says, where it says something else."""
+    box = Toolbox([made])
+    box.bind("ask", function)
+
+    assert wanted == box.call("ask", WHEN).value
+
+
+@pytest.mark.parametrize("made", TYPED.values(), ids=TYPED)
+@pytest.mark.parametrize("function", [of_a_number, of_numbers])
+def test_typed_values_that_a_function_refuses(made: Tool[..., Any], function: Callable[..., Any]) -> None:
+    """What types let through and the function refuses is no fault of the model, and `check` finds it."""
+    box = Toolbox([made])
+    box.bind("ask", function)
+    result = box.call("ask", WHEN)
+
+    assert ("failed", TypeError) == (result.kind, type(result.exception))
+    assert "takes something else than the tool says" in str(result.exception)
+    assert ["mismatch"] == [found.code for found in box.check().at_least("error")]
+
+
+@tool
+def listed(count: int = 3, names: list[str] = ["a"]) -> str:  # noqa: B006  each call has its own
+    """List."""
+    ...
+
+
+def test_defaults_of_a_declaration() -> None:
+    """A bound function gets the defaults that the model was told of, each call its own."""
+    box = Toolbox([listed])
+    box.bind("listed", lambda count, names: [count, *names, names.append("b")])
+    again = [box.call("listed", {}).value for _ in range(2)]
+
+    assert [[3, "a", None]] * 2 == again
+    assert [4, "c", None] == box.call("listed", {"count": 4, "names": ["c"]}).value
+
+
 def fewer(when: str) -> str:
     return when
 
@@ -539,6 +693,18 @@ def poor_result(ask: dict[str, Any]) -> Poor:
     return Poor()
 
 
+def wrong_inside(ask: dict[str, Any]) -> Wrong:
+    return Wrong(text=[])
+
+
+def demanding(when: str, days: int, **others: Any) -> Any:
+    return when
+
+
+class Wrong(BaseModel):
+    text: list[str]
+
+
 class Poor(BaseModel):
     other: str = ""
 
@@ -560,6 +726,8 @@ FOUND: dict[str, tuple[Callable[..., Any] | None, list[tuple[str, str, str]]]] =
     "another type": (wrong_type, [("error", "when", "mismatch")]),
     "another result": (wrong_result, [("error", "", "mismatch")]),
     "a result without what is needed": (poor_result, [("error", "", "mismatch")]),
+    "another type inside the result": (wrong_inside, [("error", "", "mismatch")]),
+    "needs what may be left out": (demanding, [("error", "days", "mismatch")]),
 }  # fmt: skip
 
 
@@ -597,6 +765,29 @@ def test_check_of_a_name_that_is_nearly_right() -> None:
     box.bind("send_email", lambda call: {"sent": True})
 
     assert [("warning", "", "misnamed"), ("note", "", "latent")] == codes(box)
+
+
+def test_check_of_what_belongs_to_no_tool() -> None:
+    """A choice for no tool is found, and so is a function that carries nothing out, unless a choice may name it."""
+    box = Toolbox([double])
+    box.bind("smtp", lambda call: call)
+    box.choose("dubble", "smtp")
+    assert [("warning", "", "idle"), ("warning", "", "no-tool")] == codes(box)
+    box.choose("double", lambda: "")
+
+    assert [("warning", "", "no-tool"), ("note", "", "latent")] == codes(box)
+
+
+def test_check_of_a_function_that_no_json_can_fill() -> None:
+    """A bound function whose own parameters cannot be read is found."""
+    box = Toolbox([weather])
+    box.bind("weather", with_a_lock)
+
+    assert [("error", "", "undescribable")] == codes(box)
+
+
+def with_a_lock(city: threading.Event) -> str:
+    return str(city)
 
 
 def test_check_of_a_tool_that_gives_nothing() -> None:
@@ -744,6 +935,33 @@ def test_binding_from_many_threads() -> None:
         thread.join()
 
     assert told <= {"real Oslo", "fake Oslo"}
+
+
+def test_bindings_from_many_threads() -> None:
+    """What several threads bind at the same time is all there."""
+    box, start = Toolbox(), threading.Barrier(8)
+
+    def work(number: int) -> None:
+        start.wait()
+        for at in range(200):
+            box.bind(f"{number}_{at}", real)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert [None] * 8 == [*pool.map(work, range(8))]
+    for number in range(8):
+        box.unbind(f"{number}_199")
+
+
+def test_calls_schema_is_of_one_moment() -> None:
+    """A choice that changes its mind is asked once: what carries a tool out, and what the model fills in, agree."""
+    answers = iter(["weather", "", "weather", ""])
+    box = Toolbox([weather])
+    box.bind("weather", real)
+    box.choose("weather", lambda: next(answers))
+    shown = box.calls_schema()["properties"]["calls"]["items"]["anyOf"][0]["properties"]
+
+    assert ("weather", False) == (shown["_activity"]["const"], "_output" in shown)
+    assert "" == next(answers)
 
 
 # Other processes

@@ -353,3 +353,18 @@ def test_inherited_docstring() -> None:
     shown = Cache().read.parameters["properties"]["key"]
 
     assert ("Read a value.", "Where it lies.") == (Cache().read.description, shown["description"])
+
+
+def declared(x: int) -> str: ...  # type: ignore[empty-body]
+
+
+@functools.wraps(declared)
+def wraps_a_declaration(*_: Any, **__: Any) -> str:
+    return "done"
+
+
+def test_wrapper_of_a_declaration() -> None:
+    """What wraps a declaration and does something is a function; what it wraps is only what it is shown as."""
+    made = tool(wraps_a_declaration)
+
+    assert (["x"], "done") == ([*made.parameters["properties"]], made.invoke('{"x": 1}').value)

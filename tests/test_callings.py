@@ -7,7 +7,7 @@ import json
 import re
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
@@ -121,6 +121,7 @@ CALLS = {
         instance="b", output_path="a.b", imports=("city",), wire_arguments="{}", namespace="n",
     ),
     "broken": ToolCall(name="", arguments="{"),
+    "no arguments": ToolCall(name="weather", arguments=""),
 }  # fmt: skip
 
 
@@ -146,6 +147,12 @@ def test_no_call(text: str) -> None:
         ToolCall.from_json(text)
 
 
+def test_call_of_other_types_is_not_written() -> None:
+    """A call whose arguments are no text is refused where it would be written, not where it is read."""
+    with pytest.raises(TypeError, match=r"arguments=\{'n': 1\} is no text"):
+        ToolCall(name="a", arguments=cast("Any", {"n": 1})).to_json()
+
+
 def test_call_is_kept_and_carried_out_later() -> None:
     """A call that was kept is carried out by what is there then: first the model's own output, then a function."""
     box = Toolbox([SENTIMENT])
@@ -158,6 +165,8 @@ def test_call_is_kept_and_carried_out_later() -> None:
 
 
 # A reply that lists calls
+
+FOR_OSLO = {"_tool": "weather", "city": "Oslo"}
 
 
 def test_reply_is_read() -> None:
@@ -193,11 +202,84 @@ def test_reply_without_calls() -> None:
     assert [] == box.all(())
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"calls": {}}', "Rain.", '{"calls": ['])
-def test_no_reply(text: str) -> None:
+NO_REPLIES: list[Any] = ["", "[]", "{}", '{"calls": {}}', "Rain.", '{"calls": [', {"calls": 5}, None, 5, "[" * 999]
+
+
+@pytest.mark.parametrize("text", NO_REPLIES, ids=lambda text: str(text)[:12])
+def test_no_reply(text: Any) -> None:
     """What lists no calls is refused, in words for the model."""
     with pytest.raises(ToolError, match='Invalid reply: it is no JSON object with a list "calls"'):
         Toolbox([weather]).parse_calls(text)
+
+
+IN_OSLO = json.dumps({"calls": [FOR_OSLO]})
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [{"calls": [FOR_OSLO]}, IN_OSLO.encode(), f"```json\n{IN_OSLO}\n```", f"```{IN_OSLO}```"],
+    ids=["object", "bytes", "fence", "fence in one line"],
+)
+def test_forms_of_a_reply(reply: Any) -> None:
+    """A reply may be an object, bytes, or stand in a Markdown fence."""
+    assert ["weather"] == [call.name for call in Toolbox([weather]).parse_calls(reply)]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"calls": [{"_tool": "weather", "city": "Oslo", "city": "Rome"}]}', "the key 'city' stands twice"),
+        ('{"calls": [], "calls": []}', "the key 'calls' stands twice"),
+        ('{"calls": [{"_tool": "weather", "city": NaN}]}', "NaN is no number"),
+    ],
+    ids=["in a call", "in the reply", "no number"],
+)
+def test_doubtful_reply(text: str, reason: str) -> None:
+    """A reply about which readers of JSON disagree is refused, and the reason is said."""
+    with pytest.raises(ToolError, match=f"^Invalid reply: {reason}"):
+        Toolbox([weather]).parse_calls(text)
+
+
+def test_items_that_are_no_calls() -> None:
+    """What stands among the calls and is none is refused in its place; nothing is left out."""
+    items = [7, None, "weather", [FOR_OSLO], {"_tool": None}, {}, FOR_OSLO]
+    box = Toolbox([weather])
+
+    assert ["not_found"] * 6 + [None] == [
+        result.kind for result in box.all(box.parse_calls(json.dumps({"calls": items})))
+    ]
+
+
+@pytest.mark.parametrize("half", ["\\ud83d", "\ud83d"], ids=["escaped", "raw"])
+def test_half_of_a_character_in_a_reply(half: str) -> None:
+    """A call with half of a character is refused; the others are carried out."""
+    box = Toolbox([weather])
+    text = f'{{"calls": [{{"_tool": "weather", "city": "{half}"}}, {json.dumps(FOR_OSLO)}]}}'
+
+    assert ["invalid_arguments", None] == [result.kind for result in box.all(box.parse_calls(text))]
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["of the toolbox", "of the call"])
+def test_strict_reply(own: bool) -> None:
+    """A reply of the strict schema is read as such, where the toolbox or the caller says that it is strict."""
+
+    def total(first: int = 1, more: dict[str, int] | None = None) -> int:
+        return first + sum((more or {}).values())
+
+    box, said = (Toolbox([total], strict=True), None) if own else (Toolbox([total]), True)
+    call = {"_tool": "total", "_activity": "total", "first": None, "more": [{"key": "a", "value": 2}]}
+    jsonschema.validate({"calls": [call], "output": None}, box.calls_schema(strict=said))
+
+    assert [3] == [result.value for result in box.all(box.parse_calls({"calls": [call]}, strict=said))]
+
+
+def test_schema_without_tools() -> None:
+    """Where there is no tool, there is a schema, by which nothing can be called."""
+    schema = Toolbox([]).calls_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    accepted = [jsonschema.Draft202012Validator(schema).is_valid({"calls": c, "output": None}) for c in ([], [None])]
+
+    assert [True, False] == accepted
 
 
 def test_unknown_tool_of_a_reply() -> None:
@@ -346,6 +428,62 @@ def test_fatal_error_leaves(go: Way, verb: str) -> None:
     """A FatalError is raised to the caller."""
     with pytest.raises(FatalError, match="no more"):
         go(Toolbox([fatal]), verb, [made("fatal")])
+
+
+@both_ways
+@pytest.mark.parametrize("references", [False, True], ids=["plain", "references"])
+def test_fatal_error_calls_the_others_off(go: Way, references: bool) -> None:
+    """Calls that a FatalError leaves at work are told."""
+    slow = Slow()
+
+    @tool
+    def fatal_after() -> str:
+        """End everything once the slow one is at work."""
+        slow.began.wait(20)
+        raise FatalError("no more")
+
+    with pytest.raises(FatalError, match="no more"):
+        go(Toolbox([slow.slow, fatal_after], references=references), "all", [made("slow"), made("fatal_after")])
+
+    assert slow.told.wait(20)
+
+
+@pytest.mark.parametrize(
+    ("verb", "given"),
+    [("aall", [[made("slow")]]), ("arun", [made("slow")]), ("acall", ["slow"])],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_calls_that_are_left_are_called_off(verb: str, given: list[Any]) -> None:
+    """A sync tool whose caller's task is cancelled is told, on its thread; the caller's own context stays as it was."""
+    slow, context = Slow(), ToolContext(deps=None)
+
+    async def leave() -> None:
+        working = asyncio.create_task(getattr(Toolbox([slow.slow]), verb)(*given, *[{}] * (verb == "acall"), context))
+        await asyncio.to_thread(slow.began.wait, 20)
+        working.cancel()
+        await asyncio.wait([working])
+
+    asyncio.run(leave())
+    assert (True, False) == (slow.told.wait(20), context.cancelled)
+
+
+OTHERS: dict[str, tuple[str, Any, str]] = {
+    "a dict": ("run", {"name": "weather"}, r"is no ToolCall: ToolCall\.of\(data\)"),
+    "a text": ("run", "weather", r"'weather' is no ToolCall"),
+    "one call for many": ("all", OSLO, r"Calls come in a list, so write \[ToolCall"),
+    "arguments as a dict": (
+        "run", ToolCall(name="weather", arguments=cast("Any", {"city": "Oslo"})), r"so write json\.dumps\(\{'city'",
+    ),
+    "a dict among many": ("race", [OSLO, {}], r"\{\} is no ToolCall"),
+}  # fmt: skip
+
+
+@both_ways
+@pytest.mark.parametrize(("verb", "given", "text"), OTHERS.values(), ids=OTHERS)
+def test_what_is_no_call(go: Way, verb: str, given: Any, text: str) -> None:
+    """What is no call is refused by a TypeError that says how one is made."""
+    with pytest.raises(TypeError, match=text):
+        go(Toolbox([weather]), verb, given)
 
 
 @both_ways
@@ -519,9 +657,9 @@ def test_approval_of_a_latent_call(dialect: str) -> None:
     box = Toolbox([Tool.from_schema(SENTIMENT.name, WITH_OUTPUT, approve=True), weather])
     told = transcript(ran(dialect, "run", box, approve=approve))
 
-    assert [{"text": "Rain.", "_output": {"sentiment": "sad"}}, {"text": "Sun.", "_output": {"sentiment": "glad"}}] == [
-        arguments for arguments in asked if "text" in arguments
-    ]
+    assert [{"text": "Rain.", "_output": {"sentiment": "sad"}}, {"text": "Sun.", "_output": {"sentiment": "glad"}}] == (
+        sorted((arguments for arguments in asked if "text" in arguments), key=lambda arguments: arguments["text"])
+    )
     assert [True, False, True, False] == [is_error for _, _, is_error in told[1:5]]
 
 

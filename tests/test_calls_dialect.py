@@ -330,7 +330,8 @@ SAID = '{"_reasoningForCall": "why", "_activity": "x"}'
         (replied({"_tool": "ping", "_reasoningForCall": 5}),
          ("", (ToolCall(name="ping", wire_arguments='{"_reasoningForCall": 5}'),))),
         (replied({"a": 1}), ("", (ToolCall(name="", arguments='{"a": 1}'),))),
-        ('{"calls": ["add", 5, null], "output": null}', ("", ())),
+        ('{"calls": ["add", 5], "output": null}',
+         ("", (ToolCall(name="", arguments='"add"'), ToolCall(name="", arguments="5")))),
         ('{"calls": [], "output": 5}', ("5", ())),
         ("It is 42.", ("It is 42.", ())),
         ('{"calls": 5}', ('{"calls": 5}', ())),
@@ -436,3 +437,40 @@ def test_names_of_our_own() -> None:
     words = json.dumps({"calls": [{"_tool": "file", one: 1, two: "a"}], "output": None})
 
     assert "1 a 3" in json.dumps(box.answer(words, "calls"))
+
+
+# -- what is no call, or a doubtful one
+
+REFUSED = {
+    "number": ("7", "the call names none"),
+    "null": ("null", "the call names none"),
+    "name": ('"add"', "the call names none"),
+    "named twice": ('{"_tool": "add", "_tool": "ping", "a": 1}', "the call names none"),
+    "equal keys": ('{"_tool": "add", "a": 1, "a": 2}', "the key 'a' stands twice"),
+    "equal keys inside": ('{"_tool": "move", "to": {"x": 1, "x": 2}}', "the key 'x' stands twice"),
+    "no number": ('{"_tool": "add", "a": 1, "b": NaN}', "received NaN"),
+    "half of a character": ('{"_tool": "add", "a": 1, "\\ud83d": 2}', "Invalid arguments"),
+}
+
+
+@pytest.mark.parametrize(("item", "reason"), REFUSED.values(), ids=REFUSED)
+def test_refused_items(item: str, reason: str) -> None:
+    """An item that is no call, or that readers of JSON disagree about, is an error result; the others are run."""
+    result, _, _ = ran(f'{{"calls": [{item}, {json.dumps(ADD)}], "output": null}}', replied(output="Done."))
+    wrong, right = (made.result for made in result.calls)
+
+    assert (True, 1) == (reason in str(wrong.text), right.value)
+
+
+def test_reply_that_lists_calls_twice() -> None:
+    """Of two lists of calls none is carried out, and the model is told."""
+    result, _, _ = ran(f'{{"calls": [], "calls": [{json.dumps(ADD)}], "output": null}}', replied(output="Done."))
+
+    assert ("Done.", ["not_found"]) == (result.output, [made.result.kind for made in result.calls])
+
+
+def test_fence_around_a_reply() -> None:
+    """Calls are found in a Markdown fence."""
+    result, _, _ = ran(f"```json\n{replied(ADD)}\n```", replied(output="Done."))
+
+    assert [1] == [made.result.value for made in result.calls]

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import copy
 import json
+import runpy
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pytest
@@ -150,8 +152,8 @@ def test_meta_fields(properties: dict[str, Any], wanted: tuple[Any, Any]) -> Non
     made = declared({**properties, "a": {"type": "string"}}, required=["a", *properties])
 
     assert wanted == (made.activity, dict(made.about))
-    assert {"_output", "a"} == made.parameters["properties"].keys()
-    assert ["_output", "a"] == made.parameters["required"]
+    names = ["a"] if made.activity else ["_output", "a"]
+    assert names == [*made.parameters["properties"]] == made.parameters["required"]
 
 
 @pytest.mark.parametrize(
@@ -214,6 +216,15 @@ NO_SCHEMAS: dict[str, tuple[Any, str]] = {
     "output, type": ({"properties": {"_output": {"type": "text"}}}, "'#/properties/_output/type'"),
     "output, reference": ({"properties": {"_output": {"$ref": "#/no"}}}, "'#/properties/_output': there is nothing"),
     "reasoning": ({"properties": {"_reasoningForCall": {"type": "integer"}}}, "_reasoningForCall is .* It is a text"),
+    "tool, of another type": ({"properties": {"_tool": {"type": "integer"}}}, "_tool is .* It is the name"),
+    "tool, a default": ({"properties": {"_tool": {"default": "x"}}}, "_tool is .* It is the name"),
+    "activity, a default": ({"properties": {"_activity": {"default": "b"}}}, "_activity is .*Toolbox\\.choose"),
+    "private, elsewhere": ({"allOf": [{"properties": {"_city": {}}}]}, "parameter '_city' begins with '_'"),
+    "private, referred to": (
+        {"anyOf": [{"$ref": "#/$defs/A"}], "$defs": {"A": {"then": {"properties": {"_city": {}}}}}},
+        "parameter '_city' begins with '_'",
+    ),
+    "no list": ({"allOf": 5}, "'#/allOf'"),
     "private": ({"properties": {"_city": {}}}, "parameter '_city' begins with '_'.* Call it 'city'"),
     "nothing but private": ({"properties": {"_": {}}}, "Call it 'value'"),
 }
@@ -645,3 +656,52 @@ def test_reasoning_is_asked_for() -> None:
 
     assert ["_reasoningForCall", "city"] == list(box.schemas()[0]["function"]["parameters"]["properties"])
     assert ("They asked.", "Oslo") == (call.reasoning, box.run(call).value)
+
+
+@pytest.mark.parametrize("strict", [False, True], ids=["plain", "strict"])
+def test_required_words_about_a_call(strict: bool) -> None:
+    """What a schema requires to be said of a call is required of the model, and the function hears nothing of it."""
+    imports = {"type": "array", "items": {"enum": ["city"]}}
+    said = {"_reasoningForCall": {"type": "string"}, "_imports": imports, "_instance": {"type": "string"}}
+    made = declared({**said, "q": {"type": "string"}}, required=["q", "_imports", "_reasoningForCall", "_tool"])
+    box = Toolbox([made])
+    box.bind("x", lambda q: q)
+    [shown] = box.schemas(strict=strict)
+    required = {"_imports", "_reasoningForCall", "q"} | ({"_instance"} if strict else set())
+
+    assert required == {*shown["function"]["parameters"]["required"]}
+    assert "a" == box.call("x", {"q": "a", "_reasoningForCall": "why", "_imports": []}).value
+
+
+def test_example_of_progressive_work() -> None:
+    """The example shows all that a model is told of its tool: with the definitions, which go where a function comes."""
+    example = runpy.run_path(str(Path(__file__).parent.parent / "examples" / "progressive.py"))
+    before = json.loads("".join(example["told"]()))
+    example["box"].bind("sentimentAnalysis", example["counted"])
+    after = json.loads("".join(example["told"]()))
+
+    assert (["sentimentAnalysis.output.Sentiment"], False) == ([*before["$defs"]], "$defs" in after)
+
+
+def test_body_that_is_left_to_the_model() -> None:
+    """`latent=True` leaves a tool to the model, whatever its body is; with an activity it makes no sense."""
+    made = tool(working, latent=True)
+
+    assert ["from the model"] * 2 == [
+        each.invoke('{"city": "Oslo", "_output": "from the model"}').value
+        for each in (made, tool(tool(working), activity=""))
+    ]
+    with pytest.raises(DefinitionError, match="latent=True leaves the tool to the model, and activity='geo' does not"):
+        tool(working, latent=True, activity="geo")
+
+
+@pytest.mark.parametrize("function", [None, lambda text: f"found {text}"], ids=["no function", "function"])
+def test_activity_outside_a_toolbox(function: Callable[..., Any] | None) -> None:
+    """A tool that names what carries it out is not left to the model: by that name goes the function beside it."""
+    shown = {"_activity": {"const": "geo"}, "text": {"type": "string"}}
+    made = Tool.from_schema("x", {"properties": shown}, function)
+    words = {"text": "a", "_output": "made up"}
+    wanted = ("geo", "found a" if function else "activity not found: geo")
+
+    assert wanted == (made.spec.activity, made.invoke(words).text)
+    assert wanted == (Toolbox([made]).activity_of("x"), Toolbox([made]).call("x", words).text)

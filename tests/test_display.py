@@ -187,6 +187,14 @@ def test_lines(event: Event, line: str) -> None:
     assert line == followed(event)
 
 
+def test_reasoning_has_its_line() -> None:
+    """Why the model makes a call stands below it."""
+    out = io.StringIO()
+    list(follow([ToolCallStarted(ToolCall(name="load", reasoning="They asked.\x1b[2J"))], out))
+
+    assert "Call      load()\nReasoning They asked.\\x1b[2J\n" == out.getvalue()
+
+
 def test_long_arguments_are_cut() -> None:
     """A long argument is cut, and a call that only says whose text follows is cut shorter."""
     text = followed(ToolCallStarted(SLOW), ToolCallFinished(SLOW, ToolResult(text="200"), 0.1))
@@ -317,6 +325,14 @@ def test_card_of_a_run() -> None:
     assert ("details" in card.tags, "open" in dict(card.attributes), []) == (True, False, card.open)
 
 
+def test_reasoning_in_a_card() -> None:
+    """Why the model made a call stands below its arguments."""
+    made = ToolCallFinished(ToolCall(name="add", reasoning="They asked."), ToolResult(3, "3"), 0.1)
+    card = Reader(html_of("", [made], Usage(), "stop", "m"))
+
+    assert ["add", "{}They asked.", "3"] == card.cells[:3]
+
+
 def test_card_without_calls() -> None:
     """Where there were no calls there is nothing to unfold."""
     card = carded("Hello.")
@@ -336,7 +352,8 @@ HOSTILE = '<script>alert(1)</script><img src=x onerror="a()"> ![x](http://exampl
 
 def test_card_is_text() -> None:
     """Nothing that a model or a tool wrote becomes markup: no script, no picture, no link, no control character."""
-    hostile = ToolCallFinished(ToolCall(name=HOSTILE, arguments=HOSTILE), ToolResult(text=HOSTILE, error=HOSTILE), 0.1)
+    hostile_call = ToolCall(name=HOSTILE, arguments=HOSTILE, reasoning=HOSTILE)
+    hostile = ToolCallFinished(hostile_call, ToolResult(text=HOSTILE, error=HOSTILE), 0.1)
     html = html_of(HOSTILE, [hostile], Usage(), HOSTILE, HOSTILE)
 
     card = Reader(html)

@@ -41,6 +41,7 @@ IMAGES = [{"mediaType": "image/png", "data": "AA=="}]
 FILES = [{"name": "file", "mediaType": "application/pdf", "data": "AQ=="}]
 PENDING = PendingApproval(call=CALL, digest="d", arguments='{"a":1}', title="Add", effect="write", reason="asleep")
 USAGE = {"inputTokens": 1, "outputTokens": 2, "requests": 3}
+REASONED = ToolCall(name="add", id="r_0", reasoning="They asked.")
 RESPONSE = ModelResponse(
     text="Hm.", calls=(CALL,), finish_reason="tool_calls", usage=Usage(1, 2, 3), model="m", reasoning="thought"
 )
@@ -134,6 +135,17 @@ FORMS: list[tuple[Event, dict[str, Any]]] = [
 def test_forms(event: Event, form: dict[str, Any]) -> None:
     """Each kind of event has its form, in camelCase."""
     assert form == event_to_dict(event)
+
+
+WITH_REASONING = [ToolCallStarted(REASONED), ApprovalNeeded(PendingApproval(call=REASONED, digest="d", arguments="{}"))]
+
+
+@pytest.mark.parametrize("event", WITH_REASONING, ids=lambda event: type(event).__name__)
+def test_reasoning_of_a_call(event: Event) -> None:
+    """Why the model makes a call is told beside its arguments."""
+    told = event_to_dict(event)
+
+    assert ("{}", "They asked.") == (told["arguments"], told["reasoning"])
 
 
 def test_every_kind_has_a_form() -> None:

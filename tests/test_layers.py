@@ -48,11 +48,13 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("invocation",),
     ("handlers", "arguments", "results", "raised", "naming", "output", "partial"),
     ("conversation", "refusals", "state", "steps", "numbering"),
+    ("retyping",),
     ("signatures",),
     ("interfaces",),
     ("returns", "parameters.built", "parameters.accepted"),
     ("parameters",),
     ("documents",),
+    ("agreement",),
     ("dialects",),
     (
         "about",

@@ -10,7 +10,7 @@ from typing import Any
 import openai
 import pytest
 
-from toolkit import DefinitionError, Runner, RunResult, Tool, Toolbox, ToolContext, tool
+from toolkit import DefinitionError, Runner, RunResult, Tool, Toolbox, ToolContext, ToolError, tool
 from toolkit.approval import ApprovalRequest
 from toolkit.messages import ModelRequest, ToolCall, ToolResult, Usage, UserMessage
 from toolkit.schema import array, enum, string
@@ -249,6 +249,48 @@ def test_gates_stand_outside() -> None:
     Runner(box, model=ScriptedModel([asked, "Done."]), approve=approve).run("x", deps="db", shared=SHARED)
 
     assert [("db", ("city",))] == seen
+
+
+@pytest.mark.parametrize(
+    ("schema", "asked", "told"),
+    [(LOOK, (), "city={'day': 4}"), (ASKING, ("city",), "city={'day': 4}"), (ASKING, ("trip.day",), "trip.day=4")],
+    ids=["always", "asked for", "a part"],
+)
+def test_imports_are_waited_for(schema: Mapping[str, Any], asked: tuple[str, ...], told: str) -> None:
+    """Where results are kept, a call waits for those of the same answer that give what it imports."""
+
+    @tool
+    def trip() -> dict[str, int]:
+        return {"day": 4}
+
+    box = Toolbox([Tool.from_schema("look", schema), trip], references=True)
+    box.module("research", lambda _, __, imports: [f"{name}={value}" for name, value in imports.items()])
+    look = ToolCall(name="look", arguments='{"about": "x"}', imports=asked)
+    kept = [ToolCall(name="trip", output_path=path) for path in ("city", "trip")]
+
+    assert [told] == box.all([look, *kept])[0].value
+
+
+def test_an_import_that_failed() -> None:
+    """A call does not get an older value of an import where the call failed that was to give a newer one."""
+
+    @tool
+    def find() -> str:
+        raise ToolError("lost")
+
+    box = Toolbox([Tool.from_schema("look", LOOK), find], references=True)
+    calls = [ToolCall(name="look", arguments='{"about": "x"}'), ToolCall(name="find", output_path="city")]
+
+    assert "Not run: it needs the result of find at 'city', which failed: lost" == box.all(calls, shared=SHARED)[0].text
+
+
+def test_imports_of_each_other() -> None:
+    """Calls that keep their results where each other imports from are carried out, one after the other."""
+    box = Toolbox([Tool.from_schema("look", LOOK)], references=True)
+    box.module("research", lambda _, __, imports: [str(imports["city"])])
+    calls = [ToolCall(name="look", arguments='{"about": "x"}', output_path=path) for path in ("city.a", "city")]
+
+    assert [["Paris"], ["{'a': ['Paris']}"]] == [result.value for result in box.all(calls, shared=SHARED)]
 
 
 def test_a_yes_is_for_the_imports() -> None:

@@ -132,6 +132,30 @@ def test_values_are_checked() -> None:
     assert ("invalid_arguments", True) == (wrong.kind, (wrong.text or "").startswith("Invalid arguments: miles: "))
 
 
+@pytest.mark.parametrize("is_async", [False, True], ids=["call", "acall"])
+@pytest.mark.parametrize(
+    ("parts", "text"), [("††x", "†x"), ("†x", "here"), (["†x", "!"], "here!")], ids=["mark", "reference", "inside"]
+)
+def test_a_call_by_name(parts: Any, text: str, is_async: bool) -> None:
+    """What is called by name may refer to what is shared, as any call may."""
+    words, shared = {"parts": parts}, {"x": "here"}
+    result = (
+        asyncio.run(BOX.acall("join", words, shared=shared)) if is_async else BOX.call("join", words, shared=shared)
+    )
+
+    assert text == result.text
+
+
+def test_what_a_call_by_name_sees() -> None:
+    """Without references, too, a call by name finds in its context what is shared."""
+
+    @tool
+    def seen(context: ToolContext) -> dict[str, Any]:
+        return dict(context.shared)
+
+    assert {"x": 1} == Toolbox([seen]).call("seen", shared={"x": 1}).value
+
+
 @ways
 def test_a_dangling_reference(carried_out: All) -> None:
     """A reference to nothing is an error that says what there is, and the tool is not entered."""

@@ -5,14 +5,27 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolkit import ApprovalRequest, Limits, Runner, RunResult, Toolbox, ToolCall, ToolContext, ToolError, batched, tool
+from toolkit import (
+    ApprovalRequest,
+    Limits,
+    Runner,
+    RunResult,
+    Toolbox,
+    ToolCall,
+    ToolContext,
+    ToolError,
+    ToolResult,
+    batched,
+    tool,
+)
 from toolkit.approvers import defer
 from toolkit.events import ToolCallFinished, ToolCallStarted
 from toolkit.messages import ModelResponse, ToolMessage
@@ -202,6 +215,71 @@ def test_going_on_after_the_last_write() -> None:
     assert ["3", "2", "3", "3", "3"] == texts(after)
 
 
+def as_text() -> Any:
+    """Give what nothing is said of."""
+    return "true"
+
+
+def phone() -> str | None:
+    """Give digits."""
+    return "12"
+
+
+def told_otherwise() -> ToolResult:
+    """Tell the model something else."""
+    return ToolResult({"a": 1}, text="done")
+
+
+def nothing() -> int | None:
+    """Give no number."""
+    return None
+
+
+def price() -> Decimal:
+    """Give an amount."""
+    return Decimal("1.50")
+
+
+def pair() -> tuple[int, str]:
+    """Give a number and a text."""
+    return 5, "5"
+
+
+@pytest.mark.parametrize(
+    ("function", "kept"),
+    [(as_text, "true"), (phone, "12"), (told_otherwise, "done"), (nothing, None), (price, "1.50"), (pair, [5, "5"])],
+    ids=["any", "text or nothing", "told otherwise", "number or nothing", "decimal", "array"],
+)
+def test_what_is_kept(function: Callable[[], Any], kept: Any) -> None:
+    """A later run finds what the first one did: what the model was told, read as the output schema says."""
+    told: list[Any] = []
+
+    @tool
+    def use(x: Any) -> None:
+        told.append(x)
+
+    box, using = Toolbox([function, use], references=True), [call("use", x="†p")]
+    first = Runner(box, model=ScriptedModel([[call(function.__name__, to="p")], using, "Done."])).run("Go.")
+    Runner(box, model=ScriptedModel([using, "Done."])).run("More.", messages=first.messages)
+
+    assert [kept, kept] == told
+
+
+def test_a_yes_holds_for_a_text_of_digits() -> None:
+    """Whoever agreed to a text of digits has agreed to what the call gets once it is resumed."""
+
+    @tool(approve=True)
+    def ask(x: Any) -> str:
+        return repr(x)
+
+    model = ScriptedModel([[call("phone", to="p"), call("ask", x="†p")], "Done."])
+    runner = Runner(Toolbox([phone, ask], references=True), model=model, approve=_deferred)
+    paused = runner.run("Go.")
+    result = runner.resume(paused.state.to_json(), {paused.pending[0].call.id: True})
+
+    assert ("stop", ["12", "'12'"]) == (result.finish_reason, texts(result))
+
+
 def test_a_result_that_was_cut() -> None:
     """A run knows the whole of a result that the model was shown a part of; one that goes on from it does not."""
     turns = [call("note", to="x", text="a" * 300)], [call("note", to="y", text="†x")]
@@ -294,6 +372,27 @@ def test_nothing_begins_early_that_refers_to_another() -> None:
 
     assert ["2", "3", "6"] == texts(stream.result)
     assert 3 == len(set(begun)) == len(begun)
+
+
+def test_nothing_begins_early_that_imports_from_another() -> None:
+    """A call that may only read, and imports what another one of the answer gives, waits for that too."""
+
+    @tool(effect="read")
+    def city() -> str:
+        """Find the city."""
+        return "Paris"
+
+    @tool(effect="read", imports=["city"])
+    def look(context: ToolContext) -> str:
+        """Look at the city."""
+        return str(context.shared["city"])
+
+    box = Toolbox([city, look], references=True)
+    with FakeServer([native([("city", {"_outputPath": "city"}), ("look", {})]), reply.text("Done.")]) as server:
+        stream = Runner(box, model="fake", base_url=server.base_url, early=True).stream("Go.", shared={"city": "old"})
+        list(stream)
+
+    assert ["Paris", "Paris"] == texts(stream.result)
 
 
 def test_steering_past_a_call() -> None:

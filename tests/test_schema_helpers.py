@@ -42,10 +42,33 @@ MADE = {
         schema.object(description=schema.string()),
         {"type": "object", "properties": {"description": {"type": "string"}}, "required": ["description"]},
     ),
+    "object, names that are no keywords": (
+        schema.object("", {"required": schema.boolean(), "zip-code": schema.string(default="")}, city=schema.string()),
+        {
+            "type": "object",
+            "properties": {
+                "required": {"type": "boolean"},
+                "zip-code": {"type": "string", "default": ""},
+                "city": {"type": "string"},
+            },
+            "required": ["required", "city"],
+        },
+    ),
 }  # fmt: skip
 
 REFUSED = {
-    "enum of nothing": (lambda: schema.enum(), r"schema\.enum\(\) needs the values that there are"),
+    "enum of nothing": (lambda: schema.enum(), r"schema\.enum\(\) takes the texts that there are, one by one"),
+    "enum of a list": (lambda: schema.enum(cast("Any", ["a", "b"])), r'schema\.enum\("asc", "desc"\)'),
+    "array of nothing": (lambda: schema.array(cast("Any", None)), r"schema\.array\(\): items=None is no schema"),
+    "array of a text": (lambda: schema.array(cast("Any", "x")), r"schema\.array\(\): items='x' is no schema"),
+    "required as a text": (
+        lambda: schema.object(required=cast("Any", "ab"), a=schema.string(), b=schema.string()),
+        "required='ab' is no list of names",
+    ),
+    "required as a property": (
+        lambda: schema.object(required=cast("Any", schema.boolean())),
+        r'is described by schema\.object\("", \{"required": \.\.\.\}\)',
+    ),
     "unknown required": (
         lambda: schema.object(required=["town"], city=schema.string()), "'town' is required and not described",
     ),

@@ -83,6 +83,20 @@ def test_call() -> None:
     assert ToolCall(name="say", arguments='{"name": "ö", "n": [1, null]}') == call("say", name="ö", n=[1, None])
 
 
+def test_call_says_something_about_itself() -> None:
+    """What is said about a call becomes its fields, as when a real model says it; its output stays an argument."""
+    made = call("say", n=1, _reasoningForCall="why", _outputPath="p", _instance="i", _imports=["a"], _output=2)
+
+    assert made == ToolCall(
+        name="say",
+        arguments='{"n": 1, "_output": 2}',
+        reasoning="why",
+        output_path="p",
+        instance="i",
+        imports=("a",),
+    )
+
+
 def test_stream() -> None:
     """A stream gives the text word by word, then the response."""
     assert [TextDelta("the"), TextDelta(" cat"), TextDelta(" the"), response("the cat the")] == streamed(

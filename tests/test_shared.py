@@ -47,8 +47,8 @@ def test_the_last_one_wins() -> None:
     )
 
 
-@pytest.mark.parametrize("path", ["", ".", "a.", "a..b", "state.", ".".join("a" * 33)])
-def test_no_path(path: str) -> None:
+@pytest.mark.parametrize("path", ["", ".", "a.", "a..b", "state.", ".".join("a" * 33), 1, None], ids=str)
+def test_no_path(path: Any) -> None:
     """A path has one to 32 names, and none of them is empty."""
     with pytest.raises(ValueError, match="is no path: one to 32 names with dots between"):
         Shared().put(path, 1)

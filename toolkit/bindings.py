@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from operator import is_
+from threading import RLock
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -64,9 +65,9 @@ class Bindings:
         Args:
             names: The new names by the old ones.
         """
-        layer = _layers.get().get(self, self._layer)
-        functions = {**self.functions, **{name: made for name, made in layer.overrides.items() if made}}
-        choices = {**self.choices, **{name: name if made else "" for name, made in layer.overrides.items()}}
+        overrides = _layers.get().get(self, self._layer).functions
+        functions = {**self.functions, **{name: made for name, made in overrides.items() if made}}
+        choices = {**self.choices, **{name: name if made else "" for name, made in overrides.items()}}
         own = {new: functions[old] for old, new in names.items() if old in functions}
         chosen = {
             names.get(name, name): names.get(choice, choice) if isinstance(choice, str) else choice
@@ -80,7 +81,9 @@ class Bindings:
         Raises:
             DefinitionError: It cannot be called, or has no name.
         """
-        self.functions = {**self.functions, _name(activity): _function(function)}
+        bound = {_name(activity): _function(function)}
+        with _writing:
+            self.functions = {**self.functions, **bound}
 
     def unbind(self, activity: str) -> None:
         """Take a function out.
@@ -88,9 +91,10 @@ class Bindings:
         Raises:
             KeyError: There is none of this name.
         """
-        if activity not in self.functions:
-            raise KeyError(f"Nothing is bound as {activity!r}{close_to(activity, list(self.functions))}")
-        self.functions = {name: function for name, function in self.functions.items() if name != activity}
+        with _writing:
+            if activity not in self.functions:
+                raise KeyError(f"Nothing is bound as {activity!r}{close_to(activity, list(self.functions))}")
+            self.functions = {name: function for name, function in self.functions.items() if name != activity}
 
     def module(self, name: str, carrier: Any) -> None:
         """Name what answers for a module; what has this name gives way.
@@ -98,7 +102,9 @@ class Bindings:
         Raises:
             DefinitionError: It is neither a runner nor a function.
         """
-        self.modules = {**self.modules, name: carrier_of(carrier)}
+        made = carrier_of(carrier)
+        with _writing:
+            self.modules = {**self.modules, name: made}
 
     def choose(self, tool: str, choice: Choice | None) -> None:
         """Say which activity carries a tool out, from the next composition on; None takes that back.
@@ -108,36 +114,61 @@ class Bindings:
         """
         if not (choice is None or callable(choice)):
             _checked(tool, choice)
-        kept = {name: said for name, said in self.choices.items() if name != tool}
-        self.choices = kept if choice is None else {**kept, tool: choice}
+        with _writing:
+            kept = {name: said for name, said in self.choices.items() if name != tool}
+            self.choices = kept if choice is None else {**kept, tool: choice}
 
     @contextmanager
     def override(self, name: str, function: Callable[..., Any] | None) -> Iterator[None]:
-        """Put a function in the place of what carries a tool out, for this thread or task and for what it starts."""
-        layers = _layers.get()
-        own = layers[self].overrides if self in layers else {}
-        layer = _Layer({**own, _name(name): None if function is None else _function(function)})
-        token = _layers.set({**layers, self: layer})
+        """Put a function in the place of what carries a tool out, in this context: see `contextvars`.
+
+        Blocks may end in any order: each takes back what it has put there, and nothing else.
+        """
+        own = _Override(_name(name), None if function is None else _function(function))
+        self._lay(lambda others: (*others, own))
         try:
             yield
         finally:
-            _layers.reset(token)
+            self._lay(lambda others: tuple(other for other in others if other is not own))
+
+    def _lay(self, change: Callable[[tuple[_Override, ...]], tuple[_Override, ...]]) -> None:
+        layers = dict(_layers.get())
+        overrides = change(layers.pop(self).overrides if self in layers else ())
+        _layers.set({**layers, self: _Layer(overrides)} if overrides else layers)
 
     def composed(self, tools: Tools) -> Tools:
         """Give the tools as they are carried out now."""
         return _layers.get().get(self, self._layer).composed(tools, self)
 
 
-@dataclass(eq=False)
-class _Layer:
-    """What stands above a table in one thread or task; and what was composed there last.
+@dataclass(frozen=True, eq=False)
+class _Override:
+    """What one block has put in the place of a function.
 
     Attributes:
-        overrides: By the name of a tool or of an activity; None leaves a tool to the model.
+        name: That of a tool or of an activity.
+        function: None leaves a tool to the model.
     """
 
-    overrides: Mapping[str, Function | None] = field(default_factory=dict)
+    name: str
+    function: Function | None
+
+
+@dataclass(eq=False)
+class _Layer:
+    """What stands above a table in one context; and what was composed there last.
+
+    Attributes:
+        overrides: In the order of their blocks.
+    """
+
+    overrides: tuple[_Override, ...] = ()
     _last: tuple[Any, Any, Any, Any, Tools] | None = None
+
+    @property
+    def functions(self) -> Mapping[str, Function | None]:
+        """What counts by name: the last of each."""
+        return {each.name: each.function for each in self.overrides}
 
     def composed(self, tools: Tools, table: Bindings) -> Tools:
         """Give the tools as they are carried out now: the same ones, until something has changed."""
@@ -145,7 +176,7 @@ class _Layer:
         last = self._last
         if last and all(map(is_, last, (tools, table.functions, table.modules))) and last[3] == chosen:
             return last[4]
-        functions = {**table.functions, **self.overrides}
+        functions = {**table.functions, **self.functions}
         made = {
             name: _with_module(self._carried(tool, functions, chosen.get(name)), tool, table.modules)
             for name, tool in tools.items()
@@ -158,16 +189,18 @@ class _Layer:
     def _carried(self, tool: AnyTool, functions: Mapping[str, Function | None], chosen: str | None) -> AnyTool:
         """Make a tool as it is carried out: by its override, as it says, by a function of its name, as it was made."""
         says = tool.activity if chosen is None else chosen
-        activity = tool.name if says is None or tool.name in self.overrides else says
+        activity = tool.name if says is None or tool.name in self.functions else says
         if function := functions.get(activity):
             return replace(tool, activity=None, handler=Bound(tool.handler.interface, activity, function))
         if activity in functions or not activity:
             return replace(tool, handler=Latent(tool.handler.interface))
-        if says is None or (activity == tool.name and isinstance(tool.handler, (Function, Bound))):
+        if says is None or (activity in (tool.name, tool.activity) and isinstance(tool.handler, (Function, Bound))):
             return tool
         return replace(tool, handler=Unbound(tool.handler.interface, activity))
 
 
+# Two that bind at the same time must not lose what the other has bound; a signal handler may come in between.
+_writing = RLock()
 _layers: ContextVar[Mapping[Bindings, _Layer]] = ContextVar("layers", default=MappingProxyType({}))
 
 
@@ -176,6 +209,23 @@ def _with_module(carried: AnyTool, tool: AnyTool, modules: Mapping[str, Carrier]
     if not (carried.scope and carried.scope.module and isinstance(carried.handler, (Latent, Delegated))):
         return carried
     return replace(carried, handler=delegated(tool, modules.get(carried.scope.module)))
+
+
+def refuse_unbound(made: AnyTool, verb: str) -> None:
+    """Refuse a method that waits for its instance.
+
+    Args:
+        made: Any tool.
+        verb: What was to be done with it.
+
+    Raises:
+        DefinitionError: It is one.
+    """
+    if made.is_unbound:
+        raise DefinitionError(
+            f"{made.origin} is a method and needs its instance: "
+            f"{verb} instance.{made.name}, or use Toolbox.from_object(instance)."
+        )
 
 
 def _name(given: Any) -> str:
@@ -192,8 +242,10 @@ def _checked(tool: str, choice: Any) -> str | None:
 
 def _function(given: Any) -> Function:
     """Make what calls a function; of a tool, its own."""
+    if isinstance(given, Tool):
+        refuse_unbound(given, "bind")
     handler = given.handler if isinstance(given, Tool) else None
-    if isinstance(handler, (Latent, Delegated)):
+    if isinstance(handler, (Latent, Unbound, Delegated)):
         raise DefinitionError(f"{handler.origin} does nothing by itself, so it cannot carry a tool out.")
     if isinstance(handler, Bound):
         return handler.function

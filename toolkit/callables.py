@@ -7,7 +7,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Collection
 from functools import partial, singledispatchmethod
-from types import FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from toolkit.errors import DefinitionError
@@ -62,22 +62,26 @@ def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
 def is_declaration(function: object) -> bool:
     """Tell whether the body of a function is `...`, below its docstring: it says what there is, and does nothing.
 
-    `pass` and `return` have the same code, so the source is looked at too; where that is not to be had, a function that
-    says what it returns and does nothing is taken for a declaration. One that returns None does all that it says.
+    `pass` and `return` have the same code, so the source is looked at too: that of the code itself, not of what it
+    wraps. Where that is not to be had, a function that says what it returns and does nothing is taken for a
+    declaration. One that returns None does all that it says.
     """
-    if not isinstance(function, FunctionType) or function.__code__.co_code[::2] not in _NOTHING:
+    if not isinstance(function, FunctionType) or not _does_as_little(function.__code__):
         return False
     if function.__annotations__.get("return", "") in (None, "None"):
         return False
     try:
-        written = ast.parse(textwrap.dedent(inspect.getsource(function)))
+        written = ast.parse(textwrap.dedent(inspect.getsource(function.__code__)))
     except (OSError, TypeError, SyntaxError):
-        constants = {*function.__code__.co_consts}
-        gives_none = None in constants and constants <= {None, function.__doc__}
-        return gives_none and "return" in function.__annotations__
+        return "return" in function.__annotations__
     functions = (node for node in ast.walk(written) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
-    last = next((node.body[-1] for node in functions), None)
+    last = next((node.body[-1] for node in functions if node.name == function.__code__.co_name), None)
     return isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant) and last.value.value is ...
+
+
+def _does_as_little(code: CodeType) -> bool:
+    """Tell whether code does nothing, and gives None: the last constant is what it gives, behind the docstring."""
+    return code.co_code[::2] in _NOTHING and code.co_consts[-1] is None
 
 
 def without_partials(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Final
 
+from typing_extensions import Self
+
 Callback = Callable[[], object]
 
 # Why something was called off.
@@ -17,6 +19,8 @@ DEADLINE: Final = "deadline"
 
 class Cancellation:
     """Tells everybody who works for a run that it is called off.
+
+    A `with` block calls it off at its end: what works on may look whether it still should.
 
     Args:
         seconds: How long there is; any time by default. A child has no more than its parent.
@@ -82,6 +86,13 @@ class Cancellation:
 
     def _follow(self) -> None:
         self.cancel(self._parent.reason if self._parent is not None else CANCELLED)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+        self.cancel()
 
     def close(self) -> None:
         """Leave the parent."""

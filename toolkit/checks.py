@@ -8,8 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from toolkit.agreement import Part, differs
+from toolkit.bindings import Bindings
 from toolkit.dialects import Dialect
 from toolkit.errors import DefinitionError
+from toolkit.faults import close_to
 from toolkit.handlers import Function
 from toolkit.implementations import Bound, Latent, Unbound
 from toolkit.modules import Delegated
@@ -65,18 +68,19 @@ class Report(tuple[Finding, ...]):
         return Report(found for found in self if LEVELS.index(found.level) <= LEVELS.index(level))
 
 
-def checked(tools: Iterable[Tool[..., Any]], dialect: Dialect, bound: Iterable[str] = ()) -> Report:
+def checked(tools: Iterable[Tool[..., Any]], dialect: Dialect, bindings: Bindings) -> Report:
     """Look at tools as a model and its provider will see them.
 
     Args:
         tools: As they are carried out now.
         dialect: The provider's.
-        bound: The names of what could carry them out.
+        bindings: What could carry them out.
     """
     listed = list(tools)
     found = [
         *_together(listed),
-        *_misnamed(listed, bound),
+        *_idle(listed, bindings),
+        *_chosen(listed, bindings),
         *(finding for tool in listed for finding in _about(tool, dialect)),
     ]
     return Report(sorted(found, key=lambda finding: LEVELS.index(finding.level)))
@@ -94,16 +98,28 @@ def _together(tools: list[Tool[..., Any]]) -> Iterator[Finding]:
             yield Finding(level="warning", tool=tool.name, code="near-name", text=text)
 
 
-def _misnamed(tools: list[Tool[..., Any]], bound: Iterable[str]) -> Iterator[Finding]:
-    """Find what carries nothing out, and is nearly called as a tool that is left to the model."""
+def _idle(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator[Finding]:
+    """Find what carries nothing out; it may be nearly called as a tool that is left to the model."""
     import difflib  # nothing else here needs it
 
     latent = [tool.name for tool in tools if isinstance(tool.handler, Latent)]
     used = {tool.handler.activity for tool in tools}
-    for name in (each for each in bound if each not in used):
-        for near in difflib.get_close_matches(name, latent, n=1):
-            text = f"{name!r} is bound, and carries nothing out; the model makes up what {near!r} gives."
-            yield Finding(level="warning", tool=near, code="misnamed", text=f"{text} Give it the tool's name.")
+    is_open = any(map(callable, bindings.choices.values()))  # at another time it may say another name
+    for name in (each for each in bindings.functions if each not in used):
+        near = difflib.get_close_matches(name, latent, n=1)
+        text = f"{name!r} is bound, and carries nothing out"
+        if near:
+            text = f"{text}; the model makes up what {near[0]!r} gives. Give it the tool's name."
+            yield Finding(level="warning", tool=near[0], code="misnamed", text=text)
+        elif not is_open:
+            yield Finding(level="warning", tool="", code="idle", text=f"{text}. Choose it for a tool, or unbind it.")
+
+
+def _chosen(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator[Finding]:
+    names = [tool.name for tool in tools]
+    for name in (each for each in bindings.choices if each not in names):
+        text = f"it is chosen what carries {name!r} out, and there is no such tool{close_to(name, names)}"
+        yield Finding(level="warning", tool="", code="no-tool", text=text)
 
 
 def _about(tool: Tool[..., Any], dialect: Dialect) -> Iterator[Finding]:
@@ -151,32 +167,29 @@ def _agrees(name: str, handler: Bound) -> Iterator[Finding]:
     for parameter in handler.unfilled:
         text = f"{function} needs it, and the tool has no such parameter. Give it a default, or another name."
         yield Finding(level="error", tool=name, parameter=parameter, code="mismatch", text=text)
+    for parameter in handler.uncertain:
+        text = f"{function} needs it, and calls may leave it out. Give it a default, or make it required."
+        yield Finding(level="error", tool=name, parameter=parameter, code="mismatch", text=text)
     yield from _parameters_agree(name, handler)
     given, wanted = handler.function.returns.schema, handler.returns.schema
-    if given and wanted and (why := _differs(given, wanted)):
+    if given and wanted and (why := differs(Part.of(given), Part.of(wanted))):
         text = f"{function} gives something else than the tool says: {why}. Correct one of them."
         yield Finding(level="error", tool=name, code="mismatch", text=text)
 
 
 def _parameters_agree(name: str, handler: Bound) -> Iterator[Finding]:
     """Compare what an interface lets through with what the function takes."""
-    if handler.whole:
+    try:
+        taken = Part.of(handler.function.built.schema)
+    except DefinitionError as error:
+        yield Finding(level="error", tool=name, code="undescribable", text=str(error))
         return
-    given, taken = handler.interface.built.schema["properties"], handler.function.built.schema["properties"]
-    for parameter in (each for each in given if each in taken):
-        if why := _differs(given[parameter], taken[parameter]):
+    given = Part.of(handler.interface.built.schema)
+    pairs = {handler.whole: given} if handler.whole else {each: given.at(each) for each in given.properties}
+    for parameter in (each for each in pairs if each in taken.properties):
+        if why := differs(pairs[parameter], taken.at(parameter)):
             text = f"{handler.function.origin} takes something else than the tool says: {why}. Correct one of them."
             yield Finding(level="error", tool=name, parameter=parameter, code="mismatch", text=text)
-
-
-def _differs(given: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """Say in what two schemas of a result cannot agree; nothing where that is not seen at once."""
-    types = given.get("type"), wanted.get("type")
-    numbers = types == ("integer", "number")
-    if all(isinstance(kind, str) for kind in types) and types[0] != types[1] and not numbers:
-        return f"{types[0]}, and not {types[1]}"
-    missing = [key for key in wanted.get("required", ()) if key not in given.get("properties", wanted.get("required"))]
-    return f"it has no {missing[0]!r}" if missing else ""
 
 
 def _described(tool: Tool[..., Any]) -> Iterator[Finding]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from inspect import Parameter
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar, overload
 
 from typing_extensions import Self
 
-from toolkit.bindings import AnyTool, Bindings, Choice
+from toolkit.bindings import AnyTool, Bindings, Choice, refuse_unbound
 from toolkit.decorator import tool, tool_methods
 from toolkit.errors import DefinitionError, DuplicateToolError
 from toolkit.faults import close_to
@@ -110,11 +111,12 @@ class Collection:
     def bind(self, name: str) -> Callable[[F], F]: ...
     @overload
     def bind(self, name: str, function: Callable[..., Any]) -> None: ...
-    def bind(self, name: str, function: Callable[..., Any] | None = None) -> Any:
+    def bind(self, name: str, function: Any = Parameter.empty) -> Any:
         """Say what carries a tool out, now or before the tool is there; also as a decorator, `@box.bind("weather")`.
 
         The function takes the tool's parameters by their names, or, by a single parameter of another name, all of them
-        as one; a parameter annotated ToolContext gets the context. What was bound under the name before gives way.
+        as one; a parameter annotated ToolContext gets the context. Values are converted to the types that it says, and
+        defaults that the tool says are filled in. What was bound under the name before gives way.
 
         Args:
             name: The tool's; or any other name, which a tool's `activity` or `choose` mentions.
@@ -123,7 +125,7 @@ class Collection:
         Raises:
             DefinitionError: It cannot be called.
         """
-        if function is not None:
+        if function is not Parameter.empty:
             return self._bindings.bind(name, function)
 
         def bound(function: F) -> F:
@@ -143,17 +145,18 @@ class Collection:
     def override(self, name: str, function: Callable[..., Any] | None) -> AbstractContextManager[None]:
         """Put a function in the place of what carries a tool out, in a `with` block, and take it back at its end.
 
-        It holds for the thread or task that enters the block, and for what that starts; others see nothing of it.
+        It holds for the thread or task that enters the block, and for the calls, runs, tasks and `asyncio.to_thread`
+        that start inside it; others see nothing of it. A `threading.Thread` that is made there is one of the others,
+        unless Python hands the context on.
 
         Args:
             name: The tool's, or that of what is bound.
             function: As for `bind`; None leaves the tool to the model.
 
         Raises:
-            KeyError: There is neither such a tool, nor is something bound under this name.
+            KeyError: There is no such tool, nothing is bound under this name, and no tool or choice mentions it.
         """
-        explicit = [made.activity for made in self._tools.values() if made.activity]
-        known = list(dict.fromkeys([*self._tools, *explicit, *self._bindings.functions]))
+        known = [*self._tools, *self._mentioned(), *self._bindings.functions]
         if isinstance(name, str) and name not in known:
             raise KeyError(f"There is nothing to override as {name!r}{close_to(name, known)}")
         return self._bindings.override(name, function)
@@ -162,7 +165,7 @@ class Collection:
     def module(self, name: str) -> Callable[[F], F]: ...
     @overload
     def module(self, name: str, carrier: Answering | Answerer) -> None: ...
-    def module(self, name: str, carrier: Answering | Answerer | None = None) -> Any:
+    def module(self, name: str, carrier: Any = Parameter.empty) -> Any:
         """Say what carries out the tools of a module for which nothing is bound; also as a decorator.
 
         It knows nothing of the run that makes a call: it gets the tool's description, the arguments, and the values
@@ -177,7 +180,7 @@ class Collection:
         Raises:
             DefinitionError: It is neither.
         """
-        if carrier is not None:
+        if carrier is not Parameter.empty:
             return self._bindings.module(name, carrier)
 
         def answers(function: F) -> F:
@@ -202,8 +205,7 @@ class Collection:
         Raises:
             KeyError: There is no tool of this name.
         """
-        said = self[name].handler.activity
-        return name if said is None else said
+        return activity_of(self[name])
 
     def get(self, name: str) -> AnyTool | None:
         """Find a tool; None where there is none."""
@@ -221,6 +223,11 @@ class Collection:
     def snapshot(self) -> Mapping[str, AnyTool]:
         """Compose the tools as they are carried out now; a run works on such a view."""
         return MappingProxyType(dict(self._composed()))
+
+    def _mentioned(self) -> Iterator[str]:
+        """List the names of what tools and choices say that carries a tool out."""
+        said = (*(made.activity for made in self._tools.values()), *self._bindings.choices.values())
+        return (name for name in said if isinstance(name, str) and name)
 
     def _composed(self) -> Mapping[str, AnyTool]:
         return self._bindings.composed(self._tools)
@@ -256,13 +263,15 @@ class Collection:
         return f"<Toolbox of {len(self)}: {', '.join(self.names)}>" if self._tools else "<Toolbox, empty>"
 
 
+def activity_of(made: AnyTool) -> str:
+    """Tell what carries a composed tool out; empty where the model does."""
+    said = made.handler.activity
+    return made.name if said is None else said
+
+
 def _as_tool(item: Addable) -> AnyTool:
     if item is None:
         raise DefinitionError("A toolbox takes tools and functions; one of them is None.")
     made = item if isinstance(item, Tool) else tool(item)
-    if made.is_unbound:
-        raise DefinitionError(
-            f"{made.origin} is a method and needs its instance: "
-            f"add instance.{made.name}, or use Toolbox.from_object(instance)."
-        )
+    refuse_unbound(made, "add")
     return made

@@ -16,7 +16,7 @@ from toolkit.about import ACTIVITY, IMPORTS, INSTANCE, META, MODULE, OUTPUT, REA
 from toolkit.documents.document import Document as Parts
 from toolkit.documents.hoisting import hoisted
 from toolkit.errors import DefinitionError
-from toolkit.interfaces import Declaration, Document, checked, closed, named, refuse_private
+from toolkit.interfaces import Declaration, Document, checked, closed, elsewhere, named, refuse_private
 from toolkit.parameters.accepted import ByDocument
 from toolkit.schemas import inlined
 from toolkit.scopes import Scope, scope_of
@@ -35,12 +35,14 @@ class Declared:
         interface: The tool, apart from what carries it out.
         activity: The name of what carries it out; None where the schema leaves that open.
         about: What a model is to say about a call beside its arguments, by key: schemas.
+        asked: The keys of what it must say about every call.
         scope: What calls may see; None where nothing is said.
     """
 
     interface: Declaration
     activity: str | None
     about: Mapping[str, Any]
+    asked: tuple[str, ...]
     scope: Scope | None
 
 
@@ -61,7 +63,9 @@ def declared(name: str, schema: Any) -> Declared:
         activity, scope = _activity(said.get(ACTIVITY)), scope_of(said.get(MODULE), said.get(IMPORTS))
         interface = _interface(origin, document, {**whole, "properties": properties}, said)
     refuse_private(origin, properties)
-    return Declared(checked(interface), activity, about, scope)
+    made = checked(interface)
+    refuse_private(origin, elsewhere(document, whole))
+    return Declared(made, activity, about, _asked(whole.get("required")), scope)
 
 
 def _properties(given: Any, whole: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -83,6 +87,11 @@ def _schema(key: str, value: Any) -> Any:
     raise DefinitionError(f'properties.{key} is no JSON Schema: {value!r}. Write one, such as {{"type": "string"}}.')
 
 
+def _asked(required: Any) -> tuple[str, ...]:
+    names = [_LATER.get(key, key) for key in required if isinstance(key, str)] if isinstance(required, list) else []
+    return tuple(key for key in META if key in names)
+
+
 def _interface(origin: str, document: Parts, whole: dict[str, Any], said: Mapping[str, Any]) -> Declaration:
     """Make what the tool needs, and what it gives, schemas of their own."""
     description, required = whole.pop("description", ""), whole.get("required")
@@ -96,8 +105,10 @@ def _interface(origin: str, document: Parts, whole: dict[str, Any], said: Mappin
 
 
 def _constant(said: Any) -> Any:
-    """Read a constant, or what stands in the place of one; None where nothing is said of it."""
+    """Read a constant, or what stands in the place of one; None where nothing is said of it; else what was said."""
     shown = said if isinstance(said, dict) else {"const": said}
+    if shown.get("type", "string") != "string" or ("default" in shown and shown.keys().isdisjoint(("const", "enum"))):
+        return shown
     values = shown.get("enum")
     return shown.get("const", values[0] if isinstance(values, list) and len(values) == 1 else values)
 

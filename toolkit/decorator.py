@@ -13,8 +13,8 @@ from typing_extensions import Unpack
 from toolkit import hints
 from toolkit.callables import is_declaration, source_of
 from toolkit.errors import DefinitionError
-from toolkit.handlers import Function
-from toolkit.implementations import Latent
+from toolkit.handlers import Function, Handler
+from toolkit.implementations import Bound, Latent, without_function
 from toolkit.interfaces import refuse_private
 from toolkit.naming import legal_name, name_of
 from toolkit.settings import USUAL
@@ -91,7 +91,8 @@ def _is_tool(attribute: object) -> bool:
 
 def _decorated(given: Mapping[str, Any], function: Any) -> Any:
     if isinstance(function, Tool):
-        return replace(function, **fields_of(given, name_of(function), function.settings))
+        fields = fields_of(given, name_of(function), function.settings)
+        return replace(function, handler=_carried(function.handler, fields.get("activity")), **fields)
     bound = getattr(function, "__func__", None)
     if isinstance(bound, Tool):  # a class method made of a tool
         return _decorated(given, bound.__get__(function.__self__))
@@ -101,12 +102,17 @@ def _decorated(given: Mapping[str, Any], function: Any) -> Any:
             f"@tool needs something that can be called; it got {function!r}. Give options by name: @tool(name=...)."
         )
     own = Function(Signature(plain, hints.frame_names(source_of(plain))))
-    handler = _declared(own) if is_declaration(plain) else own
     named = {"name": legal_name(name_of(plain)), **fields_of(given, name_of(plain), USUAL)}
+    handler = _carried(Latent(own) if is_declaration(plain) else own, named.get("activity"))
     made: Tool[Any, Any] = Tool(handler=handler, of_class=isinstance(function, classmethod), **named)
     return staticmethod(made) if isinstance(function, staticmethod) else made
 
 
-def _declared(function: Function) -> Latent:
-    refuse_private(function.origin, function.parameter_names)
-    return Latent(function)
+def _carried(handler: Handler, activity: str | None) -> Handler:
+    """Part a function from what carries its tool out, where that is not its body."""
+    if isinstance(handler, (Function, Bound)) and activity != "":
+        return handler
+    interface = handler.interface
+    if isinstance(interface, Function):
+        refuse_private(interface.origin, interface.parameter_names)
+    return handler if activity is None else without_function(interface, activity)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -14,17 +14,22 @@ from pydantic_core import from_json
 from toolkit.about import OUTPUT_PATH
 from toolkit.approval import Deferred
 from toolkit.cancellation import Cancellation
+from toolkit.dialects.matching import mapping, resolved
 from toolkit.doors import Door
 from toolkit.errors import Cancelled, Failed, InvalidArguments, TimedOut, ToolError
 from toolkit.messages import Message, ModelResponse, ToolCall, ToolMessage, ToolResult
 from toolkit.overflow import was_cut
-from toolkit.references import Plan, kept_at, planned, substituted
+from toolkit.references import Plan, kept_at, planned, references_in, substituted
 from toolkit.shared import Shared, Values
 from toolkit.threads import over
 from toolkit.tools import Tool
 
 Tools: TypeAlias = Mapping[str, Tool[..., Any]]
 CarryOut: TypeAlias = Callable[[ToolCall], Coroutine[Any, Any, ToolResult]]
+
+# JSON that few texts look like, by what stands for it in the types of a tool; see `_types`.
+_KINDS: Mapping[type, str] = {dict: "object", list: "array", str: "quoted", type(None): "null"}
+_UNSAID = ("string", "object", "array")
 
 
 class Blocked(ToolError):
@@ -62,7 +67,7 @@ class Dependencies:
     ) -> Dependencies:
         """Find out which of some calls wait for which; what others that have failed would have kept, none gets."""
         given = [*failed, *calls]
-        plan = planned(given, lambda call: refers(tools.get(call.name)))
+        plan = planned(given, lambda call: imported(call, tools.get(call.name)))
         ends = [Cancellation(parent=until) for _ in given]
         places = {id(call): place for place, call in enumerate(given)}
         made = cls(given, plan, shared, tools, until, ends, _places=places)
@@ -114,7 +119,7 @@ class Dependencies:
 
     def _kept(self, path: str, call: ToolCall, result: ToolResult, tool: Tool[..., Any]) -> ToolResult:
         try:
-            self.shared.put(path, json_of(result, tool.invocation.write), call.instance)
+            self.shared.put(path, told_as(_whole(result, tool), tool), call.instance)
         except ValueError as error:
             return result._replace(text=f"{result.text}\n{error}")
         return result
@@ -152,6 +157,19 @@ def refer(tools: Tools) -> bool:
     return any(map(refers, tools.values()))
 
 
+def imported(call: ToolCall, tool: Tool[..., Any] | None) -> Collection[str] | None:
+    """List the shared values that a call imports; None where it may not refer to the results of others."""
+    if tool is None or not refers(tool):
+        return None
+    scope = tool.scope
+    return () if scope is None else (scope.imports or ()) if scope.shown is None else call.imports
+
+
+def may_wait(call: ToolCall, tool: Tool[..., Any]) -> bool:
+    """Tell whether a call may have to wait for others of its answer."""
+    return refers(tool) and bool(references_in(call.arguments) or imported(call, tool))
+
+
 def recalled(given: Values, messages: Sequence[Message], tools: Tools) -> Shared:
     """Make what the calls of a run share: a Shared as it stands; or values, and what a history tells of results.
 
@@ -166,32 +184,42 @@ def recalled(given: Values, messages: Sequence[Message], tools: Tools) -> Shared
         tool = tools.get(call.name)
         if call.output_path and call.id in texts and tool and refers(tool):
             with suppress(ToolError, ValueError):  # it was not kept the first time, either
-                shared.put(kept_at(call), _data_of(texts[call.id], tool), call.instance)
+                shared.put(kept_at(call), told_as(texts[call.id], tool), call.instance)
     return shared
 
 
 def _in_order(said: ModelResponse, tools: Tools) -> list[ToolCall]:
     """List the calls of an answer as they were carried out: the last one that keeps its result in a place has won."""
-    return [said.calls[place] for place in planned(said.calls, lambda call: refers(tools.get(call.name))).order]
+    return [said.calls[place] for place in planned(said.calls, lambda call: imported(call, tools.get(call.name))).order]
 
 
-def json_of(result: ToolResult, write: Callable[[Any], str]) -> Any:
-    """Read a result as JSON data: what its tool gave, or else what the model was told. A text stays text."""
-    if isinstance(result.value, str):
-        return result.value
-    return _read((result.text or "") if result.value is None else write(result.value))
+def told_as(text: str, tool: Tool[..., Any]) -> Any:
+    """Read what a model was told of a result as JSON data: the same in the run, and from its history.
 
-
-def _data_of(text: str, tool: Tool[..., Any]) -> Any:
-    """Read what the model was told as JSON data; the text of a tool that gives texts is one."""
-    return text if (tool.output_schema or {}).get("type") == "string" else _read(text)
-
-
-def _read(text: str) -> Any:
+    Where the tool may give a text, a number is one, too; so is all else that its output schema does not tell of.
+    """
     try:
-        return from_json(text)
+        value = from_json(text)
     except ValueError:
         return text
+    types = {*_types(tool)}
+    return value if "string" not in types or _KINDS.get(type(value)) in types else text
+
+
+def _types(tool: Tool[..., Any]) -> Iterator[str]:
+    """List the types of what a tool gives; and `quoted`, where a text may be that of a date or the like."""
+    schema = tool.output_schema or {}
+    for part in resolved(schema, schema).get("anyOf", [schema]):
+        said = resolved(mapping(part), schema).get("type", _UNSAID)
+        yield from [said] if isinstance(said, str) else said
+    if tool.handler.returns.to_json is not None:
+        yield "quoted"
+
+
+def _whole(result: ToolResult, tool: Tool[..., Any]) -> str:
+    """Give what the model is told of a result; the whole of its value, where it was cut."""
+    text = result.text or ""
+    return tool.invocation.write(result.value) if was_cut(text) and result.value is not None else text
 
 
 async def _ended(end: Cancellation, door: Door) -> None:

@@ -64,12 +64,16 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 def _written(call: ToolCall) -> dict[str, Any]:
-    return {**_call(call), "arguments": call.arguments}
+    return {**_call(call), "arguments": call.arguments, **_reasoned(call)}
+
+
+def _reasoned(call: ToolCall) -> dict[str, Any]:
+    return {"reasoning": call.reasoning} if call.reasoning else {}
 
 
 def _approval(approval: PendingApproval) -> dict[str, Any]:
     about = {"digest": approval.digest, "title": approval.title, "effect": approval.effect, "reason": approval.reason}
-    return {**_call(approval.call), "arguments": approval.arguments, **about}
+    return {**_call(approval.call), "arguments": approval.arguments, **_reasoned(approval.call), **about}
 
 
 def _attached(told: ToolResult | UserMessage) -> dict[str, Any]:

@@ -13,12 +13,13 @@ from toolkit.about import OUTPUT
 from toolkit.arguments import Reader
 from toolkit.callables import source_of
 from toolkit.context import ToolContext
-from toolkit.errors import DefinitionError, UnknownActivity
+from toolkit.errors import DefinitionError, InvalidArguments, UnknownActivity
 from toolkit.handlers import Action, Function
 from toolkit.interfaces import Given, Interface
 from toolkit.kept import kept
 from toolkit.parameters import Parameter
 from toolkit.parameters.accepted import Accepted, ByDocument, ByType, Filled, Heedless, Joined, Lean
+from toolkit.retyping import filled, left_out, types_of, written
 from toolkit.signatures import Signature
 
 
@@ -118,6 +119,16 @@ class Unbound(Declared):
         return refuse
 
 
+def without_function(interface: Interface, activity: str | None) -> Latent | Unbound:
+    """Make the handler of an interface to which no function is given.
+
+    Args:
+        interface: Any.
+        activity: The name of what carries it out; empty or None where the model does.
+    """
+    return Unbound(interface, activity) if activity else Latent(interface)
+
+
 @dataclass(frozen=True)
 class Bound(Declared):
     """Carries an interface out by a function, which takes the parameters by name, or all of them as one.
@@ -140,12 +151,38 @@ class Bound(Declared):
         return self.function.is_generator
 
     def prepared(self) -> Action:
-        """Call the function; values that are plain data become what its annotations say."""
-        act, fit = self.function.prepared(), self._fitted
-        if not isinstance(self.interface.built, ByDocument):
-            return lambda values, context: act(fit(values), context)
-        read = Reader.of(self.activity, self.function.built).read
-        return lambda values, context: act(read(fit(values))[0], context)
+        """Call the function; values become what its annotations say, where the interface says something else."""
+        act, fit, fill = self.function.prepared(), self._fitted, filled(self.interface.built)
+        if not self.retyped:
+            return lambda values, context: act(fit(fill(values)), context)
+        read = Reader.of(self.activity, replace(self.function.built, offered=self.retyped)).read
+        if isinstance(self.interface.built, ByDocument):
+            return lambda values, context: act(read(fit(values))[0], context)
+        return lambda values, context: act(self._read(fill(values), read), context)
+
+    def _read(self, values: dict[str, Any], read: Callable[[Any], tuple[dict[str, Any], Any]]) -> dict[str, Any]:
+        """Write values by the interface's types, and read them by the function's.
+
+        Raises:
+            TypeError: They do not agree, which is no fault of the model's.
+        """
+        fitted = self._fitted(values)
+        plain = self._fitted(written(self.interface.built, values, by_alias=bool(self.whole)))
+        changed = {p.name: plain[p.name] for p in self.retyped if p.name in plain}
+        try:
+            return {**fitted, **read(changed)[0]}
+        except InvalidArguments as error:
+            what = f"{self.function.origin} takes something else than the tool says"
+            raise TypeError(f"{what}: {error}; Toolbox.check() tells more") from error
+
+    @cached_property
+    def retyped(self) -> tuple[Parameter, ...]:
+        """The function's parameters whose values come in another type than they have there."""
+        built = self.interface.built
+        if isinstance(built, ByDocument):
+            return self.offered
+        types = {self.whole: getattr(built, "kind", Any)} if self.whole else types_of(built)
+        return tuple(p for p in self.offered if p.annotation not in (Any, types.get(p.name, Any)))
 
     @cached_property
     def whole(self) -> str:
@@ -176,6 +213,12 @@ class Bound(Declared):
         known = (self.whole,) if self.whole else self.known
         needed = (p.name for p in self.offered if p.required and p.kind is not Written.VAR_KEYWORD)
         return tuple(name for name in needed if name not in known)
+
+    @cached_property
+    def uncertain(self) -> tuple[str, ...]:
+        """What the function needs, and a call may leave out."""
+        needed = {p.name for p in self.offered if p.required}
+        return () if self.whole else tuple(name for name in left_out(self.interface.built) if name in needed)
 
     @cached_property
     def known(self) -> Collection[str]:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from toolkit import schemas
 from toolkit.about import OUTPUT
 from toolkit.documents.document import Document as Parts
+from toolkit.documents.document import below
 from toolkit.documents.hoisting import hoisted
 from toolkit.errors import DefinitionError
 from toolkit.kept import kept
@@ -18,6 +19,8 @@ from toolkit.returns import Returns
 
 # Keywords by which a schema lists properties elsewhere than in its own `properties`.
 _ELSEWHERE = frozenset({"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
+# Those keywords, and what belongs to `if`, by what they hold.
+_LISTS, _SCHEMAS = ("allOf", "anyOf", "oneOf"), ("if", "then", "else")
 
 
 class Given(Protocol):
@@ -143,6 +146,36 @@ def refuse_private(origin: str, names: Any) -> None:
             f"{origin}: the parameter {private!r} begins with '_', which is kept for what is said about a call, such "
             f"as {OUTPUT}. Call it {private.lstrip('_') or 'value'!r}."
         )
+
+
+def elsewhere(document: Parts, whole: Mapping[str, Any]) -> Iterator[str]:
+    """List the properties that a schema has elsewhere than in its own `properties`.
+
+    Args:
+        document: The schema.
+        whole: Its root, or what that refers to as a whole.
+
+    Raises:
+        DefinitionError: It refers to nothing.
+    """
+    waiting, seen = [""], set[str]()
+    while waiting:
+        place = waiting.pop()
+        part = document.at(place)
+        if isinstance(part, dict) and place not in seen:
+            seen.add(place)
+            waiting += _applied(document, place, part)
+            own = part.get("properties", {})
+            yield from () if own is whole.get("properties") else own
+
+
+def _applied(document: Parts, place: str, part: Mapping[str, Any]) -> Iterator[str]:
+    """Point to the schemas that hold for the same object."""
+    if "$ref" in part:
+        yield document.target(part["$ref"], place)
+    yield from (below(place, keyword) for keyword in _SCHEMAS if keyword in part)
+    yield from (below(place, "dependentSchemas", name) for name in part.get("dependentSchemas", {}))
+    yield from (below(place, keyword, at) for keyword in _LISTS for at in range(len(part.get(keyword, ()))))
 
 
 def closed(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,10 +1,10 @@
-"""JSON texts, as models write them: whole, cut, or no JSON at all."""
+"""JSON texts, as models write them: whole, cut, in a Markdown fence, or no JSON at all."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,11 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from toolkit.parts import sendable
 
+# A Markdown fence; behind it stands the name of a language, or the JSON itself.
+_FENCE = "```"
+_OPENING = re.compile(rf'\s*{_FENCE}(?:[^\n{{\["]*\n|\s*json\b)?', re.IGNORECASE)
+# Half of a character, as an escape; pydantic-core reads no text with one that has no other half.
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 _STEPS = {"{": 1, "[": 1, "}": -1, "]": -1}
 _BRACKETS = re.compile(r"[{}\[\]]")
 # What a quote has to stand behind to begin a string; elsewhere it is a stray one. Nothing: the text begins with it.
@@ -83,6 +88,50 @@ def as_text(words: str | bytes | Mapping[str, Any] | None) -> str:
         return to_json(words or {}).decode()
     except PydanticSerializationError:
         return json.dumps(words, default=repr)  # halves of surrogate pairs, as escapes: refused later, too
+
+
+class Repeating(dict[str, Any]):
+    """An object in which a key stands twice: its items are all that stood there."""
+
+    def __init__(self, pairs: Sequence[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self._pairs = pairs
+
+    def items(self) -> Any:
+        """Give what stood there; the standard library writes an object by this."""
+        return self._pairs
+
+
+def loaded(text: str) -> Any:
+    """Read a JSON text with all that is doubtful in it, which `dumped` writes again: a tool refuses it, and says why.
+
+    Raises:
+        ValueError: It is no JSON, or too deep.
+    """
+    from_json(_HALF.sub(r"\\u00", sendable(text)))  # which limits the depth
+    return json.loads(text, object_pairs_hook=_object)
+
+
+def dumped(document: Any) -> str:
+    """Write what `loaded` gave, or a part of it; halves of characters as escapes."""
+    return json.dumps(document, ensure_ascii=False).encode(errors="backslashreplace").decode()
+
+
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    return members if len(members) == len(pairs) else Repeating(pairs)
+
+
+def without_opening(text: str) -> str:
+    """Take off the beginning of a Markdown fence: some models wrap JSON for people to read."""
+    opening = _OPENING.match(text)
+    return text[opening.end() :] if opening else text
+
+
+def unfenced(text: str) -> str:
+    """Take a Markdown fence off, where there is one."""
+    bare = without_opening(text)
+    return text if bare == text else bare.rstrip().removesuffix(_FENCE)
 
 
 def is_object(text: str) -> bool:

@@ -103,13 +103,19 @@ class ToolCall(Brief):
         imports = data.get("imports", ())
         if not isinstance(imports, (list, tuple)):
             raise TypeError(f"imports={imports!r:.100} is no list")
-        made = cls(**{**data, "imports": tuple(imports)})
-        texts = {f.name: getattr(made, f.name) for f in fields(cls) if f.name != "imports"}
-        texts |= {f"imports[{place}]": name for place, name in enumerate(made.imports)}
-        wrong = next((name for name, value in texts.items() if type(value) is not str), "")
-        if wrong:
-            raise TypeError(f"{wrong}={texts[wrong]!r:.100} is no text")
-        return made
+        return cls(**{**data, "imports": tuple(imports)}).checked()
+
+    def checked(self) -> Self:
+        """Give the call back, where all of it is text.
+
+        Raises:
+            TypeError: A field is of another type.
+        """
+        texts = [*vars(self).items(), *((f"imports[{place}]", name) for place, name in enumerate(self.imports))]
+        for name, value in texts:
+            if type(value) is not str and name != "imports":
+                raise TypeError(f"{name}={value!r:.100} is no text")
+        return self
 
     @classmethod
     def from_json(cls, text: str) -> ToolCall:
@@ -124,9 +130,14 @@ class ToolCall(Brief):
             raise ValueError(f"This is no tool call: {error}") from error
 
     def to_json(self) -> str:
-        """Write the call as a JSON text, to be kept, compared, and carried out another time."""
-        told = {f.name: getattr(self, f.name) for f in fields(self)}
-        return json.dumps({name: value for name, value in told.items() if value or name == "name"}, ensure_ascii=False)
+        """Write the call as a JSON text, to be kept, compared, and carried out another time.
+
+        Raises:
+            TypeError: A field is of another type than it has to be.
+        """
+        told = vars(self.checked())
+        changed = {f.name: told[f.name] for f in fields(self) if told[f.name] != f.default}
+        return json.dumps(changed, ensure_ascii=False)
 
 
 @dataclass(frozen=True, kw_only=True)

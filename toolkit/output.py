@@ -7,7 +7,6 @@ under the key `result`.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from itertools import chain, count
@@ -22,6 +21,7 @@ from toolkit.documents.hoisting import hoisted
 from toolkit.doubts import doubts
 from toolkit.errors import DefinitionError, InvalidArguments, ToolError
 from toolkit.faults import MAX_NAME, explained, shortened
+from toolkit.jsontext import unfenced
 from toolkit.messages import OutputSpec, ToolSpec
 from toolkit.parameters.accepted import ByDocument
 
@@ -31,9 +31,6 @@ KEY = "result"
 # What the tool is called whose call is the answer, where a server cannot be asked for JSON otherwise.
 NAME = "final_result"
 DESCRIPTION = "The final answer. Give it when you have it."
-# A Markdown fence; behind it stands the name of a language, or the JSON itself.
-_FENCE = "```"
-_OPENING = re.compile(rf'\s*{_FENCE}(?:[^\n{{\["]*\n|\s*json\b)?', re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +51,7 @@ class Output(Generic[T]):
         Raises:
             ToolError: It does not fit; the text is for the model.
         """
-        return self._checked(_unfenced(text)) if self.asked else self.validate(text)
+        return self._checked(unfenced(text)) if self.asked else self.validate(text)
 
     def is_call(self, name: str) -> bool:
         """Tell whether a call of this name is the answer."""
@@ -108,17 +105,6 @@ def output_of(kind: Any, taken: Collection[str] = ()) -> Output[Any]:
     description = f"{DESCRIPTION} {schema.pop('description', '')}".rstrip()
     spec = ToolSpec(name=name, description=description, parameters=schema, strict=True)
     return Output(asked=OutputSpec(spec=spec), validate=validate)
-
-
-def without_opening(text: str) -> str:
-    """Take off the beginning of a Markdown fence: some models wrap JSON for people to read."""
-    opening = _OPENING.match(text)
-    return text[opening.end() :] if opening else text
-
-
-def _unfenced(text: str) -> str:
-    bare = without_opening(text)
-    return text if bare == text else bare.rstrip().removesuffix(_FENCE)
 
 
 def _described(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:

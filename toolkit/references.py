@@ -51,7 +51,7 @@ class Plan:
 
     Attributes:
         order: The places of all calls: each behind those that it waits for, in call order otherwise.
-        needs: Of each call, those whose results it refers to.
+        needs: Of each call, those whose results it refers to or imports.
         after: Of each call, those that have to end before it, the last one first: the same, and those that keep a
             result where it does.
         circular: Calls that wait for themselves, by way of others.
@@ -70,27 +70,27 @@ def widened(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {**schema, "properties": wide}
 
 
-def planned(calls: Sequence[ToolCall], refers: Callable[[ToolCall], bool]) -> Plan:
+def planned(calls: Sequence[ToolCall], imports: Callable[[ToolCall], Collection[str] | None]) -> Plan:
     """Find out which calls wait for which.
 
-    A call waits for every other one that keeps its result at, above or below a place that it refers to, be it in its
-    own instance or in none. Of those that keep theirs in one place, each waits for the one before it.
+    A call waits for every other one that keeps its result at, above or below a place that it refers to or imports, be
+    it in its own instance or in none. Of those that keep theirs in one place, each waits for the one before it.
+    Imports that would make a circle are not waited for: a model cannot leave out what a tool always imports.
 
     Args:
         calls: In call order.
-        refers: Whether a call may refer to others, and keep its result; what it says is its own where it may not.
+        imports: The paths of what a call imports; None where it may neither refer to others nor keep its result.
     """
-    kept = [_kept(call) if refers(call) else None for call in calls]
-    writers = _Writers()
-    for place, path in enumerate(kept):
-        writers.add(place, path)
-    needs = {
-        place: writers.of(_places(call)) - {place} if refers(call) else set[int]() for place, call in enumerate(calls)
-    }
+    imported = [imports(call) for call in calls]
+    kept = [None if paths is None else _kept(call) for call, paths in zip(calls, imported)]
+    said = [() if paths is None else references_in(call.arguments) for call, paths in zip(calls, imported)]
+    writers = _Writers(kept)
+    needs = {place: writers.of(_places(call, said[place])) - {place} for place, call in enumerate(calls)}
     circular = _circular(needs)
     free = {place: set() if place in circular else others for place, others in needs.items()}
-    order = ordered(free)
-    return Plan(order, free, _after(order, free, kept), circular)
+    wider = _joined(free, [writers.of(_places(call, paths or ())) for call, paths in zip(calls, imported)])
+    order = ordered(wider)
+    return Plan(order, wider, _after(order, wider, kept), circular)
 
 
 def ordered(needs: Needs) -> list[int]:
@@ -155,8 +155,10 @@ def kept_at(call: ToolCall) -> str:
 class _Writers:
     """Which calls keep a result where."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: Sequence[Path | None] = ()) -> None:
         self._by_root = defaultdict[Path, list[tuple[int, Path]]](list)
+        for place, path in enumerate(kept):
+            self.add(place, path)
 
     def add(self, place: int, path: Path | None) -> None:
         """Tell where a call keeps its result; None where it does not."""
@@ -176,6 +178,15 @@ def _circular(needs: Needs) -> set[int]:
         for other in stuck.intersection(needs[place]):
             followers[other].append(place)
     return stuck - {*ordered(followers)}
+
+
+def _joined(needs: Needs, imported: Sequence[Collection[int]]) -> Needs:
+    """Add what is imported to what is needed, but for calls that would wait for each other then."""
+    whole = {place: {*others, *imported[place]} - {place} for place, others in needs.items()}
+    caught = _circular(whole)
+    return {
+        place: {*needs[place], *(others - caught if place in caught else others)} for place, others in whole.items()
+    }
 
 
 def _after(order: Sequence[int], needs: Needs, kept: Sequence[Path | None]) -> dict[int, Sequence[int]]:
@@ -199,9 +210,9 @@ def _kept(call: ToolCall) -> Path | None:
         return None  # it is refused when its turn comes
 
 
-def _places(call: ToolCall) -> Iterator[Path]:
-    """List where the values that a call refers to may be."""
-    for path in references_in(call.arguments):
+def _places(call: ToolCall, paths: Iterable[str]) -> Iterator[Path]:
+    """List where values that a call refers to may be."""
+    for path in paths:
         try:
             steps = path_of(path)
         except ValueError:

@@ -141,9 +141,9 @@ def path_of(text: str) -> Path:
     Raises:
         ValueError: A name is empty, or there are too many.
     """
-    steps = tuple(text.removeprefix(STATE).split("."))
+    steps = tuple(text.removeprefix(STATE).split(".")) if isinstance(text, str) else ("",)
     if len(steps) > MAX_DEPTH or not all(steps):
-        raise ValueError(f"{text[:100]!r} is no path: one to {MAX_DEPTH} names with dots between, such as 'trip.city'.")
+        raise ValueError(f"{text!r:.100} is no path: one to {MAX_DEPTH} names with dots between, such as 'trip.city'.")
     return steps
 
 

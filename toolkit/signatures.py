@@ -133,9 +133,9 @@ class Signature:
             elif p.kind is Written.VAR_KEYWORD:
                 by_keyword |= values.get(p.name, {})
             elif p.kind in placed:
-                by_position.append(_given(p, values, context))
+                by_position.append(given(p, values, context))
             elif _is_given(p, values):
-                by_keyword[p.name] = _given(p, values, context)
+                by_keyword[p.name] = given(p, values, context)
         return by_position, by_keyword
 
     def _placed(self, values: Mapping[str, Any]) -> Collection[Any]:
@@ -212,7 +212,8 @@ def _is_given(p: Parameter, values: Mapping[str, Any]) -> bool:
     return p.injected or p.field is not None or p.is_mutable or p.name in values
 
 
-def _given(p: Parameter, values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
+def given(p: Parameter, values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
+    """Give a parameter's value: what was given, or its default, which is this call's own."""
     if p.injected:
         return context
     if p.name in values:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 WHY: Mapping[str, Any] = {REASONING: {"type": "string", "description": "Why this call is made, in one sentence."}}
 
 
+# Options that are no fields of a tool.
+_SAID = frozenset({"latent", "reasoning", "module", "imports"})
+
+
 class ToolOptions(TypedDict, total=False):
     """What `@tool` takes besides name, title and description.
 
@@ -42,8 +46,10 @@ class ToolOptions(TypedDict, total=False):
         approve: True where each call needs somebody's yes; or a function of an ApprovalRequest that says so.
         max_result: Characters of a result that the model is shown; the run's own bound by default.
         return_direct: Whether the result is the run's answer, without another word of the model.
-        activity: The name of what carries the tool out, see Toolbox.bind; its own name by default. "" leaves the tool
-            to the model, which then fills in the output itself.
+        activity: The name of what carries the tool out, see Toolbox.bind; its own name by default. The tool's own
+            function, where it has one, goes by this name too. "" leaves the tool to the model, which then fills in the
+            output itself.
+        latent: Whether the tool is left to the model, whatever the function's body is: the same as activity="".
         reasoning: Whether the model is asked why it makes a call: `ToolCall.reasoning`.
         module: The name of what carries the tool out apart from the run, see Toolbox.module: it sees neither the
             conversation nor `deps`.
@@ -69,6 +75,7 @@ class ToolOptions(TypedDict, total=False):
     max_result: int
     return_direct: bool
     activity: str
+    latent: bool
     reasoning: bool
     module: str
     imports: Sequence[str] | Mapping[str, Any]
@@ -90,8 +97,8 @@ def fields_of(given: Mapping[str, Any], owner: str, settings: ToolSettings) -> M
             settings = replace(settings, **{name: given[name] for name in chosen})
     except DefinitionError as error:
         raise DefinitionError(f"{owner}: {error}") from None
-    own = {name: value for name, value in given.items() if name not in (*chosen, "reasoning", "module", "imports")}
-    return {"settings": settings, **own, **said}
+    own = {name: value for name, value in given.items() if name not in (*chosen, *_SAID)}
+    return {"settings": settings, **own, **({"activity": ""} if given.get("latent") else {}), **said}
 
 
 def _about(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,6 +128,10 @@ def _check(given: Mapping[str, Any]) -> None:
         raise DefinitionError(f"strict={strict!r} is not True or False.")
     if not isinstance(activity, str):
         raise DefinitionError(f"activity={activity!r} is not the name of what carries the tool out.")
+    if given.get("latent") and activity:
+        raise DefinitionError(
+            f"latent=True leaves the tool to the model, and activity={activity!r} does not. Drop one."
+        )
 
 
 def _is_exception(kind: object) -> bool:

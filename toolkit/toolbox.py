@@ -10,15 +10,18 @@ from pydantic_core import from_json, to_json
 
 from toolkit.arguments import Words
 from toolkit.callings import Callings, ended, succeeded
+from toolkit.cancellation import Cancellation
 from toolkit.checks import Report, checked
-from toolkit.collection import Addable, Collection
+from toolkit.collection import Addable, Collection, activity_of
 from toolkit.context import ToolContext
+from toolkit.dependencies import refers
 from toolkit.dialects import Dialect, dialect_named
 from toolkit.dialects.calls import Calls, composed, parsed
 from toolkit.dispatch import Dispatcher
 from toolkit.doors import AsyncDoor, Door, SyncDoor, step
+from toolkit.doubts import doubts
 from toolkit.errors import ToolError
-from toolkit.jsontext import as_text
+from toolkit.jsontext import as_text, unfenced
 from toolkit.messages import ToolCall, ToolResult
 from toolkit.shared import Shared, Values
 
@@ -72,7 +75,7 @@ class Toolbox(Collection):
 
     def check(self, dialect: str = "chat") -> Report:
         """Look for what a model or its provider may stumble over: names, missing texts, size, what is left out."""
-        return checked(self, dialect_named(dialect, strict=self._enforced()), self._bindings.functions)
+        return checked(self, dialect_named(dialect, strict=self._enforced()), self._bindings)
 
     def answer(
         self,
@@ -111,49 +114,63 @@ class Toolbox(Collection):
         spoken, shares = dialect_named(dialect, strict=self._enforced(strict)), Shared.of(shared)
         return await self._answer(reply, spoken, context, AsyncDoor(), shares)
 
-    def call(self, name: str, words: Words = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
+    def call(
+        self, name: str, words: Words = "{}", context: ToolContext[Any] | None = None, *, shared: Values = None
+    ) -> ToolResult:
         """Carry out a call by name; a tool's fault is a result, not an exception.
 
         Args:
             name: The tool's, as the model wrote it.
             words: The arguments, as the model wrote them.
             context: What a parameter annotated ToolContext gets.
+            shared: As for `all`.
 
         Raises:
             FatalError: The tool raised it.
             DefinitionError: The tool cannot be described to a model.
         """
-        return step(self._carry_out(name, words, context, SyncDoor()))
+        return step(self._carry_out(name, words, context, SyncDoor(), shared))
 
-    async def acall(self, name: str, words: Words = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
+    async def acall(
+        self, name: str, words: Words = "{}", context: ToolContext[Any] | None = None, *, shared: Values = None
+    ) -> ToolResult:
         """Carry out a call by name in the running loop; a sync tool gets a thread of its own."""
-        return await self._carry_out(name, words, context, AsyncDoor())
+        own = context or ToolContext(deps=None)
+        with Cancellation(parent=own.cancellation) as left:
+            return await self._carry_out(name, words, replace(own, cancellation=left), AsyncDoor(), shared)
 
-    def calls_schema(self, *, strict: bool = False) -> dict[str, Any]:
+    def calls_schema(self, *, strict: bool | None = None) -> dict[str, Any]:
         """Compose the schema of a reply that lists calls, for a model or a server without tool calling.
 
         An object whose `calls` are each of one tool: `_tool` and `_activity` as constants and what else is said about a
         call in front, its arguments behind; and whose `output` is the answer, where there are no calls.
 
         Args:
-            strict: Whether to write it so that OpenAI enforces it.
+            strict: Whether to write it so that OpenAI enforces it; as for `schemas`.
 
         Raises:
             DefinitionError: A tool cannot be described to a model.
         """
-        specs = [replace(made.spec, activity=self.activity_of(made.name)) for made in self]
-        schema: dict[str, Any] = from_json(to_json(composed(specs, dialect=Calls(strict=strict))))
+        specs = [replace(made.spec, activity=activity_of(made)) for made in self]
+        schema: dict[str, Any] = from_json(to_json(composed(specs, dialect=Calls(self._enforced(strict)))))
         return schema
 
-    def parse_calls(self, text: str) -> tuple[ToolCall, ...]:
+    def parse_calls(self, text: Words, *, strict: bool | None = None) -> tuple[ToolCall, ...]:
         """Read a reply of the schema that `calls_schema` makes; `run` and `all` carry out what is in it.
 
+        Args:
+            text: The reply, be it in a Markdown fence; or the object, where something else has read the text.
+            strict: As for the schema.
+
         Raises:
-            ToolError: It is no such reply; the text is for the model.
+            ToolError: It is no such reply, or readers of JSON disagree about it; the text is for the model.
         """
-        if parsed(text) is None:
+        reply = unfenced(as_text(text))
+        if parsed(reply) is None:
             raise ToolError('Invalid reply: it is no JSON object with a list "calls". Send one whole object.')
-        return Calls().calls(text, [made.spec for made in self])
+        if doubt := doubts(reply):
+            raise ToolError(f"Invalid reply: {doubt}. Send one JSON object with each key once.")
+        return Calls(self._enforced(strict)).calls(reply, [made.spec for made in self])
 
     def run(self, call: ToolCall, context: ToolContext[Any] | None = None, *, shared: Values = None) -> ToolResult:
         """Carry out a call that was made, or kept, as data; a tool's fault is a result, as in `call`."""
@@ -182,37 +199,37 @@ class Toolbox(Collection):
             FatalError: A tool raised it.
             ValueError: A value is no JSON.
         """
-        return step(self._callings(context, SyncDoor(), shared).all([*calls]))
+        return step(self._callings(context, SyncDoor(), shared).all(calls))
 
     async def aall(
         self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None, *, shared: Values = None
     ) -> list[ToolResult]:
         """Do what `all` does, in the running loop."""
-        return await self._callings(context, AsyncDoor(), shared).all([*calls])
+        return await self._callings(context, AsyncDoor(), shared).all(calls)
 
     def any(
         self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None, *, shared: Values = None
     ) -> ToolResult:
         """Carry calls out until one succeeds, and give the others up; an error that has all of theirs, if none does."""
-        return step(self._callings(context, SyncDoor(), shared).first([*calls], succeeded))
+        return step(self._callings(context, SyncDoor(), shared).first(calls, succeeded))
 
     async def aany(
         self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None, *, shared: Values = None
     ) -> ToolResult:
         """Do what `any` does, in the running loop."""
-        return await self._callings(context, AsyncDoor(), shared).first([*calls], succeeded)
+        return await self._callings(context, AsyncDoor(), shared).first(calls, succeeded)
 
     def race(
         self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None, *, shared: Values = None
     ) -> ToolResult:
         """Carry calls out until one ends, well or not, and give the others up."""
-        return step(self._callings(context, SyncDoor(), shared).first([*calls], ended))
+        return step(self._callings(context, SyncDoor(), shared).first(calls, ended))
 
     async def arace(
         self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None, *, shared: Values = None
     ) -> ToolResult:
         """Do what `race` does, in the running loop."""
-        return await self._callings(context, AsyncDoor(), shared).first([*calls], ended)
+        return await self._callings(context, AsyncDoor(), shared).first(calls, ended)
 
     def _enforced(self, *wanted: bool | None) -> bool:
         return next((said for said in (*wanted, self.strict) if said is not None), False)
@@ -229,7 +246,11 @@ class Toolbox(Collection):
         own = context or ToolContext(deps=None)
         return Callings(Dispatcher(tools=self._composed()), own, door, Shared.of(shared))
 
-    async def _carry_out(self, name: str, words: Words, context: ToolContext[Any] | None, door: Door) -> ToolResult:
-        call = ToolCall(name=name, arguments=as_text(words))
+    async def _carry_out(
+        self, name: str, words: Words, context: ToolContext[Any] | None, door: Door, shared: Values
+    ) -> ToolResult:
+        call, tools = ToolCall(name=name, arguments=as_text(words)), self._composed()
+        if shared is not None or refers(tools.get(name)):
+            return await self._callings(context, door, shared).one(call)
         own = replace(context, tool_name=name) if context else ToolContext(deps=None, tool_name=name)
-        return await Dispatcher(tools=self._composed()).dispatch(call, own, door)
+        return await Dispatcher(tools=tools).dispatch(call, own, door)

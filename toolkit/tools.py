@@ -16,7 +16,7 @@ from toolkit import hints
 from toolkit.about import OUTPUT_PATH
 from toolkit.errors import DefinitionError
 from toolkit.handlers import BoundFunction, Function, Handler
-from toolkit.implementations import Bound, Declared, Latent, implementation
+from toolkit.implementations import Bound, Declared, implementation, without_function
 from toolkit.invocable import Invocable
 from toolkit.messages import ToolSpec
 from toolkit.naming import NAME, legal_name
@@ -53,6 +53,7 @@ class Tool(Invocable, Generic[P, R]):
         settings: How a call is carried out: effect, time, tries, place, gates.
         activity: The name of what carries it out in a toolbox; empty where the model does; None where that is open.
         about: What a model is asked to say of a call beside its arguments: schemas by key.
+        asked: The keys of these that it must not leave out.
         scope: What a call may see of the run; all of it where nothing is said.
     """
 
@@ -66,6 +67,7 @@ class Tool(Invocable, Generic[P, R]):
     settings: ToolSettings = USUAL
     activity: str | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
+    asked: tuple[str, ...] = ()
     scope: Scope | None = None
 
     __test__ = False  # a tool named test_connection is not a test
@@ -109,7 +111,7 @@ class Tool(Invocable, Generic[P, R]):
 
         found = declared(name, schema)
         said = {"activity": found.activity, "scope": found.scope, "about": found.about or None}
-        told = {"title": title, "text": description, **said, **options}
+        told = {"title": title, "text": description, "asked": found.asked, **said, **options}
         return cls._declared(name, found.interface, function, told)
 
     @classmethod
@@ -146,9 +148,13 @@ class Tool(Invocable, Generic[P, R]):
     @classmethod
     def _declared(cls, name: str, interface: Any, function: Any, told: Mapping[str, Any]) -> Tool[..., Any]:
         given = {key: value for key, value in told.items() if value is not None}
-        refuse_unknown({key: value for key, value in told.items() if key not in ("title", "text", "about", "scope")})
-        handler = Latent(interface) if function is None else Bound(interface, name, implementation(function))
-        return cls(name=name, handler=handler, **fields_of(given, interface.origin, USUAL))
+        own = ("title", "text", "about", "asked", "scope")
+        refuse_unknown({key: value for key, value in told.items() if key not in own})
+        fields = fields_of(given, interface.origin, USUAL)
+        activity = fields.get("activity")
+        if function is None:
+            return cls(name=name, handler=without_function(interface, activity), **fields)
+        return cls(name=name, handler=Bound(interface, activity or name, implementation(function)), **fields)
 
     @overload  # a method on its class
     def __get__(self: Tool[Concatenate[S, Q], T], instance: None, owner: type[S]) -> Tool[P, R]: ...
@@ -244,7 +250,11 @@ class Tool(Invocable, Generic[P, R]):
     @property
     def _shown_parameters(self) -> dict[str, Any]:
         own = widened(self.parameters) if OUTPUT_PATH in self.about else self.parameters
-        return {**own, "properties": {**self.about, **own["properties"]}} if self.about else own
+        if not self.about:
+            return own
+        required = [*(key for key in self.asked if key in self.about), *own.get("required", ())]
+        known = {"required": required} if required else {}
+        return {**own, "properties": {**self.about, **own["properties"]}, **known}
 
     @property
     def output_schema(self) -> dict[str, Any] | None:

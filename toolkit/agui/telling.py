@@ -164,7 +164,8 @@ class Telling:
         self._called.add(call.id)
         identity = {"toolCallId": call.id}
         about = {"toolCallName": sendable(call.name), "parentMessageId": self._turn_id}
-        yield {"type": "TOOL_CALL_START", **identity, **about}
+        reasoned = {"metadata": {"reasoning": sendable(call.reasoning)}} if call.reasoning else {}
+        yield {"type": "TOOL_CALL_START", **identity, **about, **reasoned}
         if call.arguments.strip() not in ("", "{}"):
             yield {"type": "TOOL_CALL_ARGS", **identity, "delta": sendable(call.arguments)}
         yield {"type": "TOOL_CALL_END", **identity}

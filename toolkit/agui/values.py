@@ -22,7 +22,8 @@ def content_of(result: ToolResult) -> str | list[dict[str, Any]]:
 def interrupt_of(approval: PendingApproval) -> dict[str, Any]:
     """Write what a run waits for; its id is the call's, by which a decision names it."""
     call, facts = approval.call, event_to_dict(ApprovalNeeded(approval))
-    about = {name: facts[name] for name in ("toolName", "arguments", "digest", "effect")}
+    told = ("toolName", "arguments", "reasoning", "digest", "effect")
+    about = {name: facts[name] for name in told if name in facts}
     message = sendable(f"Allow {approval.title or call.name}? {approval.reason}".rstrip())
     identity = {"id": call.id, "reason": "tool_call", "toolCallId": call.id}
     return {**identity, "message": message, "responseSchema": ANSWER, "metadata": about}

@@ -133,4 +133,7 @@ def _described(request: ApprovalRequest) -> str:
     tool = request.tool
     title = f" ({escaped(tool.title)})" if tool.title else ""
     effect = f", which is {tool.settings.effect}" if tool.settings.effect else ""
-    return f"The model asks for {tool.name}{title}{effect}:\n{shortened(shown(request.arguments, indent=2), MAX_SHOWN)}"
+    said = shortened(escaped(request.call.reasoning), MAX_SHOWN)
+    reasoning = f"It gives this reason: {said}\n" if said else ""
+    arguments = shortened(shown(request.arguments, indent=2), MAX_SHOWN)
+    return f"The model asks for {tool.name}{title}{effect}:\n{reasoning}{arguments}"

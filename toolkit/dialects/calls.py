@@ -28,7 +28,7 @@ from toolkit.dialects.forms import Form, form_of
 from toolkit.dialects.rules import GRAMMAR, STRICT, Rules
 from toolkit.dialects.structured import asked
 from toolkit.dialects.wire import about_calls, attribute, content_of, owned, text_of
-from toolkit.jsontext import is_cut, is_object
+from toolkit.jsontext import Repeating, dumped, is_cut, is_object, loaded, unfenced
 from toolkit.messages import (
     Message,
     ModelRequest,
@@ -52,6 +52,8 @@ Tools:
 
 # What the object around all calls takes of the limits.
 _AROUND = {"levels of objects": 1}
+# What is said of the calls where there is no tool; a schema of the items has to be there.
+_NO_CALLS = {"items": {"type": "null"}, "maxItems": 0}
 
 
 @cache
@@ -123,7 +125,8 @@ class Calls(RunDialect):
         calls = owned(calls, specs, self.form)
         reply = parsed(text)
         if reply is None:
-            is_half = text.lstrip().startswith("{") and is_cut(text)
+            bare = unfenced(text)
+            is_half = bare.lstrip().startswith("{") and is_cut(bare)
             return "" if is_half else text, calls
         return _output_of(reply), (*calls, *owned(_calls_of(reply), specs, self.form, _meta))
 
@@ -177,12 +180,16 @@ def composed(
     tools = list(map(dialect.tool, specs))
     outputs = [apart(dialect.form(spec).schema, spec.name) for spec in output] or [{"type": "string"}]
     least = {"minItems": 1} if has_to_call else {}
-    calls: dict[str, Any] = {"type": "array", "items": {"anyOf": [*map(_bare, tools)]}, **least}
+    calls: dict[str, Any] = {"type": "array", **(_any_of(tools) if tools else _NO_CALLS), **least}
     told = {"anyOf": [*map(_bare, outputs), {"type": "null"}]}
     properties = {"calls": {**calls, "minItems": 1, "maxItems": 1}} if only_one else {"calls": calls, "output": told}
     schema = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
     definitions = dict(chain.from_iterable(part.get("$defs", {}).items() for part in (*tools, *outputs)))
     return {**schema, "$defs": definitions} if definitions else schema
+
+
+def _any_of(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {"items": {"anyOf": [*map(_bare, tools)]}}
 
 
 def _offering(request: ModelRequest) -> ModelRequest:
@@ -205,9 +212,9 @@ def response_format(schema: Mapping[str, Any], *, strict: bool = False) -> dict[
 
 
 def parsed(text: str) -> dict[str, Any] | None:
-    """Read a reply that lists calls; None where it is something else."""
+    """Read a reply that lists calls, be it in a Markdown fence; None where it is something else."""
     try:
-        reply = from_json(text)
+        reply = loaded(unfenced(text))
     except ValueError:
         return None
     return reply if isinstance(reply, dict) and isinstance(reply.get("calls"), list) else None
@@ -245,16 +252,22 @@ def _output_of(reply: Mapping[str, Any]) -> str:
     output = reply.get("output")
     if output is None:
         return ""
-    return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+    return sendable(output) if isinstance(output, str) else dumped(output)
 
 
 def _calls_of(reply: Mapping[str, Any]) -> Iterator[ToolCall]:
-    return (_call(item) for item in reply.get("calls", ()) if isinstance(item, dict))
+    """Make a call of each item; of a reply that says twice what is to be called, one that is no tool's."""
+    return map(_call, [reply] if isinstance(reply, Repeating) else reply.get("calls", ()))
 
 
-def _call(item: Mapping[str, Any]) -> ToolCall:
-    arguments = {key: value for key, value in item.items() if key != TOOL}
-    return ToolCall(name=str(item.get(TOOL) or ""), arguments=json.dumps(arguments, ensure_ascii=False))
+def _call(item: Any) -> ToolCall:
+    """Make a call of an item; what does not name one tool has no name, and is refused as such."""
+    members = item.items() if isinstance(item, dict) else ()
+    names = [value for key, value in members if key == TOOL]
+    if len(names) != 1:
+        return ToolCall(name="", arguments=dumped(item))
+    arguments = Repeating([(key, value) for key, value in members if key != TOOL])
+    return ToolCall(name=sendable(str(names[0] or "")), arguments=dumped(arguments))
 
 
 def _meta(spec: ToolSpec) -> Collection[str]:

@@ -42,6 +42,7 @@ class _Row:
     arguments: str
     text: str
     state: str  # running, waiting, error or done
+    reasoning: str = ""
     seconds: float | None = None
     images: tuple[Image, ...] = ()
 
@@ -108,13 +109,14 @@ class Story:
 
 
 def _open_row(call: ToolCall, text: str = "", state: str = "running") -> _Row:
-    return _Row(name=call.name, arguments=call.arguments, text=text, state=state)
+    return _Row(name=call.name, arguments=call.arguments, reasoning=call.reasoning, text=text, state=state)
 
 
 def _row(event: ToolCallFinished) -> _Row:
     return _Row(
         name=event.name,
         arguments=event.arguments,
+        reasoning=event.call.reasoning,
         text=event.result.text or "",
         state="error" if event.result.is_error else "done",
         seconds=event.seconds,
@@ -141,7 +143,7 @@ def _cells(row: _Row) -> Iterator[str]:
     seconds = "" if row.seconds is None else f"{row.seconds:.2f}"
     pictures = "".join(map(_picture, row.images))
     yield _cell(_code(row.name, MAX_NAME), _WORD)
-    yield _cell(_code(row.arguments, MAX_CELL), _TEXT)
+    yield _cell(f"{_code(row.arguments, MAX_CELL)}{_faint(row.reasoning)}", _TEXT)
     yield _cell(f"{mark}{_safe(row.text, MAX_CELL)}{pictures}", _TEXT)
     yield _cell(seconds, _WORD)
 
@@ -156,6 +158,10 @@ def _picture(image: Image) -> str:
         return ""
     data = base64.b64encode(image.data).decode()
     return f'<br><img alt="" style="max-height:10em" src="data:{media_type};base64,{data}">'
+
+
+def _faint(text: str) -> str:
+    return f'<div style="opacity:.7">{_safe(text, MAX_CELL)}</div>' if text else ""
 
 
 def _code(text: str, size: int) -> str:

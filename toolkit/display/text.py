@@ -121,9 +121,11 @@ class Transcript:
         self._answered = True
 
     def call(self, event: ToolCallStarted) -> None:
-        """Write a call."""
+        """Write a call, and the model's reason for it."""
         self._together += 1
         self.line("Call", called(event.call))
+        if event.call.reasoning:
+            self.line("Reasoning", event.call.reasoning)
 
     def progress(self, event: ToolCallUpdated) -> None:
         """Show how far a call is."""

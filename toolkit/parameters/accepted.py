@@ -108,6 +108,11 @@ class ByType(Shown):
         read = self._adapter.validate_json
         return lambda text: Filled(read(text))
 
+    def written(self, value: Any, *, by_alias: bool) -> dict[str, Any]:
+        """Write a value as plain data."""
+        plain: dict[str, Any] = self._adapter.dump_python(value, mode="json", by_alias=by_alias, round_trip=True)
+        return plain
+
     @cached_property
     def names(self) -> Collection[str]:
         """What the members are called in Python, where they may have other names than in JSON."""

@@ -14,7 +14,7 @@ from toolkit.attempts import Tell
 from toolkit.bindings import AnyTool
 from toolkit.cancellation import DEADLINE, Cancellation, outer
 from toolkit.context import ToolContext
-from toolkit.dependencies import Blocked, Dependencies, refer, refers
+from toolkit.dependencies import Blocked, Dependencies, may_wait, refer
 from toolkit.dispatch import Dispatcher
 from toolkit.doors import Door
 from toolkit.errors import Cancelled, TimedOut, ToolError
@@ -22,7 +22,6 @@ from toolkit.events import ApprovalNeeded, CallEvent, Event, ToolCallFinished, T
 from toolkit.execution import Order, batches, execute, width_of
 from toolkit.messages import PendingApproval, ToolCall, ToolMessage, ToolResult
 from toolkit.models import CallReady
-from toolkit.references import references_in
 from toolkit.refusals import CANCELLED_TEXT, LATE_TEXT, SKIPPED_TEXT, STOPPED_TEXT
 from toolkit.runs.early import EarlyCalls
 from toolkit.runs.inbox import Inbox
@@ -92,7 +91,7 @@ class Calling:
         return (
             tool is not None
             and tool.settings.effect == "read"
-            and not (refers(tool) and references_in(ready.call.arguments))
+            and not may_wait(ready.call, tool)
             and by.ledger is None
             and not (tool.settings.exclusive or by.is_gated(tool) or by.middleware)
             and ready.position == len(self.early.begun) < width_of(self.order, self.width)

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from typing_extensions import Self
 
+from toolkit.about import IMPORTS, INSTANCE, OUTPUT_PATH, REASONING, parted
 from toolkit.events import TextDelta
 from toolkit.messages import ModelRequest, ModelResponse, ToolCall, Usage
 from toolkit.models import Piece
@@ -23,8 +24,9 @@ Reply: TypeAlias = (
 
 
 def call(name: str, /, **arguments: Any) -> ToolCall:
-    """Make a call for a script: `call("add", a=1, b=2)`."""
-    return ToolCall(name=name, arguments=json.dumps(arguments, ensure_ascii=False))
+    """Make a call for a script: `call("add", a=1, b=2)`; `_reasoningForCall="why"` and the like become its fields."""
+    own, said = parted(arguments, (REASONING, INSTANCE, OUTPUT_PATH, IMPORTS))
+    return ToolCall(name=name, arguments=json.dumps(own, ensure_ascii=False), **said)
 
 
 @dataclass
