@@ -1017,3 +1017,18 @@ def test_process_of_its_own() -> None:
 def test_latent_tool_with_a_process_of_its_own() -> None:
     """A tool that is left to the model needs no process, and gives what the model wrote."""
     assert "from the model" == said(Toolbox([distance]), "distance")
+
+
+def test_activity_of_a_function_with_a_body() -> None:
+    """What a tool says carries it out counts, even where its own function could."""
+
+    @tool(activity="geo")
+    def weather() -> str:
+        """Tell the weather."""
+        return "its own"
+
+    box = Toolbox([weather])
+
+    assert ("geo", "activity not found: geo") == (box.activity_of("weather"), box.call("weather").error)
+    box.bind("geo", lambda: "measured")
+    assert "measured" == box.call("weather").value

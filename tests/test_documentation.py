@@ -33,7 +33,18 @@ def test_python_of_the_pages_compiles(page: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["functions", "providers", "middleware", "results", "events", "running", "approval", "schema-first", "shared-values"]
+    "name",
+    [
+        "functions",
+        "providers",
+        "middleware",
+        "results",
+        "events",
+        "running",
+        "approval",
+        "schema-first",
+        "shared-values",
+    ],
 )
 def test_pages_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The blocks of a page that needs no model run one after the other, and print what the page shows."""

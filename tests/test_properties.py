@@ -166,6 +166,15 @@ def test_schema(parameters: dict[str, Any]) -> None:
     assert list(parameters) == list(schema["properties"])
 
 
+def spelled(value: Any) -> Any:
+    """A value with its types, and sets in an order of their own: equal sets may be written in different ones."""
+    if isinstance(value, (set, frozenset)):
+        return type(value).__name__, sorted(map(repr, value))
+    if isinstance(value, dict):
+        return {key: spelled(inner) for key, inner in value.items()}
+    return [type(value).__name__, *map(spelled, value)] if isinstance(value, (list, tuple)) else repr(value)
+
+
 @FEW
 @given(signatures(), st.data())
 def test_accepted(parameters: dict[str, Any], data: st.DataObject) -> None:
@@ -177,7 +186,7 @@ def test_accepted(parameters: dict[str, Any], data: st.DataObject) -> None:
     values, written = document_of(parameters, data.draw, leave_out)
 
     assert (None, ()) == made.invoke(json.dumps(written))[2::4]
-    assert [repr(values)] == [repr(dict(arguments)) for arguments in seen]
+    assert [spelled(values)] == [spelled(dict(arguments)) for arguments in seen]
     assert [] == list(Draft202012Validator(made.parameters).iter_errors(written))
 
 

@@ -194,7 +194,8 @@ class _Layer:
             return replace(tool, activity=None, handler=Bound(tool.handler.interface, activity, function))
         if activity in functions or not activity:
             return replace(tool, handler=Latent(tool.handler.interface))
-        if says is None or (activity in (tool.name, tool.activity) and isinstance(tool.handler, (Function, Bound))):
+        has_function = isinstance(tool.handler, (Function, Bound))
+        if says is None or (has_function and activity == (tool.handler.activity or tool.name)):
             return tool
         return replace(tool, handler=Unbound(tool.handler.interface, activity))
 
