@@ -848,7 +848,7 @@ def test_joined_with_one_name_for_two_functions() -> None:
     two.bind("db", fake)
 
     with pytest.raises(DefinitionError, match="Both toolboxes have something bound as 'db'"):
-        one | two
+        _ = one | two
 
 
 def test_prefixed() -> None:
