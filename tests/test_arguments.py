@@ -507,6 +507,15 @@ def test_too_long() -> None:
     assert "Invalid arguments: they have 16,777,217 characters" in str(tool(lambda x: x).invoke(words + " ").text)
 
 
+def test_words_about_a_call_are_overlooked() -> None:
+    """What is said about a call, and not asked for, is left out; any other unknown key is refused."""
+    result = optional.invoke('{"a": 2, "_output": [5], "_reasoningForCall": null}')
+    refused = [optional.invoke(words) for words in ('{"_other": 1}', '{"_output": 1, "other": 1}')]
+
+    assert ([2, None], ("_output: overlooked", "_reasoningForCall: overlooked")) == (result.value, result.repairs)
+    assert ["invalid_arguments"] * 2 == [each.kind for each in refused]
+
+
 CUT = {
     "object": ('{"a": 1', True),
     "string": ('{"a": "x', True),

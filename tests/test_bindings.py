@@ -17,7 +17,7 @@ from contextlib import suppress
 from datetime import date
 from enum import Enum
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel
@@ -365,6 +365,17 @@ def test_override_by_the_model() -> None:
         latent = box.activity_of("double"), box.call("double", {"number": 1, "_output": 9}).value
 
     assert (("", 9), 2) == (latent, box.call("double", {"number": 1}).value)
+
+
+@pytest.mark.parametrize("own", [lambda _output: _output, lambda _city: _city], ids=["_output", "another name"])
+def test_private_parameter_of_what_is_left_to_the_model(own: Callable[..., Any]) -> None:
+    """A tool with a parameter that begins with an underscore cannot be left to the model, and `check` says so."""
+    box = Toolbox([tool(own, name="odd", description="Odd.")])
+    with box.override("odd", None), pytest.raises(DefinitionError, match="'_.*' begins with '_', which is kept for"):
+        box.schemas()
+    box.choose("odd", "")
+
+    assert [("error", "", "undescribable")] == codes(box)
 
 
 def test_override_counts_more_than_a_choice() -> None:
@@ -741,6 +752,82 @@ def test_check(function: Callable[..., Any] | None, wanted: list[tuple[str, str,
     assert wanted == codes(box)
 
 
+def of_number(q: int) -> Any:
+    return q
+
+
+def of_number_or_default(q: int = 7) -> Any:
+    return q
+
+
+def of_number_or_null(q: int | None) -> Any:
+    return q
+
+
+def of_letter(q: Literal["r", "s"]) -> Any:
+    return q
+
+
+def of_letter_or_number(q: Literal["r"] | int) -> Any:
+    return q
+
+
+NULLABLE: dict[str, Any] = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
+AGREED: dict[str, tuple[dict[str, Any], Callable[..., Any], str]] = {
+    "null for a number": (NULLABLE, of_number, "null, and not integer"),
+    "null in a list of types": ({"type": ["integer", "null"]}, of_number, "null, and not integer"),
+    "null for a default": (NULLABLE, of_number_or_default, ""),
+    "null where it is taken": ({"type": ["integer", "null"]}, of_number_or_null, ""),
+    "one of two types": ({"type": "integer"}, of_number_or_null, ""),
+    "a constant that is not taken": ({"const": "p"}, of_letter, "'p', and not 'r' or 's'"),
+    "one value that is not taken": ({"enum": ["r", "p"]}, of_letter, "'p', and not 'r' or 's'"),
+    "values of another type": ({"enum": ["r", 5]}, of_letter, "integer, and not string"),
+    "fewer values": ({"enum": ["r"]}, of_letter, ""),
+    "any text": ({"type": "string"}, of_letter, ""),
+    "values of two types": ({"enum": ["r", 5]}, of_letter_or_number, ""),
+    "a value that no branch takes": (
+        {"enum": ["p", 5]}, of_letter_or_number, "'p', and not 'r'; string, and not integer"
+    ),
+    "anything": ({}, of_number, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("shown", "function", "why"), AGREED.values(), ids=AGREED)
+def test_check_of_values(shown: dict[str, Any], function: Callable[..., Any], why: str) -> None:
+    """`check` finds what a tool lets through and its function does not take: null, a type, one of several values."""
+    box = Toolbox([Tool.from_schema("ask", {"properties": {"q": shown}, "required": ["q"]}, function)])
+    texts = [found.text for found in box.check().at_least("error")]
+
+    told = f"{function.__module__}.{function.__name__}() takes something else than the tool says: {why}. Correct"
+    assert ([f"{told} one of them."] if why else []) == texts
+
+
+def test_check_of_a_result_that_may_be_missing() -> None:
+    """`check` finds a function that may give null where its tool does not."""
+
+    def maybe(ask: Words) -> Poor | None: ...
+
+    box = Toolbox([Tool.from_models("ask", Words, Poor)])
+    box.bind("ask", maybe)
+
+    [found] = box.check().at_least("error")
+    assert "null, and not object" in found.text
+
+
+def test_null_for_what_has_a_default() -> None:
+    """A function that takes no null gets its own default instead, whether types or a schema let the null through."""
+
+    @tool
+    def ask(q: int | None = None) -> Any: ...
+
+    declared = Tool.from_schema("ask", {"properties": {"q": NULLABLE}})
+    boxes = [Toolbox([ask]), Toolbox([declared])]
+    for box in boxes:
+        box.bind("ask", of_number_or_default)
+
+    assert [7, 7] == [box.call("ask", {"q": None}).value for box in boxes]
+
+
 def test_check_of_a_declared_function() -> None:
     """A declared function and the one that is bound to it are compared alike."""
     box = Toolbox([weather])
@@ -884,6 +971,36 @@ def test_override_of_what_another_toolbox_is_made_of(make: Callable[[Toolbox], T
         inside = said(made)
 
     assert ("fake Oslo", "real Oslo") == (inside, said(box))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda box: box.filtered(bool), lambda box: box.prefixed("my_"), lambda box: box | Toolbox()],
+    ids=["filtered", "prefixed", "joined"],
+)
+def test_override_of_an_activity_in_a_toolbox_made_there(make: Callable[[Toolbox], Toolbox]) -> None:
+    """What is bound under a name of its own and left to the model stays so in a toolbox that is made in the block."""
+    box = Toolbox([mail(description="Send.")])
+    box.bind("smtp", lambda recipient, subject: {"sent": True})
+    box.choose("sendEmail", "smtp")
+    with box.override("smtp", None):
+        made = make(box)
+
+    words = {"recipient": "a", "subject": "b", "_output": {"sent": False}}
+    assert {"sent": False} == made.call(made.names[0], words).value
+    assert [("note", "", "latent")] == codes(made)
+
+
+def test_binding_in_a_toolbox_that_is_made_inside_an_override() -> None:
+    """What a toolbox has taken over from an override gives way to what is bound there, as any other function does."""
+    box = Toolbox([weather])
+    box.bind("weather", real)
+    with box.override("weather", None):
+        made = box.filtered(bool)
+    before = said(made)
+    made.bind("weather", fake)
+
+    assert ("from the model", "fake Oslo") == (before, said(made))
 
 
 def test_snapshot() -> None:

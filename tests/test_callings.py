@@ -678,6 +678,15 @@ def test_explicit_activity_that_is_not_there(dialect: str) -> None:
     assert ["Rain, and sad."] == told[-1]
 
 
+def test_half_a_character_in_what_is_said_about_a_call() -> None:
+    """Half a character in the reasons for a call is replaced: a kept call can be written as UTF-8."""
+    item = {"_tool": "sentimentAnalysis", "_reasoningForCall": "a\ud800b", "text": "Rain."}
+    [made] = Toolbox([SENTIMENT]).parse_calls(json.dumps({"calls": [item]}))
+
+    assert "a\ufffdb" == made.reasoning
+    assert made == ToolCall.from_json(made.to_json().encode().decode())
+
+
 @DIALECTS
 def test_override_by_the_last_definition(dialect: str) -> None:
     """A tool that replaces another of its name is the one that is shown and called."""

@@ -165,6 +165,20 @@ def test_a_dangling_reference(carried_out: All) -> None:
     assert (text, "invalid_arguments") == (result.text, result.kind)
 
 
+@ways
+def test_what_a_dangling_reference_is_told(carried_out: All) -> None:
+    """The error tells of what was there before, and of what the call waits for: not of what else has ended by now."""
+    calls = [
+        call("walk", to="other", miles=1),
+        call("walk", to="more", miles="†other"),
+        call("join", to="home", parts="a"),
+        call("join", parts=["†home", "†road"]),
+    ]
+
+    text = "Invalid arguments: †road: there is nothing at 'road'. There is: home, miles"
+    assert text == carried_out(calls, shared={"miles": 3})[3].text
+
+
 @pytest.mark.parametrize("path", ["†", "†a..b", "†state."])
 def test_a_reference_that_is_no_path(path: str) -> None:
     """A reference without a path is refused."""

@@ -295,8 +295,11 @@ def test_circles() -> None:
     calls = [call("add", to="x", a="†y", b=1), call("add", to="y", a="†x", b=1), call("add", a=1, b=1)]
     result = scripted(calls).run("Add.")
 
-    refused = "Invalid arguments: by way of other calls they refer to this call's own result. Leave a reference out."
-    assert [refused, refused, "2"] == texts(result)
+    refused = (
+        "Invalid arguments: by way of other calls they refer to this call's own result: {} waits for {}. "
+        "Leave a reference out."
+    )
+    assert [refused.format("'x'", "'y'"), refused.format("'y'", "'x'"), "2"] == texts(result)
     assert "Done." == result.output
 
 
@@ -312,7 +315,17 @@ def test_a_call_that_was_refused() -> None:
     calls = [call("add", to="y", a=1, b=1), call("add", to="x", a=1, b=1), call("note", text="†x")]
     result = scripted(calls, limits=Limits(per_tool={"add": 1})).run("Add.", shared={"x": "old"})
 
-    assert "Not run: it needs the result of add at 'x', which failed: it was not run" == texts(result)[2]
+    why = "Not run: add may be called 1 times in a run. Go on without it."
+    assert ["2", why, f"Not run: it needs the result of add at 'x', which failed: {why}"] == texts(result)
+
+
+def test_limits_count_in_call_order() -> None:
+    """A call that is over the bound is refused though another one waits for it, which is told why."""
+    calls = [call("note", text="†x"), call("add", to="x", a=1, b=1)]
+    result = scripted(calls, limits=Limits(calls_per_turn=1)).run("Add.")
+
+    why = "Not run: one answer may hold 1 calls. Send this one again later, if it is needed."
+    assert [f"Not run: it needs the result of add at 'x', which failed: {why}", why] == texts(result)
 
 
 def test_a_call_that_waits_for_a_yes() -> None:
@@ -348,6 +361,38 @@ def test_resuming(agreed: bool, errors: list[bool], is_async: bool) -> None:
     told = [message for message in result.messages if isinstance(message, ToolMessage)]
     assert errors == [message.is_error for message in told]
     assert not agreed or ["2", "1", "7", "1"] == texts(result)
+
+
+LATE: Mapping[str, tuple[list[ToolCall], Any]] = {
+    "one place": ([call("ask", to="x", a=1), call("add", to="x", a=1, b=1)], 2),
+    "inside": ([call("ask", to="x.a", a=1), call("add", to="x", a=1, b=1)], 2),
+    "around": ([call("ask", to="x", a=1), call("add", to="x.a", a=1, b=1)], {"a": 2}),
+    "another instance": ([call("ask", to="x", a=1), call("add", to="x", of="one", a=1, b=1)], 1),
+    "an earlier one": ([call("add", to="x", a=1, b=1), call("ask", to="x", a=1)], 1),
+    "one that failed": ([call("ask", to="x", a=1), call("fail", to="x", a=1)], 1),
+    "both late": ([call("ask", to="x", a=1), call("add", to="x", a=1, b=1), call("ask", to="x", a=3)], 3),
+}
+
+
+@pytest.mark.parametrize(("calls", "kept"), LATE.values(), ids=LATE)
+def test_a_value_that_comes_late(calls: Sequence[ToolCall], kept: Any) -> None:
+    """What is kept is the same where a call waits for a yes, where it need not, and where a run goes on from there."""
+    look = [call("seen")]
+    paused = scripted(calls).run("Add.")
+    decisions = {waiting.call.id: True for waiting in paused.pending}
+    late = scripted(look).resume(paused.state, decisions)
+    after = scripted(look).run("More.", messages=late.messages)
+    at_once = Runner(TOOLS, model=ScriptedModel([calls, look, "Done."]), approve=lambda _: True).run("Add.")
+
+    assert [kept] * 3 == [json.loads(texts(result)[-1])["x"] for result in (late, after, at_once)]
+
+
+def test_who_waits_for_a_value_that_comes_late() -> None:
+    """A call that waited with the one before gets the value of the last one."""
+    calls = [call("ask", to="x", a=1), call("add", to="x", a=1, b=1), call("add", a="†x", b=0)]
+    paused = scripted(calls).run("Add.")
+
+    assert ["1", "2", "2"] == texts(scripted().resume(paused.state, {paused.pending[0].call.id: True}))
 
 
 def test_shared_when_resuming() -> None:

@@ -1,8 +1,8 @@
 """A model's words -> typed values, or an error that the model can act on.
 
 One pass of pydantic-core takes the raw text to typed values. Only when that fails come the repairs that are safe: they
-decode what was encoded twice and drop a null that stands for "left out". They never guess, and never mend text that was
-cut.
+decode what was encoded twice, drop a null that stands for "left out", and overlook what is said about the call and not
+asked for. They never guess, and never mend text that was cut.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from pydantic_core import ValidationError, from_json, to_json
 
+from toolkit.about import META
 from toolkit.doubts import doubts, least_marks
 from toolkit.errors import InvalidArguments
 from toolkit.faults import explained, path_of
@@ -41,6 +42,8 @@ _NOT_A_STRING = frozenset(
 )
 # Faults of what a value says, not of its type: some text may stand there.
 _OF_WHAT_IS_SAID = frozenset({"value_error", "assertion_error", "literal_error", "enum"})
+# A key that no parameter has, in a signature and in a model.
+_UNKNOWN = frozenset({"unexpected_keyword_argument", "extra_forbidden"})
 _MENDABLE = _NOT_A_STRING | {"json_invalid"}  # blank text is
 
 
@@ -181,7 +184,12 @@ def _mended(text: str, faults: Sequence[ErrorDetails], schema: Mapping[str, Any]
 
 
 def _is_mendable(fault: ErrorDetails) -> bool:
-    return fault["input"] is None or fault["type"] in _MENDABLE
+    return fault["input"] is None or fault["type"] in _MENDABLE or _is_about_the_call(fault)
+
+
+def _is_about_the_call(fault: ErrorDetails) -> bool:
+    """Tell whether something is said about the call that the tool has no parameter for."""
+    return fault["type"] in _UNKNOWN and len(fault["loc"]) == 1 and fault["loc"][0] in META
 
 
 def _repaired_text(
@@ -208,6 +216,9 @@ def _repaired(document: list[Any], fault: ErrorDetails, optional: Collection[str
     if isinstance(value, str) and fault["type"] in _NOT_A_STRING and (decoded := _decoded(value)) is not None:
         holder[key] = decoded
         yield f"{path or 'arguments'}: decoded from a JSON string"
+    elif _is_about_the_call(fault) and key in META:
+        del holder[key]
+        yield f"{path}: overlooked"
     elif value is None and holder is document[0] and key in optional and isinstance(holder, dict):
         del holder[key]
         yield f"{path}: null taken as left out"

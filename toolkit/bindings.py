@@ -29,45 +29,45 @@ class Bindings:
     """What carries tools out, by name.
 
     Attributes:
-        functions: By the name of the activity, which is the tool's own where nothing else is said.
+        functions: By the name of the activity, which is the tool's own where nothing else is said; None leaves to the
+            model what has this name.
         choices: Which activity carries a tool out, by the name of the tool.
         modules: What answers for tools that are carried out apart, by the name of the module.
         about: What a model is asked to say of each call beside its arguments: schemas by key.
     """
 
-    functions: Mapping[str, Function] = field(default_factory=dict)
+    functions: Mapping[str, Function | None] = field(default_factory=dict)
     choices: Mapping[str, Choice] = field(default_factory=dict)
     modules: Mapping[str, Carrier] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
     _layer: _Layer = field(default_factory=lambda: _Layer())
 
     def __or__(self, other: Bindings) -> Bindings:
-        """Make a table of the entries of both, as they are now.
+        """Make a table of the entries of both.
 
         Raises:
             DefinitionError: Both have a function of one name, and not the same.
         """
-        one, two = self.renamed({}), other.renamed({})
         both = next(
-            (name for name, function in one.functions.items() if two.functions.get(name, function) != function), ""
+            (name for name, function in self.functions.items() if other.functions.get(name, function) != function), ""
         )
         if both:
             raise DefinitionError(
                 f"Both toolboxes have something bound as {both!r}. Unbind one, or give it another name."
             )
-        functions, choices = {**one.functions, **two.functions}, {**one.choices, **two.choices}
-        modules, about = {**one.modules, **two.modules}, {**one.about, **two.about}
+        functions, choices = {**self.functions, **other.functions}, {**self.choices, **other.choices}
+        modules, about = {**self.modules, **other.modules}, {**self.about, **other.about}
         return Bindings(functions, choices, modules, about)
 
     def renamed(self, names: Mapping[str, str]) -> Bindings:
         """Make a table for tools of other names; what stands in the place of a function now, stays there.
 
         Args:
-            names: The new names by the old ones.
+            names: The new names of all tools, by the old ones.
         """
         overrides = _layers.get().get(self, self._layer).functions
-        functions = {**self.functions, **{name: made for name, made in overrides.items() if made}}
-        choices = {**self.choices, **{name: name if made else "" for name, made in overrides.items()}}
+        functions = {**self.functions, **overrides}
+        choices = {**self.choices, **{name: name for name in overrides if name in names}}
         own = {new: functions[old] for old, new in names.items() if old in functions}
         chosen = {
             names.get(name, name): names.get(choice, choice) if isinstance(choice, str) else choice

@@ -105,7 +105,7 @@ def _idle(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator[Finding]:
     latent = [tool.name for tool in tools if isinstance(tool.handler, Latent)]
     used = {tool.handler.activity for tool in tools}
     is_open = any(map(callable, bindings.choices.values()))  # at another time it may say another name
-    for name in (each for each in bindings.functions if each not in used):
+    for name in (each for each, function in bindings.functions.items() if function and each not in used):
         near = difflib.get_close_matches(name, latent, n=1)
         text = f"{name!r} is bound, and carries nothing out"
         if near:
@@ -184,10 +184,11 @@ def _parameters_agree(name: str, handler: Bound) -> Iterator[Finding]:
     except DefinitionError as error:
         yield Finding(level="error", tool=name, code="undescribable", text=str(error))
         return
-    given = Part.of(handler.interface.built.schema)
+    given, optional = Part.of(handler.interface.built.schema), taken.properties.keys() - taken.required
     pairs = {handler.whole: given} if handler.whole else {each: given.at(each) for each in given.properties}
     for parameter in (each for each in pairs if each in taken.properties):
-        if why := differs(pairs[parameter], taken.at(parameter)):
+        wanted = taken.at(parameter)
+        if why := differs(pairs[parameter], wanted.or_null() if parameter in optional else wanted):
             text = f"{handler.function.origin} takes something else than the tool says: {why}. Correct one of them."
             yield Finding(level="error", tool=name, parameter=parameter, code="mismatch", text=text)
 

@@ -214,11 +214,11 @@ class Collection:
     def prefixed(self, prefix: str) -> Self:
         """Make a toolbox of the same tools with longer names; one that gets too long ends in a hash of itself."""
         names = {name: legal_name(prefix + name) for name in self._tools}
-        return self._with((made.renamed(names[name]) for name, made in self._tools.items()), names)
+        return self._with((made.renamed(names[name]) for name, made in self._tools.items()), self._table(names))
 
     def filtered(self, keep: Callable[[AnyTool], bool]) -> Self:
         """Make a toolbox of the tools that `keep` says yes to."""
-        return self._with(self._tools[made.name] for made in self if keep(made))
+        return self._with((self._tools[made.name] for made in self if keep(made)), self._table())
 
     def snapshot(self) -> Mapping[str, AnyTool]:
         """Compose the tools as they are carried out now; a run works on such a view."""
@@ -232,9 +232,12 @@ class Collection:
     def _composed(self) -> Mapping[str, AnyTool]:
         return self._bindings.composed(self._tools)
 
-    def _with(self, tools: Iterable[AnyTool], names: Mapping[str, str] = MappingProxyType({})) -> Self:
+    def _table(self, names: Mapping[str, str] | None = None) -> Bindings:
+        return self._bindings.renamed(names or dict(zip(self.names, self.names)))
+
+    def _with(self, tools: Iterable[AnyTool], bindings: Bindings) -> Self:
         made = type(self)(tools, strict=self.strict)
-        made._bindings = self._bindings.renamed(names)  # noqa: SLF001  of the same class
+        made._bindings = bindings  # noqa: SLF001  of the same class
         return made
 
     def __getitem__(self, name: str) -> AnyTool:
@@ -254,9 +257,8 @@ class Collection:
         return len(self._tools)
 
     def __or__(self, other: Self) -> Self:
-        joined = self._with([*self._tools.values(), *other._tools.values()])
+        joined = self._with([*self._tools.values(), *other._tools.values()], other._table() | self._table())
         joined.strict = other.strict if self.strict is None else self.strict
-        joined._bindings = other._bindings | self._bindings
         return joined
 
     def __repr__(self) -> str:

@@ -34,7 +34,7 @@ from toolkit.limits import LAST_TURN, Limits
 from toolkit.messages import Message, ModelResponse, PendingApproval, ToolCall, ToolMessage, UserMessage, attached
 from toolkit.numbering import Numbering
 from toolkit.refusals import CANCELLED_TEXT, over, reason_of, refusal_of, refused_by_limits
-from toolkit.state import UNANSWERED, Phase, RunState, failed_calls, last_calls, open_calls
+from toolkit.state import UNANSWERED, Phase, RunState, answered_calls, last_calls, open_calls
 from toolkit.steps import CallModel, Finished, Paused, RunCalls, Step
 
 
@@ -233,7 +233,7 @@ class Conversation:
     def _step(self) -> Step:
         state = self._state
         if state.phase == "calling":
-            return RunCalls(self.open_calls, state.turn - 1, failed_calls(self._messages, state.answered))
+            return RunCalls(self.open_calls, state.turn - 1, answered_calls(self._messages, state.answered))
         if state.phase == "paused":
             return Paused(state.pending)
         if state.phase == "finished":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -17,10 +18,12 @@ from toolkit.cancellation import Cancellation
 from toolkit.dialects.matching import mapping, resolved
 from toolkit.doors import Door
 from toolkit.errors import Cancelled, Failed, InvalidArguments, TimedOut, ToolError
+from toolkit.faults import shortened
 from toolkit.messages import Message, ModelResponse, ToolCall, ToolMessage, ToolResult
 from toolkit.overflow import was_cut
 from toolkit.references import Plan, kept_at, planned, references_in, substituted
-from toolkit.shared import Shared, Values
+from toolkit.shared import Shared, Values, missing
+from toolkit.steps import Answered
 from toolkit.threads import over
 from toolkit.tools import Tool
 
@@ -30,6 +33,7 @@ CarryOut: TypeAlias = Callable[[ToolCall], Coroutine[Any, Any, ToolResult]]
 # JSON that few texts look like, by what stands for it in the types of a tool; see `_types`.
 _KINDS: Mapping[type, str] = {dict: "object", list: "array", str: "quoted", type(None): "null"}
 _UNSAID = ("string", "object", "array")
+MAX_NAMED = 100  # characters of paths in an error
 
 
 class Blocked(ToolError):
@@ -41,9 +45,11 @@ class Dependencies:
     """The calls of one answer, of which some may wait for others.
 
     Attributes:
-        given: The calls, in call order, behind those that have failed before.
+        given: The calls, in call order.
         until: When nothing is waited for any longer.
         ends: For each call: is called off once it has ended.
+        before: What was shared before any of them was begun.
+        overtook: Of each call, those that were to end after it, and have ended before; in the order of the plan.
         results: What came of the calls that have ended, by their places.
     """
 
@@ -53,6 +59,8 @@ class Dependencies:
     tools: Tools
     until: Cancellation
     ends: Sequence[Cancellation]
+    before: Shared
+    overtook: Mapping[int, Sequence[Answered]]
     results: dict[int, ToolResult] = field(default_factory=dict)
     _places: Mapping[int, int] = field(default_factory=dict)
 
@@ -63,16 +71,19 @@ class Dependencies:
         shared: Shared,
         tools: Tools,
         until: Cancellation,
-        failed: Sequence[ToolCall] = (),
+        answered: Sequence[Answered] = (),
     ) -> Dependencies:
-        """Find out which of some calls wait for which; what others that have failed would have kept, none gets."""
-        given = [*failed, *calls]
+        """Find out which of some calls wait for which, be it for others of the same answer that have ended."""
+        given = list(calls)
+        for other in answered:
+            given.insert(other.place, other.call)
         plan = planned(given, lambda call: imported(call, tools.get(call.name)))
         ends = [Cancellation(parent=until) for _ in given]
         places = {id(call): place for place, call in enumerate(given)}
-        made = cls(given, plan, shared, tools, until, ends, _places=places)
-        for call in failed:
-            made.end(call, ToolResult(error="it was not run"))
+        overtook = _overtook(plan, answered)
+        made = cls(given, plan, shared, tools, until, ends, shared.copied(), overtook, _places=places)
+        for other in answered:
+            made.end(other.call, _result_of(other.told))
         return made
 
     @property
@@ -115,14 +126,19 @@ class Dependencies:
         except ToolError as refusal:
             return ToolResult.failed(refusal)
         result = await carry_out(own)
-        return self._kept(path, call, result, tool) if path and not result.is_error else result
-
-    def _kept(self, path: str, call: ToolCall, result: ToolResult, tool: Tool[..., Any]) -> ToolResult:
+        if not path or result.is_error:
+            return result
         try:
             self.shared.put(path, told_as(_whole(result, tool), tool), call.instance)
         except ValueError as error:
             return result._replace(text=f"{result.text}\n{error}")
+        self._put_again(place)
         return result
+
+    def _put_again(self, place: int) -> None:
+        """Let a value that came late, as the call had waited for a yes, give way to those that were to come after."""
+        for other in self.overtook.get(place, ()):
+            _put_told(self.shared, other.call, other.told, self.tools)
 
     def _filled(self, place: int, call: ToolCall) -> ToolCall:
         """Put values in the places of references.
@@ -131,11 +147,28 @@ class Dependencies:
             ToolError: One of them has none.
         """
         if place in self.plan.circular:
-            raise InvalidArguments("by way of other calls they refer to this call's own result. Leave a reference out.")
+            raise InvalidArguments(self._circle(place))
         for other in sorted(self.plan.needs[place]):
             self._check(self.given[other], self.results.get(other))
-        arguments = substituted(call.arguments, lambda path: self.shared.get(path, call.instance))
+        arguments = substituted(call.arguments, lambda path: self._value(path, place))
         return call if arguments == call.arguments else replace(call, arguments=arguments)
+
+    def _value(self, path: str, place: int) -> Any:
+        """Find a value; where there is none, tell of what the call can count on, whatever else has ended by now."""
+        instance = self.given[place].instance
+        try:
+            return self.shared.get(path, instance)
+        except KeyError:
+            needed = (kept_at(self.given[other]) for other in self.plan.needs[place])
+            raise missing(path, sorted({*self.before.paths(instance), *needed})) from None
+
+    def _circle(self, place: int) -> str:
+        own, *others = (
+            shortened(repr(self.given[other].output_path), MAX_NAMED)
+            for other in (place, *sorted(self.plan.circular[place]))
+        )
+        waits = f"{own} waits for {shortened(' and '.join(others), MAX_NAMED)}"
+        return f"by way of other calls they refer to this call's own result: {waits}. Leave a reference out."
 
     def _check(self, other: ToolCall, result: ToolResult | None) -> None:
         needed = f"{other.name} at {other.output_path!r}"
@@ -178,14 +211,32 @@ def recalled(given: Values, messages: Sequence[Message], tools: Tools) -> Shared
     shared = Shared.of(given)
     if shared is given or not refer(tools):
         return shared
-    good = (told for told in messages if isinstance(told, ToolMessage) and not (told.is_error or was_cut(told.text)))
-    texts = {told.call_id: told.text for told in good}
+    told = {message.call_id: message for message in messages if isinstance(message, ToolMessage)}
     for call in chain.from_iterable(_in_order(said, tools) for said in messages if isinstance(said, ModelResponse)):
-        tool = tools.get(call.name)
-        if call.output_path and call.id in texts and tool and refers(tool):
-            with suppress(ToolError, ValueError):  # it was not kept the first time, either
-                shared.put(kept_at(call), told_as(texts[call.id], tool), call.instance)
+        if call.id in told:
+            _put_told(shared, call, told[call.id], tools)
     return shared
+
+
+def _put_told(shared: Shared, call: ToolCall, told: ToolMessage, tools: Tools) -> None:
+    """Keep a result, as a history tells of it."""
+    tool = tools.get(call.name)
+    if call.output_path and tool and refers(tool) and not (told.is_error or was_cut(told.text)):
+        with suppress(ToolError, ValueError):  # it was not kept the first time, either
+            shared.put(kept_at(call), told_as(told.text, tool), call.instance)
+
+
+def _overtook(plan: Plan, answered: Sequence[Answered]) -> Mapping[int, Sequence[Answered]]:
+    good = {other.place: other for other in answered if not other.told.is_error}
+    overtook = defaultdict[int, list[Answered]](list)
+    for later in filter(good.__contains__, plan.order):
+        for place in plan.after[later]:
+            overtook[place].append(good[later])
+    return overtook
+
+
+def _result_of(told: ToolMessage) -> ToolResult:
+    return ToolResult(error=told.text) if told.is_error else ToolResult(text=told.text)
 
 
 def _in_order(said: ModelResponse, tools: Tools) -> list[ToolCall]:

@@ -15,7 +15,7 @@ from toolkit.callables import source_of
 from toolkit.context import ToolContext
 from toolkit.errors import DefinitionError, InvalidArguments, UnknownActivity
 from toolkit.handlers import Action, Function
-from toolkit.interfaces import Given, Interface
+from toolkit.interfaces import Given, Interface, refuse_private
 from toolkit.kept import kept
 from toolkit.parameters import Parameter
 from toolkit.parameters.accepted import Accepted, ByDocument, ByType, Filled, Heedless, Joined, Lean
@@ -96,7 +96,12 @@ class Latent(Declared):
 
     @kept
     def built(self) -> Accepted:
-        """What it accepts: the output, and the arguments."""
+        """What it accepts: the output, and the arguments.
+
+        Raises:
+            DefinitionError: A parameter begins with an underscore, as the output does.
+        """
+        refuse_private(self.origin, self.interface.built.schema["properties"])
         return Heedless(Joined(self.interface.returns.asked, self.interface.built))
 
     def prepared(self) -> Action:
@@ -169,8 +174,9 @@ class Bound(Declared):
         fitted = self._fitted(values)
         plain = self._fitted(written(self.interface.built, values, by_alias=bool(self.whole)))
         changed = {p.name: plain[p.name] for p in self.retyped if p.name in plain}
+        kept = {name: value for name, value in fitted.items() if name not in changed}
         try:
-            return {**fitted, **read(changed)[0]}
+            return {**kept, **read(changed)[0]}
         except InvalidArguments as error:
             what = f"{self.function.origin} takes something else than the tool says"
             raise TypeError(f"{what}: {error}; Toolbox.check() tells more") from error

@@ -54,13 +54,13 @@ class Plan:
         needs: Of each call, those whose results it refers to or imports.
         after: Of each call, those that have to end before it, the last one first: the same, and those that keep a
             result where it does.
-        circular: Calls that wait for themselves, by way of others.
+        circular: Calls that wait for themselves, and by way of which others.
     """
 
     order: Sequence[int]
     needs: Needs
     after: Mapping[int, Sequence[int]]
-    circular: Collection[int]
+    circular: Needs
 
 
 def widened(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,7 +86,8 @@ def planned(calls: Sequence[ToolCall], imports: Callable[[ToolCall], Collection[
     said = [() if paths is None else references_in(call.arguments) for call, paths in zip(calls, imported)]
     writers = _Writers(kept)
     needs = {place: writers.of(_places(call, said[place])) - {place} for place, call in enumerate(calls)}
-    circular = _circular(needs)
+    caught = _circular(needs)
+    circular = {place: needs[place] & caught for place in sorted(caught)}
     free = {place: set() if place in circular else others for place, others in needs.items()}
     wider = _joined(free, [writers.of(_places(call, paths or ())) for call, paths in zip(calls, imported)])
     order = ordered(wider)

@@ -86,7 +86,14 @@ class Shared:
             found = _found(self._trees.get(owner), steps)
             if found is not None:
                 return deepcopy(found[0])
-        raise KeyError(f"there is nothing at {path!r}{close_to(path, self.paths(instance))}")
+        raise missing(path, self.paths(instance))
+
+    def copied(self) -> Shared:
+        """Give another one with what is there now."""
+        copy = Shared()
+        with self._lock:
+            copy._trees, copy._sizes = self._trees, self._sizes
+        return copy
 
     def paths(self, instance: str = "") -> tuple[str, ...]:
         """List what an instance may see, in alphabetical order: calls end in any."""
@@ -111,7 +118,7 @@ class _View(Mapping[str, Any]):
 
     def __getitem__(self, path: str) -> Any:
         if not self._shows(path):
-            raise KeyError(f"there is nothing at {path!r}{close_to(path, list(self))}")
+            raise missing(path, list(self))
         try:
             return self._shared.get(path, self._instance)
         except ValueError as error:
@@ -133,6 +140,11 @@ class _View(Mapping[str, Any]):
 
     def _shows(self, path: str) -> bool:
         return self._names is None or any(f"{path}.".startswith(f"{name}.") for name in self._names)
+
+
+def missing(path: str, paths: Collection[str]) -> KeyError:
+    """Say that there is nothing at a path, and where there is something."""
+    return KeyError(f"there is nothing at {path!r}{close_to(path, paths)}")
 
 
 def path_of(text: str) -> Path:

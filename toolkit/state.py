@@ -18,6 +18,7 @@ from toolkit.messages import (
     Usage,
 )
 from toolkit.numbering import is_own
+from toolkit.steps import Answered
 from toolkit.transcripts import check_fields, message_from_dict, message_to_dict
 
 Phase: TypeAlias = Literal["asking", "calling", "paused", "finished"]
@@ -111,10 +112,11 @@ def open_calls(messages: Sequence[Message], answered: Sequence[ToolMessage]) -> 
     return tuple(call for call in last_calls(messages) if call.id not in done)
 
 
-def failed_calls(messages: Sequence[Message], answered: Sequence[ToolMessage]) -> tuple[ToolCall, ...]:
-    """Give the calls of the last message that have failed."""
-    failed = {result.call_id for result in answered if result.is_error}
-    return tuple(call for call in last_calls(messages) if call.id in failed) if failed else ()
+def answered_calls(messages: Sequence[Message], answered: Sequence[ToolMessage]) -> tuple[Answered, ...]:
+    """Give the calls of the last message that have a result."""
+    told = {result.call_id: result for result in answered}
+    calls = enumerate(last_calls(messages))
+    return tuple(Answered(place, call, told[call.id]) for place, call in calls if call.id in told)
 
 
 def _wrong_phase(state: RunState) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from toolkit.messages import Message, PendingApproval, ToolCall
+from toolkit.messages import Message, PendingApproval, ToolCall, ToolMessage
 
 
 @dataclass(frozen=True)
@@ -18,16 +18,29 @@ class CallModel:
 
 
 @dataclass(frozen=True)
+class Answered:
+    """A call that has its result.
+
+    Attributes:
+        place: Where it stands among the calls of its answer, from 0.
+    """
+
+    place: int
+    call: ToolCall
+    told: ToolMessage
+
+
+@dataclass(frozen=True)
 class RunCalls:
     """Carry these calls out.
 
     Attributes:
-        failed: Calls of the same answer that have failed before.
+        answered: The other calls of the same answer, in call order.
     """
 
     calls: tuple[ToolCall, ...]
     turn: int
-    failed: tuple[ToolCall, ...] = ()
+    answered: tuple[Answered, ...] = ()
 
 
 @dataclass(frozen=True)

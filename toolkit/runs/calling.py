@@ -66,7 +66,7 @@ class Calling:
         """Make what carries out the calls of one turn."""
         if not refer(self.tools):
             return Turn(self, todo.calls, todo.turn)
-        linked = Dependencies.of(todo.calls, self.shared, self.tools, self.work, todo.failed)
+        linked = Dependencies.of(todo.calls, self.shared, self.tools, self.work, todo.answered)
         return Turn(self, todo.calls, todo.turn, linked)
 
     def direct(self, told: Sequence[ToolMessage]) -> str | None:
