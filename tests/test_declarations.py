@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import runpy
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pytest
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, RootModel, field_validator
 from typing_extensions import NotRequired, TypedDict
 
 from toolkit import DefinitionError, Tool, Toolbox, ToolContext, tool
@@ -40,6 +40,10 @@ FILLED = '{"text": "Good!", "_output": {"sentiment": "positive", "confidence": 0
 
 def declared(properties: dict[str, Any], **keywords: Any) -> Tool[..., Any]:
     return Tool.from_schema("x", {"type": "object", "properties": properties, **keywords})
+
+
+class Open(BaseModel, extra="allow"):
+    pass
 
 
 class Mood(Enum):
@@ -225,6 +229,10 @@ NO_SCHEMAS: dict[str, tuple[Any, str]] = {
         "parameter '_city' begins with '_'",
     ),
     "no list": ({"allOf": 5}, "'#/allOf'"),
+    "beside": ({"text": {"type": "string"}}, "'text' stands beside.*under properties: .*{\"text\": ...}"),
+    "beside properties": ({"properties": {"a": {}}, "b": {"type": ["string", "null"]}}, "'b' stands beside"),
+    "beside, a reference": ({"b": {"$ref": "#/$defs/B"}, "$defs": {"B": {}}}, "'b' stands beside"),
+    "beside, about a call": ({"_tool": "x", "properties": {}}, "'_tool' stands beside.*under properties"),
     "private": ({"properties": {"_city": {}}}, "parameter '_city' begins with '_'.* Call it 'city'"),
     "nothing but private": ({"properties": {"_": {}}}, "Call it 'value'"),
 }
@@ -307,6 +315,49 @@ def test_other_parameters(keywords: dict[str, Any], is_taken: bool) -> None:
     made = Tool.from_schema("x", {"properties": {"a": {}}, **keywords}, lambda values: values)
 
     assert is_taken is not made.invoke('{"b": 1}').is_error
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"default": {"type": "string"}, "examples": [{"type": "string"}]},
+        {"$defs": {"type": {"type": "string"}}},
+        {"dependentSchemas": {"a": {"type": "object"}}, "propertyNames": {"type": "string"}},
+        {"x-form": {"type": "string"}},
+        {"$comment": {"type": "string"}},
+        {"xml": {"name": "a"}, "externalDocs": {"url": "https://example.com"}, "form": "string"},
+    ],
+    ids=lambda keywords: ", ".join(keywords),
+)
+def test_other_keywords(keywords: dict[str, Any]) -> None:
+    """Keywords of JSON Schema, extensions, and what looks like no schema are taken for no parameter."""
+    made = Tool.from_schema("x", {"properties": {"a": {}}, **keywords}, lambda a: a)
+
+    assert 1 == made.invoke('{"a": 1}').value
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"propertyNames": {"pattern": "^[a-z]+$"}},
+        {"maxProperties": 1},
+        {"additionalProperties": {"type": "integer"}},
+        {"allOf": [{"properties": {"a": {}}, "additionalProperties": False}]},
+    ],
+    ids=lambda keywords: ", ".join(keywords),
+)
+def test_rules_for_keys(keywords: dict[str, Any]) -> None:
+    """What a schema says of its keys says nothing of words about a call, which do not reach the function."""
+    made = Tool.from_schema("x", {"properties": {"a": {}}, **keywords}, lambda **values: values)
+
+    assert {"a": 1} == made.invoke('{"a": 1, "_output": "a thought"}').value
+
+
+def test_words_about_a_call_in_an_open_model() -> None:
+    """A model that takes any member is not given words about the call as one."""
+    made = Tool.from_models("x", Open, function=lambda whole: [whole])
+
+    assert [Open.model_validate({"a": 1})] == made.invoke('{"a": 1, "_output": "a thought"}').value
 
 
 def test_schema_that_refers_to_itself() -> None:
@@ -406,11 +457,16 @@ NO_MODELS: dict[str, tuple[Any, Any, str]] = {
     "integer": (int, str, r"Tool\.from_models\('x'\): <class 'int'> has no members"),
     "list": (list[int], str, "has no members: the input of a tool is a model, dataclass or TypedDict"),
     "none": (None, str, "has no members"),
+    "any dict": (dict, str, "<class 'dict'> has no members: the input of a tool is a model, dataclass or TypedDict"),
+    "dict": (dict[str, int], str, "has no members"),
+    "mapping": (Mapping[str, Any], str, "has no members"),
+    "model of a dict": (RootModel[dict[str, int]], str, "has no members"),
     "union": (Mail | Trip, str, "has no members"),
     "value": (5, str, "5 is no type that JSON can fill"),
     "name of nothing": ("Nowhere", str, "'Nowhere' is no type that JSON can fill"),
     "private": (Private, str, "parameter '_city' begins with '_'"),
     "schema": ({"type": "array"}, str, r"Tool\.from_models\('x'\): the input of a tool is a JSON Schema"),
+    "schema, beside": ({"a": {"type": "string"}}, str, r"Tool\.from_models\('x'\): 'a' stands beside"),
     "schema, inside": (
         {"properties": {"a": {"type": "text"}}}, str, r"Tool\.from_models\('x'\): .*#/properties/a/type",
     ),

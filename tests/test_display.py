@@ -90,6 +90,15 @@ def test_result_of_the_run_is_given() -> None:
     assert "Hello." == show(stream, out=io.StringIO()).output
 
 
+def test_show_takes_a_stream() -> None:
+    """What is no stream of the plain kind is refused by name; the message says what to write."""
+    wanted = r"this is a {}\. Write show\(runner\.stream\(prompt\)\)"
+    with pytest.raises(TypeError, match=wanted.format("RunResult")):
+        show(Runner(model=ScriptedModel(["Hello."])).run("Hi!"))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=wanted.format("AsyncRunStream")):
+        show(Runner(model=ScriptedModel(["Hello."])).astream("Hi!"))  # type: ignore[arg-type]
+
+
 def test_unusual_end_is_told() -> None:
     """A run that ended at its limit says so."""
     calls = [[call("add", a=1, b=2)], [call("add", a=1, b=2)], "Enough."]
@@ -276,6 +285,12 @@ def test_async_run_is_shown() -> None:
     result = asyncio.run(ashow(Runner(model=ScriptedModel(["Hello."])).astream("x"), "Hi!", out))
 
     assert ("Hello.", "Question  Hi!\nAnswer    Hello.\n") == (result.output, out.getvalue())
+
+
+def test_ashow_takes_an_async_stream() -> None:
+    """A plain stream is refused by name; the message says what to write."""
+    with pytest.raises(TypeError, match=r"this is a RunStream\. Write await ashow\(runner\.astream\(prompt\)\)"):
+        asyncio.run(ashow(Runner(model=ScriptedModel(["Hello."])).stream("x")))  # type: ignore[arg-type]
 
 
 # -- in a notebook

@@ -12,7 +12,7 @@ import pytest
 
 import toolkit
 
-HEAVY = ["openai", "pydantic", "xllamacpp", "asyncio", "httpx", "httpx2"]
+HEAVY = ["openai", "pydantic", "xllamacpp", "asyncio", "httpx", "httpx2", "toolkit.documents"]
 
 
 def declared() -> dict[str, str]:
@@ -80,12 +80,15 @@ def test_unknown() -> None:
         exec("from toolkit import Tolbox")  # noqa: S102
 
 
+DECORATED = "from toolkit import tool\n@tool\ndef f(a: int): ..."
 LOADED = {
-    "nothing": ("import toolkit", {"openai", "pydantic", "xllamacpp", "asyncio"}),
-    "decorator": ("from toolkit import tool", {"openai", "pydantic", "xllamacpp"}),
-    "decorated": ("from toolkit import tool\n@tool\ndef f(a: int): ...", {"openai", "pydantic", "xllamacpp"}),
-    "toolbox": ("from toolkit import Toolbox", {"openai", "pydantic", "xllamacpp"}),
-    "schema": ("from toolkit import tool\ntool(lambda a: a).parameters", {"openai", "xllamacpp"}),
+    "nothing": ("import toolkit", {"openai", "pydantic", "xllamacpp", "asyncio", "toolkit.documents"}),
+    "decorator": ("from toolkit import tool", {"openai", "pydantic", "xllamacpp", "toolkit.documents"}),
+    "decorated": (DECORATED, {"openai", "pydantic", "xllamacpp", "toolkit.documents"}),
+    "invoked": (DECORATED + """\nf.invoke('{"a": 1}')""", {"openai", "pydantic", "xllamacpp", "toolkit.documents"}),
+    "toolbox": ("from toolkit import Toolbox", {"openai", "pydantic", "xllamacpp", "toolkit.documents"}),
+    "runner": ("from toolkit import Runner", {"pydantic", "xllamacpp", "toolkit.documents"}),
+    "schema": ("from toolkit import tool\ntool(lambda a: a).parameters", {"openai", "xllamacpp", "toolkit.documents"}),
 }
 
 

@@ -414,7 +414,7 @@ def test_held_within_body() -> None:
     held = reply.text("It is 3.", split=1).held(400)
     with (
         FakeServer([held]) as server,
-        client_of(server, timeout=0.1) as client,
+        client_of(server, timeout=0.5) as client,
         client.chat.completions.create(**body(stream=True)) as chunks,
     ):
         first = next(chunks)

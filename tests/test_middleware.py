@@ -169,7 +169,7 @@ def test_waits_no_longer_than_the_call(door: Callable[[], Door]) -> None:
         return ToolResult("gave up")
 
     dispatcher = Dispatcher(tools={"add": add}, middleware=(patient,))
-    calling = dispatcher.dispatch(call("add", a=1), ToolContext(deps=None, cancellation=Cancellation(0.05)), door())
+    calling = dispatcher.dispatch(call("add", a=1), ToolContext(deps=None, cancellation=Cancellation(0.5)), door())
     step(calling) if door is SyncDoor else asyncio.run(calling)
 
     assert ["timed out", "timed out"] == refused

@@ -184,7 +184,7 @@ def ids(messages: tuple[Message, ...]) -> list[str]:
 
 def still_working(before: set[threading.Thread]) -> list[str]:
     """The names of the new threads that work for runs; those that are about to end are given the time for it."""
-    until = time.monotonic() + 5
+    until = time.monotonic() + 20
     while (names := working(before)) and time.monotonic() < until:
         threading.Event().wait(0.002)
     return names

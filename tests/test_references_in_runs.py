@@ -498,7 +498,7 @@ def test_limits_of_time(name: str, told: str) -> None:
 
     box = Toolbox([wait, note, same], references=True)
     model = ScriptedModel([[call(name, text="†x"), call("wait", to="x")], "Done."])
-    result = Runner(box, model=model, limits=Limits(seconds=0.1)).run("Go.")
+    result = Runner(box, model=model, limits=Limits(seconds=0.5)).run("Go.")
 
     assert [told, "Timed out."] == texts(result)
 

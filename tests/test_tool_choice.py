@@ -10,10 +10,11 @@ from toolkit import OpenAIModel, Runner, RunResult, Toolbox, tool
 from toolkit.choice import available, checked_choice, holds
 from toolkit.dialects import run_dialect_named
 from toolkit.doors import step
-from toolkit.messages import ModelRequest, OutputSpec, UserMessage
+from toolkit.messages import ModelRequest, UserMessage
 from toolkit.models.responses import ResponsesModel
 from toolkit.models.server import ServerModel
 from toolkit.output import output_of
+from toolkit.specs import OutputSpec
 from toolkit.testing import FakeServer, reply
 
 

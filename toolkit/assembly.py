@@ -34,6 +34,7 @@ from toolkit.overflow import MAX_RESULT, Overflow
 from toolkit.runs.asking import Asking
 from toolkit.runs.calling import Calling
 from toolkit.runs.early import EarlyCalls
+from toolkit.runs.ending import Ending
 from toolkit.runs.inbox import Inbox
 from toolkit.runs.result import known_from
 from toolkit.runs.roster import Roster
@@ -106,11 +107,14 @@ class Assembly:
             choice=self.choice,
             asking=asking,
             calling=calling,
-            output=asking.output,
-            inbox=calling.inbox,
+            ending=Ending(
+                conversation=conversation,
+                output=asking.output,
+                inbox=calling.inbox,
+                calls=known_from(ask.prompt) if isinstance(ask.prompt, RunState) else {},
+            ),
             roster=self.roster,
             checkpoint=self.options.get("checkpoint"),
-            calls=known_from(ask.prompt) if isinstance(ask.prompt, RunState) else {},
         )
 
     def _calling(self, ask: Ask, tools: Tools, asking: Asking, state: RunState) -> Calling:

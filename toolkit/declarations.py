@@ -1,9 +1,16 @@
 """A hand-made JSON Schema -> an interface, and what it says about the calls themselves.
 
-{"type": "object", "description": "Analyzes text sentiment",
-"properties": {"_tool": {"type": "string", "const": "sentimentAnalysis"},
-"text": {"type": "string"},
-"_output": {"type": "object", "properties": {"sentiment": {"type": "string"}}}}}
+    {
+        "type": "object",
+        "description": "Analyzes text sentiment",
+        "properties": {
+            "_tool": {"type": "string", "const": "sentimentAnalysis"},
+            "text": {"type": "string"},
+            "_output": {"type": "object", "properties": {"sentiment": {"type": "string"}}}
+        }
+    }
+
+Properties that begin with an underscore are about the call; the others are its arguments.
 """
 
 from __future__ import annotations
@@ -16,8 +23,9 @@ from toolkit.about import ACTIVITY, IMPORTS, INSTANCE, META, MODULE, OUTPUT, REA
 from toolkit.documents.document import Document as Parts
 from toolkit.documents.hoisting import hoisted
 from toolkit.errors import DefinitionError
-from toolkit.interfaces import Declaration, Document, checked, closed, elsewhere, named, refuse_private
+from toolkit.interfaces import Declaration, Document, checked, named, refuse_private
 from toolkit.parameters.accepted import ByDocument
+from toolkit.properties import closed, elsewhere
 from toolkit.schemas import inlined
 from toolkit.scopes import Scope, scope_of
 

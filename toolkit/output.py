@@ -16,14 +16,12 @@ from pydantic_core import ValidationError, from_json
 from typing_extensions import TypedDict, TypeVar
 
 from toolkit import schemas
-from toolkit.documents.document import Document
-from toolkit.documents.hoisting import hoisted
 from toolkit.doubts import doubts
 from toolkit.errors import DefinitionError, InvalidArguments, ToolError
 from toolkit.faults import MAX_NAME, explained, shortened
 from toolkit.jsontext import unfenced
-from toolkit.messages import OutputSpec, ToolSpec
 from toolkit.parameters.accepted import ByDocument
+from toolkit.specs import OutputSpec, ToolSpec
 
 T = TypeVar("T", default=str)
 
@@ -112,8 +110,9 @@ def _described(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
 
     adapter = TypeAdapter[Any](kind)
     if schema := schemas.of_object(adapter):
-        _refuse_empty(schema)
-        return schema, adapter.validate_json
+        whole = {"type": "object", "properties": {}, **schema}
+        _refuse_empty(whole)
+        return whole, adapter.validate_json
     wrapper = TypedDict("wrapper", {KEY: kind})  # type: ignore[misc]  # a type made at run time
     wrapper.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)  # type: ignore[attr-defined]
     wrapped = TypeAdapter[Any](wrapper)
@@ -122,6 +121,9 @@ def _described(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
 
 
 def _documented(kind: Mapping[str, Any]) -> tuple[dict[str, Any], Callable[[str], Any]]:
+    from toolkit.documents.document import Document  # they take long to load, and a type does not need them
+    from toolkit.documents.hoisting import hoisted
+
     schema = hoisted(Document.of({**schemas.inlined(kind)}))
     if schema.get("type") == "object":
         whole = {"properties": {}, **({} if schema.get("properties") else {"additionalProperties": True}), **schema}

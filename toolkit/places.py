@@ -90,28 +90,27 @@ def submitted(
         Failed: The executor takes nothing.
     """
     try:
-        return _submitted(executor, tool, values, context, begun)
+        if _shares_memory(executor):
+            return executor.submit(copy_context().run, _perform_here, tool, values, context, begun)
+        return executor.submit(_perform, _bare(executor, tool), values, portable(context))
     except DefinitionError:
         raise
     except Exception as error:
         raise _unbegun(tool) from error
 
 
-def _submitted(
-    executor: Executor,
-    tool: Tool[..., Any],
-    values: dict[str, Any],
-    context: ToolContext[Any],
-    begun: Callable[[], object],
-) -> Future[Any]:
+def _shares_memory(executor: Executor) -> bool:
     from concurrent import futures  # each kind of executor is loaded with its name
 
     apart: Any = getattr(futures, "InterpreterPoolExecutor", ())  # a thread pool by name: its threads share nothing
-    if isinstance(executor, futures.ThreadPoolExecutor) and not isinstance(executor, apart):
-        return executor.submit(copy_context().run, _perform_here, tool, values, context, begun)
-    if isinstance(executor, futures.ProcessPoolExecutor):
-        movable(tool)
-    return executor.submit(_perform, replace(tool, settings=USUAL), values, portable(context))
+    return isinstance(executor, futures.ThreadPoolExecutor) and not isinstance(executor, apart)
+
+
+def _bare(executor: Executor, tool: Tool[..., Any]) -> Tool[..., Any]:
+    """Make the same tool without its settings; one for another process has to be found there."""
+    from concurrent.futures import ProcessPoolExecutor
+
+    return movable(tool) if isinstance(executor, ProcessPoolExecutor) else replace(tool, settings=USUAL)
 
 
 def waited(future: Future[Any], until: Cancellation) -> Outcome[Any]:

@@ -77,11 +77,12 @@ def inlined(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def of_object(adapter: TypeAdapter[Any]) -> dict[str, Any]:
-    """Make the JSON Schema of an object, as providers want to see it; an empty one of any other type."""
+    """Make the JSON Schema of an object; an empty one of any other type. Only a type with members has `properties`."""
     schema = adapter.json_schema(schema_generator=generator())
     definitions = schema.get("$defs", {})
     root = {**definitions[schema["$ref"].rpartition("/")[2]], "$defs": definitions} if "$ref" in schema else schema
-    return {"type": "object", "properties": {}, **clean(root)} if root.get("type") == "object" else {}
+    front = {keyword: root[keyword] for keyword in ("type", "properties") if keyword in root}
+    return clean({**front, **root}) if root.get("type") == "object" else {}
 
 
 def json_default(default: Any) -> dict[str, Any]:

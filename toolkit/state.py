@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from toolkit.brief import Brief
 from toolkit.errors import ConversationError
 from toolkit.messages import (
-    Brief,
     Message,
     ModelResponse,
     PendingApproval,

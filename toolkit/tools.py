@@ -5,28 +5,20 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
-from pydantic_core import PydanticSerializationError, to_json
 from typing_extensions import Self, Unpack
 
 from toolkit import hints
-from toolkit.about import OUTPUT_PATH
+from toolkit.described import Described
 from toolkit.errors import DefinitionError
 from toolkit.handlers import BoundFunction, Function, Handler
 from toolkit.implementations import Bound, Declared, implementation, without_function
-from toolkit.invocable import Invocable
-from toolkit.messages import ToolSpec
 from toolkit.naming import NAME, legal_name
-from toolkit.references import widened
 from toolkit.scopes import Scope
 from toolkit.settings import USUAL, ToolSettings
 from toolkit.tool_options import ToolOptions, fields_of, refuse_unknown
-
-if TYPE_CHECKING:
-    from toolkit.dialects.explanation import Explanation
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,7 +28,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Tool(Invocable, Generic[P, R]):
+class Tool(Described, Generic[P, R]):
     """A function that a model may call, and that stays a function.
 
     It is called, awaited, documented, pickled and type-checked as the function it was made of; in a class body it binds
@@ -140,7 +132,7 @@ class Tool(Invocable, Generic[P, R]):
         Raises:
             DefinitionError: What it needs has no members, or one that begins with an underscore.
         """
-        from toolkit.interfaces import of_types
+        from toolkit.typed import of_types
 
         told = {"title": title, "text": description, **options}
         return cls._declared(name, of_types(name, accepts, gives), function, told)
@@ -232,78 +224,6 @@ class Tool(Invocable, Generic[P, R]):
     def is_async(self) -> bool:
         """Whether its function is a coroutine function."""
         return self.invocation.is_async
-
-    @cached_property
-    def description(self) -> str:
-        """What the model is told that the tool does."""
-        return self.handler.description if self.text is None else self.text
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """JSON Schema of the arguments: draft 2020-12, of type object. Read it, do not change it.
-
-        Raises:
-            DefinitionError: A parameter cannot be described to a model.
-        """
-        return self.handler.built.schema
-
-    @property
-    def _shown_parameters(self) -> dict[str, Any]:
-        own = widened(self.parameters) if OUTPUT_PATH in self.about else self.parameters
-        if not self.about:
-            return own
-        required = [*(key for key in self.asked if key in self.about), *own.get("required", ())]
-        known = {"required": required} if required else {}
-        return {**own, "properties": {**self.about, **own["properties"]}, **known}
-
-    @property
-    def output_schema(self) -> dict[str, Any] | None:
-        """JSON Schema of what the function returns; None where its annotation says nothing about it."""
-        return self.handler.returns.schema
-
-    @cached_property
-    def spec(self) -> ToolSpec:
-        """The tool as a model may see it.
-
-        Raises:
-            DefinitionError: It cannot be described to a model.
-        """
-        try:
-            to_json([self.description, self.parameters])
-        except PydanticSerializationError as error:
-            what = "its description or schema holds what no JSON can carry"
-            raise DefinitionError(f"{self.origin}: {what}: {error}") from None
-        return ToolSpec(
-            name=self.name,
-            description=self.description,
-            parameters=self._shown_parameters,
-            activity=self.handler.activity,
-            about=self.about,
-            module=self.scope.module if self.scope else "",
-            output=self.output_schema,
-            title=self.title,
-            strict=self.strict,
-            namespace=self.settings.namespace,
-            defer_loading=self.settings.defer_loading,
-            forms={} if self.about else self.handler.built.forms,
-        )
-
-    @property
-    def origin(self) -> str:
-        """Where the tool comes from, for messages to its developer."""
-        return self.handler.origin
-
-    def explain(self, dialect: str = "chat", *, strict: bool = True) -> Explanation:
-        """Tell how a provider is shown this tool: what is rewritten, and whether and why not it is strict.
-
-        Raises:
-            ValueError: There is no such dialect.
-            DefinitionError: The tool cannot be described to a model, or to this provider.
-        """
-        from toolkit.dialects import dialect_named  # all of them take longer to load than the rest of a tool
-        from toolkit.dialects.explanation import explained
-
-        return explained(self.spec, dialect_named(dialect, strict=strict))
 
     def renamed(self, name: str) -> Self:
         """Make the same tool under another name."""

@@ -29,18 +29,10 @@ from toolkit.dialects.rules import GRAMMAR, STRICT, Rules
 from toolkit.dialects.structured import asked
 from toolkit.dialects.wire import about_calls, attribute, content_of, owned, text_of
 from toolkit.jsontext import Repeating, dumped, is_cut, is_object, loaded, unfenced
-from toolkit.messages import (
-    Message,
-    ModelRequest,
-    ModelResponse,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    ToolResult,
-    ToolSpec,
-)
+from toolkit.messages import Message, ModelRequest, ModelResponse, SystemMessage, ToolCall, ToolMessage, ToolResult
 from toolkit.parts import sendable
 from toolkit.schemas import apart
+from toolkit.specs import ToolSpec
 
 GUIDE = """You can call tools. Reply with one JSON object and nothing else.
 To call tools, list them in "calls", each with its name in "_tool" and its arguments beside it, and leave "output" null.

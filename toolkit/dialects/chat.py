@@ -26,11 +26,11 @@ from toolkit.messages import (
     ToolCall,
     ToolMessage,
     ToolResult,
-    ToolSpec,
     UserMessage,
     attached,
 )
 from toolkit.parts import sendable
+from toolkit.specs import ToolSpec
 
 
 class Chat(RunDialect):

@@ -9,7 +9,7 @@ from typing import Any
 
 from toolkit.dialects.dialect import Dialect
 from toolkit.dialects.scope import Note
-from toolkit.messages import ToolSpec
+from toolkit.specs import ToolSpec
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,8 +23,8 @@ from toolkit.dialects.members import Field, Fields
 from toolkit.dialects.rewriting import Rewriter
 from toolkit.dialects.rules import ANTHROPIC, ANTHROPIC_STRICT, PLAIN, Rules, always_sent, quoted_changes, rewrites
 from toolkit.dialects.scope import Note, Part, Unsayable
-from toolkit.messages import ToolSpec
 from toolkit.schemas import rewritten
+from toolkit.specs import ToolSpec
 
 
 @dataclass(frozen=True, kw_only=True)

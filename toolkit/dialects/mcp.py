@@ -14,8 +14,9 @@ from toolkit.dialects.dialect import Dialect
 from toolkit.dialects.matching import fits
 from toolkit.dialects.rules import PLAIN
 from toolkit.dialects.wire import attribute, base64_of, call_of, data_of, gives_object, text_of
-from toolkit.messages import ToolCall, ToolResult, ToolSpec
+from toolkit.messages import ToolCall, ToolResult
 from toolkit.parts import File, sendable
+from toolkit.specs import ToolSpec
 
 
 class MCP(Dialect):

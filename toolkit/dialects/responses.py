@@ -20,7 +20,8 @@ from toolkit.dialects.items import answer_of, call_in, input_of, is_call
 from toolkit.dialects.rules import MINIMAL, PLAIN, STRICT
 from toolkit.dialects.structured import asked
 from toolkit.dialects.wire import gives_object, items, owned
-from toolkit.messages import ModelRequest, ToolCall, ToolResult, ToolSpec
+from toolkit.messages import ModelRequest, ToolCall, ToolResult
+from toolkit.specs import ToolSpec
 
 
 class Responses(RunDialect):

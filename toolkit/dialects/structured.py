@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from toolkit.dialects.forms import Form
-from toolkit.messages import OutputSpec, ToolCall, ToolSpec
+from toolkit.messages import ToolCall
+from toolkit.specs import OutputSpec, ToolSpec
 
 Read: TypeAlias = Callable[[str, Sequence[ToolCall], Sequence[ToolSpec]], tuple[str, tuple[ToolCall, ...]]]
 

@@ -16,8 +16,9 @@ from toolkit.about import META, OUTPUT, parted
 from toolkit.dialects.codecs import read_json
 from toolkit.dialects.forms import Form
 from toolkit.jsontext import as_text
-from toolkit.messages import ToolCall, ToolResult, ToolSpec
+from toolkit.messages import ToolCall, ToolResult
 from toolkit.parts import File, Image, sendable
+from toolkit.specs import ToolSpec
 
 META_BESIDE_OUTPUT = frozenset(META) - {OUTPUT}
 

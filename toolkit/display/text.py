@@ -46,6 +46,9 @@ def show(stream: RunStream[T], question: str = "", out: TextIO | None = None) ->
         out: Where to; standard output by default. Colours, and progress that is overwritten, only where a person
             looks; no colours with NO_COLOR set.
 
+    Raises:
+        TypeError: It is no stream.
+
     Example:
         >>> from toolkit import Runner
         >>> from toolkit.testing import ScriptedModel
@@ -53,6 +56,8 @@ def show(stream: RunStream[T], question: str = "", out: TextIO | None = None) ->
         Question  Hi!
         Answer    Hello.
     """
+    if not hasattr(stream, "__enter__"):
+        raise _no_stream(stream, "show(runner.stream(prompt))")
     with stream:
         for _ in _followed(stream, _begun(question, out)):
             pass
@@ -66,7 +71,12 @@ async def ashow(stream: AsyncRunStream[T], question: str = "", out: TextIO | Non
         stream: What `Runner.astream` gave.
         question: As in `show`.
         out: As in `show`.
+
+    Raises:
+        TypeError: It is no stream.
     """
+    if not hasattr(stream, "__aenter__"):
+        raise _no_stream(stream, "await ashow(runner.astream(prompt))")
     async with stream:
         async for _ in _afollowed(stream, _begun(question, out)):
             pass
@@ -200,6 +210,10 @@ def called(call: ToolCall) -> str:
 
 def _given(arguments: Mapping[str, Any]) -> Iterator[str]:
     return (f"{name}={shortened(repr(value), MAX_ARGUMENT)}" for name, value in arguments.items())
+
+
+def _no_stream(given: object, remedy: str) -> TypeError:
+    return TypeError(f"A run is printed while it happens, and this is a {type(given).__name__}. Write {remedy}.")
 
 
 def _begun(question: str, out: TextIO | None) -> Transcript:

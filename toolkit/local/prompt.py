@@ -20,16 +20,9 @@ from typing import Any
 from toolkit.about import META
 from toolkit.dialects.calls import Calls, composed, plain, response_format
 from toolkit.dialects.structured import asked
-from toolkit.messages import (
-    Message,
-    ModelRequest,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    ToolSpec,
-    UserMessage,
-)
+from toolkit.messages import Message, ModelRequest, SystemMessage, ToolCall, ToolMessage, UserMessage
 from toolkit.schemas import rewritten
+from toolkit.specs import ToolSpec
 
 TASK = "Answer each request with one JSON call of the right tool."
 

@@ -11,7 +11,6 @@ from pydantic_core import from_json, to_json
 
 from toolkit import schemas
 from toolkit.about import META
-from toolkit.documents import validator_of
 from toolkit.errors import DefinitionError
 from toolkit.kept import kept
 
@@ -81,6 +80,8 @@ class ByDocument(Shown):
         Raises:
             DefinitionError: The schema says what cannot be checked.
         """
+        from toolkit.documents import validator_of  # it takes long to load, and a signature does not need it
+
         return validator_of(self.schema)
 
 
@@ -98,7 +99,8 @@ class ByType(Shown):
         Raises:
             DefinitionError: The type is none of an object.
         """
-        if shown := schemas.of_object(self._adapter):
+        shown = schemas.of_object(self._adapter)
+        if "properties" in shown:
             return {**shown, "additionalProperties": shown.get("additionalProperties", False)}
         raise DefinitionError(f"{self.kind!r} has no members: the input of a tool is a model, dataclass or TypedDict.")
 

@@ -14,9 +14,10 @@ from toolkit.doors.timed import drawn
 from toolkit.errors import Cancelled, ModelError, TimedOut
 from toolkit.hooks import Hooks
 from toolkit.limits import ANY_SECONDS, LAST_SECONDS, Limits
-from toolkit.messages import ModelRequest, ToolSpec
+from toolkit.messages import ModelRequest
 from toolkit.models import Model, Piece
 from toolkit.output import Output
+from toolkit.specs import ToolSpec
 from toolkit.steps import CallModel
 from toolkit.tools import Tool
 

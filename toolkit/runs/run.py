@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence, Sized
-from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any, Generic
 
 from typing_extensions import TypeVar
@@ -28,11 +28,11 @@ from toolkit.events import (
 from toolkit.messages import ModelResponse, ToolResult, UserMessage
 from toolkit.models import CallReady, Model, Piece
 from toolkit.models.default import ModelChoice
-from toolkit.output import Output
 from toolkit.partial import Partial
 from toolkit.refusals import STOPPED_TEXT
 from toolkit.runs.asking import Asking
 from toolkit.runs.calling import Calling
+from toolkit.runs.ending import Ending
 from toolkit.runs.inbox import Inbox
 from toolkit.runs.result import RunResult, ended
 from toolkit.runs.roster import Roster
@@ -49,8 +49,8 @@ class Run(Generic[T]):
     Attributes:
         asking: How it asks the model.
         calling: How it has calls carried out.
+        ending: Makes its result.
         checkpoint: Gets the state before each step.
-        result: What came of it, once it has ended.
     """
 
     run_id: str
@@ -58,15 +58,10 @@ class Run(Generic[T]):
     choice: ModelChoice
     asking: Asking
     calling: Calling
-    output: Output[T]
-    inbox: Inbox
+    ending: Ending[T]
     roster: Roster[Run[Any]]
     checkpoint: Callable[[RunState], Any] | None = None
-    calls: dict[str, ToolCallFinished] = field(default_factory=dict)
-    result: RunResult[T] | None = None
     _limit: str = ""
-    _model: str = ""
-    _abandoned: Sized = ()
 
     def __post_init__(self) -> None:
         self.roster.enter(self)
@@ -76,18 +71,28 @@ class Run(Generic[T]):
         """What calls the run off."""
         return self.asking.stop
 
+    @property
+    def inbox(self) -> Inbox:
+        """What is said to the run."""
+        return self.calling.inbox
+
+    @property
+    def result(self) -> RunResult[T] | None:
+        """What came of the run, once it has ended."""
+        return self.ending.result
+
     async def events(self, door: Door, pick: Callable[[ModelChoice], Awaitable[Model]]) -> AsyncGenerator[Event, None]:
         """Do what the conversation says, until it is over."""
-        self._abandoned = door.abandoned
+        self.ending.abandoned = door.abandoned
         try:
             model = await pick(self.choice)
-            self._model = model.name
+            self.ending.model = model.name
             yield RunStarted(run_id=self.run_id, model=model.name)
             async with aclosing(self._steps(model, door)) as happened:
                 async for event in happened:
                     yield event
         except BaseException as error:
-            self._break_off(error)
+            self.ending.break_off(error)
             raise
         finally:
             self.leave()
@@ -98,7 +103,7 @@ class Run(Generic[T]):
     def leave(self) -> None:
         """Let go of whatever the run has; one that has not ended ends here."""
         if self.result is None:
-            self._end("cancelled")
+            self.ending.cut("cancelled")
         self.stop.cancel()
         self.stop.close()
         self.calling.early.drop()
@@ -117,7 +122,7 @@ class Run(Generic[T]):
                         yield event
         except Halt as halt:
             self.conversation.end("halted", output=str(halt))
-            self.result = self._made(str(halt), "halted")
+            self.ending.end(str(halt), "halted")
         for event in self.calling.early.drop():
             yield event
 
@@ -147,50 +152,21 @@ class Run(Generic[T]):
     async def _finish(self, todo: Finished | Paused) -> AsyncGenerator[Event, None]:
         """Make the result; or go on, with what the user says to the answer, or because it is none."""
         if isinstance(todo, Paused):
-            self.result = self._made("", "paused")
+            self.ending.end("", "paused")
             return
         if todo.reason in UNANSWERED:
-            self.result = self._made(todo.output, todo.reason)
+            self.ending.end(todo.output, todo.reason)
             return
         try:
-            output = self.output.read(todo.output)
+            output = self.asking.output.read(todo.output)
         except ToolError as error:
-            self.conversation.refuse(error.text, self.output.remedy)
+            self.conversation.refuse(error.text, self.asking.output.remedy)
             return
         said = self._said(self.inbox.last)
         if not said:
-            self.result = self._made(output, todo.reason)
+            self.ending.end(output, todo.reason)
         for event in said:
             yield event
-
-    def _made(self, output: Any, reason: str) -> RunResult[T]:
-        """Make the result; a text that is no value of the output type is left out."""
-        is_text = isinstance(output, str) and reason in (*UNANSWERED, "halted")
-        state = self.conversation.state
-        calls = (call.id for message in state.messages if isinstance(message, ModelResponse) for call in message.calls)
-        return RunResult(
-            output=None if is_text and self.output.asked else output,  # type: ignore[arg-type]  # as documented
-            messages=state.messages,
-            calls=tuple(self.calls[call_id] for call_id in calls if call_id in self.calls),
-            usage=state.usage,
-            finish_reason=reason,
-            model=self._model,
-            state=state,
-            unread=self.inbox.close(),
-            abandoned=len(self._abandoned),
-        )
-
-    def _break_off(self, error: BaseException) -> None:
-        """Leave a history that is whole, and the result with it."""
-        if self.result is None:
-            self._end("error" if isinstance(error, Exception) else "cancelled")
-        if not isinstance(error, GeneratorExit):
-            with suppress(AttributeError):  # of the user's own class, which has another use for the name
-                error.result = self.result  # type: ignore[attr-defined]  # whoever catches it finds what there is
-
-    def _end(self, reason: str) -> None:
-        self.conversation.end(reason)
-        self.result = self._made(self.conversation.text, reason)
 
     async def _put_away(self, door: Door) -> None:
         if self.checkpoint is not None:
@@ -200,7 +176,7 @@ class Run(Generic[T]):
         await self._put_away(door)
         yield TurnStarted(turn=todo.turn)
         response: ModelResponse | None = None
-        partial = Partial(self.output) if self.asking.streams else None
+        partial = Partial(self.asking.output) if self.asking.streams else None
         try:
             with self.asking.time(todo) as until:
                 async with aclosing(self.asking.answered(todo, model, door, until)) as pieces:
@@ -260,8 +236,9 @@ class Run(Generic[T]):
                 text = refused[call.id]
                 if call.id not in self.calling.early:
                     yield ToolCallStarted(call)
-                self.calls[call.id] = ToolCallFinished(call, ToolResult(text=text, error=text, kind="cancelled"), 0.0)
-                yield self.calls[call.id]
+                finished = ToolCallFinished(call, ToolResult(text=text, error=text, kind="cancelled"), 0.0)
+                self.ending.calls[call.id] = finished
+                yield finished
         if not any(call.id not in refused for call in response.calls):
             self.calling.early.drop()
 
@@ -277,7 +254,7 @@ class Run(Generic[T]):
             self.conversation.note(turn.told)
             raise
         finally:
-            self.calls |= turn.finished
+            self.ending.calls |= turn.finished
             self.calling.settle()
         told = self.conversation.answer(turn.told, turn.waiting)
         if (error := turn.raised) is not None:
