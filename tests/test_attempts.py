@@ -152,6 +152,20 @@ def test_finally_of_an_async_tool(go: Callable[..., ToolResult]) -> None:
 
 
 @BOTH
+def test_what_a_cancelled_tool_has(go: Callable[..., ToolResult]) -> None:
+    """An async function that is called off may give what it has, and that is its result."""
+
+    async def collect() -> ToolResult:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return ToolResult("the first half", error="There was no time for more.", kind="timed_out")
+
+    result = go(tool(collect, timeout=SOON))
+
+    assert ("timed_out", "the first half\nThere was no time for more.") == (result.kind, result.text)
+
+
+@BOTH
 def test_tool_that_swallows_the_cancellation(go: Callable[..., ToolResult]) -> None:
     """An async function that will not end is left to itself, and the model knows."""
 

@@ -44,6 +44,10 @@ def test_python_of_the_pages_compiles(page: Path) -> None:
         "approval",
         "schema-first",
         "shared-values",
+        "built-in-tools",
+        "web",
+        "knowledge",
+        "schedules",
     ],
 )
 def test_pages_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 import toolkit
+import toolkit.builtin
 
+ALL: list[str] = vars(toolkit)["__all__"]
+PACKAGES = [toolkit, toolkit.builtin]
+NAMES = [(package, name) for package in PACKAGES for name in vars(package)["__all__"]]
 HEAVY = ["openai", "pydantic", "xllamacpp", "asyncio", "httpx", "httpx2", "toolkit.documents"]
 
+each_package = pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
+each_name = pytest.mark.parametrize(("package", "name"), NAMES, ids=lambda one: getattr(one, "__name__", one))
 
-def declared() -> dict[str, str]:
-    """Read the names that the block for type checkers declares, with their homes."""
-    tree = ast.parse(Path(str(toolkit.__file__)).read_text())
+
+def declared(package: ModuleType) -> dict[str, str]:
+    """Read the names that a package's block for type checkers declares, with their homes."""
+    tree = ast.parse(Path(str(package.__file__)).read_text())
     block = next(node for node in tree.body if isinstance(node, ast.If))
     imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
     return {
@@ -32,50 +41,60 @@ def loaded_by(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_tables_agree() -> None:
+@each_package
+def test_tables_agree(package: ModuleType) -> None:
     """The block for type checkers and the table of lazy names say the same."""
-    homes: dict[str, tuple[str, ...]] = toolkit._HOMES
+    homes: dict[str, tuple[str, ...]] = package._HOMES
 
-    assert declared() == {name: home for home, names in homes.items() for name in names}
+    assert declared(package) == {name: home for home, names in homes.items() for name in names}
 
 
-def test_all() -> None:
+@each_package
+def test_all(package: ModuleType) -> None:
     """`__all__` is what is declared, in order and without repetition."""
-    assert sorted(declared()) == toolkit.__all__
+    assert sorted(declared(package)) == vars(package)["__all__"]
 
 
-@pytest.mark.parametrize("name", toolkit.__all__)
-def test_importable(name: str) -> None:
+@each_name
+def test_importable(package: ModuleType, name: str) -> None:
     """Every public name can be imported, and is the one of its home."""
     scope: dict[str, Any] = {}
-    exec(f"from toolkit import {name}\nfrom {declared()[name]} import {name} as original", scope)  # noqa: S102
+    home = declared(package)[name]
+    exec(f"from {package.__name__} import {name}\nfrom {home} import {name} as original", scope)  # noqa: S102
 
     assert scope["original"] is scope[name]
 
 
-@pytest.mark.parametrize("name", toolkit.__all__)
-def test_documented(name: str) -> None:
+@each_name
+def test_home(package: ModuleType, name: str) -> None:
+    """No public name is that of a module, which would take its place once it is loaded."""
+    assert importlib.util.find_spec(f"{package.__name__}.{name}") is None
+
+
+@each_name
+def test_documented(package: ModuleType, name: str) -> None:
     """Every public name has a docstring of its own."""
-    assert getattr(toolkit, name).__doc__
+    assert getattr(package, name).__doc__
 
 
-def test_star() -> None:
+@each_package
+def test_star(package: ModuleType) -> None:
     """A star brings the public names and nothing else."""
     scope: dict[str, Any] = {}
-    exec("from toolkit import *", scope)  # noqa: S102
+    exec(f"from {package.__name__} import *", scope)  # noqa: S102
 
-    assert set(toolkit.__all__) == scope.keys() - {"__builtins__"}
+    assert set(vars(package)["__all__"]) == scope.keys() - {"__builtins__"}
 
 
 def test_dir() -> None:
     """Completion offers the public names before they are loaded."""
-    assert set(toolkit.__all__) <= set(dir(toolkit))
+    assert set(ALL) <= set(dir(toolkit))
 
 
 def test_unknown() -> None:
     """A name that is not there is an ordinary error."""
     with pytest.raises(AttributeError, match="module 'toolkit' has no attribute 'Tolbox'"):
-        _ = toolkit.Tolbox
+        exec("toolkit.Tolbox", {"toolkit": toolkit})  # noqa: S102
     with pytest.raises(ImportError, match="cannot import name 'Tolbox'"):
         exec("from toolkit import Tolbox")  # noqa: S102
 

@@ -88,6 +88,14 @@ def test_pointers_to_nothing(pointer: str) -> None:
         Tool.from_schema("t", {"properties": {"a": {"$ref": pointer}}})
 
 
+def test_a_long_chain() -> None:
+    """Definitions may point to one another in a chain that is longer than Python's stack."""
+    chain = {f"s{n}": {"properties": {"next": {"$ref": f"#/$defs/s{n + 1}"}}} for n in range(1000)} | {"s1000": SIZE}
+    made = Tool.from_schema("t", {"properties": {"a": {"$ref": "#/$defs/s0"}}, "$defs": chain})
+
+    assert sorted(chain) == sorted(made.parameters["$defs"])
+
+
 def test_models_of_schemas() -> None:
     """Input and output that are JSON Schemas have their own pointers."""
     shown = {"properties": {"n": {"type": "integer"}, "next": {"$ref": "#"}}, "type": "object"}

@@ -12,14 +12,14 @@ PACKAGE = Path(__file__).parent.parent / "toolkit"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli",),
-    ("agui", "display", "testing"),
+    ("agui", "builtin", "display", "testing"),
     ("runner",),
     ("assembly", "verbs", "options"),
     ("runs",),
     ("toolbox", "models.default"),
     ("callings",),
     ("collection",),
-    ("local",),
+    ("local", "stores"),
     ("models.openai", "models.responses"),
     ("models.server", "models.arrival"),
     (
@@ -85,8 +85,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("context", "messages", "settings"),
     ("brief", "parts", "semaphore", "specs"),
-    ("cancellation",),
-    ("errors",),
+    ("cancellation", "stores.database", "stores.forks", "stores.opening"),
+    ("errors", "lazy"),
 )
 
 

@@ -15,6 +15,7 @@ from toolkit import Denied, Failed, File, Image, Runner, ToolCall, ToolResult, t
 from toolkit.doors import SyncDoor, step
 from toolkit.ledger import CHANGED, STARTED, UNKEPT, Entry, Ledger, MemoryLedger, Record, SQLiteLedger
 from toolkit.middleware import Next
+from toolkit.stores.database import StoreError
 from toolkit.testing import ScriptedModel, call
 
 STARTED_ENTRY = Entry(run_id="run", call_id="run_1", stage="started", digest="d")
@@ -75,6 +76,16 @@ def test_nothing_known(ledger: Ledger, wanted: tuple[str, str | None]) -> None:
     ledger.write(STARTED_ENTRY)
 
     assert () == ledger.read(*wanted)
+
+
+def test_with(tmp_path: Path) -> None:
+    """A ledger in a file is closed at the end of a block, and opened again when it is used."""
+    with SQLiteLedger(tmp_path / "calls.db", timeout=1.0) as ledger:
+        ledger.write(STARTED_ENTRY)
+
+    assert not Path(f"{tmp_path}/calls.db-wal").exists()
+    assert (STARTED_ENTRY,) == ledger.read("run")
+    ledger.close()
 
 
 def claims(ledger: Ledger, count: int, threads: int) -> list[int]:
@@ -143,11 +154,9 @@ def test_file_after_close(tmp_path: Path) -> None:
 
 def test_file_that_is_none(tmp_path: Path) -> None:
     """A file that is no ledger is refused when it is opened."""
-    import sqlite3
-
     (tmp_path / "calls.db").write_text("no database " * 100, encoding="utf-8")
 
-    with pytest.raises(sqlite3.DatabaseError):
+    with pytest.raises(StoreError):
         SQLiteLedger(tmp_path / "calls.db")
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit.screen import escaped, shortened, shown
+from toolkit.screen import escaped, revealed, shortened, shown
 
 HIDDEN = {
     "override": ("pay \u202ebob", r"pay \u202ebob"),
@@ -74,6 +74,11 @@ def test_hidden(text: str, seen: str) -> None:
 def test_plain(text: str) -> None:
     """Texts of whatever language are shown as they are."""
     assert text == escaped(text)
+
+
+def test_revealed() -> None:
+    """Where nobody has to be warned of letters, only what is hidden is an escape."""
+    assert "p\u0430y \\u202e\u200d" == revealed("p\u0430y \u202e\u200d", keep="\u200d")
 
 
 VALUES: dict[str, tuple[Any, str]] = {

@@ -258,6 +258,13 @@ def test_no_tool() -> None:
     assert 0 == len(box)
 
 
+@pytest.mark.parametrize("family", [[add], (add,), Toolbox([add])], ids=["list", "tuple", "toolbox"])
+def test_family(family: Any) -> None:
+    """Tools come one by one: a list of them is refused, and the message says how to unpack it."""
+    with pytest.raises(DefinitionError, match=r"write Toolbox\(\[\*tools\]\)"):
+        Toolbox([double, family])
+
+
 def test_unbound() -> None:
     """A method without its instance is refused; the message says what to add."""
     message = (

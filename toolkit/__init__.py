@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from toolkit.lazy import lazily
+
 if TYPE_CHECKING:
     from toolkit.approval import ApprovalRequest as ApprovalRequest
     from toolkit.approval import Decision as Decision
@@ -90,21 +92,5 @@ _HOMES = {
     "toolkit.tools": ("Tool",),
 }
 
-__all__ = sorted(  # pyright: ignore[reportUnsupportedDunderAll]  # it reads the block above
-    name for names in _HOMES.values() for name in names
-)
-
-
-def __getattr__(name: str) -> object:
-    home = next((home for home, names in _HOMES.items() if name in names), None)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value: object = getattr(import_module(home), name)
-    globals()[name] = value  # the next look-up is an ordinary one
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:  # for which each name that is not declared above is a mistake
+    __getattr__, __dir__, __all__ = lazily(globals(), _HOMES)

@@ -51,6 +51,11 @@ class ApprovalRequest:
     def __post_init__(self) -> None:
         object.__setattr__(self, "arguments", guarded(self.arguments))
 
+    @property
+    def name(self) -> str:
+        """The tool's name."""
+        return self.tool.name
+
     @cached_property
     def digest(self) -> str:
         """What a yes is bound to: the run, the call, the tool as it is now, the arguments.

@@ -100,7 +100,7 @@ class Assembly:
         stop = Cancellation(parent=outer.get())
         work = Cancellation(self.limits.seconds, parent=stop)
         asking = self._asking(ask, tools, stop, work)
-        calling = self._calling(ask, tools, asking, conversation.state)
+        calling = self._calling(ask, tools, asking, conversation)
         return Run(
             run_id=conversation.run_id,
             conversation=conversation,
@@ -117,9 +117,10 @@ class Assembly:
             checkpoint=self.options.get("checkpoint"),
         )
 
-    def _calling(self, ask: Ask, tools: Tools, asking: Asking, state: RunState) -> Calling:
+    def _calling(self, ask: Ask, tools: Tools, asking: Asking, conversation: Conversation) -> Calling:
+        state = conversation.state
         return Calling(
-            dispatcher=self._dispatcher(ask, tools, asking),
+            dispatcher=replace(self._dispatcher(ask, tools, asking), count=conversation.tally.count),
             tools=tools,
             inbox=Inbox(self.options.get("queue", "one")),
             order=self.order,

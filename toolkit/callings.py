@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -19,6 +20,9 @@ from toolkit.events import ToolCallFinished
 from toolkit.execution import execute
 from toolkit.messages import ToolCall, ToolResult
 from toolkit.shared import Shared
+
+# By whom the calls of the run whose tool works here are carried out: what the tool calls in turn passes the same gates.
+dispatching: ContextVar[Dispatcher | None] = ContextVar("dispatching", default=None)
 
 
 @dataclass(frozen=True)

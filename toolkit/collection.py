@@ -272,8 +272,9 @@ def activity_of(made: AnyTool) -> str:
 
 
 def _as_tool(item: Addable) -> AnyTool:
-    if item is None:
-        raise DefinitionError("A toolbox takes tools and functions; one of them is None.")
+    if item is None or isinstance(item, (list, tuple, Collection)):
+        what = "None" if item is None else "a list of them: write Toolbox([*tools])"
+        raise DefinitionError(f"A toolbox takes tools and functions; one of them is {what}.")
     made = item if isinstance(item, Tool) else tool(item)
     refuse_unbound(made, "add")
     return made

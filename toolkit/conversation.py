@@ -33,7 +33,7 @@ from toolkit.errors import ConversationError, LimitError, RunError
 from toolkit.limits import LAST_TURN, Limits
 from toolkit.messages import Message, ModelResponse, PendingApproval, ToolCall, ToolMessage, UserMessage, attached
 from toolkit.numbering import Numbering
-from toolkit.refusals import CANCELLED_TEXT, over, reason_of, refusal_of, refused_by_limits
+from toolkit.refusals import CANCELLED_TEXT, Tally, reason_of, refusal_of, refused_by_limits
 from toolkit.state import UNANSWERED, Phase, RunState, answered_calls, last_calls, open_calls
 from toolkit.steps import CallModel, Finished, Paused, RunCalls, Step
 
@@ -49,11 +49,13 @@ class Conversation:
     Attributes:
         refused: Results that the conversation gave itself to calls of the last answer: it was cut, or the last one, or
             there were too many.
+        tally: Counts its calls.
     """
 
     def __init__(self, messages: Sequence[Message], *, run_id: str, limits: Limits | None = None) -> None:
         self._state = RunState(run_id=run_id, messages=())
         self._limits = limits or Limits()
+        self.tally = Tally(self._limits, {})
         self._messages = list(messages)
         self.refused: tuple[ToolMessage, ...] = ()
         self._ids = Numbering(run_id, self._messages)
@@ -62,7 +64,7 @@ class Conversation:
     def restored(cls, state: RunState, limits: Limits | None = None) -> Conversation:
         """Go on where a state was put away."""
         conversation = cls(state.messages, run_id=state.run_id, limits=limits)
-        conversation._state = state
+        conversation._state, conversation.tally = state, Tally(conversation._limits, state.used)
         return conversation
 
     @property
@@ -97,7 +99,7 @@ class Conversation:
     @property
     def state(self) -> RunState:
         """Where the conversation stands, as plain data."""
-        return self._state.changed(messages=tuple(self._messages))
+        return self._state.changed(messages=tuple(self._messages), used=self.tally.used)
 
     def next(self, seconds: float = 0.0) -> Step:
         """Say what to do; asking twice without telling gives the same step.
@@ -110,8 +112,8 @@ class Conversation:
         """
         state, limits = self._state, self._limits
         if state.phase == "asking" and not state.last:
-            bound = limits.used_up(turns=state.turn, calls=sum(state.used.values()), usage=state.usage, seconds=seconds)
-            if bound:
+            calls = sum(self.tally.used.values())
+            if bound := limits.used_up(turns=state.turn, calls=calls, usage=state.usage, seconds=seconds):
                 self.land(bound)
         return self._step()
 
@@ -136,9 +138,7 @@ class Conversation:
 
     def foresee(self, call: ToolCall, position: int) -> ToolCall | None:
         """Give a call of an answer that still arrives the id that it will have; None where a limit may refuse it."""
-        used = self._state.used
-        before = (position, sum(used.values()) + position, used.get(call.name, 0) + position)
-        if over(*before, call.name, self._limits):
+        if self.tally.may_refuse(call.name, position):
             return None
         return self._ids.foreseen(call, self._state.calls + position, self._awaited)
 
@@ -263,9 +263,9 @@ class Conversation:
             self.refused = ()
             self._end_or_ask_again(response)
             return
-        runs, used, self.refused = refused_by_limits(response, state.used, self._limits, last=state.last)
-        self._state = state.changed(phase="calling", used=used, answered=self.refused, empty=0)
-        if not runs:
+        self.refused = refused_by_limits(response, self.tally, last=state.last)
+        self._state = state.changed(phase="calling", answered=self.refused, empty=0)
+        if len(self.refused) == len(response.calls):
             self._settle(self.refused)
             self._state = self._state.changed(phase="finished" if state.last else "asking")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -64,6 +64,7 @@ class Dispatcher:
         ledger: Where the stages of calls are written down.
         suspects: Ids of calls that may have begun in a process that is gone, and of which no ledger tells more.
         begun: Ids of calls that were let into their tools.
+        count: Counts a call that another makes, by its tool and its place; gives why it is one too many.
     """
 
     tools: Mapping[str, Tool[..., Any]]
@@ -77,6 +78,7 @@ class Dispatcher:
     ledger: Ledger | None = None
     suspects: Collection[str] = ()
     begun: set[str] = field(default_factory=set)
+    count: Callable[[str, int], str] = lambda *_: ""
 
     async def dispatch(self, call: ToolCall, context: ToolContext[Any], door: Door, tell: Tell = unheard) -> ToolResult:
         """Carry one call out; whatever a tool or a middleware does, there is a result.

@@ -5,6 +5,7 @@
     │   └── DuplicateToolError
     ├── ToolError                the model: its text is what the model is shown
     │   ├── Failed
+    │   │   └── StoreError       what `toolkit.stores` could not read or write
     │   ├── NotFound
     │   │   └── UnknownTool
     │   ├── InvalidArguments

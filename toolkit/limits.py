@@ -47,7 +47,8 @@ class Prices:
 class Limits:
     """Bounds of one run; a bound that may be None is none then.
 
-    Calls count in the order in which the model wrote them, whichever of them wait for others.
+    Calls count in the order in which the model wrote them, whichever of them wait for others; the steps of a plan do,
+    too.
 
     Attributes:
         turns: Answers of the model that may call tools, at least 1.

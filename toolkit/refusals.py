@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Mapping
 
 from toolkit.jsontext import is_cut
@@ -35,30 +37,54 @@ def refusal_of(call: ToolCall, why: str) -> ToolMessage:
     return ToolMessage(call_id=call.id, provider_call_id=call.provider_call_id, name=call.name, text=why, is_error=True)
 
 
-def refused_by_limits(
-    response: ModelResponse, used: Mapping[str, int], limits: Limits, *, last: bool
-) -> tuple[bool, Mapping[str, int], tuple[ToolMessage, ...]]:
-    """Part the calls of an answer into those that run, and those that the conversation answers itself.
+class Tally:
+    """Counts the calls of a run, from any thread: the model's, and those that a call of it makes in turn.
 
-    Returns:
-        Whether any runs; how many calls of each tool have run then; the answers to the others.
+    Args:
+        limits: How many there may be.
+        used: How many there were before, by tool.
     """
+
+    def __init__(self, limits: Limits, used: Mapping[str, int]) -> None:
+        self._limits = limits
+        self._used = Counter[str](used)
+        self._lock = threading.Lock()
+
+    @property
+    def used(self) -> Mapping[str, int]:
+        """How many calls were counted, by tool."""
+        with self._lock:
+            return dict(self._used)
+
+    def count(self, name: str, number: int) -> str:
+        """Count a call; or say why it is one too many.
+
+        Args:
+            name: The tool's.
+            number: Which call of its answer it is, or which step of its plan, from 0.
+        """
+        with self._lock:
+            why = _over(number, self._used.total(), self._used[name], name, self._limits)
+            if not why:
+                self._used[name] += 1
+            return why
+
+    def may_refuse(self, name: str, position: int) -> bool:
+        """Tell whether a call may be one too many, whichever calls of its answer stand before it."""
+        used = self.used
+        return bool(_over(position, sum(used.values()) + position, used.get(name, 0) + position, name, self._limits))
+
+
+def refused_by_limits(response: ModelResponse, tally: Tally, *, last: bool) -> tuple[ToolMessage, ...]:
+    """Count the calls of an answer that run, and answer the others."""
     if last or not is_whole(response):
         why = NO_TOOLS_TEXT if is_whole(response) else CUT_TEXT
-        return False, used, tuple(refusal_of(call, why) for call in response.calls)
-    counts, refused = dict(used), list[ToolMessage]()
-    total = sum(counts.values())
-    for number, call in enumerate(response.calls):
-        why = over(number, total, counts.get(call.name, 0), call.name, limits)
-        if why:
-            refused.append(refusal_of(call, why))
-            continue
-        counts[call.name] = counts.get(call.name, 0) + 1
-        total += 1
-    return len(refused) < len(response.calls), counts, tuple(refused)
+        return tuple(refusal_of(call, why) for call in response.calls)
+    counted = [(call, tally.count(call.name, number)) for number, call in enumerate(response.calls)]
+    return tuple(refusal_of(call, why) for call, why in counted if why)
 
 
-def over(number: int, total: int, of_tool: int, name: str, limits: Limits) -> str:
+def _over(number: int, total: int, of_tool: int, name: str, limits: Limits) -> str:
     """Say why a call is one too many; nothing where it is not.
 
     Args:

@@ -39,8 +39,12 @@ def escaped(text: str, keep: str = "") -> str:
     """Write what is unseen or acts on a terminal as escapes, and letters that pass for Latin ones beside them."""
     if text.isascii() and text.isprintable():
         return text
-    words = re.sub(r"\w+", lambda word: _told_apart(word.group()), text)
-    return "".join(c if c in keep or _is_seen(c) else _escape(c) for c in words)
+    return revealed(re.sub(r"\w+", lambda word: _told_apart(word.group()), text), keep)
+
+
+def revealed(text: str, keep: str = "") -> str:
+    """Write what is unseen or acts on a terminal as escapes, and leave all letters as they are."""
+    return "".join(c if c in keep or _is_seen(c) else _escape(c) for c in text)
 
 
 def shortened(text: str, most: int) -> str:

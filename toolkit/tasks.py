@@ -10,16 +10,16 @@ from time import monotonic
 from types import coroutine
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from toolkit.cancellation import Cancellation
-from toolkit.threads import Abandoned, over, time_left
+from toolkit.cancellation import CANCELLED, Cancellation
+from toolkit.threads import Abandoned, Outcome, Work, over, time_left, value_of
 
 if TYPE_CHECKING:
     import asyncio
 
 # What was left may take this long to end, in seconds: its `finally` may have something to bring home.
 GRACE = 1.0
-# What took too long may take this much longer; then the wait goes on without it.
-PATIENCE = 0.1
+# What is called off may take this long to end, and to say what it has; then the wait goes on without it.
+PATIENCE = 0.5
 # A cancellation that was swallowed is said again, once in a GRACE, so many times.
 REMINDERS = 10
 
@@ -39,6 +39,8 @@ def begun(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
 async def in_task(job: Callable[[], Coroutine[Any, Any, T]], until: Cancellation | None, abandoned: Abandoned) -> T:
     """Carry a coroutine out as a task of its own, for no longer than `until` lasts.
 
+    A coroutine that is called off may catch that, and give the value that it has by then.
+
     Raises:
         TimedOut: The deadline has passed.
         Cancelled: It was called off.
@@ -55,10 +57,26 @@ async def in_task(job: Callable[[], Coroutine[Any, Any, T]], until: Cancellation
         raise
     if not task.done():
         await give_up([task], PATIENCE, abandoned)
-        raise over(until or Cancellation())
+        if not _has_value(task):
+            raise over(until or Cancellation())
     if task.cancelled():
         raise CancelledError
     return task.result()
+
+
+async def finished(function: Callable[[Cancellation], T], until: Cancellation) -> T:
+    """Carry a function out on a thread, and wait for its end whatever happens; called off, it is told, and hurries."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Outcome[T]] = loop.create_future()
+    with Cancellation(parent=until) as stop:
+        Work(partial(function, stop), partial(soon, loop, settle, future)).start()
+        while not future.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([future])
+            stop.cancel(until.reason or CANCELLED)
+    return value_of(future.result())
 
 
 async def in_place(coroutine: Coroutine[Any, Any, T], until: Cancellation | None) -> T:
@@ -146,6 +164,10 @@ def call_off(task: asyncio.Task[Any], abandoned: Abandoned) -> None:
     task.add_done_callback(_look_at)
     abandoned.add(lambda: not task.done())
     task.get_loop().call_later(GRACE, _remind, task, REMINDERS)
+
+
+def _has_value(task: asyncio.Task[Any]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
 
 
 def settle(future: asyncio.Future[T], value: T) -> None:

@@ -35,6 +35,7 @@ def hoisted(
     """
     hoisting = _Hoisting(document, document.root if whole is None else whole)
     shown = hoisting.walked(document.at(place) if part is None else part, place)
+    hoisting.define()
     return {**shown, "$defs": hoisting.definitions} if hoisting.definitions else shown
 
 
@@ -44,12 +45,21 @@ class _Hoisting:
 
     Attributes:
         names: Their names, by the pointers of the places where they were found.
+        waiting: Pointers of those that are not copied yet: a chain of references may be longer than Python's stack.
     """
 
     document: Document
     whole: Any
     names: dict[str, str] = field(default_factory=dict)
     definitions: dict[str, Any] = field(default_factory=dict)
+    waiting: list[str] = field(default_factory=list)
+
+    def define(self) -> None:
+        """Copy what was pointed to, and what that points to."""
+        while self.waiting:
+            target = self.waiting.pop()
+            part = self.document.at(target) if target else self.whole
+            self.definitions[self.names[target]] = self.walked(part, target)
 
     def walked(self, value: Any, place: str, *, is_named: bool = False) -> Any:
         """Copy a schema, its references led to definitions."""
@@ -69,12 +79,12 @@ class _Hoisting:
         return self.walked(value, below(place, keyword), is_named=keyword in _NAMED)
 
     def _defined(self, reference: str, place: str) -> str:
-        """Define what a reference points to, once, and give the pointer of the definition."""
+        """Name what a reference points to, once, and give the pointer of the definition."""
         target = self.document.target(reference, place)
         if target not in self.names:
             name = self.names[target] = _free(target, self.definitions)
-            self.definitions[name] = {}  # what is inside it may point to it
-            self.definitions[name] = self.walked(self.document.at(target) if target else self.whole, target)
+            self.definitions[name] = {}
+            self.waiting.append(target)
         return f"#/$defs/{self.names[target]}"
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from toolkit.approval import Deferred, Stopped
 from toolkit.attempts import Tell
 from toolkit.bindings import AnyTool
+from toolkit.callings import dispatching
 from toolkit.cancellation import DEADLINE, Cancellation, outer
 from toolkit.context import ToolContext
 from toolkit.dependencies import Blocked, Dependencies, may_wait, refer
@@ -121,11 +122,12 @@ class Calling:
             shared=self.shared.view(instance=call.instance),
             cancellation=cancellation,
         )
-        token = outer.set(self.work)
+        tokens = outer.set(self.work), dispatching.set(self.dispatcher)
         try:
             return await self.dispatcher.dispatch(call, context, door, tell)
         finally:
-            outer.reset(token)
+            outer.reset(tokens[0])
+            dispatching.reset(tokens[1])
             cancellation.close()
             cancellation.cancel()  # what works on may look whether it still should
 

@@ -1,0 +1,97 @@
+"""Ready tools and one of your own, from the plain call to the guarded one.
+
+A model calculates, reverses and counts words, writes a note once somebody agrees, reads it where the environment allows
+that, and gets a tool between two runs. Prints each request, its calls with what the model was told, and the answer. A
+scripted model plays its part, so it runs anywhere; `ALLOW_PROTECTED_NOTE=1` lets the note be read.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from toolkit import ApprovalRequest, Decision, Deny, Runner, Tool, Toolbox, tool
+from toolkit.approvers import ask_when
+from toolkit.builtin import calculate, calculator, reverser, word_count
+from toolkit.testing import ScriptedModel, call
+from toolkit.testing.scripted import Reply
+
+NOTES = {"garden": "The key is under the third pot."}
+
+
+def may_read(_: Tool[..., Any], arguments: Mapping[str, Any], __: object) -> bool | Deny:
+    """Let notes be read where the environment says so."""
+    if os.environ.get("ALLOW_PROTECTED_NOTE") == "1":
+        return True
+    return Deny(f"The note about {arguments['topic']} is protected")
+
+
+@tool(effect="read", authorize=may_read)
+def protected_note(topic: str) -> str:
+    """Read a protected note.
+
+    Args:
+        topic: What it is about.
+    """
+    return NOTES[topic]
+
+
+@tool(effect="write")
+def write_note(topic: str, text: str) -> str:
+    """Write a note, in place of an older one.
+
+    Args:
+        topic: What it is about.
+        text: What it says.
+    """
+    NOTES[topic] = text
+    return f"There are {len(NOTES)} notes."
+
+
+def keep_the_key(request: ApprovalRequest) -> Decision:
+    """Agree to any note but one about the garden; a person may stand here, see approval_terminal.py."""
+    if request.arguments["topic"] == "garden":
+        return Decision.reject("That note has to stay.")
+    return Decision.approve()
+
+
+def run(title: str, tools: Toolbox, prompt: str, *script: Reply) -> None:
+    """Have the scripted model answer, and print what happened."""
+    guarded = ask_when(keep_the_key, names=["write_note"])
+    result = Runner(tools, model=ScriptedModel(script), approve=guarded).run(prompt)
+    print(f"{title}: {prompt}")
+    for made in result.calls:
+        print(f"    {made.name}{made.arguments}: {made.result.text}")
+    print(f"    {result}\n")
+
+
+run(
+    "Ready tools",
+    Toolbox([calculator, calculate]),
+    "What is 15 + 27, and what 2 ** 100 / 20!?",
+    [call("calculator", operation="add", a=15, b=27), call("calculate", expression="2 ** 100 // factorial(20)")],
+    "42, and a little more than 521044660232.",
+)
+run(
+    "Approval",
+    Toolbox([write_note]),
+    "Note that the shed is open, and that the key is gone.",
+    [call("write_note", topic="shed", text="It is open."), call("write_note", topic="garden", text="No key.")],
+    "The first is noted; the second I may not change.",
+)
+run(
+    "Authorization",
+    Toolbox([protected_note]),
+    "Where is the key?",
+    call("protected_note", topic="garden"),
+    lambda request: f"I asked, and was told: {request.messages[-1].text}",
+)
+box = Toolbox()
+run("No tools yet", box, "Reverse 'hello world'.", "I have no tool for that.")
+box.add(reverser, word_count)
+run(
+    "Tools that came later",
+    box,
+    "Reverse 'hello world', and count its words.",
+    [call("reverser", text="hello world"), call("word_count", text="hello world")],
+    "'dlrow olleh'; two words.",
+)

@@ -1,0 +1,83 @@
+"""An agent that mends a small project: it reads, edits a file, runs the tests, and reports.
+
+The project lies in a folder of its own and has a mistake in it; the file tools see nothing else. Commands can do more,
+so somebody has to agree to each: here a rule that knows one command. Prints each call with the beginning of its result,
+the report, and whether it is true. Without a key the model is scripted; a real one does the work if it is named, at
+OpenAI or, by `OPENAI_BASE_URL`, on a server of your own: `python examples/coding_agent.py MODEL`.
+"""
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from toolkit import ApprovalRequest, Decision, Limits, Runner
+from toolkit.builtin import default_tools
+from toolkit.events import RunFinished, ToolCallFinished
+from toolkit.testing import ScriptedModel, call
+
+FILES = {
+    "basket.py": '''
+def total(prices: list[int], percent_off: int = 0) -> int:
+    """Add prices up, in cents, and take a discount off."""
+    return sum(prices) * percent_off // 100
+''',
+    "test_basket.py": """
+import unittest
+
+from basket import total
+
+
+class TotalTest(unittest.TestCase):
+    def test_plain(self):
+        self.assertEqual(300, total([100, 200]))
+
+    def test_discount(self):
+        self.assertEqual(270, total([100, 200], percent_off=10))
+""",
+}
+TESTS = f"{shlex.quote(sys.executable)} -m unittest -q"
+# What a model might do; a real one takes its place if it is named.
+MODEL = (
+    sys.argv[1]
+    if sys.argv[1:]
+    else ScriptedModel(
+        [
+            [call("list_files"), call("bash", command=TESTS)],
+            [call("read_file", path="basket.py"), call("search", pattern="percent_off")],
+            call("edit_file", path="basket.py", old_text="* percent_off", new_text="* (100 - percent_off)"),
+            [call("bash", command="git push"), call("bash", command=TESTS)],
+            "basket.py took only the discount where the price without it was meant. Both tests pass now.",
+        ]
+    )
+)
+
+
+def only_the_tests(request: ApprovalRequest) -> Decision:
+    """Agree to file tools, and to one command."""
+    if request.name != "bash" or request.arguments["command"] == TESTS:
+        return Decision.approve()
+    return Decision.reject(f"Only {TESTS!r} may be run.")
+
+
+with TemporaryDirectory() as folder:
+    for name, text in FILES.items():
+        (Path(folder) / name).write_text(text.lstrip())
+
+    runner = Runner(
+        default_tools(folder),
+        model=MODEL,
+        instructions=f"Mend the project in the working directory. Run its tests with {TESTS!r}. Report in a sentence.",
+        approve=only_the_tests,
+        limits=Limits(turns=20, seconds=300),
+    )
+    for event in runner.stream("The tests fail. Find out why, mend it, and see that they pass."):
+        if isinstance(event, ToolCallFinished):
+            lines = [line for line in (event.result.text or "").splitlines() if line]
+            print(f"{event.name}({event.arguments})", *lines[:5], *(["..."] if lines[5:] else []), sep="\n    ")
+        elif isinstance(event, RunFinished):
+            print(f"\n{event.output}\n")
+    print((Path(folder) / "basket.py").read_text())
+    tests = subprocess.run([sys.executable, "-m", "unittest", "-q"], cwd=folder, capture_output=True, check=False)
+    print("Seen from outside, the tests", "fail." if tests.returncode else "pass.")

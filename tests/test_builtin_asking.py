@@ -1,0 +1,267 @@
+"""`ask_user`: a question reaches a person, the answer the model."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from toolkit import DefinitionError, Runner, Tool, Toolbox, ToolContext, ToolError
+from toolkit.builtin.asking import Handler, Question, ask_user_tool
+from toolkit.events import ToolCallStarted
+from toolkit.testing import ScriptedModel, call
+
+
+def asked(tool: Tool[..., Any], **arguments: Any) -> tuple[str, str | None]:
+    """What a model is answered, and what kind of error that is."""
+    result = Toolbox([tool]).call("ask_user", arguments)
+    return result.text or "", result.kind
+
+
+async def later(question: Question) -> str:
+    """Answer after others had their turn."""
+    await asyncio.sleep(0)
+    return f"to {question.text}"
+
+
+class Polite:
+    """Somebody who says yes to everything; `heard` has what they were asked."""
+
+    def __init__(self) -> None:
+        self.heard: list[Question] = []
+
+    def __call__(self, question: Question) -> str:
+        """Say yes."""
+        self.heard.append(question)
+        return "yes"
+
+
+class Person:
+    """Somebody who never answers; `asked` tells that the question is there."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.asked = threading.Event()
+        self.gone = threading.Event()
+        self.question: Question | None = None
+
+    def sync(self, question: Question) -> str:
+        """Wait for ever, as input() does."""
+        self.question = question
+        self.begun += 1
+        self.asked.set()
+        self.gone.wait(30)
+        return "late"
+
+    async def later(self, question: Question) -> str:
+        """Wait for ever, and tell when that is called off."""
+        self.question = question
+        self.asked.set()
+        try:
+            return str(await asyncio.get_running_loop().create_future())
+        finally:
+            self.gone.set()
+
+
+def awaited(question: Question) -> Any:
+    """Answer with a promise."""
+    return later(question)
+
+
+@pytest.mark.parametrize(
+    "handler", [lambda question: f"to {question.text}", later, awaited], ids=["sync", "async", "promise"]
+)
+def test_answer(handler: Handler) -> None:
+    """The person's answer is the result, whether the handler waits for it or promises it."""
+    tool = ask_user_tool(handler)
+    model = ScriptedModel([call("ask_user", question="Go?"), "Gone."])
+
+    assert ("to Go?", None) == asked(tool, question="Go?")
+    assert "to Go?" == asyncio.run(Runner([tool], model=model).arun("Go.")).calls[0].result.text
+
+
+@pytest.mark.parametrize(
+    ("multi_select", "answer", "text"),
+    [
+        (False, "Ja", "Ja"),
+        (False, ["a", "b"], "a\nb"),
+        (True, ["a", "ü"], '["a","ü"]'),
+        (True, "a", '["a"]'),
+        (True, [], "[]"),
+    ],
+    ids=str,
+)
+def test_multi_select(multi_select: bool, answer: Any, text: str) -> None:
+    """Where several answers may be chosen, they are a JSON array, however many there are."""
+    tool = ask_user_tool(lambda _: answer)
+
+    assert (text, None) == asked(tool, question="Which?", options=["a", "b"], multi_select=multi_select)
+
+
+def test_question() -> None:
+    """The handler is told what is asked, by whom, and with which suggestions."""
+    person = Polite()
+    tool = ask_user_tool(person, agent="painter")
+    Runner([tool], model=ScriptedModel([call("ask_user", question=" Red? ", options=["yes", "no"]), "."])).run("Paint.")
+    expected = {"text": "Red?", "options": ("yes", "no"), "multi_select": False}
+
+    assert expected == {name: getattr(person.heard[0], name) for name in expected}
+    assert {"agent": "painter", "source": "llm"} == person.heard[0].metadata
+    assert "ask_user" == person.heard[0].context.tool_name
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"question": "  "},
+        {"question": "x" * 4001},
+        {"question": "?", "options": ["x"] * 51},
+        {"question": "?", "options": [""]},
+        {"question": "?", "options": ["x" * 501]},
+    ],
+    ids=["none", "blank", "long", "many options", "empty option", "long option"],
+)
+def test_refused(arguments: dict[str, Any]) -> None:
+    """A question that is none, or goes beyond a bound, is put to nobody."""
+    person = Polite()
+
+    assert "invalid_arguments" == asked(ask_user_tool(person), **arguments)[1]
+    assert [] == person.heard
+
+
+def test_reason() -> None:
+    """A handler tells the model why there is no answer; of other errors the model is told the class alone."""
+
+    def away(_: Question) -> str:
+        raise ToolError("The user has gone home.")
+
+    def broken(_: Question) -> str:
+        raise OSError("/dev/tty is gone")
+
+    assert ("The user has gone home.", "failed") == asked(ask_user_tool(away), question="?")
+    assert (
+        "ask_user failed: OSError. Its message is not shown here." == asked(ask_user_tool(broken), question="?")[0][:56]
+    )
+
+
+@pytest.mark.parametrize("answer", [5, [1], [None]], ids=repr)
+def test_wrong_answer(answer: Any) -> None:
+    """What is no text is no answer."""
+    assert "failed" == asked(ask_user_tool(lambda _: answer), question="?")[1]
+
+
+def test_no_answer(caplog: pytest.LogCaptureFixture) -> None:
+    """A handler that gives nothing has no answer: the model is told, and the log."""
+    assert ("No answer was given.", "failed") == asked(ask_user_tool(lambda _: None), question="Go?")
+    assert "gave None" in caplog.text
+
+
+def test_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """`input` is a handler: it shows the question and the options, and gives the line that is typed."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("blue\n"))
+
+    assert ("blue", None) == asked(ask_user_tool(input), question="Which?", options=["red", "blue"])
+    assert "Which?\n- red\n- blue\n" == capsys.readouterr().out
+
+
+def test_text() -> None:
+    """A question as a text hides nothing from the person who reads it."""
+    question = Question(text="Go\u202e?\nNow?", options=("y\x1bes\n- no",), context=ToolContext(deps=None))
+
+    assert "Go\\u202e?\nNow?\n- y\\u001bes\\u000a- no\n" == str(question)
+
+
+@pytest.mark.parametrize("kind", ["sync", "later"])
+def test_cancelled(kind: str) -> None:
+    """A run that is called off waits for no answer, and the handler can see it."""
+    person = Person()
+    runner = Runner([ask_user_tool(getattr(person, kind))], model=ScriptedModel([call("ask_user", question="Go?")]))
+    handle = runner.start("Go.")
+    person.asked.wait(10)
+    runner.cancel()
+
+    assert "cancelled" == handle.result(10).finish_reason
+    assert person.question is not None and person.question.context.cancelled
+    person.gone.set()
+
+
+def test_left_handler() -> None:
+    """An async handler is called off with the run."""
+    person = Person()
+    runner = Runner([ask_user_tool(person.later)], model=ScriptedModel([call("ask_user", question="Go?")]))
+    handle = runner.start("Go.")
+    person.asked.wait(10)
+    runner.cancel()
+    handle.result(10)
+
+    assert person.gone.wait(10)
+
+
+@pytest.mark.parametrize("kind", ["sync", "later"])
+def test_timeout(kind: str) -> None:
+    """An answer that does not come in time is none, and the run goes on."""
+    person = Person()
+    tool = ask_user_tool(getattr(person, kind), timeout=0.05)
+    model = ScriptedModel([call("ask_user", question="Go?"), "Nobody is there."])
+    result = Runner([tool], model=model).run("Go.")
+    person.gone.set()
+
+    assert ("timed_out", "Nobody is there.") == (result.calls[0].result.kind, result.output)
+
+
+def test_too_many_open() -> None:
+    """Handlers that never end hold 64 threads, and no more."""
+    person = Person()
+    tool = ask_user_tool(person.sync, timeout=0.001)
+    answers = (asked(tool, question="?") for _ in range(10_000))
+    text = next(text for text, kind in answers if kind == "failed")
+    person.gone.set()
+
+    assert "Too many earlier questions still wait for an answer. Go on without one." == text
+    assert 64 == person.begun
+
+
+def test_one_at_a_time() -> None:
+    """Two questions of one turn are asked one after the other."""
+    at_once, most = threading.Semaphore(1), list[bool]()
+
+    def answer(question: Question) -> str:
+        most.append(at_once.acquire(blocking=False))
+        at_once.release()
+        return question.text
+
+    calls = [call("ask_user", question=str(number)) for number in range(8)]
+    result = Runner([ask_user_tool(answer)], model=ScriptedModel([calls, "."])).run("Go.")
+
+    assert [True] * 8 == most
+    assert list("01234567") == [made.result.text for made in result.calls]
+
+
+def test_one_at_a_time_of_all_runs() -> None:
+    """A run asks nobody whom another run still asks; called off, it waits no longer."""
+    first, second = Person(), Person()
+    people = iter([first, second])
+    tool = ask_user_tool(lambda question: next(people).sync(question))
+    runners = [Runner([tool], model=ScriptedModel([call("ask_user", question="Go?"), "."])) for _ in range(2)]
+    asking = runners[0].start("Go.")
+    first.asked.wait(10)
+    waiting = runners[1].start("Go.")
+    next(event for event in waiting.events() if isinstance(event, ToolCallStarted))
+    runners[1].cancel()
+
+    assert "cancelled" == waiting.result(10).finish_reason
+    assert not second.asked.is_set()
+    first.gone.set()
+    assert "late" == asking.result(10).calls[0].result.text
+
+
+@pytest.mark.parametrize("given", [{"handler": None}, {"handler": later, "timeout": 0}], ids=["handler", "timeout"])
+def test_definition(given: dict[str, Any]) -> None:
+    """What cannot be a handler, or a time, is refused where it is written."""
+    with pytest.raises(DefinitionError, match=list(given)[-1]):
+        ask_user_tool(**given)

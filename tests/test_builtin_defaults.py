@@ -1,0 +1,60 @@
+"""The tools of an agent that works on a project: the list, and a whole run of one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from toolkit import Runner, Toolbox, tool
+from toolkit.builtin import default_tools
+from toolkit.testing import ScriptedModel, call
+
+EXAMPLE = Path(__file__).parent.parent / "examples" / "coding_agent.py"
+
+
+def test_names(tmp_path: Path) -> None:
+    """There are five tools for files, and one for commands; each says what it does to the world, and has a title."""
+    found = {made.name: (made.settings.effect, made.title) for made in default_tools(tmp_path)}
+
+    assert {
+        "read_file": ("read", "Read File"),
+        "write_file": ("write", "Write File"),
+        "edit_file": ("write", "Edit File"),
+        "list_files": ("read", "List Files"),
+        "search": ("read", "Search Files"),
+        "bash": ("destructive", "Run Command"),
+    } == found
+
+
+def test_more(tmp_path: Path) -> None:
+    """It is a list like any other: one's own tools join it."""
+
+    @tool
+    def deploy() -> str:
+        """Deploy the project."""
+        return "deployed"
+
+    assert "deployed" == Toolbox([*default_tools(tmp_path), deploy]).call("deploy", {}).text
+
+
+def test_one_directory(tmp_path: Path) -> None:
+    """All of them work in the same directory."""
+    model = ScriptedModel([call("write_file", path="a.txt", content="one\n"), call("bash", command="cat a.txt"), "."])
+    result = Runner(default_tools(tmp_path), model=model).run("Write and read.")
+
+    assert ["Wrote 4 bytes to a.txt", "Exit code: 0\none\n"] == [made.result.text for made in result.calls]
+
+
+def test_agent() -> None:
+    """The example's agent finds the mistake, mends it, may run nothing but the tests, and they pass then."""
+    ran = subprocess.run([sys.executable, str(EXAMPLE)], capture_output=True, text=True, timeout=120, check=True)
+    facts = [
+        "FAIL: test_discount",
+        "Replaced 1 line with 1 line in basket.py",
+        "Tool execution was rejected by the user. Reason: Only",
+        "return sum(prices) * (100 - percent_off) // 100",
+        "Seen from outside, the tests pass.",
+    ]
+
+    assert [] == [fact for fact in facts if fact not in ran.stdout]

@@ -1,0 +1,447 @@
+"""`execute_plan`: many calls in one, each of which passes the gates that it would pass alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from toolkit import (
+    ApprovalRequest,
+    Decision,
+    Deny,
+    FatalError,
+    Image,
+    Limits,
+    Runner,
+    RunState,
+    Tool,
+    Toolbox,
+    ToolContext,
+    tool,
+)
+from toolkit.approval import Approver
+from toolkit.approvers import allow, approve_all, ask_when, defer
+from toolkit.builtin.asking import ask_user_tool
+from toolkit.builtin.plan import plan_tool
+from toolkit.ledger import MemoryLedger
+from toolkit.messages import ToolCall, ToolResult
+from toolkit.middleware import Next
+from toolkit.testing import ScriptedModel, call
+from toolkit.testing.scripted import Reply
+
+UNANSWERED = (
+    "Tool approval could not be completed because no approval handler is configured; "
+    "continuing without running the tool."
+)
+DENIED = "Tool execution was denied by authorization policy."
+REJECTED = "Tool execution was rejected by the user."
+WAITS = "somebody has to agree, and a plan cannot wait for that. Call this tool by itself."
+PIXEL = Image(b"\x89PNG")
+
+
+class Books:
+    """A catalogue; what is done to it is noted."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    @tool(effect="read")
+    def find(self, title: str) -> str:
+        """Find a book."""
+        return f"{title}: A3"
+
+    @tool(effect="write")
+    async def lend(self, title: str) -> str:
+        """Lend a book."""
+        self.done.append(f"lend {title}")
+        return "lent"
+
+    @tool(effect="destructive", approve=True)
+    def burn(self, title: str) -> str:
+        """Burn a book."""
+        self.done.append(f"burn {title}")
+        return "burnt"
+
+
+@pytest.fixture
+def books() -> Books:
+    """A catalogue to which nothing was done yet."""
+    return Books()
+
+
+def step(name: str, /, **args: Any) -> dict[str, Any]:
+    """One step of a plan."""
+    return {"tool": name, "args": args}
+
+
+def told(made: Tool[..., Any], *steps: dict[str, Any], **gates: Any) -> Any:
+    """What comes of a plan in a run with some gates; its text, where that is an error."""
+    runner = Runner([made], model=ScriptedModel([call("execute_plan", steps=steps), "."]), **gates)
+    result = runner.run("Go.").calls[0].result
+    return result.text if result.is_error else json.loads(result.text or "")
+
+
+def outcomes(found: Any) -> list[Any]:
+    """The result of each step, or its error."""
+    return [entry.get("result", entry.get("error")) for entry in found]
+
+
+def plan_of(books: Books) -> Tool[..., Any]:
+    """A plan tool for a catalogue."""
+    return plan_tool(Toolbox.from_object(books))
+
+
+def for_steps(approver: Approver) -> Approver:
+    """An approver that is asked about the steps alone."""
+    return lambda request: True if request.tool.name == "execute_plan" else approver(request)
+
+
+def test_results(books: Books) -> None:
+    """Each step has a result or an error, in the order of the steps."""
+    found = told(plan_of(books), step("find", title="Emma"), step("find"), step("lend", title="Emma"), step("sell"))
+
+    assert {"step": 0, "tool": "find", "status": "ok", "result": "Emma: A3"} == found[0]
+    assert {"step": 2, "tool": "lend", "status": "ok", "result": "lent"} == found[2]
+    assert ["error", "error"] == [found[1]["status"], found[3]["status"]]
+    assert "Invalid arguments: title: missing" == found[1]["error"][:33]
+    assert "unknown tool: 'sell'" == found[3]["error"][:20]
+
+
+@pytest.mark.parametrize(
+    ("steps", "text"),
+    [
+        ([step("execute_plan", steps=[])], "execute_plan cannot be called from within execute_plan"),
+        (
+            [step("lend", title="Emma"), step("ask_user", question="?")],
+            "ask_user cannot be called from within execute_plan",
+        ),
+        ([], "Invalid arguments: steps: List should have at least 1 item"),
+        ([step("lend", title="Emma")] * 51, "Invalid arguments: steps: List should have at most 50 items"),
+        ([{"tool": "lend"}], "Invalid arguments: steps[0].args: missing"),
+        ([{"tool": "lend", "args": [1]}], "Invalid arguments: steps[0].args: "),
+    ],
+    ids=["plan", "question", "empty", "many", "no arguments", "list"],
+)
+def test_refused(books: Books, steps: list[Any], text: str) -> None:
+    """A plan that is none is refused in whole, before its first step."""
+    box = Toolbox([*Toolbox.from_object(books), ask_user_tool(lambda _: "yes")])
+    box.add(plan_tool(box))
+
+    assert text == str(told(plan_tool(box), *steps))[: len(text)]
+    assert [] == books.done
+
+
+def test_refused_by_nature() -> None:
+    """A tool that plans or asks is no step under any name, and one of the user's own is, whatever its name."""
+    asking = ask_user_tool(lambda _: "yes")
+    barred = Toolbox([asking, tool(asking, name="ask"), plan_tool([asking])]).prefixed("my_")
+
+    def ask_user() -> str:
+        """Ask nobody."""
+        return "."
+
+    found = [told(plan_tool([ask_user, *barred]), step(name)) for name in ("ask_user", *barred.names)]
+
+    assert ["."] == outcomes(found[0])
+    assert [f"{name} cannot be called from within execute_plan" for name in barred.names] == found[1:]
+
+
+@pytest.mark.parametrize(
+    ("limits", "lent", "text"),
+    [
+        (Limits(per_tool={"lend": 1}), 1, "Not run: lend may be called 1 times in a run. Go on without it."),
+        (Limits(calls=3), 2, "Not run: the run's 3 calls are used up. Answer with what you have."),
+        (Limits(calls_per_turn=2), 2, "Not run: one answer may hold 2 calls."),
+    ],
+    ids=["tool", "all", "turn"],
+)
+def test_limits(books: Books, limits: Limits, lent: int, text: str) -> None:
+    """Steps count for the limits of the run; those over them are refused, and the others run."""
+    steps = [step("lend", title=str(number)) for number in range(4)]
+    plan = call("execute_plan", steps=steps)
+    result = Runner([plan_of(books), books.lend], model=ScriptedModel([plan, "."]), limits=limits).run("Go.")
+    found = outcomes(json.loads(result.calls[0].result.text or ""))
+
+    assert [f"lend {number}" for number in range(lent)] == books.done
+    assert [text] * (4 - lent) == [outcome[: len(text)] for outcome in found[lent:]]
+
+
+def test_limits_of_two_plans(books: Books) -> None:
+    """Plans that are carried out side by side have one limit together."""
+    plans = [call("execute_plan", steps=[step("find", title=str(number)) for number in range(50)])] * 2
+    tools, limits = [plan_tool([books.find]), books.find], Limits(per_tool={"find": 75})
+    result = Runner(tools, model=ScriptedModel([plans, "."]), limits=limits).run("Go.")
+    entries = [entry for made in result.calls for entry in json.loads(made.result.text or "")]
+
+    assert 75 == sum(entry["status"] == "ok" for entry in entries)
+
+
+def test_limits_are_kept(books: Books) -> None:
+    """What steps have used up stays so, for the calls of later turns and for a run that is taken up again."""
+    plan = call("execute_plan", steps=[step("lend", title="Emma")])
+    script: list[Reply] = [plan, call("burn", title="Emma"), call("lend", title="Dune"), "."]
+    tools, limits = [plan_of(books), *Toolbox.from_object(books)], Limits(per_tool={"lend": 1})
+    gate = for_steps(allow("lend", otherwise=defer))
+    paused = Runner(tools, model=ScriptedModel(script[:2]), approve=gate, limits=limits).run("Go.")
+    state = RunState.from_json(paused.state.to_json())
+    decisions = {waiting.call.id: False for waiting in paused.pending}
+    Runner(tools, model=ScriptedModel(script[2:]), approve=gate, limits=limits).resume(state, decisions)
+
+    assert {"execute_plan": 1, "lend": 1, "burn": 1} == paused.state.used
+    assert ["lend Emma"] == books.done
+
+
+def test_reads_at_the_same_time() -> None:
+    """50 steps that only read are at work at the same time."""
+    together = threading.Barrier(50)
+
+    @tool(effect="read")
+    def meet(number: int) -> int:
+        """Wait for all the others."""
+        together.wait(20)
+        return number
+
+    found = told(plan_tool([meet]), *(step("meet", number=number) for number in range(50)))
+
+    assert [str(number) for number in range(50)] == outcomes(found)
+
+
+def test_writes_in_order(books: Books) -> None:
+    """Steps that change something run alone, in the order of the plan."""
+    told(plan_of(books), *(step("lend", title=str(number)) for number in range(20)))
+
+    assert [f"lend {number}" for number in range(20)] == books.done
+
+
+@pytest.mark.parametrize(
+    ("approve", "outcome"),
+    [
+        (None, UNANSWERED),
+        (lambda _: False, REJECTED),
+        (lambda _: Decision.reject("Keep it."), f"{REJECTED} Reason: Keep it."),
+        (lambda _: 1 / 0, "Tool approval could not be completed; the tool was not run."),
+        (defer, WAITS),
+    ],
+    ids=["nobody", "no", "reason", "error", "later"],
+)
+def test_approver(books: Books, approve: Approver | None, outcome: str) -> None:
+    """A step to which nobody agrees does not run."""
+    found = told(plan_of(books), step("burn", title="Emma"), approve=approve and for_steps(approve))
+
+    assert [outcome] == outcomes(found)
+    assert [] == books.done
+
+
+@pytest.mark.parametrize("answer", [False, Deny("Not you."), 1, None], ids=repr)
+def test_authorizer(books: Books, answer: Any) -> None:
+    """A step that the run's authorizer does not let pass does not run, whoever agrees."""
+    authorize = lambda made, *_: True if made.name == "execute_plan" else answer  # noqa: E731
+    found = told(plan_of(books), step("burn", title="Emma"), authorize=authorize, approve=approve_all)
+
+    assert DENIED == outcomes(found)[0][: len(DENIED)]
+    assert [] == books.done
+
+
+@pytest.mark.parametrize("way", ["run", "arun"])
+def test_policy_by_name(books: Books, way: str) -> None:
+    """A rule about a tool holds for it also where a plan calls it."""
+    steps = [step("burn", title="Emma"), step("lend", title="Emma"), step("find", title="Emma")]
+    runner = Runner(
+        [plan_of(books)],
+        model=ScriptedModel([call("execute_plan", steps=steps), "."]),
+        approve=ask_when(lambda _: False, names=["lend"]),
+    )
+    result = runner.run("Go.") if way == "run" else asyncio.run(runner.arun("Go."))
+
+    assert [REJECTED, REJECTED, "Emma: A3"] == outcomes(json.loads(result.calls[0].result.text or ""))
+    assert [] == books.done
+
+
+def test_hooks(books: Books) -> None:
+    """Middleware of the run sees the plan, and each of its steps."""
+    seen = list[str]()
+
+    async def note(one: ToolCall, following: Next) -> ToolResult:
+        seen.append(one.name)
+        return await following(one)
+
+    told(plan_of(books), step("find", title="Emma"), step("lend", title="Emma"), middleware=[note])
+
+    assert ["execute_plan", "find", "lend"] == seen
+
+
+def test_yes(books: Books) -> None:
+    """An approver is asked about each step, and sees what will run."""
+    asked = list[tuple[str, Any]]()
+
+    def agree(request: ApprovalRequest) -> bool:
+        asked.append((request.tool.name, dict(request.arguments)))
+        return True
+
+    found = told(plan_of(books), step("burn", title="Emma"), step("find", title="Dune"), approve=for_steps(agree))
+
+    assert ["burnt", "Dune: A3"] == outcomes(found)
+    assert [("burn", {"title": "Emma"}), ("find", {"title": "Dune"})] == asked
+
+
+def test_modified(books: Books) -> None:
+    """An approver's own arguments are those that run."""
+    told(plan_of(books), step("lend", title="Emma"), approve=for_steps(lambda _: Decision.modify({"title": "Dune"})))
+
+    assert ["lend Dune"] == books.done
+
+
+def test_stop(books: Books) -> None:
+    """An approver who ends the run ends it from within a plan, and no further step begins."""
+    script = [call("execute_plan", steps=[step("burn", title="Emma"), step("lend", title="Dune")])]
+    approve = for_steps(lambda _: Decision.stop("Enough."))
+    result = Runner([plan_of(books)], model=ScriptedModel(script), approve=approve).run("Tidy up.")
+
+    assert ("stopped", []) == (result.finish_reason, books.done)
+
+
+def test_fatal() -> None:
+    """What ends the run ends it from within a plan."""
+
+    def fail() -> str:
+        """Fail."""
+        raise FatalError("The house is on fire.")
+
+    script = [call("execute_plan", steps=[step("fail")])]
+    with pytest.raises(FatalError, match="on fire"):
+        Runner([plan_tool([fail])], model=ScriptedModel(script)).run("Go.")
+
+
+@pytest.mark.parametrize("way", ["run", "arun"])
+def test_in_a_run(books: Books, way: str) -> None:
+    """A run carries a plan out, and the model reads what came of it."""
+    model = ScriptedModel(
+        [call("execute_plan", steps=[step("find", title="Emma"), step("lend", title="Emma")]), "Done."]
+    )
+    runner = Runner([plan_of(books)], model=model)
+    result = runner.run("Lend Emma.") if way == "run" else asyncio.run(runner.arun("Lend Emma."))
+
+    assert ["Emma: A3", "lent"] == outcomes(json.loads(result.calls[0].result.text or ""))
+    assert "Done." == result.output
+
+
+def test_approval_of_the_whole(books: Books) -> None:
+    """The approver of a run is asked about the plan, and sees all of its steps."""
+    asked = list[Any]()
+    steps = [step("lend", title="Emma")]
+    model = ScriptedModel([call("execute_plan", steps=steps), "I may not."])
+
+    def refuse(request: ApprovalRequest) -> bool:
+        asked.append(request.arguments["steps"])
+        return False
+
+    Runner([plan_of(books)], model=model, approve=refuse).run("Go.")
+
+    assert [steps] == asked
+    assert [] == books.done
+
+
+def test_context() -> None:
+    """A step knows the run, and has an id of its own."""
+    seen = list[tuple[Any, str, str]]()
+
+    def look(context: ToolContext[str]) -> str:
+        """Look."""
+        seen.append((context.deps, context.tool_name, context.idempotency_key))
+        return "."
+
+    steps = [step("look"), step("look")]
+    Runner([plan_tool([look])], model=ScriptedModel([call("execute_plan", steps=steps), "."])).run("Go.", deps="Ann")
+
+    assert [("Ann", "look")] * 2 == [one[:2] for one in seen]
+    assert 2 == len({key for *_, key in seen if key})
+
+
+def test_cancelled() -> None:
+    """A run that is called off waits for no step, and no further one begins."""
+    asked, left = threading.Event(), threading.Event()
+
+    @tool(effect="write")
+    async def wait() -> str:
+        """Wait for ever."""
+        if asked.is_set():
+            raise AssertionError("A second step has begun.")
+        asked.set()
+        try:
+            return str(await asyncio.get_running_loop().create_future())
+        finally:
+            left.set()
+
+    runner = Runner([plan_tool([wait])], model=ScriptedModel([call("execute_plan", steps=[step("wait")] * 2)]))
+    handle = runner.start("Go.")
+    asked.wait(10)
+    runner.cancel()
+
+    assert "cancelled" == handle.result(10).finish_reason
+    assert left.wait(10)
+
+
+def test_pictures() -> None:
+    """Pictures that steps give reach the model with the plan."""
+
+    def paint() -> Image:
+        """Paint."""
+        return PIXEL
+
+    result = Toolbox([plan_tool([paint])]).call("execute_plan", {"steps": [step("paint")] * 2})
+
+    assert (["[image]"] * 2, (PIXEL, PIXEL)) == (outcomes(json.loads(result.text or "")), result.images)
+
+
+@pytest.mark.parametrize(
+    ("tools", "effect"),
+    [
+        ([], "read"),
+        (["find"], "read"),
+        (["find", "lend"], "write"),
+        (["find", "lend", "burn"], "destructive"),
+        (["say nothing"], "destructive"),
+    ],
+    ids=str,
+)
+def test_effect(books: Books, tools: list[str], effect: str) -> None:
+    """A plan has the worst effect that a step may have; who says nothing may do anything."""
+
+    def silent() -> str:
+        """Say nothing of an effect."""
+        return "."
+
+    known: dict[str, Callable[..., Any]] = {**Toolbox.from_object(books).snapshot(), "say nothing": silent}
+
+    assert effect == plan_tool([known[name] for name in tools]).settings.effect
+
+
+def test_snapshot(books: Books) -> None:
+    """A tool that joins the toolbox later is none that a plan may call."""
+    box = Toolbox()
+    plan = plan_tool(box)
+    box.add(*Toolbox.from_object(books))
+
+    assert "unknown tool: 'lend'" == outcomes(told(plan, step("lend", title="Emma")))[0][:20]
+
+
+def test_ledger(books: Books) -> None:
+    """A plan and its steps are written down, and carried out once, however often the run is taken up."""
+    ledger, policy = MemoryLedger(), allow("lend", otherwise=defer)
+    script: list[Reply] = [call("execute_plan", steps=[step("lend", title="Emma")]), "."]
+    paused = Runner([plan_of(books)], model=ScriptedModel(script[:1]), approve=policy, ledger=ledger).run("Lend Emma.")
+    decisions = {waiting.call.id: True for waiting in paused.pending}
+    results = [
+        Runner([plan_of(books)], model=ScriptedModel(script[1:]), approve=policy, ledger=ledger).resume(
+            paused.state, decisions
+        )
+        for _ in range(2)
+    ]
+
+    assert ["lend Emma"] == books.done
+    assert [["lent"]] * 2 == [outcomes(json.loads(result.calls[0].result.text or "")) for result in results]

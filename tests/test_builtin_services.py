@@ -1,0 +1,378 @@
+"""`weather` and `wikipedia`, against a server on this machine that speaks as the real ones do, or worse."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from toolkit import DefinitionError, Runner, Tool, Toolbox, __version__
+from toolkit.builtin.weather import FORECAST, GEOCODING, weather_tool
+from toolkit.builtin.wikipedia import wikipedia_tool
+from toolkit.testing import ScriptedModel, call
+
+JAKARTA = {"results": [{"id": 1, "name": "Jakarta", "latitude": -6.2, "longitude": 106.8, "country": "Indonesia"}]}
+NOW = {"temperature_2m": 31.5, "relative_humidity_2m": 70, "wind_speed_10m": 8.6, "weather_code": 2}
+WEATHER = {"temperature_c": 31.5, "humidity_pct": 70, "wind_speed_kmh": 8.6, "conditions": "Partly cloudy"}
+PAGE = {
+    "id": 9228,
+    "key": "Earth_&_Moon",
+    "title": "Earth & Moon",
+    "excerpt": 'The <span class="searchmatch">Earth</span> &amp; its moon &lt;3',
+    "description": "Third planet",
+    "thumbnail": {"mimetype": "image/jpeg", "width": 60, "url": "//upload.example.org/earth.jpg"},
+}
+
+
+UNREADABLE = "Open-Meteo gave an answer that cannot be read."
+
+
+class Service:
+    """A server on this machine; `answer` says what it answers to a path, and `requests` has what it was asked."""
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        self.answer = answer
+        self.requests: list[tuple[str, dict[str, str]]] = []
+        self.headers: dict[str, str] = {}
+        self.asked, self.left = threading.Event(), threading.Event()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread.start()
+
+    def close(self) -> None:
+        """End it, and its threads."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                parts = urlsplit(self.path)
+                service.requests.append((parts.path, dict(parse_qsl(parts.query))))
+                service.headers = dict(self.headers)
+                answer = service.answer.get(parts.path, (404, b"{}"))
+                with suppress(OSError):  # the client may not want all of it
+                    (answer if callable(answer) else self.give)(self, answer)
+
+            @staticmethod
+            def give(handler: BaseHTTPRequestHandler, answer: Any) -> None:
+                status, body = answer if isinstance(answer, tuple) else (200, json.dumps(answer).encode())
+                handler.send_response(status)
+                handler.send_header("Content-Length", str(len(body)))
+                handler.send_header("Location", "/v1/elsewhere")
+                handler.end_headers()
+                handler.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Say nothing."""
+
+        return Handler
+
+    def silent(self, handler: BaseHTTPRequestHandler, _: Any) -> None:
+        """Answer nothing, until the client is gone."""
+        self.asked.set()
+        handler.connection.recv(1)
+        self.left.set()
+
+    def endless(self, handler: BaseHTTPRequestHandler, _: Any) -> None:
+        """Answer without end."""
+        handler.send_response(200)
+        handler.end_headers()
+        while True:
+            handler.wfile.write(b" " * 65536)
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    """A server that knows the weather in Jakarta, and one article."""
+    made = Service(
+        {"/v1/search": JAKARTA, "/v1/forecast": {"current": NOW}, "/w/rest.php/v1/search/page": {"pages": [PAGE]}}
+    )
+    yield made
+    made.close()
+
+
+def told(made: Tool[..., Any], **arguments: Any) -> Any:
+    """What a tool gives; its text, where that is an error."""
+    result = Toolbox([made]).call(made.name, arguments)
+    return result.text if result.is_error else json.loads(result.text or "")
+
+
+def test_weather(service: Service) -> None:
+    """A city is looked up, and its weather told in words and units that are named."""
+    assert {"location": "Jakarta, Indonesia", **WEATHER} == told(
+        weather_tool(base_url=service.url), location=" Jakarta "
+    )
+    assert ["/v1/search", "/v1/forecast"] == [path for path, _ in service.requests]
+    assert {"name": "Jakarta", "count": "1", "language": "en", "format": "json"} == service.requests[0][1]
+    assert ("-6.2", "106.8") == (service.requests[1][1]["latitude"], service.requests[1][1]["longitude"])
+
+
+@pytest.mark.parametrize("location", ["-6.2,106.8", "+6 , -106.80"], ids=repr)
+def test_coordinates(service: Service, location: str) -> None:
+    """Coordinates need not be looked up."""
+    assert {"location": location, **WEATHER} == told(weather_tool(base_url=service.url), location=location)
+    assert ["/v1/forecast"] == [path for path, _ in service.requests]
+
+
+@pytest.mark.parametrize(
+    ("location", "text"),
+    [
+        ("Nowhere", "location not found: Nowhere"),
+        ("91,0", "location not found: 91,0: latitudes are -90 to 90, longitudes -180 to 180"),
+        ("0,-181", "location not found: 0,-181: latitudes are -90 to 90, longitudes -180 to 180"),
+        (" ", 'Invalid arguments: location: String should have at least 1 character (received " ").'),
+    ],
+    ids=repr,
+)
+def test_no_place(service: Service, location: str, text: str) -> None:
+    """What is no place has no weather."""
+    service.answer["/v1/search"] = {"generationtime_ms": 0.5}
+
+    assert text == told(weather_tool(base_url=service.url), location=location)[: len(text)]
+
+
+def test_unknown_code(service: Service) -> None:
+    """A code without words is given as it is."""
+    service.answer["/v1/forecast"] = {"current": {**NOW, "weather_code": 42}}
+
+    assert "WMO code 42" == told(weather_tool(base_url=service.url), location="0,0")["conditions"]
+
+
+def test_place_as_text(service: Service) -> None:
+    """What is hidden in the name of a place is shown."""
+    service.answer["/v1/search"] = {"results": [{**JAKARTA["results"][0], "name": "J\u202e", "country": None}]}
+
+    assert "J\\u202e" == told(weather_tool(base_url=service.url), location="Jakarta")["location"]
+
+
+def test_two_addresses(service: Service) -> None:
+    """Places can be looked up elsewhere."""
+    other = Service({"/v1/search": {"results": [{**JAKARTA["results"][0], "name": "Elsewhere"}]}})
+    found = told(weather_tool(base_url=service.url, geocoding_url=f"{other.url}/"), location="Jakarta")
+    other.close()
+
+    assert "Elsewhere, Indonesia" == found["location"]
+
+
+def test_wikipedia(service: Service) -> None:
+    """Articles are given with their address, and an excerpt without markup."""
+    article = {
+        "title": "Earth & Moon",
+        "key": "Earth_&_Moon",
+        "excerpt": "The Earth & its moon <3",
+        "url": f"{service.url}/wiki/Earth_%26_Moon",
+        "description": "Third planet",
+        "thumbnail": "http://upload.example.org/earth.jpg",
+    }
+
+    assert {"results": [article]} == told(wikipedia_tool(base_url=service.url), query="earth", limit=1)
+    assert [("/w/rest.php/v1/search/page", {"q": "earth", "limit": "1"})] == service.requests
+
+
+def test_wikipedia_without(service: Service) -> None:
+    """What an article lacks is empty, and no article is no error."""
+    tool = wikipedia_tool(base_url=service.url)
+    service.answer["/w/rest.php/v1/search/page"] = {
+        "pages": [{"title": "X", "key": "X", "excerpt": None, "description": None, "thumbnail": None}] * 9
+    }
+    found = told(tool, query="x")["results"]
+    service.answer["/w/rest.php/v1/search/page"] = {"pages": []}
+
+    assert (5, "", "", "") == (len(found), found[0]["excerpt"], found[0]["description"], found[0]["thumbnail"])
+    assert {"results": []} == told(tool, query="x")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("thumbnail", {"url": "//[x"}, ""),
+        ("thumbnail", {"url": "javascript:alert(1)"}, ""),
+        ("thumbnail", {"url": "https://example.org/\u202e.png"}, ""),
+        ("thumbnail", {"url": "/" + "x" * 2000}, ""),
+        ("thumbnail", [], ""),
+        ("thumbnail", {"url": 5}, ""),
+        ("excerpt", 5, ""),
+        ("excerpt", "a\u202e<b>b</b>&#xe0041;\u200b c\u00a0d", "a\\u202eb\\udb40\\udc41\\u200b c d"),
+        ("excerpt", "👩\u200d👧 ❤\ufe0f میان\u200cبر", "👩\u200d👧 ❤\ufe0f میان\u200cبر"),
+        ("description", "\x1b[31m", "\\u001b[31m"),
+        ("title", "x" * 3000, "x" * 2000),
+    ],
+    ids=str,
+)
+def test_odd_fields(service: Service, field: str, value: Any, expected: str) -> None:
+    """A field that is odd is left out, cut, or shown with what is hidden in it; the article is given."""
+    service.answer["/w/rest.php/v1/search/page"] = {"pages": [{**PAGE, field: value}]}
+
+    assert expected == told(wikipedia_tool(base_url=service.url), query="x")["results"][0][field]
+
+
+@pytest.mark.parametrize(
+    ("key", "path"),
+    [("../../x", "/wiki/..%2F..%2Fx"), ("AC/DC", "/wiki/AC%2FDC"), ("x?y#z", "/wiki/x%3Fy%23z"), ("..", None)],
+    ids=repr,
+)
+def test_key(service: Service, key: str, path: str | None) -> None:
+    """The address of an article is one of the wiki, whatever its name is."""
+    service.answer["/w/rest.php/v1/search/page"] = {"pages": [{**PAGE, "key": key}]}
+    found = told(wikipedia_tool(base_url=f"{service.url}/"), query="x")["results"][0]
+
+    assert (f"{service.url}{path}" if path else "") == found["url"]
+
+
+def test_no_article(service: Service) -> None:
+    """What is no article is left out, and the others are given."""
+    service.answer["/w/rest.php/v1/search/page"] = {"pages": [{"title": 5, "key": "X"}, {}, None, PAGE]}
+
+    assert ["Earth & Moon"] == [
+        one["title"] for one in told(wikipedia_tool(base_url=service.url), query="x")["results"]
+    ]
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"query": " "}, {"query": "x", "limit": 0}, {"query": "x", "limit": 11}], ids=str
+)
+def test_wikipedia_refused(service: Service, arguments: dict[str, Any]) -> None:
+    """Nobody is asked for nothing, nor for more than ten."""
+    assert "Invalid arguments: " == told(wikipedia_tool(base_url=service.url), **arguments)[:19]
+    assert [] == service.requests
+
+
+@pytest.mark.parametrize(
+    ("agent", "given"),
+    [
+        (f"function-toolkit/{__version__} (https://pypi.org/project/function-toolkit/) httpx2", {}),
+        ("bot/1 (me@example.org)", {"user_agent": "bot/1 (me@example.org)"}),
+    ],
+    ids=["usual", "own"],
+)
+def test_headers(service: Service, agent: str, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service is told who asks, and nothing that the environment knows."""
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    told(wikipedia_tool(base_url=service.url, **given), query="earth")
+
+    assert agent == service.headers["User-Agent"]
+    assert {"Host", "User-Agent", "Accept", "Accept-Encoding", "Connection"} == set(service.headers)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ((503, b"{}"), "Open-Meteo answered with HTTP 503."),
+        ((302, b"{}"), "Open-Meteo answered with HTTP 302."),
+        ((200, b"<html>"), "Open-Meteo gave an answer that cannot be read."),
+        ((200, b'{"current": 5}'), "Open-Meteo gave an answer that cannot be read."),
+        ((200, json.dumps({"current": {**NOW, "temperature_2m": float("nan")}}).encode()), UNREADABLE),
+        ((200, json.dumps({"current": NOW}).replace("31.5", "1e999").encode()), UNREADABLE),
+        ((200, json.dumps({"current": {**NOW, "weather_code": int("9" * 4000)}}).encode()), UNREADABLE),
+        ((200, b"[" * 100_000), "Open-Meteo gave an answer that cannot be read."),
+        ((200, b"\xff"), "Open-Meteo gave an answer that cannot be read."),
+        ((200, b" " * 1_048_577), "Open-Meteo gave an answer that is too long: more than 1048576 bytes."),
+    ],
+    ids=["status", "redirect", "html", "form", "nan", "infinite", "code", "deep", "bytes", "long"],
+)
+def test_bad_answers(service: Service, answer: tuple[int, bytes], text: str) -> None:
+    """An answer that is of no use is told in words; no redirect is followed."""
+    service.answer["/v1/forecast"] = answer
+
+    assert text == told(weather_tool(base_url=service.url), location="0,0")
+    assert ["/v1/forecast"] == [path for path, _ in service.requests]
+
+
+def test_endless(service: Service) -> None:
+    """An answer without end is left when it is too long."""
+    service.answer["/v1/forecast"] = service.endless
+
+    assert "too long" in told(weather_tool(base_url=service.url), location="0,0")
+
+
+def test_late(service: Service) -> None:
+    """An answer that does not come in time is none, and the connection is closed."""
+    service.answer["/v1/forecast"] = service.silent
+
+    assert "Open-Meteo did not answer within 0.1 s. Try again later." == told(
+        weather_tool(base_url=service.url, seconds=0.1), location="0,0"
+    )
+    assert service.left.wait(10)
+
+
+def test_nobody() -> None:
+    """Where nobody listens, that is told."""
+    gone = Service({})
+    gone.close()
+
+    assert "Open-Meteo cannot be reached (ConnectError). Try again later." == told(
+        weather_tool(base_url=gone.url), location="0,0"
+    )
+
+
+def test_cancelled(service: Service) -> None:
+    """A run that is called off closes the connection."""
+    service.answer["/v1/forecast"] = service.silent
+    runner = Runner([weather_tool(base_url=service.url)], model=ScriptedModel([call("weather", location="0,0")]))
+    handle = runner.start("How is the weather?")
+    service.asked.wait(10)
+    runner.cancel()
+
+    assert "cancelled" == handle.result(10).finish_reason
+    assert service.left.wait(10)
+
+
+def test_in_a_loop(service: Service) -> None:
+    """A run in an event loop asks both at the same time."""
+    calls = [call("weather", location="Jakarta"), call("wikipedia", query="earth")]
+    tools = [weather_tool(base_url=service.url), wikipedia_tool(base_url=service.url)]
+    result = asyncio.run(Runner(tools, model=ScriptedModel([calls, "31.5"])).arun("?"))
+
+    assert [False, False] == [made.result.is_error for made in result.calls]
+
+
+@pytest.mark.parametrize("make", [weather_tool, wikipedia_tool])
+@pytest.mark.parametrize(
+    "url",
+    ["", "api.example.org", "file:///etc/passwd", "http://", "http://[::1", "http://127.0.0.1:99999", None, 5],
+    ids=repr,
+)
+def test_no_address(make: Callable[..., Any], url: Any) -> None:
+    """What is no address of HTTP is refused where it is written."""
+    with pytest.raises(DefinitionError, match="base_url="):
+        make(base_url=url)
+
+
+def test_no_address_of_places() -> None:
+    """The refusal names the parameter that is wrong."""
+    with pytest.raises(DefinitionError, match="geocoding_url='x'"):
+        weather_tool(geocoding_url="x")
+
+
+@pytest.mark.parametrize("agent", ["", "a\r\nX: y", "ä", None], ids=repr)
+def test_nobody_asks(agent: Any) -> None:
+    """What cannot be sent as the name of a program is refused where it is written."""
+    with pytest.raises(DefinitionError, match="user_agent="):
+        wikipedia_tool(user_agent=agent)
+
+
+@pytest.mark.parametrize("make", [weather_tool, wikipedia_tool])
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), "3", None, True], ids=repr)
+def test_no_time(make: Callable[..., Any], seconds: Any) -> None:
+    """What is no time for an answer is refused where it is written."""
+    with pytest.raises(DefinitionError, match="seconds="):
+        make(seconds=seconds)
+
+
+def test_slash() -> None:
+    """Open-Meteo's own address means the same with a slash at its end: places are looked up where it does that."""
+    made: Any = weather_tool(base_url=f"{FORECAST}/")
+
+    assert (FORECAST, GEOCODING) == (made.handler.instance.forecast.base_url, made.handler.instance.geocoding.base_url)

@@ -1,0 +1,139 @@
+"""`shared_state`: texts by name, for several agents at once."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from toolkit import DefinitionError, Runner, Toolbox
+from toolkit.builtin.shared_state import SharedState, shared_state_tools
+from toolkit.errors import Failed
+from toolkit.testing import ScriptedModel, call
+from toolkit.testing.scripted import Reply
+
+UNCHANGED = {"k": 2}
+FULL = (
+    "SharedState capacity exceeded: storing 'x' (13 bytes) would bring total to 17 / 16 bytes, 1 of 10000 keys. "
+    "Remove some first."
+)
+
+
+@pytest.fixture
+def state() -> SharedState:
+    """A store that holds one text of two bytes, and has room for 13 more."""
+    made = SharedState(max_bytes=16)
+    made.set("k", "é")
+    return made
+
+
+def said(state: SharedState, **arguments: Any) -> str:
+    """What a model is answered."""
+    return Toolbox(shared_state_tools(state)).call("shared_state", arguments).text or ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text", "sizes"),
+    [
+        ({"action": "get", "key": "k"}, "é", UNCHANGED),
+        ({"action": "get", "key": "x"}, "Key 'x' not found in shared state", UNCHANGED),
+        ({"action": "set", "key": "x", "value": "ab"}, "Stored 'x' (2 bytes)", {"k": 2, "x": 2}),
+        ({"action": "set", "key": "k", "value": "a" * 15}, "Stored 'k' (15 bytes)", {"k": 15}),
+        ({"action": "remove", "key": "k"}, "Removed 'k'", {}),
+        ({"action": "remove", "key": "x"}, "Key 'x' not found", UNCHANGED),
+        ({"action": "list"}, "k (2 bytes)", UNCHANGED),
+        ({"action": "get"}, "Invalid arguments: Missing required 'key' parameter for get", UNCHANGED),
+        ({"action": "set", "key": "k"}, "Invalid arguments: Missing required 'value' parameter for set", UNCHANGED),
+        (
+            {"action": "set", "key": "x", "value": "a" * 13},
+            FULL,
+            UNCHANGED,
+        ),
+    ],
+    ids=str,
+)
+def test_actions(state: SharedState, arguments: dict[str, Any], text: str, sizes: dict[str, int]) -> None:
+    """Each action says what came of it, and changes no more than it says."""
+    assert text == said(state, **arguments)
+    assert sizes == state.sizes()
+
+
+@pytest.mark.parametrize("arguments", [{}, {"action": "clear"}, {"action": "get", "key": " "}], ids=str)
+def test_refused(state: SharedState, arguments: dict[str, Any]) -> None:
+    """Another action, and a key without a letter, are refused."""
+    assert "invalid_arguments" == Toolbox(shared_state_tools(state)).call("shared_state", arguments).kind
+
+
+def test_list() -> None:
+    """Names are listed in order, with their sizes, up to 200 of them."""
+    state = SharedState()
+    for name, size in (("b", 2048), ("a", 3 * 1024**2), *((f"c{n:03}", 0) for n in range(199))):
+        state.set(name, "x" * size)
+
+    assert "a (3.0 MB), b (2.0 KB), c000 (0 bytes)" == said(state, action="list")[:38]
+    assert "c197 (0 bytes), and 1 more" == said(state, action="list")[-26:]
+    assert "(empty)" == said(SharedState(), action="list")
+
+
+def test_most_bytes() -> None:
+    """10 MiB fit, and not a byte more."""
+    state = SharedState()
+    state.set("k", "x" * (10 * 1024**2 - 1))
+
+    with pytest.raises(Failed, match="capacity exceeded"):
+        state.set("l", "")
+
+
+def test_most_keys() -> None:
+    """10,000 names fit, and no more; one that is there can still be changed."""
+    state = SharedState()
+    for number in range(10_000):
+        state.set(str(number), "")
+    state.set("0", "x")
+
+    with pytest.raises(Failed, match="10000 of 10000 keys"):
+        state.set("one more", "")
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, True, "10"], ids=repr)
+def test_no_size(size: Any) -> None:
+    """A size that is none is refused where it is written."""
+    with pytest.raises(ValueError, match="max_bytes"):
+        SharedState(size)
+
+
+@pytest.mark.parametrize("state", [{}, 10], ids=repr)
+def test_no_state(state: Any) -> None:
+    """What cannot hold the texts is refused where it is written."""
+    with pytest.raises(DefinitionError, match="state="):
+        shared_state_tools(state)
+
+
+def test_at_the_same_time() -> None:
+    """However many write and remove at the same time, the room that is left is counted right."""
+    state = SharedState(max_bytes=2000)
+
+    def work(number: int) -> None:
+        for _ in range(100):
+            state.set(f"{number % 4}", "x" * number)
+            state.remove(f"{(number + 1) % 4}")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(16)))
+    for key in range(4):
+        state.remove(str(key))
+    state.set("all", "x" * 1997)
+
+    assert {"all": 1997} == state.sizes()
+
+
+def test_two_agents() -> None:
+    """What one agent keeps, another reads; other stores stay apart."""
+    state = SharedState()
+    writes: list[Reply] = [call("shared_state", action="set", key="plan", value="Paint it."), "Kept."]
+    reads: list[Reply] = [call("shared_state", action="get", key="plan"), "Read."]
+    Runner(shared_state_tools(state), model=ScriptedModel(writes)).run("Keep it.")
+
+    assert "Paint it." == Runner(shared_state_tools(state), model=ScriptedModel(reads)).run("?").calls[0].result.text
+    assert "(empty)" == shared_state_tools()[0].invoke({"action": "list"}).text

@@ -1,0 +1,193 @@
+"""The small built-in tools: what they say, and what they refuse."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from toolkit import DefinitionError, Runner, Tool, Toolbox
+from toolkit.builtin.calculating import calculator
+from toolkit.builtin.clocks import current_time, current_time_tool
+from toolkit.builtin.randoms import random_tool
+from toolkit.builtin.words import echo, reverser, word_count
+from toolkit.testing import ScriptedModel, call
+
+EXAMPLE = Path(__file__).parent.parent / "examples" / "builtin_tools.py"
+HUGE = "9" * 1000
+
+
+def told(tool: Tool[..., Any], **arguments: Any) -> str | None:
+    """What a tool answers."""
+    return Toolbox([tool]).call(tool.name, arguments).text
+
+
+@pytest.mark.parametrize(
+    ("operation", "a", "b", "text"),
+    [
+        ("add", 15, 27, "42"),
+        ("subtract", 0.5, 2, "-1.5"),
+        ("multiply", 10**20, 10**20, "1" + "0" * 40),
+        ("divide", 6, 4, "1.5"),
+        ("divide", 6, 3, "2"),
+        ("divide", 1, 0, "division by zero"),
+        ("power", 2, 3, "unknown operation: power"),
+        ("add", 1, int(HUGE), "invalid numbers: a=1, b=too large"),
+        (
+            "divide",
+            10**500,
+            3,
+            "the result is too large: whole numbers have at most 600 digits, others are below 1.8e308",
+        ),
+    ],
+    ids=str,
+)
+def test_calculator(operation: str, a: float, b: float, text: str) -> None:
+    """Two numbers make a third, which is whole where it can be; or it is said why not."""
+    assert text == told(calculator, operation=operation, a=a, b=b)
+
+
+def test_calculator_parameters() -> None:
+    """A model is shown four operations, and two numbers."""
+    shown = calculator.parameters["properties"]
+
+    assert ["add", "subtract", "multiply", "divide"] == shown["operation"]["enum"]
+    assert ["number", "number"] == [shown["a"]["type"], shown["b"]["type"]]
+
+
+@pytest.mark.parametrize("number", ["1e400", "NaN", '"many"'])
+def test_no_number(number: str) -> None:
+    """What is no finite number is refused before it is looked at."""
+    result = calculator.invoke(f'{{"operation": "add", "a": 1, "b": {number}}}')
+
+    assert "invalid_arguments" == result.kind
+
+
+def test_reverser_in_a_run() -> None:
+    """A run reverses 'hello world'."""
+    model = ScriptedModel([call("reverser", text="hello world"), "There it is."])
+
+    assert "dlrow olleh" == Runner([reverser], model=model).run("Reverse it.").calls[0].result.text
+
+
+@pytest.mark.parametrize(
+    ("text", "reversed_text"),
+    [
+        ("", ""),
+        ("e\u0301a", "ae\u0301"),
+        ("🇩🇪🇫🇷", "🇫🇷🇩🇪"),
+        ("a👩\u200d👧b👍🏽", "👍🏽b👩\u200d👧a"),
+        ("a\r\nb", "b\r\na"),
+    ],
+    ids=["empty", "accent", "flags", "joined", "line end"],
+)
+def test_reverser(text: str, reversed_text: str) -> None:
+    """What readers take for one character stays whole."""
+    assert reversed_text == reverser(text)
+
+
+@pytest.mark.parametrize("letter", ["\u0301", "\u200d", "🇩", "a"], ids=["marks", "joiners", "flags", "letters"])
+def test_reverser_at_once(letter: str) -> None:
+    """A text takes no longer than its length, whatever belongs together."""
+    began = time.thread_time()
+    reverser("a" + letter * 300_000)
+
+    assert time.thread_time() - began < 3
+
+
+@pytest.mark.parametrize(("text", "count"), [("", 0), ("one", 1), (" two\n\tlines ", 2), ("a\u00a0b", 2)], ids=repr)
+def test_word_count(text: str, count: int) -> None:
+    """Words are what white space parts."""
+    assert count == word_count(text)
+
+
+def test_echo() -> None:
+    """A message comes back as it is."""
+    assert "a \u202e b" == told(echo, message="a \u202e b")
+
+
+@pytest.mark.parametrize(
+    ("zone", "text"),
+    [
+        ("Asia/Jakarta", "2026-02-17T17:00:00+07:00"),
+        ("America/St_Johns", "2026-02-17T06:30:00-03:30"),
+        ("", "2026-02-17T10:00:00Z"),
+        ("UTC", "2026-02-17T10:00:00Z"),
+        ("Mars/Olympus", "2026-02-17T10:00:00Z"),
+        ("../../etc/passwd", "2026-02-17T10:00:00Z"),
+        ("Europe", "2026-02-17T10:00:00Z"),
+        ("a\0b", "2026-02-17T10:00:00Z"),
+    ],
+    ids=repr,
+)
+def test_current_time(zone: str, text: str) -> None:
+    """The time is told as RFC 3339 has it, in UTC where there is no such zone."""
+    assert text == told(current_time_tool(lambda: 1771322400.9), timezone=zone)
+
+
+def test_current_time_by_the_clock() -> None:
+    """Without another clock it is the system's, and no zone has to be given."""
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", told(current_time) or "")
+
+
+@pytest.mark.parametrize(
+    ("allowed", "told"),
+    [("1", "The key is under the third pot."), ("", "Tool execution was denied by authorization policy.")],
+    ids=["allowed", "denied"],
+)
+def test_example(allowed: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The example calculates, reverses and counts, and shows a protected note where the environment allows it."""
+    monkeypatch.setenv("ALLOW_PROTECTED_NOTE", allowed)
+    runpy.run_path(str(EXAMPLE), run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()
+    results = [line.partition("}: ")[2] for line in lines if "}: " in line]
+
+    assert ["42", "521044660232", "There are 2 notes."] == results[:3]
+    assert "Tool execution was rejected by the user. Reason: That note has to stay." == results[3]
+    assert told == results[4][: len(told)]
+    assert ["dlrow olleh", "2"] == results[5:]
+
+
+@pytest.mark.parametrize(
+    ("minimum", "maximum", "text"),
+    [
+        (3, 1, "min must be <= max"),
+        (5, 5, "5"),
+        (0, 2**63, "invalid range: min=0, max=a number of 64 bits, max 63"),
+        (-(2**63) - 1, 0, "invalid range: min=a number of 64 bits, max 63, max=0"),
+    ],
+    ids=str,
+)
+def test_random_bounds(minimum: int, maximum: int, text: str) -> None:
+    """The bounds belong to the range, which has an order and a size."""
+    assert text == told(random_tool(), min=minimum, max=maximum)
+
+
+@pytest.mark.parametrize("made", [random_tool, lambda: random_tool(Random(7))], ids=["system", "seeded"])  # noqa: S311  as below
+def test_random(made: Callable[[], Tool[..., Any]]) -> None:
+    """Each number of the range comes, and no other."""
+    tool = made()
+
+    assert {"-1", "0", "1"} == {told(tool, min=-1, max=1) for _ in range(100)}
+
+
+@pytest.mark.parametrize(
+    ("make", "parameter"), [(random_tool, "source=7"), (current_time_tool, "clock=7")], ids=["random", "clock"]
+)
+def test_definition(make: Callable[[Any], Any], parameter: str) -> None:
+    """What is no source of chance, or of time, is refused where it is written."""
+    with pytest.raises(DefinitionError, match=parameter):
+        make(7)
+
+
+def test_random_again() -> None:
+    """The same source gives the same numbers."""
+    one, other = random_tool(Random(7)), random_tool(Random(7))  # noqa: S311  no secret comes of it
+
+    assert told(one, min=0, max=10**9) == told(other, min=0, max=10**9)

@@ -1,0 +1,668 @@
+"""The one way of opening a SQLite file: what is kept, by whom it may be used, and which files are refused."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from toolkit import ToolError
+from toolkit.stores.database import Database, Layout, StoreError
+
+NUMBERS = Layout(
+    holds="numbers", application_id=0x746B_5454, migrations=(("CREATE TABLE numbers (n INTEGER PRIMARY KEY, text)",),)
+)
+LATER = replace(
+    NUMBERS, migrations=(*NUMBERS.migrations, ("ALTER TABLE numbers ADD sign", "UPDATE numbers SET sign = 1"))
+)
+BROKEN = replace(NUMBERS, migrations=(*NUMBERS.migrations, ("UPDATE numbers SET n = 9", "no SQL at all")))
+# What a script of another process begins with.
+SCRIPT = """
+import os, sys
+from toolkit.stores.database import Database, Layout
+NUMBERS = Layout(holds="numbers", application_id=0x746B5454, migrations=(("CREATE TABLE numbers (n, text)",),))
+def add(database, *numbers):
+    for number in numbers:
+        with database.writing() as connection:
+            connection.execute("INSERT INTO numbers (n) VALUES (?)", (number,))
+"""
+
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where there is no file yet."""
+    return tmp_path / "numbers.db"
+
+
+@pytest.fixture
+def database(path: Path) -> Iterator[Database]:
+    """A new file."""
+    with Database(path, NUMBERS) as made:
+        yield made
+
+
+def add(database: Database, *numbers: object) -> None:
+    """Keep numbers, all or none."""
+    with database.writing() as connection:
+        connection.executemany("INSERT INTO numbers (n) VALUES (?)", [(number,) for number in numbers])
+
+
+def add_each(database: Database, numbers: Iterable[int]) -> None:
+    """Keep numbers, each by itself."""
+    for number in numbers:
+        add(database, number)
+
+
+def kept(database: Database) -> list[int]:
+    """The numbers in a file."""
+    with database.reading() as connection:
+        return [number for (number,) in connection.execute("SELECT n FROM numbers ORDER BY n")]
+
+
+def found(path: Path) -> list[int]:
+    """The numbers that somebody finds who opens the file."""
+    with Database(path, NUMBERS) as opened:
+        return kept(opened)
+
+
+def run(script: str, *arguments: object, stderr: int | None = None) -> subprocess.Popen[str]:
+    """Start a process that can use `add`."""
+    command = [sys.executable, "-W", "ignore", "-c", SCRIPT + script, *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": "."}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment)
+
+
+def refusal(path: Path, layout: Layout = NUMBERS, timeout: float = 1.0) -> str:
+    """Why a file is refused."""
+    with pytest.raises(StoreError) as refused:
+        Database(path, layout, timeout=timeout)
+    return str(refused.value)
+
+
+def test_what_is_written_lasts(database: Database, path: Path) -> None:
+    """What a block wrote is there for whoever opens the file."""
+    add(database, 1, 2)
+
+    assert [1, 2] == found(path)
+
+
+def test_all_or_nothing(database: Database, path: Path) -> None:
+    """Of a block that raises nothing is kept, and the file can be used on."""
+
+    def begin_only() -> None:
+        with database.writing() as connection:
+            connection.execute("INSERT INTO numbers (n) VALUES (1)")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        begin_only()
+    add(database, 2)
+
+    assert [2] == found(path)
+
+
+def test_block_in_a_block(database: Database) -> None:
+    """A block in a block of the same database is refused, and the outer one goes on."""
+    with database.writing() as connection:
+        connection.execute("INSERT INTO numbers (n) VALUES (1)")
+        with pytest.raises(RuntimeError, match="in a block of this database already"):
+            add(database, 2)
+
+    assert [1] == kept(database)
+
+
+def test_one_state(database: Database, path: Path) -> None:
+    """A block that reads sees one state, whoever writes meanwhile, and lets him write."""
+    add(database, 1)
+    with database.reading() as connection, Database(path, NUMBERS) as another:
+        before = connection.execute("SELECT count(*) FROM numbers").fetchone()
+        add(another, 2)
+        after = connection.execute("SELECT count(*) FROM numbers").fetchone()
+
+    assert (1,) == before == after
+    assert [1, 2] == kept(database)
+
+
+def test_use_after_close(database: Database) -> None:
+    """A database that was closed opens its file again."""
+    add(database, 1)
+    database.close()
+
+    assert [1] == kept(database)
+
+
+def test_other_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative path means the same file after the process went elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    with Database("numbers.db", NUMBERS) as database:
+        monkeypatch.chdir("/")
+        database.close()
+        add(database, 1)
+
+    assert [1] == found(tmp_path / "numbers.db")
+
+
+def test_threads(database: Database) -> None:
+    """Threads may share a database; none loses what it wrote."""
+    workers = [
+        threading.Thread(target=lambda first: add_each(database, range(first, first + 50)), args=(100 * worker,))
+        for worker in range(8)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+    assert [worker * 100 + n for worker in range(8) for n in range(50)] == kept(database)
+
+
+def test_processes(path: Path) -> None:
+    """Processes that make one file together all write to it, and none loses what it wrote."""
+    script = "start = int(sys.argv[2]); add(Database(sys.argv[1], NUMBERS), *range(start, start + 100))"
+    workers = [run(script, path, 100 * worker) for worker in range(4)]
+
+    assert [0, 0, 0, 0] == [worker.wait() for worker in workers]
+    assert list(range(400)) == found(path)
+    for worker in workers:
+        worker.communicate()
+
+
+# The child goes on writing after its parent closed the file: with SQLite's locks of before the fork, the log would be
+# deleted that it writes to.
+FORK = """
+database = Database(sys.argv[1], NUMBERS)
+add(database, 1)
+to_child, to_parent = os.pipe(), os.pipe()
+if os.fork() == 0:
+    add(database, 2)
+    os.write(to_parent[1], b"2")
+    os.read(to_child[0], 1)
+    add(database, 3)
+    os._exit(0)
+os.read(to_parent[0], 1)
+add(database, 4)
+database.close()
+os.write(to_child[1], b"3")
+os.wait()
+"""
+
+
+@needs_fork
+def test_fork(path: Path) -> None:
+    """Both processes of a fork go on writing to one file, and lose nothing."""
+    with run(FORK, path) as forking:
+        forking.communicate()
+
+    assert [1, 2, 3, 4] == found(path)
+
+
+FORK_IN_MEMORY = """
+database = Database(":memory:", NUMBERS)
+add(database, 1)
+child = os.fork()
+add(database, 2 if child else 3)
+if child:
+    os.wait()
+with database.reading() as connection:
+    print(connection.execute("SELECT n FROM numbers").fetchall(), flush=True)
+"""
+
+
+@needs_fork
+def test_fork_in_memory() -> None:
+    """After a fork each process has what was in memory, and goes on with it alone."""
+    with run(FORK_IN_MEMORY) as forking:
+        told = forking.communicate()[0]
+
+    assert "[(1,), (3,)]\n[(1,), (2,)]\n" == told
+
+
+def test_fork_while_another_thread_writes(path: Path) -> None:
+    """A fork waits for the block of another thread, and the child can use the file."""
+    script = """
+import threading
+database = Database(sys.argv[1], NUMBERS)
+writer = threading.Thread(target=add, args=(database, *range(100)))
+writer.start()
+children = [os.fork() or (add(database, 1000 + n), os._exit(0)) for n in range(5)]
+writer.join()
+sys.exit(any(os.waitpid(child, 0)[1] for child in children))
+"""
+    with run(script, path) as forking:
+        forking.communicate()
+
+    assert 0 == forking.returncode
+    assert [*range(100), *range(1000, 1005)] == found(path)
+
+
+# A thread keeps one database busy until it is told to go on; the fork gives it up after a while, and says so.
+FORK_IN_VAIN = """
+import threading
+busy, other = Database(sys.argv[1], NUMBERS), Database(sys.argv[1] + "2", NUMBERS)
+add(busy, 1)
+begun, go_on = threading.Event(), threading.Event()
+def hold():
+    with busy.writing():
+        begun.set()
+        go_on.wait()
+writer = threading.Thread(target=hold)
+writer.start()
+begun.wait()
+child = os.fork()
+add(other, 2 if child else 3)
+if not child:
+    for make in (lambda: busy, lambda: Database(sys.argv[1], NUMBERS)):
+        try:
+            add(make(), 4)
+        except Exception as error:
+            print(type(error).__name__, flush=True)
+    os._exit(0)
+os.wait()
+go_on.set()
+writer.join()
+add(busy, 5)
+"""
+
+
+@needs_fork
+def test_fork_in_vain(path: Path) -> None:
+    """A fork does not wait for good: the child is refused what was in use, and may use all else; its parent all."""
+    with run(FORK_IN_VAIN, path) as forking:
+        told = forking.communicate(timeout=20)[0]
+
+    assert "StoreError\nStoreError\n" == told
+    assert ([1, 5], [2, 3]) == (found(path), found(Path(f"{path}2")))
+
+
+FORK_OF_TWO = """
+import threading
+one, other = Database(sys.argv[1], NUMBERS), Database(sys.argv[1] + "2", NUMBERS)
+def add_to_both():
+    for number in range(200):
+        with one.writing() as connection:
+            connection.execute("INSERT INTO numbers (n) VALUES (?)", (number,))
+            add(other, number)
+writer = threading.Thread(target=add_to_both)
+writer.start()
+for _ in range(20):
+    os.fork() or os._exit(0)
+    os.wait()
+writer.join()
+"""
+
+
+@needs_fork
+def test_fork_while_a_thread_uses_two(path: Path) -> None:
+    """A thread that takes one database after another, and a fork that takes both, do not wait for each other."""
+    with run(FORK_OF_TWO, path) as forking:
+        forking.communicate(timeout=20)
+
+    assert 0 == forking.returncode
+    assert list(range(200)) == found(path) == found(Path(f"{path}2"))
+
+
+# The signal comes while the fork waits. What its handler raises cannot leave a fork: it is printed.
+INTERRUPTED_FORK = """
+import signal, threading
+database = Database(sys.argv[1], NUMBERS)
+begun, go_on = threading.Event(), threading.Event()
+def hold():
+    with database.writing():
+        begun.set()
+        go_on.wait()
+def stop(*_):
+    go_on.set()
+    raise KeyError
+writer = threading.Thread(target=hold)
+writer.start()
+begun.wait()
+signal.signal(signal.SIGALRM, stop)
+signal.setitimer(signal.ITIMER_REAL, 0.2)
+os.fork() or os._exit(0)
+os.wait()
+writer.join()
+adding = threading.Thread(target=add, args=(database, 1))
+adding.start()
+adding.join()
+Database(sys.argv[1] + "2", NUMBERS)
+"""
+
+
+@needs_fork
+def test_interrupted_fork(path: Path) -> None:
+    """After a signal in a fork that waits, all threads can use the database, and make others."""
+    with run(INTERRUPTED_FORK, path, stderr=subprocess.DEVNULL) as forking:
+        forking.communicate(timeout=20)
+
+    assert 0 == forking.returncode
+    assert [1] == found(path)
+
+
+EXIT = """
+import threading
+database = Database(sys.argv[1], NUMBERS)
+begun = threading.Event()
+def count():
+    with database.reading() as connection:
+        begun.set()
+        connection.execute(
+            "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT 1 FROM n) SELECT max(x) FROM n"
+        )
+threading.Thread(target=count, daemon=True).start()
+begun.wait()
+"""
+
+
+def test_exit_while_a_thread_works(path: Path) -> None:
+    """A process that ends while a thread of it is at work in a database ends well, and at once."""
+    with run(EXIT, path) as ending:
+        ending.communicate(timeout=20)
+
+    assert 0 == ending.returncode
+
+
+def test_migration(database: Database, path: Path) -> None:
+    """A file of an earlier version is brought up to date, with what it holds."""
+    add(database, 1)
+    with Database(path, LATER) as later, later.reading() as connection:
+        rows = connection.execute("SELECT n, sign FROM numbers").fetchall()
+
+    assert [(1, 1)] == rows
+
+
+def test_migration_that_fails(database: Database, path: Path) -> None:
+    """Where a migration fails, the file stays as it was."""
+    add(database, 1)
+    refusal(path, BROKEN)
+
+    assert [1] == found(path)
+
+
+def test_later_version(path: Path) -> None:
+    """A file that a later version has made is refused, and not changed."""
+    Database(path, LATER).close()
+    before = path.read_bytes()
+
+    assert (
+        "A later version of this library has made numbers.db: update the library, or choose another file."
+    ) == refusal(path)
+    assert before == path.read_bytes()
+
+
+def test_other_contents(path: Path) -> None:
+    """A SQLite file of somebody else is refused, and not changed."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE contacts (name)")
+    before = path.read_bytes()
+
+    assert "numbers.db does not hold numbers, but something else: choose another file." == refusal(path)
+    assert before == path.read_bytes()
+
+
+FOREIGN = {
+    "a trigger": "CREATE TRIGGER t AFTER INSERT ON numbers BEGIN DELETE FROM numbers; END",
+    "a view that SQLite would take for its own": "CREATE VIEW pragma_application_id AS SELECT 1 AS application_id",
+    "a table": "CREATE TABLE t (x)",
+    "an index": "CREATE INDEX t ON numbers (text)",
+}
+
+
+@pytest.mark.parametrize("statement", FOREIGN.values(), ids=FOREIGN.keys())
+def test_foreign_parts(statement: str, path: Path) -> None:
+    """A file with tables, triggers, views or indexes of somebody else is refused, and not changed."""
+    Database(path, NUMBERS).close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(statement)
+    before = path.read_bytes()
+
+    assert "numbers.db holds what this library has not made" in refusal(path)
+    assert before == path.read_bytes()
+
+
+def test_missing_table(path: Path) -> None:
+    """A file that says what it holds, and does not hold it, is refused."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA application_id = {NUMBERS.application_id}")
+        connection.execute("PRAGMA user_version = 1")
+
+    assert "numbers.db does not hold numbers: table 'numbers' is missing. Put a copy back." == refusal(path)
+
+
+def test_statistics(path: Path) -> None:
+    """What ANALYZE adds to a file is no reason to refuse it."""
+    with Database(path, NUMBERS) as database:
+        add(database, 1)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("ANALYZE")
+
+    assert [1] == found(path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no modes here")
+def test_private(database: Database, path: Path) -> None:
+    """Only its owner may read a file that is made here, and its log."""
+    add(database, 1)
+    files = [path, Path(f"{path}-wal"), Path(f"{path}-shm")]
+
+    assert [0o600] * 3 == [file.stat().st_mode & 0o777 for file in files]
+
+
+def test_null_byte(tmp_path: Path) -> None:
+    """What is no name of a file is refused like a file that cannot be opened."""
+    with pytest.raises(StoreError, match="is no name of a file"):
+        Database(f"{tmp_path}/a\0b", NUMBERS)
+
+
+def test_advice_for_a_shell(tmp_path: Path) -> None:
+    """A name with spaces, or worse, stands in the advice as a shell takes it."""
+    path = tmp_path / "my $(numbers).db"
+    path.write_text("Dear diary, " * 1000, encoding="utf-8")
+
+    assert "`sqlite3 'my $(numbers).db' .recover | sqlite3 'saved-my $(numbers).db'`" in refusal(path)
+
+
+CLOSED = "it cannot be opened or written to: see whether it is a file, its directory is there, and both are permitted."
+
+
+@pytest.mark.parametrize(
+    "name", ["missing/numbers.db", "directory", ""], ids=["no directory", "is a directory", "no name"]
+)
+def test_no_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be a file is refused with what to look for."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "directory").mkdir()
+    with pytest.raises(StoreError) as refused:
+        Database(name, NUMBERS)
+
+    assert f"{(tmp_path / name).name} cannot be used: {CLOSED}" == str(refused.value)
+
+
+def test_no_database(path: Path) -> None:
+    """A file that is no SQLite file is refused with what to do, and not changed."""
+    path.write_text("Dear diary, " * 1000, encoding="utf-8")
+
+    assert (
+        "numbers.db cannot be used: it is damaged. Keep it, and numbers.db-wal if that is there; put a copy back in "
+        "its place. Where there is no copy, `sqlite3 numbers.db .recover | sqlite3 saved-numbers.db` may save what can "
+        "be read: see that it printed no error, and count what is there, for it may save nothing and end as if all "
+        "were well. Or it is no such file at all: then choose another name."
+    ) == refusal(path)
+    assert "Dear diary, " * 1000 == path.read_text(encoding="utf-8")
+
+
+def test_held_by_another(database: Database, path: Path) -> None:
+    """Where another process holds the file too long, the words say so, and that nothing is lost by trying again."""
+    add(database, 1)
+    with Database(path, NUMBERS, timeout=0.05) as hasty:
+        with database.writing(), pytest.raises(ToolError) as refused:
+            add(hasty, 2)
+        add(hasty, 3)
+
+    assert (
+        "numbers.db cannot be used: another process kept it busy for 0.05 seconds: try again, and see whether that one "
+        "hangs."
+    ) == refused.value.text
+    assert [1, 3] == kept(database)
+
+
+def test_made_by_another(path: Path) -> None:
+    """A file that another process does not stop making is waited for, as long as was said."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+
+        assert "another process kept it busy for 0.05 seconds" in refusal(path, timeout=0.05)
+
+
+FULL = """
+import resource, signal
+database = Database(sys.argv[1], NUMBERS)
+add(database, 1)
+resource.setrlimit(resource.RLIMIT_FSIZE, (300000, resource.RLIM_INFINITY))
+try:
+    with database.writing() as connection:
+        connection.execute("INSERT INTO numbers VALUES (2, randomblob(1000000))")
+except Exception as error:
+    print(type(error).__name__, error)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+add(database, 3)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limits here")
+def test_full(path: Path) -> None:
+    """Where there is no room, nothing of the block is kept, what was kept stays, and later there is room again."""
+    with run(FULL, path) as filling:
+        told = filling.communicate()[0]
+
+    assert "StoreError numbers.db cannot be used: its disk failed, or is full: see to it, and try again.\n" == told
+    assert [1, 3] == found(path)
+
+
+@pytest.mark.parametrize("value", ["\ud800", 2**70, object()], ids=["lone surrogate", "too large", "no value at all"])
+def test_odd_values(value: object, database: Database) -> None:
+    """A value that SQLite has no form for is refused like anything else, and the file can be used on."""
+    with pytest.raises(StoreError):
+        add(database, 1, value)
+    add(database, 2)
+
+    assert [2] == kept(database)
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A file with some pages of numbers."""
+    path = tmp_path_factory.mktemp("sound") / "numbers.db"
+    with Database(path, NUMBERS) as database:
+        add(database, *range(1500))
+    return path.read_bytes()
+
+
+def cut(data: bytes, chance: random.Random) -> bytes:
+    """A file that ends too early."""
+    return data[: chance.randrange(1, len(data))]
+
+
+def scribbled(data: bytes, chance: random.Random) -> bytes:
+    """A file with something else in some place."""
+    start = chance.randrange(len(data))
+    return data[:start] + chance.randbytes(chance.choice([1, 16, 600])) + data[start + 600 :]
+
+
+def flipped(data: bytes, chance: random.Random) -> bytes:
+    """A file with one bit that is not as it was."""
+    place = chance.randrange(len(data))
+    return data[:place] + bytes([data[place] ^ 1 << chance.randrange(8)]) + data[place + 1 :]
+
+
+def emptied(data: bytes, chance: random.Random) -> bytes:
+    """A file with a page of zeros."""
+    start = chance.randrange(len(data) // 4096) * 4096
+    return data[:start] + bytes(4096) + data[start + 4096 :]
+
+
+@pytest.mark.parametrize("damage", [cut, scribbled, flipped, emptied])
+def test_damage(damage: Callable[[bytes, random.Random], bytes], sound: bytes, path: Path) -> None:
+    """A damaged file is refused and kept as it is, or can be read; nothing else comes of it."""
+    for seed in range(60):
+        damaged = damage(sound, random.Random(seed))  # noqa: S311  # the same damage each time
+        path.write_bytes(damaged)
+        try:
+            seen = len(found(path))
+        except StoreError:
+            assert damaged == path.read_bytes()
+        else:
+            assert 0 <= seen <= 1500
+
+
+def test_cut_file(sound: bytes, path: Path) -> None:
+    """A file that lost its second half is refused with what to do."""
+    path.write_bytes(sound[: len(sound) // 2 // 4096 * 4096])
+
+    assert re.match(
+        r"numbers.db cannot be used: it is damaged. Keep it, and numbers.db-wal if that is there; ", refusal(path)
+    )
+
+
+def test_damage_that_nobody_looks_at(sound: bytes, path: Path) -> None:
+    """A page that is not as it should be is found when the file is opened, and not when it is too late."""
+    path.write_bytes(sound[:-4096] + bytes(4096))
+
+    assert "numbers.db cannot be used: it is damaged." in refusal(path)
+
+
+def logged(path: Path) -> bytes:
+    """Have a process write ten numbers and die; give the log that it leaves."""
+    script = "database = Database(sys.argv[1], NUMBERS); add(database, *range(10)); os._exit(0)"
+    with run(script, path) as writing:
+        writing.communicate()
+    return Path(f"{path}-wal").read_bytes()
+
+
+def test_cut_log(path: Path, tmp_path: Path) -> None:
+    """A log that lost its end still gives what was written first, and no half of anything."""
+    log, lengths = logged(path), set()
+    for share in range(1, 20):
+        copy = tmp_path / f"{share}.db"
+        copy.write_bytes(path.read_bytes())
+        Path(f"{copy}-wal").write_bytes(log[: len(log) * share // 20])
+        numbers = found(copy)
+        lengths.add(len(numbers))
+        assert list(range(len(numbers))) == numbers
+
+    assert len(lengths) > 5
+
+
+@pytest.mark.parametrize("has_empty", [True, False], ids=["empty", "missing"])
+def test_log_alone(has_empty: bool, path: Path) -> None:
+    """A log whose file is gone is not thrown away."""
+    log = logged(path)
+    path.unlink()
+    if has_empty:
+        path.touch()
+
+    assert (
+        "numbers.db is lost, and numbers.db-wal is there: put a copy of both back, or move the second away."
+    ) == refusal(path)
+    assert log == Path(f"{path}-wal").read_bytes()
+
+
+def test_log_is_bounded(database: Database, path: Path) -> None:
+    """After one large block the log is cut again."""
+    with database.writing() as connection:
+        connection.execute("INSERT INTO numbers VALUES (1, zeroblob(40000000))")
+    add(database, 2)
+
+    assert Path(f"{path}-wal").stat().st_size <= 16 * 2**20

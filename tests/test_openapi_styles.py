@@ -1,0 +1,357 @@
+"""How OpenAPI tools write arguments: the specification's own table, and whatever a model thinks of."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+import httpx2
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from toolkit import Tool, Toolbox
+from toolkit.builtin.openapi import openapi_tools
+
+
+class Wire:
+    """A client that answers everything alike, and keeps what was last sent."""
+
+    def __init__(self) -> None:
+        self.last: httpx2.Request | None = None
+        self.client = httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer))
+
+    def _answer(self, request: httpx2.Request) -> httpx2.Response:
+        self.last = request
+        return httpx2.Response(200, json={})
+
+    def sent(self, tool: Tool[..., Any], arguments: Mapping[str, Any]) -> httpx2.Request | None:
+        """Call a tool; give what it sent, or None where the arguments were refused."""
+        self.last = None
+        result = Toolbox([tool]).call(tool.name, arguments)
+        assert (self.last is None) == (result.kind == "invalid_arguments"), result
+        return self.last
+
+
+WIRE = Wire()
+
+
+def tool(*parameters: Mapping[str, Any], path: str = "/x", method: str = "get", **told: Any) -> Tool[..., Any]:
+    """A tool of one operation."""
+    operation = {"operationId": "x", "parameters": [*parameters], **told}
+    document = {"openapi": "3.1.1", "paths": {path: {method: operation}}}
+    (made,) = openapi_tools(document, base_url="https://api.example/v1", client=WIRE.client)
+    return made
+
+
+def parameter(place: str, name: str = "color", **told: Any) -> dict[str, Any]:
+    """A parameter of any type."""
+    return {"name": name, "in": place, "schema": {}, "required": place == "path", **told}
+
+
+BLUE, COLORS, RGB = "blue", ["blue", "black", "brown"], {"R": 100, "G": 200, "B": 150}
+
+# OpenAPI 3.1.1, section Style Examples; with it, what the styles of other places are written like.
+TABLE: list[tuple[str, str, bool, Any, str]] = [
+    ("path", "matrix", False, "", ";color"),
+    ("path", "matrix", False, BLUE, ";color=blue"),
+    ("path", "matrix", False, COLORS, ";color=blue,black,brown"),
+    ("path", "matrix", False, RGB, ";color=R,100,G,200,B,150"),
+    ("path", "matrix", True, "", ";color"),
+    ("path", "matrix", True, BLUE, ";color=blue"),
+    ("path", "matrix", True, COLORS, ";color=blue;color=black;color=brown"),
+    ("path", "matrix", True, RGB, ";R=100;G=200;B=150"),
+    ("path", "label", False, BLUE, ".blue"),
+    ("path", "label", False, COLORS, ".blue,black,brown"),
+    ("path", "label", False, RGB, ".R,100,G,200,B,150"),
+    ("path", "label", True, BLUE, ".blue"),
+    ("path", "label", True, COLORS, ".blue.black.brown"),
+    ("path", "label", True, RGB, ".R=100.G=200.B=150"),
+    ("path", "simple", False, BLUE, "blue"),
+    ("path", "simple", False, COLORS, "blue,black,brown"),
+    ("path", "simple", False, RGB, "R,100,G,200,B,150"),
+    ("path", "simple", True, BLUE, "blue"),
+    ("path", "simple", True, COLORS, "blue,black,brown"),
+    ("path", "simple", True, RGB, "R=100,G=200,B=150"),
+    ("query", "form", False, "", "color="),
+    ("query", "form", False, BLUE, "color=blue"),
+    ("query", "form", False, COLORS, "color=blue,black,brown"),
+    ("query", "form", False, RGB, "color=R,100,G,200,B,150"),
+    ("query", "form", True, "", "color="),
+    ("query", "form", True, BLUE, "color=blue"),
+    ("query", "form", True, COLORS, "color=blue&color=black&color=brown"),
+    ("query", "form", True, RGB, "R=100&G=200&B=150"),
+    ("query", "spaceDelimited", False, COLORS, "color=blue%20black%20brown"),
+    ("query", "spaceDelimited", False, RGB, "color=R%20100%20G%20200%20B%20150"),
+    ("query", "pipeDelimited", False, COLORS, "color=blue%7Cblack%7Cbrown"),
+    ("query", "pipeDelimited", False, RGB, "color=R%7C100%7CG%7C200%7CB%7C150"),
+    ("query", "pipeDelimited", True, COLORS, "color=blue&color=black&color=brown"),
+    ("query", "deepObject", True, RGB, "color%5BR%5D=100&color%5BG%5D=200&color%5BB%5D=150"),
+    ("query", "deepObject", True, {"a": {"b": [1, "c"]}}, "color%5Ba%5D%5Bb%5D%5B0%5D=1&color%5Ba%5D%5Bb%5D%5B1%5D=c"),
+    ("query", "deepObject", True, {"a": [], "b": None}, ""),
+    ("header", "simple", False, "", ""),
+    ("header", "simple", False, COLORS, "blue,black,brown"),
+    ("header", "simple", False, RGB, "R,100,G,200,B,150"),
+    ("header", "simple", True, RGB, "R=100,G=200,B=150"),
+    ("cookie", "form", False, BLUE, "color=blue"),
+    ("cookie", "form", False, COLORS, "color=blue,black,brown"),
+    ("cookie", "form", True, COLORS, "color=blue; color=black; color=brown"),
+    ("cookie", "form", True, "a; b=c", "color=a%3B%20b%3Dc"),
+]
+
+
+def written(place: str, request: httpx2.Request | None) -> str:
+    """What was written in a place."""
+    if request is None:
+        return "refused"
+    path, _, query = request.url.raw_path.decode().partition("?")
+    places = {"path": path.removeprefix("/v1/"), "query": query, "header": request.headers.get("color")}
+    return str({**places, "cookie": request.headers.get("cookie")}[place])
+
+
+@pytest.mark.parametrize(("place", "style", "explode", "value", "expected"), TABLE)
+def test_styles(place: str, style: str, explode: bool, value: Any, expected: str) -> None:
+    """Each style is written as the specification has it."""
+    path = "/{color}" if place == "path" else "/x"
+    made = tool(parameter(place, style=style, explode=explode), path=path)
+
+    assert expected == written(place, WIRE.sent(made, {"color": value}))
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "expected"),
+    [
+        ("path", COLORS, "blue,black,brown"),
+        ("query", COLORS, "color=blue&color=black&color=brown"),
+        ("query", True, "color=true"),
+        ("query", 1.0, "color=1.0"),
+        ("query", [[1], {"a": None}], "color=%5B1%5D&color=%7B%22a%22%3Anull%7D"),
+        ("query", None, ""),
+        ("query", [], ""),
+        ("query", {}, ""),
+        ("query", [1, None], "color=1"),
+        ("query", {"a": None}, ""),
+        ("header", None, "None"),
+        ("header", [], "None"),
+        ("header", RGB, "R,100,G,200,B,150"),
+        ("cookie", COLORS, "color=blue; color=black; color=brown"),
+    ],
+)
+def test_usual_styles(place: str, value: Any, expected: str) -> None:
+    """Each place has a style where the document says none, and nothing is written of what is nothing."""
+    made = tool(parameter(place), path="/{color}" if place == "path" else "/x")
+
+    assert expected == written(place, WIRE.sent(made, {"color": value}))
+
+
+@pytest.mark.parametrize(
+    ("place", "media_type", "value", "expected"),
+    [
+        ("query", "application/json", {"lat": 1.5}, "color=%7B%22lat%22%3A1.5%7D"),
+        ("query", "application/json", "a", "color=%22a%22"),
+        ("query", "application/json", [], "color=%5B%5D"),
+        ("header", "application/json", [1], "[1]"),
+        ("path", "text/plain", "a/b", "a%2Fb"),
+    ],
+)
+def test_content(place: str, media_type: str, value: Any, expected: str) -> None:
+    """A parameter that is a document of its own is written as one."""
+    told = {"name": "color", "in": place, "required": True, "content": {media_type: {"schema": {}}}}
+    made = tool(told, path="/{color}" if place == "path" else "/x")
+
+    assert expected == written(place, WIRE.sent(made, {"color": value}))
+
+
+@pytest.mark.parametrize(
+    ("path", "sent"),
+    [("/a b/{color}", "/a%20b/x"), ("/café/{color}", "/caf%C3%A9/x"), ("/%20/t('{color}')", "/%20/t('x')")],
+)
+def test_literals(path: str, sent: str) -> None:
+    """What a path has besides its parameters is written in the characters of a URL."""
+    request = WIRE.sent(tool(parameter("path"), path=path), {"color": "x"})
+
+    assert request is not None and f"/v1{sent}" == request.url.raw_path.decode()
+
+
+def test_reserved() -> None:
+    """Where a query may have reserved characters, those stay that end nothing."""
+    made = tool(parameter("query", allowReserved=True))
+
+    assert "color=/a:b?c,d%26e%3Df%23g%2Bh%20i" == written("query", WIRE.sent(made, {"color": "/a:b?c,d&e=f#g+h i"}))
+
+
+@pytest.mark.parametrize(
+    ("place", "told", "value"),
+    [
+        ("path", {}, ".."),
+        ("path", {}, "."),
+        ("path", {}, ""),
+        ("path", {}, None),
+        ("path", {}, []),
+        ("path", {}, "a/../b"),
+        ("path", {}, "..\\b"),
+        ("path", {"style": "label"}, ""),
+        ("path", {"style": "label"}, "."),
+        ("path", {"style": "label", "explode": True}, ["a.b", "c"]),
+        ("query", {"style": "spaceDelimited", "explode": False}, ["a b"]),
+        ("query", {"style": "pipeDelimited", "explode": False}, {"a": "b|c"}),
+        ("query", {"style": "deepObject"}, {"a][b": 1}),
+        ("query", {"allowReserved": True, "explode": False}, ["a,b"]),
+        ("query", {}, {"other": 1}),
+        ("query", {}, {"KEY": 1}),
+        ("header", {}, "a\r\nX: b"),
+        ("header", {}, "a\x00"),
+        ("header", {}, " a"),
+        ("header", {}, "é"),
+        ("header", {}, ["a,b"]),
+        ("header", {"explode": True}, {"a=b": "c"}),
+    ],
+)
+def test_what_cannot_be_written(place: str, told: Mapping[str, Any], value: Any) -> None:
+    """What would be read as something else is refused, before anything is sent."""
+    others = [parameter("query", "other"), parameter("query", "key")]
+    made = tool(parameter(place, **told), *others, path="/{color}/y" if place == "path" else "/x")
+
+    assert "refused" == written(place, WIRE.sent(made, {"color": value}))
+
+
+@pytest.mark.parametrize(
+    ("style", "name", "written_so"),
+    [("form", "key", "a=b&key=mine"), ("deepObject", "color[key]", "color%5Ba%5D=b&color%5Bkey%5D=mine")],
+)
+def test_keys_of_an_object_are_no_key(style: str, name: str, written_so: str) -> None:
+    """A model cannot send a key of its own beside the caller's, by the keys of an object."""
+    operation = {"operationId": "x", "parameters": [parameter("query", style=style)], "security": [{"k": []}]}
+    schemes = {"k": {"type": "apiKey", "in": "query", "name": name}}
+    document = {
+        "openapi": "3.1.0",
+        "paths": {"/x": {"get": operation}},
+        "components": {"securitySchemes": schemes},
+    }
+    (made,) = openapi_tools(document, base_url="https://api.example/v1", client=WIRE.client, auth={"k": "mine"})
+
+    asked = [WIRE.sent(made, {"color": value}) for value in ({"key": "other"}, {"a": "b"})]
+    assert ["refused", written_so] == [written("query", request) for request in asked]
+
+
+def test_a_step_up_beside_a_literal() -> None:
+    """A value is no step up for servers that cut a segment at its first semicolon either."""
+    made = tool(parameter("path"), path="/u/{color};v=1/c")
+
+    assert "refused" == written("path", WIRE.sent(made, {"color": ".."}))
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+STEPS = st.lists(st.sampled_from(["..", ".", "/", "\\", "?", "#", "%", "2e", "@", ":", "//", ";", "\r\n", "a"]))
+WORDS = TEXTS | STEPS.map("".join)
+ITEM = tool(
+    parameter("path", "id"),
+    parameter("path", "part", style="matrix"),
+    parameter("query", "q"),
+    parameter("query", "list"),
+    parameter("query", "deep", style="deepObject"),
+    parameter("header", "X-Note"),
+    parameter("cookie", "sid"),
+    path="/items/{id}/parts/{part}",
+    method="put",
+    requestBody={"content": {"text/plain": {}}},
+)
+OPTIONAL = {
+    "q": WORDS,
+    "list": st.lists(WORDS, min_size=1),
+    "deep": st.dictionaries(WORDS, WORDS, min_size=1),
+    "X-Note": WORDS,
+    "sid": WORDS,
+    "body": WORDS,
+}
+
+
+@settings(max_examples=300, deadline=None)
+@given(arguments=st.fixed_dictionaries({"id": WORDS, "part": WORDS}, optional=OPTIONAL))
+@example({"id": "%2e%2e", "part": "@evil.example/?x#y"})
+@example({"id": "https://evil.example", "part": "a", "sid": "a; admin=1", "q": "1&id=2"})
+def test_whatever_is_given(arguments: dict[str, Any]) -> None:
+    """Method, host and segments stay, and a server reads what was given; or nothing is sent."""
+    request = WIRE.sent(ITEM, arguments)
+
+    assert heard(request) in (None, ("PUT", "api.example", "v1", "items", "parts", arguments))
+
+
+@pytest.mark.parametrize("value", ["a/b", "..a", "...", "%2e%2e", "a b", "a?b#c", "@evil.example", "é\n", ";=", "a:b"])
+def test_what_is_no_step(value: str) -> None:
+    """A value that leads nowhere else is sent, whatever characters it has."""
+    request = WIRE.sent(ITEM, {"id": value, "part": value})
+
+    assert ("PUT", "api.example", "v1", "items", "parts", {"id": value, "part": value}) == heard(request)
+
+
+def heard(request: httpx2.Request | None) -> tuple[Any, ...] | None:
+    """Read a request as a server does: what is fixed of it, and the arguments; None where there is none."""
+    if request is None:
+        return None
+    path, _, query = request.url.raw_path.decode().partition("?")
+    _, version, items, item, parts, part = path.split("/")
+    arguments = {
+        "id": unquote(item),
+        "part": unquote(part).removeprefix(";part").removeprefix("="),
+        **read_query(query),
+        **{"X-Note": value for value in request.headers.get_list("x-note")},
+        **{"sid": unquote(value.removeprefix("sid=")) for value in request.headers.get_list("cookie")},
+        **({"body": request.content.decode()} if "content-type" in request.headers else {}),
+    }
+    return request.method, request.url.host, version, items, parts, arguments
+
+
+def read_query(query: str) -> dict[str, Any]:
+    """Read a query as a server does."""
+    heard: dict[str, Any] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)):
+        found = re.fullmatch(r"deep\[(.*)\]", name, re.DOTALL)
+        if found:
+            heard.setdefault("deep", {})[found[1]] = value
+        elif name == "list":
+            heard.setdefault("list", []).append(value)
+        else:
+            heard[name] = value
+    return heard
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@pytest.mark.parametrize(("place", "style", "explode"), sorted({row[:3] for row in TABLE}))
+@settings(max_examples=30, deadline=None)
+@given(value=VALUES)
+def test_any_value_in_any_style(place: str, style: str, explode: bool, value: Any) -> None:
+    """Whatever a value is, and however it is written: it stays in its place, or nothing is sent."""
+    path = "/a/{color}/b" if place == "path" else "/a/x/b"
+    request = WIRE.sent(tool(parameter(place, style=style, explode=explode), path=path), {"color": value})
+
+    assert fixed(request) in (None, ("GET", "https", "api.example", ["", "v1", "a", "b"]))
+
+
+def fixed(request: httpx2.Request | None) -> tuple[Any, ...] | None:
+    """What arguments must not change of a request; None where there is none."""
+    if request is None:
+        return None
+    steps = request.url.raw_path.decode().partition("?")[0].split("/")
+    return request.method, request.url.scheme, request.url.host, [*steps[:3], *steps[4:]]
+
+
+JSON = tool(method="post", requestBody={"required": True, "content": {"application/json": {}}})
+
+
+@settings(max_examples=100, deadline=None)
+@given(value=VALUES)
+def test_bodies_of_any_value(value: Any) -> None:
+    """JSON arrives as it was given, whatever it is."""
+    request = WIRE.sent(JSON, {"body": value})
+
+    assert [value] == [json.loads(request.content) if request else "refused"]

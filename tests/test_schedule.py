@@ -1,0 +1,1339 @@
+"""Actions that are done at certain times: the tools that plan them, the store, and the loop that carries them out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from toolkit import ApprovalRequest, Decision, Runner, Tool, Toolbox, ToolContext, tool
+from toolkit.builtin.schedule import (
+    Action,
+    Firing,
+    FiringOutcome,
+    MemorySchedule,
+    Scheduler,
+    SQLiteSchedule,
+    Store,
+    next_run,
+    planned_only,
+    schedule_tools,
+)
+from toolkit.stores.database import StoreError
+from toolkit.testing import ScriptedModel, call
+
+HOUR = 3600
+DAY = 24 * HOUR
+NOW = datetime(2026, 2, 17, 10, tzinfo=timezone.utc).timestamp()  # a Tuesday, 17:00 in Jakarta
+Tools: TypeAlias = dict[str, Tool[..., Any]]
+CALLS = [{"tool": "read_mail", "params": {"folder": "in"}}]
+DENIED = (
+    "Tool execution was denied by authorization policy. Reason: delete_mail was not planned when this action was "
+    "scheduled."
+)
+UNSCHEDULED = "Tool execution was denied by authorization policy. Reason: No Scheduler carries this run out."
+NESTED = "A scheduled action may neither schedule nor change one. Ask somebody to do it."
+FIRINGS = int(os.environ.get("TOOLKIT_FIRINGS", "100"))
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that stands at 10:00 UTC."""
+    return Clock()
+
+
+@pytest.fixture
+def store() -> SQLiteSchedule:
+    """A store in memory, which is one in a file but for the file."""
+    return MemorySchedule()
+
+
+@pytest.fixture
+def box(store: Store, clock: Clock) -> Toolbox:
+    """The tools, for somebody in Jakarta."""
+    return Toolbox(schedule_tools(store, "Asia/Jakarta", clock=clock))
+
+
+@pytest.fixture
+def tools(store: Store) -> Tools:
+    """The tools by name."""
+    return {made.name: made for made in schedule_tools(store)}
+
+
+def create(box: Toolbox, description: str = "Mail digest", **said: Any) -> str | None:
+    """Schedule an action, daily at 08:00 where nothing else is said."""
+    usual = {"description": description, "time": "08:00", "recurrence": "daily", "tools": CALLS}
+    return box.call("schedule_create", {**usual, **said}).text
+
+
+def said(box: Toolbox, name: str, **arguments: Any) -> str | None:
+    """What a tool answers."""
+    return box.call(name, arguments).text
+
+
+def action(description: str = "Mail digest", **fields: Any) -> Action:
+    """An action that is due at 10:00 UTC each day."""
+    usual = {"schedule": "10:00 daily", "zone": "UTC", "next_run": NOW, "created_at": NOW - DAY}
+    return Action(**{"description": description, **usual, **fields})
+
+
+def statuses(outcomes: tuple[FiringOutcome, ...]) -> list[tuple[str, str, float]]:
+    """What came of which actions, and how many hours after NOW they were due."""
+    return [(one.status, one.firing.action.description, (one.firing.due - NOW) / HOUR) for one in outcomes]
+
+
+# The tools
+
+
+def test_create(box: Toolbox, store: Store) -> None:
+    """What is scheduled is confirmed in local time, and kept as it was said."""
+    text = create(box, synthesis_prompt="Summarize.")
+    (kept,) = store.actions()
+
+    assert "Scheduled: Mail digest\nSchedule: 08:00 daily\nNext run: 2026-02-18 08:00" == text
+    assert kept == Action(
+        id=kept.id,
+        description="Mail digest",
+        schedule="08:00 daily",
+        zone="Asia/Jakarta",
+        next_run=next_run("08:00 daily", NOW, "Asia/Jakarta"),
+        tools='[{"tool": "read_mail", "params": {"folder": "in"}}]',
+        synthesis_prompt="Summarize.",
+        created_at=NOW,
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "schedule"),
+    [
+        ({"recurrence": "once"}, "08:00 once"),
+        ({"recurrence": "weekly"}, "08:00 weekly(monday)"),
+        ({"recurrence": "weekly", "day": " Friday "}, "08:00 weekly(friday)"),
+        ({"recurrence": "custom"}, "08:00 custom(monday,wednesday,friday)"),
+        ({"recurrence": "custom", "day": "Mon, SENIN"}, "08:00 custom(mon,senin)"),
+        ({"recurrence": "monthly"}, "08:00 monthly(1)"),
+        ({"recurrence": "monthly", "day": "31"}, "08:00 monthly(31)"),
+        ({"recurrence": "fortnightly"}, "08:00 daily"),
+        ({"time": ""}, "08:00 daily"),
+    ],
+    ids=str,
+)
+def test_schedule(box: Toolbox, store: Store, said: dict[str, str], schedule: str) -> None:
+    """A rule is made of what is said, and of defaults."""
+    create(box, **said)
+
+    assert [schedule] == [kept.schedule for kept in store.actions()]
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ({"time": "25:00"}, "invalid schedule format: 25:00 daily"),
+        ({"recurrence": "weekly", "day": "funday"}, "invalid schedule format: 08:00 weekly(funday)"),
+        ({"recurrence": "monthly", "day": "32"}, "invalid schedule format: 08:00 monthly(32)"),
+        ({"description": " "}, "Invalid arguments: description"),
+        ({"tools": [{"tool": "read_mail"}]}, "Invalid arguments: tools[0].params"),
+        ({"tools": [{"params": {}}]}, "Invalid arguments: tools[0].tool"),
+    ],
+    ids=str,
+)
+def test_create_refused(box: Toolbox, store: Store, said: dict[str, Any], text: str) -> None:
+    """What is no schedule is refused with the reason, and nothing is kept."""
+    assert (create(box, **said) or "").startswith(text)
+    assert () == store.actions()
+
+
+def test_create_requires(tools: Tools) -> None:
+    """The model has to say what, when, how often and by which tools."""
+    parameters = tools["schedule_create"].parameters
+
+    assert ["description", "time", "recurrence", "tools"] == parameters["required"]
+    assert ["once", "daily", "custom", "weekly", "monthly"] == parameters["properties"]["recurrence"]["enum"]
+
+
+def test_most(store: Store, clock: Clock) -> None:
+    """An owner may have so many actions and no more, whatever others have."""
+    boxes = [Toolbox(schedule_tools(store, owner=owner, most=1, clock=clock)) for owner in ("Ann", "Bob", "Ann")]
+    texts = [create(box) for box in boxes]
+
+    assert "There are 1 scheduled actions, and there may be no more. Delete one first." == texts[2]
+    assert ["Ann", "Bob"] == [kept.owner for kept in store.actions()]
+
+
+def test_owners(store: Store, clock: Clock) -> None:
+    """What is somebody else's is neither listed, nor changed, nor deleted."""
+    ann, bob = (Toolbox(schedule_tools(store, owner=owner, clock=clock)) for owner in ("Ann", "Bob"))
+    create(ann)
+
+    assert [
+        "No scheduled actions.",
+        'No scheduled action matching "mail".',
+        'No scheduled action matching "mail".',
+        "Deleted all 0 scheduled action(s).",
+        "Deleted: Mail digest",
+    ] == [
+        said(bob, "schedule_list"),
+        said(bob, "schedule_update", description_query="mail", enabled=False),
+        said(bob, "schedule_delete", description_query="mail"),
+        said(bob, "schedule_delete", description_query="*"),
+        said(ann, "schedule_delete", description_query="mail"),
+    ]
+
+
+def test_allowed_tools(store: Store, clock: Clock) -> None:
+    """Where it is said which tools may be planned, no other is."""
+    texts = [
+        create(Toolbox(schedule_tools(store, allowed_tools=names, clock=clock)))
+        for names in (["send_mail", "read_file"], [], ["read_mail"])
+    ]
+
+    assert "'read_mail' cannot be scheduled. These can: send_mail, read_file." == texts[0]
+    assert [CALLS] == [json.loads(kept.tools) for kept in store.actions()]
+
+
+def test_list(box: Toolbox) -> None:
+    """Actions are listed by their next time."""
+    create(box, "Later", recurrence="weekly")
+    create(box, "Sooner")
+    said(box, "schedule_update", description_query="later", enabled=False)
+
+    assert said(box, "schedule_list") == (
+        "2 scheduled action(s):\n\n"
+        "1. Sooner [active]\n   Schedule: 08:00 daily | Next: 2026-02-18 08:00\n"
+        "2. Later [paused]\n   Schedule: 08:00 weekly(monday) | Next: 2026-02-23 08:00"
+    )
+
+
+def test_list_empty(box: Toolbox, tools: Tools) -> None:
+    """Without actions the list says so, and takes no arguments."""
+    assert "No scheduled actions." == said(box, "schedule_list")
+    assert {} == tools["schedule_list"].parameters["properties"]
+
+
+@pytest.mark.parametrize(
+    ("change", "text", "schedule"),
+    [
+        ({"enabled": False}, 'Updated "Mail digest": paused', "08:00 weekly(friday)"),
+        ({"enabled": True}, 'Updated "Mail digest": enabled', "08:00 weekly(friday)"),
+        ({"time": "09:30"}, 'Updated "Mail digest": schedule updated', "09:30 weekly(friday)"),
+        ({"recurrence": "monthly"}, 'Updated "Mail digest": schedule updated', "08:00 monthly(1)"),
+        (
+            {"recurrence": "custom", "day": "sat,sun"},
+            'Updated "Mail digest": schedule updated',
+            "08:00 custom(sat,sun)",
+        ),
+        ({"time": "9:00", "day": "sun"}, 'Updated "Mail digest": schedule updated', "9:00 weekly(sun)"),
+        ({"time": " 21:30 "}, 'Updated "Mail digest": schedule updated', "21:30 weekly(friday)"),
+        ({"time": " ", "recurrence": "daily"}, 'Updated "Mail digest": schedule updated', "08:00 daily"),
+        ({"day": "sunday"}, "No changes specified.", "08:00 weekly(friday)"),
+        ({"time": "*"}, "invalid schedule: * weekly(friday)", "08:00 weekly(friday)"),
+        ({"enabled": False, "time": "9:00"}, 'Updated "Mail digest": paused, schedule updated', "9:00 weekly(friday)"),
+        ({}, "No changes specified.", "08:00 weekly(friday)"),
+        ({"time": "99:00"}, "invalid schedule: 99:00 weekly(friday)", "08:00 weekly(friday)"),
+        ({"recurrence": "monthly", "day": "x"}, "invalid schedule: 08:00 monthly(x)", "08:00 weekly(friday)"),
+    ],
+    ids=str,
+)
+def test_update(box: Toolbox, store: Store, change: dict[str, Any], text: str, schedule: str) -> None:
+    """What is said is changed, and the rest stays."""
+    create(box, recurrence="weekly", day="friday")
+
+    assert text == said(box, "schedule_update", description_query="MAIL", **change)
+    assert [(schedule, next_run(schedule, NOW, "Asia/Jakarta"))] == [
+        (kept.schedule, kept.next_run) for kept in store.actions()
+    ]
+
+
+def test_update_cron(box: Toolbox, store: Store) -> None:
+    """A rule in cron's form is given no other times by a model, who can pause it and let it go on."""
+    store.add(action("Backup", schedule="0 * * * *"))
+    changes: list[dict[str, Any]] = [{"time": "*"}, {"recurrence": "daily"}, {"enabled": False}, {"enabled": True}]
+    refusal = "The schedule 0 * * * * is in cron's form, which cannot be changed here: ask somebody to do it."
+
+    assert [refusal, refusal, 'Updated "Backup": paused', 'Updated "Backup": enabled'] == [
+        said(box, "schedule_update", description_query="backup", **change) for change in changes
+    ]
+    assert ["0 * * * *"] == [kept.schedule for kept in store.actions()]
+
+
+def test_create_cron(box: Toolbox, store: Store) -> None:
+    """No time that a model gives makes a rule in cron's form."""
+    assert "invalid schedule format: * * * * daily" == create(box, time="* * * *")
+    assert () == store.actions()
+
+
+def test_one_line(box: Toolbox) -> None:
+    """A description is one line: none looks like an action of its own in a list."""
+    create(box, "Clean\n   Schedule: never\u2028\r\n2. Pay [active]")
+
+    assert said(box, "schedule_list") == (
+        "1 scheduled action(s):\n\n"
+        "1. Clean Schedule: never 2. Pay [active] [active]\n   Schedule: 08:00 daily | Next: 2026-02-18 08:00"
+    )
+
+
+@pytest.mark.parametrize(("size", "is_error"), [(16_374, False), (16_375, True)])
+def test_largest(box: Toolbox, size: int, *, is_error: bool) -> None:
+    """What is kept of calls and a prompt has at most 16 KiB in all."""
+    calls = [{"tool": "t", "params": {}}]
+    length = size - len(json.dumps(calls)) + 10
+    said = {"description": "x", "time": "8:00", "recurrence": "daily", "tools": calls, "synthesis_prompt": "x" * length}
+
+    assert is_error == box.call("schedule_create", said).is_error
+
+
+def test_update_bad_is_error(box: Toolbox) -> None:
+    """A bad schedule is an error, and to find nothing or too much is none."""
+    create(box, "One")
+    create(box, "Two")
+    queries = {"one": {"time": "x"}, "three": {}, "o": {}}
+
+    assert [True, False, False] == [
+        box.call("schedule_update", {"description_query": query, **change}).is_error
+        for query, change in queries.items()
+    ]
+
+
+def test_resumed(box: Toolbox, store: Store, clock: Clock) -> None:
+    """What was paused goes on with its next time, and does not make up for those that it slept through."""
+    create(box)
+    said(box, "schedule_update", description_query="mail", enabled=False)
+    clock.now += 10 * DAY
+    said(box, "schedule_update", description_query="mail", enabled=True)
+
+    assert [next_run("08:00 daily", clock.now, "Asia/Jakarta")] == [kept.next_run for kept in store.actions()]
+
+
+@pytest.mark.parametrize("name", ["schedule_update", "schedule_delete"])
+def test_no_match(box: Toolbox, name: str) -> None:
+    """Where nothing matches, the query is quoted."""
+    create(box)
+
+    assert 'No scheduled action matching "backup".' == said(box, name, description_query="backup")
+
+
+def test_many_matches(box: Toolbox) -> None:
+    """Where several match, none is changed."""
+    create(box, "Mail digest")
+    create(box, "Mail backup")
+    text = said(box, "schedule_update", description_query="mail", enabled=False)
+
+    assert "Multiple matches: Mail digest, Mail backup. Be more specific." == text
+
+
+def test_changed_meanwhile(clock: Clock) -> None:
+    """What somebody else changes at the same time is not overwritten."""
+
+    class Late(MemorySchedule):
+        """A store that another always comes first to."""
+
+        def change(self, old: Action, new: Action) -> bool:
+            return super().change(old, replace(old, enabled=False)) and super().change(old, new)
+
+    late = Late()
+    late.add(action())
+    box = Toolbox(schedule_tools(late, clock=clock))
+
+    assert '"Mail digest" was changed by somebody else at the same time. Try again.' == said(
+        box, "schedule_update", description_query="mail", time="09:00"
+    )
+    assert ["10:00 daily"] == [kept.schedule for kept in late.actions()]
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "left"),
+    [
+        ("digest", "Deleted: Mail digest", ["Mail backup", "100 % *"]),
+        ("MAIL", "Deleted 2 scheduled action(s).", ["100 % *"]),
+        ("*", "Deleted all 3 scheduled action(s).", []),
+        ("%", "Deleted: 100 % *", ["Mail digest", "Mail backup"]),
+        ("", "Invalid arguments", ["Mail digest", "Mail backup", "100 % *"]),
+    ],
+)
+def test_delete(box: Toolbox, store: Store, query: str, text: str, left: list[str]) -> None:
+    """All that match are deleted, and only those."""
+    for description in ("Mail digest", "Mail backup", "100 % *"):
+        create(box, description)
+
+    assert (said(box, "schedule_delete", description_query=query) or "").startswith(text)
+    assert left == [kept.description for kept in store.actions()]
+
+
+def test_deleted_meanwhile(clock: Clock) -> None:
+    """What somebody else has deleted first is not told of as deleted."""
+
+    class Late(MemorySchedule):
+        """A store that another always comes first to."""
+
+        def delete(self, *actions: Action) -> int:
+            super().delete(*actions)
+            return super().delete(*actions)
+
+    late = Late()
+    late.add(action())
+    box = Toolbox(schedule_tools(late, clock=clock))
+
+    assert 'No scheduled action matching "mail".' == said(box, "schedule_delete", description_query="mail")
+
+
+@pytest.mark.parametrize("store", [None, "x.db", MemorySchedule, object()], ids=["none", "path", "class", "object"])
+@pytest.mark.parametrize("make", [schedule_tools, lambda store: Scheduler(store, str)], ids=["tools", "scheduler"])
+def test_no_store(make: Callable[[Any], object], store: Any) -> None:
+    """What is no store is refused with what to write."""
+    with pytest.raises(TypeError, match=r"is no store\. Give SQLiteSchedule\(path\), or MemorySchedule\(\)\."):
+        make(store)
+
+
+@pytest.mark.parametrize(
+    ("terms", "text"),
+    [
+        ({"allowed_tools": "send_mail"}, "Give a list: ['send_mail']"),
+        ({"owner": None}, "owner=None is no text"),
+        ({"most": "x"}, "most='x' is no number from 0 on"),
+        ({"nested": -1}, "nested=-1 is no number from 0 on"),
+        ({"nested": True}, "nested=True is no number from 0 on"),
+        ({"clock": 5}, "clock=5 is no function"),
+        ({"zone": 7}, "There is no time zone 7"),
+    ],
+    ids=str,
+)
+def test_no_terms(store: Store, terms: Any, text: str) -> None:
+    """A mistaken term is refused by its name when the tools are made."""
+    with pytest.raises((TypeError, ValueError), match=re.escape(text)):
+        schedule_tools(store, **terms)
+
+
+def test_effects(tools: Tools) -> None:
+    """Each tool says what it does to the world."""
+    assert ["write", "read", "write", "destructive"] == [made.settings.effect for made in tools.values()]
+
+
+def test_unknown_zone(store: Store) -> None:
+    """A zone that there is not is refused when the tools are made."""
+    with pytest.raises(ValueError, match="Mars"):
+        schedule_tools(store, "Mars/Olympus")
+
+
+def test_a_zone_that_is_gone(box: Toolbox, store: Store) -> None:
+    """An action whose zone nobody knows any more is listed in UTC."""
+    store.add(action(zone="Mars/Olympus"))
+
+    assert (said(box, "schedule_list") or "").endswith("Schedule: 10:00 daily | Next: 2026-02-17 10:00 UTC")
+
+
+def test_damaged_while_in_use(tmp_path: Path) -> None:
+    """What the store cannot do is told to the model."""
+    box = Toolbox(schedule_tools(SQLiteSchedule(tmp_path / "actions.db")))
+    for path in tmp_path.iterdir():
+        path.write_bytes(b"no database" * 10_000)
+
+    assert "actions.db cannot be used: it is damaged." in (said(box, "schedule_list") or "")
+
+
+# The loop
+
+
+def test_due(store: Store, clock: Clock) -> None:
+    """What is due is carried out, the earliest first; what is paused or not due yet is not."""
+    for due, description, enabled in ((0, "now", True), (-1, "before", True), (1, "later", True), (-2, "off", False)):
+        store.add(action(description, next_run=NOW + due, enabled=enabled))
+    ran: list[str] = []
+    Scheduler(store, lambda firing: ran.append(firing.action.description), clock=clock).run_due()
+
+    assert ["before", "now"] == ran
+
+
+def test_advanced_first(store: Store, clock: Clock) -> None:
+    """An action's next time is set before it is carried out."""
+    store.add(action())
+    seen: list[float] = []
+    Scheduler(store, lambda firing: seen.append(store.actions()[0].next_run), clock=clock).run_due()
+
+    assert [NOW + DAY] == seen
+
+
+def test_once(store: Store, clock: Clock) -> None:
+    """What is done once is paused then."""
+    store.add(action(schedule="10:00 once"))
+    scheduler = Scheduler(store, str, clock=clock)
+    outcomes = [scheduler.run_due(), scheduler.run_due()]
+
+    assert [1, 0] == [len(some) for some in outcomes]
+    assert [False] == [kept.enabled for kept in store.actions()]
+
+
+def test_firing(store: Store, clock: Clock) -> None:
+    """A firing says what is to be done, and has a key of its own."""
+    store.add(action(id="a1", tools='["read"]', synthesis_prompt="Summarize."))
+    clock.now += 5
+    seen: list[Firing] = []
+    Scheduler(store, seen.append, clock=clock).run_due()
+
+    assert [(f"a1:{NOW:.0f}", 5, 1)] == [(firing.key, firing.late, firing.attempt) for firing in seen]
+    assert 'Scheduled action a1: Mail digest\nCall these tools: ["read"]\nSummarize.' == seen[0].prompt
+
+
+def test_failure(store: Store, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    """What an action raises, and what hears of it raises, stops none of the others."""
+    store.add(action("bad", next_run=NOW - 1))
+    store.add(action("good"))
+    told: list[str] = []
+
+    def run(firing: Firing) -> int:
+        return 1 // (firing.action.description == "good")
+
+    def on_run(outcome: FiringOutcome) -> None:
+        told.append(outcome.status)
+        raise OSError("nobody listens")
+
+    outcomes = Scheduler(store, run, on_run=on_run, clock=clock).run_due()
+
+    assert [(None, "ZeroDivisionError"), (1, "NoneType")] == [(o.result, type(o.error).__name__) for o in outcomes]
+    assert ["failed", "done"] == told
+    assert 3 == len(caplog.records)
+
+
+def test_runner(store: Store, clock: Clock) -> None:
+    """A runner is given the prompt, and its tools the firing."""
+    store.add(action(id="a1"))
+
+    @tool
+    def read_mail(context: ToolContext[Firing]) -> str:
+        """Read the mail."""
+        return context.deps.key
+
+    with ScriptedModel([call("read_mail"), "You have mail."]) as model:
+        (outcome,) = Scheduler(store, Runner([read_mail], model=model), clock=clock).run_due()
+
+    assert ("You have mail.", f"a1:{NOW:.0f}") == (outcome.result.output, outcome.result.calls[0].result.text)
+
+
+@tool
+def read_mail() -> str:
+    """Read the mail."""
+    return "no mail"
+
+
+@tool
+def delete_mail() -> str:
+    """Delete the mail."""
+    return "gone"
+
+
+def test_planned_only(store: Store, clock: Clock) -> None:
+    """A scheduled run can be kept to what was planned; one that no scheduler carries out calls nothing then."""
+    store.add(action(tools=json.dumps(CALLS)))
+    both = [call("read_mail"), call("delete_mail")]
+    with ScriptedModel([both, "Done.", both, "Done."]) as model:
+        runner = Runner([read_mail, delete_mail], model=model, authorize=planned_only)
+        (outcome,) = Scheduler(store, runner, clock=clock).run_due()
+        unscheduled = runner.run("Clean up.")
+
+    assert ["no mail", DENIED] == [made.result.text for made in outcome.result.calls]
+    assert [UNSCHEDULED, UNSCHEDULED] == [made.result.text for made in unscheduled.calls]
+
+
+def test_revoked(store: Store, clock: Clock) -> None:
+    """What was planned and is no longer offered when the time comes is not called."""
+    store.add(action(tools='[{"tool": "delete_mail", "params": {}}]'))
+    with ScriptedModel([call("delete_mail"), "Done."]) as model:
+        runner = Runner([read_mail], model=model, authorize=planned_only)
+        (outcome,) = Scheduler(store, runner, clock=clock).run_due()
+
+    assert ["not_found"] == [made.result.kind for made in outcome.result.calls]
+
+
+def revoked(firing: Firing) -> bool:
+    """Whoever looks finds an error."""
+    raise LookupError(firing.action.owner)
+
+
+async def left(firing: Firing) -> bool:
+    """Ann has left."""
+    return firing.action.owner != "Ann"
+
+
+@pytest.mark.parametrize(
+    ("allow", "status"),
+    [(left, "refused"), (lambda firing: None, "refused"), (revoked, "failed"), (lambda firing: True, "done")],
+    ids=["no", "no answer", "error", "yes"],
+)
+def test_allow(store: Store, clock: Clock, allow: Any, status: str) -> None:
+    """Whether an action may still be carried out is asked when it is due, and anything but a yes is a no."""
+    store.add(action(owner="Ann"))
+    ran: list[Firing] = []
+    outcomes = Scheduler(store, ran.append, allow=allow, clock=clock).run_due()
+
+    assert [(status, "Mail digest", 0)] == statuses(outcomes)
+    assert (status == "done") == bool(ran)
+
+
+AGAIN = call("schedule_create", description="Again", time="10:00", recurrence="daily", tools=CALLS)
+
+
+def mail_waits(request: ApprovalRequest) -> Decision:
+    """Somebody has to say yes where mail is read."""
+    return Decision.defer() if request.name == "read_mail" else Decision.approve()
+
+
+def pausing(store: Store, clock: Clock, model: ScriptedModel, **options: Any) -> Runner:
+    """A runner that reads mail only where somebody says yes, and keeps the schedule."""
+    tools = [tool(read_mail, approve=True), delete_mail, *schedule_tools(store, clock=clock)]
+    return Runner(tools, model=model, approve=mail_waits, **options)
+
+
+def yes(outcome: FiringOutcome) -> dict[str, bool]:
+    """A yes to all that waits."""
+    return {waiting.call.id: True for waiting in outcome.result.pending}
+
+
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
+def test_paused(store: Store, clock: Clock, *, is_async: bool) -> None:
+    """A run in which a call waits for somebody's yes goes on as a scheduled one: no freer than before."""
+    store.add(action(tools='[{"tool": "read_mail"}, {"tool": "schedule_create"}]'))
+    with ScriptedModel([call("read_mail"), [call("delete_mail"), AGAIN], "Done."]) as model:
+        scheduler = Scheduler(store, pausing(store, clock, model, authorize=planned_only), clock=clock)
+        (outcome,) = scheduler.run_due()
+        given = outcome.result.state, yes(outcome)
+        resumed = asyncio.run(scheduler.aresume(*given)) if is_async else scheduler.resume(*given)
+
+    assert ("paused", "done") == (outcome.status, resumed.status)
+    assert ["no mail", DENIED, NESTED] == [made.result.text for made in resumed.result.calls]
+
+
+def test_paused_elsewhere(store: Store, clock: Clock) -> None:
+    """Gone on with by the runner alone, a run is no freer, either."""
+    store.add(action())
+    with ScriptedModel([call("read_mail"), AGAIN, "Done."]) as model:
+        runner = pausing(store, clock, model)
+        (outcome,) = Scheduler(store, runner, clock=clock).run_due()
+        result = runner.resume(outcome.result.state, yes(outcome))
+
+    assert ["no mail", NESTED] == [made.result.text for made in result.calls]
+
+
+def test_paused_and_unplanned(store: Store, clock: Clock) -> None:
+    """Gone on with by the runner alone, a run that is kept to what was planned calls nothing."""
+    store.add(action(tools=json.dumps(CALLS)))
+    with ScriptedModel([call("read_mail"), call("delete_mail"), "Done."]) as model:
+        runner = pausing(store, clock, model, authorize=planned_only)
+        (outcome,) = Scheduler(store, runner, clock=clock).run_due()
+        result = runner.resume(outcome.result.state, yes(outcome))
+
+    assert [UNSCHEDULED, UNSCHEDULED] == [made.result.text for made in result.calls]
+
+
+def test_paused_in_a_file(tmp_path: Path, clock: Clock) -> None:
+    """A paused run can be gone on with where there is nothing left but the file and the text of its state."""
+    with SQLiteSchedule(tmp_path / "actions.db") as store, ScriptedModel([call("read_mail")]) as model:
+        store.add(action(id="a1"))
+        (outcome,) = Scheduler(store, pausing(store, clock, model), clock=clock).run_due()
+        text = outcome.result.state.to_json()
+    with SQLiteSchedule(tmp_path / "actions.db") as store, ScriptedModel(["Done."]) as model:
+        resumed = Scheduler(store, pausing(store, clock, model), clock=clock).resume(text, yes(outcome))
+
+    assert ("done", "Done.", f"a1:{NOW:.0f}") == (resumed.status, resumed.result.output, resumed.firing.key)
+
+
+def test_paused_again(store: Store, clock: Clock) -> None:
+    """What fails can be gone on with again, and what is done cannot."""
+    store.add(action())
+    with ScriptedModel([call("read_mail"), "Done."]) as model:
+        scheduler = Scheduler(store, pausing(store, clock, model), clock=clock)
+        (outcome,) = scheduler.run_due()
+        state = outcome.result.state
+        found = [scheduler.resume(state, decisions).status for decisions in ({"other": True}, {}, yes(outcome))]
+
+    assert ["failed", "paused", "done"] == found
+    with pytest.raises(ValueError, match="No firing of this store waits for the run"):
+        scheduler.resume(state, yes(outcome))
+
+
+def test_paused_and_deleted(store: Store, clock: Clock) -> None:
+    """What was deleted while it waited is not gone on with."""
+    store.add(action())
+    with ScriptedModel([call("read_mail")]) as model:
+        scheduler = Scheduler(store, pausing(store, clock, model), clock=clock)
+        (outcome,) = scheduler.run_due()
+        store.delete(*store.actions())
+
+        with pytest.raises(ValueError, match="No firing of this store waits for the run"):
+            scheduler.resume(outcome.result.state, yes(outcome))
+
+
+def test_paused_and_forbidden(store: Store, clock: Clock) -> None:
+    """Whether an action may be carried out is asked again when it is gone on with."""
+    store.add(action())
+    answers = iter([True, False])
+    with ScriptedModel([call("read_mail")]) as model:
+        runner = pausing(store, clock, model)
+        scheduler = Scheduler(store, runner, allow=lambda firing: next(answers), clock=clock)
+        (outcome,) = scheduler.run_due()
+
+        assert "refused" == scheduler.resume(outcome.result.state, yes(outcome)).status
+
+
+def test_paused_function(store: Store, clock: Clock) -> None:
+    """A function cannot go on with a run; a runner with the same store can."""
+    store.add(action())
+    with ScriptedModel([call("read_mail"), "Done."]) as model:
+        runner = pausing(store, clock, model)
+        scheduler = Scheduler(store, lambda firing: runner.run(firing.prompt), clock=clock)
+        (outcome,) = scheduler.run_due()
+
+        with pytest.raises(TypeError, match="is no Runner"):
+            scheduler.resume(outcome.result.state, yes(outcome))
+        assert "done" == Scheduler(store, runner, clock=clock).resume(outcome.result.state, yes(outcome)).status
+
+
+def test_paused_is_kept(store: Store, clock: Clock) -> None:
+    """A firing that waits for somebody's yes is not forgotten, however many come after it."""
+    store.add(action())
+    with ScriptedModel([call("read_mail")]) as model:
+        (outcome,) = Scheduler(store, pausing(store, clock, model), clock=clock).run_due()
+    scheduler = Scheduler(store, str, clock=clock)
+    for _ in range(110):
+        clock.now += DAY
+        scheduler.run_due()
+
+    assert outcome.firing.due == getattr(store.paused(outcome.result.state.run_id), "due", None)
+
+
+@pytest.mark.parametrize(("nested", "runs"), [(0, 1), (1, 2)])
+def test_rearmed(store: Store, clock: Clock, nested: int, runs: int) -> None:
+    """An action does not keep itself going by changing itself."""
+    store.add(action(schedule="10:00 once"))
+    box = Toolbox(schedule_tools(store, nested=nested, clock=clock))
+    ran: list[str] = []
+
+    def run(firing: Firing) -> None:
+        ran.append(firing.key)
+        said(box, "schedule_update", description_query="mail", enabled=True, time="10:00")
+
+    for _ in range(4):
+        Scheduler(store, run, clock=clock).run_due()
+        clock.now += DAY
+
+    assert runs == len(ran)
+
+
+@pytest.mark.parametrize(("nested", "depths", "runs"), [(0, [0], 3), (1, [0, 1], 6)])
+def test_nested(store: Store, clock: Clock, nested: int, depths: list[int], runs: int) -> None:
+    """A scheduled run schedules nothing further, unless that is allowed, and then not for ever."""
+    store.add(action(tools=json.dumps(CALLS)))
+    again = call("schedule_create", description="Again", time="10:00", recurrence="daily", tools=CALLS)
+    with ScriptedModel([again, "Done."] * runs) as model:
+        runner = Runner(schedule_tools(store, nested=nested, clock=clock), model=model)
+        for _ in range(3):
+            Scheduler(store, runner, clock=clock).run_due()
+            clock.now += DAY
+
+    assert depths == sorted({kept.depth for kept in store.actions()})
+
+
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
+def test_in_an_event_loop(store: Store, clock: Clock, *, is_async: bool) -> None:
+    """Functions of both kinds are carried out in a loop and without one, and what hears of it too."""
+    told: list[FiringOutcome] = []
+
+    async def run(firing: Firing) -> str:
+        return firing.action.description
+
+    async def on_run(outcome: FiringOutcome) -> None:
+        told.append(outcome)
+
+    for number, work in enumerate((run, lambda firing: firing.action.description)):
+        store.add(action(f"{number}"))
+        scheduler = Scheduler(store, work, on_run=on_run, clock=clock)
+        asyncio.run(scheduler.arun_due()) if is_async else scheduler.run_due()
+
+    assert [("0", "done"), ("1", "done")] == [(outcome.result, outcome.status) for outcome in told]
+
+
+def test_runner_in_an_event_loop(store: Store, clock: Clock) -> None:
+    """In a loop a runner runs in that loop."""
+    store.add(action())
+    loops: list[object] = []
+
+    @tool
+    async def look() -> str:
+        """Look at the loop."""
+        loops.append(asyncio.get_running_loop())
+        return "seen"
+
+    async def main(model: ScriptedModel) -> object:
+        await Scheduler(store, Runner([look], model=model), clock=clock).arun_due()
+        return asyncio.get_running_loop()
+
+    with ScriptedModel([call("look"), "Done."]) as model:
+        loop = asyncio.run(main(model))
+
+    assert [loop] == loops
+
+
+def test_forever_in_an_event_loop(store: Store, clock: Clock) -> None:
+    """The loop ends when it is stopped, and others work beside it."""
+    store.add(action())
+
+    async def main() -> FiringOutcome:
+        told: asyncio.Queue[FiringOutcome] = asyncio.Queue()
+        scheduler = Scheduler(store, str, on_run=told.put, clock=clock)
+        running = asyncio.create_task(scheduler.arun_forever())
+        outcome = await told.get()
+        scheduler.stop()
+        await running
+        return outcome
+
+    assert [("done", "Mail digest", 0)] == statuses((asyncio.run(main()),))
+
+
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
+def test_stop(store: Store, clock: Clock, *, is_async: bool) -> None:
+    """A loop that is stopped begins nothing more, and what is left waits for the next one."""
+    store.add(action("1", next_run=NOW - 1))
+    store.add(action("2"))
+    ran: list[list[str]] = []
+
+    def run(firing: Firing) -> None:
+        ran[-1].append(firing.action.description)
+        scheduler.stop()
+
+    scheduler = Scheduler(store, run, clock=clock)
+    for _ in range(2):
+        ran.append([])
+        asyncio.run(scheduler.arun_forever()) if is_async else scheduler.run_forever()
+
+    assert [["1"], ["2"]] == ran
+
+
+def test_stop_before(store: Store, clock: Clock) -> None:
+    """A loop that was stopped before it began carries nothing out."""
+    store.add(action())
+    ran: list[Firing] = []
+    scheduler = Scheduler(store, ran.append, clock=clock)
+    scheduler.stop()
+    scheduler.run_forever()
+
+    assert [] == ran
+
+
+def test_cancelled_in_an_event_loop(store: Store, clock: Clock) -> None:
+    """A loop that is cancelled leaves the action under way as one that has crashed."""
+    store.add(action())
+
+    async def main() -> None:
+        begun = asyncio.Event()
+
+        async def run(firing: Firing) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        running = asyncio.create_task(Scheduler(store, run, clock=clock).arun_forever())
+        await begun.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(main())
+
+    assert [1] == [firing.attempt for firing in store.unfinished(NOW + 1)]
+
+
+@pytest.mark.parametrize(
+    ("missed", "status"), [("once", "done"), ("skip", "missed")], ids=["once for all", "not at all"]
+)
+def test_missed_once(store: Store, clock: Clock, missed: Any, status: str) -> None:
+    """What was to be done once and was missed is done late, or reported, and never comes back."""
+    store.add(action(schedule="10:00 once"))
+    clock.now += 3 * DAY
+    scheduler = Scheduler(store, str, missed=missed, clock=clock)
+
+    assert [[(status, "Mail digest", 0)], []] == [statuses(scheduler.run_due()), statuses(scheduler.run_due())]
+    assert [False] == [kept.enabled for kept in store.actions()]
+
+
+@pytest.mark.parametrize(
+    ("missed", "status"), [("once", "done"), ("skip", "missed")], ids=["once for all", "not at all"]
+)
+def test_missed(store: Store, clock: Clock, missed: Any, status: str) -> None:
+    """After three days of standing still, what was missed is done once, or reported, and goes on with its next time."""
+    store.add(action())
+    clock.now += 3 * DAY + HOUR
+    scheduler = Scheduler(store, str, missed=missed, clock=clock)
+    outcomes = [statuses(scheduler.run_due()), statuses(scheduler.run_due())]
+
+    assert [[(status, "Mail digest", 0)], []] == outcomes
+    assert [NOW + 4 * DAY] == [kept.next_run for kept in store.actions()]
+
+
+def test_grace(store: Store, clock: Clock) -> None:
+    """What is late by less than the grace is not missed."""
+    store.add(action())
+    clock.now += 300
+
+    assert [("done", "Mail digest", 0)] == statuses(Scheduler(store, str, missed="skip", clock=clock).run_due())
+
+
+@pytest.mark.parametrize("later", [0, 30], ids=["due with it", "due meanwhile"])
+def test_busy(store: Store, clock: Clock, later: float) -> None:
+    """What has to wait for a long action is not missed."""
+    store.add(action("slow", next_run=NOW - 1))
+    store.add(action("quick", next_run=NOW + later))
+
+    def run(firing: Firing) -> None:
+        clock.now += 400 if firing.action.description == "slow" else 0
+
+    scheduler = Scheduler(store, run, missed="skip", clock=clock)
+    found = [*scheduler.run_due(), *scheduler.run_due()]
+
+    assert [("slow", "done"), ("quick", "done")] == [(one.firing.action.description, one.status) for one in found]
+
+
+def test_asleep(store: Store, clock: Clock) -> None:
+    """What was due while a scheduler did not look, as its machine slept, is missed."""
+    store.add(action(next_run=NOW + HOUR))
+    scheduler = Scheduler(store, str, missed="skip", clock=clock)
+    scheduler.run_due()
+    clock.now += 2 * HOUR
+
+    assert [("missed", "Mail digest", 1)] == statuses(scheduler.run_due())
+
+
+def test_clock_set_back(store: Store, clock: Clock) -> None:
+    """A clock that is set back repeats nothing."""
+    store.add(action())
+    scheduler = Scheduler(store, str, clock=clock)
+    counts = []
+    for step in (0, -HOUR, HOUR, 1, DAY):
+        clock.now += step
+        counts.append(len(scheduler.run_due()))
+
+    assert [1, 0, 0, 0, 1] == counts
+
+
+def test_planned_anew_after_set_back(store: Store, clock: Clock) -> None:
+    """Even planned anew for a time that it was done at, an action is not done again, and goes on."""
+    store.add(action())
+    scheduler = Scheduler(store, str, clock=clock)
+    scheduler.run_due()
+    store.change(store.actions()[0], action(id=store.actions()[0].id))
+
+    assert () == scheduler.run_due()
+    assert [NOW + DAY] == [kept.next_run for kept in store.actions()]
+
+
+def test_clock_set_forward(store: Store, clock: Clock) -> None:
+    """A clock that is a day ahead for a while costs the times of that day, and repeats none."""
+    store.add(action())
+    scheduler = Scheduler(store, str, clock=clock)
+    found = []
+    for step in (DAY, -DAY, DAY, DAY):
+        clock.now += step
+        found += [hours for _, _, hours in statuses(scheduler.run_due())]
+
+    assert [0, 48] == found
+
+
+class Killed(KeyboardInterrupt):
+    """What ends a process."""
+
+
+def crash(store: Store, clock: Clock) -> None:
+    """Carry an action out, and end before that is written down."""
+
+    def run(firing: Firing) -> None:
+        raise Killed
+
+    store.add(action())
+    with pytest.raises(Killed):
+        Scheduler(store, run, clock=clock).run_due()
+
+
+def test_crash_skipped(store: Store, clock: Clock) -> None:
+    """What was claimed and never finished is reported once its lease is over, and not done again."""
+    crash(store, clock)
+    scheduler = Scheduler(store, str, clock=clock)
+    found = []
+    for step in (HOUR, 1, 1):
+        clock.now += step
+        found.append(statuses(scheduler.run_due()))
+
+    assert [[], [("crashed", "Mail digest", 0)], []] == found
+
+
+def test_crash_again(store: Store, clock: Clock) -> None:
+    """What is to be done at least once is done again, under the same key."""
+    crash(store, clock)
+    clock.now += 2 * HOUR
+    keys: list[tuple[int, float]] = []
+    scheduler = Scheduler(store, lambda f: keys.append((f.attempt, f.due)), crashed="again", clock=clock)
+    scheduler.run_due()
+    clock.now += 2 * HOUR
+    scheduler.run_due()
+
+    assert [(2, NOW)] == keys
+
+
+def test_crash_always(store: Store, clock: Clock) -> None:
+    """What ends whoever tries it is tried three times."""
+
+    def run(firing: Firing) -> None:
+        tried.append(firing.attempt)
+        raise Killed
+
+    tried: list[int] = []
+    store.add(action())
+    scheduler = Scheduler(store, run, crashed="again", clock=clock)
+    for _ in range(3):
+        with pytest.raises(Killed):
+            scheduler.run_due()
+        clock.now += 2 * HOUR
+
+    assert [("crashed", "Mail digest", 0)] == statuses(scheduler.run_due())
+    assert [1, 2, 3] == tried
+
+
+def test_one_takes_over(store: Store, clock: Clock) -> None:
+    """Of several that find an unfinished firing one takes it over."""
+    crash(store, clock)
+    (firing,) = store.unfinished(NOW + 1)
+    first, second = store.take_over(firing, NOW + 1), store.take_over(firing, NOW + 1)
+
+    assert (replace(firing, claimed_at=NOW + 1, attempt=2), None) == (first, second)
+
+
+def test_taken_over_meanwhile(clock: Clock) -> None:
+    """What somebody else takes over first is left to him."""
+
+    class Late(MemorySchedule):
+        """A store that another always comes first to."""
+
+        def take_over(self, firing: Firing, at: float) -> Firing | None:
+            super().take_over(firing, at)
+            return super().take_over(firing, at)
+
+    late = Late()
+    crash(late, clock)
+    clock.now += 2 * HOUR
+
+    assert () == Scheduler(late, str, crashed="again", clock=clock).run_due()
+
+
+def test_finished(store: Store) -> None:
+    """What has finished is not unfinished, and nobody takes it over."""
+    old = action()
+    store.add(old)
+    firing = store.claim(old, replace(old, next_run=NOW + DAY), NOW)
+    assert firing is not None
+    store.finish(firing, NOW)
+
+    assert ((), None) == (store.unfinished(NOW + DAY), store.take_over(firing, NOW))
+
+
+def test_no_next_time(store: Store, clock: Clock) -> None:
+    """An action whose rule cannot be read any more is done this time, and then paused."""
+    store.add(action(zone="Mars/Olympus"))
+
+    assert ["done"] == [outcome.status for outcome in Scheduler(store, str, clock=clock).run_due()]
+    assert [False] == [kept.enabled for kept in store.actions()]
+
+
+def test_cron(store: Store, clock: Clock) -> None:
+    """A program may give a rule in cron's form."""
+    store.add(action(schedule="*/5 * * * *"))
+    Scheduler(store, str, clock=clock).run_due()
+
+    assert [NOW + 300] == [kept.next_run for kept in store.actions()]
+
+
+def test_forever(clock: Clock) -> None:
+    """The loop goes on until it is stopped, also when the store fails for a while."""
+
+    class Failing(MemorySchedule):
+        """A store that fails at first."""
+
+        fails = iter([True, True, False])
+
+        def actions(self, owner: str | None = None) -> tuple[Action, ...]:
+            if next(self.fails):
+                raise StoreError("actions.db is locked")
+            return super().actions(owner)
+
+    failing = Failing()
+    failing.add(action())
+    told: list[FiringOutcome] = []
+    scheduler = Scheduler(failing, lambda firing: scheduler.stop(), on_run=told.append, poll=0, clock=clock)
+    scheduler.run_forever()
+
+    assert [("done", "Mail digest", 0)] == statuses(tuple(told))
+
+
+@pytest.mark.parametrize(
+    "run", [None, "run", Path.home(), Runner([]).run, Runner([]).arun], ids=["none", "text", "object", "run", "arun"]
+)
+def test_no_function(store: Store, run: Any) -> None:
+    """What cannot be run is refused when the scheduler is made."""
+    with pytest.raises(TypeError):
+        Scheduler(store, run)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"poll": -1}, "poll=-1 is no number from 0 on"),
+        ({"poll": float("nan")}, "poll=nan is no number from 0 on"),
+        ({"lease": "x"}, "lease='x' is no number from 0 on"),
+        ({"grace": None}, "grace=None is no number from 0 on"),
+        ({"clock": None}, "clock=None is no function"),
+        ({"on_run": "print"}, "on_run='print' is no function"),
+    ],
+    ids=str,
+)
+def test_no_options(store: Store, options: Any, text: str) -> None:
+    """A mistaken option is refused by its name when the scheduler is made."""
+    with pytest.raises((TypeError, ValueError), match=re.escape(text)):
+        Scheduler(store, str, **options)
+
+
+@pytest.mark.parametrize("options", [{"missed": "all"}, {"crashed": "once"}], ids=str)
+def test_no_policy(store: Store, options: Any) -> None:
+    """A rule for what was missed or has crashed is one of two."""
+    with pytest.raises(ValueError, match="neither"):
+        Scheduler(store, str, **options)
+
+
+# The store
+
+
+def test_kept(tmp_path: Path) -> None:
+    """What is kept in a file is there when it is opened again."""
+    kept = action("Grüße 'x' \x00", tools='["ü"]', enabled=False)
+    first = SQLiteSchedule(tmp_path / "actions.db")
+    first.add(kept)
+    first.close()
+
+    assert (kept,) == SQLiteSchedule(tmp_path / "actions.db").actions()
+
+
+def test_change(store: Store) -> None:
+    """What has changed meanwhile is neither changed nor claimed."""
+    old = action()
+    new = replace(old, next_run=NOW + DAY)
+    store.add(replace(old, enabled=False))
+
+    assert (False, None) == (store.change(old, new), store.claim(old, new, NOW))
+    assert (replace(old, enabled=False),) == store.actions()
+
+
+def test_deleted(store: Store, clock: Clock) -> None:
+    """With an action all goes that is known of it; what was deleted before is not counted."""
+    crash(store, clock)
+    found = store.actions()
+
+    assert [1, 0, 0] == [store.delete(*found), store.delete(*found), store.delete()]
+    assert () == store.unfinished(NOW + DAY)
+
+
+def test_forgets(store: Store, clock: Clock) -> None:
+    """Of an action's firings the latest hundred are kept, so that a store does not grow for ever."""
+    kept = action()
+    store.add(kept)
+    for number in range(110):
+        firing = store.claim(kept, replace(kept, next_run=NOW + (number + 1) * DAY), NOW)
+        assert firing is not None
+        store.finish(firing, NOW)
+        kept = store.actions()[0]
+    claims = []
+    for days in (0, 50):
+        store.change(kept, replace(kept, next_run=NOW + days * DAY))
+        claims.append(store.claim(replace(kept, next_run=NOW + days * DAY), kept, NOW) is not None)
+
+    assert [True, False] == claims
+
+
+def spoil(path: Path) -> None:
+    """Write something else into a file."""
+    path.write_bytes(b"no database at all " * 100)
+
+
+def other(path: Path) -> None:
+    """Make a database of another program."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE actions (x)")
+    connection.close()
+
+
+def newer(path: Path) -> None:
+    """Make a store of a later version."""
+    SQLiteSchedule(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("write", "text"),
+    [(spoil, "it is damaged"), (other, "does not hold a schedule"), (newer, "later version")],
+    ids=["damaged", "another program's", "newer"],
+)
+def test_refused_file(tmp_path: Path, write: Callable[[Path], None], text: str) -> None:
+    """A file that is no store is refused with advice, and stays as it is."""
+    path = tmp_path / "actions.db"
+    write(path)
+    before = path.read_bytes()
+
+    with pytest.raises(StoreError, match=text):
+        SQLiteSchedule(path)
+    assert before == path.read_bytes()
+
+
+def test_no_folder(tmp_path: Path) -> None:
+    """A file that cannot be made is an error."""
+    with pytest.raises(StoreError, match="cannot be opened"):
+        SQLiteSchedule(tmp_path / "nowhere" / "actions.db")
+
+
+def test_threads(tmp_path: Path, clock: Clock) -> None:
+    """Of schedulers in several threads one carries each action out."""
+    store = SQLiteSchedule(tmp_path / "actions.db")
+    for number in range(20):
+        store.add(action(str(number)))
+    ran: list[str] = []
+    begin = threading.Barrier(4)
+
+    def work() -> None:
+        begin.wait()
+        Scheduler(store, lambda firing: ran.append(firing.key), clock=clock).run_due()
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+    assert sorted(f"{kept.id}:{NOW:.0f}" for kept in store.actions()) == sorted(ran)
+
+
+def answered(script: str, *arguments: object) -> Any:
+    """What a program prints, as JSON. It forks, which a process that has threads had better not."""
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **PATHS})
+    return json.loads(run.stdout)
+
+
+# Eight processes do the same at once, half of them with a store that was open before they were forked.
+TOGETHER = """
+import json, sys
+from multiprocessing import get_context
+from toolkit import Toolbox
+from toolkit.builtin.schedule import Scheduler, SQLiteSchedule, schedule_tools
+path, now = sys.argv[1], float(sys.argv[2])
+context, inherited = get_context("fork"), SQLiteSchedule(path)
+begin = context.Barrier(8)
+def work(number):
+    store = SQLiteSchedule(path) if number % 2 else inherited
+    begin.wait()
+    return {0}
+with context.Pool(8) as pool:
+    print(json.dumps(sum(pool.map(work, range(8), chunksize=1), [])))
+"""
+RUN = "[one.firing.action.description for one in Scheduler(store, str, clock=lambda: now).run_due()]"
+CREATE = """[
+    Toolbox(schedule_tools(store, most=5)).call(
+        "schedule_create", {"description": "x", "time": "8:00", "recurrence": "daily", "tools": []}
+    ).is_error
+    for _ in range(3)
+]"""
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="it forks")
+
+
+@needs_fork
+def test_processes(tmp_path: Path) -> None:
+    """Of schedulers in several processes one carries each action out."""
+    names = [f"{number:03}" for number in range(FIRINGS)]
+    with SQLiteSchedule(tmp_path / "actions.db") as store:
+        for name in names:
+            store.add(action(name))
+
+    assert names == sorted(answered(TOGETHER.replace("{0}", RUN), tmp_path / "actions.db", NOW))
+
+
+@needs_fork
+def test_most_of_all_processes(tmp_path: Path) -> None:
+    """However many processes schedule at once, there are no more actions than there may be."""
+    refusals = answered(TOGETHER.replace("{0}", CREATE), tmp_path / "actions.db", NOW)
+
+    assert (5, 5, 24) == (len(SQLiteSchedule(tmp_path / "actions.db").actions()), refusals.count(False), len(refusals))
+
+
+# Kills a scheduler at each of its steps, and lets another one work two hours later. Prints how often the action was
+# carried out, and what came of it then.
+KILLED = """
+import json, os, signal, sys
+from toolkit.builtin.schedule import Action, Scheduler, SQLiteSchedule
+folder, now, crashed = sys.argv[1], float(sys.argv[2]), sys.argv[3]
+def killed_at(kill_at):
+    store, ran = SQLiteSchedule(f"{folder}/{kill_at}.db"), f"{folder}/{kill_at}.txt"
+    store.add(Action(description="x", schedule="10:00 daily", zone="UTC", next_run=now))
+    steps = iter(range(kill_at, -1, -1))
+    def step():
+        if next(steps) == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+    def clock():
+        step()
+        return now
+    def work(firing):
+        with open(ran, "a") as file:
+            file.write(firing.key + " ")
+    def run(firing):
+        step()
+        work(firing)
+        step()
+    if (child := os.fork()) == 0:
+        Scheduler(store, run, crashed=crashed, clock=clock).run_due()
+        os._exit(0)
+    os.waitpid(child, 0)
+    later = Scheduler(store, work, crashed=crashed, clock=lambda: now + 7200).run_due()
+    keys = open(ran).read().split() if os.path.exists(ran) else []
+    return [len(keys), len(set(keys)), [outcome.status for outcome in later]]
+print(json.dumps([killed_at(number) for number in range(6)]))
+"""
+
+
+@needs_fork
+@pytest.mark.parametrize(
+    ("crashed", "table"),
+    [
+        ("skip", [[1, 1, ["done"]]] * 2 + [[0, 0, ["crashed"]], [1, 1, ["crashed"]], [1, 1, ["crashed"]], [1, 1, []]]),
+        ("again", [[1, 1, ["done"]]] * 3 + [[2, 1, ["done"]]] * 2 + [[1, 1, []]]),
+    ],
+    ids=["skip", "again"],
+)
+def test_killed(tmp_path: Path, crashed: str, table: list[Any]) -> None:
+    """Killed before and after each step, an action is done at most once, or at least once under one key."""
+    assert table == answered(KILLED, tmp_path, NOW, crashed)
+
+
+PATHS = {"PYTHONPATH": os.pathsep.join(sys.path)}

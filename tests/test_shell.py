@@ -1,0 +1,554 @@
+"""Tools that run commands: what they say, what they refuse, and what a command finds about it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from toolkit import ApprovalRequest, DefinitionError, Runner, Tool, Toolbox
+from toolkit.approvers import approve_all
+from toolkit.builtin._guards.beneath import Root
+from toolkit.builtin.shell import BLOCKED, DENIED, CommandLimits, bash_tool, shell_tool
+from toolkit.builtin.shell.captures import Capture
+from toolkit.testing import ScriptedModel, call
+
+Setter = Callable[[str, str], None]
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Toolbox:
+    """Both tools, for one directory."""
+    return Toolbox([shell_tool(tmp_path), bash_tool(tmp_path)])
+
+
+def text(box: Toolbox, name: str, command: str, **arguments: Any) -> str:
+    """What the model is told."""
+    return box.call(name, {"command": command, **arguments}).text or ""
+
+
+def printed(made: Tool[..., Any], command: str) -> str:
+    """What a command prints, if that is not much."""
+    return Toolbox([made]).call(made.name, {"command": command}).text or ""
+
+
+def test_names(box: Toolbox) -> None:
+    """Each tool says what it is called, to models and to people, and what it does to the world."""
+    assert [("shell_exec", "Run command", "destructive"), ("bash", "Run Command", "destructive")] == [
+        (made.name, made.title, made.settings.effect) for made in box
+    ]
+
+
+def test_nothing_to_stumble_over(box: Toolbox) -> None:
+    """A model is told nothing unclear, and can turn nothing off."""
+    parameters = [[(name, p["type"]) for name, p in made.parameters["properties"].items()] for made in box]
+
+    assert ([], [[("command", "string"), ("timeout", "integer")], [("command", "string")]]) == (
+        list(box.check()),
+        parameters,
+    )
+
+
+def test_the_model_is_told_the_limits(tmp_path: Path) -> None:
+    """The description has the time that a command may take, and says that there is no sandbox."""
+    description = shell_tool(tmp_path, timeout=7).description
+
+    assert "A command may take 7 seconds. There is no sandbox." == description.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("command", "told", "exit_code"),
+    [
+        pytest.param("echo hi", "hi\n", 0, id="stdout"),
+        pytest.param("echo oops >&2", "oops\n", 0, id="stderr"),
+        pytest.param("printf a; printf b >&2", "a\n--- stderr ---\nb", 0, id="both"),
+        pytest.param("true", "(no output)", 0, id="nothing"),
+        pytest.param("printf hi; exit 3", "hi\nexit: exit status 3", 3, id="failed"),
+        pytest.param("exit 3", "exit: exit status 3", 3, id="failed without output"),
+        pytest.param("kill -9 $$", "exit: signal: killed", -1, id="signal"),
+        pytest.param("-c 2>/dev/null", "exit: exit status 127", 127, id="like an option"),
+    ],
+)
+def test_shell_exec(box: Toolbox, command: str, told: str, exit_code: int) -> None:
+    """`shell_exec` gives the output, and how it failed where it did: that is no error."""
+    result = box.call("shell_exec", {"command": command})
+
+    expected = (told, None, {"exit_code": exit_code, "success": exit_code == 0})
+    assert expected == (
+        re.sub(r"^.*sh: (line )?1: -c:.*\n", "sh: 1: -c: not found\n", result.text or ""),
+        *result[2:5:2],
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "told", "exit_code"),
+    [
+        pytest.param("echo hi", "Exit code: 0\nhi\n", 0, id="stdout"),
+        pytest.param("true", "Exit code: 0\n", 0, id="nothing"),
+        pytest.param("echo a; echo b >&2; exit 1", "Exit code: 1\nSTDOUT:\na\n\nSTDERR:\nb\n", 1, id="both"),
+        pytest.param("printf b >&2", "Exit code: 0\nSTDOUT:\n\nSTDERR:\nb", 0, id="stderr"),
+        pytest.param("kill -TERM $$", "Exit code: -1\n", -1, id="signal"),
+        pytest.param("[[ ab == a* ]] && echo bash", "Exit code: 0\nbash\n", 0, id="is bash"),
+    ],
+)
+def test_bash(box: Toolbox, command: str, told: str, exit_code: int) -> None:
+    """`bash` gives the exit code first, then what was printed: that a command failed is no error."""
+    result = box.call("bash", {"command": command})
+
+    assert (told, None, {"exit_code": exit_code, "success": exit_code == 0}) == (result.text, *result[2:5:2])
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        pytest.param(shell_tool, "hi\nexit: exit status 3", id="shell_exec"),
+        pytest.param(bash_tool, "Exit code: 3\nhi\nexit: exit status 3", id="bash"),
+    ],
+)
+def test_error_on_exit(tmp_path: Path, make: Callable[..., Tool[..., Any]], told: str) -> None:
+    """Where it is asked for, a command that failed is a call that failed; its output is kept."""
+    made = make(tmp_path, error_on_exit=True)
+
+    result = Toolbox([made]).call(made.name, {"command": "printf hi; exit 3"})
+
+    details = {"exit_code": 3, "success": False}
+    assert (told, "exit: exit status 3", "failed", details) == (result.text, *result[2:5])
+
+
+@pytest.mark.parametrize("command", ["rm -rf /", "RM -RF /tmp/x", "sudo ls", "mkfs /x", "ls > /dev/null", "dd if=/x"])
+def test_blocked(box: Toolbox, command: str) -> None:
+    """`shell_exec` refuses what holds one of its texts, in small or capital letters."""
+    pattern = next(blocked for blocked in BLOCKED if blocked in command.lower())
+
+    assert f"command blocked for safety: {pattern}" == text(box, "shell_exec", command)
+
+
+@pytest.mark.parametrize("denied", DENIED)
+def test_denied(box: Toolbox, denied: str) -> None:
+    """`bash` refuses what holds one of its texts, and says so."""
+    told = re.fullmatch(
+        r"Command blocked by safety policy: contains '(.*)'\. This pattern is denied for safety\.",
+        text(box, "bash", f"echo; {denied}"),
+    )
+
+    assert told is not None and told[1] in denied
+
+
+def test_denied_letter_for_letter(box: Toolbox) -> None:
+    """`bash` lets pass what is written in other letters."""
+    assert "Exit code: 0\nMKFS\n" == text(box, "bash", "echo MKFS")
+
+
+@pytest.mark.parametrize("make", [shell_tool, bash_tool])
+def test_own_texts_denied(tmp_path: Path, make: Callable[..., Tool[..., Any]]) -> None:
+    """A list of one's own takes the place of the usual one."""
+    made = make(tmp_path, deny=["curl"])
+
+    assert (True, True) == ("curl" in printed(made, "curl x"), "mkfs" in printed(made, "echo mkfs"))
+
+
+@pytest.mark.parametrize("command", ["", " ", "\n"])
+def test_nothing_to_run(box: Toolbox, command: str) -> None:
+    """`shell_exec` needs a command."""
+    assert "command is required" == text(box, "shell_exec", command)
+
+
+@pytest.mark.parametrize("name", ["shell_exec", "bash"])
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        pytest.param("a\0b", "Invalid arguments: command: no command can hold a NUL", id="NUL"),
+        pytest.param("x" * 200_000, "Failed to execute: Argument list too long", id="too long"),
+    ],
+)
+def test_no_command(box: Toolbox, name: str, command: str, told: str) -> None:
+    """What a shell cannot be given is an error that says why."""
+    assert told == text(box, name, command)
+
+
+def test_no_shell(tmp_path: Path) -> None:
+    """Without a shell, the call fails."""
+    result = Toolbox([bash_tool(tmp_path, env={"PATH": "/nowhere"})]).call("bash", {"command": "echo"})
+
+    assert ("Failed to execute: No such file or directory", "failed") == (result.text, result.kind)
+
+
+@pytest.mark.parametrize("make", [shell_tool, bash_tool])
+def test_timeout(tmp_path: Path, make: Callable[..., Tool[..., Any]]) -> None:
+    """A command that takes too long is an error, and what it has printed is kept."""
+    made = make(tmp_path, timeout=0.5)
+
+    result = Toolbox([made]).call(made.name, {"command": "printf started; sleep 60"})
+
+    told = f"{'c' if made.name == 'shell_exec' else 'C'}ommand timed out after 0.5s"
+    details = {"exit_code": None, "success": False}
+    assert (f"started\n{told}", told, "timed_out", details) == (result.text, *result[2:5])
+
+
+@pytest.mark.parametrize(("asked", "seconds"), [(0, 1), (-5, 1), (1, 1)])
+def test_seconds_asked_for(tmp_path: Path, asked: int, seconds: int) -> None:
+    """A model may say how long a command may take; 0 and less count as nothing said."""
+    box = Toolbox([shell_tool(tmp_path, timeout=1 if asked < 1 else 60)])
+
+    assert f"command timed out after {seconds}s" == text(box, "shell_exec", "sleep 60", timeout=asked)
+
+
+@pytest.mark.parametrize(("given", "told"), [(0, 30), (-1, 30), (1000, 300)])
+def test_usual_seconds(tmp_path: Path, given: int, told: int) -> None:
+    """Without a time of its own a command has 30 seconds, and never more than 300."""
+    assert f"A command may take {told} seconds." in shell_tool(tmp_path, timeout=given).description
+
+
+def test_confirm(tmp_path: Path) -> None:
+    """Somebody is asked about what is not denied, word for word, and only True is a yes."""
+    asked: list[str] = []
+
+    def confirm(command: str) -> bool:
+        asked.append(command)
+        return command == "echo a"
+
+    made = bash_tool(tmp_path, confirm=confirm)
+    told = [printed(made, command) for command in ("echo a", "echo b", "mkfs")]
+
+    assert (["echo a", "echo b"], "Exit code: 0\na\n", "Command was not confirmed by the user.") == (asked, *told[:2])
+
+
+def test_confirm_fails(tmp_path: Path) -> None:
+    """Where nobody could be asked, nothing runs."""
+
+    def confirm(_: str) -> bool:
+        raise OSError
+
+    printed(shell_tool(tmp_path, confirm=confirm), "touch ran")
+
+    assert [] == list(tmp_path.iterdir())
+
+
+# One thing that no list of texts has, spelled in ways that a shell does not tell apart, and what may stand around it.
+SPELLINGS = (
+    *("rm -r -f /nowhere", "rm -fr /nowhere", "rm  -rf /nowhere", "rm -rf  /nowhere", "rm -rf -- /nowhere"),
+    *("rm -rf '/nowhere'", 'rm -rf "/"nowhere', "r\\m -rf /nowhere", "r''m -rf /nowhere", "rm -rf \\/nowhere"),
+    *("rm\t-rf /nowhere", "rm -rf $'\\057nowhere'", "$(echo rm) -rf /nowhere", "X=rm; $X -rf /nowhere"),
+    *("/bin/rm --recursive /nowhere", "find /nowhere -delete", "find /nowhere -exec rm {} +"),
+    "python3 -c 'import shutil; shutil.rmtree(\"/nowhere\")'",
+    "git -c alias.x='!rm -r -f /nowhere' x",
+    "echo cm0gLXJmIC9ub3doZXJl | base64 -d | sh",
+)
+AROUND = (
+    *("%s", "true; %s", "true\n%s", "true && %s", "A=1 %s", "( %s )", "{ %s; }", "if :; then %s; fi", "%s &"),
+    "cd / && %s # harmless",
+)
+BYPASSES = [around.replace("%s", spelling) for around in AROUND for spelling in SPELLINGS]
+
+
+@pytest.mark.parametrize("make", [shell_tool, bash_tool])
+def test_a_list_is_no_sandbox(tmp_path: Path, make: Callable[..., Tool[..., Any]]) -> None:
+    """What a list of texts stops passes it in 200 other spellings: somebody has to look at each."""
+    passed: list[str] = []
+    made = make(tmp_path, confirm=passed.append, env={"PATH": "/nowhere"})  # None is no yes; no shell is found
+    told = [printed(made, command) for command in ("rm -rf /nowhere", *BYPASSES)]
+
+    assert (200, BYPASSES, True) == (len(BYPASSES), passed, "safety" in told[0])
+
+
+@pytest.mark.parametrize("make", [shell_tool, bash_tool])
+def test_everything_is_approved_word_for_word(tmp_path: Path, make: Callable[..., Tool[..., Any]]) -> None:
+    """No spelling passes somebody who is to agree, and what is asked is the very text that would run."""
+    asked: list[str] = []
+
+    def ask(request: ApprovalRequest) -> bool:
+        asked.append(request.arguments["command"])
+        return True
+
+    made = make(tmp_path, approve=ask, env={"PATH": "/nowhere"})
+    kinds = {Toolbox([made]).call(made.name, {"command": command}).kind for command in BYPASSES}
+
+    assert (BYPASSES, {"denied"}) == (asked, kinds)
+
+
+def test_approve(tmp_path: Path) -> None:
+    """A command can need somebody's yes, as calls of every tool can."""
+    runs = [
+        Runner(
+            [bash_tool(tmp_path, approve=True)],
+            model=ScriptedModel([call("bash", command="echo a"), "Done."]),
+            approve=who,
+        )
+        for who in (approve_all, lambda _: False)
+    ]
+
+    results = [run.run("Go.").calls[0].result for run in runs]
+
+    assert [("Exit code: 0\na\n", None), ("Tool execution was rejected by the user.", "denied")] == [
+        (result.text, result.kind) for result in results
+    ]
+
+
+def test_each_call_begins_anew(tmp_path: Path) -> None:
+    """A command begins in the directory, whatever an earlier one did."""
+    made = shell_tool(tmp_path)
+    printed(made, "cd /; export A=1")
+
+    assert f"{tmp_path.resolve()}\n" == printed(made, "echo $(pwd -P)$A")
+
+
+def test_directory_is_held(tmp_path: Path) -> None:
+    """Somebody who puts a link in the directory's place leads no command elsewhere."""
+    (work := tmp_path / "work").mkdir()
+    (tmp_path / "evil").mkdir()
+    made = shell_tool(work)
+    work.rename(tmp_path / "moved")
+    work.symlink_to("evil")
+
+    printed(made, "touch here")
+
+    assert [tmp_path / "moved" / "here"] == [*(tmp_path / "moved").iterdir(), *(tmp_path / "evil").iterdir()]
+
+
+def test_directory_is_gone(tmp_path: Path) -> None:
+    """Where the directory was removed, nothing runs."""
+    (work := tmp_path / "work").mkdir()
+    made = shell_tool(Root(work))
+    work.rmdir()
+
+    assert "Failed to execute: the directory itself was removed" == printed(made, "echo")
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        pytest.param("wc -c", "0", id="no input"),
+        pytest.param("(: < /dev/tty) 2>&- || echo none", "none", id="no terminal"),
+        pytest.param("ls /proc/$$/fd | tr -d '\\n'", "012", id="no file of ours"),
+        pytest.param("[ $(cut -d' ' -f6 /proc/$$/stat) = $$ ] && echo own", "own", id="a session of its own"),
+    ],
+)
+def test_nobody_is_there(box: Toolbox, command: str, told: str) -> None:
+    """A command has nothing of ours, and nobody to ask."""
+    assert told == text(box, "shell_exec", command).strip()
+
+
+def test_umask(tmp_path: Path) -> None:
+    """What a command makes is for others to change at no time, and as private as what this process makes."""
+    masks = []
+    for mask in (0o000, 0o077):
+        before = os.umask(mask)
+        try:
+            masks.append(printed(shell_tool(tmp_path), "umask"))
+        finally:
+            os.umask(before)
+
+    assert ["0022\n", "0077\n"] == masks
+
+
+def test_usual_signals(tmp_path: Path) -> None:
+    """A command finds every signal as a program expects it: none is ignored or held back."""
+    made = shell_tool(tmp_path)
+
+    told = printed(made, "grep -E '^Sig(Blk|Ign)' /proc/self/status")
+
+    assert ["SigBlk:\t0000000000000000", "SigIgn:\t0000000000000000"] == told.splitlines()
+
+
+def names_in(told: str) -> set[str]:
+    """The names of variables that `env` printed."""
+    return {line.partition("=")[0] for line in told.splitlines()}
+
+
+def test_environment(tmp_path: Path, environment: Setter) -> None:
+    """Keys stay here; a few variables pass, others say that nobody is there, and some are given."""
+    for name in ("OPENAI_API_KEY", "GITHUB_TOKEN", "PYTHONPATH", "BASH_ENV", "LC_TIME"):
+        environment(name, "C")
+
+    names = names_in(printed(shell_tool(tmp_path, env={"GIVEN": "1"}), "env"))
+
+    kept = {"PATH", "HOME", "LC_TIME", "TERM", "GIT_TERMINAL_PROMPT", "GIVEN"}
+    assert (kept, set()) == (names & kept, names & {"OPENAI_API_KEY", "GITHUB_TOKEN", "PYTHONPATH", "BASH_ENV"})
+
+
+NAMES = st.from_regex(r"[A-Z][A-Z0-9_]{0,20}(_API_KEY|_TOKEN|_SECRET|PASSWORD|_URL)", fullmatch=True)
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(names=st.sets(NAMES, min_size=1, max_size=50))
+def test_no_secret_passes(tmp_path: Path, names: set[str]) -> None:
+    """Whatever a secret is called, a command does not find it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in names:
+            patch.setenv(name, "s3cr3t")
+        told = printed(shell_tool(tmp_path, max_output=100_000), "env")
+
+    assert "s3cr3t" not in told
+
+
+def test_limits(tmp_path: Path) -> None:
+    """What a command may use can be bounded; it leaves no core dump."""
+    limits = CommandLimits(cpu_seconds=5, memory=2**30, file_size=4096, open_files=50)
+    made = bash_tool(tmp_path, limits=limits)
+
+    assert "Exit code: 0\n5 1048576 4 50 0\n" == printed(
+        made, "echo $(ulimit -t) $(ulimit -v) $(ulimit -f) $(ulimit -n) $(ulimit -c)"
+    )
+
+
+def test_limit_reached(tmp_path: Path) -> None:
+    """A file that grows too large ends what writes it."""
+    made = shell_tool(tmp_path, limits=CommandLimits(file_size=1000))
+    printed(made, "yes | head -c 5000 > file")
+
+    assert 1000 == (tmp_path / "file").stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "told"),
+    [
+        pytest.param(bash_tool, {"timeout": 0}, "timeout=0 is no number of seconds above 0.", id="timeout"),
+        pytest.param(bash_tool, {"timeout": float("nan")}, "timeout=nan is no number", id="no time"),
+        pytest.param(shell_tool, {"timeout": float("nan")}, "timeout=nan is no number", id="no time for sh"),
+        pytest.param(bash_tool, {"timeout": "5"}, "timeout='5' is no number", id="time as text"),
+        pytest.param(shell_tool, {"timeout": None}, "timeout=None is no number", id="None as time"),
+        pytest.param(bash_tool, {"timeout": 1e9}, "timeout=1000000000.0 is no number", id="too long"),
+        pytest.param(shell_tool, {"max_output": 0}, "max_output=0 is no whole number above 0.", id="output"),
+        pytest.param(
+            bash_tool, {"max_output": True}, "max_output=True is no whole number above 0.", id="True as output"
+        ),
+        pytest.param(bash_tool, {"deny": None}, "deny=None is no list of texts", id="None as deny"),
+        pytest.param(bash_tool, {"confirm": True}, "confirm= is a plain function", id="confirm"),
+        pytest.param(bash_tool, {"error_on_exit": "x"}, "error_on_exit='x' is no bool", id="error_on_exit"),
+        pytest.param(shell_tool, {"env": ["A"]}, "env=['A'] is no mapping", id="env as list"),
+        pytest.param(bash_tool, {"limits": {"memory": 1}}, "limits={'memory': 1} is no CommandLimits", id="limits"),
+        pytest.param(bash_tool, {"sandbox": "yes"}, "sandbox='yes' is no bool or Sandbox", id="sandbox"),
+        pytest.param(shell_tool, {"deny": "mkfs"}, "deny='mkfs' is no list of texts", id="deny"),
+        pytest.param(shell_tool, {"deny": [""]}, "deny=[''] is no list of texts", id="empty text"),
+        pytest.param(bash_tool, {"env": {"A=B": "c"}}, "it has 'A=B'.", id="env"),
+        pytest.param(bash_tool, {"env": {"A": "\0"}}, "it has 'A'.", id="NUL in env"),
+    ],
+)
+def test_mistakes(tmp_path: Path, make: Callable[..., Tool[..., Any]], given: Mapping[str, Any], told: str) -> None:
+    """A value that makes no sense is refused where it is written."""
+    with pytest.raises(DefinitionError, match=re.escape(told)):
+        make(tmp_path, **given)
+
+
+class Asker:
+    """Is called like an async function."""
+
+    async def __call__(self, _: str) -> bool:
+        """Say yes."""
+        return True
+
+
+@pytest.mark.parametrize("confirm", [Asker(), Asker().__call__], ids=["object", "function"])
+def test_async_confirm(tmp_path: Path, confirm: Any) -> None:
+    """A promise is no answer."""
+    with pytest.raises(DefinitionError, match="confirm= is a plain function"):
+        bash_tool(tmp_path, confirm=confirm)
+
+
+@pytest.mark.parametrize("root", [None, 3, b"work"])
+def test_no_path(root: Any) -> None:
+    """What is no path is refused by name."""
+    with pytest.raises(DefinitionError, match=rf"root={re.escape(repr(root))} is no str or PathLike"):
+        shell_tool(root)
+
+
+def test_no_directory(tmp_path: Path) -> None:
+    """A directory that is not there is refused where the tool is made."""
+    with pytest.raises(DefinitionError, match="is no directory to work in"):
+        shell_tool(tmp_path / "none")
+
+
+def test_wrong_limit() -> None:
+    """A bound is a whole number above 0."""
+    with pytest.raises(DefinitionError, match="memory=0 is no whole number above 0"):
+        CommandLimits(memory=0)
+
+
+def captured(data: bytes, most: int, pieces: int = 7) -> str:
+    """What is kept of a stream that came in pieces."""
+    capture = Capture(most)
+    for start in range(0, len(data), pieces):
+        capture.add(data[start : start + pieces])
+    return capture.text(most)
+
+
+def test_long_output(box: Toolbox) -> None:
+    """Of long output, a model reads the beginning and the end, and what is between is counted."""
+    told = text(box, "shell_exec", "echo first; yes | head -c 100000; echo last")
+
+    start, note, end = re.split(r"(\n\.\.\. \(.*\)\n)", told)
+    assert (True, "\n... (100011 bytes, the middle left out)\n", True, True) == (
+        start.startswith("first\ny\n"),
+        note,
+        end.endswith("y\nlast\n\n... (truncated)"),
+        len(told) <= 4000 + len("\n... (truncated)"),
+    )
+
+
+def test_room_for_both(box: Toolbox) -> None:
+    """Of two long streams, each has half of the room; a short one is whole."""
+    long = "head -c 9000 /dev/zero | tr '\\0' x"
+
+    both, one = (text(box, "shell_exec", f"{command} >&2; {long}") for command in (long, "printf short"))
+
+    most = 4000 + len("\n... (truncated)")
+    halves = [told.removesuffix("\n... (truncated)").split("\n--- stderr ---\n") for told in (both, one)]
+    assert ([True, True], "short", [True, True]) == (
+        [1900 < len(half) <= 2000 for half in halves[0]],
+        halves[1][1],
+        [most - 2 <= len(told) <= most for told in (both, one)],
+    )
+
+
+def test_exactly_full(box: Toolbox) -> None:
+    """What just fits is whole."""
+    assert "x" * 4000 == text(box, "shell_exec", "head -c 4000 /dev/zero | tr '\\0' x")
+
+
+def test_streams_of_bash(tmp_path: Path) -> None:
+    """Each stream of `bash` is cut for itself."""
+    told = printed(bash_tool(tmp_path, max_output=100), "echo a; head -c 1000 /dev/zero | tr '\\0' x >&2")
+
+    assert re.fullmatch(
+        r"Exit code: 0\nSTDOUT:\na\n\nSTDERR:\nx{30}\n\.\.\. \(1000 bytes, .*\)\nx{30}\n\.\.\. \(output truncated\)",
+        told,
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        pytest.param(b"a\xffb\xc3", "a\ufffdb\ufffd", id="no UTF-8"),
+        pytest.param(b"\x1b[1;31mred\x1b[0m\x1b[2K", "red", id="colours"),
+        pytest.param(b"\x1b]0;title\x07a\x1b]8;;x\x1b\\b", "ab", id="titles"),
+        pytest.param(b"\x1b]0;never ends\nb", "0;never ends\nb", id="no end"),
+        pytest.param(b"a\0b\x08\x07\x7fc", "abc", id="controls"),
+        pytest.param("a\tb\r\n\u00e9\U0001f600".encode(), "a\tb\r\n\u00e9\U0001f600", id="kept"),
+    ],
+)
+def test_what_is_shown(data: bytes, told: str) -> None:
+    """Bytes that are no text are replaced, and what only a terminal understands is left out."""
+    assert told == captured(data, 100)
+
+
+@settings(max_examples=300, deadline=None)
+@given(sign=st.sampled_from("a\u00e9\u20ac\U0001f600"), size=st.integers(1, 200), most=st.integers(60, 120))
+def test_characters_stay_whole(sign: str, size: int, most: int) -> None:
+    """A cut leaves no part of a character, and no more bytes than were asked for."""
+    told = captured((sign * size).encode(), most)
+
+    shown = re.sub(r"\n\.\.\. \(\d+ bytes, the middle left out\)\n", "", told)
+    assert ({sign}, True) == (set(shown), len(told.encode()) <= most)
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.binary(max_size=500), most=st.integers(1, 300), pieces=st.integers(1, 400))
+def test_pieces_do_not_matter(data: bytes, most: int, pieces: int) -> None:
+    """What is shown does not depend on how the output came."""
+    assert captured(data, most, len(data) or 1) == captured(data, most, pieces)

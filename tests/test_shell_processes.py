@@ -1,0 +1,496 @@
+"""Commands that are cancelled, late or done: nothing of them is left, whatever they do about it.
+
+`TOOLKIT_COMMANDS=1000 TOOLKIT_CANCELS=1000 python -m pytest --timeout 3600 tests/test_shell_processes.py` runs more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from secrets import randbelow
+from typing import Any
+
+import pytest
+
+from toolkit import Limits, Runner, Tool, Toolbox, ToolContext, ToolResult, tool
+from toolkit.builtin.shell import bash_tool, shell_tool
+from toolkit.builtin.shell.guard.families import Marked, end
+from toolkit.cancellation import Cancellation
+from toolkit.events import ToolCallFinished
+from toolkit.testing import ScriptedModel, call
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems have no subreapers")
+
+CANCELS = int(os.environ.get("TOOLKIT_CANCELS", "60"))
+COMMANDS = int(os.environ.get("TOOLKIT_COMMANDS", "20"))
+# Ways out of a process group, a session, a terminal, a name and an environment. Each says `ready` once it is under way,
+# and has MARK on its command line, where it puts its environment away.
+FORKED = "import os, time; os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0); {0}time.sleep(600)"
+ESCAPES = {
+    "in the background": "sleep 600 &",
+    "no hangup": "nohup sleep 600 > /dev/null 2>&1 &",
+    "disowned": "sleep 600 & disown",
+    "a session": "setsid sleep 600 &",
+    "sessions in sessions": "setsid bash -c 'setsid bash -c \"setsid sleep 600 & sleep 600\" & sleep 600' &",
+    "deaf": "bash -c \"trap '' TERM HUP INT QUIT; sleep 600 & wait; wait; sleep 600\" &",
+    "another name": "(exec -a kworker sleep 600) &",
+    "no environment": "env -i setsid sleep 600.MARK &",
+    "no output": "setsid sleep 600 > /dev/null 2>&1 < /dev/null &",
+    "holds the output": "(sleep 600; echo late) &",
+    "daemon": f"{sys.executable} -c '{FORKED.format('')}'",
+    "daemon without files": f"{sys.executable} -c '{FORKED.format('os.closerange(0, 1000); ')}'",
+    "stopped": "sleep 600 & kill -STOP $!",
+    "stops itself": "bash -c 'kill -STOP $$; sleep 600' &",
+    "many": "for i in $(seq 40); do sleep 600 & done",
+    "comes again": "again() { sleep 0.01; (again &) }; for i in 1 2 3 4 5; do again & done",
+    "answers with another": "bash -c \"trap 'setsid sleep 600 &' TERM; sleep 600 & wait; sleep 600\" &",
+}
+GUARD = "$PPID"
+OUTER = "$(cut -d' ' -f4 /proc/$PPID/stat)"
+
+
+def living(mark: str) -> list[str]:
+    """The processes that have a mark in their environment or on their command line, and have not ended."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            told = (place / "environ").read_bytes() + (place / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if mark.encode() in told:
+            found.append(told.decode(errors="replace"))
+    return found
+
+
+def test_the_check_itself() -> None:
+    """What lives is found by its environment, and by its command line, until it ends."""
+    mark = str(randbelow(10**18))
+    with (
+        subprocess.Popen(["/bin/sleep", "600"], env={"MARK": mark}) as one,
+        subprocess.Popen(["/bin/sleep", f"600.{mark}"], env={}) as other,
+    ):
+        counts = [len(living(mark))]
+        for process in (one, other):
+            process.kill()
+            process.wait()
+            counts.append(len(living(mark)))
+
+    assert [2, 1, 0] == counts
+
+
+def is_over(mark: str) -> bool:
+    """Whether nothing with a mark lives any more, or soon does not: what fights its guards has some seconds."""
+    return any(not living(mark) or threading.Event().wait(0.1) for _ in range(150))
+
+
+def descriptors() -> set[str]:
+    """What this process has open."""
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
+
+
+def held() -> set[str]:
+    """What this process has open, and its children, zombies included."""
+    lists = (path.read_text(encoding="ascii").split() for path in Path("/proc/self/task").glob("*/children"))
+    return {*descriptors(), *(f"child {number}" for numbers in lists for number in numbers)}
+
+
+def called(made: Tool[..., Any], command: str, until: Cancellation | None = None) -> ToolResult:
+    """Run a command."""
+    context = ToolContext(deps=None, cancellation=Cancellation() if until is None else until)
+    return Toolbox([made]).call("bash", {"command": command}, context)
+
+
+class Place:
+    """A directory for commands that say when they are ready."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.mark = str(randbelow(10**18))
+        os.mkfifo(path / "ready")
+
+    def tool(self, **options: Any) -> Tool[..., Any]:
+        """A tool whose commands have the mark."""
+        return bash_tool(self.path, env={"MARK": self.mark}, **options)
+
+    def call(self, command: str, until: Cancellation | None = None, **options: Any) -> ToolResult:
+        """Run a command."""
+        return called(self.tool(**options), command, until)
+
+    def wait(self, then: Callable[[], object]) -> None:
+        """Wait for a command to say `ready`, and do something."""
+        (self.path / "ready").read_text()
+        then()
+
+    def cancelled(self, command: str) -> ToolResult:
+        """Run a command, and cancel it once it is ready."""
+        off = Cancellation()
+        script = f"{command.replace('MARK', self.mark)}\necho > ready; sleep 600"
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(self.wait, off.cancel)
+            return self.call(script, off)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A directory, and a mark."""
+    return Place(tmp_path)
+
+
+@pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES)
+def test_nothing_is_left_after_cancel(place: Place, escape: str) -> None:
+    """When a command has been cancelled, all that it started has ended."""
+    result = place.cancelled(escape)
+
+    assert ("cancelled", []) == (result.kind, living(place.mark))
+
+
+@pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES)
+def test_nothing_is_left_at_the_end(place: Place, escape: str) -> None:
+    """When a command has ended, what it left in the background has ended, and keeps nobody waiting."""
+    result = place.call(f"{escape.replace('MARK', place.mark)}\necho done")
+
+    assert ("Exit code: 0\ndone\n", []) == (result.value, living(place.mark))
+
+
+@pytest.mark.parametrize("escape", [ESCAPES["deaf"], ESCAPES["daemon"], "yes &"], ids=["deaf", "daemon", "loud"])
+def test_nothing_is_left_when_late(place: Place, escape: str) -> None:
+    """When a command was late, all that it started has ended, and what it printed is kept."""
+    result = place.call(f"echo first; {escape}\nsleep 600", timeout=1)
+
+    assert ("timed_out", "first", []) == (result.kind, (result.value or "").partition("\n")[0], living(place.mark))
+
+
+@pytest.mark.parametrize(
+    "kill", [f"kill -9 {GUARD}", f"kill -9 {OUTER}", f"kill -9 {OUTER} {GUARD}"], ids=["inner", "outer", "both"]
+)
+def test_guards_are_killed(place: Place, kill: str) -> None:
+    """A command that kills what watches over it ends with it, and with all that it started."""
+    result = place.call(f"setsid sleep 600 & echo first; {kill}; sleep 600")
+
+    told = "Nobody knows how the command ended: it killed the process that watched over it."
+    assert (told, []) == (result.error, living(place.mark))
+
+
+def test_a_guard_that_is_killed_leaves_no_daemon(place: Place) -> None:
+    """What has put its environment away ends, too, when one of the guards is killed."""
+    escape = ESCAPES["no environment"].replace("MARK", place.mark)
+    for guard in (GUARD, OUTER):
+        place.call(f"{escape} kill -9 {guard}; sleep 600")
+
+    assert [] == living(place.mark)
+
+
+@pytest.mark.parametrize("guard", [GUARD, OUTER], ids=["inner", "outer"])
+def test_guards_are_stopped(place: Place, guard: str) -> None:
+    """A command that stops what watches over it is ended when it is late."""
+    result = place.call(f"kill -STOP {guard}; sleep 600", timeout=1)
+
+    assert ("timed_out", []) == (result.kind, living(place.mark))
+
+
+@pytest.mark.parametrize(("stopped", "killed"), [("$2", "$1"), ("$1", "$2")], ids=["inner", "outer"])
+def test_one_guard_is_stopped_and_one_killed(place: Place, stopped: str, killed: str) -> None:
+    """Nobody escapes who stops one of those that watch, and kills the other."""
+    deaf = f"env -i setsid bash -c \"trap '' TERM HUP INT; while :; do sleep 1; done\" 600.{place.mark} &"
+
+    result = place.call(
+        f"set -- {OUTER} {GUARD}; {deaf} kill -STOP {stopped}; kill -KILL {killed}; sleep 600", timeout=1
+    )
+
+    assert (None, []) == (result.details["exit_code"], living(place.mark))
+
+
+def test_cleaning_up_is_not_the_commands_time(place: Place) -> None:
+    """What ended in time is not late, however long it takes to end what it left."""
+    result = place.call(f"echo wrote; kill -STOP {OUTER}; exit 3", timeout=1)
+
+    assert ("Exit code: 3\nwrote\n", None) == (result.value, result.error)
+
+
+def test_guards_are_stopped_again_and_again(place: Place) -> None:
+    """A command that keeps what watches over it from working is ended all the same, though not at once."""
+    guards = f"{OUTER} {GUARD}"
+    command = f"set -- {guards}; echo > ready; env -i bash -c 'while :; do kill -STOP \"$@\"; done' 600.MARK $@"
+    result = place.cancelled(command)
+
+    assert ("cancelled", True) == (result.kind, is_over(place.mark))
+
+
+# Does not end when it is asked to, nor does what it started.
+DEAF = "trap '' TERM; (trap '' TERM; sleep 600) & echo first; echo > ready; sleep 600"
+
+
+def run_until_its_deadline(place: Place) -> ToolResult:
+    """Have a run end a command, as its time is up."""
+    model = ScriptedModel([call("bash", command=DEAF.replace("echo > ready; ", "")), "Done."])
+    return Runner([place.tool()], model=model, limits=Limits(seconds=1)).run("Go.").calls[0].result
+
+
+def call_with_a_deadline(place: Place) -> ToolResult:
+    """Have a call's own context end a command, as its time is up."""
+    context = ToolContext(deps=None, cancellation=Cancellation(1))
+    return Toolbox([place.tool()]).call("bash", {"command": DEAF.replace("echo > ready; ", "")}, context)
+
+
+def call_with_a_timeout(place: Place) -> ToolResult:
+    """Have a tool's own time end a command."""
+    made = tool(place.tool(), timeout=1)
+    return Toolbox([made]).call("bash", {"command": DEAF.replace("echo > ready; ", "")})
+
+
+def start_and_cancel(place: Place) -> ToolResult:
+    """Cancel a run that was started."""
+    handle = Runner([place.tool()], model=ScriptedModel([call("bash", command=DEAF)])).start("Go.")
+    place.wait(handle.cancel)
+    return handle.result().calls[0].result
+
+
+def cancel_a_context(place: Place) -> ToolResult:
+    """Cancel what a call belongs to, in an event loop."""
+    off = Cancellation()
+
+    async def go() -> ToolResult:
+        context = ToolContext(deps=None, cancellation=off)
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(place.wait, off.cancel)
+            return await Toolbox([place.tool()]).acall("bash", {"command": DEAF}, context)
+
+    return asyncio.run(go())
+
+
+@pytest.mark.parametrize(
+    ("end_it", "kind", "text"),
+    [
+        (run_until_its_deadline, "timed_out", "first\nTimed out."),
+        (call_with_a_deadline, "timed_out", "first\nTimed out."),
+        (call_with_a_timeout, "timed_out", "first\nTimed out."),
+        (start_and_cancel, "cancelled", "Cancelled"),
+        (cancel_a_context, "cancelled", "first\nCancelled"),
+    ],
+)
+def test_called_off(place: Place, end_it: Callable[[Place], ToolResult], kind: str, text: str) -> None:
+    """Whoever calls a command off learns what it had printed, where anybody listens, once nothing of it is left."""
+    result = end_it(place)
+
+    assert (text, kind, []) == (result.text, result.kind, living(place.mark))
+
+
+def test_task_is_cancelled(place: Place) -> None:
+    """When a task that waits for a command has been cancelled, nothing of the command is left."""
+
+    async def go() -> list[str]:
+        task = asyncio.ensure_future(Toolbox([place.tool()]).acall("bash", {"command": DEAF}))
+        await asyncio.to_thread((place.path / "ready").read_text)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return living(place.mark)
+
+    assert [] == asyncio.run(go())
+
+
+def test_called_off_before(place: Place) -> None:
+    """A command that was cancelled before it began does nothing."""
+    off = Cancellation()
+    off.cancel()
+
+    result = place.call("touch here", off)
+
+    assert ("Cancelled", ["ready"]) == (result.error, [path.name for path in place.path.iterdir()])
+
+
+def test_signals_for_everybody_near(place: Place) -> None:
+    """Signals that a command sends to its group or its guard's do not keep its end from being known."""
+    result = place.call("trap '' TERM INT HUP; kill -TERM 0; kill -INT 0; echo on")
+
+    assert "Exit code: 0\non\n" == result.value
+
+
+def test_cancelled_at_random(place: Place) -> None:
+    """Whenever a command is cancelled, nothing of it is left: no process, no descriptor, no zombie."""
+    chance = random.Random(6)  # noqa: S311  no secret
+    times = [chance.uniform(0, 0.2) for _ in range(CANCELS)]
+    made = place.tool()
+    called(made, "true")  # so that what is opened once is open
+    before = held()
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda seconds: cancelled_after(made, seconds), times))
+
+    assert (True, [], set()) == (set(results) <= {"cancelled", None}, living(place.mark), held() - before)
+
+
+def cancelled_after(made: Tool[..., Any], seconds: float) -> str | None:
+    """Run a command that escapes, and cancel it after a time."""
+    off = Cancellation()
+    timer = threading.Timer(seconds, off.cancel)
+    timer.start()
+    command = "setsid sleep 600 & (sleep 600 & sleep 600) & sleep 600"
+    kind = called(made, command, off).kind
+    timer.join()
+    return kind
+
+
+def test_a_run_is_cancelled(place: Place) -> None:
+    """When a run has been cancelled, nothing of its command lives."""
+    script = [call("bash", command="setsid sleep 600 & echo > ready; sleep 600")]
+    runner = Runner([place.tool()], model=ScriptedModel(script))
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(place.wait, runner.cancel)
+        result = runner.run("Go.")
+
+    assert ("cancelled", []) == (result.finish_reason, living(place.mark))
+
+
+def test_many_at_once(place: Place) -> None:
+    """Sixty-four commands run side by side, each with its own output."""
+    made = place.tool()
+    with ThreadPoolExecutor(64) as pool:
+        results = [pool.submit(called, made, f"echo {n}") for n in range(64)]
+
+    assert ([f"Exit code: 0\n{n}\n" for n in range(64)], []) == (
+        [result.result().value for result in results],
+        living(place.mark),
+    )
+
+
+def test_in_an_event_loop(place: Place) -> None:
+    """Commands run in an event loop, and do not keep it from going on."""
+    box = Toolbox([place.tool()])
+
+    async def go() -> list[str | None]:
+        return [
+            result.text
+            for result in await asyncio.gather(*(box.acall("bash", {"command": f"echo {n}"}) for n in range(4)))
+        ]
+
+    assert [f"Exit code: 0\n{n}\n" for n in range(4)] == asyncio.run(go())
+
+
+def test_in_a_stream(place: Place) -> None:
+    """A stream tells what a command printed."""
+    model = ScriptedModel([call("bash", command="echo hi"), "Done."])
+
+    told = [e.result.text for e in Runner([place.tool()], model=model).stream("Go.") if isinstance(e, ToolCallFinished)]
+
+    assert ["Exit code: 0\nhi\n"] == told
+
+
+def test_floods(tmp_path: Path) -> None:
+    """Whatever a command prints, in both streams at once, memory does not grow, and the end is known."""
+    made = bash_tool(tmp_path, max_output=1000)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    result = called(made, "yes | head -c 150M & yes | head -c 100M >&2; wait")
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    assert (0, True) == (result.details["exit_code"], after - before < 20_000)  # kilobytes
+
+
+def test_interrupted(tmp_path: Path) -> None:
+    """Ctrl-C ends a command with all that it started, and then raises KeyboardInterrupt."""
+    mark = str(randbelow(10**18))
+    os.mkfifo(tmp_path / "ready")
+    script = (
+        "import sys; from toolkit import Toolbox; from toolkit.builtin.shell import shell_tool\n"
+        f"made = shell_tool({str(tmp_path)!r}, env={{'MARK': {mark!r}}})\n"
+        "try: Toolbox([made]).call('shell_exec', {'command': 'setsid sleep 600 & echo > ready; sleep 600'})\n"
+        "except KeyboardInterrupt: sys.exit(7)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], start_new_session=True) as program:
+        (tmp_path / "ready").read_text()
+        os.killpg(program.pid, signal.SIGINT)
+
+    assert (7, []) == (program.returncode, living(mark))
+
+
+def test_killed_with_its_command(tmp_path: Path) -> None:
+    """A program that is killed takes its commands with it."""
+    mark = str(randbelow(10**18))
+    os.mkfifo(tmp_path / "ready")
+    script = (
+        "from toolkit import Toolbox; from toolkit.builtin.shell import shell_tool\n"
+        f"made = shell_tool({str(tmp_path)!r}, env={{'MARK': {mark!r}}})\n"
+        "Toolbox([made]).call('shell_exec', {'command': 'setsid sleep 600 & echo $$ > ready; sleep 600'})\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script]) as program:
+        shell = int((tmp_path / "ready").read_text())
+        end_of_shell = os.pidfd_open(shell)
+        program.kill()
+    wait_for(end_of_shell)
+
+    assert True is end(Marked(mark.encode()))
+
+
+def wait_for(process: int) -> None:
+    """Wait for the end of a process, and let go of it."""
+    import select
+
+    select.select([process], [], [])
+    os.close(process)
+
+
+@pytest.mark.parametrize(
+    ("script", "called_off", "told"),
+    [
+        pytest.param("sleep 600 & exit 3", False, "768\n0\n", id="done"),
+        pytest.param("trap '' TERM; (trap '' TERM; sleep 600) & sleep 600", True, "0\n", id="called off"),
+    ],
+)
+def test_without_subreapers(script: str, called_off: bool, told: str) -> None:
+    """Where nobody can be adopted, a command's process group is ended."""
+    mark = str(randbelow(10**18))
+    program = (
+        "import os; from toolkit.builtin.shell.guard.watching import watched\n"
+        "control, end = os.pipe()\n"
+        f"if {called_off}: os.close(end)\n"
+        f"begin = lambda: os.setsid() or os.execvp('bash', ['bash', '-c', {script!r}])\n"
+        "print(watched(begin, control, adopts=False, tell=lambda status: print(status)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, "MARK": mark}, capture_output=True)
+
+    assert (told, []) == (done.stdout.decode(), living(mark))
+
+
+def test_no_leaks(place: Place) -> None:
+    """However many commands run, no descriptor, no zombie and no process is left."""
+    made = place.tool()
+    called(made, "true")  # so that what is opened once is open
+    before = held()
+    with ThreadPoolExecutor(4) as pool:
+        codes = {
+            result.details["exit_code"]
+            for result in pool.map(lambda n: called(made, f"sleep 600 & exit {n % 2}"), range(COMMANDS))
+        }
+
+    assert ({0, 1}, [], set()) == (codes, living(place.mark), held() - before)
+
+
+def test_no_descriptors_left(tmp_path: Path) -> None:
+    """Commands that could not be run leave no descriptor either."""
+    made: Callable[..., ToolResult] = Toolbox([shell_tool(tmp_path, env={"PATH": "/nowhere"})]).call
+    before = descriptors()
+    for _ in range(3):
+        made("shell_exec", {"command": "echo"})
+
+    assert set() == descriptors() - before
+
+
+def test_no_descriptor_to_be_had(tmp_path: Path) -> None:
+    """Where the system gives no more descriptors, the call fails, and says why."""
+    box = Toolbox([shell_tool(tmp_path)])
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(descriptors()) + 1, hard))
+    try:
+        result = box.call("shell_exec", {"command": "echo"})
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert "Failed to execute: Too many open files" == result.text

@@ -1,0 +1,268 @@
+"""The sandbox for commands: the command line that is made, and what it keeps from a command, where there can be one."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolkit import DefinitionError, Tool, Toolbox
+from toolkit.builtin.files.sensitive import PRIVATE
+from toolkit.builtin.shell import Sandbox, bash_tool, shell_tool
+from toolkit.builtin.shell.sandbox import TEMPORARY
+
+Setter = Callable[[str, str], None]
+
+
+def works() -> str:
+    """Why there can be no sandbox on this machine; empty where there can be one."""
+    try:
+        bash_tool(Path(__file__).parent, sandbox=True)
+    except DefinitionError as error:
+        return str(error)
+    return ""
+
+
+MISSING = works()
+needs_sandbox = pytest.mark.skipif(bool(MISSING), reason=MISSING or "there is one")
+
+
+def names(place: Path) -> list[str]:
+    """What is in a directory."""
+    return sorted(path.name for path in place.iterdir())
+
+
+def printed(made: Tool[..., object], command: str) -> str:
+    """What a command prints."""
+    return Toolbox([made]).call(made.name, {"command": command}).text or ""
+
+
+def test_command_line(tmp_path: Path) -> None:
+    """The root is read only, the directory is not, and what stands in its way comes before it."""
+    assert [
+        *("/bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
+        *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", TEMPORARY, "--tmpfs", "/run"),
+        *("--bind", str(tmp_path), str(tmp_path), "--setenv", "TMPDIR", TEMPORARY, "--chdir", str(tmp_path), "--"),
+    ] == Sandbox(hidden=()).around("/bwrap", tmp_path)
+
+
+def test_network(tmp_path: Path) -> None:
+    """The network is shared where that is asked for, and then a model is told."""
+    sandbox = Sandbox(network=True)
+
+    line = sandbox.around("/bwrap", tmp_path)
+    assert (["--unshare-all", "--share-net"], True) == (line[1:3], "The network can be reached." in sandbox.told)
+
+
+def hiding(line: Sequence[str]) -> list[str]:
+    """The words between what a sandbox has of its own, and what is set for the command."""
+    return [*line[line.index("/run") + 1 : line.index("--setenv")]]
+
+
+def test_hidden(tmp_path: Path, environment: Setter) -> None:
+    """What is hidden is put out of sight as far as it is there; what the directory is in comes before it."""
+    (work := tmp_path / "a" / "work").mkdir(parents=True)
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / "key").touch()
+    environment("HOME", str(tmp_path))
+    line = Sandbox(hidden=["~/.ssh", "~/key", "~/none", "~/a"]).around("/bwrap", work)
+
+    assert [
+        *("--tmpfs", f"{tmp_path}/a", "--bind", f"{work}", f"{work}"),
+        *("--tmpfs", f"{tmp_path}/.ssh", "--ro-bind", "/dev/null", f"{tmp_path}/key"),
+    ] == hiding(line)
+
+
+def test_hidden_by_a_part_of_the_name(tmp_path: Path, environment: Setter) -> None:
+    """A path can have `*` and `?` in its names, and nothing else has a meaning there."""
+    (home := tmp_path / "[a]").mkdir()
+    for name in ("x.pem", "y.pem", ".z_history", "kept"):
+        (home / name).touch()
+    environment("HOME", str(home))
+
+    line = Sandbox(hidden=["~/?.pem", "~/.*_history"]).around("/bwrap", tmp_path)
+
+    assert {str(home / name) for name in ("x.pem", "y.pem", ".z_history")} == {*hiding(line)[5::3]}
+
+
+def test_hidden_where_nobody_can_look(tmp_path: Path) -> None:
+    """What cannot be found on the way to it is taken for something that is not there."""
+    (loop := tmp_path / "loop").symlink_to(loop)
+
+    line = Sandbox(hidden=[f"{loop}/.ssh", "/proc/1/fd/0/.ssh", f"{'x' * 300}"]).around("/bwrap", tmp_path)
+
+    assert ["--bind", f"{tmp_path}", f"{tmp_path}"] == hiding(line)
+
+
+@pytest.mark.parametrize("secret", [".ssh", ".config", ".aws", ".netrc", ".pgpass", ".vault-token"])
+def test_usually_hidden(secret: str) -> None:
+    """Where programs keep secrets is hidden where nothing else is said."""
+    assert f"~/{secret}" in Sandbox().hidden
+
+
+def test_one_list_of_secrets() -> None:
+    """What file tools keep from a model is hidden from commands, too."""
+    assert set() == {f"~/{path}" for path in PRIVATE if path[0] != "!"} - {*Sandbox().hidden}
+
+
+@pytest.mark.parametrize("root", ["/", "/tmp", "/dev", "/run"])  # noqa: S108  that is the mistake
+@pytest.mark.parametrize("required", [True, False], ids=["required", "if possible"])
+def test_own_directories(root: str, required: bool) -> None:
+    """A directory that a sandbox has of its own, or that holds one, cannot be given to commands in it."""
+    with pytest.raises(DefinitionError, match=f"no sandbox for {root}: it has /dev, /proc, /tmp, /run of its own"):
+        bash_tool(root, sandbox=Sandbox(required=required))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        pytest.param({"hidden": "~/.ssh"}, "hidden='~/.ssh' is no list of texts", id="one text"),
+        pytest.param({"hidden": ["\0"]}, "hidden=['\\x00'] is no list of texts", id="NUL"),
+        pytest.param({"hidden": None}, "hidden=None is no list of texts", id="nothing"),
+        pytest.param({"network": "no"}, "network='no' is no bool", id="network"),
+        pytest.param({"required": 1}, "required=1 is no bool", id="required"),
+    ],
+)
+def test_mistakes(given: Mapping[str, Any], told: str) -> None:
+    """A value that makes no sense is refused where it is written."""
+    with pytest.raises(DefinitionError, match=re.escape(told)):
+        Sandbox(**given)
+
+
+def test_not_installed(tmp_path: Path, environment: Setter) -> None:
+    """Without bubblewrap there is no tool."""
+    environment("PATH", str(tmp_path))
+
+    with pytest.raises(DefinitionError, match=r"no sandbox: bubblewrap \(bwrap\) is not installed\. Install it"):
+        shell_tool(tmp_path, sandbox=True)
+
+
+def test_does_not_work(tmp_path: Path, environment: Setter) -> None:
+    """Where bubblewrap is there and cannot do it, there is no tool, and its own words say why."""
+    (program := tmp_path / "bwrap").write_text("#!/bin/sh\necho 'bwrap: No permission.' >&2; exit 1\n")
+    program.chmod(0o755)
+    environment("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    with pytest.raises(DefinitionError, match=re.escape("no sandbox: bwrap: No permission. Install it")):
+        shell_tool(tmp_path, sandbox=True)
+
+
+def test_cannot_be_tried(tmp_path: Path, environment: Setter) -> None:
+    """What cannot be executed is no bubblewrap."""
+    (program := tmp_path / "bwrap").write_text("#!/nowhere\n")
+    program.chmod(0o755)
+    environment("PATH", str(tmp_path))
+
+    with pytest.raises(DefinitionError, match="no sandbox: bubblewrap cannot be tried"):
+        shell_tool(tmp_path, sandbox=True)
+
+
+def test_not_required(tmp_path: Path, environment: Setter) -> None:
+    """Where a sandbox is not required, commands run without, and the description says so."""
+    shell = shutil.which("sh") or ""
+    environment("PATH", str(tmp_path))
+    made = shell_tool(tmp_path, sandbox=Sandbox(required=False), env={"PATH": str(Path(shell).parent)})
+
+    assert (True, "hi\n") == (made.description.endswith("There is no sandbox."), printed(made, "echo hi"))
+
+
+@needs_sandbox
+def test_told(tmp_path: Path) -> None:
+    """A model is told that there is a sandbox, and what it keeps from commands."""
+    description = bash_tool(tmp_path, sandbox=True).description
+
+    assert description.endswith(
+        "It runs in a sandbox: only this directory and /tmp can be written to, /tmp is empty at first. "
+        "No network, but for Unix sockets in files."
+    )
+
+
+@needs_sandbox
+def test_writes(tmp_path: Path) -> None:
+    """A command writes to the directory, and nowhere else; what it puts into /tmp is not there for the next."""
+    (work := tmp_path / "work").mkdir()
+    made = bash_tool(work, sandbox=True)
+    told = printed(made, f"touch here $TMPDIR/it; touch /usr/there {tmp_path}/there 2>&-; ls $TMPDIR/it")
+
+    found = (names(work), names(tmp_path), Path("/usr/there").exists())
+    assert ("Exit code: 0\n/tmp/it\n", "Exit code: 2\n", (["here"], ["work"], False)) == (
+        told,
+        printed(made, "ls $TMPDIR/it 2>&-"),
+        found,
+    )
+
+
+@needs_sandbox
+def test_secrets_are_hidden(tmp_path: Path, environment: Setter) -> None:
+    """A command finds nothing where secrets are kept."""
+    for place in (home := tmp_path / "home", work := tmp_path / "work", home / ".ssh"):
+        place.mkdir()
+    (home / ".ssh" / "key").write_text("secret")
+    (home / ".netrc").write_text("secret")
+    environment("HOME", str(home))
+    made = bash_tool(work, sandbox=Sandbox(hidden=[str(home / ".ssh"), str(home / ".netrc")]))
+
+    assert "Exit code: 0\n" == printed(made, f"cat {home}/.ssh/* {home}/.netrc 2>&-; true")
+
+
+@needs_sandbox
+def test_secrets_beside_the_directory(tmp_path: Path, environment: Setter) -> None:
+    """A directory among secrets is there, and they are not."""
+    for place in (work := tmp_path / ".config" / "work", tmp_path / ".config" / "gh", work / "private"):
+        place.mkdir(parents=True)
+        (place / "key").write_text("secret")
+    environment("HOME", str(tmp_path))
+    made = bash_tool(work, sandbox=Sandbox(hidden=["~/.config", "~/.config/work/private"]))
+
+    told = printed(made, "cat key; cat private/* ../gh/* 2>&-; touch here")
+
+    assert ("Exit code: 0\nsecret", True) == (told, (work / "here").exists())
+
+
+@needs_sandbox
+def test_no_network(tmp_path: Path) -> None:
+    """A command reaches no service, this machine's own included."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        made = bash_tool(tmp_path, sandbox=True)
+        shared = bash_tool(tmp_path, sandbox=Sandbox(network=True))
+
+        told = [printed(one, f"(: < /dev/tcp/127.0.0.1/{port}) 2> /dev/null && echo in") for one in (made, shared)]
+
+    assert ["Exit code: 1\n", "Exit code: 0\nin\n"] == told
+
+
+@needs_sandbox
+def test_other_processes_are_out_of_sight(tmp_path: Path) -> None:
+    """A command sees no process but its own, and so not the environment of this one, and can end none."""
+    told = printed(bash_tool(tmp_path, sandbox=True), f"kill -9 {os.getpid()} 2>&- || ls /proc | grep -c '^[0-9]'")
+
+    assert re.fullmatch(r"Exit code: 0\n[1-9]\n", told)
+
+
+@needs_sandbox
+def test_no_rights(tmp_path: Path) -> None:
+    """A command has no capabilities, whoever runs it."""
+    assert "Exit code: 0\nCapEff:\t0000000000000000\n" == printed(
+        bash_tool(tmp_path, sandbox=True), "grep CapEff /proc/self/status"
+    )
+
+
+@needs_sandbox
+def test_directory_is_held(tmp_path: Path) -> None:
+    """The directory that can be written to is the one that was given, wherever it was moved."""
+    (work := tmp_path / "work").mkdir()
+    (tmp_path / "evil").mkdir()
+    made = bash_tool(work, sandbox=True)
+    work.rename(tmp_path / "moved")
+    work.symlink_to("evil")
+
+    printed(made, "touch here")
+
+    assert (["here"], []) == (names(tmp_path / "moved"), names(tmp_path / "evil"))

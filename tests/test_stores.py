@@ -1,0 +1,510 @@
+"""Stores of documents with embeddings: the same facts of the one in memory and the one in a file."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from toolkit import Cancelled, DefinitionError
+from toolkit.cancellation import Cancellation
+from toolkit.stores.database import StoreError
+from toolkit.stores.knowledge import Chunk, Document, KnowledgeStore
+from toolkit.stores.late import ended_by
+from toolkit.stores.sqlite import MemoryKnowledge, SQLiteKnowledge
+
+KILLS = int(os.environ.get("TOOLKIT_KILLS", "300"))
+EAST, NORTH, WEST = [1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that stands."""
+    return Clock()
+
+
+@pytest.fixture(params=["memory", "file"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[SQLiteKnowledge]:
+    """A store of each kind."""
+    in_memory = request.param == "memory"
+    with MemoryKnowledge(clock=clock) if in_memory else SQLiteKnowledge(tmp_path / "k.db", clock=clock) as made:
+        yield made
+
+
+def keep(store: KnowledgeStore, content: str, embedding: Sequence[float] = EAST, **fields: Any) -> Document:
+    """Keep a document of one chunk, whose id is its text."""
+    document = Document(**{"id": content, "content": content, **fields})
+    store.add(document, [Chunk(content=content, embedding=embedding)])
+    return document
+
+
+def near(store: KnowledgeStore, embedding: Sequence[float], **options: Any) -> list[str]:
+    """The texts whose embeddings are nearest."""
+    return [hit.content for hit in store.search(embedding, **options)]
+
+
+def saying(store: KnowledgeStore, query: str, **options: Any) -> list[str]:
+    """The texts that say the words of a query."""
+    return [hit.content for hit in store.search_text(query, **options)]
+
+
+def test_document(store: SQLiteKnowledge) -> None:
+    """A document is given as it was kept, with the time."""
+    document = Document(id="1", content="Naïve 漢字\0", title="T", source="S", expires_at=2000.0)
+    store.add(document, [])
+
+    assert [document] == store.documents()
+    assert [1000.0] == [kept.created_at for kept in store.documents()]
+
+
+def test_hit(store: SQLiteKnowledge) -> None:
+    """A hit tells the chunk, what it is part of, and how near it is."""
+    store.add(
+        Document(id="1", content="one two", title="T", source="S"),
+        [Chunk(content="one", embedding=NORTH), Chunk(content="two", embedding=[3, 4])],
+    )
+    hit = store.search(NORTH)[1]
+
+    assert ("1", "T", "S", 1000.0, 1, "two") == (
+        hit.document_id, hit.title, hit.source, hit.created_at, hit.chunk_index, hit.content,
+    )  # fmt: skip
+    assert math.isclose(0.8, hit.score, abs_tol=1e-6)
+
+
+def test_nearest_first(store: SQLiteKnowledge) -> None:
+    """The nearest by direction come first, however long the embeddings are, and no more than asked for."""
+    for content, embedding in {"west": WEST, "north": [0.0, 9e300], "east": [1e-300, 0.0]}.items():
+        keep(store, content, embedding)
+
+    assert ["east", "north", "west"] == near(store, [5.0, 1.0])
+    assert ["east"] == near(store, [5.0, 1.0], limit=1)
+    assert [] == near(store, EAST, limit=-1) == saying(store, "east", limit=-1)
+
+
+def test_as_near(store: SQLiteKnowledge) -> None:
+    """Of two that are as near, the one that was kept first comes first."""
+    for content in ("b", "a", "c"):
+        keep(store, content)
+
+    assert ["b", "a"] == near(store, EAST, limit=2)
+
+
+def test_many(store: SQLiteKnowledge) -> None:
+    """All are compared, also more than are compared at once."""
+    chunks = [Chunk(content=str(n), embedding=[math.cos(n / 2000), math.sin(n / 2000)]) for n in range(3000)]
+    store.add(Document(id="1", content="many"), chunks)
+
+    assert ["2500", "2499"] == near(store, [math.cos(1.25 - 1e-5), math.sin(1.25 - 1e-5)], limit=2)
+
+
+def test_words(store: SQLiteKnowledge) -> None:
+    """Texts are found by their words, whatever their case and accents; what says more of them comes first."""
+    for content in ["The cat sat on the mat.", "A CAT and a dog.", "Café au lait"]:
+        keep(store, content)
+
+    assert ["A CAT and a dog.", "The cat sat on the mat."] == saying(store, "dog cat")
+    assert ["Café au lait"] == saying(store, "cafe")
+    assert [] == saying(store, "horse") == saying(store, "")
+
+
+OPERATORS = [
+    '"', "'", "cat OR", "NEAR(", "NEAR(cat dog, 2)", "content:", "content : cat", "-cat", "^cat", "cat*", "{a b} : cat",
+    "cat AND NOT", "(((", "+ +", "\0", "\ud800", "_", "%", "*", "cat; DROP TABLE chunks --", "rank", "\u202ecat", "🐈",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("query", OPERATORS, ids=map(ascii, OPERATORS))
+def test_operators(query: str, store: SQLiteKnowledge) -> None:
+    """Signs of a query are no operators: only its words count."""
+    keep(store, "a cat")
+    keep(store, "near or not")
+
+    assert ({"a cat"} if "cat" in query else set()) <= set(saying(store, query)) <= {"a cat", "near or not"}
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=60) | st.text('"*():^-+NEARORAND cat{}', max_size=40))
+def test_any_query(query: str) -> None:
+    """No query is an error, and a text is found by each of its own words."""
+    with MemoryKnowledge() as store:
+        keep(store, "a cat")
+        saying(store, query)
+
+        assert ["a cat"] == saying(store, f"{query} cat")
+
+
+def test_same_id(store: SQLiteKnowledge) -> None:
+    """A document takes the place of one of the same id, with its chunks and words."""
+    keep(store, "old words", id="1")
+    new = keep(store, "new text", id="1")
+
+    assert [new] == store.documents()
+    assert ["new text"] == near(store, EAST)
+    assert [[], ["new text"]] == [saying(store, "words"), saying(store, "text")]
+
+
+def test_delete(store: SQLiteKnowledge) -> None:
+    """What is removed is found in no way; how many there were is told."""
+    keep(store, "one")
+    keep(store, "two")
+
+    assert 1 == store.delete("one", "three")
+    assert ["two"] == near(store, EAST) == saying(store, "one two") == [kept.id for kept in store.documents()]
+
+
+def test_delete_of_the_expired(store: SQLiteKnowledge, clock: Clock) -> None:
+    """What has expired is gone for good with whatever is removed."""
+    keep(store, "note", expires_at=1500.0)
+    clock.now = 1500.0
+    removed = store.delete()
+    clock.now = 1000.0
+
+    assert (0, []) == (removed, store.documents())
+
+
+def test_collections(store: SQLiteKnowledge) -> None:
+    """What is in one collection is not found in another."""
+    keep(store, "a message", collection="messages")
+
+    assert ([], [], []) == (near(store, EAST), saying(store, "message"), store.documents())
+    assert ["a message"] == near(store, EAST, collection="messages") == saying(store, "message", collection="messages")
+
+
+def test_expiry(store: SQLiteKnowledge, clock: Clock) -> None:
+    """What has expired is not found any more."""
+    keep(store, "note", expires_at=1500.0)
+    keep(store, "fact")
+    before = near(store, EAST)
+    clock.now = 1500.0
+
+    assert ["note", "fact"] == before
+    assert ["fact"] == near(store, EAST) == saying(store, "note fact") == [kept.id for kept in store.documents()]
+
+
+def test_expired_is_removed(store: SQLiteKnowledge, clock: Clock) -> None:
+    """What has expired is gone for good with the next document, even if the clock is set back."""
+    keep(store, "note", expires_at=1500.0)
+    clock.now = 1500.0
+    keep(store, "fact")
+    clock.now = 1000.0
+
+    assert ["fact"] == [kept.id for kept in store.documents()]
+
+
+def test_owners(store: SQLiteKnowledge) -> None:
+    """One owner neither finds, nor replaces, nor removes what is another's."""
+    ann, bob = store.owned_by("ann"), store.owned_by("bob")
+    keep(ann, "secret of ann", id="1")
+    keep(bob, "secret of bob", id="1")
+
+    assert 0 == store.delete("1")
+    assert ["secret of ann"] == near(ann, EAST) == saying(ann, "secret of bob")
+    assert ([], [], []) == (near(store, EAST), saying(store, "secret"), store.documents())
+
+
+@pytest.mark.parametrize("owner", [None, "", 5, b"ann"], ids=repr)
+def test_no_owner(owner: Any, store: SQLiteKnowledge) -> None:
+    """What is no name of an owner is refused: what such a one kept nobody would find."""
+    with pytest.raises(DefinitionError, match="owner="):
+        store.owned_by(owner)
+
+
+def test_close_of_an_owner(store: SQLiteKnowledge) -> None:
+    """The store of an owner closes nothing, as others use it."""
+    keep(store, "one")
+    with store.owned_by("ann") as ann:
+        keep(ann, "two")
+
+    assert (["one"], ["two"]) == (near(store, EAST), near(ann, EAST))
+
+
+def test_late(tmp_path: Path) -> None:
+    """What is kept for a call that was called off, even while it waited for another process, is not kept."""
+    cancellation, begun = Cancellation(), threading.Event()
+
+    def clock() -> float:
+        begun.set()
+        return 1000.0
+
+    def keep_late(store: SQLiteKnowledge) -> None:
+        with ended_by(cancellation), pytest.raises(Cancelled):
+            keep(store, "late")
+
+    with (
+        SQLiteKnowledge(tmp_path / "k.db", clock=clock) as store,
+        closing(sqlite3.connect(tmp_path / "k.db", isolation_level=None)) as another,
+    ):
+        another.execute("BEGIN IMMEDIATE")
+        keeping = threading.Thread(target=keep_late, args=(store,))
+        keeping.start()
+        begun.wait()
+        cancellation.cancel()
+        another.execute("ROLLBACK")
+        keeping.join()
+
+        assert [] == store.documents()
+
+
+SPOILT = {
+    "an embedding of one byte": "UPDATE chunks SET embedding = x'00'",
+    "an embedding of words": "UPDATE chunks SET embedding = 'words'",
+    "no embedding": "UPDATE chunks SET embedding = NULL",
+    "a time that is none": "UPDATE documents SET created_at = 1e300",
+    "no time": "UPDATE documents SET created_at = NULL",
+    "a title of bytes": "UPDATE documents SET title = x'ff'",
+}
+
+
+@pytest.mark.parametrize("statement", SPOILT.values(), ids=SPOILT.keys())
+def test_spoilt_rows(statement: str, tmp_path: Path) -> None:
+    """A row that was not written by this library is no hit, but an error that says what to do."""
+    with SQLiteKnowledge(tmp_path / "k.db") as store:
+        keep(store, "one")
+        with closing(sqlite3.connect(tmp_path / "k.db", isolation_level=None)) as connection:
+            connection.execute(statement)
+
+        with pytest.raises(StoreError, match="put a copy back"):
+            store.search(EAST)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["a", "A", "a' OR '1'='1", "%", "\0"]), st.text("xyz ", min_size=1))))
+def test_owners_never_meet(kept: list[tuple[str, str]]) -> None:
+    """Whatever owners are called, each finds what is his and no more."""
+    with MemoryKnowledge() as store:
+        for owner, content in kept:
+            keep(store.owned_by(owner), content)
+
+        for owner in {owner for owner, _ in kept}:
+            own = {content for another, content in kept if another == owner}
+            assert own == set(near(store.owned_by(owner), EAST, limit=100))
+
+
+@pytest.mark.parametrize(
+    ("embedding", "model", "held"),
+    [([1.0], "", "not of 1 by ''"), ([1.0, 0.0], "another", "not of 2 by 'another'")],
+    ids=["another length", "another model"],
+)
+def test_other_model(embedding: list[float], model: str, held: str, store: SQLiteKnowledge) -> None:
+    """A store holds embeddings of one model: others are neither kept nor looked for, and nothing changes."""
+    document = keep(store, "one")
+    told = f"This store holds embeddings of 2 numbers by the model '', {held}: use the same model, or another store."
+
+    with pytest.raises(StoreError, match=told):
+        store.search(embedding, model=model)
+    with pytest.raises(StoreError, match=told):
+        store.add(replace(document, id="2"), [Chunk(content="two", embedding=embedding)], model=model)
+    assert [document] == store.documents()
+
+
+ODD = {
+    "NaN": [math.nan, 1.0], "infinite": [math.inf, 1.0], "empty": [], "words": ["a", "b"], "nothing": [None, 1.0],
+    "truth": [True, 1.0], "digits": "12", "bytes": b"12", "too large": [10**400, 1.0], "nested": [[1.0, 2.0]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("embedding", ODD.values(), ids=ODD.keys())
+def test_odd_embedding(embedding: Any, store: SQLiteKnowledge) -> None:
+    """What is no list of finite numbers is refused, and nothing of its document is kept."""
+    good = Chunk(content="good", embedding=EAST)
+
+    with pytest.raises(StoreError, match="This cannot be kept or looked for: "):
+        store.add(Document(id="1", content="both"), [good, Chunk(content="bad", embedding=embedding)])
+    with pytest.raises(StoreError, match="looked for: an embedding is a list of finite numbers, one at least"):
+        store.search(embedding)
+    assert [] == store.documents()
+
+
+def test_no_direction(store: SQLiteKnowledge) -> None:
+    """An embedding of zeros is as far from all others as one that stands across."""
+    keep(store, "nowhere", [0.0, 0.0])
+    keep(store, "west", WEST)
+
+    assert [("nowhere", 0.0), ("west", -1.0)] == [(hit.content, hit.score) for hit in store.search(EAST)]
+    assert {0.0} == {hit.score for hit in store.search([0, 0])}
+
+
+def test_surrogates(store: SQLiteKnowledge) -> None:
+    """A text that no file can hold is refused, and the store can be used on."""
+    with pytest.raises(StoreError, match="surrogates not allowed"):
+        keep(store, "\ud800")
+    keep(store, "one")
+
+    assert ["one"] == near(store, EAST)
+
+
+def test_without_numpy(store: SQLiteKnowledge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without numpy the same is found."""
+    for turn in range(50):
+        keep(store, str(turn), [math.cos(turn), math.sin(turn), turn / 50])
+    with_numpy = store.search([0.3, -0.2, 0.9], limit=50)
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    without = store.search([0.3, -0.2, 0.9], limit=50)
+
+    assert with_numpy == without
+    assert all(math.isclose(a.score, b.score, abs_tol=1e-6) for a, b in zip(with_numpy, without))
+
+
+def test_file_lasts(tmp_path: Path) -> None:
+    """What one process kept another one finds."""
+    with SQLiteKnowledge(tmp_path / "k.db") as first:
+        keep(first, "one")
+
+    with SQLiteKnowledge(tmp_path / "k.db") as second:
+        assert ["one"] == near(second, EAST) == saying(second, "one")
+
+
+class Machine(RuleBasedStateMachine):
+    """The store beside dictionaries that do the same in plain words."""
+
+    owners, ids = st.sampled_from(["", "ann"]), st.sampled_from(["1", "2", "3"])
+    contents = st.lists(st.sampled_from(["red fox", "fox", "blue", "red red"]), max_size=3)
+    embeddings = st.sampled_from([EAST, NORTH, WEST, [1.0, 1.0], [0.0, 0.0]])
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = Clock()
+        self.store = MemoryKnowledge(clock=self.clock)
+        self.kept: dict[tuple[str, str], tuple[list[tuple[str, Sequence[float]]], float]] = {}
+
+    def teardown(self) -> None:
+        self.store.close()
+
+    @rule(owner=owners, identity=ids, contents=contents, embedding=embeddings, life=st.sampled_from([1, 5, math.inf]))
+    def add(self, owner: str, identity: str, contents: list[str], embedding: list[float], life: float) -> None:
+        """Keep a document, for some time."""
+        expiry = self.clock.now + life
+        document = Document(id=identity, content="", expires_at=None if life == math.inf else expiry)
+        self.of(owner).add(document, [Chunk(content=text, embedding=embedding) for text in contents])
+        self.kept[owner, identity] = [(text, embedding) for text in contents], expiry
+
+    @rule(owner=owners, identity=ids)
+    def delete(self, owner: str, identity: str) -> None:
+        """Remove a document."""
+        was_there = self.kept.pop((owner, identity), None) is not None
+
+        assert was_there <= self.of(owner).delete(identity)
+
+    @rule(seconds=st.integers(1, 3))
+    def wait(self, seconds: int) -> None:
+        """Let time go by."""
+        self.clock.now += seconds
+        self.kept = {key: kept for key, kept in self.kept.items() if kept[1] > self.clock.now}
+
+    @rule(owner=owners, word=st.sampled_from(["red", "fox", "green"]))
+    def say(self, owner: str, word: str) -> None:
+        """Look for a word."""
+        said = sorted(text for text, _ in self.chunks(owner) if word in text)
+
+        assert said == sorted(saying(self.of(owner), word, limit=100))
+
+    @rule(owner=owners, sought=st.sampled_from([EAST, [1.0, 2.0]]))
+    def search(self, owner: str, sought: list[float]) -> None:
+        """Look for a direction."""
+        expected = sorted(round(cosine(sought, embedding), 5) for _, embedding in self.chunks(owner))
+        found = [round(hit.score, 5) for hit in self.of(owner).search(sought, limit=100)]
+
+        assert expected == found[::-1]
+
+    @invariant()
+    def documents(self) -> None:
+        """Each owner has the documents that were kept."""
+        for owner in ("", "ann"):
+            ids = {identity for another, identity in self.kept if another == owner}
+            assert ids == {document.id for document in self.of(owner).documents()}
+
+    def of(self, owner: str) -> MemoryKnowledge:
+        """What an owner sees of the store."""
+        return self.store.owned_by(owner) if owner else self.store
+
+    def chunks(self, owner: str) -> list[tuple[str, Sequence[float]]]:
+        """What an owner has, in plain words."""
+        return [chunk for (another, _), (chunks, _) in self.kept.items() if another == owner for chunk in chunks]
+
+
+def cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    """How near two directions are."""
+    lengths = math.hypot(*one) * math.hypot(*other)
+    return sum(a * b for a, b in zip(one, other)) / lengths if lengths else 0.0
+
+
+TestMachine = Machine.TestCase
+TestMachine.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+
+
+# Each child keeps documents, and says so after each; it is killed at some moment. Spinning takes another time at each
+# kill, so that the moments differ. What was said to be kept is printed at the end.
+KILLER = """
+import json, os, random, signal, sys
+from toolkit.stores.knowledge import Chunk, Document
+from toolkit.stores.late import ended_by
+from toolkit.stores.sqlite import SQLiteKnowledge
+
+path, kills = sys.argv[1], int(sys.argv[2])
+
+def write(pipe, child):
+    store = SQLiteKnowledge(path)
+    for number in range(10**9):
+        name = f"{child}-{number % 40}"
+        chunks = [Chunk(content=f"{name} {number} {part}", embedding=[part, 1, number]) for part in range(4)]
+        store.add(Document(id=name, content=str(number)), chunks)
+        os.write(pipe, f"{name} {number}\\n".encode())
+
+acknowledged = {}
+for child in range(kills):
+    chance = random.Random(child)
+    reading, writing = os.pipe()
+    process = os.fork()
+    if process == 0:
+        os.close(reading)
+        write(writing, child)
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        lines = [told.readline() for _ in range(chance.randrange(1, 6))]
+        for _ in range(chance.randrange(60_000)):
+            pass
+        os.kill(process, signal.SIGKILL)
+        lines += told
+    os.waitpid(process, 0)
+    acknowledged.update(line.split() for line in lines if line.endswith("\\n"))
+print(json.dumps(acknowledged))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_kills(tmp_path: Path) -> None:
+    """A process that is killed while it writes leaves a sound file, whole documents, and all that it said it kept."""
+    command = [sys.executable, "-c", KILLER, str(tmp_path / "k.db"), str(KILLS)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": "."})
+    acknowledged: dict[str, str] = json.loads(run.stdout)
+    with SQLiteKnowledge(tmp_path / "k.db") as store:
+        kept = {document.id: int(document.content) for document in store.documents()}
+        chunks = {(hit.document_id, hit.content) for hit in store.search([0, 1, 0], limit=10**6)}
+        said = {(hit.document_id, hit.content) for hit in store.search_text("0 1 2 3", limit=10**6)}
+
+    assert len(acknowledged) >= KILLS
+    assert {} == {name: number for name, number in acknowledged.items() if kept.get(name, -1) < int(number)}
+    assert {(name, f"{name} {number} {part}") for name, number in kept.items() for part in range(4)} == chunks == said

@@ -1,0 +1,605 @@
+"""No connection leads where it may not, by spellings, changing names or redirects; and none outlasts its time.
+
+`TOOLKIT_URLS=250000 python -m pytest tests/test_transport.py` tries more of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import trustme
+
+from tests.origins import Origin, http
+from tests.urls import PORTS, PUBLIC, PUBLIC6, PUBLIC_NAME, TARGETS, is_forbidden, lookup, urls
+from toolkit import Cancelled, TimedOut, ToolError
+from toolkit.builtin._guards.destinations import Refused
+from toolkit.builtin._guards.dialing import AT_ONCE, Dialer
+from toolkit.builtin._guards.dialing import connect as real_connect
+from toolkit.builtin._guards.transport import GuardedTransport, parsed
+from toolkit.builtin.http.web import REDIRECTS, Web
+from toolkit.cancellation import Cancellation
+
+URLS = int(os.environ.get("TOOLKIT_URLS", "50000"))
+WHOLE = URLS // 25  # those that go all the way, connections included
+SCRIPTS, CHAINS = URLS // 25, URLS // 250
+ISLAND = "ip link set lo up && ip route add local 0.0.0.0/0 dev lo && ip -6 route add local ::/0 dev lo && exec "
+
+
+class Recorder:
+    """In place of the connect step: notes what it is asked for, and connects to an answer that was written before."""
+
+    def __init__(self, *answers: Iterable[bytes]) -> None:
+        self.asked: list[tuple[str, int]] = []
+        self._answers = iter(answers)
+        self._ends: list[socket.socket] = []
+
+    def __call__(self, address: str, port: int, seconds: float | None) -> socket.socket:
+        self.asked.append((address, port))
+        answer = next(self._answers, None)
+        if answer is None:
+            raise ConnectionRefusedError("nobody listens")
+        near, far = socket.socketpair()
+        far.sendall(b"".join(answer))
+        far.shutdown(socket.SHUT_WR)
+        self._ends.append(far)
+        return near
+
+    def requests(self) -> list[bytes]:
+        """What was sent to each answer."""
+        return [end.recv(65536) for end in self._ends]
+
+    def close(self) -> None:
+        """Close the far ends."""
+        for end in self._ends:
+            end.close()
+
+
+@pytest.fixture
+def recorded() -> Iterator[Callable[..., Recorder]]:
+    """Makes recorders, and closes them."""
+    made: list[Recorder] = []
+
+    def make(*answers: Iterable[bytes]) -> Recorder:
+        made.append(Recorder(*answers))
+        return made[-1]
+
+    yield make
+    for recorder in made:
+        recorder.close()
+
+
+def redirect(location: str, status: int = 302, *headers: str) -> list[bytes]:
+    """An answer that leads on."""
+    return http(b"", f"Location: {location}", *headers, status=f"{status} Found")
+
+
+def told(web: Web, url: str) -> str:
+    """What comes of getting a URL: its first bytes, or why there are none."""
+    try:
+        return web.get(url).body[:60].decode()
+    except ToolError as error:
+        return error.text
+
+
+def test_the_recorder_itself(recorded: Callable[..., Recorder]) -> None:
+    """What stands in for the connect step gets each address and port, and what it gives is read as the answer."""
+    connect = recorded(http(b"hello"))
+    web = Web(Dialer(["10.0.0.0/8"], resolve=lambda *_: ["10.1.2.3"], connect=connect))
+
+    assert "hello" == told(web, "http://a.example:8080/x")
+    assert [("10.1.2.3", 8080)] == connect.asked
+    assert connect.requests()[0].startswith(b"GET /x HTTP/1.1\r\nHost: a.example:8080\r\n")
+
+
+def test_nothing_else_connects(monkeypatch: pytest.MonkeyPatch, recorded: Callable[..., Recorder]) -> None:
+    """With the connect step replaced, no socket is connected to anything."""
+    monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("a socket was connected"))
+    web = Web(Dialer(resolve=lookup, connect=recorded(http(b"hello"))))
+
+    assert "hello" == told(web, f"http://{PUBLIC_NAME}/")
+
+
+def led_to(dialer: Dialer, text: str) -> tuple[str, list[tuple[str, int]]]:
+    """Where a URL leads; or what keeps it from leading anywhere."""
+    try:
+        url = parsed(text)
+        port = url.port or {"http": 80, "https": 443}[url.scheme]
+        return "led", [(str(address), port) for address in dialer.addresses(url.raw_host.decode(), port)]
+    except (ValueError, Refused, OSError) as error:
+        return type(error).__name__, []
+
+
+def test_urls() -> None:
+    """No spelling of a host, in no place of a URL, leads to an address that is not public, or to another port."""
+    dialer, outcomes, escaped = Dialer(resolve=lookup), Counter[str](), []
+    for text in islice(urls(), URLS):
+        outcome, led = led_to(dialer, text)
+        outcomes[outcome] += 1
+        escaped += [(text, *place) for place in led if is_forbidden(place[0]) or place[1] not in PORTS]
+
+    assert ([], {"ValueError", "Refused", "gaierror", "led"}) == (escaped, set(outcomes))
+
+
+def test_urls_all_the_way(recorded: Callable[..., Recorder]) -> None:
+    """The name that is looked up is the URL's, and only addresses that were checked are connected to."""
+    connect, names = recorded(), []
+
+    def noted(host: str, port: int) -> list[str]:
+        names.append(host)
+        return lookup(host, port)
+
+    web = Web(Dialer(resolve=noted, connect=connect))
+    outcomes = [(text, told(web, text)) for text in islice(urls(), 0, 25 * WHOLE, 25)]
+    asked = [parsed(text).raw_host.decode() for text, what in outcomes if not what.startswith("invalid URL")]
+
+    assert [] == [place for place in connect.asked if is_forbidden(place[0]) or place[1] not in PORTS]
+    assert (asked, True) == (names, {PUBLIC, PUBLIC6} <= {address for address, _ in connect.asked})
+
+
+def may_have_islands() -> bool:
+    """Whether this system gives anybody a network of their own."""
+    unshare = shutil.which("unshare")
+    if unshare is None or shutil.which("ip") is None:
+        return False
+    return subprocess.run([unshare, "-Urn", "true"], check=False, capture_output=True).returncode == 0
+
+
+@pytest.mark.skipif(not may_have_islands(), reason="needs network namespaces")
+def test_urls_on_an_island() -> None:
+    """On a machine where every address answers, the real connect step reaches public addresses alone."""
+    command = [
+        shutil.which("unshare") or "",
+        "-Urn",
+        "sh",
+        "-c",
+        f"{ISLAND}{sys.executable} -W error -m tests.urls 2000",
+    ]
+    found = subprocess.run(command, check=True, capture_output=True, cwd=Path(__file__).parent.parent)
+
+    assert {"guarded": [PUBLIC6, PUBLIC], "unguarded": ["10.9.8.7"]} == json.loads(found.stdout)
+
+
+def test_names_that_change(recorded: Callable[..., Recorder]) -> None:
+    """Whatever a name server says from one lookup to the next, only one answer's checked addresses are connected to."""
+    chance, connect = random.Random(6), recorded()  # noqa: S311  the same answers each time
+    pool = [*TARGETS, "::1", "fd00::1", "::ffff:10.0.0.1", "64:ff9b::a00:1", "8.8.8.8", PUBLIC, PUBLIC6]
+    answers: list[list[str]] = []
+
+    def rebind(host: str, port: int) -> list[str]:
+        answers.append(chance.choices(pool, weights=[1] * (len(pool) - 3) + [20] * 3, k=chance.randrange(4)))
+        return answers[-1]
+
+    web = Web(Dialer(resolve=rebind, connect=connect))
+    for number in range(SCRIPTS):
+        told(web, f"http://name{number}.example/")
+    checked = [answer for answer in answers if not any(map(is_forbidden, answer))]
+
+    assert SCRIPTS == len(answers)
+    assert [(address, 80) for answer in checked for address in answer] == connect.asked
+
+
+def test_chains_of_redirects(recorded: Callable[..., Recorder]) -> None:
+    """No chain of redirects leads to an address that is not public, wherever in it stands what wants there."""
+    chance, spread = random.Random(6), islice(urls(), 0, None, 97)  # noqa: S311  the same chains each time
+    ends = Counter[str]()
+    for _ in range(CHAINS):
+        goals = [f"http://{PUBLIC_NAME}/{n}" for n in range(chance.randrange(REDIRECTS))]
+        goals.append(next(url for url in spread if url.isascii() and url.isprintable()))
+        connect = recorded(*map(redirect, goals), *[http(b"end")] * 2)
+        ends[told(Web(Dialer(resolve=lookup, connect=connect)), f"http://{PUBLIC_NAME}/")] += 1
+        connect.close()
+
+        assert [] == [place for place in connect.asked if is_forbidden(place[0]) or place[1] not in PORTS]
+    assert ends["end"] > CHAINS // 100
+
+
+INVALID = "fetch error: the redirect is an invalid URL: "
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_redirects(recorded: Callable[..., Recorder], status: int) -> None:
+    """A redirect is followed by GET, to where a relative one leads as well."""
+    connect = recorded(redirect("/b?c", status), redirect("//other.example/d", status), http(b"hello"))
+    web = Web(Dialer(resolve=lambda *_: [PUBLIC], connect=connect))
+    answer = web.get("http://a.example/a")
+    lines = [request.split(b"\r\n")[:2] for request in connect.requests()]
+
+    assert (b"hello", "http://other.example/d") == (answer.body, answer.url)
+    assert [b"GET /a HTTP/1.1", b"GET /b?c HTTP/1.1", b"GET /d HTTP/1.1"] == [line for line, _ in lines]
+    assert [b"Host: a.example", b"Host: a.example", b"Host: other.example"] == [host for _, host in lines]
+
+
+@pytest.mark.parametrize(
+    ("location", "why"),
+    [
+        ("http://127.0.0.1/", "fetch error: 127.0.0.1 is not a public address: loopback"),
+        ("//localhost/", "fetch error: localhost (::1) is not a public address: loopback"),
+        ("http://public.example:22/", "fetch error: port 22 may not be connected to, only 80, 443"),
+        ("/", "fetch error: there are more than 5 redirects"),
+        ("file:///etc/passwd", INVALID + "only http and https are fetched, not 'file'"),
+        ("gopher://public.example:80/_", INVALID + "only http and https are fetched, not 'gopher'"),
+        ("data:text/plain,x", INVALID + "only http and https are fetched, not 'data'"),
+        ("http://u:p@public.example/", INVALID + "user and password do not belong into it"),
+        ("http:\\\\public.example", INVALID + "there is a backslash in it"),
+        ("http://[", INVALID + "'%5b' is no host"),
+    ],
+)
+def test_redirects_that_are_not_followed(recorded: Callable[..., Recorder], location: str, why: str) -> None:
+    """A redirect goes through the same door as the first URL, and there are five at most."""
+    connect = recorded(*[redirect(location)] * 100)
+
+    assert why == told(Web(Dialer(resolve=lookup, connect=connect)), f"http://{PUBLIC_NAME}/")
+    assert len(connect.asked) <= REDIRECTS + 1
+
+
+def test_what_goes_with_redirects(recorded: Callable[..., Recorder]) -> None:
+    """Headers go on to the same origin and to no other, and cookies nowhere."""
+    hops = [redirect("/b", 302, "Set-Cookie: a=b; Path=/"), redirect("//b.example/", 302, "Set-Cookie: a=b"), http()]
+    connect = recorded(*hops)
+    Web(Dialer(resolve=lambda *_: [PUBLIC], connect=connect), headers={"X-Team": "blue"}).get("http://a.example/")
+    heads = [request.lower() for request in connect.requests()]
+
+    assert [True, True, False] == [b"x-team: blue" in head for head in heads]
+    assert [] == [head for head in heads if b"cookie" in head or b"authorization" in head or b"referer" in head]
+
+
+@pytest.mark.parametrize("goal", ["http://a.example:8080/", "http://b.example/"])
+def test_other_origins(recorded: Callable[..., Recorder], goal: str) -> None:
+    """Another port and another host are other origins: headers do not go there."""
+    connect = recorded(redirect(goal), http(b"end"))
+    dialer = Dialer(ports=[80, 443, 8080], resolve=lambda *_: [PUBLIC], connect=connect)
+    told(Web(dialer, headers={"X-Team": "blue"}), "http://a.example/")
+
+    assert [True, False] == [b"X-Team: blue" in head for head in connect.requests()]
+
+
+def test_other_schemes(authority: trustme.CA, recorded: Callable[..., Recorder]) -> None:
+    """Another scheme is another origin, though host and port are the same."""
+    there, here = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("127.0.0.1").configure_cert(there)
+    authority.configure_trust(here)
+    with Origin(lambda _: http(b"end"), there) as origin:
+        plain = recorded(redirect(origin.url))
+        connect = lambda *place: plain(*place) if not plain.asked else real_connect(*place)  # noqa: E731
+        web = Web(Dialer(["127.0.0.1"], connect=connect), headers={"X-Team": "blue"}, context=here)
+        found = told(web, origin.url.replace("https:", "http:"))
+
+    assert ("end", True, False) == (
+        found,
+        b"X-Team: blue" in plain.requests()[0],
+        b"X-Team: blue" in origin.requests[0],
+    )
+
+
+def test_environment(recorded: Callable[..., Recorder], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Neither a proxy nor a password is taken from the environment."""
+    (tmp_path / ".netrc").write_text("machine a.example login me password secret")
+    for name, value in {
+        "HTTP_PROXY": "http://10.0.0.1:80",
+        "ALL_PROXY": "http://10.0.0.1",
+        "HOME": str(tmp_path),
+    }.items():
+        monkeypatch.setenv(name, value)
+        monkeypatch.setenv(name.lower(), value)
+    connect = recorded(http())
+    Web(Dialer(resolve=lambda *_: [PUBLIC], connect=connect)).get("http://a.example/")
+
+    assert ([(PUBLIC, 80)], False) == (connect.asked, b"uthorization" in connect.requests()[0])
+
+
+def test_addresses_in_turn(recorded: Callable[..., Recorder]) -> None:
+    """Where one address does not answer, the next is tried; each gets its part of the time."""
+    asked: list[tuple[str, int]] = []
+
+    def connect(address: str, port: int, seconds: float | None) -> socket.socket:
+        asked.append((address, round(seconds or 0)))
+        raise TimeoutError("timed out")
+
+    dialer = Dialer(resolve=lambda *_: [PUBLIC6, PUBLIC, "8.8.8.8"], connect=connect)
+
+    assert "fetch error: timed out" == told(Web(dialer, timeout=30), "http://a.example/")
+    assert [(PUBLIC6, 10), (PUBLIC, 15), ("8.8.8.8", 30)] == asked
+
+
+def test_many_addresses() -> None:
+    """Of a host with thousands of addresses, eight are tried."""
+    asked: list[str] = []
+
+    def connect(address: str, port: int, seconds: float | None) -> socket.socket:
+        asked.append(address)
+        raise ConnectionRefusedError("nobody listens")
+
+    addresses = [f"8.8.{number // 250}.{number % 250}" for number in range(4000)]
+    told(Web(Dialer(resolve=lambda *_: addresses, connect=connect)), "http://a.example/")
+
+    assert addresses[:8] == asked
+
+
+def test_any_client() -> None:
+    """The transport serves any client of httpx2, and refuses by itself what the client would do."""
+    with (
+        Origin(lambda _: redirect("http://10.0.0.1/")) as origin,
+        GuardedTransport(Dialer([f"127.0.0.1:{origin.port}"])) as transport,
+        httpx2.Client(transport=transport, follow_redirects=True) as client,
+        pytest.raises(Refused, match="10.0.0.1 is not a public address: private"),
+    ):
+        client.get(origin.url)
+
+
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1/", "http://me:secret@127.0.0.1/", "http://127.0.0.1:99999/"])
+def test_what_a_client_may_not_ask(url: str) -> None:
+    """Other schemes, passwords and ports that are none get no further than the transport."""
+    transport = GuardedTransport(Dialer(["127.0.0.1"], connect=lambda *_: pytest.fail("it was connected to")))
+
+    with pytest.raises(Refused):
+        transport.handle_request(httpx2.Request("GET", url))
+
+
+@pytest.fixture
+def authority() -> trustme.CA:
+    """An authority of its own."""
+    return trustme.CA()
+
+
+@pytest.mark.parametrize(
+    ("host", "is_known", "told_is"),
+    [
+        ("a.example", True, "a.example"),
+        ("b.example", True, "fetch error: [SSL: CERTIFICATE_VERIFY_FAILED]"),
+        ("a.example", False, "fetch error: [SSL: CERTIFICATE_VERIFY_FAILED]"),
+    ],
+    ids=["right", "another-name", "another-authority"],
+)
+def test_tls(authority: trustme.CA, host: str, is_known: bool, told_is: str) -> None:
+    """Behind a pinned address, TLS and the header Host are about the name, and its certificate is checked."""
+    there, here, asked = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context(), []
+    authority.issue_cert("a.example").configure_cert(there)
+    there.sni_callback = lambda _socket, name, _context: asked.append(name)
+    if is_known:
+        authority.configure_trust(here)
+    with Origin(lambda head: http(head.split(b"Host: ")[1].split(b":")[0]), there) as origin:
+        web = Web(Dialer(["127.0.0.0/8"], resolve=lambda *_: ["127.0.0.1"]), context=here)
+        found = told(web, f"https://{host}:{origin.port}/")
+
+    assert (True, [host]) == (found.startswith(told_is), asked)
+
+
+def test_no_way_down(authority: trustme.CA) -> None:
+    """A redirect from https to http is not followed."""
+    there, here = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("127.0.0.1").configure_cert(there)
+    authority.configure_trust(here)
+    with Origin(lambda _: redirect("http://public.example/"), there) as origin:
+        found = told(Web(Dialer(["127.0.0.1"]), context=here), origin.url)
+
+    assert "fetch error: a redirect from https to http is not followed" == found
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
+# What a server sends at first, and then again and again.
+DRIPS = {
+    "nothing": (b"", b""),
+    "status": (b"HTTP/1.1 200 ", b"O"),
+    "informational": (b"", b"HTTP/1.1 103 Early Hints\r\n\r\n"),
+    "headers": (HEAD, b"X: y\r\n"),
+    "one-header": (HEAD + b"X: ", b"y"),
+    "body": (HEAD + b"\r\n", b"x"),
+    "length": (HEAD + b"Content-Length: 1000000\r\n\r\n", b"x"),
+    "chunks": (HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
+    "chunk-extension": (HEAD + b"Transfer-Encoding: chunked\r\n\r\n1;", b"x"),
+    "trailers": (HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", b"X: y\r\n"),
+}
+
+
+@pytest.mark.parametrize("drip", DRIPS)
+def test_drips(drip: str) -> None:
+    """A server that sends a little at a time, wherever in its answer, does not outlast the time there is."""
+    first, again = DRIPS[drip]
+    with Origin(lambda _: origin.drip(first, piece=again)) as origin:
+        began = time.monotonic()
+        found = told(Web(Dialer(["127.0.0.1"]), timeout=0.3), origin.url)
+        took = time.monotonic() - began
+
+    assert (True, True) == (found.endswith("error: it took longer than 0.3 seconds"), took < 3)
+
+
+def test_a_handshake_that_never_ends() -> None:
+    """A server that accepts and says nothing does not hold the handshake up for longer than there is time."""
+    with Origin(lambda _: origin.drip(piece=b"")) as origin:
+        found = told(Web(Dialer(["127.0.0.1"]), timeout=0.3), origin.url.replace("http:", "https:"))
+
+    assert "fetch error: it took longer than 0.3 seconds" == found
+
+
+def ended(web: Web, url: str, begun: threading.Event) -> tuple[type[BaseException], bool]:
+    """What getting a URL ends with when it is called off after it has begun, and whether it ends at once."""
+    until = Cancellation()
+    caller = threading.Thread(target=lambda: until.cancel() if begun.wait(10) else None)
+    caller.start()
+    began = time.monotonic()
+    with pytest.raises(ToolError) as caught:
+        web.get(url, until)
+    caller.join()
+    return caught.type, time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("drip", DRIPS)
+def test_cancelling_while_it_reads(drip: str) -> None:
+    """A call that is cancelled ends at once, wherever the answer has got to."""
+    first, again = DRIPS[drip]
+    with Origin(lambda _: origin.drip(first, piece=again, every=0.05)) as origin:
+        found = ended(Web(Dialer(["127.0.0.1"]), timeout=60), origin.url, origin.asked)
+
+    assert (Cancelled, True) == found
+
+
+def hold(listening: socket.socket, begun: threading.Event) -> None:
+    """Accept one connection, say when something came, and wait until the other side closes it."""
+    with listening.accept()[0] as connection:
+        connection.recv(1)
+        begun.set()
+        while connection.recv(65536):
+            pass
+
+
+def test_cancelling_a_handshake() -> None:
+    """A call that is cancelled ends at once while the handshake is waited for."""
+    begun = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"https://127.0.0.1:{listening.getsockname()[1]}/"
+        accepting = threading.Thread(target=hold, args=(listening, begun))
+        accepting.start()
+        found = ended(Web(Dialer(["127.0.0.1"]), timeout=60), url, begun)
+        accepting.join()
+
+    assert (Cancelled, True) == found
+
+
+def test_cancelling_before_a_handshake() -> None:
+    """A call that is cancelled in the very moment before the handshake ends at once too."""
+    until = Cancellation()
+
+    class Context(ssl.SSLContext):
+        def wrap_socket(self, *args: Any, **kwargs: Any) -> ssl.SSLSocket:
+            wrapped = super().wrap_socket(*args, **kwargs)
+            until.cancel()
+            return wrapped
+
+    began, web = time.monotonic(), Web(Dialer(["127.0.0.1"]), timeout=5, context=Context(ssl.PROTOCOL_TLS_CLIENT))
+    with socket.create_server(("127.0.0.1", 0)) as listening, pytest.raises(Cancelled):
+        web.get(f"https://127.0.0.1:{listening.getsockname()[1]}/", until)
+
+    assert time.monotonic() - began < 4
+
+
+@pytest.fixture
+def hanging() -> Iterator[Callable[..., list[str]]]:
+    """A lookup that does not end until the test does; `begun` is set when one has begun."""
+    release, begun = threading.Event(), threading.Event()
+
+    def resolve(*_: object) -> list[str]:
+        begun.set()
+        release.wait(60)
+        raise OSError("released")
+
+    resolve.begun = begun  # type: ignore[attr-defined]
+    yield resolve
+    release.set()
+
+
+def test_lookups_that_hang(hanging: Callable[..., list[str]]) -> None:
+    """A lookup cannot be ended, but nobody waits for it any longer than there is time."""
+    found = told(Web(Dialer(resolve=hanging), timeout=0.1), "http://a.example/")
+
+    assert "fetch error: it took longer than 0.1 seconds" == found
+
+
+def test_timeout_of_a_client(hanging: Callable[..., list[str]]) -> None:
+    """A client's own time for a connection is kept, and it is told of it as of any other."""
+    with (
+        GuardedTransport(Dialer(resolve=hanging)) as transport,
+        httpx2.Client(transport=transport, timeout=0.1) as client,
+        pytest.raises(httpx2.ConnectTimeout),
+    ):
+        client.get("http://a.example/")
+
+
+def test_cancelling_a_lookup(hanging: Callable[..., list[str]]) -> None:
+    """A call that is cancelled ends at once while a name is looked up."""
+    begun: threading.Event = hanging.begun  # type: ignore[attr-defined]
+
+    assert (Cancelled, True) == ended(Web(Dialer(resolve=hanging), timeout=60), "http://a.example/", begun)
+
+
+def test_lookups_at_once(hanging: Callable[..., list[str]]) -> None:
+    """Lookups that hang are so many at most; then it is said, and no thread is started."""
+    dialer = Dialer(resolve=hanging)
+    for _ in range(AT_ONCE):
+        with pytest.raises(TimedOut), Cancellation(0.001) as limit:
+            dialer.dial("a.example", 80, limit)
+
+    assert told(Web(dialer), "http://a.example/").startswith("fetch error: 128 connections are being opened already")
+
+
+def test_lookups_that_come_too_late() -> None:
+    """What is looked up when nobody waits any more is not connected to."""
+    until, connected = Cancellation(), threading.Event()
+
+    def resolve(*_: object) -> list[str]:
+        until.cancel()
+        return [PUBLIC]
+
+    with pytest.raises(Cancelled):
+        Dialer(resolve=resolve, connect=lambda *_: connected.set()).dial("a.example", 80, until)  # type: ignore[arg-type]
+
+    assert not connected.is_set()
+
+
+def test_connections_that_come_too_late() -> None:
+    """A connection that is there when nobody waits any more is closed."""
+    near, far = socket.socketpair()
+    release = threading.Event()
+
+    def connect(*_: object) -> socket.socket:
+        release.wait(60)
+        return near
+
+    with pytest.raises(TimedOut), Cancellation(0.01) as limit:
+        Dialer(["a.example"], resolve=lambda *_: ["127.0.0.1"], connect=connect).dial("a.example", 80, limit)
+    release.set()
+    far.settimeout(10)
+
+    assert b"" == far.recv(1)
+    far.close()
+
+
+def test_deadline_of_the_run() -> None:
+    """Where the run's own deadline comes first, it is the run's time that is up, and not the tool's."""
+    with Origin(lambda _: origin.drip(HEAD, piece=b"")) as origin, pytest.raises(TimedOut), Cancellation(0.2) as run:
+        Web(Dialer(["127.0.0.1"]), timeout=60).get(origin.url, run)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "a" * 63 + ".example",
+        "x" * 64 + ".example",
+        ".".join(["a"] * 200),
+        "a..b",
+        ".a",
+        "-",
+        "a_b",
+        "%61",
+        "a%00b",
+        "exa mple",
+        "a,b",
+        "a;b",
+        "a|b",
+        "{a}",
+        '"a"',
+        "<a>",
+    ],
+)
+def test_hosts(host: str, recorded: Callable[..., Recorder]) -> None:
+    """What is looked up is made of letters, digits, hyphens and dots; a URL with anything else is invalid."""
+    names: Sequence[str] = []
+    web = Web(Dialer(resolve=lambda name, _: names.append(name) or [PUBLIC], connect=recorded(http(b"hello"))))  # type: ignore[attr-defined]
+    found = told(web, f"http://{host}/")
+
+    assert ("hello" == found, found.startswith("invalid URL: ")) == (names == [host], not names)

@@ -1,0 +1,115 @@
+"""Ready tools: each is made by a function that is told what it may reach, or is there as it is.
+
+    from toolkit.builtin import file_tools, http_tool, shell_tool
+
+    Toolbox([*file_tools("work"), shell_tool("work"), http_tool()])
+
+None keeps anything in a module: what a tool needs is given where it is made, and two of a kind share nothing that they
+were not given. Every name here is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolkit.lazy import lazily
+
+if TYPE_CHECKING:
+    from toolkit.builtin.asking import Question as Question
+    from toolkit.builtin.asking import ask_user_tool as ask_user_tool
+    from toolkit.builtin.calculating import calculate as calculate
+    from toolkit.builtin.calculating import calculator as calculator
+    from toolkit.builtin.clocks import current_time as current_time
+    from toolkit.builtin.clocks import current_time_tool as current_time_tool
+    from toolkit.builtin.data import data_tools as data_tools
+    from toolkit.builtin.defaults import default_tools as default_tools
+    from toolkit.builtin.files import CodingLimits as CodingLimits
+    from toolkit.builtin.files import Root as Root
+    from toolkit.builtin.files import coding_tools as coding_tools
+    from toolkit.builtin.files import file_tools as file_tools
+    from toolkit.builtin.http import Dialer as Dialer
+    from toolkit.builtin.http import Page as Page
+    from toolkit.builtin.http import WebOptions as WebOptions
+    from toolkit.builtin.http import fetch as fetch
+    from toolkit.builtin.http import http_tool as http_tool
+    from toolkit.builtin.knowledge import Memories as Memories
+    from toolkit.builtin.knowledge import ingest_file as ingest_file
+    from toolkit.builtin.knowledge import ingest_message as ingest_message
+    from toolkit.builtin.knowledge import ingest_text as ingest_text
+    from toolkit.builtin.knowledge import ingest_url as ingest_url
+    from toolkit.builtin.knowledge import knowledge_tools as knowledge_tools
+    from toolkit.builtin.knowledge import memory_tool as memory_tool
+    from toolkit.builtin.openapi import openapi_tools as openapi_tools
+    from toolkit.builtin.plan import plan_tool as plan_tool
+    from toolkit.builtin.randoms import random_tool as random_tool
+    from toolkit.builtin.schedule import Action as Action
+    from toolkit.builtin.schedule import Firing as Firing
+    from toolkit.builtin.schedule import FiringOutcome as FiringOutcome
+    from toolkit.builtin.schedule import MemorySchedule as MemorySchedule
+    from toolkit.builtin.schedule import Scheduler as Scheduler
+    from toolkit.builtin.schedule import SQLiteSchedule as SQLiteSchedule
+    from toolkit.builtin.schedule import next_run as next_run
+    from toolkit.builtin.schedule import planned_only as planned_only
+    from toolkit.builtin.schedule import schedule_tools as schedule_tools
+    from toolkit.builtin.search import Brave as Brave
+    from toolkit.builtin.search import Result as Result
+    from toolkit.builtin.search import Serper as Serper
+    from toolkit.builtin.search import search_tool as search_tool
+    from toolkit.builtin.search import web_search_tool as web_search_tool
+    from toolkit.builtin.shared_state import SharedState as SharedState
+    from toolkit.builtin.shared_state import shared_state_tools as shared_state_tools
+    from toolkit.builtin.shell import CommandLimits as CommandLimits
+    from toolkit.builtin.shell import Sandbox as Sandbox
+    from toolkit.builtin.shell import bash_tool as bash_tool
+    from toolkit.builtin.shell import shell_tool as shell_tool
+    from toolkit.builtin.todo import Todos as Todos
+    from toolkit.builtin.todo import todo_tool as todo_tool
+    from toolkit.builtin.weather import weather_tool as weather_tool
+    from toolkit.builtin.wikipedia import wikipedia_tool as wikipedia_tool
+    from toolkit.builtin.words import echo as echo
+    from toolkit.builtin.words import reverser as reverser
+    from toolkit.builtin.words import word_count as word_count
+
+# Where each public name lives. The block above says the same to type checkers; a test holds the two together.
+_HOMES = {
+    "toolkit.builtin.asking": ("Question", "ask_user_tool"),
+    "toolkit.builtin.calculating": ("calculate", "calculator"),
+    "toolkit.builtin.clocks": ("current_time", "current_time_tool"),
+    "toolkit.builtin.data": ("data_tools",),
+    "toolkit.builtin.defaults": ("default_tools",),
+    "toolkit.builtin.files": ("CodingLimits", "Root", "coding_tools", "file_tools"),
+    "toolkit.builtin.http": ("Dialer", "Page", "WebOptions", "fetch", "http_tool"),
+    "toolkit.builtin.knowledge": (
+        "Memories",
+        "ingest_file",
+        "ingest_message",
+        "ingest_text",
+        "ingest_url",
+        "knowledge_tools",
+        "memory_tool",
+    ),
+    "toolkit.builtin.openapi": ("openapi_tools",),
+    "toolkit.builtin.plan": ("plan_tool",),
+    "toolkit.builtin.randoms": ("random_tool",),
+    "toolkit.builtin.schedule": (
+        "Action",
+        "Firing",
+        "FiringOutcome",
+        "MemorySchedule",
+        "SQLiteSchedule",
+        "Scheduler",
+        "next_run",
+        "planned_only",
+        "schedule_tools",
+    ),
+    "toolkit.builtin.search": ("Brave", "Result", "Serper", "search_tool", "web_search_tool"),
+    "toolkit.builtin.shared_state": ("SharedState", "shared_state_tools"),
+    "toolkit.builtin.shell": ("CommandLimits", "Sandbox", "bash_tool", "shell_tool"),
+    "toolkit.builtin.todo": ("Todos", "todo_tool"),
+    "toolkit.builtin.weather": ("weather_tool",),
+    "toolkit.builtin.wikipedia": ("wikipedia_tool",),
+    "toolkit.builtin.words": ("echo", "reverser", "word_count"),
+}
+
+if not TYPE_CHECKING:  # for which each name that is not declared above is a mistake
+    __getattr__, __dir__, __all__ = lazily(globals(), _HOMES)

@@ -1,0 +1,1 @@
+"""What several ready tools keep themselves within."""

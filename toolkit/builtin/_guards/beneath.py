@@ -1,0 +1,275 @@
+"""Files beneath one directory, and none elsewhere: every path is looked up from a directory that is held open.
+
+Two ways to look up. The kernel's, openat2 (Linux 5.6), follows links and refuses each one that leads out. Step by step,
+for other systems, opens one directory after the other and follows no link at all. What changes something follows no
+link in either way, so that the path which somebody agreed to is the path that is changed.
+
+A hard link to a file elsewhere is a file here: it can be read. It cannot be written to, as a write puts a new file in
+the place of the old one. What is mounted beneath the directory is part of it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat
+import sys
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import Literal, Protocol
+
+from toolkit.errors import DefinitionError
+
+# PATH_MAX of Linux, in bytes.
+MAX_PATH = 4096
+
+# Never waits for the other end of a FIFO, never becomes the terminal of this process.
+_SAFELY = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+_DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _SAFELY
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+# What /proc adds to the path of an open file that was removed: proc_pid_fd(5).
+_REMOVED = " (deleted)"
+
+
+class Outside(PermissionError):
+    """A path leads out of the directory, or may do so.
+
+    Attributes:
+        how: An absolute path to somewhere else, too many `..`, or a link.
+    """
+
+    def __init__(self, how: Literal["absolute", "traversal", "link"]) -> None:
+        super().__init__(errno.EXDEV, "outside the allowed directory")
+        self.how = how
+
+
+class Lookup(Protocol):
+    """Opens what the names lead to, beneath an open directory; where `links` is False, no link is followed."""
+
+    def __call__(self, directory: int, names: Sequence[str], flags: int, *, links: bool) -> int: ...
+
+
+class ByKernel:
+    """Look a path up by openat2: openat2(2), linux/openat2.h."""
+
+    NUMBER = 437  # the same on every architecture that Linux 5.6 and Python run on
+    BENEATH, NO_MAGIC_LINKS, NO_LINKS = 0x08, 0x02, 0x04
+    # The kernel asks to try again when something was moved while it looked at a `..` in a link.
+    AGAIN = (errno.EAGAIN, errno.EINTR)
+    TRIES = 100
+
+    def __init__(self) -> None:
+        self._system_call = ctypes.CDLL(None, use_errno=True).syscall
+
+    def __call__(self, directory: int, names: Sequence[str], flags: int, *, links: bool) -> int:
+        resolve = self.BENEATH | self.NO_MAGIC_LINKS | (0 if links else self.NO_LINKS)
+        how = (ctypes.c_uint64 * 3)(flags | os.O_CLOEXEC, 0, resolve)
+        path = os.fsencode("/".join(names) or ".")
+        for _ in range(self.TRIES):
+            opened = self._open(directory, path, how)
+            if opened >= 0:
+                return opened
+            if ctypes.get_errno() not in self.AGAIN:
+                break
+        raise _failure(ctypes.get_errno())
+
+    def _open(self, directory: int, path: bytes, how: ctypes.Array[ctypes.c_uint64]) -> int:
+        size = ctypes.c_size_t(ctypes.sizeof(how))
+        number = ctypes.c_long(self.NUMBER)
+        return int(self._system_call(number, ctypes.c_long(directory), ctypes.c_char_p(path), ctypes.byref(how), size))
+
+
+def by_steps(directory: int, names: Sequence[str], flags: int, *, links: bool = False) -> int:
+    """Look a path up one name at a time, and follow no link, whatever `links` says."""
+    del links
+    held = os.dup(directory)
+    try:
+        for name in names[:-1]:
+            held = _step(held, name)
+        return _open_in(held, names[-1] if names else ".", flags)
+    finally:
+        os.close(held)
+
+
+class Root:
+    """A directory, held open, with all that is beneath it; it stays the same one when it is moved.
+
+    Args:
+        path: The directory.
+        lookup: How paths are looked up; by the kernel where it can, else by steps.
+
+    Raises:
+        DefinitionError: There is no such directory, or this system cannot open files beneath a directory.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], lookup: Lookup | None = None) -> None:
+        if os.open not in os.supports_dir_fd:
+            raise DefinitionError("File tools need a system that opens files beneath a directory: Linux, macOS, BSD.")
+        if not isinstance(path, (str, os.PathLike)):
+            raise DefinitionError(f"{path!r:.100} is no directory to work in: give its path, as str or Path.")
+        try:
+            self._held = os.open(path, _DIRECTORY)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            fault = f"{os.fspath(path)!r} is no directory to work in: {why}."
+            raise DefinitionError(f"{fault} Make it first, or name another.") from error
+        weakref.finalize(self, os.close, self._held)
+        self._paths = (Path(path).absolute(), Path(path).resolve())
+        self.lookup = lookup or _usual_lookup(self._held)
+
+    def names(self, path: str) -> tuple[str, ...]:
+        """Part a path, absolute or not, into the names on the way to it; `.` and `..` are taken out.
+
+        Raises:
+            Outside: It leads out of the directory.
+            OSError: No file can have such a path.
+        """
+        _check(path)
+        names: list[str] = []
+        for name in self._relative(path).parts:
+            if name == ".." and not names:
+                raise Outside("traversal")
+            names[len(names) - (name == "..") :] = [] if name == ".." else [name]
+        return tuple(names)
+
+    def open(self, path: str, flags: int = os.O_RDONLY) -> int:
+        """Open what is there; the kernel follows links that stay inside.
+
+        Raises:
+            OSError: It is not there, or outside.
+        """
+        names = self.names(path)
+        if not names and os.fstat(self._held).st_nlink == 0:
+            raise FileNotFoundError(errno.ENOENT, "the directory itself was removed")
+        return self.lookup(self._held, names, flags | _SAFELY, links=True)
+
+    @contextmanager
+    def directory(self, path: str) -> Iterator[int]:
+        """Hold a directory open."""
+        opened = self.open(path, _DIRECTORY)
+        try:
+            yield opened
+        finally:
+            os.close(opened)
+
+    @contextmanager
+    def place(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+        """Hold the directory open that a path's last name stands in, or is to stand in; no link is followed.
+
+        Args:
+            path: Of what is to be made, changed or removed.
+            make: Whether directories that are not there are made, with mode 0755.
+
+        Raises:
+            OSError: As above; or the path is that of the root itself, which has no place here.
+        """
+        names = self.names(path)
+        if not names:
+            raise OSError(errno.EBUSY, "this is the directory that all the others are in")
+        *above, name = names
+        opened = self._made(above) if make else self.lookup(self._held, above, _DIRECTORY, links=False)
+        try:
+            yield opened, name
+        finally:
+            os.close(opened)
+
+    def real_names(self, path: str, opened: int) -> tuple[str, ...]:
+        """Tell where an open file stands, or stood before it was removed, when a link may have led to it.
+
+        Raises:
+            Outside: It was moved away, or nothing can tell where it is.
+        """
+        if self.lookup is by_steps:
+            return self.names(path)
+        try:
+            above, where = (_where(number) for number in (self._held, opened))
+            return where.relative_to(above).parts
+        except (OSError, ValueError):
+            raise Outside("link") from None
+
+    def _relative(self, path: str) -> PurePosixPath:
+        asked = PurePosixPath(path)
+        if not asked.is_absolute():
+            return asked
+        for root in self._paths:
+            with suppress(ValueError):
+                return asked.relative_to(root)
+        raise Outside("absolute")
+
+    def _made(self, names: Sequence[str]) -> int:
+        with suppress(FileNotFoundError):
+            return self.lookup(self._held, names, _DIRECTORY, links=False)
+        held = os.dup(self._held)
+        try:
+            for name in names:
+                with suppress(FileExistsError):
+                    os.mkdir(name, 0o755, dir_fd=held)
+                held = _step(held, name)
+        except BaseException:
+            os.close(held)
+            raise
+        return held
+
+
+def _usual_lookup(directory: int) -> Lookup:
+    """Choose the kernel's way where there is one: old kernels lack it, some containers forbid it, or have no /proc."""
+    if sys.platform != "linux":
+        return by_steps
+    by_kernel = ByKernel()
+    try:
+        os.close(by_kernel(directory, (), _DIRECTORY, links=False))
+        _where(directory)
+    except OSError:
+        return by_steps
+    return by_kernel
+
+
+def _where(opened: int) -> Path:
+    """Tell where an open file stands, or stood."""
+    told = Path(f"/proc/self/fd/{opened}").readlink()
+    with suppress(OSError):
+        if os.path.samestat(told.lstat(), os.fstat(opened)):
+            return told
+    return Path(str(told).removesuffix(_REMOVED))
+
+
+def _check(path: str) -> None:
+    """Refuse what cannot be a path.
+
+    Raises:
+        OSError: It cannot.
+    """
+    if "\0" in path or any("\ud800" <= sign <= "\udfff" for sign in path):
+        raise OSError(errno.EINVAL, "no path can hold a NUL or half a character")
+    if len(path.encode()) >= MAX_PATH:
+        raise _failure(errno.ENAMETOOLONG)
+
+
+def _step(held: int, name: str) -> int:
+    """Go from an open directory to one in it."""
+    below = _open_in(held, name, _DIRECTORY)
+    os.close(held)
+    return below
+
+
+def _open_in(directory: int, name: str, flags: int) -> int:
+    try:
+        return os.open(name, flags | _NO_LINK | _SAFELY, dir_fd=directory)
+    except OSError as error:
+        if _is_link(directory, name):
+            raise Outside("link") from error
+        raise
+
+
+def _is_link(directory: int, name: str) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def _failure(number: int) -> OSError:
+    return Outside("link") if number in (errno.EXDEV, errno.ELOOP) else OSError(number, os.strerror(number))

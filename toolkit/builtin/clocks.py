@@ -1,0 +1,48 @@
+"""`current_time`: what time it is, anywhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime, timezone, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from toolkit.decorator import tool
+from toolkit.errors import DefinitionError
+from toolkit.tools import Tool
+
+
+def current_time_tool(clock: Callable[[], float] = time.time) -> Tool[..., Any]:
+    """Make `current_time`.
+
+    Args:
+        clock: Gives the time, in seconds since 1970, UTC.
+
+    Raises:
+        DefinitionError: It cannot be called.
+    """
+    if not callable(clock):
+        raise DefinitionError(f"current_time_tool: clock={clock!r} is no function that gives seconds.")
+
+    @tool(name="current_time", title="Current Time", effect="read")
+    def told(timezone: str = "") -> str:
+        """Tell the current date and time by RFC 3339, such as 2026-02-17T17:00:00+07:00.
+
+        Args:
+            timezone: IANA name, such as "Asia/Jakarta". UTC by default, and where there is none of this name: the time
+                ends with Z then.
+        """
+        return datetime.fromtimestamp(clock(), _zone(timezone)).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+    return told
+
+
+def _zone(name: str) -> tzinfo:
+    try:
+        return ZoneInfo(name) if name else timezone.utc
+    except (LookupError, ValueError, OSError):  # a name may be a path that leads out, or a directory
+        return timezone.utc
+
+
+current_time = current_time_tool()

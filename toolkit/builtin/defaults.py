@@ -1,0 +1,40 @@
+"""The tools of an agent that works on a project."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from toolkit.builtin._guards.beneath import Root
+from toolkit.builtin.files import PRIVATE, RUN_LATER, CodingLimits, coding_tools
+from toolkit.builtin.shell import Sandbox, bash_tool
+from toolkit.tools import Tool
+
+
+def default_tools(
+    root: str | os.PathLike[str] | Root,
+    *,
+    private: Sequence[str] = PRIVATE,
+    guarded: Sequence[str] = RUN_LATER,
+    limits: CodingLimits | None = None,
+    sandbox: bool | Sandbox = False,
+) -> list[Tool[..., Any]]:
+    """Make `read_file`, `write_file`, `edit_file`, `list_files`, `search` and `bash` for one directory.
+
+    Files stay beneath it. Commands do not have to, and see what is private: have somebody agree to them
+    (`Runner(..., approve=...)`), or give them a sandbox.
+
+    Args:
+        root: The directory, which is there already; it is held open.
+        private: As for `coding_tools`.
+        guarded: As for `coding_tools`.
+        limits: As for `coding_tools`.
+        sandbox: As for `bash_tool`.
+
+    Raises:
+        DefinitionError: As for `coding_tools` and `bash_tool`.
+    """
+    held = root if isinstance(root, Root) else Root(root)
+    files = coding_tools(held, private=private, guarded=guarded, limits=limits)
+    return [*files, bash_tool(held, sandbox=sandbox)]

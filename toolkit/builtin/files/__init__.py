@@ -1,0 +1,100 @@
+"""File tools for one directory and what is beneath it: two families of names, one way of doing it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from toolkit.builtin._guards.beneath import Root
+from toolkit.builtin.files.coding import CodingFiles
+from toolkit.builtin.files.finding import FindingFiles
+from toolkit.builtin.files.limits import CodingLimits
+from toolkit.builtin.files.plain import PlainFiles
+from toolkit.builtin.files.replacing import LEFT
+from toolkit.builtin.files.sensitive import PRIVATE, RUN_LATER, Patterns, checked
+from toolkit.builtin.files.workspace import Workspace
+from toolkit.decorator import tool
+from toolkit.tools import Tool
+
+__all__ = ["PRIVATE", "RUN_LATER", "CodingLimits", "Root", "coding_tools", "file_tools"]
+
+
+def file_tools(
+    root: str | os.PathLike[str] | Root,
+    *,
+    private: Sequence[str] = PRIVATE,
+    guarded: Sequence[str] = RUN_LATER,
+    hashes: bool = False,
+) -> list[Tool[..., Any]]:
+    """Make `file_read`, `file_write`, `file_list`, `file_delete` and `file_stat` for what is beneath a directory.
+
+    No path leads out of it, not by links, nor while somebody moves things about. Relative links that stay inside are
+    followed to read, where the kernel can tell (Linux 5.6), and never to write. Hard links to files elsewhere can be
+    read. Patterns are about what is beneath the directory, wherever it stands itself.
+
+    Args:
+        root: The directory, which is there already; it is held open.
+        private: What is not read, as patterns of names, `/` between them, `*` and `?` in them, and `!` before what is
+            not meant; it is written only with somebody's yes.
+        guarded: What is changed only with somebody's yes, such as what is run later without anybody's asking. An
+            approver that agrees to a tool by its name, such as `allow("file_write", ...)`, agrees to that too.
+        hashes: Whether what is read or written tells its hash, and `file_write` asks for the one that the file had when
+            it was read, as `expect_hash`: what somebody else has changed since is not overwritten, nor is what was not
+            read. For agents that work on the same files. A file of more than 64 MiB has none.
+
+    Raises:
+        DefinitionError: There is no such directory, patterns are none, or the system cannot open files beneath one.
+    """
+    workspace = _workspace(root, private, guarded)
+    made = PlainFiles(workspace, hashes=hashes)
+    write = _writing(workspace, made.file_write, "Write file", hashes=hashes)
+    return [made.file_read, write, made.file_list, _asking(workspace, made.file_delete), made.file_stat]
+
+
+def coding_tools(
+    root: str | os.PathLike[str] | Root,
+    *,
+    private: Sequence[str] = PRIVATE,
+    guarded: Sequence[str] = RUN_LATER,
+    hashes: bool = False,
+    limits: CodingLimits | None = None,
+) -> list[Tool[..., Any]]:
+    """Make `read_file`, `write_file`, `edit_file`, `list_files` and `search` for what is beneath a directory.
+
+    Args:
+        root: As for `file_tools`, and so are the others.
+        private: What is neither read nor searched.
+        guarded: What is changed only with somebody's yes.
+        hashes: As for `file_tools`; `write_file` asks for them. `edit_file` changes the text that it has read, or
+            nothing.
+        limits: How far the tools go.
+
+    Raises:
+        DefinitionError: As for `file_tools`.
+    """
+    how_far = limits or CodingLimits()
+    workspace = _workspace(root, private, guarded)
+    workspace = replace(workspace, max_hashed=max(how_far.max_bytes, how_far.max_paged))
+    made, finding = CodingFiles(workspace, how_far, hashes=hashes), FindingFiles(workspace, how_far)
+    write = _writing(workspace, made.write_file, "Write File", hashes=hashes)
+    return [made.read_file, write, _asking(workspace, made.edit_file), finding.list_files, finding.search]
+
+
+def _workspace(root: str | os.PathLike[str] | Root, private: Sequence[str], guarded: Sequence[str]) -> Workspace:
+    kept = Patterns([*checked("private", private), LEFT])
+    return Workspace(root if isinstance(root, Root) else Root(root), kept, Patterns(checked("guarded", guarded)))
+
+
+def _writing(workspace: Workspace, write: Callable[..., Any], title: str, *, hashes: bool) -> Tool[..., Any]:
+    """Make the tool that writes; a model is told of hashes only where they are asked for."""
+    told = write if hashes else partial(write, expect_hash="")
+    made: Tool[..., Any] = tool(told, name=write.__name__, title=title, effect="write", idempotent=not hashes)
+    return _asking(workspace, made)
+
+
+def _asking(workspace: Workspace, made: Tool[..., Any]) -> Tool[..., Any]:
+    """Have somebody asked before one of the paths is changed that need it."""
+    return tool(made, approve=lambda request: workspace.needs_yes(request.arguments["path"]))

@@ -1,0 +1,24 @@
+"""How far the tools for a model that writes code go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodingLimits:
+    """How far the tools go; sizes in bytes.
+
+    Attributes:
+        max_bytes: Of a text file that is read without `offset` and `limit`, or edited.
+        max_paged: Of a text file that is read in part, or searched.
+        max_image: Of a picture.
+        list_seconds: For one listing.
+        search_seconds: For one search.
+    """
+
+    max_bytes: int = 1024 * 1024
+    max_paged: int = 64 * 1024 * 1024
+    max_image: int = 20 * 1024 * 1024
+    list_seconds: float = 10
+    search_seconds: float = 30

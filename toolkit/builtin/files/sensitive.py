@@ -1,0 +1,194 @@
+"""Which paths hold secrets, and which are carried out later: parts of paths, with `*` and `?` in each name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+
+from toolkit.errors import DefinitionError
+
+# Kept from a model: keys, passwords, tokens, where tools of the trade keep them, and what was typed into a shell.
+PRIVATE = (
+    ".env",
+    ".env.*",
+    "!.env.example",
+    "!.env.sample",
+    "!.env.template",
+    "!.env.dist",
+    ".envrc",
+    "*.pem",
+    "*.key",
+    "*.p12",
+    "*.pfx",
+    "*.ppk",
+    "*.jks",
+    "*.keystore",
+    "*.kdbx",
+    "id_rsa",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ed25519",
+    "id_*_sk",
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".kube",
+    "kubeconfig",
+    ".docker/config.json",
+    ".dockercfg",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/rclone",
+    ".git/config",
+    ".git/modules",
+    ".git-credentials",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
+    ".netrc",
+    ".npmrc",
+    ".yarnrc.yml",
+    ".pypirc",
+    ".pgpass",
+    ".my.cnf",
+    ".boto",
+    ".s3cfg",
+    ".terraformrc",
+    ".terraform.d",
+    ".huggingface",
+    ".cache/huggingface/token",
+    ".password-store",
+    ".local/share/keyrings",
+    ".mozilla",
+    "*.tfstate",
+    "*.tfstate.backup",
+    ".htpasswd",
+    ".vault-token",
+    "credentials.json",
+    "service-account*.json",
+    ".*_history",
+)
+# Somebody's shell, editor, version control, interpreter, agent or build server runs what stands here.
+RUN_LATER = (
+    "*.git",
+    "hooks/pre-commit",
+    "hooks/pre-push",
+    "hooks/pre-receive",
+    "hooks/post-receive",
+    "hooks/post-update",
+    "hooks/update",
+    ".gitconfig",
+    ".gitmodules",
+    ".config/git",
+    ".githooks",
+    ".husky",
+    "lefthook.yml",
+    "lefthook.yaml",
+    ".lefthook",
+    ".pre-commit-config.yaml",
+    ".github/workflows",
+    ".github/actions",
+    ".gitea/workflows",
+    ".forgejo/workflows",
+    ".gitlab-ci.yml",
+    ".gitlab",
+    ".circleci",
+    ".travis.yml",
+    ".drone.yml",
+    ".woodpecker.yml",
+    ".woodpecker",
+    ".buildkite",
+    "appveyor.yml",
+    ".appveyor.yml",
+    "azure-pipelines.yml",
+    "bitbucket-pipelines.yml",
+    "jenkinsfile",
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".bash_aliases",
+    ".profile",
+    ".xprofile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".zlogin",
+    ".zlogout",
+    ".kshrc",
+    ".cshrc",
+    ".tcshrc",
+    ".inputrc",
+    ".direnvrc",
+    ".cargo/config.toml",
+    ".local/bin",
+    ".vimrc",
+    ".exrc",
+    ".config/nvim",
+    ".config/fish",
+    ".config/autostart",
+    ".config/systemd",
+    ".vscode",
+    ".idea",
+    ".devcontainer",
+    ".devcontainer.json",
+    ".mcp.json",
+    ".cursor",
+    ".claude",
+    "*.pth",
+    "sitecustomize.py",
+    "usercustomize.py",
+    "pyvenv.cfg",
+    "site-packages",
+    ".venv",
+    "venv",
+    "env/bin",
+    "env/lib",
+    "env/scripts",
+    ".tox",
+    ".nox",
+)
+
+
+class Patterns:
+    """Tells whether a path, or a directory on the way to it, is one of those meant, in capitals or not.
+
+    Args:
+        patterns: Parts of paths; one that begins with `!` says what is not meant.
+    """
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        given = [pattern.casefold() for pattern in patterns]
+        meant = _any_of(pattern for pattern in given if not pattern.startswith("!"))
+        other = _any_of(pattern[1:] for pattern in given if pattern.startswith("!"))
+        self._search = re.compile(rf"(?:\A|/)(?!{other}(?:/|\Z)){meant}(?:/|\Z)").search
+
+    def __contains__(self, names: Sequence[str]) -> bool:
+        return self._search("/".join(names).casefold()) is not None
+
+
+def checked(parameter: str, patterns: Sequence[str]) -> Sequence[str]:
+    """Give patterns back.
+
+    Raises:
+        DefinitionError: They are none: one text would be taken for its letters.
+    """
+    if isinstance(patterns, str) or not _are_texts(patterns):
+        raise DefinitionError(f"{parameter}={patterns!r:.100} is no list of patterns, such as {parameter}=['.env'].")
+    return patterns
+
+
+def _are_texts(patterns: object) -> bool:
+    return isinstance(patterns, Collection) and all(isinstance(pattern, str) and pattern for pattern in patterns)
+
+
+def _any_of(patterns: Iterable[str]) -> str:
+    return f"(?:{'|'.join(map(_expression, patterns)) or '(?!)'})"  # nothing fits that
+
+
+def _expression(pattern: str) -> str:
+    return re.escape(pattern).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
+
+
+NONE = Patterns(())

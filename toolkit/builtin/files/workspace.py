@@ -1,0 +1,161 @@
+"""What can be done to files beneath one directory, whatever the tools that do it are called."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BufferedReader
+
+from toolkit.builtin._guards.beneath import Outside, Root
+from toolkit.builtin.files.replacing import Expected, closing, put
+from toolkit.builtin.files.sensitive import NONE, Patterns
+from toolkit.builtin.files.texts import Form, NotText, decoded
+from toolkit.cancellation import Cancellation
+
+# What is read of a file to learn how it is written, in bytes.
+HEAD = 65_536
+NOISE = ("target", ".git", "node_modules")
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Files beneath a root.
+
+    Every method raises OSError where something is not there, not allowed, or outside.
+
+    Attributes:
+        private: Paths that are not read.
+        guarded: Paths that are changed only with somebody's yes.
+        max_entries: Of directories, that a walk looks at before it gives up; so many take about a second.
+        max_hashed: Bytes; a larger file has no hash, and so none can be expected of it.
+    """
+
+    root: Root
+    private: Patterns = NONE
+    guarded: Patterns = NONE
+    max_entries: int = 200_000
+    max_hashed: int = 64 * 1024 * 1024
+
+    def needs_yes(self, path: str) -> bool:
+        """Tell whether somebody has to agree before a path is changed."""
+        try:
+            names = self.root.names(path)
+        except OSError:
+            return False  # nothing there can be changed
+        return names in self.guarded or names in self.private
+
+    @contextmanager
+    def opened(self, path: str) -> Iterator[tuple[BufferedReader, os.stat_result]]:
+        """Hold a regular file open to read."""
+        with closing(self.root.open(path)) as (file, found):
+            if self.root.names(path) in self.private or self.root.real_names(path, file.fileno()) in self.private:
+                raise PermissionError(errno.EACCES, "it may hold secrets, which are kept from you")
+            yield file, found
+
+    def make_parents(self, path: str) -> None:
+        """Make the directories that lead to a path, as far as there are none."""
+        with self.root.place(path, make=True):
+            pass
+
+    def replace(self, path: str, data: bytes, expected: str | None, ended: Cancellation) -> None:
+        """Put a file in a place, all of it or nothing.
+
+        Args:
+            path: The place.
+            data: All that the file is to hold.
+            expected: The old file's hash, empty where there is to be none: nothing is replaced that somebody changed.
+                Of all that use this method, in whatever process, none can do so in between. None where any will do.
+            ended: Tells when nothing is to be written any more.
+        """
+        with self.root.place(path) as (directory, name):
+            put(directory, name, data, Expected(expected, self.max_hashed), ended)
+
+    def encoded(self, path: str, text: str) -> bytes:
+        """Write a text as the file does that it is about to replace; the usual way, where there is none."""
+        try:
+            with closing(self.root.open(path)) as (file, found):
+                form = decoded(file.read(HEAD), is_cut=found.st_size > HEAD)[1]
+        except (Outside, FileNotFoundError, PermissionError, NotText):
+            form = Form()
+        return form.encoded(form.adapted(text))
+
+    def remove(self, path: str) -> None:
+        """Remove a file, a link itself, or a directory that is empty."""
+        with self.root.place(path) as (directory, name):
+            is_directory = stat.S_ISDIR(os.lstat(name, dir_fd=directory).st_mode)
+            (os.rmdir if is_directory else os.unlink)(name, dir_fd=directory)
+
+    def stat(self, path: str) -> os.stat_result:
+        """Tell what the system knows of what stands in a place, a link itself included."""
+        if not self.root.names(path):
+            with self.root.directory(path) as directory:
+                return os.fstat(directory)
+        with self.root.place(path) as (directory, name):
+            return os.lstat(name, dir_fd=directory)
+
+    def entries(self, path: str) -> Iterator[os.DirEntry[str]]:
+        """Give what stands in a directory, in the system's order."""
+        with self.root.directory(path) as directory, os.scandir(directory) as entries:
+            yield from entries
+
+    def files(self, path: str, depth: int, check: Callable[[], object]) -> Iterator[str]:
+        """Give the paths of regular files, by name, noise left out; of a file, its own. No link is followed.
+
+        Args:
+            path: Where to look.
+            depth: How many directories deep; 1 is the directory itself.
+            check: Asked before each entry; raises to end the walk.
+        """
+        start = "/".join(self.root.names(path))
+        if self._is_file(path):
+            yield start
+            return
+        check = _counted(check, self.max_entries)
+        waiting = [(start, depth)]
+        while waiting:
+            directory, left = waiting.pop()
+            found = self._listed(directory, check, is_start=directory == start)
+            yield from (name for name, is_file in found if is_file)
+            waiting += [(name, left - 1) for name, is_file in reversed(found) if not is_file and left > 1]
+
+    def _is_file(self, path: str) -> bool:
+        opened = self.root.open(path)
+        try:
+            return stat.S_ISREG(os.fstat(opened).st_mode)
+        finally:
+            os.close(opened)
+
+    def _listed(self, directory: str, check: Callable[[], object], *, is_start: bool) -> list[tuple[str, bool]]:
+        """List a directory's files and directories as sorted paths, each with whether it is a file."""
+        found: list[tuple[str, bool]] = []
+        try:
+            for entry in self.entries(directory):
+                check()
+                is_file = entry.is_file(follow_symlinks=False)
+                if is_file or _is_wanted(entry):
+                    found.append((f"{directory}/{entry.name}".lstrip("/"), is_file))
+        except OSError as error:
+            # Further down, somebody removed it meanwhile, or closed it to us, or nothing here can say its name.
+            if is_start or error.errno == errno.E2BIG:
+                raise
+        return sorted(found)
+
+
+def _is_wanted(entry: os.DirEntry[str]) -> bool:
+    return entry.name not in NOISE and entry.is_dir(follow_symlinks=False)
+
+
+def _counted(check: Callable[[], object], most: int) -> Callable[[], None]:
+    """Make a check of how often it is asked, too."""
+    left = iter(range(most))
+
+    def checked() -> None:
+        check()
+        if next(left, None) is None:
+            raise OSError(errno.E2BIG, f"more than {most} entries; look further down")
+
+    return checked

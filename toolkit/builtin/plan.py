@@ -1,0 +1,137 @@
+"""`execute_plan`: many calls in one, for a model that knows all of them beforehand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Annotated, Any
+
+from annotated_types import MaxLen, MinLen
+from typing_extensions import TypedDict
+
+from toolkit.builtin.asking import Asking
+from toolkit.callings import Callings, dispatching
+from toolkit.collection import Addable
+from toolkit.context import ToolContext
+from toolkit.decorator import tool
+from toolkit.dispatch import Dispatcher
+from toolkit.doors import AsyncDoor
+from toolkit.errors import ToolError
+from toolkit.execution import batches
+from toolkit.messages import ToolCall, ToolResult
+from toolkit.settings import Effect
+from toolkit.shared import Shared
+from toolkit.toolbox import Toolbox
+from toolkit.tools import Tool
+
+MAX_STEPS = 50
+NAME = "execute_plan"
+WAITS = "somebody has to agree, and a plan cannot wait for that. Call this tool by itself."
+
+
+class Step(TypedDict):
+    """One call of a tool."""
+
+    tool: str
+    args: dict[str, Any]
+
+
+def plan_tool(tools: Toolbox | Iterable[Addable]) -> Tool[..., Any]:
+    """Make `execute_plan`, which carries out up to 50 calls of some tools in one.
+
+    Each step passes what a call of the model's would: the run's limits, validation, the run's gates, hooks, middleware
+    and ledger, the tool's own gates. The plan itself does, too. A step that needs somebody's yes is refused where there
+    is nobody to ask, and where the answer would have to wait. Steps that only read run side by side, writing ones in
+    order.
+
+    Args:
+        tools: What a step may call; those that are added to a toolbox later are not among them, and none that plans or
+            asks a user, whatever its name.
+    """
+    named = (tools if isinstance(tools, Toolbox) else Toolbox(tools)).snapshot()
+    known = {name: made for name, made in named.items() if not _is_barred(made)}
+    return tool(_Plan(known, frozenset({NAME, *named} - {*known})).execute_plan, effect=_effect(known.values()))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    tools: Mapping[str, Tool[..., Any]]
+    barred: frozenset[str]
+
+    @tool(title="Execute Plan")
+    async def execute_plan(
+        self, steps: Annotated[list[Step], MinLen(1), MaxLen(MAX_STEPS)], context: ToolContext[Any]
+    ) -> ToolResult:
+        """Carry out several tool calls in one, without thinking in between.
+
+        Use it when you know all arguments beforehand. Steps run side by side where they only read, so no step can use
+        the result of another. Gives a list with step, tool, status (ok or error) and result or error of each.
+
+        Args:
+            steps: The calls: tool is a tool's name, args its arguments. Not of execute_plan, nor of ask_user.
+            context: Ends the steps.
+        """
+        for step in steps:
+            if step["tool"] in self.barred:
+                raise ToolError(f"{step['tool']} cannot be called from within {NAME}")
+        calls = [_call(number, step, context) for number, step in enumerate(steps)]
+        results = await self._carried_out(calls, context)
+        stopped = next((result for result in results if result.kind == "stopped"), None)
+        return stopped or _told(steps, results)
+
+    async def _carried_out(self, calls: Sequence[ToolCall], context: ToolContext[Any]) -> list[ToolResult]:
+        """Carry calls out, until an approver ends the run; those that are too many for its limits are refused."""
+        dispatcher = replace(dispatching.get() or Dispatcher(tools=self.tools), tools=self.tools, available=None)
+        callings = Callings(dispatcher, context, AsyncDoor(), Shared.of(None))
+        ended = _refused(calls, dispatcher)
+        for batch in batches([call for call in calls if call.id not in ended], "parallel", self._runs_alone):
+            results = await callings.all(batch)
+            ended |= {call.id: result for call, result in zip(batch, results)}
+            if any(result.kind == "stopped" for result in results):
+                break
+        return [ended[call.id] for call in calls if call.id in ended]
+
+    def _runs_alone(self, call: ToolCall) -> bool:
+        made = self.tools.get(call.name)
+        return made is not None and made.settings.runs_alone
+
+
+def _is_barred(made: Tool[..., Any]) -> bool:
+    """Tell whether a tool plans itself, or asks people, who are not asked many things by one call."""
+    return isinstance(getattr(made.handler, "instance", None), (_Plan, Asking))
+
+
+def _refused(calls: Sequence[ToolCall], dispatcher: Dispatcher) -> dict[str, ToolResult]:
+    """Count calls as the run counts those of one answer, and refuse those that are too many."""
+    counted = [(call, dispatcher.count(call.name, number)) for number, call in enumerate(calls)]
+    return {call.id: ToolResult(text=why, error=why, kind="cancelled") for call, why in counted if why}
+
+
+def _call(number: int, step: Step, context: ToolContext[Any]) -> ToolCall:
+    """Make a call with an id of its own, to which ledgers and idempotency keys are bound."""
+    return ToolCall(name=step["tool"], arguments=json.dumps(step["args"]), id=f"{context.call_id}/{number}")
+
+
+def _told(steps: Sequence[Step], results: Sequence[ToolResult]) -> ToolResult:
+    return ToolResult(
+        [_entry(number, *one) for number, one in enumerate(zip(steps, results))],
+        images=tuple(chain.from_iterable(result.images for result in results)),
+        files=tuple(chain.from_iterable(result.files for result in results)),
+    )
+
+
+def _entry(number: int, step: Step, result: ToolResult) -> Mapping[str, Any]:
+    named = {"step": number, "tool": step["tool"]}
+    if not result.is_error:
+        return {**named, "status": "ok", "result": result.text}
+    return {**named, "status": "error", "error": WAITS if result.kind == "pending" else result.text}
+
+
+def _effect(tools: Iterable[Tool[..., Any]]) -> Effect:
+    """Tell the worst that a plan may do; a tool that says nothing may do anything."""
+    effects = {made.settings.effect for made in tools}
+    if effects <= {"read"}:
+        return "read"
+    return "write" if effects <= {"read", "write"} else "destructive"

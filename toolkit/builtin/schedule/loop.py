@@ -1,0 +1,278 @@
+"""The loop that carries actions out when they are due."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal, TypeVar
+
+from toolkit.builtin.schedule.checks import refuse_negative, refuse_no_store, refuse_uncallable, refuse_unknown
+from toolkit.builtin.schedule.privileges import current
+from toolkit.builtin.schedule.recurrence import is_once, next_run
+from toolkit.builtin.schedule.store import Action, Firing, Store
+from toolkit.builtin.schedule.work import (
+    Decisions,
+    FiringOutcome,
+    Function,
+    Runs,
+    Status,
+    functions,
+    outcome_of,
+    resuming,
+)
+from toolkit.callbacks import called
+from toolkit.cancellation import Cancellation
+from toolkit.doors import AsyncDoor, Door, SyncDoor, step
+from toolkit.errors import Cancelled
+from toolkit.state import RunState
+
+logger = logging.getLogger("toolkit")
+
+T = TypeVar("T")
+
+# How often a firing is tried that ends whoever tries it.
+ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class _Round:
+    """One look into the store.
+
+    Attributes:
+        run: What is done for a firing.
+        oldest: What was due before is missed.
+        run_id: The run that is gone on with; it can be until it is done.
+    """
+
+    door: Door
+    run: Function
+    oldest: float = -math.inf
+    run_id: str | None = None
+
+    def waiting(self, outcome: FiringOutcome) -> str | None:
+        """Tell which run of a firing can be gone on with."""
+        if outcome.status == "paused":
+            return str(outcome.result.state.run_id)
+        return None if outcome.status == "done" else self.run_id
+
+
+class Scheduler:
+    """Carries actions out when they are due, one after another; several may share a store, in several processes.
+
+    An action's next time is set, and its firing claimed, before it is carried out: none is carried out twice, whatever
+    the clock does or whoever crashes, unless `crashed="again"` asks for it. When several times of an action have gone
+    by, it is carried out once for all of them, or, with `missed="skip"`, not at all. A clock that is set back repeats
+    nothing: an action waits until the clock has come to its next time again.
+
+    An action whose rule or zone cannot be read any more is carried out this time, and then paused.
+
+    Args:
+        store: Where the actions are.
+        run: What is done for a Firing: a function of it, sync or async; or a Runner, which is given `firing.prompt` as
+            prompt and the firing as `deps`. Nobody sits there to approve a call: it is refused, or the run pauses, as
+            the Runner says, and `resume` goes on with it. `Runner(authorize=planned_only)` keeps it to the tools that
+            were planned.
+        on_run: Gets each FiringOutcome; sync or async. What it raises is logged.
+        allow: Whether a firing may be carried out, asked each time, sync or async; any may by default. What is no plain
+            True is a no; what it raises fails the firing.
+        missed: "once" or "skip": what is done where an action has been due for longer than `grace`. The time in which
+            this Scheduler was busy with others does not count.
+        grace: Seconds; more than `poll`.
+        crashed: What is done with a firing that was claimed and never finished: "skip" it, so that it is carried out at
+            most once; or try it "again", three times at most, so that it is carried out at least once, and `firing.key`
+            keeps what it does from happening twice.
+        lease: Seconds after which a claim that is not finished counts as crashed; it has to be longer than any run.
+        poll: Seconds from one look into the store to the next.
+        clock: Gives the time, in seconds since 1970, UTC.
+
+    Raises:
+        TypeError: `run` is neither a function nor a Runner, or another argument is no store or no function.
+        ValueError: `missed` or `crashed` has no such value, or a number of seconds is none.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        run: Function | Runs,
+        *,
+        on_run: Callable[[FiringOutcome], object] | None = None,
+        allow: Callable[[Firing], object] | None = None,
+        missed: Literal["once", "skip"] = "once",
+        grace: float = 300.0,
+        crashed: Literal["skip", "again"] = "skip",
+        lease: float = 3600.0,
+        poll: float = 60.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        refuse_no_store(store)
+        refuse_unknown(missed=missed, crashed=crashed)
+        refuse_uncallable(clock, on_run=on_run, allow=allow)
+        refuse_negative((int, float), grace=grace, lease=lease, poll=poll)
+        self._work, (self._run, self._arun) = run, functions(run)
+        self._store, self._on_run, self._allow, self._clock = store, on_run, allow, clock
+        self._grace = grace if missed == "skip" else math.inf
+        self._attempts = ATTEMPTS if crashed == "again" else 1
+        self._lease, self._poll = lease, poll
+        self._busy_until = -math.inf
+        self._stopping = Cancellation()
+
+    def run_forever(self) -> None:
+        """Carry out what is due, until `stop` is called; what the store raises is logged."""
+        step(self._forever(SyncDoor(), self._run))
+
+    async def arun_forever(self) -> None:
+        """Do the same in the running event loop. Cancelled, it leaves the firing under way as one that has crashed."""
+        await self._forever(AsyncDoor(), self._arun)
+
+    def stop(self) -> None:
+        """Let the loop end, once the action under way has ended; without a loop, the next one ends at once.
+
+        From any thread, or a signal handler. After that a loop may begin anew.
+        """
+        self._stopping.cancel()
+
+    def run_due(self) -> tuple[FiringOutcome, ...]:
+        """Carry out what is due now, and tell what came of it.
+
+        What ends more than the action, such as KeyboardInterrupt, leaves it, and the firing counts as crashed.
+        """
+        return step(self._due(SyncDoor(), self._run, Cancellation()))
+
+    async def arun_due(self) -> tuple[FiringOutcome, ...]:
+        """Do the same in the running event loop."""
+        return await self._due(AsyncDoor(), self._arun, Cancellation())
+
+    def resume(self, state: RunState | str, decisions: Decisions) -> FiringOutcome:
+        """Go on with the run of a paused firing, in this process or another, as what it is: a scheduled run.
+
+        `allow` is asked again, and `on_run` told. A run that fails, or is refused, can be gone on with again.
+
+        Args:
+            state: `outcome.result.state`, or the text that its `to_json` wrote.
+            decisions: What was decided on its pending calls, by call id, as for `Runner.resume`.
+
+        Raises:
+            ValueError: The store knows of no firing that waits for this run: it has been gone on with, the action was
+                deleted, or nobody scheduled it.
+            TypeError: The Scheduler has no Runner.
+            ConversationError: It is not the state of a run.
+        """
+        state = _read(state)
+        return step(self._resumed(state.run_id, SyncDoor(), resuming(self._work, state, decisions)[0]))
+
+    async def aresume(self, state: RunState | str, decisions: Decisions) -> FiringOutcome:
+        """Do the same in the running event loop."""
+        state = _read(state)
+        return await self._resumed(state.run_id, AsyncDoor(), resuming(self._work, state, decisions)[1])
+
+    async def _forever(self, door: Door, run: Function) -> None:
+        stopping = self._stopping
+        while not stopping:
+            try:
+                await self._due(door, run, stopping)
+            except Exception:  # the next look may find the store whole again
+                logger.exception("The scheduler could not look into its store.")
+            with suppress(Cancelled):
+                await door.sleep(self._poll, stopping)  # by a clock that nobody sets
+        self._stopping = Cancellation()
+
+    async def _due(self, door: Door, run: Function, stopping: Cancellation) -> tuple[FiringOutcome, ...]:
+        outcomes: list[FiringOutcome] = []
+        begun = self._clock()
+        oldest = begun - self._grace
+        this = _Round(door, run, oldest if self._busy_until < oldest else -math.inf)
+        firings = self._firings(begun)
+        while not stopping and (firing := await _aside(door, partial(next, firings, None))):
+            outcomes.append(await self._settled(firing, this))
+        self._busy_until = self._clock()
+        return tuple(outcomes)
+
+    async def _resumed(self, run_id: str, door: Door, run: Function) -> FiringOutcome:
+        firing = await _aside(door, partial(self._store.paused, run_id))
+        if firing is None:
+            raise ValueError(f"No firing of this store waits for the run {run_id}.")
+        return await self._settled(firing, _Round(door, run, run_id=run_id))
+
+    def _firings(self, begun: float) -> Iterator[Firing]:
+        """Claim what is due: each only when the one before has ended."""
+        for firing in self._store.unfinished(begun - self._lease):
+            taken = self._store.take_over(firing, self._clock())
+            if taken is not None:
+                yield taken
+        for action in self._store.actions():
+            now = self._clock()
+            claimed = self._store.claim(action, _advanced(action, now), now) if _is_due(action, now) else None
+            if claimed is not None:
+                yield claimed
+
+    async def _settled(self, firing: Firing, this: _Round) -> FiringOutcome:
+        token = current.set(firing)
+        try:
+            outcome = await self._outcome(firing, this)
+        finally:
+            current.reset(token)
+        await _tried(_aside(this.door, partial(self._finish, outcome, this)), "write down the end of", firing)
+        if self._on_run is not None:
+            await _tried(called(self._on_run, (outcome,), this.door), "tell of", firing)
+        return outcome
+
+    def _finish(self, outcome: FiringOutcome, this: _Round) -> None:
+        self._store.finish(outcome.firing, self._clock(), this.waiting(outcome))
+
+    async def _outcome(self, firing: Firing, this: _Round) -> FiringOutcome:
+        try:
+            if status := await self._hindrance(firing, this):
+                return FiringOutcome(firing=firing, status=status)
+            return outcome_of(firing, await called(this.run, (firing,), this.door))
+        except Exception as error:
+            logger.exception("The scheduled action %s failed.", firing.key)
+            return FiringOutcome(firing=firing, status="failed", error=error)
+
+    async def _hindrance(self, firing: Firing, this: _Round) -> Status | None:
+        """Tell why a firing is not carried out now; None where it is."""
+        if firing.attempt > self._attempts:
+            return "crashed"
+        if firing.attempt == 1 and firing.due < this.oldest:
+            return "missed"
+        is_allowed = self._allow is None or await called(self._allow, (firing,), this.door) is True
+        return None if is_allowed else "refused"
+
+
+def _read(state: RunState | str) -> RunState:
+    return RunState.from_json(state) if isinstance(state, str) else state
+
+
+async def _aside(door: Door, work: Callable[[], T]) -> T:
+    """Do what waits for a disk: in an event loop, on a thread of its own."""
+
+    async def job() -> T:
+        return work()
+
+    return await door.call(job, is_async=False)
+
+
+def _is_due(action: Action, now: float) -> bool:
+    return action.enabled and action.next_run <= now
+
+
+def _advanced(action: Action, now: float) -> Action:
+    """Give what an action is once it has been claimed; one that has no next time is disabled."""
+    if is_once(action.schedule):
+        return replace(action, enabled=False)
+    try:
+        return replace(action, next_run=next_run(action.schedule, now, action.zone))
+    except (ValueError, ImportError):  # else it would be due at every look
+        logger.exception("The scheduled action %s has no next time, and is disabled.", action.id)
+        return replace(action, enabled=False)
+
+
+async def _tried(work: Awaitable[object], what: str, firing: Firing) -> None:
+    try:
+        await work
+    except Exception:  # the actions after it are due all the same
+        logger.exception("The scheduler could not %s %s.", what, firing.key)

@@ -1,0 +1,173 @@
+"""When a rule is due next: `08:00 daily` and its kind. Pure: it knows neither the time nor the machine's zone."""
+
+from __future__ import annotations
+
+import re
+from calendar import monthrange
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta, tzinfo
+from itertools import count
+from zoneinfo import ZoneInfo
+
+from toolkit.builtin.schedule.cron import next_fire
+
+MINUTE = timedelta(minutes=1)
+EVERY_DAY = frozenset(range(7))
+
+
+def next_run(rule: str, now: float, zone: str | tzinfo) -> float:
+    """Say when a rule is due next, strictly after now, in seconds since 1970, UTC.
+
+    A rule is a time and one of `once`, `daily`, `weekly(monday)`, `custom(monday,friday)` and `monthly(15)`, such as
+    `08:00 daily`; or cron's five fields. Days have their English names, whole or three letters of them, or their
+    Indonesian ones. In a month that is too short, `monthly(31)` is due on the last day.
+
+    A rule is due once for each local day. Of a time that comes twice, since the clock is set back, it is the first; a
+    time that is skipped is due as soon as the clock goes on; a day that the zone leaves out has none.
+
+    Args:
+        rule: The rule.
+        now: Seconds since 1970, UTC.
+        zone: An IANA name, such as "Asia/Jakarta", or a `tzinfo`.
+
+    Raises:
+        ValueError: The rule is none, or is never due; or there is no such zone.
+        ImportError: The rule is in cron's form, and the extra `schedule` is not installed.
+    """
+    place = zone_of(zone)
+    due = None
+    with suppress(OverflowError, OSError):  # the calendar ends with the year 9999, and some machines' before
+        due = next_fire(rule, now, place) if is_cron(rule) else _next_due(parse(rule), now, place)
+    if due is None:
+        raise ValueError(f"this schedule is never due: {rule}")
+    return due
+
+
+def zone_of(zone: str | tzinfo) -> tzinfo:
+    """Find a zone by its IANA name.
+
+    Raises:
+        ValueError: There is none of this name.
+    """
+    if isinstance(zone, tzinfo):
+        return zone
+    try:
+        return ZoneInfo(zone)
+    except (LookupError, ValueError, OSError, TypeError, AttributeError):
+        raise ValueError(
+            f"There is no time zone {zone!r}. Give an IANA name, such as 'Asia/Jakarta', or 'Etc/GMT-7', which is 7 "
+            "hours ahead of UTC; a machine without zones needs the package tzdata."
+        ) from None
+
+
+def is_cron(rule: str) -> bool:
+    """Whether a rule is meant to be in cron's form.
+
+    Raises:
+        ValueError: It is no text.
+    """
+    if not isinstance(rule, str):
+        raise ValueError(f"invalid schedule format: {rule!r}")  # noqa: TRY004  as for all that is no rule
+    return ":" not in rule
+
+
+def is_once(rule: str) -> bool:
+    """Whether a rule is due only once."""
+    return rule.lower().split()[1:] == ["once"]
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """A time of some days: of some weekdays, counted from Monday as 0, or of one day of each month."""
+
+    at: time
+    weekdays: frozenset[int] = EVERY_DAY
+    month_day: int | None = None
+
+    def falls_on(self, day: date) -> bool:
+        """Whether it is due on a day."""
+        if self.month_day is None:
+            return day.weekday() in self.weekdays
+        return day.day == min(self.month_day, monthrange(day.year, day.month)[1])
+
+
+def parse(rule: str) -> Recurrence:
+    """Read a rule that is not in cron's form.
+
+    Raises:
+        ValueError: It is none.
+    """
+    found = _RULE.fullmatch(rule.strip().lower())
+    hour, minute, kind, days = found.groups() if found else ("", "", "", None)
+    try:
+        return _KINDS[kind](time(int(hour), int(minute)), days)
+    except (LookupError, ValueError):
+        raise ValueError(f"invalid schedule format: {rule}") from None
+
+
+def _every_day(at: time, days: str | None) -> Recurrence:
+    if days is not None:
+        raise ValueError(days)
+    return Recurrence(at)
+
+
+def _on_weekdays(at: time, days: str | None) -> Recurrence:
+    return Recurrence(at, frozenset(_WEEKDAYS[name.strip()] for name in (days or "").split(",")))
+
+
+def _on_weekday(at: time, day: str | None) -> Recurrence:
+    return Recurrence(at, frozenset({_WEEKDAYS[(day or "").strip()]}))
+
+
+def _on_month_day(at: time, day: str | None) -> Recurrence:
+    if _MONTH_DAY.fullmatch(day or "") is None:
+        raise ValueError(day)
+    return Recurrence(at, month_day=int(day or ""))
+
+
+_RULE = re.compile(r"([0-9]{1,2}):([0-9]{2})\s+([a-z]+)(?:\(([^()]*)\))?")
+_MONTH_DAY = re.compile("0?[1-9]|[12][0-9]|3[01]")
+_KINDS: Mapping[str, Callable[[time, str | None], Recurrence]] = {
+    "once": _every_day,
+    "daily": _every_day,
+    "weekly": _on_weekday,
+    "custom": _on_weekdays,
+    "monthly": _on_month_day,
+}
+_NAMES = (
+    ("monday", "mon", "senin"),
+    ("tuesday", "tue", "selasa"),
+    ("wednesday", "wed", "rabu"),
+    ("thursday", "thu", "kamis"),
+    ("friday", "fri", "jumat"),
+    ("saturday", "sat", "sabtu"),
+    ("sunday", "sun", "minggu"),
+)
+_WEEKDAYS: Mapping[str, int] = {name: number for number, names in enumerate(_NAMES) for name in names}
+
+
+def _next_due(recurrence: Recurrence, now: float, zone: tzinfo) -> float:
+    today = datetime.fromtimestamp(now, zone).date()
+    days = filter(recurrence.falls_on, (today + timedelta(later) for later in count()))
+    moments = (_moment(datetime.combine(day, recurrence.at), zone) for day in days if _is_there(day, zone))
+    return next(moment for moment in moments if moment > now)
+
+
+def _is_there(day: date, zone: tzinfo) -> bool:
+    """Whether a zone has a day: Samoa went from 29 to 31 December 2011."""
+    return _wall(_moment(datetime.combine(day, time()), zone), zone).date() == day
+
+
+def _moment(wall: datetime, zone: tzinfo) -> float:
+    """Tell when clocks first show a time, or first show a later one where they skip it."""
+    moment = wall.replace(tzinfo=zone).timestamp()
+    while _wall(moment, zone) != wall:
+        wall += MINUTE
+        moment = wall.replace(tzinfo=zone).timestamp()
+    return moment
+
+
+def _wall(moment: float, zone: tzinfo) -> datetime:
+    return datetime.fromtimestamp(moment, zone).replace(tzinfo=None)

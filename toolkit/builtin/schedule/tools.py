@@ -1,0 +1,273 @@
+"""Tools by which a model keeps a schedule."""
+
+from __future__ import annotations
+
+import json
+import time as clocks
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, StringConstraints
+from typing_extensions import TypedDict
+
+from toolkit.builtin.schedule.checks import refuse_mistaken, refuse_negative, refuse_no_store, refuse_uncallable
+from toolkit.builtin.schedule.privileges import current
+from toolkit.builtin.schedule.recurrence import next_run, zone_of
+from toolkit.builtin.schedule.rules import RECURRENCES, composed, readable, rescheduled
+from toolkit.builtin.schedule.store import Action, Store
+from toolkit.context import ToolContext
+from toolkit.decorator import tool
+from toolkit.errors import ToolError
+from toolkit.tools import Tool
+
+MOST = 100
+# Characters of an action's calls as JSON, and of its synthesis_prompt.
+LARGEST = 16 * 1024
+
+
+def _in_one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+# In one line, as a list shows it: no description looks like an action of its own.
+Text = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500), AfterValidator(_in_one_line)
+]
+# Shown as a choice; another word is read as "daily", and the answer says so.
+Recurrence = Annotated[str, Field(json_schema_extra={"enum": list(RECURRENCES)})]
+
+
+class PlannedCall(TypedDict):
+    """A call that a scheduled action is to make."""
+
+    tool: str
+    params: dict[str, Any]
+
+
+def schedule_tools(
+    store: Store,
+    zone: str = "UTC",
+    *,
+    owner: str = "",
+    allowed_tools: Sequence[str] | None = None,
+    most: int = MOST,
+    nested: int = 0,
+    clock: Callable[[], float] = clocks.time,
+) -> list[Tool[..., Any]]:
+    """Make the tools schedule_create, schedule_list, schedule_update and schedule_delete.
+
+    None of them makes an action that is due more often than once a day, and an action whose rule is in cron's form can
+    be paused, resumed and deleted by them, but not be given other times.
+
+    Args:
+        store: Where actions are kept.
+        zone: The user's zone, by its IANA name; it is kept with each action.
+        owner: Whose actions these are; those of others are neither seen nor changed.
+        allowed_tools: Names of the tools whose calls may be planned; any by default, and nobody checks the names.
+        most: How many actions an owner may have, paused ones included, so that no model can flood the schedule.
+        nested: How many scheduled runs may lie before an action, each having scheduled or changed the next: 0 lets only
+            people have something scheduled or changed, so that no action keeps itself going for ever.
+        clock: Gives the time, in seconds since 1970, UTC.
+
+    Raises:
+        ValueError: There is no such zone, the owner is no text, `allowed_tools` is one text, or a number is none.
+        TypeError: The store is none, or the clock is no function.
+    """
+    zone_of(zone)
+    refuse_no_store(store)
+    refuse_uncallable(clock)
+    refuse_negative((int,), most=most, nested=nested)
+    refuse_mistaken(owner=owner, allowed_tools=allowed_tools)
+    allowed = None if allowed_tools is None else tuple(allowed_tools)
+    made = _Schedule(store, _Terms(zone, owner, allowed, most, nested), clock)
+    return [made.schedule_create, made.schedule_list, made.schedule_update, made.schedule_delete]
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """What may be scheduled, and for whom."""
+
+    zone: str
+    owner: str
+    allowed: tuple[str, ...] | None
+    most: int
+    nested: int
+
+    def planned(self, calls: Sequence[PlannedCall], synthesis_prompt: str) -> str:
+        """Write down calls that are to be made.
+
+        Raises:
+            ToolError: One may not be planned, or there is too much.
+        """
+        unfit = [call["tool"] for call in calls if self.allowed is not None and call["tool"] not in self.allowed]
+        if unfit:
+            raise ToolError(f"{unfit[0]!r} cannot be scheduled. These can: {', '.join(self.allowed or ())}.")
+        text = json.dumps(calls, ensure_ascii=False)
+        if (size := len(text) + len(synthesis_prompt)) > LARGEST:
+            raise ToolError(f"tools and synthesis_prompt have {size} characters. At most {LARGEST} can be scheduled.")
+        return text
+
+
+class _Schedule:
+    def __init__(self, store: Store, terms: _Terms, clock: Callable[[], float]) -> None:
+        self._store, self._terms, self._clock = store, terms, clock
+
+    @tool(title="Schedule an action", effect="write")
+    def schedule_create(  # noqa: D417  the context is not the model's
+        self,
+        description: Text,
+        time: str,
+        recurrence: Recurrence,
+        tools: list[PlannedCall],
+        day: str = "",
+        synthesis_prompt: str = "",
+        *,
+        context: ToolContext[Any],
+    ) -> str:
+        """Schedule an action: calls of tools, made later, once or again and again.
+
+        Args:
+            description: What the action does, in a few words.
+            time: Local time of the day as HH:MM, 24 hours.
+            recurrence: How often it is done.
+            tools: The calls to make.
+            day: For weekly a day ("monday"), for custom several ("monday,friday"), for monthly a number ("15"; 31 is
+                the last day of a shorter month).
+            synthesis_prompt: What to make of the calls' results.
+        """
+        planned = self._terms.planned(tools, synthesis_prompt)
+        fault = "invalid schedule format"
+        schedule = readable(composed(time, recurrence, day), fault)
+        return self._added(
+            Action(
+                description=description,
+                schedule=schedule,
+                zone=self._terms.zone,
+                next_run=self._next_run(schedule, self._terms.zone, fault),
+                tools=planned,
+                synthesis_prompt=synthesis_prompt,
+                created_at=self._clock(),
+                owner=self._terms.owner,
+                depth=self._depth(context),
+            )
+        )
+
+    @tool(title="List scheduled actions", effect="read")
+    def schedule_list(self) -> str:
+        """List the scheduled actions, the next one first."""
+        actions = self._actions()
+        if not actions:
+            return "No scheduled actions."
+        items = (f"{number}. {_shown(action)}" for number, action in enumerate(actions, 1))
+        return "\n".join((f"{len(actions)} scheduled action(s):", "", *items))
+
+    @tool(title="Change a scheduled action", effect="write")
+    def schedule_update(  # noqa: D417  the context is not the model's
+        self,
+        description_query: Text,
+        *,
+        context: ToolContext[Any],
+        enabled: bool | None = None,
+        time: str = "",
+        recurrence: Recurrence | None = None,
+        day: str = "",
+    ) -> str:
+        """Pause or resume a scheduled action, or change when it is done.
+
+        Args:
+            description_query: Part of the action's description, in small or capital letters.
+            enabled: False pauses it, True resumes it.
+            time: New local time of the day as HH:MM, 24 hours.
+            recurrence: How often it is done from now on.
+            day: The new day or days, as for schedule_create; only together with a time or a recurrence.
+        """
+        depth = self._depth(context)
+        found = self._found(description_query)
+        if not found:
+            return _none(description_query)
+        if len(found) > 1:
+            names = ", ".join(action.description for action in found)
+            return f"Multiple matches: {names}. Be more specific."
+        schedule = rescheduled(found[0].schedule, time, recurrence, day)
+        return self._changed(found[0], schedule, depth, enabled=enabled)
+
+    @tool(title="Delete scheduled actions", effect="destructive")
+    def schedule_delete(self, description_query: Text) -> str:
+        """Delete every scheduled action that matches.
+
+        Args:
+            description_query: Part of the description, in small or capital letters; "*" deletes all actions.
+        """
+        is_all = description_query == "*"
+        found = list(self._actions()) if is_all else self._found(description_query)
+        count = self._store.delete(*found)
+        if is_all:
+            return f"Deleted all {count} scheduled action(s)."
+        if not count:
+            return _none(description_query)
+        return f"Deleted: {found[0].description}" if len(found) == 1 else f"Deleted {count} scheduled action(s)."
+
+    def _depth(self, context: ToolContext[Any]) -> int:
+        """Tell how many scheduled runs lie before what a call schedules or changes.
+
+        Raises:
+            ToolError: Too many.
+        """
+        firing = current.get() or self._store.paused(context.run_id)
+        depth = 0 if firing is None else firing.action.depth + 1
+        if depth > self._terms.nested:
+            raise ToolError("A scheduled action may neither schedule nor change one. Ask somebody to do it.")
+        return depth
+
+    def _added(self, action: Action) -> str:
+        most = self._terms.most
+        if not self._store.add(action, most):
+            raise ToolError(f"There are {most} scheduled actions, and there may be no more. Delete one first.")
+        return f"Scheduled: {action.description}\nSchedule: {action.schedule}\nNext run: {_local(action)}"
+
+    def _actions(self) -> tuple[Action, ...]:
+        return self._store.actions(self._terms.owner)
+
+    def _found(self, query: str) -> list[Action]:
+        wanted = query.casefold()
+        return [action for action in self._actions() if wanted in action.description.casefold()]
+
+    def _changed(self, old: Action, schedule: str | None, depth: int, *, enabled: bool | None) -> str:
+        words = {True: ["enabled"], False: ["paused"], None: []}[enabled]
+        said = words + (["schedule updated"] if schedule is not None else [])
+        if not said:
+            return "No changes specified."
+        new = replace(old, enabled=old.enabled if enabled is None else enabled, depth=max(old.depth, depth))
+        fault = "invalid schedule"
+        if schedule is not None:
+            new = replace(new, schedule=readable(schedule, fault))
+        if schedule is not None or not old.enabled:  # what was paused does not make up for what it slept through
+            new = replace(new, next_run=self._next_run(new.schedule, new.zone, fault))
+        if not self._store.change(old, new):
+            raise ToolError(f'"{old.description}" was changed by somebody else at the same time. Try again.')
+        return f'Updated "{old.description}": {", ".join(said)}'
+
+    def _next_run(self, schedule: str, zone: str, fault: str) -> float:
+        try:
+            return next_run(schedule, self._clock(), zone)
+        except ValueError:
+            raise ToolError(f"{fault}: {schedule}") from None
+
+
+def _shown(action: Action) -> str:
+    state = "active" if action.enabled else "paused"
+    return f"{action.description} [{state}]\n   Schedule: {action.schedule} | Next: {_local(action)}"
+
+
+def _local(action: Action) -> str:
+    try:
+        zone = zone_of(action.zone)
+    except ValueError:  # this machine does not know it any more
+        return f"{datetime.fromtimestamp(action.next_run, timezone.utc):%Y-%m-%d %H:%M} UTC"
+    return f"{datetime.fromtimestamp(action.next_run, zone):%Y-%m-%d %H:%M}"
+
+
+def _none(query: str) -> str:
+    return f'No scheduled action matching "{query}".'

@@ -1,0 +1,269 @@
+"""Running one command: what it prints, how it ends, and that nothing of it is left."""
+
+from __future__ import annotations
+
+import marshal
+import os
+import secrets
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Final, TypeAlias, cast
+
+from toolkit.builtin._guards.beneath import Root
+from toolkit.builtin.shell.captures import Capture
+from toolkit.builtin.shell.checks import LONGEST
+from toolkit.builtin.shell.environment import CommandLimits, environment
+from toolkit.builtin.shell.guard.families import GRACE, PERSISTENCE, Heirs, Marked, end
+from toolkit.builtin.shell.guard.watching import CLEAN
+from toolkit.builtin.shell.sandbox import Sandbox
+from toolkit.cancellation import CANCELLED, Cancellation
+from toolkit.errors import Failed, InvalidArguments
+from toolkit.threads import calling_off
+
+BOOT = "import os, sys; sys.path.append({place!r}); from guard import watching; os._exit(watching.serve())"
+# Every process of a command has it in its environment, with a value of the command's own.
+MARK = "TOOLKIT_COMMAND"
+CHUNK = 65_536  # bytes; as much as a pipe holds
+# A pipe holds no more than this, where nobody but root changes it: pipe(7). In bytes.
+MAX_PIPE = 1_048_576
+# How long guards may take to end what is left of a command, in seconds: there are two, one after the other.
+PATIENCE = 2 * (GRACE + PERSISTENCE) + 1
+# How much longer than its command a call lasts at most, in seconds: where the guards do not end it, the library does.
+MAX_DELAY = PATIENCE + 2 * (GRACE + PERSISTENCE)
+# How often it looks whether a guard that was called off does not answer, or is gone, in seconds.
+LOOK = 1.0
+# Where a Python may have to look for its own libraries.
+LIBRARIES = ("LD_LIBRARY_PATH",)
+# Why a command was ended, beside what calls are called off for.
+LATE: Final = "late"
+LOST: Final = "lost"
+
+Sink: TypeAlias = Callable[[bytes], object]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended.
+
+    Attributes:
+        status: Its wait status; None where it was ended.
+        why: What it was ended for: `late`, or what the call was called off for; `lost` where nobody knows how it ended,
+            because it killed what watched over it.
+        stdout: What it printed.
+        stderr: The same.
+    """
+
+    status: int | None
+    why: str
+    stdout: Capture
+    stderr: Capture
+
+    @property
+    def exit_code(self) -> int | None:
+        """What it exited with; -1 where a signal ended it; None where it did not end by itself."""
+        if self.status is None:
+            return None
+        return max(-1, os.waitstatus_to_exitcode(self.status))
+
+    @property
+    def failure(self) -> str:
+        """How it failed, in words; empty where it did not."""
+        code = 0 if self.status is None else os.waitstatus_to_exitcode(self.status)
+        if code < 0:
+            return f"exit: signal: {(signal.strsignal(-code) or str(-code)).lower()}"
+        return f"exit: exit status {code}" if code else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commands:
+    """Runs commands beneath a directory.
+
+    Attributes:
+        root: The directory, held open.
+        interpreter: What a command is added to.
+        max_output: Bytes of each stream that are kept, at its beginning and at its end.
+        variables: What is added to the environment.
+        limits: What a command may use.
+        sandbox: What it runs in, and where bubblewrap is.
+    """
+
+    root: Root
+    interpreter: Sequence[str]
+    max_output: int
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    limits: CommandLimits = field(default_factory=CommandLimits)
+    sandbox: tuple[Sandbox, str] | None = None
+
+    def run(self, command: str, seconds: float, until: Cancellation) -> Outcome:
+        """Run a command, for so many seconds at most; then nothing of it is left, be it in the background.
+
+        What will not end holds the call for `MAX_DELAY` more.
+
+        Raises:
+            InvalidArguments: It is no text that a shell can be given.
+            Failed: It could not be run.
+            KeyboardInterrupt: And whatever else a signal raises; nothing of the command is left.
+        """
+        text, mark = _encoded(command), secrets.token_hex(8)
+        try:
+            with self.root.directory(".") as directory, _guard(directory, mark) as guard:
+                words = [*map(os.fsencode, self._around(directory)), text]
+                variables = {**environment(self.variables), MARK: mark}
+                encoded = {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}
+                order = marshal.dumps((words, encoded, directory, self.limits.numbers(), os.getpid()))
+                return guard.outcome(order, self.max_output, seconds, until)
+        except OSError as error:
+            raise Failed(f"Failed to execute: {error.strerror or error}") from error
+
+    def _around(self, directory: int) -> list[str]:
+        """Write the command line that a command is added to."""
+        if self.sandbox is None:
+            return [*self.interpreter]
+        sandbox, program = self.sandbox
+        return [*sandbox.around(program, where(directory)), *self.interpreter]
+
+
+def where(directory: int) -> Path:
+    """Tell the path of an open directory."""
+    return Path(f"/proc/self/fd/{directory}").readlink()
+
+
+@contextmanager
+def _guard(directory: int, mark: str) -> Iterator[_Guard]:
+    """Start a guard; at the end, neither it nor what it guards is left."""
+    control, theirs = socket.socketpair()
+    with control:
+        with theirs:
+            process = subprocess.Popen(  # noqa: S603  this very Python
+                [sys.executable, "-I", "-S", "-c", BOOT.format(place=str(Path(__file__).parent))],
+                stdin=theirs.fileno(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={MARK: mark, **{name: os.environ[name] for name in LIBRARIES if name in os.environ}},
+                pass_fds=(directory,),
+                start_new_session=True,  # Ctrl-C is not for it
+            )
+        guard = _Guard(process, control)
+        try:
+            yield guard
+        finally:
+            guard.close(f"{MARK}={mark}".encode())
+
+
+class _Guard:
+    """A process that runs one command, and what it says of it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
+        self._process, self._control = process, control
+        self._why, self._ends = "", 0.0
+        self._report = bytearray()
+        control.settimeout(PATIENCE)
+
+    def outcome(self, order: bytes, most: int, seconds: float, until: Cancellation) -> Outcome:
+        """Have it carry an order out, and wait for the end; it comes soon after the time is up, or it is called off."""
+        stdout, stderr = Capture(most), Capture(most)
+        sinks = self._sinks(stdout, stderr)
+        self._ends = time.monotonic() + min(seconds, LONGEST if until.remaining is None else until.remaining)
+        with calling_off(until, lambda: self._call_off(until.reason)), selectors.DefaultSelector() as selector:
+            for stream, sink in sinks.items():
+                os.set_blocking(stream, False)
+                selector.register(stream, selectors.EVENT_READ, sink)
+            with suppress(BrokenPipeError):  # it has been called off already
+                self._control.sendall(order)
+            self._listen(selector)
+            if not self._is_over(selector):
+                self._call_off(until.reason or LATE)
+                self._listen(selector)
+        for stream, sink in sinks.items():
+            _drained(stream, sink)
+        return self._told(stdout, stderr)
+
+    def close(self, mark: bytes) -> None:
+        """Call it off, and wait for its end; what it left is ended from here."""
+        self._call_off(CANCELLED)
+        for stream in (self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(max(0.0, self._ends - time.monotonic()))
+        if self._process.returncode != CLEAN:
+            end(Heirs(mark))  # before the guard that adopts them, be it stopped
+            end(Marked(mark))
+        self._process.kill()
+        self._process.wait()
+
+    def _sinks(self, stdout: Capture, stderr: Capture) -> dict[int, Sink]:
+        outputs = cast("IO[bytes]", self._process.stdout), cast("IO[bytes]", self._process.stderr)
+        return {
+            self._control.fileno(): self._hear,
+            outputs[0].fileno(): stdout.add,
+            outputs[1].fileno(): stderr.add,
+        }
+
+    def _listen(self, selector: selectors.BaseSelector) -> None:
+        """Read, until the guards are done or the time is up."""
+        while not self._is_over(selector) and time.monotonic() < self._ends:
+            for key, _ in selector.select(min(LOOK, self._ends - time.monotonic())):
+                if not _read(key.fd, key.data):
+                    selector.unregister(key.fd)
+
+    def _is_over(self, selector: selectors.BaseSelector) -> bool:
+        """Tell whether the guards have closed the control socket, or the first one is gone."""
+        return self._control.fileno() not in selector.get_map() or self._process.poll() is not None
+
+    def _hear(self, report: bytes) -> None:
+        """Learn how the command ended; what the guards still do does not count as its time."""
+        self._report += report
+        self._ends = time.monotonic() + PATIENCE
+        self._process.send_signal(signal.SIGCONT)  # the command may have stopped it
+
+    def _call_off(self, why: str) -> None:
+        if not (self._why or self._report):
+            self._why, self._ends = why, time.monotonic() + PATIENCE
+        with suppress(OSError):
+            self._control.shutdown(socket.SHUT_WR)
+            self._process.send_signal(signal.SIGCONT)  # the command may have stopped it
+
+    def _told(self, stdout: Capture, stderr: Capture) -> Outcome:
+        if not self._report:
+            return Outcome(None, self._why or LOST, stdout, stderr)
+        told = marshal.loads(self._report)  # noqa: S302  this very Python wrote it
+        if isinstance(told, int):
+            return Outcome(told, "", stdout, stderr)
+        raise Failed(f"Failed to execute: {told}")
+
+
+def _read(stream: int, sink: Sink) -> bool:
+    """Read what there is; tell whether more may come."""
+    try:
+        data = os.read(stream, CHUNK)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    sink(data)
+    return bool(data)
+
+
+def _drained(stream: int, sink: Sink) -> None:
+    """Read what is left in a pipe, and no more than it can hold: somebody else may write to it."""
+    with suppress(OSError):
+        for _ in range(MAX_PIPE // CHUNK):
+            sink(os.read(stream, CHUNK))
+
+
+def _encoded(command: str) -> bytes:
+    if "\0" in command:
+        raise InvalidArguments("command: no command can hold a NUL")
+    try:
+        return command.encode()
+    except UnicodeEncodeError:
+        raise InvalidArguments("command: it holds half a character") from None

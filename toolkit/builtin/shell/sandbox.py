@@ -1,0 +1,125 @@
+"""A sandbox around a command, by bubblewrap: https://github.com/containers/bubblewrap."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from glob import glob
+from pathlib import Path
+from types import MappingProxyType
+
+from toolkit.builtin.files.sensitive import PRIVATE
+from toolkit.builtin.shell.checks import of_type, texts
+from toolkit.errors import DefinitionError
+
+# Where secrets are usually kept: what file tools keep from a model, and what programs set down for themselves.
+HIDDEN = ("~/.config", *(f"~/{path}" for path in PRIVATE if not path.startswith("!")))
+INSTALL = "Install it (Debian, Ubuntu: apt install bubblewrap), on Linux, where namespaces are allowed."
+TEMPORARY = "/tmp"  # noqa: S108  the sandbox has one of its own
+# What a sandbox has of its own, each by the option that makes it.
+OWN = MappingProxyType({"/dev": "--dev", "/proc": "--proc", TEMPORARY: "--tmpfs", "/run": "--tmpfs"})
+# How long a trial may take, in seconds.
+TRIAL = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sandbox:
+    """Namespaces of a command's own: one directory to write to, other processes out of sight, no network.
+
+    Everything else can be read, except what is hidden; /tmp and /run are empty, and gone at the end. Who listens on a
+    socket in a file elsewhere can be reached. It shares the kernel, and bounds neither memory nor computing.
+
+    Attributes:
+        network: Whether the network can be reached, the machine's own services included.
+        required: Whether there is no tool where there is no sandbox; otherwise commands run without, and the tool's
+            description says so.
+        hidden: Paths, `~` for the user's directory, `*` and `?` for any signs of a name. In place of each there is
+            nothing, but for the directory itself.
+
+    Raises:
+        DefinitionError: A value makes no sense.
+    """
+
+    network: bool = False
+    required: bool = True
+    hidden: Sequence[str] = HIDDEN
+
+    def __post_init__(self) -> None:
+        of_type("network", self.network, bool)
+        of_type("required", self.required, bool)
+        texts("hidden", self.hidden)
+
+    @property
+    def told(self) -> str:
+        """What a model should know of it."""
+        network = "The network can be reached" if self.network else "No network, but for Unix sockets in files"
+        return (
+            f"It runs in a sandbox: only this directory and /tmp can be written to, /tmp is empty at first. {network}."
+        )
+
+    def around(self, program: str, directory: Path) -> list[str]:
+        """Write the command line that a command is added to.
+
+        Args:
+            program: Bubblewrap.
+            directory: What can be written to, by its real path.
+        """
+        hidden = [place for path in self.hidden for place in _found(path)]
+        above = [place for place in hidden if directory.is_relative_to(place)]
+        return [
+            program,
+            "--unshare-all",
+            *(["--share-net"] if self.network else []),
+            *("--die-with-parent", "--new-session", "--cap-drop", "ALL"),
+            *("--ro-bind", "/", "/"),
+            *(word for place, option in OWN.items() for word in (option, place)),
+            *_hiding(above),
+            *("--bind", str(directory), str(directory)),
+            *_hiding(place for place in hidden if place not in above),
+            *("--setenv", "TMPDIR", TEMPORARY, "--chdir", str(directory), "--"),
+        ]
+
+    def found(self, directory: Path) -> str | None:
+        """Find bubblewrap, and try whether it can do this here; None where it cannot, and it need not.
+
+        Raises:
+            DefinitionError: It cannot, or the directory is one that a sandbox has of its own.
+        """
+        if any(Path(place).resolve().is_relative_to(directory) for place in OWN):
+            raise DefinitionError(f"There can be no sandbox for {directory}: it has {', '.join(OWN)} of its own.")
+        program = shutil.which("bwrap")
+        problem = "bubblewrap (bwrap) is not installed" if program is None else self._problem(program, directory)
+        if problem and self.required:
+            raise DefinitionError(f"There can be no sandbox: {problem}. {INSTALL}")
+        return None if problem or program is None else str(Path(program).absolute())
+
+    def _problem(self, program: str, directory: Path) -> str:
+        try:
+            command = [*self.around(program, directory), "true"]
+            tried = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=TRIAL, check=False)  # noqa: S603
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"bubblewrap cannot be tried: {error}"
+        said = tried.stderr.decode(errors="replace").strip()
+        return said.rstrip(".") or f"bubblewrap ends with {tried.returncode}" if tried.returncode else ""
+
+
+def _found(path: str) -> list[str]:
+    """List what a path is meant to lead to and does; what cannot be found here cannot be found there either."""
+    path = os.path.expanduser(path).replace("[", "[[]")  # noqa: PTH111  it raises nothing
+    found: list[str] = []
+    for one in glob(path):  # noqa: PTH207  it raises nothing, too
+        with suppress(OSError):
+            found.append(os.path.realpath(one))
+    return found
+
+
+def _hiding(places: Iterable[str]) -> list[str]:
+    """Write what puts places out of sight."""
+    hiding: list[str] = []
+    for place in places:
+        hiding += ("--tmpfs", place) if os.path.isdir(place) else ("--ro-bind", os.devnull, place)  # noqa: PTH112
+    return hiding
