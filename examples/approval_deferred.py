@@ -14,8 +14,7 @@ from toolkit import Decision, Runner, RunState, tool
 from toolkit.approvers import defer
 from toolkit.ledger import SQLiteLedger
 from toolkit.messages import ModelRequest, ToolMessage
-from toolkit.testing import ScriptedModel, call
-from toolkit.testing.scripted import Reply
+from toolkit.testing import ModelReply, ScriptedModel, call
 
 
 @tool(effect="destructive")
@@ -24,7 +23,7 @@ def pay(to: str, amount: int) -> str:
     return f"{to} has got {amount} euros"
 
 
-def reply(request: ModelRequest) -> Reply:
+def reply(request: ModelRequest) -> ModelReply:
     """Ask for two payments, then say what came of them."""
     results = [message.text for message in request.messages if isinstance(message, ToolMessage)]
     return "; ".join(results) if results else [call("pay", to="Ann", amount=30), call("pay", to="Bob", amount=200)]

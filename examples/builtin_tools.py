@@ -12,8 +12,7 @@ from typing import Any
 from toolkit import ApprovalRequest, Decision, Deny, Runner, Tool, Toolbox, tool
 from toolkit.approvers import ask_when
 from toolkit.builtin import calculate, calculator, reverser, word_count
-from toolkit.testing import ScriptedModel, call
-from toolkit.testing.scripted import Reply
+from toolkit.testing import ModelReply, ScriptedModel, call
 
 NOTES = {"garden": "The key is under the third pot."}
 
@@ -54,7 +53,7 @@ def keep_the_key(request: ApprovalRequest) -> Decision:
     return Decision.approve()
 
 
-def run(title: str, tools: Toolbox, prompt: str, *script: Reply) -> None:
+def run(title: str, tools: Toolbox, prompt: str, *script: ModelReply) -> None:
     """Have the scripted model answer, and print what happened."""
     guarded = ask_when(keep_the_key, names=["write_note"])
     result = Runner(tools, model=ScriptedModel(script), approve=guarded).run(prompt)

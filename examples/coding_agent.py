@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from toolkit import ApprovalRequest, Decision, Limits, Runner
 from toolkit.builtin import default_tools
 from toolkit.events import RunFinished, ToolCallFinished
-from toolkit.testing import ScriptedModel, call
+from toolkit.testing import ModelReply, ScriptedModel, call
 
 FILES = {
     "basket.py": '''
@@ -39,19 +39,14 @@ class TotalTest(unittest.TestCase):
 }
 TESTS = f"{shlex.quote(sys.executable)} -m unittest -q"
 # What a model might do; a real one takes its place if it is named.
-MODEL = (
-    sys.argv[1]
-    if sys.argv[1:]
-    else ScriptedModel(
-        [
-            [call("list_files"), call("bash", command=TESTS)],
-            [call("read_file", path="basket.py"), call("search", pattern="percent_off")],
-            call("edit_file", path="basket.py", old_text="* percent_off", new_text="* (100 - percent_off)"),
-            [call("bash", command="git push"), call("bash", command=TESTS)],
-            "basket.py took only the discount where the price without it was meant. Both tests pass now.",
-        ]
-    )
-)
+SCRIPT: list[ModelReply] = [
+    [call("list_files"), call("bash", command=TESTS)],
+    [call("read_file", path="basket.py"), call("search", pattern="percent_off")],
+    call("edit_file", path="basket.py", old_text="* percent_off", new_text="* (100 - percent_off)"),
+    [call("bash", command="git push"), call("bash", command=TESTS)],
+    "basket.py took only the discount where the price without it was meant. Both tests pass now.",
+]
+MODEL = sys.argv[1] if sys.argv[1:] else ScriptedModel(SCRIPT)
 
 
 def only_the_tests(request: ApprovalRequest) -> Decision:

@@ -8,8 +8,7 @@ is scripted, and the outbox is a list, so that the example runs anywhere.
 import os
 
 from toolkit import Runner, Tool, Toolbox, schema
-from toolkit.testing import ScriptedModel, call
-from toolkit.testing.scripted import Reply
+from toolkit.testing import ModelReply, ScriptedModel, call
 
 ACTIVITIES = {"production": "smtp", "development": "mock", "prototype": ""}  # "" leaves it to the model
 outbox: list[str] = []
@@ -37,7 +36,7 @@ def pretend(**mail: str) -> dict[str, bool]:
     return {"sent": "@" in mail["recipient"]}
 
 
-def script() -> list[Reply]:
+def script() -> list[ModelReply]:
     """Say what the model says; it fills in `_output` where it is asked for it."""
     guess = {} if box.activity_of("sendEmail") else {"_output": {"sent": False}}
     return [call("sendEmail", recipient="ann@example.com", subject="Lunch?", **guess), "That was all."]

@@ -8,8 +8,7 @@ from pathlib import PurePosixPath
 
 from toolkit import Deny, Runner, ToolCall, ToolContext, tool
 from toolkit.middleware import audit, redact, repeat_guard
-from toolkit.testing import ScriptedModel, call
-from toolkit.testing.scripted import Reply
+from toolkit.testing import ModelReply, ScriptedModel, call
 
 KEY = "sk-5f2e81c0"
 FILES = {"notes.txt": "Buy milk.", "settings.ini": f"[server]\nkey = {KEY}"}
@@ -36,7 +35,7 @@ class InsideOnly:
         return None
 
 
-SCRIPT: list[Reply] = [
+SCRIPT: list[ModelReply] = [
     [call("read_file", path="notes.txt"), call("read_file", path="settings.ini")],
     [call("read_file", path="../secret/key.pem")],
     *[[call("read_file", path="notes.txt")]] * 3,

@@ -280,6 +280,20 @@ def test_what_cannot_be_allowed(allow: Any) -> None:
         Destinations([allow])
 
 
+def test_url_that_is_allowed() -> None:
+    """Who allows a URL is told that the host stands alone, or with its port."""
+    with pytest.raises(DefinitionError, match=r"Write the host alone, or with its port: 127\.0\.0\.1:8080"):
+        Destinations(["http://127.0.0.1:1"])
+
+
+def test_port_that_is_refused() -> None:
+    """The developer reads in the cause which options are about ports."""
+    with pytest.raises(Refused) as caught:
+        Destinations().checked("a.example", 22, ["8.8.8.8"])
+
+    assert "ports= says which" in str(caught.value.__cause__)
+
+
 @pytest.mark.parametrize("given", [{"allow": "localhost"}, {"allow": None}, {"ports": "443"}, {"ports": 443}], ids=str)
 def test_what_is_no_list(given: dict[str, Any]) -> None:
     """A text or a number in place of a list is refused, with an example of one."""

@@ -17,7 +17,7 @@ from toolkit import ApprovalRequest, Decision, Denied, Runner, Tool, ToolCall, T
 from toolkit.approval import NO_APPROVER, Approver, Deferred, Stopped, approve
 from toolkit.approvers import Console, Decided, Desk, Notebook, allow, approve_all, ask_when, defer
 from toolkit.doors import AsyncDoor, SyncDoor, step
-from toolkit.errors import ApprovalError
+from toolkit.errors import ApprovalError, DefinitionError
 from toolkit.events import ApprovalNeeded
 from toolkit.messages import PendingApproval
 from toolkit.settings import Effect
@@ -240,7 +240,7 @@ def asked_about(policy: Callable[[Approver], Approver], tools: Sequence[Tool[...
 POLICIES: dict[str, tuple[Callable[[Approver], Approver], list[str]]] = {
     "everything": (lambda person: person, [made.name for made in BOX]),
     "nothing": (lambda _: approve_all, []),
-    "what the tools ask for": (ask_when, ["marked_file"]),
+    "what the tools ask for": (lambda person: ask_when(person, when=lambda r: r.required), ["marked_file"]),
     "a name": (lambda person: ask_when(person, names=["guess"]), ["guess", "marked_file"]),
     "a pattern": (lambda person: ask_when(person, names=("delete_*",)), ["delete_file", "marked_file"]),
     "an effect": (lambda person: ask_when(person, effects=["write"]), ["write_file", "guess", "marked_file"]),
@@ -328,6 +328,49 @@ def test_text_for_a_list(option: str) -> None:
     """One text where a list is due is refused: it would be taken for a list of letters."""
     with pytest.raises(TypeError, match=rf"{option}='write' is one text: write {option}=\('write',\)"):
         ask_when(approve_all, **{option: "write"})  # type: ignore[arg-type]
+
+
+MISTAKES: dict[str, tuple[Callable[[Any], Approver], str]] = {
+    "no condition": (ask_when, "give names=, effects= or when="),
+    "no name": (lambda person: ask_when(person, names=[]), "give names=, effects= or when="),
+    "no such effect": (
+        lambda person: ask_when(person, effects=["execute"]),  # type: ignore[list-item]
+        "'execute' is no effect; these are: read, write, destructive",
+    ),
+    "a tool for a name": (
+        lambda person: ask_when(person, names=[pay]),  # type: ignore[list-item]
+        "names: <Tool pay.*> is not a name",
+    ),
+    "a truth for a condition": (
+        lambda person: ask_when(person, when=True),  # type: ignore[arg-type]
+        "when=True is no function of an ApprovalRequest",
+    ),
+    "nobody to ask when": (
+        lambda _: ask_when(None, names=["pay"]),  # type: ignore[arg-type]
+        "approver=None is no function",
+    ),
+    "a module to ask": (
+        lambda _: allow("pay", otherwise=sys),  # type: ignore[arg-type]
+        "otherwise=<module 'sys'.*> is no function",
+    ),
+    "a list in the list": (
+        lambda person: allow(["pay"], otherwise=person),  # type: ignore[arg-type]
+        r"tools: \['pay'\] is not a name or a tool",
+    ),
+}
+
+
+@pytest.mark.parametrize(("policy", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_policy_that_asks_about_nothing(policy: Callable[[Any], Approver], message: str) -> None:
+    """A policy whose condition cannot be met, or that has nobody to ask, is refused where it is made."""
+    with pytest.raises(DefinitionError, match=message):
+        policy(approve_all)
+
+
+def test_request_as_text() -> None:
+    """A request as a text is its call, with what is invisible as an escape."""
+    assert 'pay({"amount": 5})' == str(request_for())
+    assert 'pay({"amount": "5\\u202e"})' == str(request_for(amount="5\u202e"))  # type: ignore[arg-type]
 
 
 def test_allowed_tool_that_changed() -> None:

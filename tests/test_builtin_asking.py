@@ -161,6 +161,22 @@ def test_no_answer(caplog: pytest.LogCaptureFixture) -> None:
     assert "gave None" in caplog.text
 
 
+async def gone(_: Question) -> str:
+    """End as input() does where there is no more."""
+    raise EOFError
+
+
+@pytest.mark.parametrize("handler", [input, gone], ids=["input", "async"])
+def test_nobody(handler: Handler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """At the end of the input nobody is there: the model is told, and the log, in one line."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+
+    assert ("Nobody is there to answer. Go on without an answer.", "failed") == asked(
+        ask_user_tool(handler), question="Go?"
+    )
+    assert 1 == len(caplog.text.splitlines())
+
+
 def test_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """`input` is a handler: it shows the question and the options, and gives the line that is typed."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("blue\n"))

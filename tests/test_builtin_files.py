@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from toolkit import Cancelled, DefinitionError, Image, Limits, Runner, Tool, Toolbox, ToolContext, ToolError
+from toolkit import Cancelled, DefinitionError, Image, Limits, Runner, TimedOut, Tool, Toolbox, ToolContext, ToolError
 from toolkit.approvers import allow, defer
 from toolkit.builtin._guards.beneath import Root, by_steps
 from toolkit.builtin.defaults import default_tools
@@ -75,11 +75,11 @@ def text(box: Toolbox, name: str, /, **arguments: Any) -> str:
 def test_names(box: Toolbox) -> None:
     """Each tool says what it is called, to models and to people, and what it does to the world."""
     assert [
-        ("file_read", "Read file", "read"),
-        ("file_write", "Write file", "write"),
-        ("file_list", "List directory", "read"),
-        ("file_delete", "Delete file", "destructive"),
-        ("file_stat", "Look up file", "read"),
+        ("file_read", "Read File", "read"),
+        ("file_write", "Write File", "write"),
+        ("file_list", "List Directory", "read"),
+        ("file_delete", "Delete File", "destructive"),
+        ("file_stat", "Look Up File", "read"),
         ("read_file", "Read File", "read"),
         ("write_file", "Write File", "write"),
         ("edit_file", "Edit File", "write"),
@@ -729,7 +729,7 @@ def test_nothing_is_written_late(locked: Path, name: str) -> None:
     context = ToolContext(deps=None, cancellation=Cancellation(0.05))
     before = sorted(locked.iterdir())
 
-    with pytest.raises(Cancelled):
+    with pytest.raises(TimedOut):
         Toolbox([*file_tools(locked), *coding_tools(locked)])[name](path="text", **given(name), context=context)
     assert ("a", before) == ((locked / "text").read_text(), sorted(locked.iterdir()))
 
@@ -842,8 +842,32 @@ def test_no_secrets(place: Path) -> None:
 @pytest.mark.parametrize("given", [".env", None, [1], [""], 5], ids=repr)
 def test_patterns_that_are_no_list(place: Path, option: str, given: Any) -> None:
     """One text, or something else, is no list of patterns: it would protect nothing."""
-    with pytest.raises(DefinitionError, match=f"{option}=.* is no list of patterns"):
+    with pytest.raises(DefinitionError, match=f"{option}=.* is no list of texts"):
         file_tools(place, **{option: given})
+
+
+@pytest.mark.parametrize(
+    "given", [{"limits": 3}, {"limits": {}}, {"hashes": "no"}, {"root": 3}, {"root": b"work"}], ids=str
+)
+def test_options_that_are_none(place: Path, given: dict[str, Any]) -> None:
+    """What is of another type than an option is refused by its name when the tools are made."""
+    ((name, value),) = given.items()
+
+    with pytest.raises(DefinitionError, match=re.escape(f"{name}={value!r} is no ")):
+        coding_tools(**{"root": place, **given})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"max_bytes": -1}, {"max_paged": 0}, {"max_image": True}, {"list_seconds": 0}, {"search_seconds": "x"}],
+    ids=str,
+)
+def test_limits_that_are_none(given: dict[str, Any]) -> None:
+    """A limit that nothing can keep to is refused by its name."""
+    ((name, value),) = given.items()
+
+    with pytest.raises(DefinitionError, match=re.escape(f"{name}={value!r} is no ")):
+        CodingLimits(**given)
 
 
 RUN = [
@@ -1132,6 +1156,15 @@ def test_left(place: Path, name: str) -> None:
 
     with pytest.raises(Cancelled):
         Toolbox(coding_tools(place))[name](pattern="x", context=ToolContext(deps=None, cancellation=off))
+
+
+@pytest.mark.parametrize("name", ["list_files", "search"])
+def test_late_call(place: Path, name: str) -> None:
+    """A walk ends when the time of its call is up, which is another error than that of its own limit."""
+    context = ToolContext(deps=None, cancellation=Cancellation(0))
+
+    with pytest.raises(TimedOut, match=r"Timed out\."):
+        Toolbox(coding_tools(place))[name](pattern="x", context=context)
 
 
 PICTURES = {

@@ -31,8 +31,7 @@ from toolkit.builtin.plan import plan_tool
 from toolkit.ledger import MemoryLedger
 from toolkit.messages import ToolCall, ToolResult
 from toolkit.middleware import Next
-from toolkit.testing import ScriptedModel, call
-from toolkit.testing.scripted import Reply
+from toolkit.testing import ModelReply, ScriptedModel, call
 
 UNANSWERED = (
     "Tool approval could not be completed because no approval handler is configured; "
@@ -184,7 +183,7 @@ def test_limits_of_two_plans(books: Books) -> None:
 def test_limits_are_kept(books: Books) -> None:
     """What steps have used up stays so, for the calls of later turns and for a run that is taken up again."""
     plan = call("execute_plan", steps=[step("lend", title="Emma")])
-    script: list[Reply] = [plan, call("burn", title="Emma"), call("lend", title="Dune"), "."]
+    script: list[ModelReply] = [plan, call("burn", title="Emma"), call("lend", title="Dune"), "."]
     tools, limits = [plan_of(books), *Toolbox.from_object(books)], Limits(per_tool={"lend": 1})
     gate = for_steps(allow("lend", otherwise=defer))
     paused = Runner(tools, model=ScriptedModel(script[:2]), approve=gate, limits=limits).run("Go.")
@@ -433,7 +432,7 @@ def test_snapshot(books: Books) -> None:
 def test_ledger(books: Books) -> None:
     """A plan and its steps are written down, and carried out once, however often the run is taken up."""
     ledger, policy = MemoryLedger(), allow("lend", otherwise=defer)
-    script: list[Reply] = [call("execute_plan", steps=[step("lend", title="Emma")]), "."]
+    script: list[ModelReply] = [call("execute_plan", steps=[step("lend", title="Emma")]), "."]
     paused = Runner([plan_of(books)], model=ScriptedModel(script[:1]), approve=policy, ledger=ledger).run("Lend Emma.")
     decisions = {waiting.call.id: True for waiting in paused.pending}
     results = [

@@ -302,7 +302,7 @@ def test_late(service: Service) -> None:
     service.answer["/v1/forecast"] = service.silent
 
     assert "Open-Meteo did not answer within 0.1 s. Try again later." == told(
-        weather_tool(base_url=service.url, seconds=0.1), location="0,0"
+        weather_tool(base_url=service.url, timeout=0.1), location="0,0"
     )
     assert service.left.wait(10)
 
@@ -350,6 +350,16 @@ def test_no_address(make: Callable[..., Any], url: Any) -> None:
         make(base_url=url)
 
 
+@pytest.mark.parametrize("make", [weather_tool, wikipedia_tool])
+@pytest.mark.parametrize("more", ["me:s3cret@a.example", "a.example?x=1", "a.example/?", "a.example#f"])
+def test_more_than_an_address(make: Callable[..., Any], more: str) -> None:
+    """What a path cannot follow, and a user, are refused; the message shows no password."""
+    with pytest.raises(DefinitionError, match="^base_url= has a user, a query or a fragment") as refused:
+        make(base_url=f"https://{more}")
+
+    assert "s3cret" not in str(refused.value)
+
+
 def test_no_address_of_places() -> None:
     """The refusal names the parameter that is wrong."""
     with pytest.raises(DefinitionError, match="geocoding_url='x'"):
@@ -364,11 +374,11 @@ def test_nobody_asks(agent: Any) -> None:
 
 
 @pytest.mark.parametrize("make", [weather_tool, wikipedia_tool])
-@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), "3", None, True], ids=repr)
-def test_no_time(make: Callable[..., Any], seconds: Any) -> None:
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), "3", None, True], ids=repr)
+def test_no_time(make: Callable[..., Any], timeout: Any) -> None:
     """What is no time for an answer is refused where it is written."""
-    with pytest.raises(DefinitionError, match="seconds="):
-        make(seconds=seconds)
+    with pytest.raises(DefinitionError, match="timeout="):
+        make(timeout=timeout)
 
 
 def test_slash() -> None:

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from toolkit import DefinitionError, Runner, Toolbox
-from toolkit.builtin.shared_state import SharedState, shared_state_tools
+from toolkit.builtin.shared_state import SharedState, shared_state_tool
 from toolkit.errors import Failed
-from toolkit.testing import ScriptedModel, call
-from toolkit.testing.scripted import Reply
+from toolkit.testing import ModelReply, ScriptedModel, call
 
 UNCHANGED = {"k": 2}
 FULL = (
@@ -30,7 +29,7 @@ def state() -> SharedState:
 
 def said(state: SharedState, **arguments: Any) -> str:
     """What a model is answered."""
-    return Toolbox(shared_state_tools(state)).call("shared_state", arguments).text or ""
+    return Toolbox([shared_state_tool(state)]).call("shared_state", arguments).text or ""
 
 
 @pytest.mark.parametrize(
@@ -62,7 +61,7 @@ def test_actions(state: SharedState, arguments: dict[str, Any], text: str, sizes
 @pytest.mark.parametrize("arguments", [{}, {"action": "clear"}, {"action": "get", "key": " "}], ids=str)
 def test_refused(state: SharedState, arguments: dict[str, Any]) -> None:
     """Another action, and a key without a letter, are refused."""
-    assert "invalid_arguments" == Toolbox(shared_state_tools(state)).call("shared_state", arguments).kind
+    assert "invalid_arguments" == Toolbox([shared_state_tool(state)]).call("shared_state", arguments).kind
 
 
 def test_list() -> None:
@@ -99,7 +98,7 @@ def test_most_keys() -> None:
 @pytest.mark.parametrize("size", [0, -1, 1.5, True, "10"], ids=repr)
 def test_no_size(size: Any) -> None:
     """A size that is none is refused where it is written."""
-    with pytest.raises(ValueError, match="max_bytes"):
+    with pytest.raises(DefinitionError, match="max_bytes"):
         SharedState(size)
 
 
@@ -107,7 +106,7 @@ def test_no_size(size: Any) -> None:
 def test_no_state(state: Any) -> None:
     """What cannot hold the texts is refused where it is written."""
     with pytest.raises(DefinitionError, match="state="):
-        shared_state_tools(state)
+        shared_state_tool(state)
 
 
 def test_at_the_same_time() -> None:
@@ -131,9 +130,9 @@ def test_at_the_same_time() -> None:
 def test_two_agents() -> None:
     """What one agent keeps, another reads; other stores stay apart."""
     state = SharedState()
-    writes: list[Reply] = [call("shared_state", action="set", key="plan", value="Paint it."), "Kept."]
-    reads: list[Reply] = [call("shared_state", action="get", key="plan"), "Read."]
-    Runner(shared_state_tools(state), model=ScriptedModel(writes)).run("Keep it.")
+    writes: list[ModelReply] = [call("shared_state", action="set", key="plan", value="Paint it."), "Kept."]
+    reads: list[ModelReply] = [call("shared_state", action="get", key="plan"), "Read."]
+    Runner([shared_state_tool(state)], model=ScriptedModel(writes)).run("Keep it.")
 
-    assert "Paint it." == Runner(shared_state_tools(state), model=ScriptedModel(reads)).run("?").calls[0].result.text
-    assert "(empty)" == shared_state_tools()[0].invoke({"action": "list"}).text
+    assert "Paint it." == Runner([shared_state_tool(state)], model=ScriptedModel(reads)).run("?").calls[0].result.text
+    assert "(empty)" == shared_state_tool().invoke({"action": "list"}).text

@@ -58,7 +58,7 @@ def test_what_it_is() -> None:
     """The tool reads, has a title, and takes a URL alone; nothing of it makes a model stumble."""
     made = http_tool()
 
-    assert ("http_fetch", "Fetch a page", "read") == (made.name, made.title, made.settings.effect)
+    assert ("http_fetch", "Fetch a Page", "read") == (made.name, made.title, made.settings.effect)
     assert (["url"], []) == (list(made.parameters["properties"]), list(Toolbox([made]).check()))
 
 
@@ -127,8 +127,8 @@ def test_answers(answer: list[bytes], text: str) -> None:
 @pytest.mark.parametrize(
     ("url", "text"),
     [
-        ("", "invalid URL: only http and https are fetched, not ''"),
-        ("example.com", "invalid URL: only http and https are fetched, not ''"),
+        ("", "invalid URL: only http and https are fetched: begin with https://"),
+        ("www.example.com/x", "invalid URL: only http and https are fetched: begin with https://"),
         ("ftp://a.example/", "invalid URL: only http and https are fetched, not 'ftp'"),
         ("file:///etc/passwd", "invalid URL: only http and https are fetched, not 'file'"),
         ("http://", "invalid URL: '' is no host"),

@@ -294,7 +294,7 @@ def test_labels(store: MemoryKnowledge) -> None:
     search, remember = knowledge_tools(store, embed)
     save = memory_tool(lambda text, kind: None)
 
-    assert [("read", "Search knowledge"), ("write", "Remember"), ("write", "Save memory")] == [
+    assert [("read", "Search Knowledge"), ("write", "Remember"), ("write", "Save Memory")] == [
         (made.settings.effect, made.title) for made in (search, remember, save)
     ]
     assert [["query"], ["content"], ["text"]] == [made.parameters["required"] for made in (search, remember, save)]
@@ -315,6 +315,7 @@ class Slow:
 WRONG: dict[str, dict[str, Any]] = {
     "no hits": {"top_k": 0},
     "no number": {"top_k": "5"},
+    "no yes or no": {"by_words": "yes"},
     "no function": {"embed": "small"},
     "asynchronous": {"embed": slow},
     "an asynchronous object": {"embed": Slow()},
@@ -327,6 +328,24 @@ def test_wrong_options(options: dict[str, Any], store: MemoryKnowledge) -> None:
     """What cannot work is refused when the tools are made."""
     with pytest.raises(DefinitionError, match=next(iter(options))):
         knowledge_tools(**{"store": store, "embed": embed, **options})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"most": -1}, {"most": True}, {"min_score": "x"}, {"min_score": -2}, {"clock": 3}, {"clock": slow}],
+    ids=str,
+)
+def test_wrong_options_of_memories(options: dict[str, Any], store: MemoryKnowledge) -> None:
+    """What cannot work is refused by its name when memories are made."""
+    with pytest.raises(DefinitionError, match=f"^{next(iter(options))}="):
+        Memories(store, embed, **options)
+
+
+@pytest.mark.parametrize("save", [3, slow], ids=["number", "asynchronous"])
+def test_wrong_save(save: Any) -> None:
+    """What cannot save at once is refused when the tool is made."""
+    with pytest.raises(DefinitionError, match="^save="):
+        memory_tool(save)
 
 
 def test_wrong_memories(store: MemoryKnowledge) -> None:
@@ -584,6 +603,13 @@ def test_whole_characters(cluster: str) -> None:
     for before in range(1, 12):
         chunks = chunked("x" * before + cluster * 40, 64, 8)
         assert not [chunk for chunk in chunks if unicodedata.category(chunk[0]) == "Mn" or chunk[0] in "\u200d🏽"]
+
+
+def test_whole_flags() -> None:
+    """A flag is two letters, and a chunk begins and ends between flags."""
+    chunks = [chunk for before in range(12) for chunk in chunked("x" * before + "🇩🇪" * 40, 64, 8)]
+
+    assert {""} == {chunk.lstrip("x").replace("🇩🇪", "") for chunk in chunks}
 
 
 @settings(max_examples=300, deadline=None)

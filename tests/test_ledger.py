@@ -15,7 +15,7 @@ from toolkit import Denied, Failed, File, Image, Runner, ToolCall, ToolResult, t
 from toolkit.doors import SyncDoor, step
 from toolkit.ledger import CHANGED, STARTED, UNKEPT, Entry, Ledger, MemoryLedger, Record, SQLiteLedger
 from toolkit.middleware import Next
-from toolkit.stores.database import StoreError
+from toolkit.stores.opening import StoreError
 from toolkit.testing import ScriptedModel, call
 
 STARTED_ENTRY = Entry(run_id="run", call_id="run_1", stage="started", digest="d")

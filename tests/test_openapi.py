@@ -285,6 +285,11 @@ IN_PATH = {"name": "id", "in": "path", "required": True, "schema": {"type": "str
         (GET, {"client": httpx2.Client}, "AsyncClient"),
         (GET, {"max_bytes": 0}, "max_bytes=0"),
         (GET, {"max_bytes": "5"}, "max_bytes='5'"),
+        (GET, {"max_bytes": True}, "max_bytes=True is no whole number"),
+        (GET, {"base_url": 3}, "base_url=3 is no str"),
+        (GET, {"prefix": 3}, "prefix=3 is no str"),
+        (GET, {"deprecated": "no"}, "deprecated='no' is no bool"),
+        (GET, {"include": ""}, "include='' is no list of texts"),
         (GET, {"methods": "GET"}, r"methods=\['GET'\]"),
         (GET, {"include": [5]}, r"include=\[5\] is no list of texts"),
         (GET, {"headers": "X: 1"}, "headers= maps names"),
@@ -314,8 +319,10 @@ IN_PATH = {"name": "id", "in": "path", "required": True, "schema": {"type": "str
 )
 def test_refusals(document: Any, options: dict[str, Any], message: str) -> None:
     """A document or an option that is none is refused, with what to do."""
+    given: dict[str, Any] = {"base_url": "https://example.com", **options}
+
     with pytest.raises(DefinitionError, match=f"(?s){message}"):
-        openapi_tools(document, base_url="https://example.com", **options)
+        openapi_tools(document, **given)
 
 
 @pytest.mark.parametrize(
@@ -618,11 +625,22 @@ def test_answers(server: Server, status: int, headers: Mapping[str, str], conten
     assert (told, status >= 400) == (result.text, result.is_error)
 
 
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
+
+
 def test_pictures(server: Server) -> None:
     """A picture is shown as one."""
-    server.answers["/x"] = (200, {"Content-Type": "image/png"}, b"\x89PNG")
+    server.answers["/x"] = (200, {"Content-Type": "image/png"}, PNG)
 
-    assert (Image(b"\x89PNG"),) == Toolbox([made(GET, base_url=server.base_url)]).call("x", {}).images
+    assert (Image(PNG),) == Toolbox([made(GET, base_url=server.base_url)]).call("x", {}).images
+
+
+@pytest.mark.parametrize("content", [b"RIFF\0\0\0\0WAVEfmt ", PNG], ids=["a sound", "another picture"])
+def test_no_pictures(server: Server, content: bytes) -> None:
+    """What does not begin as the picture that it is said to be is not shown."""
+    server.answers["/x"] = (200, {"Content-Type": "image/webp"}, content)
+
+    assert "200 OK: image/webp, which cannot be shown." == call(made(GET, base_url=server.base_url))
 
 
 def test_packed_answers(server: Server) -> None:

@@ -29,8 +29,7 @@ from toolkit.errors import ApprovalError
 from toolkit.events import ApprovalNeeded
 from toolkit.ledger import STARTED, Ledger, MemoryLedger, SQLiteLedger
 from toolkit.messages import ModelResponse, ToolCall, ToolMessage
-from toolkit.testing import ScriptedModel, call
-from toolkit.testing.scripted import Reply
+from toolkit.testing import ModelReply, ScriptedModel, call
 
 Door = Literal["sync", "async"]
 DOORS = pytest.mark.parametrize("door", ["sync", "async"])
@@ -57,7 +56,7 @@ class Bank:
         """Look."""
         return f"{len(self.paid)} payments"
 
-    def runner(self, *replies: Reply, **options: Any) -> Runner:
+    def runner(self, *replies: ModelReply, **options: Any) -> Runner:
         """Make a runner, for a model that answers so."""
         return Runner([self.pay, self.look], model=ScriptedModel(replies), **options)
 

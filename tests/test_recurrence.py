@@ -262,6 +262,17 @@ def test_no_rules(rule: str) -> None:
         next_run(rule, 0, "UTC")
 
 
+@pytest.mark.parametrize("rule", ["daily", "8am daily", "08:00 hourly", "* * * *"])
+def test_forms(rule: str) -> None:
+    """What is no rule is answered with the forms of one."""
+    forms = (
+        "A rule is a time, HH:MM in 24 hours, and one of once, daily, weekly(monday), custom(monday,friday) and "
+        "monthly(15), such as '08:00 daily'; or cron's five fields."
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(f'invalid schedule format: {rule}. {forms}')}$"):
+        next_run(rule, 0, "UTC")
+
+
 @pytest.mark.parametrize("now", [253402300799, 1e300, float("inf"), float("nan"), -1e300, -1e18])
 @pytest.mark.parametrize("rule", ["08:00 daily", "0 8 * * *"])
 def test_no_calendar(rule: str, now: float) -> None:
@@ -287,6 +298,8 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(ImportError, match=re.escape('pip install "function-toolkit[schedule]"')):
         next_run("0 8 * * *", 0, "UTC")
+    with pytest.raises(ValueError, match=r"^invalid schedule format: daily\."):
+        next_run("daily", 0, "UTC")
     assert 8 * 3600 == next_run("08:00 daily", 0, "UTC")
 
 

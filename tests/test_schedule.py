@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from toolkit import ApprovalRequest, Decision, Runner, Tool, Toolbox, ToolContext, tool
+from toolkit import ApprovalRequest, Decision, DefinitionError, Runner, Tool, Toolbox, ToolContext, tool
 from toolkit.builtin.schedule import (
     Action,
     Firing,
@@ -31,7 +31,7 @@ from toolkit.builtin.schedule import (
     planned_only,
     schedule_tools,
 )
-from toolkit.stores.database import StoreError
+from toolkit.stores.opening import StoreError
 from toolkit.testing import ScriptedModel, call
 
 HOUR = 3600
@@ -45,6 +45,11 @@ DENIED = (
 )
 UNSCHEDULED = "Tool execution was denied by authorization policy. Reason: No Scheduler carries this run out."
 NESTED = "A scheduled action may neither schedule nor change one. Ask somebody to do it."
+HOW = (
+    'A time is HH:MM, 24 hours. A day is "monday" for weekly, "monday,friday" for custom and "15" for monthly; once '
+    "and daily take none."
+)
+UNKNOWN = "The recurrence 'hourly' is none of once, daily, custom, weekly, monthly: daily was taken instead."
 FIRINGS = int(os.environ.get("TOOLKIT_FIRINGS", "100"))
 
 
@@ -151,6 +156,10 @@ def test_schedule(box: Toolbox, store: Store, said: dict[str, str], schedule: st
     ("said", "text"),
     [
         ({"time": "25:00"}, "invalid schedule format: 25:00 daily"),
+        ({"time": "8am"}, f"invalid schedule format: 8am daily. {HOW}"),
+        ({"recurrence": "once", "day": "2026-12-24"}, f"once takes no day, and 2026-12-24 was given. {HOW}"),
+        ({"day": "monday"}, f"daily takes no day, and monday was given. {HOW}"),
+        ({"tools": []}, "Invalid arguments: tools"),
         ({"recurrence": "weekly", "day": "funday"}, "invalid schedule format: 08:00 weekly(funday)"),
         ({"recurrence": "monthly", "day": "32"}, "invalid schedule format: 08:00 monthly(32)"),
         ({"description": " "}, "Invalid arguments: description"),
@@ -163,6 +172,13 @@ def test_create_refused(box: Toolbox, store: Store, said: dict[str, Any], text: 
     """What is no schedule is refused with the reason, and nothing is kept."""
     assert (create(box, **said) or "").startswith(text)
     assert () == store.actions()
+
+
+def test_unknown_recurrence(box: Toolbox) -> None:
+    """What is taken instead of an unknown recurrence is told."""
+    text = create(box, recurrence="hourly")
+
+    assert f"Scheduled: Mail digest\nSchedule: 08:00 daily\nNext run: 2026-02-18 08:00\n{UNKNOWN}" == text
 
 
 def test_create_requires(tools: Tools) -> None:
@@ -248,11 +264,25 @@ def test_list_empty(box: Toolbox, tools: Tools) -> None:
         ({"time": " 21:30 "}, 'Updated "Mail digest": schedule updated', "21:30 weekly(friday)"),
         ({"time": " ", "recurrence": "daily"}, 'Updated "Mail digest": schedule updated', "08:00 daily"),
         ({"day": "sunday"}, "No changes specified.", "08:00 weekly(friday)"),
-        ({"time": "*"}, "invalid schedule: * weekly(friday)", "08:00 weekly(friday)"),
+        ({"time": "*"}, f"invalid schedule: * weekly(friday). {HOW}", "08:00 weekly(friday)"),
         ({"enabled": False, "time": "9:00"}, 'Updated "Mail digest": paused, schedule updated', "9:00 weekly(friday)"),
         ({}, "No changes specified.", "08:00 weekly(friday)"),
-        ({"time": "99:00"}, "invalid schedule: 99:00 weekly(friday)", "08:00 weekly(friday)"),
-        ({"recurrence": "monthly", "day": "x"}, "invalid schedule: 08:00 monthly(x)", "08:00 weekly(friday)"),
+        ({"time": "99:00"}, f"invalid schedule: 99:00 weekly(friday). {HOW}", "08:00 weekly(friday)"),
+        (
+            {"recurrence": "monthly", "day": "x"},
+            f"invalid schedule: 08:00 monthly(x). {HOW}",
+            "08:00 weekly(friday)",
+        ),
+        (
+            {"recurrence": "once", "day": "sunday"},
+            f"once takes no day, and sunday was given. {HOW}",
+            "08:00 weekly(friday)",
+        ),
+        (
+            {"recurrence": "hourly"},
+            f'Updated "Mail digest": schedule updated\n{UNKNOWN}',
+            "08:00 daily",
+        ),
     ],
     ids=str,
 )
@@ -280,7 +310,7 @@ def test_update_cron(box: Toolbox, store: Store) -> None:
 
 def test_create_cron(box: Toolbox, store: Store) -> None:
     """No time that a model gives makes a rule in cron's form."""
-    assert "invalid schedule format: * * * * daily" == create(box, time="* * * *")
+    assert f"invalid schedule format: * * * * daily. {HOW}" == create(box, time="* * * *")
     assert () == store.actions()
 
 
@@ -402,26 +432,30 @@ def test_deleted_meanwhile(clock: Clock) -> None:
 @pytest.mark.parametrize("make", [schedule_tools, lambda store: Scheduler(store, str)], ids=["tools", "scheduler"])
 def test_no_store(make: Callable[[Any], object], store: Any) -> None:
     """What is no store is refused with what to write."""
-    with pytest.raises(TypeError, match=r"is no store\. Give SQLiteSchedule\(path\), or MemorySchedule\(\)\."):
+    with pytest.raises(DefinitionError, match=r"is no store\. Give SQLiteSchedule\(path\), or MemorySchedule\(\)\."):
         make(store)
 
 
 @pytest.mark.parametrize(
     ("terms", "text"),
     [
-        ({"allowed_tools": "send_mail"}, "Give a list: ['send_mail']"),
-        ({"owner": None}, "owner=None is no text"),
-        ({"most": "x"}, "most='x' is no number from 0 on"),
-        ({"nested": -1}, "nested=-1 is no number from 0 on"),
-        ({"nested": True}, "nested=True is no number from 0 on"),
+        (
+            {"allowed_tools": "send_mail"},
+            "allowed_tools='send_mail' is no list of texts, such as allowed_tools=['send_mail']",
+        ),
+        ({"allowed_tools": 5}, "allowed_tools=5 is no list of texts"),
+        ({"owner": None}, "owner=None is no str"),
+        ({"most": "x"}, "most='x' is no whole number from 0 on"),
+        ({"nested": -1}, "nested=-1 is no whole number from 0 on"),
+        ({"nested": True}, "nested=True is no whole number from 0 on"),
         ({"clock": 5}, "clock=5 is no function"),
-        ({"zone": 7}, "There is no time zone 7"),
+        ({"zone": 7}, "zone=7 is no str"),
     ],
     ids=str,
 )
 def test_no_terms(store: Store, terms: Any, text: str) -> None:
     """A mistaken term is refused by its name when the tools are made."""
-    with pytest.raises((TypeError, ValueError), match=re.escape(text)):
+    with pytest.raises(DefinitionError, match=re.escape(text)):
         schedule_tools(store, **terms)
 
 
@@ -432,7 +466,7 @@ def test_effects(tools: Tools) -> None:
 
 def test_unknown_zone(store: Store) -> None:
     """A zone that there is not is refused when the tools are made."""
-    with pytest.raises(ValueError, match="Mars"):
+    with pytest.raises(DefinitionError, match="^zone='Mars/Olympus': There is no time zone"):
         schedule_tools(store, "Mars/Olympus")
 
 
@@ -493,6 +527,58 @@ def test_firing(store: Store, clock: Clock) -> None:
 
     assert [(f"a1:{NOW:.0f}", 5, 1)] == [(firing.key, firing.late, firing.attempt) for firing in seen]
     assert 'Scheduled action a1: Mail digest\nCall these tools: ["read"]\nSummarize.' == seen[0].prompt
+
+
+@pytest.mark.parametrize("schedule", ["every day", "8am daily", "* * * *", ""], ids=repr)
+def test_add_refused(store: Store, schedule: str) -> None:
+    """What has no form of a rule is not kept, and it is told what a rule is."""
+    with pytest.raises(ValueError, match=rf"^invalid schedule format: {re.escape(schedule)}\. A rule is a time, HH:MM"):
+        store.add(action(schedule=schedule))
+    assert () == store.actions()
+
+
+@pytest.mark.parametrize("schedule", ["10:00 weekly(friday)", "*/5 * * * *"])
+def test_next_run_of_its_schedule(schedule: str) -> None:
+    """An action that is not told when it is due first is due as its schedule says, in its zone."""
+    made = Action(description="x", schedule=schedule, zone="Asia/Jakarta", created_at=NOW)
+
+    assert next_run(schedule, NOW, "Asia/Jakarta") == made.next_run
+
+
+def test_calls_are_json() -> None:
+    """Calls that are no JSON are refused, and it is told how to write them."""
+    with pytest.raises(TypeError, match=re.escape("is no text. Give JSON: tools=json.dumps([...]).")):
+        action(tools=CALLS)
+
+
+@pytest.mark.parametrize(
+    ("result", "shown"),
+    [
+        (None, "<FiringOutcome done: 'Mail digest'>"),
+        ("Two letters.", "<FiringOutcome done: 'Mail digest', 'Two letters.'>"),
+        (ValueError("no"), "<FiringOutcome failed: 'Mail digest', ValueError('no')>"),
+    ],
+    ids=str,
+)
+def test_outcome_shown(store: Store, clock: Clock, result: object, shown: str) -> None:
+    """An outcome is shown by what came of which action."""
+
+    def run(firing: Firing) -> object:
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    store.add(action())
+
+    assert [shown] == [repr(outcome) for outcome in Scheduler(store, run, clock=clock).run_due()]
+
+
+def test_outcome_of_runner_shown(store: Store, clock: Clock) -> None:
+    """The outcome of a Runner is shown by what the model said at last."""
+    store.add(action())
+    scheduler = Scheduler(store, Runner([], model=ScriptedModel(["Two letters."])), clock=clock)
+
+    assert ["<FiringOutcome done: 'Mail digest', 'Two letters.'>"] == [repr(outcome) for outcome in scheduler.run_due()]
 
 
 def test_failure(store: Store, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
@@ -1095,7 +1181,7 @@ def test_forever(clock: Clock) -> None:
 )
 def test_no_function(store: Store, run: Any) -> None:
     """What cannot be run is refused when the scheduler is made."""
-    with pytest.raises(TypeError):
+    with pytest.raises(DefinitionError, match="^run="):
         Scheduler(store, run)
 
 
@@ -1113,14 +1199,14 @@ def test_no_function(store: Store, run: Any) -> None:
 )
 def test_no_options(store: Store, options: Any, text: str) -> None:
     """A mistaken option is refused by its name when the scheduler is made."""
-    with pytest.raises((TypeError, ValueError), match=re.escape(text)):
+    with pytest.raises(DefinitionError, match=re.escape(text)):
         Scheduler(store, str, **options)
 
 
 @pytest.mark.parametrize("options", [{"missed": "all"}, {"crashed": "once"}], ids=str)
 def test_no_policy(store: Store, options: Any) -> None:
     """A rule for what was missed or has crashed is one of two."""
-    with pytest.raises(ValueError, match="neither"):
+    with pytest.raises(DefinitionError, match="neither '.*' nor '.*'"):
         Scheduler(store, str, **options)
 
 
@@ -1262,7 +1348,8 @@ with context.Pool(8) as pool:
 RUN = "[one.firing.action.description for one in Scheduler(store, str, clock=lambda: now).run_due()]"
 CREATE = """[
     Toolbox(schedule_tools(store, most=5)).call(
-        "schedule_create", {"description": "x", "time": "8:00", "recurrence": "daily", "tools": []}
+        "schedule_create",
+        {"description": "x", "time": "8:00", "recurrence": "daily", "tools": [{"tool": "t", "params": {}}]},
     ).is_error
     for _ in range(3)
 ]"""

@@ -40,7 +40,7 @@ def printed(made: Tool[..., Any], command: str) -> str:
 
 def test_names(box: Toolbox) -> None:
     """Each tool says what it is called, to models and to people, and what it does to the world."""
-    assert [("shell_exec", "Run command", "destructive"), ("bash", "Run Command", "destructive")] == [
+    assert [("shell_exec", "Run Command", "destructive"), ("bash", "Run Command", "destructive")] == [
         (made.name, made.title, made.settings.effect) for made in box
     ]
 
@@ -414,9 +414,9 @@ def test_limit_reached(tmp_path: Path) -> None:
         pytest.param(bash_tool, {"timeout": "5"}, "timeout='5' is no number", id="time as text"),
         pytest.param(shell_tool, {"timeout": None}, "timeout=None is no number", id="None as time"),
         pytest.param(bash_tool, {"timeout": 1e9}, "timeout=1000000000.0 is no number", id="too long"),
-        pytest.param(shell_tool, {"max_output": 0}, "max_output=0 is no whole number above 0.", id="output"),
+        pytest.param(shell_tool, {"max_output": 0}, "max_output=0 is no whole number from 1 on.", id="output"),
         pytest.param(
-            bash_tool, {"max_output": True}, "max_output=True is no whole number above 0.", id="True as output"
+            bash_tool, {"max_output": True}, "max_output=True is no whole number from 1 on.", id="True as output"
         ),
         pytest.param(bash_tool, {"deny": None}, "deny=None is no list of texts", id="None as deny"),
         pytest.param(bash_tool, {"confirm": True}, "confirm= is a plain function", id="confirm"),
@@ -465,8 +465,8 @@ def test_no_directory(tmp_path: Path) -> None:
 
 
 def test_wrong_limit() -> None:
-    """A bound is a whole number above 0."""
-    with pytest.raises(DefinitionError, match="memory=0 is no whole number above 0"):
+    """A bound is a whole number from 1 on."""
+    with pytest.raises(DefinitionError, match="memory=0 is no whole number from 1 on"):
         CommandLimits(memory=0)
 
 

@@ -113,8 +113,12 @@ def test_one_list_of_secrets() -> None:
 
 @pytest.mark.parametrize("root", ["/", "/tmp", "/dev", "/run"])  # noqa: S108  that is the mistake
 @pytest.mark.parametrize("required", [True, False], ids=["required", "if possible"])
-def test_own_directories(root: str, required: bool) -> None:
+def test_own_directories(root: str, required: bool, tmp_path: Path, environment: Setter) -> None:
     """A directory that a sandbox has of its own, or that holds one, cannot be given to commands in it."""
+    (program := tmp_path / "bwrap").write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    environment("PATH", str(tmp_path))
+
     with pytest.raises(DefinitionError, match=f"no sandbox for {root}: it has /dev, /proc, /tmp, /run of its own"):
         bash_tool(root, sandbox=Sandbox(required=required))
 

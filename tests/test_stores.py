@@ -22,9 +22,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from toolkit import Cancelled, DefinitionError
 from toolkit.cancellation import Cancellation
-from toolkit.stores.database import StoreError
 from toolkit.stores.knowledge import Chunk, Document, KnowledgeStore
 from toolkit.stores.late import ended_by
+from toolkit.stores.opening import StoreError
 from toolkit.stores.sqlite import MemoryKnowledge, SQLiteKnowledge
 
 KILLS = int(os.environ.get("TOOLKIT_KILLS", "300"))
@@ -223,6 +223,25 @@ def test_owners(store: SQLiteKnowledge) -> None:
     assert 0 == store.delete("1")
     assert ["secret of ann"] == near(ann, EAST) == saying(ann, "secret of bob")
     assert ([], [], []) == (near(store, EAST), saying(store, "secret"), store.documents())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"path": 3}, {"timeout": "x"}, {"timeout": True}, {"timeout": -1}, {"timeout": 1e9}, {"clock": 3}],
+    ids=str,
+)
+def test_no_options(options: dict[str, Any]) -> None:
+    """A mistaken option is refused by its name when the store is made."""
+    ((name, value),) = options.items()
+
+    with pytest.raises(DefinitionError, match=f"^{name}={value!r} is no "):
+        SQLiteKnowledge(**{"path": ":memory:", **options})
+
+
+def test_no_clock() -> None:
+    """So is one of a store in memory."""
+    with pytest.raises(DefinitionError, match="^clock=3 is no function"):
+        MemoryKnowledge(clock=3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("owner", [None, "", 5, b"ann"], ids=repr)

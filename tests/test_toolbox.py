@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import types
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from toolkit import DefinitionError, DuplicateToolError, Failed, FatalError, Toolbox, ToolContext, ToolResult, tool
+from toolkit import (
+    DefinitionError,
+    DuplicateToolError,
+    Failed,
+    FatalError,
+    Tool,
+    Toolbox,
+    ToolContext,
+    ToolResult,
+    tool,
+)
 
 
 @tool
@@ -263,6 +274,35 @@ def test_family(family: Any) -> None:
     """Tools come one by one: a list of them is refused, and the message says how to unpack it."""
     with pytest.raises(DefinitionError, match=r"write Toolbox\(\[\*tools\]\)"):
         Toolbox([double, family])
+
+
+def one(name: str) -> Tool[..., Any]: ...  # type: ignore[empty-body]
+def some() -> list[Tool[..., Any]]: ...  # type: ignore[empty-body]
+def bare() -> Tool: ...  # type: ignore[empty-body, type-arg]
+
+
+one_by_type, some_by_type = (types.FunctionType(made.__code__, globals(), made.__name__) for made in (one, some))
+one_by_type.__annotations__ = {"name": str, "return": Tool[..., Any]}
+some_by_type.__annotations__ = {"return": list[Tool[..., Any]]}
+
+
+@pytest.mark.parametrize("maker", [one, some, bare, one_by_type, some_by_type])
+def test_maker(maker: Callable[..., Any]) -> None:
+    """A function that makes tools is none: its parentheses were forgotten."""
+    with pytest.raises(DefinitionError, match=rf"{maker.__name__} makes tools: write {maker.__name__}\(\.\.\.\)"):
+        Toolbox([maker])
+
+
+def test_no_maker() -> None:
+    """What gives something else of this name, or what nobody knows, can be a tool."""
+
+    class Tool:
+        """A hammer."""
+
+    def lend() -> Tool: ...  # type: ignore[empty-body]
+    def lend_unknown() -> other.Tool: ...  # type: ignore[name-defined]  # noqa: F821
+
+    assert ("lend", "lend_unknown", "lookup") == Toolbox([lend, lend_unknown, lookup]).names
 
 
 def test_unbound() -> None:

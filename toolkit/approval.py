@@ -32,7 +32,7 @@ NO_APPROVER = (
 
 @dataclass(frozen=True)
 class ApprovalRequest:
-    """One call that waits for a yes.
+    """One call that waits for a yes; as a text, its name and its arguments, with nothing hidden.
 
     Attributes:
         arguments: Typed values, as the tool will get them; each look gives a copy.
@@ -50,6 +50,9 @@ class ApprovalRequest:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "arguments", guarded(self.arguments))
+
+    def __str__(self) -> str:
+        return f"{self.name}({self.arguments_json})"
 
     @property
     def name(self) -> str:

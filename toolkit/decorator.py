@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, get_args, get_origin, overload
 
 from typing_extensions import Unpack
 
@@ -24,6 +25,7 @@ from toolkit.tools import Tool
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_ABOUT_TOOLS = re.compile(r"\bTool\b")
 
 
 @overload
@@ -102,10 +104,37 @@ def _decorated(given: Mapping[str, Any], function: Any) -> Any:
             f"@tool needs something that can be called; it got {function!r}. Give options by name: @tool(name=...)."
         )
     own = Function(Signature(plain, hints.frame_names(source_of(plain))))
+    _refuse_maker(own.signature)
     named = {"name": legal_name(name_of(plain)), **fields_of(given, name_of(plain), USUAL)}
     handler = _carried(Latent(own) if is_declaration(plain) else own, named.get("activity"))
     made: Tool[Any, Any] = Tool(handler=handler, of_class=isinstance(function, classmethod), **named)
     return staticmethod(made) if isinstance(function, staticmethod) else made
+
+
+def _refuse_maker(signature: Signature) -> None:
+    """Refuse a function that makes tools: the parentheses behind it were forgotten.
+
+    Raises:
+        DefinitionError: Its return annotation is a tool, or a list of them.
+    """
+    if _are_tools(_returned(signature)):
+        name = name_of(signature.callable)
+        raise DefinitionError(f"{signature.label}: {name} makes tools: write {name}(...).")
+
+
+def _returned(signature: Signature) -> Any:
+    """Read the return annotation, where it may be about tools: no other is worth the time."""
+    try:
+        written = hints.raw_annotations(signature.source).get("return")
+        is_meant = _ABOUT_TOOLS.search(repr(written))
+        return hints.resolved(written, signature.source, signature.names) if is_meant else None
+    except Exception:  # noqa: BLE001  an annotation is code of the user's
+        return None
+
+
+def _are_tools(annotation: Any) -> bool:
+    origin = get_origin(annotation) or annotation
+    return origin is Tool or (origin is list and any(map(_are_tools, get_args(annotation))))
 
 
 def _carried(handler: Handler, activity: str | None) -> Handler:

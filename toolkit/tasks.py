@@ -75,7 +75,8 @@ async def finished(function: Callable[[Cancellation], T], until: Cancellation) -
         while not future.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([future])
-            stop.cancel(until.reason or CANCELLED)
+            if not future.done():
+                stop.cancel(until.reason or CANCELLED)
     return value_of(future.result())
 
 

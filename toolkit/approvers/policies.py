@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, get_args
 
 from toolkit.approval import ApprovalRequest, Approver, Decision, Verdict
 from toolkit.callbacks import is_async
 from toolkit.digests import definition_of
+from toolkit.errors import DefinitionError
 from toolkit.settings import Effect
 from toolkit.tools import Tool
+
+NO_CONDITION = (
+    "ask_when needs a condition: give names=, effects= or when=. approve=person asks about every call, and "
+    "when=lambda request: request.required about those whose tools ask for a yes."
+)
 
 
 def approve_all(_: ApprovalRequest) -> bool:
@@ -30,7 +36,12 @@ def allow(*tools: str | Tool[..., Any], otherwise: Approver) -> Approver:
         *tools: Names, or patterns such as "read_*"; or tools, which are meant as they are now: of a tool that has
             changed since, or another one of the same name, the calls are asked about.
         otherwise: Who is asked.
+
+    Raises:
+        DefinitionError: One of the tools is neither a name nor a tool, or `otherwise` cannot be called.
     """
+    _refuse_others((str, Tool), "a name or a tool", tools=tools)
+    _refuse_uncallable(otherwise=otherwise)
     patterns = tuple(each.strip() for each in tools if isinstance(each, str))
     definitions = frozenset(definition_of(each) for each in tools if isinstance(each, Tool))
 
@@ -61,10 +72,17 @@ def ask_when(
 
     Raises:
         TypeError: `when` is async, or one text stands where a list is due.
+        DefinitionError: There is no condition, none that can be met, or nobody to ask.
     """
     _refuse_text(names=names, effects=effects)
-    if when is not None and is_async(when):
-        raise TypeError("when= is asked at once: give a plain function; an async one can be an approver of its own.")
+    _refuse_others(str, "a name", names=names)
+    _refuse_unknown(effects)
+    if not (names or effects) and when is None:
+        raise DefinitionError(NO_CONDITION)
+    _refuse_uncallable(approver=approver)
+    if when is not None:
+        _refuse_uncallable(when=when)
+        _refuse_async(when)
     asked_about = {*effects, None} if effects else frozenset[Effect]()
 
     def asking(request: ApprovalRequest) -> Verdict | Awaitable[Verdict]:
@@ -84,3 +102,28 @@ def _refuse_text(**options: object) -> None:
     for name, value in options.items():
         if isinstance(value, str):
             raise TypeError(f"{name}={value!r} is one text: write {name}=({value!r},).")
+
+
+def _refuse_async(when: Callable[..., object]) -> None:
+    if is_async(when):
+        raise TypeError("when= is asked at once: give a plain function; an async one can be an approver of its own.")
+
+
+def _refuse_others(kinds: type | tuple[type, ...], what: str, **options: Sequence[object]) -> None:
+    for name, values in options.items():
+        for value in values:
+            if not isinstance(value, kinds):
+                raise DefinitionError(f"{name}: {value!r} is not {what}.")
+
+
+def _refuse_unknown(effects: Sequence[object]) -> None:
+    known = get_args(Effect)
+    for effect in effects:
+        if effect not in known:
+            raise DefinitionError(f"effects: {effect!r} is no effect; these are: {', '.join(known)}.")
+
+
+def _refuse_uncallable(**options: object) -> None:
+    for name, value in options.items():
+        if not callable(value):
+            raise DefinitionError(f"{name}={value!r} is no function of an ApprovalRequest.")

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from toolkit.builtin.clocks import current_time_tool as current_time_tool
     from toolkit.builtin.data import data_tools as data_tools
     from toolkit.builtin.defaults import default_tools as default_tools
+    from toolkit.builtin.files import PRIVATE as PRIVATE
+    from toolkit.builtin.files import RUN_LATER as RUN_LATER
     from toolkit.builtin.files import CodingLimits as CodingLimits
     from toolkit.builtin.files import Root as Root
     from toolkit.builtin.files import coding_tools as coding_tools
@@ -57,7 +59,10 @@ if TYPE_CHECKING:
     from toolkit.builtin.search import search_tool as search_tool
     from toolkit.builtin.search import web_search_tool as web_search_tool
     from toolkit.builtin.shared_state import SharedState as SharedState
-    from toolkit.builtin.shared_state import shared_state_tools as shared_state_tools
+    from toolkit.builtin.shared_state import shared_state_tool as shared_state_tool
+    from toolkit.builtin.shell import BLOCKED as BLOCKED
+    from toolkit.builtin.shell import DENIED as DENIED
+    from toolkit.builtin.shell import HIDDEN as HIDDEN
     from toolkit.builtin.shell import CommandLimits as CommandLimits
     from toolkit.builtin.shell import Sandbox as Sandbox
     from toolkit.builtin.shell import bash_tool as bash_tool
@@ -77,7 +82,7 @@ _HOMES = {
     "toolkit.builtin.clocks": ("current_time", "current_time_tool"),
     "toolkit.builtin.data": ("data_tools",),
     "toolkit.builtin.defaults": ("default_tools",),
-    "toolkit.builtin.files": ("CodingLimits", "Root", "coding_tools", "file_tools"),
+    "toolkit.builtin.files": ("PRIVATE", "RUN_LATER", "CodingLimits", "Root", "coding_tools", "file_tools"),
     "toolkit.builtin.http": ("Dialer", "Page", "WebOptions", "fetch", "http_tool"),
     "toolkit.builtin.knowledge": (
         "Memories",
@@ -103,8 +108,8 @@ _HOMES = {
         "schedule_tools",
     ),
     "toolkit.builtin.search": ("Brave", "Result", "Serper", "search_tool", "web_search_tool"),
-    "toolkit.builtin.shared_state": ("SharedState", "shared_state_tools"),
-    "toolkit.builtin.shell": ("CommandLimits", "Sandbox", "bash_tool", "shell_tool"),
+    "toolkit.builtin.shared_state": ("SharedState", "shared_state_tool"),
+    "toolkit.builtin.shell": ("BLOCKED", "DENIED", "HIDDEN", "CommandLimits", "Sandbox", "bash_tool", "shell_tool"),
     "toolkit.builtin.todo": ("Todos", "todo_tool"),
     "toolkit.builtin.weather": ("weather_tool",),
     "toolkit.builtin.wikipedia": ("wikipedia_tool",),

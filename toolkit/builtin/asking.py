@@ -25,6 +25,7 @@ MAX_OPTIONS = 50
 # So many sync handlers may be at work; each of them holds a thread until it ends.
 MAX_OPEN = 64
 UNANSWERED = "No answer was given."
+NOBODY = "Nobody is there to answer. Go on without an answer."
 BUSY = "Too many earlier questions still wait for an answer. Go on without one."
 
 Asked = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=4000)]
@@ -69,6 +70,7 @@ def ask_user_tool(handler: Handler, *, agent: str = "assistant", timeout: float 
 
     Args:
         handler: Asks the person, and gives the answer; sync, on a thread of its own, or async. `input` is one.
+            An EOFError of it means that nobody is there.
         agent: Who asks, for `Question.metadata`.
         timeout: Seconds for an answer, from when the question is put; as long as the run by default.
 
@@ -114,8 +116,15 @@ class Asking:
             metadata={"agent": self.agent, "source": "llm"},
             context=context,
         )
+        return _checked(await self._answer(asked), asked)
+
+    async def _answer(self, question: Question) -> object:
         handler = self.handler if is_async(self.handler) else self._placed
-        return _checked(await called(handler, (asked,), AsyncDoor(), context.cancellation), asked)
+        try:
+            return await called(handler, (question,), AsyncDoor(), question.context.cancellation)
+        except EOFError:
+            logger.warning("Nobody is there to answer %r", question)
+            raise Failed(NOBODY) from None
 
     def _placed(self, question: Question) -> Any:
         """Ask on this thread, which nobody can end when the question is given up."""

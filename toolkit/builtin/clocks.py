@@ -8,8 +8,8 @@ from datetime import datetime, timezone, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from toolkit.builtin._guards.options import plain_function
 from toolkit.decorator import tool
-from toolkit.errors import DefinitionError
 from toolkit.tools import Tool
 
 
@@ -20,10 +20,9 @@ def current_time_tool(clock: Callable[[], float] = time.time) -> Tool[..., Any]:
         clock: Gives the time, in seconds since 1970, UTC.
 
     Raises:
-        DefinitionError: It cannot be called.
+        DefinitionError: It cannot be called, or is asynchronous.
     """
-    if not callable(clock):
-        raise DefinitionError(f"current_time_tool: clock={clock!r} is no function that gives seconds.")
+    plain_function("clock", clock)
 
     @tool(name="current_time", title="Current Time", effect="read")
     def told(timezone: str = "") -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit.builtin._guards.beneath import Root
+from toolkit.builtin._guards.options import held
 from toolkit.builtin.files import PRIVATE, RUN_LATER, CodingLimits, coding_tools
 from toolkit.builtin.shell import Sandbox, bash_tool
 from toolkit.tools import Tool
@@ -35,6 +36,6 @@ def default_tools(
     Raises:
         DefinitionError: As for `coding_tools` and `bash_tool`.
     """
-    held = root if isinstance(root, Root) else Root(root)
-    files = coding_tools(held, private=private, guarded=guarded, limits=limits)
-    return [*files, bash_tool(held, sandbox=sandbox)]
+    root = held(root)
+    files = coding_tools(root, private=private, guarded=guarded, limits=limits)
+    return [*files, bash_tool(root, sandbox=sandbox)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -13,6 +12,7 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from toolkit import __version__
+from toolkit.builtin._guards import options
 from toolkit.errors import DefinitionError, Failed
 from toolkit.screen import revealed
 
@@ -49,9 +49,7 @@ class Service:
     seconds: float = SECONDS
 
     def __post_init__(self) -> None:
-        is_number = isinstance(self.seconds, (int, float)) and not isinstance(self.seconds, bool)
-        if not (is_number and 0 < self.seconds < math.inf):
-            raise DefinitionError(f"seconds={self.seconds!r} is no number above 0.")
+        options.seconds("timeout", self.seconds)  # which the factories call it
         agent = self.user_agent
         if not (isinstance(agent, str) and agent.strip() and agent.isascii() and agent.isprintable()):
             raise DefinitionError(f"user_agent={agent!r} is no line of ASCII, such as 'my-bot/1.0 (me@example.org)'.")
@@ -100,10 +98,12 @@ def address(parameter: str, url: str) -> str:
     """Give the address of a service without a slash at its end.
 
     Raises:
-        DefinitionError: It is none of HTTP; the message names the parameter.
+        DefinitionError: It is none of HTTP, or a path cannot follow it; the message names the parameter.
     """
     if not _is_address(url):
-        raise DefinitionError(f"{parameter}={url!r} is no address such as 'https://api.example.org'.")
+        raise DefinitionError(f"{parameter}={url!r:.100} is no address such as 'https://api.example.org'.")
+    if "@" in urlsplit(url).netloc or not {"?", "#"}.isdisjoint(url):  # the first may be a secret: it is not shown
+        raise DefinitionError(f"{parameter}= has a user, a query or a fragment: write 'https://api.example.org'.")
     return url.rstrip("/")
 
 

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import StringConstraints
 
+from toolkit.builtin._guards.options import of_type, whole
 from toolkit.decorator import tool
-from toolkit.errors import DefinitionError, Failed, InvalidArguments
+from toolkit.errors import Failed, InvalidArguments
 from toolkit.messages import ToolResult
 from toolkit.tools import Tool
 
@@ -27,13 +28,11 @@ class SharedState:
         max_bytes: Of all names and texts, as UTF-8.
 
     Raises:
-        ValueError: That is no size.
+        DefinitionError: That is no size.
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
-        if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
-            raise ValueError(f"SharedState: max_bytes={max_bytes!r} is not a whole number above 0.")
-        self._max_bytes = max_bytes
+        self._max_bytes = whole("max_bytes", max_bytes)
         self._lock = threading.Lock()
         self._texts: dict[str, str] = {}
         self._used = 0
@@ -75,8 +74,8 @@ class SharedState:
         return _bytes(key) + _bytes(self._texts[key]) if key in self._texts else 0
 
 
-def shared_state_tools(state: SharedState | None = None) -> list[Tool[..., Any]]:
-    """Make `shared_state`, in a list as other families of tools.
+def shared_state_tool(state: SharedState | None = None) -> Tool[..., Any]:
+    """Make `shared_state`, by which agents that work together share texts.
 
     Args:
         state: Where the texts are kept; give the tools of all agents that work together the same one.
@@ -84,10 +83,8 @@ def shared_state_tools(state: SharedState | None = None) -> list[Tool[..., Any]]
     Raises:
         DefinitionError: It is no SharedState.
     """
-    kept = SharedState() if state is None else state
-    if not isinstance(kept, SharedState):
-        raise DefinitionError(f"shared_state_tools: state={state!r} is no place for texts: write SharedState().")
-    return [_Access(kept).shared_state]
+    kept = SharedState() if state is None else of_type("state", state, SharedState)
+    return _Access(kept).shared_state
 
 
 @dataclass(frozen=True)

@@ -95,14 +95,14 @@ class Weather(TypedDict):
 
 
 def weather_tool(
-    *, base_url: str = FORECAST, geocoding_url: str | None = None, seconds: float = SECONDS
+    *, base_url: str = FORECAST, geocoding_url: str | None = None, timeout: float = SECONDS
 ) -> Tool[..., Any]:
     """Make `weather`.
 
     Args:
         base_url: Where Open-Meteo is, or what speaks as it does.
         geocoding_url: Where places are looked up; the same by default, where that is not Open-Meteo's own.
-        seconds: For each of its answers.
+        timeout: Seconds for each of its answers.
 
     Raises:
         DefinitionError: An address is none of HTTP, or there is no time for an answer.
@@ -110,7 +110,7 @@ def weather_tool(
     forecast = address("base_url", base_url)
     usual = GEOCODING if forecast == FORECAST else forecast
     places = usual if geocoding_url is None else address("geocoding_url", geocoding_url)
-    return _Weather(*(Service("Open-Meteo", url, seconds=seconds) for url in (forecast, places))).weather
+    return _Weather(*(Service("Open-Meteo", url, seconds=timeout) for url in (forecast, places))).weather
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ class Articles(TypedDict):
 
 
 def wikipedia_tool(
-    *, base_url: str = "https://en.wikipedia.org", user_agent: str = USER_AGENT, seconds: float = SECONDS
+    *, base_url: str = "https://en.wikipedia.org", user_agent: str = USER_AGENT, timeout: float = SECONDS
 ) -> Tool[..., Any]:
     """Make `wikipedia`.
 
@@ -60,13 +60,13 @@ def wikipedia_tool(
         base_url: The Wikipedia of a language, or another wiki that MediaWiki runs.
         user_agent: Who asks. Wikimedia wants it to name the program and somebody to reach:
             "my-bot/1.0 (me@example.org)", see https://foundation.wikimedia.org/wiki/Policy:User-Agent_policy.
-        seconds: For an answer.
+        timeout: Seconds for an answer.
 
     Raises:
         DefinitionError: The address is none of HTTP, or there is no time for an answer.
     """
     url = address("base_url", base_url)
-    return _Wikipedia(Service("Wikipedia", url, user_agent=user_agent, seconds=seconds)).wikipedia
+    return _Wikipedia(Service("Wikipedia", url, user_agent=user_agent, seconds=timeout)).wikipedia
 
 
 @dataclass(frozen=True)

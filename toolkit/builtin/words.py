@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import unicodedata
-from itertools import chain
+from itertools import pairwise
 
+from toolkit.builtin.characters import is_inside
 from toolkit.decorator import tool
-
-# What joins the character in front of it to the one behind.
-JOINER = "\u200d"
-REGIONS = range(0x1F1E6, 0x1F200)  # letters of which two make a flag
-TONES = range(0x1F3FB, 0x1F400)
 
 
 @tool(title="Echo", effect="read")
@@ -30,7 +25,7 @@ def reverser(text: str) -> str:
     Args:
         text: The text to reverse.
     """
-    return "".join(chain.from_iterable(reversed(_characters(text))))
+    return "".join(reversed(_characters(text)))
 
 
 @tool(title="Word Count", effect="read")
@@ -43,18 +38,10 @@ def word_count(text: str) -> int:
     return len(text.split())
 
 
-def _characters(text: str) -> list[list[str]]:
-    """Part a text into what readers take for one character: accents, flags and joined signs stay whole."""
-    found: list[list[str]] = []
-    for letter in text:
-        if found and _belongs(found[-1], letter):
-            found[-1].append(letter)
-        else:
-            found.append([letter])
-    return found
-
-
-def _belongs(before: list[str], letter: str) -> bool:
-    is_flag = ord(letter) in REGIONS and len(before) == 1 and ord(before[0]) in REGIONS
-    is_mark = unicodedata.category(letter) in ("Mn", "Mc", "Me") or letter == JOINER or ord(letter) in TONES
-    return is_flag or is_mark or before[-1] == JOINER or (before == ["\r"] and letter == "\n")
+def _characters(text: str) -> list[str]:
+    """Part a text into what readers take for one character."""
+    begins = [0]
+    for index in range(1, len(text)):
+        if not is_inside(text, index, begins[-1]):
+            begins.append(index)
+    return [text[begin:end] for begin, end in pairwise([*begins, len(text)])]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from toolkit.lazy import lazily
 from toolkit.middleware.line import Line as Line
 from toolkit.middleware.line import Middleware as Middleware
 from toolkit.middleware.line import Next as Next
@@ -20,17 +21,12 @@ if TYPE_CHECKING:
     from toolkit.middleware.repeats import repeat_guard as repeat_guard
 
 _HOMES = {
-    "audit": "auditing",
-    "cache": "caching",
-    "PerRun": "per_run",
-    "redact": "redaction",
-    "repeat_guard": "repeats",
+    "toolkit.middleware.auditing": ("audit",),
+    "toolkit.middleware.caching": ("cache",),
+    "toolkit.middleware.per_run": ("PerRun",),
+    "toolkit.middleware.redaction": ("redact",),
+    "toolkit.middleware.repeats": ("repeat_guard",),
 }
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+if not TYPE_CHECKING:  # for which each name that is not declared above is a mistake
+    __getattr__, __dir__, _ = lazily(globals(), _HOMES)

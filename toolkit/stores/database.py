@@ -31,13 +31,15 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import Self
 
+from toolkit.errors import DefinitionError
 from toolkit.stores.forks import forks
 from toolkit.stores.opening import MEMORY, Layout, StoreError, opened, refuse_lost
 
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["MEMORY", "Database", "Layout", "StoreError"]
+# The longest wait, in seconds: SQLite counts milliseconds, in 32 bits.
+LONGEST = 1e6
 
 
 class Database:
@@ -49,10 +51,12 @@ class Database:
         timeout: How long to wait for another process that writes, in seconds.
 
     Raises:
+        DefinitionError: The path or the time is none.
         StoreError: The file is damaged, holds something else, was made by a later version, or cannot be opened.
     """
 
     def __init__(self, path: str | os.PathLike[str], layout: Layout, *, timeout: float = 30.0) -> None:
+        _refuse_mistaken(path, timeout)
         # A path stays the same when the process changes its directory.
         self.path = MEMORY if path == MEMORY else str(Path(path).absolute())
         self._layout, self._timeout = layout, timeout
@@ -135,6 +139,13 @@ class Database:
                 f"{Path(self.path).name} was in use for too long while this process was forked, and cannot be used in "
                 "it: use it in the process that forked, or start this one anew."
             )
+
+
+def _refuse_mistaken(path: object, timeout: object) -> None:
+    if not isinstance(path, (str, os.PathLike)):
+        raise DefinitionError(f"path={path!r:.100} is no path of a file, such as 'kept.db'.")
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 <= timeout <= LONGEST:
+        raise DefinitionError(f"timeout={timeout!r:.100} is no number of seconds from 0 to {LONGEST:,.0f}.")
 
 
 _DAMAGED = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import os
 from collections.abc import Iterator, Sequence
@@ -10,6 +9,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
+from toolkit.callbacks import is_async
 from toolkit.errors import DefinitionError, Failed, FatalError, Halt, ToolError
 from toolkit.models.clients import sync_client
 from toolkit.stores.late import refuse_late
@@ -48,7 +48,7 @@ def refuse_unusable(embed: object) -> None:
     """
     if not callable(embed):
         raise DefinitionError(f"embed={embed!r} is no function of a list of texts.")
-    if any(map(inspect.iscoroutinefunction, (embed, getattr(embed, "__call__", None)))):  # noqa: B004
+    if is_async(embed):
         raise DefinitionError(f"embed={embed!r} is asynchronous: give a function that returns the embeddings.")
 
 
@@ -116,7 +116,7 @@ class OpenAIEmbeddings:
         dimensions: int | None = None,
         timeout: float = 60.0,
     ) -> None:
-        if client is not None and inspect.iscoroutinefunction(client.embeddings.create):
+        if client is not None and is_async(client.embeddings.create):
             raise DefinitionError(f"client={type(client).__name__}: it is asynchronous; give an openai.OpenAI.")
         self.model = model
         self._client, self._dimensions, self._timeout = client, dimensions, timeout

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from toolkit.cancellation import Cancellation, outer
-from toolkit.errors import Cancelled
+from toolkit.threads import over
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def refuse_late() -> None:
     """Go no further where the call, or the run, that this is done for was called off.
 
     Raises:
-        Cancelled: It was.
+        Cancelled, TimedOut: It was.
     """
-    if outer.get():
-        raise Cancelled
+    if until := outer.get():
+        raise over(until)

@@ -28,6 +28,11 @@ class _Part(NamedTuple):
     digest: str
 
     def read(self) -> bytes:
+        """Read it.
+
+        Raises:
+            ValueError: It is not the one that is known.
+        """
         place = Path(str(metadata.distribution(self.package).locate_file(self.path)))
         data = place.read_bytes() if place.exists() else b""
         if hashlib.sha256(data).hexdigest() != self.digest:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import Self
 
 from toolkit.errors import DefinitionError
-from toolkit.stores.database import MEMORY, Database, Layout, StoreError
+from toolkit.stores.database import Database
 from toolkit.stores.knowledge import KNOWLEDGE, Chunk, Document, Hit
 from toolkit.stores.late import refuse_late
+from toolkit.stores.opening import MEMORY, Layout, StoreError
 from toolkit.stores.vectors import cosines, packed
 
 if TYPE_CHECKING:
@@ -60,12 +61,15 @@ class SQLiteKnowledge:
         clock: Gives the time, in seconds since 1970, UTC.
 
     Raises:
+        DefinitionError: The path, the time or the clock is none.
         StoreError: The file is damaged, holds something else, or cannot be opened.
     """
 
     def __init__(
         self, path: str | os.PathLike[str], *, timeout: float = 30.0, clock: Callable[[], float] = time.time
     ) -> None:
+        if not callable(clock):
+            raise DefinitionError(f"clock={clock!r:.100} is no function that gives seconds.")
         self._database = Database(path, LAYOUT, timeout=timeout)
         self._clock, self._owner = clock, ""
         self._close: Callable[[], None] = self._database.close

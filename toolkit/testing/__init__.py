@@ -2,7 +2,7 @@
 
 from toolkit.testing.errors import ScriptError
 from toolkit.testing.reply import Reply, reply
-from toolkit.testing.scripted import ScriptedModel, call
+from toolkit.testing.scripted import ModelReply, ScriptedModel, call
 from toolkit.testing.server import FakeServer, Request
 
-__all__ = ["FakeServer", "Reply", "Request", "ScriptError", "ScriptedModel", "call", "reply"]
+__all__ = ["FakeServer", "ModelReply", "Reply", "Request", "ScriptError", "ScriptedModel", "call", "reply"]

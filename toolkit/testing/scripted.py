@@ -18,8 +18,8 @@ from toolkit.models import Piece
 from toolkit.testing.errors import ScriptError
 
 # A text answers, calls are made, a response is given as it is, an exception is raised, a function is asked.
-Reply: TypeAlias = (
-    "str | ToolCall | Sequence[ToolCall] | ModelResponse | BaseException | Callable[[ModelRequest], Reply]"
+ModelReply: TypeAlias = (
+    "str | ToolCall | Sequence[ToolCall] | ModelResponse | BaseException | Callable[[ModelRequest], ModelReply]"
 )
 
 
@@ -47,7 +47,7 @@ class ScriptedModel:
         '4 letters'
     """
 
-    script: Iterable[Reply] | Callable[[ModelRequest], Reply]
+    script: Iterable[ModelReply] | Callable[[ModelRequest], ModelReply]
     name: str = "scripted"
     is_async: bool = False
 
@@ -96,7 +96,7 @@ class ScriptedModel:
         if kind is None:
             self.check()
 
-    def _next(self, request: ModelRequest) -> Reply:
+    def _next(self, request: ModelRequest) -> ModelReply:
         if self._replies is None:
             return self.script  # type: ignore[return-value]  # the script is a function, which is a reply
         if self._used == len(self._replies):
@@ -106,7 +106,7 @@ class ScriptedModel:
         self._used += 1
         return self._replies[self._used - 1]
 
-    def _response(self, reply: Reply, request: ModelRequest) -> ModelResponse:
+    def _response(self, reply: ModelReply, request: ModelRequest) -> ModelResponse:
         if isinstance(reply, BaseException):
             raise reply
         if isinstance(reply, ModelResponse):

@@ -120,6 +120,14 @@ class Root:
         self._paths = (Path(path).absolute(), Path(path).resolve())
         self.lookup = lookup or _usual_lookup(self._held)
 
+    def where(self) -> Path:
+        """Tell where it stands now, or stood before it was removed.
+
+        Raises:
+            OSError: Nothing can tell: only Linux can, by /proc.
+        """
+        return _where(self._held)
+
     def names(self, path: str) -> tuple[str, ...]:
         """Part a path, absolute or not, into the names on the way to it; `.` and `..` are taken out.
 
@@ -185,8 +193,7 @@ class Root:
         if self.lookup is by_steps:
             return self.names(path)
         try:
-            above, where = (_where(number) for number in (self._held, opened))
-            return where.relative_to(above).parts
+            return _where(opened).relative_to(self.where()).parts
         except (OSError, ValueError):
             raise Outside("link") from None
 

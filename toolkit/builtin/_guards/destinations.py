@@ -18,6 +18,8 @@ Allowed: TypeAlias = str | Address | Network
 
 PORTS = frozenset((80, 443))
 LAST_PORT = 65535
+# For the developer, who reads the traceback; no model is told how to get further.
+REMEDY = "ports= says which ports of public addresses may be connected to, allow= which addresses and hosts besides."
 
 # What is looked up as it is written: everything that name servers and `inet_aton` understand, and nothing else.
 NAME = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?")
@@ -85,7 +87,7 @@ class Destinations:
             return
         if port not in self._ports:
             known = ", ".join(map(str, sorted(self._ports)))
-            raise Refused(f"port {port} may not be connected to, only {known}")
+            raise Refused(f"port {port} may not be connected to, only {known}") from DefinitionError(REMEDY)
         if what := objection(address):
             shown = host if ":" in host or host == str(address) else f"{host} ({address})"
             raise Refused(f"{shown} is not a public address: {what}")
@@ -129,7 +131,10 @@ def _name(host: str) -> str:
     except httpx2.InvalidURL:
         name = ""
     if not NAME.fullmatch(name) or name.replace(".", "").isdigit():
-        raise DefinitionError(f"allow: {host!r} is no network (such as 10.0.0.0/8), address or name of a host.")
+        raise DefinitionError(
+            f"allow: {host!r} is no network (such as 10.0.0.0/8), address or name of a host. Write the host alone, or "
+            f"with its port: 127.0.0.1:8080."
+        )
     return name
 
 

@@ -49,7 +49,8 @@ def check(url: httpx2.URL) -> None:
         ValueError: It is another scheme, names nobody's host, or tells who asks.
     """
     if url.scheme not in SCHEMES:
-        raise ValueError(f"only http and https are fetched, not {url.scheme[:SHOWN]!r}")
+        said = f", not {url.scheme[:SHOWN]!r}" if url.scheme else ": begin with https://"
+        raise ValueError(f"only http and https are fetched{said}")
     if url.userinfo:
         raise ValueError("user and password do not belong into it")
     host = url.raw_host.decode("ascii")

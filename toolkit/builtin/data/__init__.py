@@ -65,9 +65,9 @@ def data_parse(
 def data_filter(records: Rows, where: Annotated[list[Condition], MinLen(1), MaxLen(20)]) -> dict[str, Any]:
     """Choose the records for which all conditions hold.
 
-    Numbers are compared as such, also where they are texts; everything else, and whether numbers with leading zeros
-    are equal, as text. `contains` looks for a part of
-    the text, in small or capital letters; `in` takes a list of values. A record without the column is not chosen.
+    Numbers are compared as numbers, also where they are texts; everything else as text. A number with leading zeros,
+    such as a zip code, equals only the same text. `contains` looks for a part of the text, in small or capital letters;
+    `in` takes a list of values. A record without the column is not chosen.
 
     Args:
         records: Records, as data_parse gives them.

@@ -8,13 +8,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from toolkit.builtin._guards import options
 from toolkit.builtin._guards.beneath import Root
 from toolkit.builtin.files.coding import CodingFiles
 from toolkit.builtin.files.finding import FindingFiles
 from toolkit.builtin.files.limits import CodingLimits
 from toolkit.builtin.files.plain import PlainFiles
 from toolkit.builtin.files.replacing import LEFT
-from toolkit.builtin.files.sensitive import PRIVATE, RUN_LATER, Patterns, checked
+from toolkit.builtin.files.sensitive import PRIVATE, RUN_LATER, Patterns
 from toolkit.builtin.files.workspace import Workspace
 from toolkit.decorator import tool
 from toolkit.tools import Tool
@@ -46,11 +47,12 @@ def file_tools(
             read. For agents that work on the same files. A file of more than 64 MiB has none.
 
     Raises:
-        DefinitionError: There is no such directory, patterns are none, or the system cannot open files beneath one.
+        DefinitionError: There is no such directory, the system cannot open files beneath one, or a value makes no
+            sense.
     """
     workspace = _workspace(root, private, guarded)
-    made = PlainFiles(workspace, hashes=hashes)
-    write = _writing(workspace, made.file_write, "Write file", hashes=hashes)
+    made = PlainFiles(workspace, hashes=options.of_type("hashes", hashes, bool))
+    write = _writing(workspace, made.file_write, "Write File", hashes=hashes)
     return [made.file_read, write, made.file_list, _asking(workspace, made.file_delete), made.file_stat]
 
 
@@ -75,17 +77,18 @@ def coding_tools(
     Raises:
         DefinitionError: As for `file_tools`.
     """
-    how_far = limits or CodingLimits()
+    how_far = CodingLimits() if limits is None else options.of_type("limits", limits, CodingLimits)
     workspace = _workspace(root, private, guarded)
     workspace = replace(workspace, max_hashed=max(how_far.max_bytes, how_far.max_paged))
-    made, finding = CodingFiles(workspace, how_far, hashes=hashes), FindingFiles(workspace, how_far)
+    made = CodingFiles(workspace, how_far, hashes=options.of_type("hashes", hashes, bool))
+    finding = FindingFiles(workspace, how_far)
     write = _writing(workspace, made.write_file, "Write File", hashes=hashes)
     return [made.read_file, write, _asking(workspace, made.edit_file), finding.list_files, finding.search]
 
 
 def _workspace(root: str | os.PathLike[str] | Root, private: Sequence[str], guarded: Sequence[str]) -> Workspace:
-    kept = Patterns([*checked("private", private), LEFT])
-    return Workspace(root if isinstance(root, Root) else Root(root), kept, Patterns(checked("guarded", guarded)))
+    kept = Patterns([*options.texts("private", private), LEFT])
+    return Workspace(options.held(root), kept, Patterns(options.texts("guarded", guarded)))
 
 
 def _writing(workspace: Workspace, write: Callable[..., Any], title: str, *, hashes: bool) -> Tool[..., Any]:

@@ -14,11 +14,11 @@ from toolkit.builtin.files.hashes import Hash, hash_of
 from toolkit.builtin.files.limits import CodingLimits
 from toolkit.builtin.files.matching import clipped
 from toolkit.builtin.files.names import told
-from toolkit.builtin.files.pictures import picture
 from toolkit.builtin.files.pieces import pieces
 from toolkit.builtin.files.replacing import NOBODY, ExpectHash
 from toolkit.builtin.files.texts import decoded, line_blocks, lines_of
 from toolkit.builtin.files.workspace import Workspace
+from toolkit.builtin.pictures import picture
 from toolkit.context import ToolContext
 from toolkit.decorator import tool
 from toolkit.messages import ToolResult

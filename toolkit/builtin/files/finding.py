@@ -17,11 +17,12 @@ from toolkit.builtin.files.names import shown
 from toolkit.builtin.files.pieces import pieces
 from toolkit.builtin.files.texts import line_blocks
 from toolkit.builtin.files.workspace import Workspace
-from toolkit.cancellation import DEADLINE, Cancellation
+from toolkit.cancellation import Cancellation
 from toolkit.context import ToolContext
 from toolkit.decorator import tool
-from toolkit.errors import Cancelled, Failed
+from toolkit.errors import Failed
 from toolkit.messages import ToolResult
+from toolkit.threads import over
 
 MAX_LISTED = 200  # files
 MAX_MATCHES = 50
@@ -109,10 +110,10 @@ def _until(context: ToolContext, seconds: float, late: str) -> Iterator[Callable
     with Cancellation(seconds, context.cancellation) as ended:
 
         def check() -> None:
-            if ended.reason == DEADLINE:
-                raise Failed(late)
+            if context.cancellation:
+                raise over(context.cancellation)
             if ended:
-                raise Cancelled
+                raise Failed(late)
 
         check()
         yield check

@@ -25,9 +25,9 @@ class Hash:
         return self._digest.hexdigest()[:DIGITS]
 
 
-def hash_of(*pieces: bytes) -> str:
+def hash_of(data: bytes) -> str:
     """Tell the hash of a content."""
-    return hash_of_all(pieces)
+    return hash_of_all([data])
 
 
 def hash_of_all(pieces: Iterable[bytes]) -> str:

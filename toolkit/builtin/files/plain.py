@@ -39,7 +39,7 @@ class PlainFiles:
     def __init__(self, workspace: Workspace, *, hashes: bool) -> None:
         self._workspace, self._hashes = workspace, hashes
 
-    @tool(title="Read file", effect="read")
+    @tool(title="Read File", effect="read")
     def file_read(self, path: str) -> str:
         """Read a text file from the workspace; of a long one, the first 8000 bytes.
 
@@ -71,7 +71,7 @@ class PlainFiles:
         mark = f" [hash {hash_of(data)}]" if self._hashes else ""
         return f"Written {len(data)} bytes to {name_of(path)}{mark}"
 
-    @tool(title="List directory", effect="read")
+    @tool(title="List Directory", effect="read")
     def file_list(self, path: str = ".") -> str:
         """List one directory of the workspace: a line for each entry, with `file` or `dir`, a tab, and its name.
 
@@ -83,7 +83,7 @@ class PlainFiles:
         lines = "".join(f"{kind}\t{shown(name)}\n" for name, kind in found[:MAX_LISTED])
         return lines + (f"... (more than {MAX_LISTED} entries)" if len(found) > MAX_LISTED else "")
 
-    @tool(title="Delete file", effect="destructive")
+    @tool(title="Delete File", effect="destructive")
     def file_delete(self, path: str) -> str:
         """Delete a file or an empty directory of the workspace.
 
@@ -94,7 +94,7 @@ class PlainFiles:
             self._workspace.remove(path)
         return f"Deleted {name_of(path)}"
 
-    @tool(title="Look up file", effect="read")
+    @tool(title="Look Up File", effect="read")
     def file_stat(self, path: str) -> dict[str, str | int]:
         """Tell the name, size in bytes, type and time of modification (UTC) of a file or directory of the workspace.
 

@@ -22,7 +22,7 @@ from toolkit.builtin.files.hashes import hash_of_all
 from toolkit.builtin.files.pieces import TooLarge, pieces
 from toolkit.cancellation import Cancellation
 from toolkit.context import ToolContext
-from toolkit.errors import Cancelled
+from toolkit.threads import over
 
 # The names of new files that are not in their places yet.
 LEFT = f".{'?' * 16}.tmp"
@@ -50,7 +50,7 @@ def put(directory: int, name: str, data: bytes, expected: Expected, ended: Cance
 
     Raises:
         OSError: It cannot be, or the old one is not what was expected, or others keep the directory locked.
-        Cancelled: The call ended; nothing was changed.
+        Cancelled, TimedOut: The call ended; nothing was changed.
     """
     new = f".{secrets.token_hex(8)}.tmp"
     try:
@@ -167,7 +167,7 @@ def _is_locked(directory: int) -> bool:
 
 def _refuse_late(ended: Cancellation) -> None:
     if ended:
-        raise Cancelled
+        raise over(ended)
 
 
 def _write(directory: int, name: str, data: bytes, like: int | None) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
-
-from toolkit.errors import DefinitionError
+from collections.abc import Iterable, Sequence
 
 # Kept from a model: keys, passwords, tokens, where tools of the trade keep them, and what was typed into a shell.
 PRIVATE = (
@@ -166,21 +164,6 @@ class Patterns:
 
     def __contains__(self, names: Sequence[str]) -> bool:
         return self._search("/".join(names).casefold()) is not None
-
-
-def checked(parameter: str, patterns: Sequence[str]) -> Sequence[str]:
-    """Give patterns back.
-
-    Raises:
-        DefinitionError: They are none: one text would be taken for its letters.
-    """
-    if isinstance(patterns, str) or not _are_texts(patterns):
-        raise DefinitionError(f"{parameter}={patterns!r:.100} is no list of patterns, such as {parameter}=['.env'].")
-    return patterns
-
-
-def _are_texts(patterns: object) -> bool:
-    return isinstance(patterns, Collection) and all(isinstance(pattern, str) and pattern for pattern in patterns)
 
 
 def _any_of(patterns: Iterable[str]) -> str:

@@ -1,8 +1,10 @@
-"""Pages of the web: `http_fetch` for a model, `fetch` for a program. Neither connects to a private network.
+"""Pages of the web: `http_fetch` for a model, `fetch` for a program.
 
-Toolbox([http_tool()])  # public addresses, ports 80 and 443
-Toolbox([http_tool(allow=["10.0.0.0/8"])])  # this network too, at any port
-fetch("https://example.com").text
+    Toolbox([http_tool()])  # public addresses, ports 80 and 443
+    Toolbox([http_tool(allow=["10.0.0.0/8"])])  # this network too, at any port
+    fetch("https://example.com").text
+
+Neither connects to a private network that it is not allowed.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ def http_tool(**options: Unpack[WebOptions]) -> Tool[..., Any]:
     """
     web = web_of(**options)
 
-    @tool(title="Fetch a page", effect="read")
+    @tool(title="Fetch a Page", effect="read")
     def http_fetch(url: str, context: ToolContext[Any]) -> ToolResult:  # noqa: D417  the context is not the model's
         """Fetch a page of the web and give its text; of a long one, the first 8000 bytes.
 

@@ -72,7 +72,7 @@ class Answer:
 
 
 class Web:
-    """How long is waited for an answer, and how much of it is read.
+    """Gets pages, within a time and up to a size.
 
     Nothing is kept between two requests, nor taken from the environment: no cookies, no proxy, no password.
 

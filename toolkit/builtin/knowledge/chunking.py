@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-import unicodedata
+
+from toolkit.builtin.characters import is_inside
 
 SIZE = 2048  # characters of a chunk
 OVERLAP = 200  # characters that a chunk has in common with the one before it
@@ -16,9 +17,6 @@ _ENDS = (
     re.compile(r"\s"),
 )
 _FENCE = re.compile(r"^[^\S\n]*(?:```|~~~)", re.MULTILINE)
-# The joiner of emoji, and the shades of skin that follow them: https://www.unicode.org/reports/tr29/.
-_JOINER = "\u200d"
-_SHADES = "\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 # How far to go back for the beginning of a character; some texts have no end of marks.
 _FARTHEST = 64
 
@@ -51,13 +49,13 @@ def _end(text: str, start: int, size: int) -> int:
     half = start + (size + 1) // 2
     piece = text[half : start + size]
     end = next((half + _last(ends, piece) for ends in _ENDS if ends.search(piece)), start + size)
-    return _whole(text, _outside(text, start, half, end), half)
+    return _whole(text, _outside(text, start, half, end), half, start)
 
 
 def _start(text: str, start: int, earliest: int, end: int) -> int:
     """Find where the next chunk starts: with a word, where there is one before the last chunk's end."""
     found = re.compile(r"\s+").search(text, earliest - 1, end)
-    return found.end() if found and found.end() < end else _whole(text, earliest, start)
+    return found.end() if found and found.end() < end else _whole(text, earliest, start, start)
 
 
 def _last(ends: re.Pattern[str], piece: str) -> int:
@@ -70,13 +68,7 @@ def _outside(text: str, start: int, half: int, end: int) -> int:
     return fences[-1] if len(fences) % 2 and fences[-1] >= half else end
 
 
-def _whole(text: str, index: int, least: int) -> int:
+def _whole(text: str, index: int, least: int, start: int) -> int:
     """Go back to where a character begins that people see as one."""
     places = range(index, max(least, index - _FARTHEST), -1)
-    return next((place for place in places if not _is_inside(text, place)), index)
-
-
-def _is_inside(text: str, index: int) -> bool:
-    before, after = text[index - 1], text[index]
-    is_mark = unicodedata.category(after).startswith("M") or after in _SHADES
-    return is_mark or _JOINER in (before, after) or (before, after) == ("\r", "\n")
+    return next((place for place in places if not is_inside(text, place, start)), index)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
+from toolkit.builtin._guards.options import number, plain_function, whole
 from toolkit.builtin.knowledge.ingest import check, digest
 from toolkit.context import ToolContext
 from toolkit.decorator import tool
@@ -36,7 +37,8 @@ class Memories:
         clock: Gives the time, in seconds since 1970, UTC.
 
     Raises:
-        DefinitionError: The store is none, or `embed` cannot be called, or is asynchronous.
+        DefinitionError: The store is none, `embed` cannot be called, or is asynchronous, or another value makes no
+            sense.
     """
 
     def __init__(
@@ -49,8 +51,8 @@ class Memories:
         clock: Callable[[], float] = time.time,
     ) -> None:
         check(store, embed)
-        self._store, self._embed, self._clock = store, embed, clock
-        self._most, self._min_score = most, min_score
+        self._store, self._embed, self._clock = store, embed, plain_function("clock", clock)
+        self._most, self._min_score = whole("most", most), number("min_score", min_score, least=-1)
 
     def save(self, text: str, kind: Kind = "fact") -> None:
         """Keep a memory, in place of one that lasts as long and says the same but for case, spaces and a full stop.
@@ -96,9 +98,13 @@ def memory_tool(save: Callable[[str, Kind], object]) -> Tool[..., Any]:
 
     Args:
         save: Keeps a text of a kind: `Memories(store, embed).save`, or a function of your own.
-    """
 
-    @tool(title="Save memory", effect="write")
+    Raises:
+        DefinitionError: It cannot be called, or is asynchronous.
+    """
+    plain_function("save", save)
+
+    @tool(title="Save Memory", effect="write")
     def save_memory(text: str, context: ToolContext, kind: Kind = "fact") -> str:
         """Keep a short fact about the user or the work, so that it is known in later conversations.
 

@@ -8,16 +8,17 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from toolkit.builtin._guards.options import of_type, whole
 from toolkit.builtin.knowledge.ingest import MESSAGES, check, ingest_text
 from toolkit.context import ToolContext
 from toolkit.decorator import tool
-from toolkit.errors import DefinitionError, Failed
+from toolkit.errors import Failed
 from toolkit.messages import ToolResult
 from toolkit.screen import escaped
-from toolkit.stores.database import StoreError
 from toolkit.stores.embeddings import Embed, embedded, model_of
 from toolkit.stores.knowledge import KNOWLEDGE, Hit, KnowledgeStore
 from toolkit.stores.late import ended_by
+from toolkit.stores.opening import StoreError
 from toolkit.tools import Tool
 
 # Weighs a hit's rank against its being found at all: Cormack et al., "Reciprocal Rank Fusion", SIGIR 2009.
@@ -41,12 +42,11 @@ def knowledge_tools(
         by_words: Whether texts that say the very words of the query are looked for, too.
 
     Raises:
-        DefinitionError: `top_k` is less than 1, the store is none, or `embed` cannot be called, or is asynchronous.
+        DefinitionError: The store is none, `embed` cannot be called, or is asynchronous, or another value makes no
+            sense.
     """
-    if type(top_k) is not int or top_k < 1:
-        raise DefinitionError(f"top_k={top_k!r}: it is a whole number, 1 at least.")
     check(store, embed)
-    made = Knowledge(store, embed, top_k, by_words)
+    made = Knowledge(store, embed, whole("top_k", top_k), of_type("by_words", by_words, bool))
     return [made.knowledge_search, made.remember]
 
 
@@ -56,7 +56,7 @@ class Knowledge:
     def __init__(self, store: KnowledgeStore, embed: Embed, top_k: int, by_words: bool) -> None:  # noqa: FBT001
         self._store, self._embed, self._top_k, self._by_words = store, embed, top_k, by_words
 
-    @tool(title="Search knowledge", effect="read")
+    @tool(title="Search Knowledge", effect="read")
     def knowledge_search(self, query: Annotated[str, Field(min_length=1, max_length=10_000)]) -> ToolResult:
         """Search what was remembered, and past conversations, by meaning.
 

@@ -10,16 +10,13 @@ import httpx2
 from pydantic_core import from_json
 
 from toolkit.builtin.openapi.styles import is_json
+from toolkit.builtin.pictures import picture
 from toolkit.errors import Failed, InvalidArguments, TimedOut, ToolError
 from toolkit.messages import ToolResult
 from toolkit.parts import Image
 
 # Characters of an error's body that the model is shown: enough for what went wrong, not for a page of HTML.
 TOLD = 2_000
-# Pictures that are shown, and what they begin with.
-PICTURES: Mapping[str, bytes] = MappingProxyType(
-    {"image/png": b"\x89PNG", "image/jpeg": b"\xff\xd8\xff", "image/gif": b"GIF8", "image/webp": b"RIFF"}
-)
 # What a model can do about a status, else about its class.
 ADVICE: Mapping[int, str] = MappingProxyType(
     {
@@ -77,9 +74,9 @@ class Answer:
             return ToolResult(text=f"{self._line}, without a body.")
         if is_json(essence) and not self.is_cut:
             return self._decoded()
-        if essence in PICTURES and self.body.startswith(PICTURES[essence]) and not self.is_cut:
-            picture = Image(self.body, essence)
-            return ToolResult(picture, "[image]", images=(picture,))
+        if picture(self.body) == essence and not self.is_cut:
+            image = Image(self.body, essence)
+            return ToolResult(image, "[image]", images=(image,))
         if self._is_binary(essence):
             return ToolResult(text=f"{self._line}: {essence or 'binary data'}, which cannot be shown.")
         return self._as_text()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from toolkit.builtin._guards.options import texts
 from toolkit.builtin.openapi.objects import OperationObject, PathItem, Root, Source
 from toolkit.errors import DefinitionError
 from toolkit.naming import legal_name
@@ -89,10 +90,9 @@ def selected(
     Raises:
         DefinitionError: A word chooses nothing, or all of them together do.
     """
-    for option, words in (("include", include or ()), ("exclude", exclude)):
+    for option, words in (("include", () if include is None else include), ("exclude", exclude)):
         _check_words(option, words, offered)
-    _check_texts("methods", methods)
-    wanted = {method.upper() for method in methods}
+    wanted = {method.upper() for method in texts("methods", methods)}
     if wanted - EFFECTS.keys():
         raise DefinitionError(f"methods={sorted(wanted)}: those that a tool may use are {', '.join(EFFECTS)}.")
     chosen = [
@@ -112,20 +112,12 @@ def selected(
 
 
 def _check_words(option: str, words: Collection[str], offered: list[Operation]) -> None:
-    _check_texts(option, words)
-    for word in words:
+    for word in texts(option, words):
         if not any(operation.matches(word) for operation in offered):
             names = ", ".join(operation.name for operation in offered[:20])
             raise DefinitionError(
                 f"{option}: {word!r} is no operation, no tag, and no path that begins with '/'. There are: {names}."
             )
-
-
-def _check_texts(option: str, words: Collection[str]) -> None:
-    if isinstance(words, str):
-        raise DefinitionError(f"{option}={words!r} is one text: pass a list, {option}=[{words!r}].")
-    if not isinstance(words, Collection) or not all(isinstance(word, str) for word in words):
-        raise DefinitionError(f"{option}={words!r} is no list of texts.")
 
 
 def _listed(source: Source, root: Root) -> Iterator[Operation]:

@@ -13,6 +13,7 @@ from typing import Any
 import httpx2
 from typing_extensions import Unpack
 
+from toolkit.builtin._guards.options import of_type, whole
 from toolkit.builtin.openapi.answers import answer_of, failure
 from toolkit.builtin.openapi.inputs import inputs_of
 from toolkit.builtin.openapi.objects import Root, Source
@@ -81,14 +82,15 @@ def openapi_tools(
         ImportError: The document is YAML, and the extra `openapi` is not installed.
     """
     refuse_unknown(options)
+    of_type("deprecated", deprecated, bool)
     fields_of(options, "openapi_tools", ToolSettings())
     source = Source(Document(read(document), {"": ""}, {}))
     root = source.read(Root, source.document.root, "the document")
     security = security_of(source, root, auth)
     sender = _Sender(client, None if isinstance(auth, Mapping) else auth, options.get("timeout", TIMEOUT), max_bytes)
-    base = None if base_url is None else checked(base_url)
-    service = _Service(source, root, base, _checked(headers or {}), security, sender)
-    offered = operations(source, root, prefix)
+    base = None if base_url is None else checked(of_type("base_url", base_url, str))
+    service = _Service(source, root, base, _checked({} if headers is None else headers), security, sender)
+    offered = operations(source, root, of_type("prefix", prefix, str))
     security.check_used(each.told.security for each in offered)
     return service.tools(selected(offered, include, exclude, methods, deprecated=deprecated), dict(options))
 
@@ -179,8 +181,7 @@ class _Sender:
             raise DefinitionError("client= has params, which would stand for each query. Make it without them.")
         if not (isinstance(self.auth, (httpx2.Auth, type(None))) or _is_pair(self.auth)):
             raise DefinitionError("auth= is keys by names of security schemes, a user and password, or httpx2.Auth.")
-        if not isinstance(self.max_bytes, int) or self.max_bytes < 1:
-            raise DefinitionError(f"max_bytes={self.max_bytes!r} is no number of bytes above 0.")
+        whole("max_bytes", self.max_bytes)
 
     async def sent(self, label: str, request: dict[str, Any]) -> ToolResult:
         """Send a request, and make a result of the answer.

@@ -10,6 +10,11 @@ LONGEST = 100
 FIELDS = 5
 
 
+def has_form(expression: str) -> bool:
+    """Whether a text has five fields; what they say is read by `next_fire`."""
+    return len(expression) <= LONGEST and len(expression.split()) == FIELDS
+
+
 def next_fire(expression: str, now: float, zone: tzinfo) -> float | None:
     """Say when an expression is due next, strictly after now; None where it has no time in the next 50 years.
 
@@ -18,14 +23,12 @@ def next_fire(expression: str, now: float, zone: tzinfo) -> float | None:
 
     Raises:
         ImportError: The extra `schedule` is not installed.
-        ValueError: It is no expression of five fields.
+        ValueError: It is no expression.
     """
     if find_spec("cronsim") is None:
         raise ImportError('Rules in cron\'s form need an extra: pip install "function-toolkit[schedule]".')
     from cronsim import CronSim, CronSimError  # only these rules need it
 
-    if len(expression) > LONGEST or len(expression.split()) != FIELDS:
-        raise ValueError(f"invalid schedule format: {expression[:LONGEST]}")
     try:
         fires = CronSim(expression, datetime.fromtimestamp(now, zone))
     except CronSimError as error:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Self
 
+from toolkit.builtin.schedule.recurrence import refuse_formless
 from toolkit.builtin.schedule.store import Action, Firing
-from toolkit.stores.database import MEMORY, Database, Layout
+from toolkit.stores.database import Database
+from toolkit.stores.opening import MEMORY, Layout
 
 if TYPE_CHECKING:
     import sqlite3
@@ -42,6 +44,7 @@ class SQLiteSchedule:
         timeout: How long to wait for another process that writes, in seconds.
 
     Raises:
+        DefinitionError: The path or the time is none.
         StoreError: The file is damaged, no schedule, made by a later version of this library, or cannot be opened.
     """
 
@@ -49,7 +52,12 @@ class SQLiteSchedule:
         self._database = Database(path, LAYOUT, timeout=timeout)
 
     def add(self, action: Action, most: int | None = None) -> bool:
-        """Keep an action; False, and nothing done, where its owner has so many already."""
+        """Keep an action; False, and nothing done, where its owner has so many already.
+
+        Raises:
+            ValueError: Its schedule has none of the forms of a rule.
+        """
+        refuse_formless(action.schedule)
         with self._database.writing() as connection:
             (count,) = connection.execute(_COUNT, (action.owner,)).fetchone()
             if most is not None and count >= most:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, TypeVar
 
-from toolkit.builtin.schedule.checks import refuse_negative, refuse_no_store, refuse_uncallable, refuse_unknown
+from toolkit.builtin._guards.options import function, number, one_of, plain_function
+from toolkit.builtin.schedule.checks import refuse_no_store
 from toolkit.builtin.schedule.privileges import current
 from toolkit.builtin.schedule.recurrence import is_once, next_run
 from toolkit.builtin.schedule.store import Action, Firing, Store
@@ -91,8 +92,7 @@ class Scheduler:
         clock: Gives the time, in seconds since 1970, UTC.
 
     Raises:
-        TypeError: `run` is neither a function nor a Runner, or another argument is no store or no function.
-        ValueError: `missed` or `crashed` has no such value, or a number of seconds is none.
+        DefinitionError: `run` is neither a function nor a Runner, or another argument makes no sense.
     """
 
     def __init__(
@@ -110,14 +110,13 @@ class Scheduler:
         clock: Callable[[], float] = time.time,
     ) -> None:
         refuse_no_store(store)
-        refuse_unknown(missed=missed, crashed=crashed)
-        refuse_uncallable(clock, on_run=on_run, allow=allow)
-        refuse_negative((int, float), grace=grace, lease=lease, poll=poll)
         self._work, (self._run, self._arun) = run, functions(run)
-        self._store, self._on_run, self._allow, self._clock = store, on_run, allow, clock
-        self._grace = grace if missed == "skip" else math.inf
-        self._attempts = ATTEMPTS if crashed == "again" else 1
-        self._lease, self._poll = lease, poll
+        self._store, self._clock = store, plain_function("clock", clock)
+        self._on_run = None if on_run is None else function("on_run", on_run)
+        self._allow = None if allow is None else function("allow", allow)
+        self._lease, self._poll, grace = number("lease", lease), number("poll", poll), number("grace", grace)
+        self._grace = grace if one_of("missed", missed, "once", "skip") == "skip" else math.inf
+        self._attempts = ATTEMPTS if one_of("crashed", crashed, "skip", "again") == "again" else 1
         self._busy_until = -math.inf
         self._stopping = Cancellation()
 

@@ -11,10 +11,16 @@ from datetime import date, datetime, time, timedelta, tzinfo
 from itertools import count
 from zoneinfo import ZoneInfo
 
-from toolkit.builtin.schedule.cron import next_fire
+from toolkit.builtin.schedule.cron import has_form, next_fire
 
 MINUTE = timedelta(minutes=1)
 EVERY_DAY = frozenset(range(7))
+FORMS = (
+    "A rule is a time, HH:MM in 24 hours, and one of once, daily, weekly(monday), custom(monday,friday) and "
+    "monthly(15), such as '08:00 daily'; or cron's five fields."
+)
+# Characters that a message quotes of what is no rule.
+QUOTED = 100
 
 
 def next_run(rule: str, now: float, zone: str | tzinfo) -> float:
@@ -36,6 +42,7 @@ def next_run(rule: str, now: float, zone: str | tzinfo) -> float:
         ValueError: The rule is none, or is never due; or there is no such zone.
         ImportError: The rule is in cron's form, and the extra `schedule` is not installed.
     """
+    refuse_formless(rule)
     place = zone_of(zone)
     due = None
     with suppress(OverflowError, OSError):  # the calendar ends with the year 9999, and some machines' before
@@ -43,6 +50,18 @@ def next_run(rule: str, now: float, zone: str | tzinfo) -> float:
     if due is None:
         raise ValueError(f"this schedule is never due: {rule}")
     return due
+
+
+def refuse_formless(rule: str) -> None:
+    """Make sure that a rule has one of the forms; what cron's five fields say is not read.
+
+    Raises:
+        ValueError: It has none.
+    """
+    if not is_cron(rule):
+        parse(rule)
+    elif not has_form(rule):
+        raise _no_rule(rule)
 
 
 def zone_of(zone: str | tzinfo) -> tzinfo:
@@ -69,7 +88,7 @@ def is_cron(rule: str) -> bool:
         ValueError: It is no text.
     """
     if not isinstance(rule, str):
-        raise ValueError(f"invalid schedule format: {rule!r}")  # noqa: TRY004  as for all that is no rule
+        raise _no_rule(repr(rule))
     return ":" not in rule
 
 
@@ -104,7 +123,11 @@ def parse(rule: str) -> Recurrence:
     try:
         return _KINDS[kind](time(int(hour), int(minute)), days)
     except (LookupError, ValueError):
-        raise ValueError(f"invalid schedule format: {rule}") from None
+        raise _no_rule(rule) from None
+
+
+def _no_rule(rule: str) -> ValueError:
+    return ValueError(f"invalid schedule format: {rule[:QUOTED]}. {FORMS}")
 
 
 def _every_day(at: time, days: str | None) -> Recurrence:

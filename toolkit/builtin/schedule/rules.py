@@ -14,11 +14,22 @@ DEFAULT_DAYS: Mapping[str, str] = MappingProxyType(
     {"weekly": "monday", "custom": "monday,wednesday,friday", "monthly": "1"}
 )
 
+HOW = (
+    'A time is HH:MM, 24 hours. A day is "monday" for weekly, "monday,friday" for custom and "15" for monthly; once '
+    "and daily take none."
+)
+
 
 def composed(time: str, recurrence: str, day: str) -> str:
-    """Write a rule: what is not said has its default, and an unknown recurrence is daily."""
+    """Write a rule: what is not said has its default, and an unknown recurrence is daily.
+
+    Raises:
+        ToolError: There is a day for a recurrence that takes none.
+    """
     at, kind = time.strip() or DEFAULT_TIME, recurrence.strip().lower()
     if kind not in DEFAULT_DAYS:
+        if day.strip():
+            raise ToolError(f"{recurrence} takes no day, and {day} was given. {HOW}")
         return f"{at} once" if kind == "once" else f"{at} daily"
     days = ",".join(name.strip() for name in (day.strip().lower() or DEFAULT_DAYS[kind]).split(","))
     return f"{at} {kind}({days})"
@@ -28,7 +39,7 @@ def rescheduled(schedule: str, time: str, recurrence: str | None, day: str) -> s
     """Write a rule anew with what is said; None where neither a time nor a recurrence is, as days alone change nothing.
 
     Raises:
-        ToolError: The rule is in cron's form.
+        ToolError: The rule is in cron's form, or there is a day for a recurrence that takes none.
     """
     time = time.strip()
     if not (time or recurrence):
@@ -52,5 +63,12 @@ def readable(schedule: str, fault: str) -> str:
     try:
         parse(schedule)
     except ValueError:
-        raise ToolError(f"{fault}: {schedule}") from None
+        raise ToolError(f"{fault}: {schedule}. {HOW}") from None
     return schedule
+
+
+def remark(recurrence: str | None) -> str:
+    """Tell, on a line of its own, that a recurrence is unknown and what was taken instead; else nothing."""
+    if not recurrence or recurrence.strip().lower() in ("", *RECURRENCES):
+        return ""
+    return f"\nThe recurrence {recurrence!r} is none of {', '.join(RECURRENCES)}: daily was taken instead."

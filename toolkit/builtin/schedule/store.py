@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 import uuid
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
+
+from toolkit.builtin.schedule.recurrence import next_run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,25 +20,36 @@ class Action:
         description: What it is, for the model and for people.
         schedule: When, as `next_run` reads it.
         zone: The zone of its times, by its IANA name.
-        next_run: When it is due next, in seconds since 1970, UTC.
+        next_run: When it is due next, in seconds since 1970, UTC; by default as its schedule says, after `created_at`.
         tools: The calls it is meant to make, as JSON: a list of objects with `tool` and `params`.
         synthesis_prompt: What is to be made of their results.
         created_at: In seconds since 1970, UTC.
         owner: Whose it is: nobody else's tools see it.
         depth: How many scheduled runs lie before it, each having scheduled the next; 0 where a person asked for it.
+
+    Raises:
+        TypeError: `tools` is no text.
+        ValueError: `next_run` is not given, and `schedule` or `zone` is none, or never due.
+        ImportError: `next_run` is not given, the rule is in cron's form, and the extra `schedule` is not installed.
     """
 
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     description: str
     schedule: str
     zone: str
-    next_run: float
+    next_run: float = math.nan
     tools: str = "[]"
     synthesis_prompt: str = ""
     enabled: bool = True
     created_at: float = field(default_factory=time.time)
     owner: str = ""
     depth: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.tools, str):
+            raise TypeError(f"tools={self.tools!r:.100} is no text. Give JSON: tools=json.dumps([...]).")
+        if math.isnan(self.next_run):
+            object.__setattr__(self, "next_run", next_run(self.schedule, self.created_at, self.zone))
 
     @property
     def planned(self) -> frozenset[str]:
@@ -81,7 +95,11 @@ class Store(Protocol):
     """Where actions are kept. It may be used from any thread; each method does all of its work, or none."""
 
     def add(self, action: Action, most: int | None = None) -> bool:
-        """Keep an action; False, and nothing done, where its owner has so many already."""
+        """Keep an action; False, and nothing done, where its owner has so many already.
+
+        Raises:
+            ValueError: Its schedule has none of the forms of a rule.
+        """
         ...
 
     def actions(self, owner: str | None = None) -> tuple[Action, ...]:

@@ -12,10 +12,11 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, StringConstraints
 from typing_extensions import TypedDict
 
-from toolkit.builtin.schedule.checks import refuse_mistaken, refuse_negative, refuse_no_store, refuse_uncallable
+from toolkit.builtin._guards.options import of_type, plain_function, texts, whole
+from toolkit.builtin.schedule.checks import refuse_no_store, refuse_no_zone
 from toolkit.builtin.schedule.privileges import current
 from toolkit.builtin.schedule.recurrence import next_run, zone_of
-from toolkit.builtin.schedule.rules import RECURRENCES, composed, readable, rescheduled
+from toolkit.builtin.schedule.rules import RECURRENCES, composed, readable, remark, rescheduled
 from toolkit.builtin.schedule.store import Action, Store
 from toolkit.context import ToolContext
 from toolkit.decorator import tool
@@ -25,6 +26,7 @@ from toolkit.tools import Tool
 MOST = 100
 # Characters of an action's calls as JSON, and of its synthesis_prompt.
 LARGEST = 16 * 1024
+UNREADABLE = "invalid schedule format"
 
 
 def _in_one_line(text: str) -> str:
@@ -72,16 +74,14 @@ def schedule_tools(
         clock: Gives the time, in seconds since 1970, UTC.
 
     Raises:
-        ValueError: There is no such zone, the owner is no text, `allowed_tools` is one text, or a number is none.
-        TypeError: The store is none, or the clock is no function.
+        DefinitionError: There is no such zone, or another argument makes no sense.
     """
-    zone_of(zone)
+    refuse_no_zone(zone)
     refuse_no_store(store)
-    refuse_uncallable(clock)
-    refuse_negative((int,), most=most, nested=nested)
-    refuse_mistaken(owner=owner, allowed_tools=allowed_tools)
-    allowed = None if allowed_tools is None else tuple(allowed_tools)
-    made = _Schedule(store, _Terms(zone, owner, allowed, most, nested), clock)
+    allowed = None if allowed_tools is None else texts("allowed_tools", allowed_tools)
+    most, nested = whole("most", most, least=0), whole("nested", nested, least=0)
+    terms = _Terms(zone, of_type("owner", owner, str), allowed, most, nested)
+    made = _Schedule(store, terms, plain_function("clock", clock))
     return [made.schedule_create, made.schedule_list, made.schedule_update, made.schedule_delete]
 
 
@@ -114,13 +114,13 @@ class _Schedule:
     def __init__(self, store: Store, terms: _Terms, clock: Callable[[], float]) -> None:
         self._store, self._terms, self._clock = store, terms, clock
 
-    @tool(title="Schedule an action", effect="write")
+    @tool(title="Schedule an Action", effect="write")
     def schedule_create(  # noqa: D417  the context is not the model's
         self,
         description: Text,
         time: str,
         recurrence: Recurrence,
-        tools: list[PlannedCall],
+        tools: Annotated[list[PlannedCall], Field(min_length=1)],
         day: str = "",
         synthesis_prompt: str = "",
         *,
@@ -134,27 +134,15 @@ class _Schedule:
             recurrence: How often it is done.
             tools: The calls to make.
             day: For weekly a day ("monday"), for custom several ("monday,friday"), for monthly a number ("15"; 31 is
-                the last day of a shorter month).
+                the last day of a shorter month); for once and daily none.
             synthesis_prompt: What to make of the calls' results.
         """
         planned = self._terms.planned(tools, synthesis_prompt)
-        fault = "invalid schedule format"
-        schedule = readable(composed(time, recurrence, day), fault)
-        return self._added(
-            Action(
-                description=description,
-                schedule=schedule,
-                zone=self._terms.zone,
-                next_run=self._next_run(schedule, self._terms.zone, fault),
-                tools=planned,
-                synthesis_prompt=synthesis_prompt,
-                created_at=self._clock(),
-                owner=self._terms.owner,
-                depth=self._depth(context),
-            )
-        )
+        schedule = readable(composed(time, recurrence, day), UNREADABLE)
+        added = self._added(self._action(description, schedule, planned, synthesis_prompt, self._depth(context)))
+        return added + remark(recurrence)
 
-    @tool(title="List scheduled actions", effect="read")
+    @tool(title="List Scheduled Actions", effect="read")
     def schedule_list(self) -> str:
         """List the scheduled actions, the next one first."""
         actions = self._actions()
@@ -163,7 +151,7 @@ class _Schedule:
         items = (f"{number}. {_shown(action)}" for number, action in enumerate(actions, 1))
         return "\n".join((f"{len(actions)} scheduled action(s):", "", *items))
 
-    @tool(title="Change a scheduled action", effect="write")
+    @tool(title="Change a Scheduled Action", effect="write")
     def schedule_update(  # noqa: D417  the context is not the model's
         self,
         description_query: Text,
@@ -191,9 +179,9 @@ class _Schedule:
             names = ", ".join(action.description for action in found)
             return f"Multiple matches: {names}. Be more specific."
         schedule = rescheduled(found[0].schedule, time, recurrence, day)
-        return self._changed(found[0], schedule, depth, enabled=enabled)
+        return self._changed(found[0], schedule, depth, enabled=enabled) + remark(recurrence)
 
-    @tool(title="Delete scheduled actions", effect="destructive")
+    @tool(title="Delete Scheduled Actions", effect="destructive")
     def schedule_delete(self, description_query: Text) -> str:
         """Delete every scheduled action that matches.
 
@@ -220,6 +208,20 @@ class _Schedule:
         if depth > self._terms.nested:
             raise ToolError("A scheduled action may neither schedule nor change one. Ask somebody to do it.")
         return depth
+
+    def _action(self, description: str, schedule: str, tools: str, synthesis_prompt: str, depth: int) -> Action:
+        """Make an action that begins now."""
+        return Action(
+            description=description,
+            schedule=schedule,
+            zone=self._terms.zone,
+            next_run=self._next_run(schedule, self._terms.zone, UNREADABLE),
+            tools=tools,
+            synthesis_prompt=synthesis_prompt,
+            created_at=self._clock(),
+            owner=self._terms.owner,
+            depth=depth,
+        )
 
     def _added(self, action: Action) -> str:
         most = self._terms.most

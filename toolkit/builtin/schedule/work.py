@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from toolkit.approval import Verdict
 from toolkit.builtin.schedule.store import Firing
+from toolkit.errors import DefinitionError
 from toolkit.runs.result import RunResult
 from toolkit.state import RunState
 from toolkit.verbs import Verbs
@@ -24,9 +25,10 @@ class FiringOutcome:
     """What came of one firing.
 
     Attributes:
-        status: `done`; `paused`, where calls of a Runner wait for somebody's yes: `Scheduler.resume` goes on with
-            `result.state`; `failed`, with an `error`. Not carried out now: `refused`, by `allow`; `missed`, as it was
-            due too long ago; or `crashed`, as whoever claimed it never said what came of it.
+        status: `done`, where the run has ended, though its calls may have failed or been refused, as `result` tells;
+            `paused`, where calls of a Runner wait for somebody's yes: `Scheduler.resume` goes on with `result.state`;
+            `failed`, with an `error`. Not carried out now: `refused`, by `allow`; `missed`, as it was due too long ago;
+            or `crashed`, as whoever claimed it never said what came of it.
         result: What `run` gave.
     """
 
@@ -34,6 +36,12 @@ class FiringOutcome:
     status: Status
     result: Any = None
     error: Exception | None = None
+
+    def __repr__(self) -> str:
+        given = self.result.output if isinstance(self.result, RunResult) else self.result
+        told = given if self.error is None else self.error
+        shown = "" if told is None else f", {told!r}"
+        return f"<FiringOutcome {self.status}: {self.firing.action.description!r}{shown}>"
 
 
 @runtime_checkable
@@ -67,14 +75,14 @@ def functions(run: Function | Runs) -> tuple[Function, Function]:
     """Give what is called in place, and what in an event loop.
 
     Raises:
-        TypeError: It is neither a function of a Firing nor a Runner.
+        DefinitionError: It is neither a function of a Firing nor a Runner.
     """
     if inspect.ismethod(run) and run.__func__ in vars(Verbs).values():
-        raise TypeError(f"run={run!r} is a method of a Runner, which takes no Firing. Give the Runner itself.")
+        raise DefinitionError(f"run={run!r} is a method of a Runner, which takes no Firing. Give the Runner itself.")
     if callable(run):
         return run, run
     if isinstance(run, type) or not isinstance(run, Runs):
-        raise TypeError(f"run={run!r} is neither a function nor a Runner.")
+        raise DefinitionError(f"run={run!r} is neither a function nor a Runner.")
     return (lambda firing: run.run(firing.prompt, deps=firing)), partial(_begun, run)
 
 

@@ -1,6 +1,6 @@
 """Searching the web: `web_search` reads what it finds and gives what answers best; `search` gives the links alone.
 
-    Toolbox([web_search_tool(Brave(), embed=OpenAIEmbeddings())])
+    Toolbox([web_search_tool(Brave(), embed=OpenAIEmbeddings("text-embedding-3-small"))])
     Toolbox([search_tool(Serper())])
     Toolbox([web_search_tool(lambda query, count: [{"title": ..., "url": ..., "snippet": ...}])])
 

@@ -55,7 +55,7 @@ def web_search_tool(search: Search, *, embed: Embedding | None = None, **options
     chosen: WebOptions = {"timeout": SECONDS, "max_bytes": MAX_BYTES, **options}
     made = _WebSearch(search, embed, partial(_text, web_of(**chosen)), chosen["timeout"])
 
-    @tool(title="Search the web", effect="read")
+    @tool(title="Search the Web", effect="read")
     async def web_search(query: Query, context: ToolContext[Any]) -> ToolResult:  # noqa: D417  the context is not the model's
         """Search the web, read the pages found, and give the pieces of them that answer best, with their sources.
 
@@ -81,7 +81,7 @@ def search_tool(search: Search) -> Tool[..., Any]:
     """
     _check(search)
 
-    @tool(name="search", title="Search the web", effect="read", approve=True)
+    @tool(name="search", title="Search the Web", effect="read", approve=True)
     async def links(query: Query, num: Annotated[int, Field(ge=1, le=10)] = 5) -> dict[str, list[dict[str, str]]]:
         """Search the web and give titles, links and snippets.
 
@@ -128,6 +128,7 @@ class _WebSearch:
 
     async def _pieces(self, results: Sequence[Result], until: Cancellation) -> list[Piece]:
         def read() -> list[Piece]:
+            """Read the pages, and cut them in pieces."""
             found = texts(self.read, [result.url for result in results], self.seconds, until)
             return [piece for result in results for piece in pieces(result, found.get(result.url, ""))]
 

@@ -6,10 +6,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from toolkit.builtin._guards import options
 from toolkit.builtin._guards.beneath import Root
 from toolkit.builtin.shell import checks
 from toolkit.builtin.shell.environment import CommandLimits
-from toolkit.builtin.shell.running import Commands, where
+from toolkit.builtin.shell.running import Commands
 from toolkit.builtin.shell.sandbox import HIDDEN, Sandbox
 from toolkit.builtin.shell.tools import MAX_SECONDS, Bash, Rules, ShellExec
 from toolkit.decorator import tool
@@ -61,10 +62,10 @@ def shell_tool(
         DefinitionError: There is no such directory, no sandbox where one is required, or a value makes no sense.
     """
     rules = Rules(
-        seconds=min(checks.seconds(timeout, USUAL_SECONDS), MAX_SECONDS),
-        deny=checks.texts("deny", deny),
+        seconds=min(options.seconds("timeout", timeout, USUAL_SECONDS), MAX_SECONDS),
+        deny=options.texts("deny", deny),
         confirm=checks.asked(confirm),
-        error_on_exit=checks.of_type("error_on_exit", error_on_exit, bool),
+        error_on_exit=options.of_type("error_on_exit", error_on_exit, bool),
     )
     commands = _commands(root, "sh", max_output, env, limits, sandbox)
     return _told(ShellExec(commands, rules).shell_exec, commands, rules, approve)
@@ -101,10 +102,10 @@ def bash_tool(
         DefinitionError: As for `shell_tool`.
     """
     rules = Rules(
-        seconds=checks.seconds(timeout),
-        deny=checks.texts("deny", deny),
+        seconds=options.seconds("timeout", timeout),
+        deny=options.texts("deny", deny),
         confirm=checks.asked(confirm),
-        error_on_exit=checks.of_type("error_on_exit", error_on_exit, bool),
+        error_on_exit=options.of_type("error_on_exit", error_on_exit, bool),
     )
     commands = _commands(root, "bash", max_output, env, limits, sandbox)
     return _told(Bash(commands, rules).bash, commands, rules, approve)
@@ -118,14 +119,14 @@ def _commands(
     limits: CommandLimits | None,
     sandbox: bool | Sandbox,  # noqa: FBT001  True is short for the usual one
 ) -> Commands:
-    held = checks.held(root)
+    held = options.held(root)
     return Commands(
         root=held,
         interpreter=(interpreter, "-c", "--"),
-        max_output=checks.whole("max_output", max_output),
+        max_output=options.whole("max_output", max_output),
         variables=checks.variables(env),
-        limits=CommandLimits() if limits is None else checks.of_type("limits", limits, CommandLimits),
-        sandbox=_sandbox(held, checks.of_type("sandbox", sandbox, bool, Sandbox)),
+        limits=CommandLimits() if limits is None else options.of_type("limits", limits, CommandLimits),
+        sandbox=_sandbox(held, options.of_type("sandbox", sandbox, bool, Sandbox)),
     )
 
 
@@ -133,8 +134,7 @@ def _sandbox(root: Root, wanted: bool | Sandbox) -> tuple[Sandbox, str] | None: 
     if wanted is False:
         return None
     sandbox = Sandbox() if wanted is True else wanted
-    with root.directory(".") as directory:
-        program = sandbox.found(where(directory))
+    program = sandbox.found(root)
     return None if program is None else (sandbox, program)
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import IO, Final, TypeAlias, cast
 
 from toolkit.builtin._guards.beneath import Root
+from toolkit.builtin._guards.options import LONGEST
 from toolkit.builtin.shell.captures import Capture
-from toolkit.builtin.shell.checks import LONGEST
 from toolkit.builtin.shell.environment import CommandLimits, environment
 from toolkit.builtin.shell.guard.families import GRACE, PERSISTENCE, Heirs, Marked, end
 from toolkit.builtin.shell.guard.watching import CLEAN
@@ -36,8 +36,6 @@ CHUNK = 65_536  # bytes; as much as a pipe holds
 MAX_PIPE = 1_048_576
 # How long guards may take to end what is left of a command, in seconds: there are two, one after the other.
 PATIENCE = 2 * (GRACE + PERSISTENCE) + 1
-# How much longer than its command a call lasts at most, in seconds: where the guards do not end it, the library does.
-MAX_DELAY = PATIENCE + 2 * (GRACE + PERSISTENCE)
 # How often it looks whether a guard that was called off does not answer, or is gone, in seconds.
 LOOK = 1.0
 # Where a Python may have to look for its own libraries.
@@ -105,7 +103,7 @@ class Commands:
     def run(self, command: str, seconds: float, until: Cancellation) -> Outcome:
         """Run a command, for so many seconds at most; then nothing of it is left, be it in the background.
 
-        What will not end holds the call for `MAX_DELAY` more.
+        What will not end holds the call for up to 10 seconds more.
 
         Raises:
             InvalidArguments: It is no text that a shell can be given.
@@ -115,7 +113,7 @@ class Commands:
         text, mark = _encoded(command), secrets.token_hex(8)
         try:
             with self.root.directory(".") as directory, _guard(directory, mark) as guard:
-                words = [*map(os.fsencode, self._around(directory)), text]
+                words = [*map(os.fsencode, self._around()), text]
                 variables = {**environment(self.variables), MARK: mark}
                 encoded = {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}
                 order = marshal.dumps((words, encoded, directory, self.limits.numbers(), os.getpid()))
@@ -123,17 +121,12 @@ class Commands:
         except OSError as error:
             raise Failed(f"Failed to execute: {error.strerror or error}") from error
 
-    def _around(self, directory: int) -> list[str]:
+    def _around(self) -> list[str]:
         """Write the command line that a command is added to."""
         if self.sandbox is None:
             return [*self.interpreter]
         sandbox, program = self.sandbox
-        return [*sandbox.around(program, where(directory)), *self.interpreter]
-
-
-def where(directory: int) -> Path:
-    """Tell the path of an open directory."""
-    return Path(f"/proc/self/fd/{directory}").readlink()
+        return [*sandbox.around(program, self.root.where()), *self.interpreter]
 
 
 @contextmanager

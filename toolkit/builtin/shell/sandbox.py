@@ -12,8 +12,9 @@ from glob import glob
 from pathlib import Path
 from types import MappingProxyType
 
+from toolkit.builtin._guards.beneath import Root
+from toolkit.builtin._guards.options import of_type, texts
 from toolkit.builtin.files.sensitive import PRIVATE
-from toolkit.builtin.shell.checks import of_type, texts
 from toolkit.errors import DefinitionError
 
 # Where secrets are usually kept: what file tools keep from a model, and what programs set down for themselves.
@@ -83,28 +84,33 @@ class Sandbox:
             *("--setenv", "TMPDIR", TEMPORARY, "--chdir", str(directory), "--"),
         ]
 
-    def found(self, directory: Path) -> str | None:
+    def found(self, root: Root) -> str | None:
         """Find bubblewrap, and try whether it can do this here; None where it cannot, and it need not.
 
         Raises:
             DefinitionError: It cannot, or the directory is one that a sandbox has of its own.
         """
-        if any(Path(place).resolve().is_relative_to(directory) for place in OWN):
-            raise DefinitionError(f"There can be no sandbox for {directory}: it has {', '.join(OWN)} of its own.")
         program = shutil.which("bwrap")
-        problem = "bubblewrap (bwrap) is not installed" if program is None else self._problem(program, directory)
+        problem = "bubblewrap (bwrap) is not installed" if program is None else self._problem(program, root)
         if problem and self.required:
             raise DefinitionError(f"There can be no sandbox: {problem}. {INSTALL}")
         return None if problem or program is None else str(Path(program).absolute())
 
-    def _problem(self, program: str, directory: Path) -> str:
+    def _problem(self, program: str, root: Root) -> str:
         try:
-            command = [*self.around(program, directory), "true"]
+            command = [*self.around(program, _usable(root.where())), "true"]
             tried = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=TRIAL, check=False)  # noqa: S603
         except (OSError, subprocess.TimeoutExpired) as error:
             return f"bubblewrap cannot be tried: {error}"
         said = tried.stderr.decode(errors="replace").strip()
         return said.rstrip(".") or f"bubblewrap ends with {tried.returncode}" if tried.returncode else ""
+
+
+def _usable(directory: Path) -> Path:
+    """Give a directory back if a sandbox can be for it, else refuse."""
+    if any(Path(place).resolve().is_relative_to(directory) for place in OWN):
+        raise DefinitionError(f"There can be no sandbox for {directory}: it has {', '.join(OWN)} of its own.")
+    return directory
 
 
 def _found(path: str) -> list[str]:

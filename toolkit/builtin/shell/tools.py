@@ -46,7 +46,7 @@ class ShellExec:
     def __init__(self, commands: Commands, rules: Rules) -> None:
         self._commands, self._rules = commands, rules
 
-    @tool(title="Run command", effect="destructive")
+    @tool(title="Run Command", effect="destructive")
     async def shell_exec(self, command: str, timeout: int = 0, *, context: ToolContext) -> ToolResult:
         """Run a command with sh in the workspace directory, and give what it prints.
 
