@@ -78,6 +78,10 @@ def test_the_check_itself() -> None:
         subprocess.Popen(["/bin/sleep", "600"], env={"MARK": mark}) as one,
         subprocess.Popen(["/bin/sleep", f"600.{mark}"], env={}) as other,
     ):
+        for _ in range(1000):  # what has just begun has no command line for a moment
+            if len(living(mark)) == 2:
+                break
+            threading.Event().wait(0.01)
         counts = [len(living(mark))]
         for process in (one, other):
             process.kill()
