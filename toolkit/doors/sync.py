@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -35,7 +35,7 @@ class SyncDoor:
     ) -> T:
         """Carry out one leaf, for no longer than `until` lasts."""
         if is_async:  # where it is too late, a promise has to begin all the same, to be cancelled
-            return value_of(private_loop.run(_outcome(in_task(job, until, self.abandoned))))
+            return value_of(private_loop.run(_outcome(partial(in_task, job, until, self.abandoned))))
         if until:
             raise over(until)
         if until is None or until.deadline is None:
@@ -47,10 +47,10 @@ class SyncDoor:
     ) -> AsyncGenerator[T, None]:
         """Draw from a leaf that gives many values."""
         try:
-            while (item := await self._drawn(pull(source), until, is_async=is_async)) is not None:
+            while (item := await self._drawn(partial(pull, source), until, is_async=is_async)) is not None:
                 yield item[0]
         finally:
-            await self._drawn(close(source), None, is_async=is_async)
+            await self._drawn(partial(close, source), None, is_async=is_async)
 
     async def together(
         self,
@@ -95,10 +95,10 @@ class SyncDoor:
         """Begin a job on a thread."""
         return _Begun(job, self.abandoned)
 
-    async def _drawn(self, coroutine: Coroutine[Any, Any, T], until: Cancellation | None, *, is_async: bool) -> T:
+    async def _drawn(self, job: Job[T], until: Cancellation | None, *, is_async: bool) -> T:
         if is_async:
-            return value_of(private_loop.run(_outcome(in_place(coroutine, until))))
-        return await coroutine
+            return value_of(private_loop.run(_outcome(lambda: in_place(job(), until))))
+        return await job()
 
     def _in_thread(self, function: Callable[[], T], until: Cancellation) -> T:
         done: SimpleQueue[Outcome[T] | None] = SimpleQueue()
@@ -149,10 +149,10 @@ def _end(news: SimpleQueue[Any], outcome: Outcome[Any]) -> None:
     news.put(Ended(outcome))
 
 
-async def _outcome(coroutine: Coroutine[Any, Any, T]) -> Outcome[T]:
-    """Carry what a coroutine raises past asyncio, which makes other exceptions of some."""
+async def _outcome(job: Job[T]) -> Outcome[T]:
+    """Carry what a job raises past asyncio, which makes other exceptions of some; nothing begins before it does."""
     try:
-        return await coroutine, None
+        return await job(), None
     except Exception as error:  # noqa: BLE001  it is raised again where the value is awaited
         return None, error
 
