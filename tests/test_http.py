@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import re
 import sys
 import threading
 import time
@@ -496,7 +497,7 @@ def test_many_at_once() -> None:
         ({"ports": [0]}, "0 is no port"),
         ({"dialer": Dialer(), "allow": ["localhost"]}, "Leave out allow"),
     ],
-    ids=str,
+    ids=lambda given: re.sub(r" object at \w+", "", str(given)),
 )
 def test_mistakes(options: dict[str, Any], why: str) -> None:
     """What cannot be meant is refused when the tool is made."""

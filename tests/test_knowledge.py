@@ -333,7 +333,7 @@ def test_wrong_options(options: dict[str, Any], store: MemoryKnowledge) -> None:
 @pytest.mark.parametrize(
     "options",
     [{"most": -1}, {"most": True}, {"min_score": "x"}, {"min_score": -2}, {"clock": 3}, {"clock": slow}],
-    ids=str,
+    ids=["negative", "boolean", "text", "below -1", "number as clock", "asynchronous clock"],
 )
 def test_wrong_options_of_memories(options: dict[str, Any], store: MemoryKnowledge) -> None:
     """What cannot work is refused by its name when memories are made."""

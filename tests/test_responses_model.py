@@ -722,7 +722,7 @@ def test_odd_streams(changed: Callable[[dict[str, Any]], dict[str, Any]]) -> Non
         {"response.function_call_arguments.delta", "response.output_item.done"},
         {"response.created", "response.in_progress"},
     ],
-    ids=", ".join,
+    ids=lambda missing: ", ".join(sorted(missing)),
 )
 @pytest.mark.parametrize("at_the_end", [True, False], ids=["listed at the end", "not listed"])
 def test_missing_events(missing: set[str], at_the_end: bool) -> None:

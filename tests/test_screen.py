@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit.screen import escaped, revealed, shortened, shown
+from toolkit.screen import shortened, shown
+from toolkit.unseen import escaped, revealed
 
 HIDDEN = {
     "override": ("pay \u202ebob", r"pay \u202ebob"),

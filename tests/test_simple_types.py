@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretStr, TypeAda
 from typing_extensions import Doc, NamedTuple, TypedDict
 
 from toolkit.parameters.cores import mended
-from toolkit.parameters.generated import Core, Shown, fields
+from toolkit.parameters.generated import Core, FieldWriter, typed_fields
 from toolkit.parameters.simple import Unusual
 from toolkit.schemas import clean, clean_all, generator
 
@@ -115,7 +115,7 @@ def by_pydantic(annotation: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 @given(st.recursive(PLAIN | st.sampled_from(CLASSES), wider, max_leaves=6))
 def test_json_schema(annotation: Any) -> None:
     """The JSON Schema of a type is the one that pydantic makes."""
-    writer = Shown()
+    writer = FieldWriter()
     try:
         written = writer.write(annotation)
     except Unusual:
@@ -134,7 +134,7 @@ def test_core_schema(annotation: Any) -> None:
     except Unusual:
         return
 
-    assert mended(fields({"it": annotation}, {}).cores["it"]["schema"]) == written
+    assert mended(typed_fields({"it": annotation}, {}).cores["it"]["schema"]) == written
 
 
 def test_written_by_hand() -> None:
@@ -145,7 +145,7 @@ def test_written_by_hand() -> None:
     row = {"type": "array", "prefixItems": pair, "minItems": 2, "maxItems": 2}
     mapping = {"type": "object", "additionalProperties": {"type": "array", "items": row}}
 
-    assert {"anyOf": [mapping, {"type": "null"}]} == Shown().write(usual)
+    assert {"anyOf": [mapping, {"type": "null"}]} == FieldWriter().write(usual)
     assert "nullable" == Core().write(usual)["type"]
 
 
@@ -160,8 +160,8 @@ UNUSUAL: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("annotation", UNUSUAL.values(), ids=UNUSUAL)
-@pytest.mark.parametrize("writer", [Shown, Core])
-def test_left_to_pydantic(annotation: Any, writer: type[Shown] | type[Core]) -> None:
+@pytest.mark.parametrize("writer", [FieldWriter, Core])
+def test_left_to_pydantic(annotation: Any, writer: type[FieldWriter] | type[Core]) -> None:
     """What is not usual is left to pydantic."""
     with pytest.raises(Unusual):
         writer().write(annotation)
@@ -173,7 +173,7 @@ def test_rebuilt_model() -> None:
     class Late(BaseModel):
         value: int
 
-    before, after = Shown(), Shown()
+    before, after = FieldWriter(), FieldWriter()
     before.write(Late)
     Late.model_fields["value"].annotation = str
     Late.model_rebuild(force=True)
@@ -189,7 +189,7 @@ def test_nothing_is_kept_of_a_class() -> None:
     class Local(BaseModel):
         value: int
 
-    writers = [Shown(), Shown()]
+    writers = [FieldWriter(), FieldWriter()]
     for writer in writers:
         writer.write(Local)
     writers[0].definitions["Local"]["properties"].clear()

@@ -19,8 +19,9 @@ from toolkit.errors import Denied, TimedOut, ToolkitError
 from toolkit.events import ApprovalNeeded
 from toolkit.gates import Unanswered, ask, because, guarded
 from toolkit.messages import PendingApproval, ToolCall
-from toolkit.screen import escaped, shown
+from toolkit.screen import shown
 from toolkit.tools import Tool
+from toolkit.unseen import escaped
 
 REJECTED = "Tool execution was rejected by the user."
 INCOMPLETE = "Tool approval could not be completed; the tool was not run."

@@ -28,7 +28,7 @@ from toolkit.limits import Limits
 from toolkit.messages import Message, ModelResponse, SystemMessage, UserMessage
 from toolkit.models import Model
 from toolkit.models.default import ModelChoice
-from toolkit.options import RunnerOptions, refuse_reserved, refuse_unfit, refuse_unknown
+from toolkit.options import Ask, Prompt, RunnerOptions, refuse_reserved, refuse_unfit, refuse_unknown
 from toolkit.output import output_of
 from toolkit.overflow import MAX_RESULT, Overflow
 from toolkit.runs.asking import Asking
@@ -41,7 +41,6 @@ from toolkit.runs.roster import Roster
 from toolkit.runs.run import Run
 from toolkit.state import RunState, open_calls
 from toolkit.toolbox import Toolbox
-from toolkit.verbs import Ask, Prompt
 
 logger = logging.getLogger("toolkit")
 

@@ -17,7 +17,7 @@ from toolkit.errors import DefinitionError, DuplicateToolError
 from toolkit.faults import close_to
 from toolkit.modules import Answerer, Answering
 from toolkit.naming import legal_name
-from toolkit.references import ABOUT
+from toolkit.shared import ABOUT
 from toolkit.tools import Tool
 
 Addable: TypeAlias = AnyTool | Callable[..., Any]

@@ -31,10 +31,19 @@ from collections.abc import Collection, Sequence
 
 from toolkit.errors import ConversationError, LimitError, RunError
 from toolkit.limits import LAST_TURN, Limits
-from toolkit.messages import Message, ModelResponse, PendingApproval, ToolCall, ToolMessage, UserMessage, attached
+from toolkit.messages import (
+    UNANSWERED,
+    Message,
+    ModelResponse,
+    PendingApproval,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    attached,
+)
 from toolkit.numbering import Numbering
 from toolkit.refusals import CANCELLED_TEXT, Tally, reason_of, refusal_of, refused_by_limits
-from toolkit.state import UNANSWERED, Phase, RunState, answered_calls, last_calls, open_calls
+from toolkit.state import Phase, RunState, answered_calls, last_calls, open_calls
 from toolkit.steps import CallModel, Finished, Paused, RunCalls, Step
 
 

@@ -11,10 +11,10 @@ from typing import Any, ParamSpec, TypeVar, get_args, get_origin, overload
 
 from typing_extensions import Unpack
 
-from toolkit import hints
 from toolkit.callables import is_declaration, source_of
 from toolkit.errors import DefinitionError
 from toolkit.handlers import Function, Handler
+from toolkit.hints import frame_names, raw_annotations, resolved
 from toolkit.implementations import Bound, Latent, without_function
 from toolkit.interfaces import refuse_private
 from toolkit.naming import legal_name, name_of
@@ -103,7 +103,7 @@ def _decorated(given: Mapping[str, Any], function: Any) -> Any:
         raise DefinitionError(
             f"@tool needs something that can be called; it got {function!r}. Give options by name: @tool(name=...)."
         )
-    own = Function(Signature(plain, hints.frame_names(source_of(plain))))
+    own = Function(Signature(plain, frame_names(source_of(plain))))
     _refuse_maker(own.signature)
     named = {"name": legal_name(name_of(plain)), **fields_of(given, name_of(plain), USUAL)}
     handler = _carried(Latent(own) if is_declaration(plain) else own, named.get("activity"))
@@ -125,9 +125,9 @@ def _refuse_maker(signature: Signature) -> None:
 def _returned(signature: Signature) -> Any:
     """Read the return annotation, where it may be about tools: no other is worth the time."""
     try:
-        written = hints.raw_annotations(signature.source).get("return")
+        written = raw_annotations(signature.source).get("return")
         is_meant = _ABOUT_TOOLS.search(repr(written))
-        return hints.resolved(written, signature.source, signature.names) if is_meant else None
+        return resolved(written, signature.source, signature.names) if is_meant else None
     except Exception:  # noqa: BLE001  an annotation is code of the user's
         return None
 

@@ -19,11 +19,10 @@ from toolkit.dialects.matching import mapping, resolved
 from toolkit.doors import Door
 from toolkit.errors import Cancelled, Failed, InvalidArguments, TimedOut, ToolError
 from toolkit.faults import shortened
-from toolkit.messages import Message, ModelResponse, ToolCall, ToolMessage, ToolResult
+from toolkit.messages import Answered, Message, ModelResponse, ToolCall, ToolMessage, ToolResult
 from toolkit.overflow import was_cut
 from toolkit.references import Plan, kept_at, planned, references_in, substituted
 from toolkit.shared import Shared, Values, missing
-from toolkit.steps import Answered
 from toolkit.threads import over
 from toolkit.tools import Tool
 

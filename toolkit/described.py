@@ -11,9 +11,9 @@ from pydantic_core import PydanticSerializationError, to_json
 from toolkit.about import OUTPUT_PATH
 from toolkit.errors import DefinitionError
 from toolkit.invocable import Invocable
-from toolkit.references import widened
 from toolkit.scopes import Scope
 from toolkit.settings import ToolSettings
+from toolkit.shared import widened
 from toolkit.specs import ToolSpec
 
 if TYPE_CHECKING:

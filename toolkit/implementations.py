@@ -8,13 +8,13 @@ from functools import cached_property
 from inspect import Parameter as Written
 from typing import Any
 
-from toolkit import hints
 from toolkit.about import OUTPUT
 from toolkit.arguments import Reader
 from toolkit.callables import source_of
 from toolkit.context import ToolContext
 from toolkit.errors import DefinitionError, InvalidArguments, UnknownActivity
 from toolkit.handlers import Action, Function
+from toolkit.hints import frame_names
 from toolkit.interfaces import Given, Interface, refuse_private
 from toolkit.kept import kept
 from toolkit.parameters import Parameter
@@ -31,7 +31,7 @@ def implementation(function: Any) -> Function:
     """
     if not callable(function):
         raise DefinitionError(f"A tool is carried out by something that can be called; this is {function!r}.")
-    return Function(Signature(function, hints.frame_names(source_of(function))))
+    return Function(Signature(function, frame_names(source_of(function))))
 
 
 @dataclass(frozen=True)

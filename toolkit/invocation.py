@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from toolkit import results
 from toolkit.arguments import Reader, Words
 from toolkit.context import ToolContext
 from toolkit.doors import AsyncDoor, awaited, is_cancelling, is_interrupt
@@ -18,6 +17,7 @@ from toolkit.errors import FatalError, InvalidArguments
 from toolkit.handlers import Action, Handler, gathered
 from toolkit.loops import private_loop
 from toolkit.messages import ToolResult
+from toolkit.results import SPECIAL, explained, rendered, writer, writers
 
 # What every call needs, in one look-up: the function, if it takes the values by keyword as they are; what makes values
 # of a text; how many colons and braces a text has at least, see Reader; and how to write a value, by its type.
@@ -43,7 +43,7 @@ class Invocation:
     def hot(self) -> Hot:
         """What every call needs."""
         reader, function = self.reader, self.handler.plain_function
-        return function, reader.validate, reader.colons, reader.braces, results.writers(self.write)
+        return function, reader.validate, reader.colons, reader.braces, writers(self.write)
 
     @cached_property
     def tells(self) -> bool:
@@ -53,7 +53,7 @@ class Invocation:
     @cached_property
     def write(self) -> Callable[[Any], str]:
         """Writes what the tool gives, as its return annotation says; what it makes never raises."""
-        return results.writer(self.handler.returns.to_json)
+        return writer(self.handler.returns.to_json)
 
     def again(self, words: Words, context: ToolContext[Any] | None, error: Exception) -> ToolResult:
         """Carry out a call whose words did not fit, where they can be mended."""
@@ -97,9 +97,9 @@ class Invocation:
             return self.failed(error)
         if hasattr(type(whole), "__await__"):
             return self._later(whole)
-        if whole is value and type(value) not in results.SPECIAL:
+        if whole is value and type(value) not in SPECIAL:
             self.hot[-1][type(value)] = self.write
-        return results.rendered(whole, self.write)
+        return rendered(whole, self.write)
 
     def failed(self, error: BaseException, *, may_be_the_runs: bool = False) -> ToolResult:
         """Make the result of what a tool raised; what is meant for the run leaves."""
@@ -107,7 +107,7 @@ class Invocation:
             raise error
         if (fatal := _fatal_in(error)) is not None:
             raise fatal
-        return results.explained(error, self.name, self.handler.raises, self.relay)
+        return explained(error, self.name, self.handler.raises, self.relay)
 
     def perform(self, values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
         """Call the handler where there is neither a loop nor a run: its value, whole, or what it raises."""
@@ -123,7 +123,7 @@ class Invocation:
             value = await promise
         except BaseException as error:  # noqa: BLE001  as in `carry_out`
             return self.failed(error, may_be_the_runs=True)
-        return results.rendered(value, self.write)
+        return rendered(value, self.write)
 
     async def _in_thread(
         self, values: dict[str, Any], context: ToolContext[Any] | None

@@ -277,3 +277,20 @@ def attached(results: Iterable[ToolResult | ToolMessage]) -> list[UserMessage]:
     files = tuple(file for result in told for file in result.files)
     text = FILES_TEXT if files else IMAGES_TEXT
     return [UserMessage(text, images, files)] if images or files else []
+
+
+# Reasons after which the model's last words are no answer.
+UNANSWERED = frozenset({"cancelled", "error", "paused", "stopped"})
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A call that has its result.
+
+    Attributes:
+        place: Where it stands among the calls of its answer, from 0.
+    """
+
+    place: int
+    call: ToolCall
+    told: ToolMessage

@@ -21,9 +21,8 @@ from toolkit.errors import DefinitionError, Failed, NotFound
 from toolkit.faults import explained
 from toolkit.handlers import Action, Function
 from toolkit.implementations import Declared, implementation
-from toolkit.messages import ToolCall, ToolResult
+from toolkit.messages import UNANSWERED, ToolCall, ToolResult
 from toolkit.scopes import Scope
-from toolkit.state import UNANSWERED
 
 if TYPE_CHECKING:
     from toolkit.tools import Tool

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from typing_extensions import TypedDict
 
-from toolkit.approval import Approver
+from toolkit.approval import Approver, Verdict
 from toolkit.authorization import Authorizer
 from toolkit.execution import Order
 from toolkit.ledger import Ledger
 from toolkit.limits import Limits
+from toolkit.messages import Message
 from toolkit.middleware import Middleware
 from toolkit.runs.inbox import Queue
+from toolkit.shared import Values
 from toolkit.state import RunState
 
 # Keys of a request that the Runner decides on, and those that are no part of its body.
@@ -178,3 +182,38 @@ _RULES: Mapping[str, _Rule] = {
     "raise_errors": _TRUTH,
     "max_result": (_is_whole, lambda value: value > 0, "a whole number of characters, at least 1"),
 }
+
+
+Prompt: TypeAlias = str | RunState | None
+
+
+History: TypeAlias = Iterable[Message | Mapping[str, Any]]
+
+
+Decisions: TypeAlias = Mapping[str, Verdict]
+
+
+NONE: Decisions = MappingProxyType({})
+
+
+class Given(TypedDict, total=False):
+    """What a run is given besides the prompt and the type of its output; `run` says what each of it means."""
+
+    messages: History
+    deps: Any
+    decisions: Decisions
+    shared: Values
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What one run is asked to do, and how it is followed."""
+
+    prompt: Prompt
+    messages: History
+    deps: Any
+    output_type: Any
+    decisions: Decisions
+    shared: Values
+    streams: bool
+    is_apart: bool

@@ -15,12 +15,12 @@ from typing import Any, Generic
 from pydantic_core import ValidationError, from_json
 from typing_extensions import TypedDict, TypeVar
 
-from toolkit import schemas
 from toolkit.doubts import doubts
 from toolkit.errors import DefinitionError, InvalidArguments, ToolError
 from toolkit.faults import MAX_NAME, explained, shortened
 from toolkit.jsontext import unfenced
 from toolkit.parameters.accepted import ByDocument
+from toolkit.schemas import inlined, of_object
 from toolkit.specs import OutputSpec, ToolSpec
 
 T = TypeVar("T", default=str)
@@ -109,7 +109,7 @@ def _described(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
     from pydantic import ConfigDict, TypeAdapter
 
     adapter = TypeAdapter[Any](kind)
-    if schema := schemas.of_object(adapter):
+    if schema := of_object(adapter):
         whole = {"type": "object", "properties": {}, **schema}
         _refuse_empty(whole)
         return whole, adapter.validate_json
@@ -117,14 +117,14 @@ def _described(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
     wrapper.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)  # type: ignore[attr-defined]
     wrapped = TypeAdapter[Any](wrapper)
 
-    return schemas.of_object(wrapped), lambda text: wrapped.validate_json(_keyed(text))[KEY]
+    return of_object(wrapped), lambda text: wrapped.validate_json(_keyed(text))[KEY]
 
 
 def _documented(kind: Mapping[str, Any]) -> tuple[dict[str, Any], Callable[[str], Any]]:
     from toolkit.documents.document import Document  # they take long to load, and a type does not need them
     from toolkit.documents.hoisting import hoisted
 
-    schema = hoisted(Document.of({**schemas.inlined(kind)}))
+    schema = hoisted(Document.of({**inlined(kind)}))
     if schema.get("type") == "object":
         whole = {"properties": {}, **({} if schema.get("properties") else {"additionalProperties": True}), **schema}
         _refuse_empty(whole)

@@ -14,7 +14,7 @@ from functools import cached_property
 from threading import Lock
 from typing import Any
 
-from toolkit import decorator
+from toolkit.decorator import tool
 from toolkit.errors import Failed
 from toolkit.messages import ToolResult
 from toolkit.tools import Tool
@@ -60,12 +60,6 @@ class Overflow:
         """Whether there is something to read, so that the run needs the tool."""
         return bool(self._texts)
 
-    @cached_property
-    def tool(self) -> Tool[..., Any]:
-        """The tool `result_read`."""
-        made: Tool[..., Any] = self.result_read
-        return made
-
     def keep(self, text: str) -> str:
         """Keep a text, and give the handle to it; or nothing, where it is longer than all that may be kept."""
         import hashlib  # it takes longer to load than all of this, and few results are so long
@@ -83,7 +77,7 @@ class Overflow:
                 self._bytes -= len(oldest.encode("utf-8", "replace"))
         return handle
 
-    @decorator.tool(effect="read")
+    @tool(effect="read")
     def result_read(self, handle: str, offset: int = 0, query: str | None = None) -> ToolResult:
         """Read on in a result that was too long to be shown whole.
 
@@ -98,6 +92,12 @@ class Overflow:
         start = min(offset, len(text)) if offset >= 0 else max(len(text) + offset, 0)
         shown = _found(text, query, start, self._room) if query else _piece(text, start, self._room)
         return ToolResult(Page(shown), shown)
+
+    @cached_property
+    def tool(self) -> Tool[..., Any]:
+        """The tool `result_read`."""
+        made: Tool[..., Any] = self.result_read
+        return made
 
 
 def capped(result: ToolResult, limit: int = MAX_RESULT, overflow: Overflow | None = None) -> ToolResult:

@@ -14,32 +14,13 @@ from typing import Any, TypeAlias
 
 from pydantic_core import from_json, to_json
 
-from toolkit.about import INSTANCE, OUTPUT, OUTPUT_PATH
+from toolkit.about import OUTPUT, OUTPUT_PATH
 from toolkit.arguments import MAX_TEXT, refuse_doubtful
 from toolkit.errors import InvalidArguments
 from toolkit.messages import ToolCall
-from toolkit.shared import Path, path_of
+from toolkit.shared import MARK, Path, path_of
 
-MARK = "†"
 _ESCAPED = "\\u2020"
-# JSON Schema of what may stand for any argument; grammar compilers take patterns that are bound at both ends.
-REFERENCE: Mapping[str, Any] = {"type": "string", "pattern": f"^{MARK}.+$"}
-# What a model may say of a call beside its arguments, where calls refer to each other.
-ABOUT: Mapping[str, Any] = {
-    INSTANCE: {
-        "type": "string",
-        "description": "Which of several things alike this call is about. Each has kept results of its own.",
-    },
-    OUTPUT_PATH: {
-        "type": "string",
-        "description": (
-            'Where the result is kept, such as "trip.city". An argument "†trip.city" of any other call stands for it. '
-            "A text that itself begins with † begins with ††."
-        ),
-    },
-}
-# Keywords that tell of a parameter, not of its value.
-_TOLD = ("title", "description", "default", "examples", "deprecated")
 
 # Which calls a call waits for, by their places among the calls.
 Needs: TypeAlias = Mapping[int, Collection[int]]
@@ -61,13 +42,6 @@ class Plan:
     needs: Needs
     after: Mapping[int, Sequence[int]]
     circular: Needs
-
-
-def widened(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Show that each argument may be a reference."""
-    shown = schema["properties"]
-    wide = {name: part if name == OUTPUT else _wide(part) for name, part in shown.items()}
-    return {**schema, "properties": wide}
 
 
 def planned(calls: Sequence[ToolCall], imports: Callable[[ToolCall], Collection[str] | None]) -> Plan:
@@ -250,9 +224,3 @@ def _looked_up(reference: str, value_of: Callable[[str], Any]) -> Any:
 def _overlap(one: Path, other: Path) -> bool:
     length = min(len(one), len(other))
     return one[:length] == other[:length]
-
-
-def _wide(schema: Any) -> dict[str, Any]:
-    told = {key: schema[key] for key in _TOLD if key in schema} if isinstance(schema, Mapping) else {}
-    bare = {key: value for key, value in schema.items() if key not in told} if told else schema
-    return {"anyOf": [bare, {**REFERENCE}], **told}

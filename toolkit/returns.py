@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
-from toolkit import schemas
 from toolkit.about import OUTPUT
 from toolkit.kept import kept
 from toolkit.messages import ToolResult
 from toolkit.parameters import Parameter
 from toolkit.parameters.accepted import Lean
 from toolkit.parameters.built import Built
-from toolkit.parameters.generated import Shown
+from toolkit.parameters.generated import FieldWriter
 from toolkit.parts import File, Image
+from toolkit.schemas import clean, generator
 
 if TYPE_CHECKING:
     from pydantic import ConfigDict, TypeAdapter
@@ -58,7 +58,7 @@ class Returns(Lean):
         """JSON Schema of the value, or None where the annotation says nothing."""
         if self.annotation is Any:
             return None
-        shown = Shown().write(self.annotation) if _is_json(self.annotation) else self._described()
+        shown = FieldWriter().write(self.annotation) if _is_json(self.annotation) else self._described()
         return {"description": self.text, **shown} if shown and self.text else shown
 
     @kept
@@ -87,9 +87,7 @@ class Returns(Lean):
     def _described(self) -> dict[str, Any] | None:
         try:
             adapter = self._adapted(lambda: self.annotation)
-            return adapter and schemas.clean(
-                adapter.json_schema(schema_generator=schemas.generator(), mode="serialization")
-            )
+            return adapter and clean(adapter.json_schema(schema_generator=generator(), mode="serialization"))
         except Exception:  # noqa: BLE001  pydantic and user types raise what they like while a schema is built
             return None
 

@@ -12,12 +12,12 @@ from toolkit.cancellation import Cancellation
 from toolkit.collection import Addable
 from toolkit.limits import Limits
 from toolkit.models import Model
-from toolkit.options import RunnerOptions
+from toolkit.options import Ask, RunnerOptions
 from toolkit.runs.controls import Controls
 from toolkit.runs.inbox import Inbox
 from toolkit.runs.run import Run
 from toolkit.toolbox import Toolbox
-from toolkit.verbs import Ask, Verbs
+from toolkit.verbs import Verbs
 
 
 class Runner(Controls, Verbs):

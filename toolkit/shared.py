@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from toolkit.about import INSTANCE, OUTPUT, OUTPUT_PATH
 from toolkit.faults import close_to
 
 # What one run may keep, in bytes of JSON and of paths; and how deep a path may lead.
@@ -189,3 +190,43 @@ def _inner(tree: Any, step: str) -> tuple[Any] | None:
     if isinstance(tree, list) and step.isdecimal():
         return tuple(tree[int(step) : int(step) + 1]) or None
     return (tree[step],) if isinstance(tree, dict) and step in tree else None
+
+
+MARK = "†"
+
+
+# JSON Schema of what may stand for any argument; grammar compilers take patterns that are bound at both ends.
+REFERENCE: Mapping[str, Any] = {"type": "string", "pattern": f"^{MARK}.+$"}
+
+
+# What a model may say of a call beside its arguments, where calls refer to each other.
+ABOUT: Mapping[str, Any] = {
+    INSTANCE: {
+        "type": "string",
+        "description": "Which of several things alike this call is about. Each has kept results of its own.",
+    },
+    OUTPUT_PATH: {
+        "type": "string",
+        "description": (
+            'Where the result is kept, such as "trip.city". An argument "†trip.city" of any other call stands for it. '
+            "A text that itself begins with † begins with ††."
+        ),
+    },
+}
+
+
+# Keywords that tell of a parameter, not of its value.
+_TOLD = ("title", "description", "default", "examples", "deprecated")
+
+
+def widened(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Show that each argument may be a reference."""
+    shown = schema["properties"]
+    wide = {name: part if name == OUTPUT else _wide(part) for name, part in shown.items()}
+    return {**schema, "properties": wide}
+
+
+def _wide(schema: Any) -> dict[str, Any]:
+    told = {key: schema[key] for key in _TOLD if key in schema} if isinstance(schema, Mapping) else {}
+    bare = {key: value for key, value in schema.items() if key not in told} if told else schema
+    return {"anyOf": [bare, {**REFERENCE}], **told}

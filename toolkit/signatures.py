@@ -15,11 +15,11 @@ from functools import cached_property, partial
 from inspect import Parameter as Written
 from typing import TYPE_CHECKING, Any
 
-from toolkit import hints
 from toolkit.callables import called, documentation, inherited, is_dispatched, known_keywords, source_of
 from toolkit.context import ToolContext
 from toolkit.errors import DefinitionError
 from toolkit.examples import documents
+from toolkit.hints import closure, resolved, signature
 from toolkit.parameters import Parameter
 from toolkit.parameters.built import Built
 from toolkit.returns import Returns, in_the_end
@@ -78,7 +78,7 @@ class Signature:
             return Returns(self.callable, "")
         try:
             written = self._python.return_annotation
-            annotation = in_the_end(hints.resolved(written, self.source, self.names))
+            annotation = in_the_end(resolved(written, self.source, self.names))
         except Exception:  # noqa: BLE001  an annotation is code of the user's
             annotation = Any
         return Returns(annotation, self.docstring.returns, self._around)
@@ -116,7 +116,7 @@ class Signature:
 
     @property
     def _around(self) -> dict[str, Any]:
-        return {**self.names, **hints.closure(self.source)}
+        return {**self.names, **closure(self.source)}
 
     def _examples(self) -> list[dict[str, Any]]:
         offered = [p.name for p in self.parameters if not p.injected]
@@ -146,7 +146,7 @@ class Signature:
 
     @cached_property
     def _python(self) -> inspect.Signature:
-        return hints.signature(called(self.callable))
+        return signature(called(self.callable))
 
     @cached_property
     def _positional(self) -> Collection[str]:
@@ -182,7 +182,7 @@ class Signature:
         if annotation is Written.empty:
             return Any, ""
         try:
-            return hints.resolved(annotation, self.source, self.names), ""
+            return resolved(annotation, self.source, self.names), ""
         except Exception as error:  # noqa: BLE001  an annotation is code of the user's
             if re.fullmatch(_CONTEXT_NAME, getattr(annotation, "__forward_arg__", str(annotation))):
                 return ToolContext, ""  # imported for type checkers only, which is all that a context needs

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 from toolkit.brief import Brief
 from toolkit.errors import ConversationError
 from toolkit.messages import (
+    Answered,
     Message,
     ModelResponse,
     PendingApproval,
@@ -18,13 +19,10 @@ from toolkit.messages import (
     Usage,
 )
 from toolkit.numbering import is_own
-from toolkit.steps import Answered
 from toolkit.transcripts import check_fields, message_from_dict, message_to_dict
 
 Phase: TypeAlias = Literal["asking", "calling", "paused", "finished"]
 
-# Reasons after which the model's last words are no answer.
-UNANSWERED = frozenset({"cancelled", "error", "paused", "stopped"})
 # Raised when the form changes; a state of another version is refused.
 VERSION = 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from toolkit.messages import Message, PendingApproval, ToolCall, ToolMessage
+from toolkit.messages import Answered, Message, PendingApproval, ToolCall
 
 
 @dataclass(frozen=True)
@@ -15,19 +15,6 @@ class CallModel:
     messages: tuple[Message, ...]
     turn: int
     with_tools: bool
-
-
-@dataclass(frozen=True)
-class Answered:
-    """A call that has its result.
-
-    Attributes:
-        place: Where it stands among the calls of its answer, from 0.
-    """
-
-    place: int
-    call: ToolCall
-    told: ToolMessage
 
 
 @dataclass(frozen=True)

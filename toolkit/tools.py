@@ -10,10 +10,10 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 from typing_extensions import Self, Unpack
 
-from toolkit import hints
 from toolkit.described import Described
 from toolkit.errors import DefinitionError
 from toolkit.handlers import BoundFunction, Function, Handler
+from toolkit.hints import looks, shown_signature
 from toolkit.implementations import Bound, Declared, implementation, without_function
 from toolkit.naming import NAME, legal_name
 from toolkit.scopes import Scope
@@ -72,7 +72,7 @@ class Tool(Described, Generic[P, R]):
             )
         function = self._function
         if function:
-            self.__dict__.update(hints.looks(function.function))
+            self.__dict__.update(looks(function.function))
 
     @classmethod
     def from_schema(
@@ -197,7 +197,7 @@ class Tool(Described, Generic[P, R]):
 
     def __repr__(self) -> str:
         function = self._function
-        shown = hints.shown_signature(function.function) if function else "(...)"
+        shown = shown_signature(function.function) if function else "(...)"
         return f"<Tool {self.name}{shown}>"
 
     @property

@@ -6,15 +6,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, TypeAlias, overload
+from typing import Any, overload
 
-from typing_extensions import TypedDict, TypeVar, Unpack
+from typing_extensions import TypeVar, Unpack
 
-from toolkit.approval import Verdict
-from toolkit.messages import Message
+from toolkit.options import NONE, Ask, Decisions, Given, History, Prompt
 from toolkit.runs.handle import RunHandle
 from toolkit.runs.result import RunResult
 from toolkit.runs.run import Run
@@ -23,34 +19,6 @@ from toolkit.shared import Values
 from toolkit.state import RunState
 
 T = TypeVar("T", default=str)  # where nothing says what the answer has to be, it is text
-Prompt: TypeAlias = str | RunState | None
-History: TypeAlias = Iterable[Message | Mapping[str, Any]]
-Decisions: TypeAlias = Mapping[str, Verdict]
-
-NONE: Decisions = MappingProxyType({})
-
-
-class Given(TypedDict, total=False):
-    """What a run is given besides the prompt and the type of its output; `run` says what each of it means."""
-
-    messages: History
-    deps: Any
-    decisions: Decisions
-    shared: Values
-
-
-@dataclass(frozen=True)
-class Ask:
-    """What one run is asked to do, and how it is followed."""
-
-    prompt: Prompt
-    messages: History
-    deps: Any
-    output_type: Any
-    decisions: Decisions
-    shared: Values
-    streams: bool
-    is_apart: bool
 
 
 class Verbs(ABC):

@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 
 from toolkit.approval import ApprovalRequest, Decision, Verdict
 from toolkit.digests import definition_of
-from toolkit.screen import escaped, shortened, shown
+from toolkit.screen import shortened, shown
 from toolkit.tools import Tool
+from toolkit.unseen import escaped
 
 # Characters of a call's arguments that are shown at once.
 MAX_SHOWN = 4_000

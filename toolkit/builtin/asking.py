@@ -16,8 +16,8 @@ from toolkit.context import ToolContext
 from toolkit.decorator import tool
 from toolkit.doors import AsyncDoor
 from toolkit.errors import DefinitionError, Failed
-from toolkit.screen import escaped
 from toolkit.tools import Tool
+from toolkit.unseen import escaped
 
 logger = logging.getLogger("toolkit")
 

@@ -14,7 +14,7 @@ from pydantic_core import from_json
 from toolkit import __version__
 from toolkit.builtin._guards import options
 from toolkit.errors import DefinitionError, Failed
-from toolkit.screen import revealed
+from toolkit.unseen import revealed
 
 if TYPE_CHECKING:
     import httpx2

@@ -63,7 +63,7 @@ def call_in(item: Any) -> ToolCall:
 
 def text_in(items: Iterable[Any]) -> str:
     """Read what the model says to the user, refusals included."""
-    return "".join(_text(item) for item in items if attribute(item, "type") == "message")
+    return "".join(_item_text(item) for item in items if attribute(item, "type") == "message")
 
 
 def thoughts_in(items: Iterable[Any]) -> str:
@@ -154,7 +154,7 @@ def _mended(item: Item) -> Item:
         is_known = _is_filled(item.get("id"), str) and isinstance(item.get("summary"), list)
         return item if is_known and (_is_filled(item.get("encrypted_content"), str) or item.get("content")) else {}
     if item["type"] == "message" and not _is_message(item):
-        text = _text(item)
+        text = _item_text(item)
         return {"role": "assistant", "content": text} if text else {}
     return item
 
@@ -204,7 +204,7 @@ def _is_thought(item: Any) -> bool:
     return bool(attribute(item, "type") == "reasoning")
 
 
-def _text(item: Any) -> str:
+def _item_text(item: Any) -> str:
     content = attribute(item, "content")
     parts = content if isinstance(content, list) else [{"text": content}]
     return "".join(content_of(attribute(part, "text")) or content_of(attribute(part, "refusal")) for part in parts)

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from contextlib import AsyncExitStack, ExitStack
-from typing import Any, TextIO, overload
+from typing import Any, Protocol, TextIO, overload
 
 from pydantic_core import from_json
 from typing_extensions import TypeVar
@@ -26,9 +35,8 @@ from toolkit.events import (
     TurnStarted,
 )
 from toolkit.messages import ToolCall
-from toolkit.runs import AsyncRunStream, RunResult, RunStream
 
-T = TypeVar("T", default=str)
+R_co = TypeVar("R_co", covariant=True)
 
 # Characters of one argument of a call, and of a call where it only says whose text follows.
 MAX_ARGUMENT = 80
@@ -37,7 +45,27 @@ MAX_CALL = 40
 SLOW = 1.0
 
 
-def show(stream: RunStream[T], question: str = "", out: TextIO | None = None) -> RunResult[T]:
+class EventStream(Protocol[R_co]):
+    """The events of a run, and its result once they have ended: what `Runner.stream` returns."""
+
+    def __iter__(self) -> Iterator[Event]: ...
+    def __enter__(self) -> object: ...
+    def __exit__(self, *_: Any) -> object: ...
+    @property
+    def result(self) -> R_co: ...  # noqa: D102
+
+
+class AsyncEventStream(Protocol[R_co]):
+    """The same for an event loop: what `Runner.astream` returns."""
+
+    def __aiter__(self) -> AsyncIterator[Event]: ...
+    async def __aenter__(self) -> object: ...
+    async def __aexit__(self, *_: Any) -> object: ...
+    @property
+    def result(self) -> R_co: ...  # noqa: D102
+
+
+def show(stream: EventStream[R_co], question: str = "", out: TextIO | None = None) -> R_co:
     """Print a run while it happens, and give its result.
 
     Args:
@@ -64,7 +92,7 @@ def show(stream: RunStream[T], question: str = "", out: TextIO | None = None) ->
         return stream.result
 
 
-async def ashow(stream: AsyncRunStream[T], question: str = "", out: TextIO | None = None) -> RunResult[T]:
+async def ashow(stream: AsyncEventStream[R_co], question: str = "", out: TextIO | None = None) -> R_co:
     """Print a run while it happens in the caller's event loop, and give its result.
 
     Args:

@@ -42,7 +42,7 @@ _HEADING = re.compile(
 )
 _UNDERLINED = re.compile(r" *(\w+(?: \w+){0,4}) ?:?$")
 UNDERLINE = re.compile(r" *[-=~]{2,}$")
-_FIELD = re.compile(r" *[:@](\w+)(?:((?: (?::[\w:]+:`|[^:])*)?):(?!`)(.*)|( [^:]+)$)")
+_FIELD_MARK = re.compile(r" *[:@](\w+)(?:((?: (?::[\w:]+:`|[^:])*)?):(?!`)(.*)|( [^:]+)$)")
 _ROLE = re.compile(r":[\w:]+:")
 
 
@@ -80,7 +80,7 @@ def heading(line: str, below: str, parameters: frozenset[str]) -> Section | None
     """Read a line, and the one below it, as the beginning of a section."""
     if below.lstrip().startswith(_RULES) and UNDERLINE.match(below) and depth(below) == depth(line):
         return _underlined(line)
-    if match := _FIELD.match(line):
+    if match := _FIELD_MARK.match(line):
         return _field(match, line, parameters)
     return _titled(line)
 

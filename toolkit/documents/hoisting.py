@@ -14,7 +14,7 @@ from typing import Any
 from toolkit.documents.document import Document, below
 
 # Keywords whose value maps names to schemas, those whose value is data, and those that name a part.
-_NAMED = frozenset({"properties", "patternProperties", "dependentSchemas"})
+_HOISTED = frozenset({"properties", "patternProperties", "dependentSchemas"})
 _DATA = frozenset({"default", "const", "enum", "examples", "example"})
 _NAMES = frozenset({"$id", "$anchor", "$dynamicAnchor", "$defs", "definitions"})
 
@@ -76,7 +76,7 @@ class _Hoisting:
     def _inner(self, keyword: str, value: Any, place: str) -> Any:
         if keyword in _DATA:
             return value
-        return self.walked(value, below(place, keyword), is_named=keyword in _NAMED)
+        return self.walked(value, below(place, keyword), is_named=keyword in _HOISTED)
 
     def _defined(self, reference: str, place: str) -> str:
         """Name what a reference points to, once, and give the pointer of the definition."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol, get_origin
 
 from pydantic_core import from_json, to_json
 
-from toolkit import schemas
 from toolkit.about import META
 from toolkit.errors import DefinitionError
 from toolkit.kept import kept
+from toolkit.schemas import apart, of_object
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -99,7 +99,7 @@ class ByType(Shown):
         Raises:
             DefinitionError: The type is none of an object.
         """
-        shown = schemas.of_object(self._adapter)
+        shown = of_object(self._adapter)
         if "properties" in shown:
             return {**shown, "additionalProperties": shown.get("additionalProperties", False)}
         raise DefinitionError(f"{self.kind!r} has no members: the input of a tool is a model, dataclass or TypedDict.")
@@ -150,7 +150,7 @@ class Joined(Shown):
     @kept
     def schema(self) -> dict[str, Any]:
         """JSON Schema of both, the keys of the first in front."""
-        first, second = schemas.apart(self.first.schema, "output"), self.second.schema
+        first, second = apart(self.first.schema, "output"), self.second.schema
         both = {name: {**first.get(name, {}), **second.get(name, {})} for name in ("properties", "$defs")}
         required = [*first.get("required", ()), *second.get("required", ())]
         return {**second, "properties": both["properties"], "required": required} | _unless_empty(both["$defs"])

@@ -22,7 +22,7 @@ from toolkit.faults import shortened
 from toolkit.kept import kept
 from toolkit.parameters import Parameter
 from toolkit.parameters.cores import mended
-from toolkit.parameters.generated import Core, Fields, Shown, fields, key_of, validating
+from toolkit.parameters.generated import Core, Fields, FieldWriter, key_of, typed_fields, validating
 from toolkit.parameters.simple import Unusual
 from toolkit.schemas import json_default
 
@@ -103,10 +103,10 @@ class Built:
         return {
             "type": "object",
             "properties": {line.key: _with_text(p, line.schema, texts) for p, line in shown},
-            **_unless_empty("required", required),
+            **_keyword_unless_empty("required", required),
             "additionalProperties": False,
-            **_unless_empty("$defs", told.definitions),
-            **_unless_empty("examples", self.examples()),
+            **_keyword_unless_empty("$defs", told.definitions),
+            **_keyword_unless_empty("examples", self.examples()),
         }
 
     @kept
@@ -119,7 +119,7 @@ class Built:
         writer = Core()
         offered = [p for p in self.offered if p.name in self._described.lines]
         cores = _each(offered, lambda p: _core_field(writer, p))
-        rest = fields({p.name: p.field_type for p in offered if p.name not in cores}, self.names)
+        rest = typed_fields({p.name: p.field_type for p in offered if p.name not in cores}, self.names)
         writer.add(mended(rest.definitions))
         cores = {p.name: cores.get(p.name) or mended(rest.cores[p.name]) for p in offered}
         for p in filter(_is_rest, offered):
@@ -138,7 +138,7 @@ class Built:
         return told
 
     def _told(self) -> Described:
-        writer = Shown()
+        writer = FieldWriter()
         lines = _each(self.offered, lambda p: _line(writer, p))
         rest = self._generated([p for p in self.offered if p.name not in lines])
         try:
@@ -162,7 +162,7 @@ class Built:
         unresolved = next((p for p in parameters if p.problem), None)
         if unresolved is not None:
             raise TypeError(unresolved.problem)
-        made = fields({p.name: p.field_type for p in parameters}, self.names)
+        made = typed_fields({p.name: p.field_type for p in parameters}, self.names)
         for name, core in made.cores.items():
             key_of(name, core)  # it has one, or this raises
         return made, *made.shown()
@@ -218,8 +218,8 @@ def _each(parameters: Sequence[Parameter], write: Callable[[Parameter], T]) -> d
     return written
 
 
-def _line(writer: Shown, p: Parameter) -> Line:
-    own = Shown()  # what is written of a type that proves unusual is forgotten
+def _line(writer: FieldWriter, p: Parameter) -> Line:
+    own = FieldWriter()  # what is written of a type that proves unusual is forgotten
     line = Line(p.name, own.write(p.document_type), p.required)
     writer.add(own.definitions)
     return line
@@ -245,7 +245,7 @@ def _without_taken(core: dict[str, Any], taken: Collection[str]) -> dict[str, An
     return {"type": "function-after", "function": {"type": "no-info", "function": check}, "schema": core}
 
 
-def _unless_empty(keyword: str, value: Any) -> dict[str, Any]:
+def _keyword_unless_empty(keyword: str, value: Any) -> dict[str, Any]:
     return {keyword: value} if value else {}
 
 

@@ -40,7 +40,7 @@ def _inner(key: str, value: Any) -> Any:
     return value if key in _DATA else mended(value)
 
 
-def _literal(core: dict[str, Any]) -> dict[str, Any]:
+def _literal_core(core: dict[str, Any]) -> dict[str, Any]:
     kinds = {type(value) for value in core["expected"]}
     if not any(issubclass(kind, (Enum, bytes)) for kind in kinds):
         return core
@@ -75,7 +75,7 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, (str, int, float))
 
 
-def _union(core: dict[str, Any]) -> dict[str, Any]:
+def _union_core(core: dict[str, Any]) -> dict[str, Any]:
     return {**core, "choices": texts_first(core["choices"])}
 
 
@@ -92,4 +92,9 @@ def _iterable(core: dict[str, Any]) -> dict[str, Any]:
     return {**core, "type": "list"}
 
 
-_KINDS: Mapping[Any, Any] = {"literal": _literal, "generator": _iterable, "enum": _enumeration, "union": _union}
+_KINDS: Mapping[Any, Any] = {
+    "literal": _literal_core,
+    "generator": _iterable,
+    "enum": _enumeration,
+    "union": _union_core,
+}

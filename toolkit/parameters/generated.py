@@ -14,9 +14,9 @@ from weakref import WeakKeyDictionary
 from pydantic_core import SchemaValidator, from_json, to_json
 from typing_extensions import TypedDict
 
-from toolkit import schemas
 from toolkit.parameters.cores import FINITE, mended
 from toolkit.parameters.simple import CoreWriter, JsonWriter, Node, Unusual
+from toolkit.schemas import clean, clean_all, generator
 
 # Classes that refer to each other are described again for each that is described alone: of so many, all at once.
 MAX_APART = 32
@@ -42,11 +42,11 @@ class Fields:
             (name, "validation", {"type": "definitions", "schema": core, "definitions": self.definitions})
             for name, core in self.cores.items()
         ]
-        found, definitions = schemas.generator()().generate_definitions(inputs)
-        return {name: schemas.clean(found[name, "validation"]) for name in self.cores}, schemas.clean_all(definitions)
+        found, definitions = generator()().generate_definitions(inputs)
+        return {name: clean(found[name, "validation"]) for name in self.cores}, clean_all(definitions)
 
 
-def fields(types: Mapping[str, Any], names: Mapping[str, Any]) -> Fields:
+def typed_fields(types: Mapping[str, Any], names: Mapping[str, Any]) -> Fields:
     """Make fields of types.
 
     Args:
@@ -69,7 +69,7 @@ def fields(types: Mapping[str, Any], names: Mapping[str, Any]) -> Fields:
     return Fields(whole["fields"], core.get("definitions", ()))
 
 
-class Shown(JsonWriter):
+class FieldWriter(JsonWriter):
     """Writes JSON Schema of usual types and of classes.
 
     Attributes:
@@ -176,7 +176,7 @@ class _Classes:
         return made
 
     def _made(self, kind: type, core: Node | None) -> tuple[Node, Node]:
-        made = fields({"it": kind}, {}) if core is None else Fields({"it": core}, ())
+        made = typed_fields({"it": kind}, {}) if core is None else Fields({"it": core}, ())
         found, definitions = made.shown()
         return found["it"], definitions
 

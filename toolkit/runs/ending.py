@@ -11,11 +11,10 @@ from typing_extensions import TypeVar
 
 from toolkit.conversation import Conversation
 from toolkit.events import ToolCallFinished
-from toolkit.messages import ModelResponse
+from toolkit.messages import UNANSWERED, ModelResponse
 from toolkit.output import Output
 from toolkit.runs.inbox import Inbox
 from toolkit.runs.result import RunResult
-from toolkit.state import UNANSWERED
 
 T = TypeVar("T", default=str)
 

@@ -25,7 +25,7 @@ from toolkit.events import (
     TurnFinished,
     TurnStarted,
 )
-from toolkit.messages import ModelResponse, ToolResult, UserMessage
+from toolkit.messages import UNANSWERED, ModelResponse, ToolResult, UserMessage
 from toolkit.models import CallReady, Model, Piece
 from toolkit.models.default import ModelChoice
 from toolkit.partial import Partial
@@ -36,7 +36,7 @@ from toolkit.runs.ending import Ending
 from toolkit.runs.inbox import Inbox
 from toolkit.runs.result import RunResult, ended
 from toolkit.runs.roster import Roster
-from toolkit.state import UNANSWERED, RunState
+from toolkit.state import RunState
 from toolkit.steps import CallModel, Finished, Paused, RunCalls, Step
 
 T = TypeVar("T", default=str)

@@ -58,7 +58,7 @@ MISSING = 'Embeddings on this machine need an extra: pip install "function-toolk
 WINDOW = 256
 
 # Windows that are computed at once; more take memory, and are no faster.
-BATCH = 32
+LOCAL_BATCH = 32
 
 
 class LocalEmbeddings:
@@ -114,7 +114,11 @@ class _MiniLM:
         texts_windows = [[encoding, *encoding.overflowing] for encoding in map(self._tokenizer.encode, texts)]
         windows = [window for each in texts_windows for window in each]
         found = iter(
-            [row for start in range(0, len(windows), BATCH) for row in self._pooled(windows[start : start + BATCH])]
+            [
+                row
+                for start in range(0, len(windows), LOCAL_BATCH)
+                for row in self._pooled(windows[start : start + LOCAL_BATCH])
+            ]
         )
         means = [numpy.mean([next(found) for _ in each], axis=0) for each in texts_windows]
         return [_unit(mean).tolist() for mean in means]

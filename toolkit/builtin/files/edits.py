@@ -6,7 +6,7 @@ from toolkit.builtin.files.texts import lines_of
 from toolkit.errors import Failed
 
 TIP = "Tip: Use read_file to see the current file contents, then copy the exact text you want to replace."
-ADVICE = "Make sure old_text matches exactly, including whitespace and indentation."
+EDIT_ADVICE = "Make sure old_text matches exactly, including whitespace and indentation."
 
 
 def edited(text: str, old: str, new: str, path: str) -> str:
@@ -66,4 +66,4 @@ def _hint(text: str, old: str) -> str:
     if start is None:
         return TIP
     similar = "\n".join(lines[start : start + len(wanted) + 1])
-    return f"Did you mean:\n```\n{similar}\n```\n{ADVICE}"
+    return f"Did you mean:\n```\n{similar}\n```\n{EDIT_ADVICE}"

@@ -7,7 +7,7 @@ import re
 HIDDEN = "[hidden], [aria-hidden=true i], [popover], template, datalist, dialog:not([open])"
 FALLBACKS = "noframes, noembed, iframe, object, audio, video, canvas"  # for browsers that are no more
 
-LONGEST = 100  # characters of a declaration; one that hides something is short
+LONGEST_HIDDEN = 100  # characters of a declaration; one that hides something is short
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:([0-9a-fA-F]{1,6})\s?|(.))", re.DOTALL)
 _NOTHING = r"\+?(?:0+(?:\.0\d*)?|\.0\d*|\d+(?:\.\d+)?e-\d+)(?:e[+-]?\d+)?[a-z%]*"
@@ -32,7 +32,7 @@ def hides(style: str) -> bool:
     """Tell whether a style attribute hides an element, in one of the usual ways."""
     plain = _ESCAPE.sub(_unescaped, _COMMENT.sub("", style)).lower()
     declarations = ("".join(part.split()).removesuffix("!important") for part in plain.split(";"))
-    return any(len(each) <= LONGEST and _HIDES.fullmatch(each) for each in declarations)
+    return any(len(each) <= LONGEST_HIDDEN and _HIDES.fullmatch(each) for each in declarations)
 
 
 def _unescaped(found: re.Match[str]) -> str:

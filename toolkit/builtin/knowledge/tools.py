@@ -14,12 +14,12 @@ from toolkit.context import ToolContext
 from toolkit.decorator import tool
 from toolkit.errors import Failed
 from toolkit.messages import ToolResult
-from toolkit.screen import escaped
 from toolkit.stores.embeddings import Embed, embedded, model_of
 from toolkit.stores.knowledge import KNOWLEDGE, Hit, KnowledgeStore
 from toolkit.stores.late import ended_by
 from toolkit.stores.opening import StoreError
 from toolkit.tools import Tool
+from toolkit.unseen import escaped
 
 # Weighs a hit's rank against its being found at all: Cormack et al., "Reciprocal Rank Fusion", SIGIR 2009.
 RANK_WEIGHT = 60

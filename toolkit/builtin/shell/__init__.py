@@ -8,7 +8,7 @@ from typing import Any
 
 from toolkit.builtin._guards import options
 from toolkit.builtin._guards.beneath import Root
-from toolkit.builtin.shell import checks
+from toolkit.builtin.shell.checks import asked, variables
 from toolkit.builtin.shell.environment import CommandLimits
 from toolkit.builtin.shell.running import Commands
 from toolkit.builtin.shell.sandbox import HIDDEN, Sandbox
@@ -64,7 +64,7 @@ def shell_tool(
     rules = Rules(
         seconds=min(options.seconds("timeout", timeout, USUAL_SECONDS), MAX_SECONDS),
         deny=options.texts("deny", deny),
-        confirm=checks.asked(confirm),
+        confirm=asked(confirm),
         error_on_exit=options.of_type("error_on_exit", error_on_exit, bool),
     )
     commands = _commands(root, "sh", max_output, env, limits, sandbox)
@@ -104,7 +104,7 @@ def bash_tool(
     rules = Rules(
         seconds=options.seconds("timeout", timeout),
         deny=options.texts("deny", deny),
-        confirm=checks.asked(confirm),
+        confirm=asked(confirm),
         error_on_exit=options.of_type("error_on_exit", error_on_exit, bool),
     )
     commands = _commands(root, "bash", max_output, env, limits, sandbox)
@@ -124,7 +124,7 @@ def _commands(
         root=held,
         interpreter=(interpreter, "-c", "--"),
         max_output=options.whole("max_output", max_output),
-        variables=checks.variables(env),
+        variables=variables(env),
         limits=CommandLimits() if limits is None else options.of_type("limits", limits, CommandLimits),
         sandbox=_sandbox(held, options.of_type("sandbox", sandbox, bool, Sandbox)),
     )
