@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolkit.lazy import lazily
+from toolkit._lazy import lazily
 
 if TYPE_CHECKING:
     from toolkit.approval import ApprovalRequest as ApprovalRequest
@@ -56,7 +56,10 @@ __version__ = "0.1.0"
 
 # Where each public name lives. The block above says the same to type checkers; a test holds the two together.
 _HOMES = {
-    "toolkit.approval": ("ApprovalRequest", "Decision"),
+    "toolkit.approval": (
+        "ApprovalRequest",
+        "Decision",
+    ),
     "toolkit.authorization": ("Deny",),
     "toolkit.context": ("ToolContext",),
     "toolkit.decorator": ("tool",),
@@ -81,12 +84,26 @@ _HOMES = {
         "ToolkitError",
     ),
     "toolkit.execution": ("batched",),
-    "toolkit.limits": ("Limits", "Prices"),
-    "toolkit.messages": ("PendingApproval", "ToolCall", "ToolResult", "Usage"),
+    "toolkit.limits": (
+        "Limits",
+        "Prices",
+    ),
+    "toolkit.messages": (
+        "PendingApproval",
+        "ToolCall",
+        "ToolResult",
+        "Usage",
+    ),
     "toolkit.models.openai": ("OpenAIModel",),
-    "toolkit.parts": ("File", "Image"),
+    "toolkit.parts": (
+        "File",
+        "Image",
+    ),
     "toolkit.runner": ("Runner",),
-    "toolkit.runs": ("RunHandle", "RunResult"),
+    "toolkit.runs": (
+        "RunHandle",
+        "RunResult",
+    ),
     "toolkit.state": ("RunState",),
     "toolkit.toolbox": ("Toolbox",),
     "toolkit.tools": ("Tool",),

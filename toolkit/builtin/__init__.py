@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolkit.lazy import lazily
+from toolkit._lazy import lazily
 
 if TYPE_CHECKING:
     from toolkit.builtin.asking import Question as Question
@@ -77,13 +77,35 @@ if TYPE_CHECKING:
 
 # Where each public name lives. The block above says the same to type checkers; a test holds the two together.
 _HOMES = {
-    "toolkit.builtin.asking": ("Question", "ask_user_tool"),
-    "toolkit.builtin.calculating": ("calculate", "calculator"),
-    "toolkit.builtin.clocks": ("current_time", "current_time_tool"),
+    "toolkit.builtin.asking": (
+        "Question",
+        "ask_user_tool",
+    ),
+    "toolkit.builtin.calculating": (
+        "calculate",
+        "calculator",
+    ),
+    "toolkit.builtin.clocks": (
+        "current_time",
+        "current_time_tool",
+    ),
     "toolkit.builtin.data": ("data_tools",),
     "toolkit.builtin.defaults": ("default_tools",),
-    "toolkit.builtin.files": ("PRIVATE", "RUN_LATER", "CodingLimits", "Root", "coding_tools", "file_tools"),
-    "toolkit.builtin.http": ("Dialer", "Page", "WebOptions", "fetch", "http_tool"),
+    "toolkit.builtin.files": (
+        "CodingLimits",
+        "PRIVATE",
+        "RUN_LATER",
+        "Root",
+        "coding_tools",
+        "file_tools",
+    ),
+    "toolkit.builtin.http": (
+        "Dialer",
+        "Page",
+        "WebOptions",
+        "fetch",
+        "http_tool",
+    ),
     "toolkit.builtin.knowledge": (
         "Memories",
         "ingest_file",
@@ -107,13 +129,37 @@ _HOMES = {
         "planned_only",
         "schedule_tools",
     ),
-    "toolkit.builtin.search": ("Brave", "Result", "Serper", "search_tool", "web_search_tool"),
-    "toolkit.builtin.shared_state": ("SharedState", "shared_state_tool"),
-    "toolkit.builtin.shell": ("BLOCKED", "DENIED", "HIDDEN", "CommandLimits", "Sandbox", "bash_tool", "shell_tool"),
-    "toolkit.builtin.todo": ("Todos", "todo_tool"),
+    "toolkit.builtin.search": (
+        "Brave",
+        "Result",
+        "Serper",
+        "search_tool",
+        "web_search_tool",
+    ),
+    "toolkit.builtin.shared_state": (
+        "SharedState",
+        "shared_state_tool",
+    ),
+    "toolkit.builtin.shell": (
+        "BLOCKED",
+        "CommandLimits",
+        "DENIED",
+        "HIDDEN",
+        "Sandbox",
+        "bash_tool",
+        "shell_tool",
+    ),
+    "toolkit.builtin.todo": (
+        "Todos",
+        "todo_tool",
+    ),
     "toolkit.builtin.weather": ("weather_tool",),
     "toolkit.builtin.wikipedia": ("wikipedia_tool",),
-    "toolkit.builtin.words": ("echo", "reverser", "word_count"),
+    "toolkit.builtin.words": (
+        "echo",
+        "reverser",
+        "word_count",
+    ),
 }
 
 if not TYPE_CHECKING:  # for which each name that is not declared above is a mistake

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolkit.lazy import lazily
+from toolkit._lazy import lazily
 from toolkit.middleware.line import Line as Line
 from toolkit.middleware.line import Middleware as Middleware
 from toolkit.middleware.line import Next as Next

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolkit.lazy import lazily
+from toolkit._lazy import lazily
 
 if TYPE_CHECKING:
     from toolkit.stores.database import Database as Database
@@ -28,11 +28,25 @@ if TYPE_CHECKING:
 # Where each public name lives. The block above says the same to type checkers; a test holds the two together.
 _HOMES = {
     "toolkit.stores.database": ("Database",),
-    "toolkit.stores.embeddings": ("Embed", "OpenAIEmbeddings"),
-    "toolkit.stores.knowledge": ("Chunk", "Document", "Hit", "KnowledgeStore"),
+    "toolkit.stores.embeddings": (
+        "Embed",
+        "OpenAIEmbeddings",
+    ),
+    "toolkit.stores.knowledge": (
+        "Chunk",
+        "Document",
+        "Hit",
+        "KnowledgeStore",
+    ),
     "toolkit.stores.local": ("LocalEmbeddings",),
-    "toolkit.stores.opening": ("Layout", "StoreError"),
-    "toolkit.stores.sqlite": ("MemoryKnowledge", "SQLiteKnowledge"),
+    "toolkit.stores.opening": (
+        "Layout",
+        "StoreError",
+    ),
+    "toolkit.stores.sqlite": (
+        "MemoryKnowledge",
+        "SQLiteKnowledge",
+    ),
 }
 
 if not TYPE_CHECKING:  # for which each name that is not declared above is a mistake
