@@ -14,9 +14,11 @@ from typing import Any, Literal
 import pytest
 
 from toolkit import ApprovalRequest, Decision, Denied, Runner, Tool, ToolCall, ToolContext, tool
+from toolkit._concurrency.async_backend import AsyncDoor
+from toolkit._concurrency.backend import step
+from toolkit._concurrency.sync_backend import SyncDoor
 from toolkit.approval import NO_APPROVER, Approver, Deferred, Stopped, approve
 from toolkit.approvers import Console, Decided, Desk, Notebook, allow, approve_all, ask_when, defer
-from toolkit.doors import AsyncDoor, SyncDoor, step
 from toolkit.errors import ApprovalError, DefinitionError
 from toolkit.events import ApprovalNeeded
 from toolkit.messages import PendingApproval

@@ -32,8 +32,8 @@ from toolkit import (
     ToolResult,
     tool,
 )
+from toolkit._concurrency.cancellation import Cancellation
 from toolkit.attempts import BUSY, MAX_ABANDONED
-from toolkit.cancellation import Cancellation
 from toolkit.errors import TimedOut
 from toolkit.events import Event, ToolCallAbandoned, ToolCallFinished, ToolCallRetried, ToolCallUpdated
 from toolkit.testing import ScriptedModel, call

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from toolkit import Cancelled, DefinitionError, Image, Limits, Runner, TimedOut, Tool, Toolbox, ToolContext, ToolError
+from toolkit._concurrency.cancellation import Cancellation
 from toolkit.approvers import allow, defer
 from toolkit.builtin._guards.beneath import Root, by_steps
 from toolkit.builtin.defaults import default_tools
@@ -28,7 +29,6 @@ from toolkit.builtin.files import CodingLimits, coding_tools, file_tools
 from toolkit.builtin.files.matching import globber
 from toolkit.builtin.files.sensitive import Patterns
 from toolkit.builtin.files.workspace import Workspace
-from toolkit.cancellation import Cancellation
 from toolkit.testing import ScriptedModel, call
 
 KILLS = int(os.environ.get("TOOLKIT_KILLS", "300"))

@@ -13,8 +13,8 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from toolkit import FatalError, Runner, RunResult, Tool, Toolbox, ToolCall, ToolContext, ToolError, ToolResult, tool
+from toolkit._concurrency.cancellation import Cancellation
 from toolkit.approval import ApprovalRequest
-from toolkit.cancellation import Cancellation
 from toolkit.events import ToolCallFinished, ToolCallStarted
 from toolkit.messages import ModelResponse, ToolMessage
 from toolkit.testing import FakeServer, ScriptedModel, reply

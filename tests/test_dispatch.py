@@ -25,8 +25,10 @@ from toolkit import (
     ToolResult,
     tool,
 )
+from toolkit._concurrency.async_backend import AsyncDoor
+from toolkit._concurrency.backend import step
+from toolkit._concurrency.sync_backend import SyncDoor
 from toolkit.dispatch import Dispatcher
-from toolkit.doors import AsyncDoor, SyncDoor, step
 from toolkit.testing import ScriptedModel
 
 Door = Literal["sync", "async"]

@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
-from toolkit.cancellation import Cancellation
-from toolkit.doors import AsyncDoor, Door, SyncDoor, step
+from toolkit._concurrency.async_backend import AsyncDoor
+from toolkit._concurrency.backend import Door, step
+from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.event_loop import PrivateLoop, private_loop
+from toolkit._concurrency.sync_backend import SyncDoor
 from toolkit.errors import Cancelled, TimedOut
-from toolkit.loops import PrivateLoop, private_loop
 
 WAITS = "waits for an event loop; use the method whose name begins with a"
 

@@ -14,11 +14,13 @@ from unittest.mock import MagicMock
 import pytest
 
 from toolkit import ApprovalRequest, Cancelled, Decision, Denied, Deny, FatalError, Runner, TimedOut, ToolResult, tool
+from toolkit._concurrency.async_backend import AsyncDoor
+from toolkit._concurrency.backend import step
+from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.sync_backend import SyncDoor
 from toolkit.approval import approve
 from toolkit.authorization import authorize
-from toolkit.cancellation import Cancellation
 from toolkit.context import ToolContext
-from toolkit.doors import AsyncDoor, SyncDoor, step
 from toolkit.gates import Arguments
 from toolkit.testing import ScriptedModel, call
 

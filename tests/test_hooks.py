@@ -24,9 +24,10 @@ from toolkit import (
     ToolResult,
     tool,
 )
-from toolkit.cancellation import Cancellation
+from toolkit._concurrency.backend import step
+from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.sync_backend import SyncDoor
 from toolkit.dispatch import Dispatcher
-from toolkit.doors import SyncDoor, step
 from toolkit.hooks import Hooks
 from toolkit.messages import ModelRequest, ModelResponse, SystemMessage, ToolMessage, Usage
 from toolkit.middleware import Next

@@ -16,6 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from toolkit import Cancelled, DefinitionError, Failed, Runner, Toolbox, ToolContext
+from toolkit._concurrency.cancellation import Cancellation
 from toolkit.builtin.knowledge import (
     Kind,
     Memories,
@@ -27,7 +28,6 @@ from toolkit.builtin.knowledge import (
     knowledge_tools,
     memory_tool,
 )
-from toolkit.cancellation import Cancellation
 from toolkit.middleware import redact
 from toolkit.stores.sqlite import MemoryKnowledge
 from toolkit.testing import ScriptedModel, call

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from toolkit import Denied, Failed, File, Image, Runner, ToolCall, ToolResult, tool
-from toolkit.doors import SyncDoor, step
+from toolkit._concurrency.backend import step
+from toolkit._concurrency.sync_backend import SyncDoor
 from toolkit.ledger import CHANGED, STARTED, UNKEPT, Entry, Ledger, MemoryLedger, Record, SQLiteLedger
 from toolkit.middleware import Next
 from toolkit.stores.opening import StoreError

@@ -35,10 +35,12 @@ from toolkit import (
     middleware,
     tool,
 )
+from toolkit._concurrency.async_backend import AsyncDoor
+from toolkit._concurrency.backend import Door, step
+from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.sync_backend import SyncDoor
 from toolkit.approvers import defer
-from toolkit.cancellation import Cancellation
 from toolkit.dispatch import Dispatcher
-from toolkit.doors import AsyncDoor, Door, SyncDoor, step
 from toolkit.messages import ModelRequest
 from toolkit.middleware import Middleware, Next, PerRun, audit, cache, redact, repeat_guard
 from toolkit.middleware.per_run import MAX_RUNS

@@ -48,7 +48,7 @@ def through_sync_in_a_loop(server: FakeServer, **options: Any) -> str:
 
 
 def through_async_without_a_loop(server: FakeServer, **options: Any) -> str:
-    from toolkit.loops import private_loop
+    from toolkit._concurrency.event_loop import private_loop
 
     client = openai.AsyncOpenAI(base_url=server.base_url, api_key="test", max_retries=0)
     try:

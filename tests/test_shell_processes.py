@@ -22,9 +22,9 @@ from typing import Any
 import pytest
 
 from toolkit import Limits, Runner, Tool, Toolbox, ToolContext, ToolResult, tool
+from toolkit._concurrency.cancellation import Cancellation
 from toolkit.builtin.shell import bash_tool, shell_tool
 from toolkit.builtin.shell.guard.families import Marked, end
-from toolkit.cancellation import Cancellation
 from toolkit.events import ToolCallFinished
 from toolkit.testing import ScriptedModel, call
 

@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from toolkit import Cancelled, DefinitionError
-from toolkit.cancellation import Cancellation
+from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.threads import ended_by
 from toolkit.stores.knowledge import Chunk, Document, KnowledgeStore
-from toolkit.stores.late import ended_by
 from toolkit.stores.opening import StoreError
 from toolkit.stores.sqlite import MemoryKnowledge, SQLiteKnowledge
 
@@ -479,7 +479,7 @@ TestMachine.settings = settings(max_examples=40, stateful_step_count=25, deadlin
 KILLER = """
 import json, os, random, signal, sys
 from toolkit.stores.knowledge import Chunk, Document
-from toolkit.stores.late import ended_by
+from toolkit._concurrency.threads import ended_by
 from toolkit.stores.sqlite import SQLiteKnowledge
 
 path, kills = sys.argv[1], int(sys.argv[2])

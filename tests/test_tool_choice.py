@@ -7,9 +7,9 @@ import openai
 import pytest
 
 from toolkit import OpenAIModel, Runner, RunResult, Toolbox, tool
+from toolkit._concurrency.backend import step
 from toolkit.choice import available, checked_choice, holds
 from toolkit.dialects import run_dialect_named
-from toolkit.doors import step
 from toolkit.messages import ModelRequest, UserMessage
 from toolkit.models.responses import ResponsesModel
 from toolkit.models.server import ServerModel

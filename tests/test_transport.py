@@ -28,12 +28,12 @@ import trustme
 from tests.origins import Origin, http
 from tests.urls import PORTS, PUBLIC, PUBLIC6, PUBLIC_NAME, TARGETS, is_forbidden, lookup, urls
 from toolkit import Cancelled, TimedOut, ToolError
+from toolkit._concurrency.cancellation import Cancellation
 from toolkit.builtin._guards.destinations import Refused
 from toolkit.builtin._guards.dialing import AT_ONCE, Dialer
 from toolkit.builtin._guards.dialing import connect as real_connect
 from toolkit.builtin._guards.transport import GuardedTransport, parsed
 from toolkit.builtin.http.web import REDIRECTS, Web
-from toolkit.cancellation import Cancellation
 
 URLS = int(os.environ.get("TOOLKIT_URLS", "50000"))
 WHOLE = URLS // 25  # those that go all the way, connections included

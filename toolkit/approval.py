@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
-from toolkit.cancellation import Cancellation
+from toolkit._concurrency.backend import Door
+from toolkit._concurrency.cancellation import Cancellation
 from toolkit.context import ToolContext, unheard
 from toolkit.digests import digest_of
-from toolkit.doors import Door
 from toolkit.errors import Denied, TimedOut, ToolkitError
 from toolkit.events import ApprovalNeeded
 from toolkit.gates import Unanswered, ask, because, guarded

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from toolkit._concurrency.cancellation import Cancellation, outer
 from toolkit.approval import Approver
 from toolkit.approvers import Decided
 from toolkit.bindings import AnyTool
-from toolkit.cancellation import Cancellation, outer
 from toolkit.choice import available, checked_choice
 from toolkit.conversation import Conversation
 from toolkit.dependencies import recalled

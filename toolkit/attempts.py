@@ -17,17 +17,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from toolkit.cancellation import Cancellation
+from toolkit._concurrency.backend import Door
+from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.tasks import watched
+from toolkit._concurrency.threads import Outcome, over, unended
 from toolkit.context import ToolContext
-from toolkit.doors import Door
 from toolkit.errors import Cancelled, DefinitionError, Failed, TimedOut, ToolError
 from toolkit.events import CallEvent, ToolCallRetried, ToolCallUpdated
 from toolkit.messages import ToolCall, ToolResult
 from toolkit.places import submitted, waited
 from toolkit.results import rendered
 from toolkit.settings import ToolSettings
-from toolkit.tasks import watched
-from toolkit.threads import Outcome, over, unended
 from toolkit.tools import Tool
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from toolkit.cancellation import Cancellation
+from toolkit._concurrency.backend import Door
+from toolkit._concurrency.cancellation import Cancellation
 from toolkit.context import ToolContext
-from toolkit.doors import Door
 from toolkit.errors import Denied, TimedOut
 from toolkit.gates import Unanswered, ask, because, guarded
 from toolkit.tools import Tool

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from toolkit._concurrency.backend import Door
+from toolkit._concurrency.cancellation import Cancellation
 from toolkit.attempts import Tell
-from toolkit.cancellation import Cancellation
 from toolkit.context import ToolContext, unheard
 from toolkit.dependencies import Dependencies, refer
 from toolkit.dispatch import Dispatcher
-from toolkit.doors import Door
 from toolkit.errors import Failed
 from toolkit.events import ToolCallFinished
 from toolkit.execution import execute

@@ -8,7 +8,7 @@ from typing import Any, Generic, NoReturn
 
 from typing_extensions import TypeVar
 
-from toolkit.cancellation import Cancellation
+from toolkit._concurrency.cancellation import Cancellation
 
 Deps = TypeVar("Deps", default=None)
 

@@ -12,18 +12,18 @@ from typing import Any, TypeAlias
 
 from pydantic_core import from_json
 
+from toolkit._concurrency.backend import Door
+from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.threads import over
 from toolkit.about import OUTPUT_PATH
 from toolkit.approval import Deferred
-from toolkit.cancellation import Cancellation
 from toolkit.dialects.matching import mapping, resolved
-from toolkit.doors import Door
 from toolkit.errors import Cancelled, Failed, InvalidArguments, TimedOut, ToolError
 from toolkit.faults import shortened
 from toolkit.messages import Answered, Message, ModelResponse, ToolCall, ToolMessage, ToolResult
 from toolkit.overflow import was_cut
 from toolkit.references import Plan, kept_at, planned, references_in, substituted
 from toolkit.shared import Shared, Values, missing
-from toolkit.threads import over
 from toolkit.tools import Tool
 
 Tools: TypeAlias = Mapping[str, Tool[..., Any]]

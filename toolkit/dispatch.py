@@ -15,12 +15,12 @@ from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from toolkit._concurrency.backend import Door
 from toolkit.approval import ApprovalRequest, Approver, Deferred, Stopped, approve
 from toolkit.attempts import Tell, invoke
 from toolkit.authorization import Authorizer, authorize
 from toolkit.context import ToolContext, unheard
 from toolkit.digests import digest_of
-from toolkit.doors import Door
 from toolkit.errors import (
     Cancelled,
     DefinitionError,

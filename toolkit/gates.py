@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
-from toolkit.callbacks import called
-from toolkit.cancellation import DEADLINE, Cancellation
-from toolkit.doors import Door
+from toolkit._concurrency.backend import Door, called
+from toolkit._concurrency.cancellation import DEADLINE, Cancellation
 from toolkit.errors import Cancelled, Denied, TimedOut
 
 logger = logging.getLogger("toolkit")

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Protocol, TypeAlias
 
-from toolkit.cancellation import CANCELLED
+from toolkit._concurrency.cancellation import CANCELLED
 from toolkit.context import ToolContext
 from toolkit.errors import Cancelled
 from toolkit.interfaces import Interface

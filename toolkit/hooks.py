@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError
 from typing import Any, TypeAlias, TypeVar
 
+from toolkit._concurrency.backend import Door, called
+from toolkit._concurrency.cancellation import Cancellation
 from toolkit.authorization import Deny
-from toolkit.callbacks import called
-from toolkit.cancellation import Cancellation
-from toolkit.doors import Door
 from toolkit.errors import Denied, Failed, FatalError, Halt, ToolError
 from toolkit.messages import ModelRequest, ModelResponse, ToolCall, ToolResult
 from toolkit.middleware import Middleware, Next

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
+from toolkit._concurrency.async_backend import AsyncDoor
+from toolkit._concurrency.backend import awaited, is_cancelling, is_interrupt
+from toolkit._concurrency.event_loop import private_loop
 from toolkit.arguments import Reader, Words
 from toolkit.context import ToolContext
-from toolkit.doors import AsyncDoor, awaited, is_cancelling, is_interrupt
 from toolkit.errors import FatalError, InvalidArguments
 from toolkit.handlers import Action, Handler, gathered
-from toolkit.loops import private_loop
 from toolkit.messages import ToolResult
 from toolkit.results import SPECIAL, explained, rendered, writer, writers
 

@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import IO, Any, cast
 
-from toolkit.cancellation import Cancellation
+from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.threads import Outcome, outcome_of, over, time_left
 from toolkit.context import ToolContext
 from toolkit.errors import DefinitionError, Failed
 from toolkit.places import Sent, arrived, packed, performed, revived, sendable
-from toolkit.threads import Outcome, outcome_of, over, time_left
 from toolkit.tools import Tool
 
 BOOT = "import sys; sys.path[:] = {path!r}; from toolkit.isolation import serve; serve()"

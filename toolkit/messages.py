@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from typing_extensions import Self
 
+from toolkit._concurrency.cancellation import Cancellation
 from toolkit.brief import Brief
-from toolkit.cancellation import Cancellation
 from toolkit.errors import ToolError
 from toolkit.parts import File, Image
 from toolkit.specs import OutputSpec, ToolSpec

@@ -10,11 +10,11 @@ from dataclasses import dataclass, fields, replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from toolkit.cancellation import Cancellation
+from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.threads import Outcome, outcome_of, over, taken
 from toolkit.context import ToolContext
 from toolkit.errors import DefinitionError, Failed, TimedOut
 from toolkit.settings import USUAL
-from toolkit.threads import Outcome, outcome_of, over, taken
 from toolkit.tools import Tool
 
 if TYPE_CHECKING:

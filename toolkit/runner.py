@@ -7,8 +7,8 @@ from typing import Any
 
 from typing_extensions import Unpack, override
 
+from toolkit._concurrency.cancellation import Cancellation
 from toolkit.assembly import Assembly
-from toolkit.cancellation import Cancellation
 from toolkit.collection import Addable
 from toolkit.limits import Limits
 from toolkit.models import Model

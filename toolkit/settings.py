@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
+from toolkit._concurrency.threads import Semaphore
 from toolkit.errors import DefinitionError
-from toolkit.semaphore import Semaphore
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

@@ -8,9 +8,12 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
+from toolkit._concurrency.async_backend import AsyncDoor
+from toolkit._concurrency.backend import Door, step
+from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.sync_backend import SyncDoor
 from toolkit.arguments import Words
 from toolkit.callings import Callings, ended, succeeded
-from toolkit.cancellation import Cancellation
 from toolkit.checks import Report, checked
 from toolkit.collection import Addable, Collection, activity_of
 from toolkit.context import ToolContext
@@ -18,7 +21,6 @@ from toolkit.dependencies import refers
 from toolkit.dialects import Dialect, dialect_named
 from toolkit.dialects.calls import Calls, composed, parsed
 from toolkit.dispatch import Dispatcher
-from toolkit.doors import AsyncDoor, Door, SyncDoor, step
 from toolkit.doubts import doubts
 from toolkit.errors import ToolError
 from toolkit.jsontext import as_text, unfenced

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from toolkit._concurrency.cancellation import Cancellation
 from toolkit.approval import ApprovalRequest, Verdict
-from toolkit.cancellation import Cancellation
 from toolkit.errors import ApprovalError
 from toolkit.messages import PendingApproval
 

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, get_args
 
+from toolkit._concurrency.backend import is_async
 from toolkit.approval import ApprovalRequest, Approver, Decision, Verdict
-from toolkit.callbacks import is_async
 from toolkit.digests import definition_of
 from toolkit.errors import DefinitionError
 from toolkit.settings import Effect

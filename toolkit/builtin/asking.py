@@ -11,10 +11,10 @@ from typing import Annotated, Any, TypeAlias
 from annotated_types import MaxLen
 from pydantic import StringConstraints
 
-from toolkit.callbacks import called, is_async
+from toolkit._concurrency.async_backend import AsyncDoor
+from toolkit._concurrency.backend import called, is_async
 from toolkit.context import ToolContext
 from toolkit.decorator import tool
-from toolkit.doors import AsyncDoor
 from toolkit.errors import DefinitionError, Failed
 from toolkit.tools import Tool
 from toolkit.unseen import escaped

@@ -11,13 +11,13 @@ from typing import Annotated, Any
 from annotated_types import MaxLen, MinLen
 from typing_extensions import TypedDict
 
+from toolkit._concurrency.async_backend import AsyncDoor
 from toolkit.builtin.asking import Asking
 from toolkit.callings import Callings, dispatching
 from toolkit.collection import Addable
 from toolkit.context import ToolContext
 from toolkit.decorator import tool
 from toolkit.dispatch import Dispatcher
-from toolkit.doors import AsyncDoor
 from toolkit.errors import ToolError
 from toolkit.execution import batches
 from toolkit.messages import ToolCall, ToolResult

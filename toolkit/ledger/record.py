@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from toolkit.doors import Door
+from toolkit._concurrency.backend import Door
 from toolkit.errors import Failed
 from toolkit.ledger.entries import Entry, Ledger, Stage
 from toolkit.messages import ToolMessage, ToolResult

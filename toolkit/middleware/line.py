@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
+from toolkit._concurrency.backend import Door, awaited
 from toolkit.context import ToolContext
-from toolkit.doors import Door, awaited
 from toolkit.messages import ToolCall, ToolResult
 from toolkit.tools import Tool
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from toolkit.cancellation import Cancellation
+from toolkit._concurrency.cancellation import Cancellation
 
 if TYPE_CHECKING:
     import httpx2

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import Self
 
-from toolkit.cancellation import Cancellation
+from toolkit._concurrency.cancellation import Cancellation
 from toolkit.choice import holds, settled
 from toolkit.dialects import RunDialect
 from toolkit.dialects.structured import answered

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from toolkit.cancellation import Cancellation
-from toolkit.doors import Door
-from toolkit.doors.timed import drawn
+from toolkit._concurrency.backend import Door, drawn
+from toolkit._concurrency.cancellation import Cancellation
 from toolkit.errors import Cancelled, ModelError, TimedOut
 from toolkit.hooks import Hooks
 from toolkit.limits import ANY_SECONDS, LAST_SECONDS, Limits

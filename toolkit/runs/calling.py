@@ -9,15 +9,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from toolkit._concurrency.backend import Door
+from toolkit._concurrency.cancellation import DEADLINE, Cancellation, outer
+from toolkit._concurrency.threads import unended
 from toolkit.approval import Deferred, Stopped
 from toolkit.attempts import Tell
 from toolkit.bindings import AnyTool
 from toolkit.callings import dispatching
-from toolkit.cancellation import DEADLINE, Cancellation, outer
 from toolkit.context import ToolContext
 from toolkit.dependencies import Blocked, Dependencies, may_wait, refer
 from toolkit.dispatch import Dispatcher
-from toolkit.doors import Door
 from toolkit.errors import Cancelled, TimedOut, ToolError
 from toolkit.events import ApprovalNeeded, CallEvent, Event, ToolCallFinished, ToolCallStarted
 from toolkit.execution import Order, batches, execute, width_of
@@ -28,7 +29,6 @@ from toolkit.runs.early import EarlyCalls
 from toolkit.runs.inbox import Inbox
 from toolkit.shared import Shared
 from toolkit.steps import RunCalls
-from toolkit.threads import unended
 
 BEGUN_TEXT = "it had begun, and what it has done stays."
 

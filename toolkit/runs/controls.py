@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from toolkit.cancellation import Cancellation
+from toolkit._concurrency.cancellation import Cancellation
 from toolkit.runs.inbox import Inbox, Said
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, TypeAlias
 
+from toolkit._concurrency.backend import Door, Handle
 from toolkit.attempts import Tell
 from toolkit.context import unheard
-from toolkit.doors import Door, Handle
 from toolkit.events import CallEvent, ToolCallFinished
 from toolkit.messages import ToolCall, ToolResult
 

@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, TypeAlias
 
 from typing_extensions import TypeVar, override
 
-from toolkit.cancellation import Cancellation
+from toolkit._concurrency.cancellation import Cancellation
 from toolkit.events import Event
 from toolkit.runs.controls import Controls
 from toolkit.runs.inbox import Inbox

@@ -9,10 +9,9 @@ from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
-from toolkit.callbacks import called
-from toolkit.cancellation import DEADLINE, Cancellation
+from toolkit._concurrency.backend import Door, called
+from toolkit._concurrency.cancellation import DEADLINE, Cancellation
 from toolkit.conversation import Conversation
-from toolkit.doors import Door
 from toolkit.errors import Cancelled, Halt, RunError, TimedOut, ToolError
 from toolkit.events import (
     Event,

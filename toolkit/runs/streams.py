@@ -9,8 +9,10 @@ from typing import Generic
 
 from typing_extensions import Self, TypeVar, override
 
-from toolkit.cancellation import Cancellation
-from toolkit.doors import AsyncDoor, SyncDoor, step
+from toolkit._concurrency.async_backend import AsyncDoor
+from toolkit._concurrency.backend import step
+from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.sync_backend import SyncDoor
 from toolkit.events import Event
 from toolkit.models import Model
 from toolkit.models.default import ModelChoice

@@ -9,10 +9,10 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
-from toolkit.callbacks import is_async
+from toolkit._concurrency.backend import is_async
+from toolkit._concurrency.threads import refuse_late
 from toolkit.errors import DefinitionError, Failed, FatalError, Halt, ToolError
 from toolkit.models.clients import sync_client
-from toolkit.stores.late import refuse_late
 
 if TYPE_CHECKING:
     import openai

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Self
 
+from toolkit._concurrency.threads import refuse_late
 from toolkit.errors import DefinitionError
 from toolkit.stores.database import Database
 from toolkit.stores.knowledge import KNOWLEDGE, Chunk, Document, Hit
-from toolkit.stores.late import refuse_late
 from toolkit.stores.opening import MEMORY, Layout, StoreError
 from toolkit.stores.vectors import cosines, packed
 

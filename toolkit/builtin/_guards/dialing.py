@@ -11,10 +11,10 @@ from functools import partial
 from threading import BoundedSemaphore
 from typing import TypeAlias
 
+from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.threads import Outcome, Work, calling_off, over, time_left
 from toolkit.builtin._guards.addresses import Address
 from toolkit.builtin._guards.destinations import PORTS, Allowed, Destinations, Refused
-from toolkit.cancellation import Cancellation
-from toolkit.threads import Outcome, Work, calling_off, over, time_left
 
 # Gives the addresses of a host, as text.
 Resolve: TypeAlias = Callable[[str, int], Sequence[str]]

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from toolkit.callbacks import is_async
+from toolkit._concurrency.backend import is_async
 from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:

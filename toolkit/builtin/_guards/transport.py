@@ -16,11 +16,11 @@ from typing import Any
 import httpcore2
 import httpx2
 
+from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.threads import over
 from toolkit.builtin._guards.destinations import LAST_PORT, LONGEST_NAME, NAME, Refused
 from toolkit.builtin._guards.dialing import Dialer
-from toolkit.cancellation import Cancellation
 from toolkit.errors import TimedOut
-from toolkit.threads import over
 
 SCHEMES = ("http", "https")
 SHOWN = 200  # characters

@@ -10,6 +10,8 @@ from typing import Annotated
 
 from annotated_types import Ge
 
+from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.threads import over
 from toolkit.builtin.files.coding import told_coder
 from toolkit.builtin.files.limits import CodingLimits
 from toolkit.builtin.files.matching import clipped, globber, matcher
@@ -17,12 +19,10 @@ from toolkit.builtin.files.names import shown
 from toolkit.builtin.files.pieces import pieces
 from toolkit.builtin.files.texts import line_blocks
 from toolkit.builtin.files.workspace import Workspace
-from toolkit.cancellation import Cancellation
 from toolkit.context import ToolContext
 from toolkit.decorator import tool
 from toolkit.errors import Failed
 from toolkit.messages import ToolResult
-from toolkit.threads import over
 
 MAX_LISTED = 200  # files
 MAX_MATCHES = 50

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from io import BufferedReader
 from typing import Annotated
 
+from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.threads import over
 from toolkit.builtin.files.hashes import hash_of_all
 from toolkit.builtin.files.pieces import TooLarge, pieces
-from toolkit.cancellation import Cancellation
 from toolkit.context import ToolContext
-from toolkit.threads import over
 
 # The names of new files that are not in their places yet.
 LEFT = f".{'?' * 16}.tmp"

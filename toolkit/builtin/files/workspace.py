@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader
 
+from toolkit._concurrency.cancellation import Cancellation
 from toolkit.builtin._guards.beneath import Outside, Root
 from toolkit.builtin.files.replacing import Expected, closing, put
 from toolkit.builtin.files.sensitive import NONE, Patterns
 from toolkit.builtin.files.texts import Form, NotText, decoded
-from toolkit.cancellation import Cancellation
 
 # What is read of a file to learn how it is written, in bytes.
 HEAD = 65_536

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from toolkit._concurrency.cancellation import Cancellation
 from toolkit.builtin._guards.transport import SHOWN
 from toolkit.builtin.http.texts import HTML, decoded, is_marked, readable
 from toolkit.builtin.http.web import Answer, Web
-from toolkit.cancellation import Cancellation
 from toolkit.errors import Failed
 
 # Media types that are text, besides text/..., ...+json and ...+xml.

@@ -12,12 +12,12 @@ from types import MappingProxyType
 
 import httpx2
 
+from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.threads import over
 from toolkit.builtin._guards.destinations import Refused
 from toolkit.builtin._guards.dialing import Dialer
 from toolkit.builtin._guards.transport import SHOWN, GuardedTransport, parsed
-from toolkit.cancellation import Cancellation
 from toolkit.errors import Cancelled, Failed, TimedOut
-from toolkit.threads import over
 
 TIMEOUT = 15.0  # seconds
 MAX_BYTES = 2**20

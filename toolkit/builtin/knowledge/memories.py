@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
+from toolkit._concurrency.threads import ended_by
 from toolkit.builtin._guards.options import number, plain_function, whole
 from toolkit.builtin.knowledge.ingest import check, digest
 from toolkit.context import ToolContext
@@ -15,7 +16,6 @@ from toolkit.decorator import tool
 from toolkit.errors import Failed
 from toolkit.stores.embeddings import Embed, embedded, model_of
 from toolkit.stores.knowledge import Chunk, Document, Hit, KnowledgeStore
-from toolkit.stores.late import ended_by
 from toolkit.tools import Tool
 
 Kind: TypeAlias = Literal["fact", "preference", "instruction", "note", "decision"]

@@ -11,6 +11,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, TypeVar
 
+from toolkit._concurrency.async_backend import AsyncDoor
+from toolkit._concurrency.backend import Door, called, step
+from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.sync_backend import SyncDoor
 from toolkit.builtin._guards.options import function, number, one_of, plain_function
 from toolkit.builtin.schedule.checks import refuse_no_store
 from toolkit.builtin.schedule.privileges import current
@@ -26,9 +30,6 @@ from toolkit.builtin.schedule.work import (
     outcome_of,
     resuming,
 )
-from toolkit.callbacks import called
-from toolkit.cancellation import Cancellation
-from toolkit.doors import AsyncDoor, Door, SyncDoor, step
 from toolkit.errors import Cancelled
 from toolkit.state import RunState
 

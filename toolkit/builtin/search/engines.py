@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 
 import httpx2
 
+from toolkit._concurrency.cancellation import outer
 from toolkit.builtin._guards.dialing import Dialer
 from toolkit.builtin._guards.transport import parsed
 from toolkit.builtin.http.options import web_of
 from toolkit.builtin.http.web import FAILING
 from toolkit.builtin.search.results import entries
-from toolkit.cancellation import outer
 from toolkit.errors import DefinitionError, Failed
 
 TIMEOUT = 10.0  # seconds

@@ -7,8 +7,8 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TypeAlias
 
-from toolkit.cancellation import Cancellation
-from toolkit.threads import Crew, Outcome, Work, taken
+from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.threads import Crew, Outcome, Work, taken
 
 # Gives the text of the page at a URL; what it raises means that the page is left out.
 Read: TypeAlias = Callable[[str, Cancellation], str]

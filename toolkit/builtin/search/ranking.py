@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from toolkit._concurrency.async_backend import AsyncDoor
+from toolkit._concurrency.backend import called
+from toolkit._concurrency.cancellation import Cancellation
 from toolkit.builtin.search.results import Result
-from toolkit.callbacks import called
-from toolkit.cancellation import Cancellation
-from toolkit.doors import AsyncDoor
 from toolkit.stores.vectors import cosines, packed
 
 Embeddings: TypeAlias = Sequence[Sequence[float]]

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from toolkit._concurrency.async_backend import AsyncDoor
+from toolkit._concurrency.backend import called
 from toolkit.builtin.http.texts import stripped
-from toolkit.callbacks import called
-from toolkit.doors import AsyncDoor
 from toolkit.errors import Failed
 
 # Characters. They come from whoever has got a page into an engine, so they are one line each, and short.

@@ -12,17 +12,17 @@ from typing import Annotated, Any
 from pydantic import Field, StringConstraints
 from typing_extensions import Unpack
 
+from toolkit._concurrency.async_backend import AsyncDoor
+from toolkit._concurrency.backend import called
+from toolkit._concurrency.cancellation import Cancellation
 from toolkit.builtin.http.options import WebOptions, web_of
 from toolkit.builtin.http.page import page
 from toolkit.builtin.http.web import Web
 from toolkit.builtin.search.pages import Read, texts
 from toolkit.builtin.search.ranking import Embedding, Piece, order, pieces, ranked
 from toolkit.builtin.search.results import Result, Search, found
-from toolkit.callbacks import called
-from toolkit.cancellation import Cancellation
 from toolkit.context import ToolContext
 from toolkit.decorator import tool
-from toolkit.doors import AsyncDoor
 from toolkit.errors import DefinitionError
 from toolkit.messages import ToolResult
 from toolkit.tools import Tool

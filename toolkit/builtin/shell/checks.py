@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from toolkit._concurrency.backend import is_async
 from toolkit.builtin._guards.options import is_text
-from toolkit.callbacks import is_async
 from toolkit.errors import DefinitionError
 
 

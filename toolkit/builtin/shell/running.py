@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final, TypeAlias, cast
 
+from toolkit._concurrency.cancellation import CANCELLED, Cancellation
+from toolkit._concurrency.threads import calling_off
 from toolkit.builtin._guards.beneath import Root
 from toolkit.builtin._guards.options import LONGEST
 from toolkit.builtin.shell.captures import Capture
@@ -24,9 +26,7 @@ from toolkit.builtin.shell.environment import CommandLimits, environment
 from toolkit.builtin.shell.guard.families import GRACE, PERSISTENCE, Heirs, Marked, end
 from toolkit.builtin.shell.guard.watching import CLEAN
 from toolkit.builtin.shell.sandbox import Sandbox
-from toolkit.cancellation import CANCELLED, Cancellation
 from toolkit.errors import Failed, InvalidArguments
-from toolkit.threads import calling_off
 
 BOOT = "import os, sys; sys.path.append({place!r}); from guard import watching; os._exit(watching.serve())"
 # Every process of a command has it in its environment, with a value of the command's own.

@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from toolkit.tasks import GRACE
+from toolkit._concurrency.tasks import GRACE
 
 if TYPE_CHECKING:
     import asyncio

@@ -9,11 +9,11 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from toolkit.cancellation import Cancellation
-from toolkit.doors.door import Channel, Ended, Handle, Job, close, pull, step
-from toolkit.loops import Turn, private_loop, this_turn
-from toolkit.tasks import GRACE, PATIENCE, in_place, in_task
-from toolkit.threads import Abandoned, Crew, Outcome, Work, calling_off, over, taken, time_left, value_of
+from toolkit._concurrency.backend import Channel, Ended, Handle, Job, close, pull, step
+from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.event_loop import Turn, private_loop, this_turn
+from toolkit._concurrency.tasks import GRACE, PATIENCE, in_place, in_task
+from toolkit._concurrency.threads import Abandoned, Crew, Outcome, Work, calling_off, over, taken, time_left, value_of
 
 T = TypeVar("T")
 

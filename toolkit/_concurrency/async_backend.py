@@ -9,10 +9,32 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from toolkit.cancellation import Cancellation
-from toolkit.doors.door import Channel, Ended, Handle, Job, close, pull, step
-from toolkit.tasks import GRACE, PATIENCE, begun, call_off, give_up, given, in_place, in_task, settle, settled, soon
-from toolkit.threads import Abandoned, Crew, Outcome, Work, calling_off, outcome_of, over, time_left, value_of
+from toolkit._concurrency.backend import Channel, Ended, Handle, Job, close, pull, step
+from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.tasks import (
+    GRACE,
+    PATIENCE,
+    begun,
+    call_off,
+    give_up,
+    given,
+    in_place,
+    in_task,
+    settle,
+    settled,
+    soon,
+)
+from toolkit._concurrency.threads import (
+    Abandoned,
+    Crew,
+    Outcome,
+    Work,
+    calling_off,
+    outcome_of,
+    over,
+    time_left,
+    value_of,
+)
 
 if TYPE_CHECKING:
     import asyncio

@@ -1,13 +1,21 @@
-"""How a run waits: what every door can do, and how a coroutine is run without a loop."""
+"""How a function of the application is called: a gate, a hook, a checkpoint; sync or async, where its kind belongs.
+
+How a run waits: what every door can do, and how a coroutine is run without a loop.
+
+Drawing from a leaf that gives many values, for no longer than there is time.
+"""
 
 from __future__ import annotations
 
+import inspect
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from toolkit.cancellation import Cancellation
-from toolkit.threads import Abandoned, Outcome
+from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.threads import Abandoned, Outcome, over
 
 SUSPENDED = "a sync call met something that waits for an event loop; use the method whose name begins with a"
 
@@ -184,3 +192,91 @@ async def close(source: AsyncIterator[Any]) -> None:
     closing = getattr(source, "aclose", None)
     if closing is not None:
         await closing()
+
+
+async def called(
+    function: Callable[..., Any], given: tuple[Any, ...], door: Door, until: Cancellation | None = None
+) -> Any:
+    """Call a function as a sync tool would be, and await what it promises in an event loop.
+
+    Raises:
+        TimedOut: The deadline passed first.
+        Cancelled: It was called off.
+        RuntimeError: It raised what would have ended more than itself: the program, or a task.
+    """
+
+    async def begin() -> Any:
+        with _kept(BaseException):  # a cancellation, too: that of a task comes to nobody who does not wait
+            return function(*given)
+
+    async def awaited() -> Any:
+        with _kept(SystemExit):
+            return await answer
+
+    answer = function(*given) if is_async(function) else await door.call(begin, is_async=False, until=until)
+    return await door.call(awaited, is_async=True, until=until) if inspect.isawaitable(answer) else answer
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Tell whether a function, or an object that is called like one, is known to answer with a promise."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+@contextmanager
+def _kept(kind: type[BaseException]) -> Iterator[None]:
+    try:
+        yield
+    except (Exception, KeyboardInterrupt, GeneratorExit):
+        raise
+    except kind as error:
+        raise RuntimeError(f"it raised {type(error).__name__}") from error
+
+
+_END: Any = object()
+
+
+async def drawn(
+    door: Door, source: AsyncIterator[T], *, is_async: bool, until: Cancellation
+) -> AsyncGenerator[T, None]:
+    """Draw from a leaf, for no longer than `until` lasts: where it has an end, what draws can be given up.
+
+    Raises:
+        TimedOut: The deadline has passed.
+        Cancelled: It was called off.
+    """
+    if until.deadline is None:
+        items = door.iterate(source, is_async=is_async, until=until)
+    else:
+        items = _pumped(door, source, until, is_async=is_async)
+    async with aclosing(items):
+        async for item in items:
+            yield item
+    if until:  # it may have been left before its end
+        raise over(until)
+
+
+async def _pumped(
+    door: Door, source: AsyncIterator[T], until: Cancellation, *, is_async: bool
+) -> AsyncGenerator[T, None]:
+    """Have one job draw everything, which tells what it has drawn: it is begun once, and given up once."""
+    told, left = door.channel(), Cancellation(parent=until)
+
+    async def pump() -> Any:
+        try:
+            async for item in source:
+                told.put(item)
+                if left:  # nobody draws any more
+                    break
+        finally:
+            await close(source)
+        return _END
+
+    job = partial(door.call, pump, is_async=is_async)
+    try:
+        async with aclosing(door.together([job], 1, told, until=until, apart=True)) as items:
+            async for item in items:
+                if item is not _END:
+                    yield item
+    finally:
+        left.cancel()
+        left.close()

@@ -1,17 +1,81 @@
-"""Functions on threads of their own: daemons, each with a copy of its starter's context variables."""
+"""Functions on threads of their own: daemons, each with a copy of its starter's context variables.
+
+A semaphore for threads and tasks alike: whoever waits for a place waits as its run does.
+
+Work that is done for a call ends with it.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
+from functools import partial
 from queue import Empty, SimpleQueue
+from threading import Lock
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from toolkit.cancellation import DEADLINE, Cancellation
+from toolkit._concurrency.cancellation import DEADLINE, Cancellation, outer
 from toolkit.errors import Cancelled, TimedOut
+
+Wait: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]]], Awaitable[None]]
+
+
+class Semaphore:
+    """Gives places to as many as there are; the others wait, and the one that came first is next.
+
+    Args:
+        places: How many there are, at least 1.
+    """
+
+    def __init__(self, places: int) -> None:
+        self._places = self._free = places
+        self._lock = Lock()
+        self._waiting: deque[Future[None]] = deque()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Semaphore, (self._places,)  # another process has places of its own
+
+    async def acquire(self, wait: Wait) -> None:
+        """Take a place, which `release` gives back.
+
+        Args:
+            wait: Carries out a coroutine, for as long as the caller will wait; what it raises ends the wait.
+        """
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return
+            ticket = Future[None]()
+            self._waiting.append(ticket)
+        try:
+            await wait(partial(_called_up, ticket))
+        except BaseException:
+            if not ticket.cancel():  # it was called up at the same moment
+                self.release()
+            raise
+
+    def release(self) -> None:
+        """Give the place to whoever has waited longest."""
+        with self._lock:
+            while self._waiting:
+                ticket = self._waiting.popleft()
+                if ticket.set_running_or_notify_cancel():
+                    break
+            else:
+                self._free += 1
+                return
+        ticket.set_result(None)
+
+
+async def _called_up(ticket: Future[None]) -> None:
+    import asyncio
+
+    await asyncio.wrap_future(ticket)
+
 
 T = TypeVar("T")
 
@@ -184,3 +248,23 @@ def value_of(outcome: Outcome[T]) -> T:
     if error is not None:
         raise error
     return value  # type: ignore[return-value]  # no error, so it is the function's value
+
+
+@contextmanager
+def ended_by(cancellation: Cancellation) -> Iterator[None]:
+    """Have what is done in the block look at this one."""
+    token = outer.set(cancellation)
+    try:
+        yield
+    finally:
+        outer.reset(token)
+
+
+def refuse_late() -> None:
+    """Go no further where the call, or the run, that this is done for was called off.
+
+    Raises:
+        Cancelled, TimedOut: It was.
+    """
+    if until := outer.get():
+        raise over(until)

@@ -10,8 +10,8 @@ from time import monotonic
 from types import coroutine
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from toolkit.cancellation import CANCELLED, Cancellation
-from toolkit.threads import Abandoned, Outcome, Work, over, time_left, value_of
+from toolkit._concurrency.cancellation import CANCELLED, Cancellation
+from toolkit._concurrency.threads import Abandoned, Outcome, Work, over, time_left, value_of
 
 if TYPE_CHECKING:
     import asyncio

@@ -18,9 +18,9 @@ deadline gets another, in both doors.
 
 from __future__ import annotations
 
-from toolkit.doors.door import Channel, Door, Handle, Job, awaited, is_cancelling, is_interrupt, step
-from toolkit.doors.loop import AsyncDoor
-from toolkit.doors.sync import SyncDoor
+from toolkit._concurrency.async_backend import AsyncDoor
+from toolkit._concurrency.backend import Channel, Door, Handle, Job, awaited, is_cancelling, is_interrupt, step
+from toolkit._concurrency.sync_backend import SyncDoor
 
 __all__ = [
     "AsyncDoor",
