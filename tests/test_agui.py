@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolkit import Decision, Image, Runner, ToolCall, ToolContext, ToolResult, Usage, agui
+from toolkit._messages import File, ModelResponse, PendingApproval, UserMessage
 from toolkit.approvers import defer
 from toolkit.events import (
     ApprovalNeeded,
@@ -33,8 +34,6 @@ from toolkit.events import (
     TurnFinished,
     TurnStarted,
 )
-from toolkit.messages import ModelResponse, PendingApproval, UserMessage
-from toolkit.parts import File
 from toolkit.testing import ScriptedModel, call
 
 CALL = ToolCall(name="add", arguments='{"a": 1, "b": 2}', id="r_0")

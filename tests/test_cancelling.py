@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from toolkit import Decision, FatalError, Halt, Limits, ModelError, Runner, RunResult, ToolContext, tool
+from toolkit._messages import Message, ModelRequest, ModelResponse
 from toolkit.events import (
     Event,
     RunFinished,
@@ -21,7 +22,6 @@ from toolkit.events import (
     ToolCallStarted,
     ToolCallUpdated,
 )
-from toolkit.messages import Message, ModelRequest, ModelResponse
 from toolkit.runs import AsyncRunStream, RunHandle, RunStream
 from toolkit.testing import FakeServer, Reply, ScriptedModel, call, reply
 

@@ -7,11 +7,18 @@ import pytest
 from openai.types.chat import ChatCompletionMessage
 
 from toolkit import ToolCall
+from toolkit._messages import (
+    Image,
+    Message,
+    ModelRequest,
+    ModelResponse,
+    SystemMessage,
+    ToolMessage,
+    ToolSpec,
+    UserMessage,
+)
 from toolkit.dialects.chat import Chat, encoded
 from toolkit.dialects.history import decoded
-from toolkit.messages import Message, ModelRequest, ModelResponse, SystemMessage, ToolMessage, UserMessage
-from toolkit.parts import Image
-from toolkit.specs import ToolSpec
 
 PIXEL = Image(b"\x89PNG", "image/png")
 URL = "data:image/png;base64,iVBORw=="

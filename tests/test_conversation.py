@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkit import LimitError, Limits, RunError, RunState, ToolCall, Usage
+from toolkit._messages import Image, Message, ModelResponse, SystemMessage, ToolMessage, UserMessage
 from toolkit.conversation import Conversation
 from toolkit.errors import ConversationError
 from toolkit.limits import LAST_TURN, NO_TOOLS_TEXT
-from toolkit.messages import Message, ModelResponse, SystemMessage, ToolMessage, UserMessage
-from toolkit.parts import Image
 from toolkit.refusals import CUT_TEXT
 from toolkit.steps import CallModel, Finished, RunCalls
 

@@ -19,13 +19,11 @@ from openai.types.shared_params import FunctionDefinition
 from pydantic import TypeAdapter
 
 from toolkit import DefinitionError, Runner, RunResult, Toolbox, ToolCall, ToolResult, tool
+from toolkit._messages import Image, ModelRequest, ModelResponse, ToolSpec, UserMessage
 from toolkit.dialects import DIALECTS, RUN_DIALECTS, dialect_named, run_dialect_named
 from toolkit.dialects.calls import Calls
 from toolkit.dialects.chat import Chat, encoded
-from toolkit.messages import ModelRequest, ModelResponse, UserMessage
 from toolkit.models.openai import OpenAIModel
-from toolkit.parts import Image
-from toolkit.specs import ToolSpec
 from toolkit.testing import FakeServer, Reply, reply
 
 PIXEL = Image(b"\x89PNG", "image/png")

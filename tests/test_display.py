@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 import pytest
 
 from toolkit import Image, Runner, ToolCall, ToolContext, ToolResult, Usage, tool
+from toolkit._messages import PendingApproval, UserMessage
 from toolkit.display import Story, ashow, follow, show
 from toolkit.display.notebook import html_of
 from toolkit.events import (
@@ -30,7 +31,6 @@ from toolkit.events import (
     ToolCallUpdated,
     TurnStarted,
 )
-from toolkit.messages import PendingApproval, UserMessage
 from toolkit.testing import ScriptedModel, call
 
 

@@ -9,6 +9,7 @@ import pytest
 from pydantic import BaseModel, SecretStr
 
 from toolkit import Image, Runner, ToolCall, ToolResult, Usage
+from toolkit._messages import File, ModelResponse, PendingApproval, UserMessage
 from toolkit.events import (
     ApprovalNeeded,
     Event,
@@ -29,8 +30,6 @@ from toolkit.events import (
     TurnStarted,
 )
 from toolkit.events_json import event_to_dict
-from toolkit.messages import ModelResponse, PendingApproval, UserMessage
-from toolkit.parts import File
 from toolkit.testing import ScriptedModel, call
 
 CALL = ToolCall(name="add", arguments='{"a": 1}', id="r_0", provider_call_id="call_9", wire_arguments="{}")

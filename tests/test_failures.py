@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 import pytest
 
 from toolkit import Runner, RunResult, Tool, ToolError, ToolResult, tool
+from toolkit._messages import ToolMessage
 from toolkit.errors import Cancelled, Denied, TimedOut
-from toolkit.messages import ToolMessage
 from toolkit.testing import ScriptedModel, call
 
 

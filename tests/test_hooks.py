@@ -27,9 +27,9 @@ from toolkit import (
 from toolkit._concurrency.backend import step
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncDoor
+from toolkit._messages import ModelRequest, ModelResponse, SystemMessage, ToolMessage, Usage
 from toolkit.dispatch import Dispatcher
 from toolkit.hooks import Hooks
-from toolkit.messages import ModelRequest, ModelResponse, SystemMessage, ToolMessage, Usage
 from toolkit.middleware import Next
 from toolkit.testing import ScriptedModel, call
 

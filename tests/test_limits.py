@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from toolkit import LimitError, Limits, ModelError, Prices, Runner, RunResult, Usage, tool
+from toolkit._messages import ModelRequest, ModelResponse
 from toolkit.events import LimitReached
 from toolkit.limits import LAST_TURN, NO_TOOLS_TEXT
-from toolkit.messages import ModelRequest, ModelResponse
 from toolkit.testing import ScriptedModel, call
 
 

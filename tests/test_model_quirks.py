@@ -14,14 +14,13 @@ import openai
 import pytest
 
 from toolkit import Limits, ModelError, Runner, RunResult, Toolbox, tool
+from toolkit._messages import ModelRequest, ModelResponse, OutputSpec, ToolCall, ToolMessage, UserMessage
 from toolkit.conversation import Conversation
 from toolkit.events import ToolArgumentsDelta
 from toolkit.limits import NO_TOOLS_TEXT
-from toolkit.messages import ModelRequest, ModelResponse, ToolCall, ToolMessage, UserMessage
 from toolkit.models import CallReady, Piece
 from toolkit.models.openai import OpenAIModel
 from toolkit.refusals import CUT_TEXT
-from toolkit.specs import OutputSpec
 from toolkit.steps import CallModel, RunCalls, Step
 from toolkit.testing import FakeServer, Reply, reply
 

@@ -13,7 +13,7 @@ import pytest
 from openai.types.chat import ChatCompletion
 
 from toolkit import ModelError, OpenAIModel, Runner, Usage
-from toolkit.messages import ModelRequest, ModelResponse, ToolCall, UserMessage
+from toolkit._messages import ModelRequest, ModelResponse, ToolCall, UserMessage
 from toolkit.models import Model
 from toolkit.models.failures import UNREADABLE, translated
 from toolkit.testing import FakeServer, Reply, reply

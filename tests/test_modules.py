@@ -11,8 +11,8 @@ import openai
 import pytest
 
 from toolkit import DefinitionError, Runner, RunResult, Tool, Toolbox, ToolContext, ToolError, tool
+from toolkit._messages import ModelRequest, ToolCall, ToolResult, Usage, UserMessage
 from toolkit.approval import ApprovalRequest
-from toolkit.messages import ModelRequest, ToolCall, ToolResult, Usage, UserMessage
 from toolkit.schema import array, enum, string
 from toolkit.schema import object as object_of
 from toolkit.scopes import Scope

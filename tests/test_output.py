@@ -17,9 +17,9 @@ from pydantic import BaseModel, Field, RootModel, field_validator
 from typing_extensions import TypedDict
 
 from toolkit import DefinitionError, Limits, ModelError, RunError, Runner, RunResult, RunState
+from toolkit._messages import ModelResponse, UserMessage
 from toolkit.events import OutputDelta, RunFinished, TextDelta, ToolArgumentsDelta
 from toolkit.limits import LAST_TURN
-from toolkit.messages import ModelResponse, UserMessage
 from toolkit.testing import FakeServer, Reply, ScriptedModel, call, reply
 
 

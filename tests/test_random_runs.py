@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolkit import Decision, FatalError, Runner, RunResult, RunState, ToolContext, ToolError, batched, tool
+from toolkit._messages import Message, ModelResponse, ToolMessage
 from toolkit.errors import RunError
-from toolkit.messages import Message, ModelResponse, ToolMessage
 from toolkit.runs import AsyncRunStream, RunHandle, RunStream
 from toolkit.testing import FakeServer, ScriptedModel, call, reply
 

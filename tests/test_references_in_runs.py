@@ -26,9 +26,9 @@ from toolkit import (
     batched,
     tool,
 )
+from toolkit._messages import ModelResponse, ToolMessage
 from toolkit.approvers import defer
 from toolkit.events import ToolCallFinished, ToolCallStarted
-from toolkit.messages import ModelResponse, ToolMessage
 from toolkit.shared import Shared
 from toolkit.testing import FakeServer, Reply, ScriptedModel, reply
 

@@ -13,14 +13,23 @@ import pytest
 from pydantic import BaseModel
 
 from toolkit import ModelError, Runner, RunResult, Toolbox, Usage, tool
+from toolkit._messages import (
+    File,
+    Image,
+    Message,
+    ModelRequest,
+    ModelResponse,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    attached,
+)
 from toolkit.dialects import dialect_named, run_dialect_named
 from toolkit.errors import NoModelError
 from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
-from toolkit.messages import Message, ModelRequest, ModelResponse, ToolCall, ToolMessage, UserMessage, attached
 from toolkit.models import CallReady
 from toolkit.models.default import ModelChoice
 from toolkit.models.responses import ResponsesModel
-from toolkit.parts import File, Image
 from toolkit.refusals import CUT_TEXT
 from toolkit.state import RunState
 from toolkit.testing import FakeServer, Reply, reply

@@ -33,12 +33,20 @@ from toolkit import (
     ToolResult,
     Usage,
 )
+from toolkit._messages import (
+    Image,
+    Message,
+    ModelRequest,
+    ModelResponse,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+    message_from_dict,
+    message_to_dict,
+)
 from toolkit.execution import MAX_PARALLEL
-from toolkit.messages import Message, ModelRequest, ModelResponse, SystemMessage, ToolMessage, UserMessage
 from toolkit.models import Piece
-from toolkit.parts import Image
 from toolkit.testing import ScriptedModel, call
-from toolkit.transcripts import message_from_dict, message_to_dict
 
 SUMMARY = "You have used all available tool calls. Summarize what you found and respond to the user."
 

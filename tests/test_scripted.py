@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkit import ModelError, Runner, ToolCall, Usage
+from toolkit._messages import ModelRequest, ModelResponse, UserMessage
 from toolkit.events import TextDelta
-from toolkit.messages import ModelRequest, ModelResponse, UserMessage
 from toolkit.models import Model
 from toolkit.testing import ScriptedModel, ScriptError, call
 

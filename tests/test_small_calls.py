@@ -9,8 +9,8 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from toolkit import Tool, Toolbox, ToolCall, tool
+from toolkit._messages import ModelRequest, ModelResponse, SystemMessage, ToolMessage, UserMessage
 from toolkit.local.prompt import SmallCalls, call_schema
-from toolkit.messages import ModelRequest, ModelResponse, SystemMessage, ToolMessage, UserMessage
 
 
 @tool

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from toolkit import BusyError, Limits, RunError, Runner, RunResult, batched, tool
+from toolkit._messages import ModelRequest, ToolMessage, UserMessage
 from toolkit.approvers import defer
 from toolkit.events import MessageAdded, ToolCallFinished, ToolCallStarted, TurnFinished, TurnStarted
-from toolkit.messages import ModelRequest, ToolMessage, UserMessage
 from toolkit.testing import ScriptedModel, call
 
 SKIPPED = "Skipped due to queued user message."

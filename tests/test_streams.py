@@ -12,6 +12,7 @@ import openai
 import pytest
 
 from toolkit import FatalError, ModelError, NoModelError, RunError, Runner, ToolError, Usage
+from toolkit._messages import ModelRequest, ModelResponse
 from toolkit.events import (
     ReasoningDelta,
     RunFinished,
@@ -22,7 +23,6 @@ from toolkit.events import (
     TurnFinished,
     TurnStarted,
 )
-from toolkit.messages import ModelRequest, ModelResponse
 from toolkit.testing import FakeServer, Reply, ScriptedModel, call, reply
 
 

@@ -8,13 +8,12 @@ import pytest
 
 from toolkit import OpenAIModel, Runner, RunResult, Toolbox, tool
 from toolkit._concurrency.backend import step
+from toolkit._messages import ModelRequest, OutputSpec, UserMessage
 from toolkit.choice import available, checked_choice, holds
 from toolkit.dialects import run_dialect_named
-from toolkit.messages import ModelRequest, UserMessage
 from toolkit.models.responses import ResponsesModel
 from toolkit.models.server import ServerModel
 from toolkit.output import output_of
-from toolkit.specs import OutputSpec
 from toolkit.testing import FakeServer, reply
 
 

@@ -12,6 +12,12 @@ from typing import TYPE_CHECKING
 from toolkit._lazy import lazily
 
 if TYPE_CHECKING:
+    from toolkit._messages import File as File
+    from toolkit._messages import Image as Image
+    from toolkit._messages import PendingApproval as PendingApproval
+    from toolkit._messages import ToolCall as ToolCall
+    from toolkit._messages import ToolResult as ToolResult
+    from toolkit._messages import Usage as Usage
     from toolkit.approval import ApprovalRequest as ApprovalRequest
     from toolkit.approval import Decision as Decision
     from toolkit.authorization import Deny as Deny
@@ -38,13 +44,7 @@ if TYPE_CHECKING:
     from toolkit.execution import batched as batched
     from toolkit.limits import Limits as Limits
     from toolkit.limits import Prices as Prices
-    from toolkit.messages import PendingApproval as PendingApproval
-    from toolkit.messages import ToolCall as ToolCall
-    from toolkit.messages import ToolResult as ToolResult
-    from toolkit.messages import Usage as Usage
     from toolkit.models.openai import OpenAIModel as OpenAIModel
-    from toolkit.parts import File as File
-    from toolkit.parts import Image as Image
     from toolkit.runner import Runner as Runner
     from toolkit.runs import RunHandle as RunHandle
     from toolkit.runs import RunResult as RunResult
@@ -56,6 +56,14 @@ __version__ = "0.1.0"
 
 # Where each public name lives. The block above says the same to type checkers; a test holds the two together.
 _HOMES = {
+    "toolkit._messages": (
+        "File",
+        "Image",
+        "PendingApproval",
+        "ToolCall",
+        "ToolResult",
+        "Usage",
+    ),
     "toolkit.approval": (
         "ApprovalRequest",
         "Decision",
@@ -88,17 +96,7 @@ _HOMES = {
         "Limits",
         "Prices",
     ),
-    "toolkit.messages": (
-        "PendingApproval",
-        "ToolCall",
-        "ToolResult",
-        "Usage",
-    ),
     "toolkit.models.openai": ("OpenAIModel",),
-    "toolkit.parts": (
-        "File",
-        "Image",
-    ),
     "toolkit.runner": ("Runner",),
     "toolkit.runs": (
         "RunHandle",

@@ -13,12 +13,12 @@ from typing import Any, Literal, TypeAlias
 
 from toolkit._concurrency.backend import Door
 from toolkit._concurrency.cancellation import Cancellation
+from toolkit._messages import PendingApproval, ToolCall
 from toolkit.context import ToolContext, unheard
 from toolkit.digests import digest_of
 from toolkit.errors import Denied, TimedOut, ToolkitError
 from toolkit.events import ApprovalNeeded
 from toolkit.gates import Unanswered, ask, because, guarded
-from toolkit.messages import PendingApproval, ToolCall
 from toolkit.screen import shown
 from toolkit.tools import Tool
 from toolkit.unseen import escaped

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from pydantic_core import ValidationError, from_json, to_json
 
-from toolkit.about import META
+from toolkit._messages import META
 from toolkit.doubts import doubts, least_marks
 from toolkit.errors import InvalidArguments
 from toolkit.faults import explained, path_of

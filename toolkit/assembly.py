@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from toolkit._concurrency.cancellation import Cancellation, outer
+from toolkit._messages import Message, ModelResponse, SystemMessage, UserMessage
 from toolkit.approval import Approver
 from toolkit.approvers import Decided
 from toolkit.bindings import AnyTool
@@ -25,7 +26,6 @@ from toolkit.history import repaired
 from toolkit.hooks import Hooks
 from toolkit.ledger import Ledger, MemoryLedger
 from toolkit.limits import Limits
-from toolkit.messages import Message, ModelResponse, SystemMessage, UserMessage
 from toolkit.models import Model
 from toolkit.models.default import ModelChoice
 from toolkit.options import Ask, Prompt, RunnerOptions, refuse_reserved, refuse_unfit, refuse_unknown

@@ -21,10 +21,10 @@ from toolkit._concurrency.backend import Door
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.tasks import watched
 from toolkit._concurrency.threads import Outcome, over, unended
+from toolkit._messages import ToolCall, ToolResult
 from toolkit.context import ToolContext
 from toolkit.errors import Cancelled, DefinitionError, Failed, TimedOut, ToolError
 from toolkit.events import CallEvent, ToolCallRetried, ToolCallUpdated
-from toolkit.messages import ToolCall, ToolResult
 from toolkit.places import submitted, waited
 from toolkit.results import rendered
 from toolkit.settings import ToolSettings

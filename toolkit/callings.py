@@ -11,6 +11,7 @@ from typing import Any
 
 from toolkit._concurrency.backend import Door
 from toolkit._concurrency.cancellation import Cancellation
+from toolkit._messages import ToolCall, ToolResult
 from toolkit.attempts import Tell
 from toolkit.context import ToolContext, unheard
 from toolkit.dependencies import Dependencies, refer
@@ -18,7 +19,6 @@ from toolkit.dispatch import Dispatcher
 from toolkit.errors import Failed
 from toolkit.events import ToolCallFinished
 from toolkit.execution import execute
-from toolkit.messages import ToolCall, ToolResult
 from toolkit.shared import Shared
 
 # By whom the calls of the run whose tool works here are carried out: what the tool calls in turn passes the same gates.

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from toolkit._messages import ModelRequest
 from toolkit.faults import close_to
-from toolkit.messages import ModelRequest
 
 WORDS = ("auto", "none", "required")
 # What forces nothing.

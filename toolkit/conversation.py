@@ -29,9 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from toolkit.errors import ConversationError, LimitError, RunError
-from toolkit.limits import LAST_TURN, Limits
-from toolkit.messages import (
+from toolkit._messages import (
     UNANSWERED,
     Message,
     ModelResponse,
@@ -41,6 +39,8 @@ from toolkit.messages import (
     UserMessage,
     attached,
 )
+from toolkit.errors import ConversationError, LimitError, RunError
+from toolkit.limits import LAST_TURN, Limits
 from toolkit.numbering import Numbering
 from toolkit.refusals import CANCELLED_TEXT, Tally, reason_of, refusal_of, refused_by_limits
 from toolkit.state import Phase, RunState, answered_calls, last_calls, open_calls

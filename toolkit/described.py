@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticSerializationError, to_json
 
-from toolkit.about import OUTPUT_PATH
+from toolkit._messages import OUTPUT_PATH, ToolSpec
 from toolkit.errors import DefinitionError
 from toolkit.invocable import Invocable
 from toolkit.scopes import Scope
 from toolkit.settings import ToolSettings
 from toolkit.shared import widened
-from toolkit.specs import ToolSpec
 
 if TYPE_CHECKING:
     from toolkit.dialects.explanation import Explanation

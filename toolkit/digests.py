@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
-from toolkit.messages import ToolCall
+from toolkit._messages import ToolCall
 from toolkit.tools import Tool
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})

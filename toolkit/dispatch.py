@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from toolkit._concurrency.backend import Door
+from toolkit._messages import ToolCall, ToolResult
 from toolkit.approval import ApprovalRequest, Approver, Deferred, Stopped, approve
 from toolkit.attempts import Tell, invoke
 from toolkit.authorization import Authorizer, authorize
@@ -38,7 +39,6 @@ from toolkit.faults import close_to, unknown
 from toolkit.gates import Unanswered
 from toolkit.jsontext import as_text
 from toolkit.ledger import STARTED, Ledger, Record
-from toolkit.messages import ToolCall, ToolResult
 from toolkit.middleware import Middleware, compose
 from toolkit.overflow import MAX_RESULT, Overflow, capped
 from toolkit.results import completed, explained

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from toolkit.messages import ModelResponse, PendingApproval, ToolCall, ToolResult, Usage, UserMessage
+from toolkit._messages import ModelResponse, PendingApproval, ToolCall, ToolResult, Usage, UserMessage
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
+from toolkit._messages import File, Image, PendingApproval, ToolCall, ToolResult, Usage, UserMessage, sendable
 from toolkit.events import (
     ApprovalNeeded,
     Event,
@@ -33,8 +34,6 @@ from toolkit.events import (
     TurnFinished,
     TurnStarted,
 )
-from toolkit.messages import PendingApproval, ToolCall, ToolResult, Usage, UserMessage
-from toolkit.parts import File, Image, sendable
 
 
 def event_to_dict(event: Event) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from typing import Any, Literal, TypeAlias
 from toolkit._concurrency.backend import Door
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import unended
+from toolkit._messages import ToolCall, ToolResult
 from toolkit.attempts import Tell
 from toolkit.context import unheard
 from toolkit.errors import Cancelled, TimedOut
 from toolkit.events import CallEvent, ToolCallAbandoned, ToolCallFinished
-from toolkit.messages import ToolCall, ToolResult
 
 # A thread or a task each: more calls than this in one turn wait for a place.
 MAX_PARALLEL = 256

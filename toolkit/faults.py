@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from toolkit._messages import sendable
 from toolkit.errors import InvalidArguments, UnknownTool
-from toolkit.parts import sendable
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -14,8 +14,7 @@ from typing import TypeAlias
 
 from pydantic_core import from_json
 
-from toolkit.messages import Message, ModelResponse, ToolCall, ToolMessage
-from toolkit.parts import sendable
+from toolkit._messages import Message, ModelResponse, ToolCall, ToolMessage, sendable
 
 LOST_TEXT = "No result of this call is known: it may have been carried out, or not. Find out before you make it again."
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from inspect import Parameter as Written
 from typing import Any
 
-from toolkit.about import OUTPUT
+from toolkit._messages import OUTPUT
 from toolkit.arguments import Reader
 from toolkit.callables import source_of
 from toolkit.context import ToolContext

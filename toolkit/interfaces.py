@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from toolkit.about import OUTPUT
+from toolkit._messages import OUTPUT
 from toolkit.errors import DefinitionError
 from toolkit.kept import kept
 from toolkit.parameters.accepted import Accepted, ByDocument, Lean

@@ -6,12 +6,12 @@ from collections.abc import Awaitable
 from functools import cached_property
 from typing import Any
 
+from toolkit._messages import ToolResult
 from toolkit.arguments import MAX_TEXT, Words, refuse_doubtful, refuse_long
 from toolkit.context import ToolContext
 from toolkit.errors import InvalidArguments
 from toolkit.handlers import Handler
 from toolkit.invocation import Hot, Invocation
-from toolkit.messages import ToolResult
 
 _new = tuple.__new__
 

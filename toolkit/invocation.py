@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 from toolkit._concurrency.async_backend import AsyncDoor
 from toolkit._concurrency.backend import awaited, is_cancelling, is_interrupt
 from toolkit._concurrency.event_loop import private_loop
+from toolkit._messages import ToolResult
 from toolkit.arguments import Reader, Words
 from toolkit.context import ToolContext
 from toolkit.errors import FatalError, InvalidArguments
 from toolkit.handlers import Action, Handler, gathered
-from toolkit.messages import ToolResult
 from toolkit.results import SPECIAL, explained, rendered, writer, writers
 
 # What every call needs, in one look-up: the function, if it takes the values by keyword as they are; what makes values

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from toolkit.parts import sendable
+from toolkit._messages import sendable
 
 # A Markdown fence; behind it stands the name of a language, or the JSON itself.
 _FENCE = "```"

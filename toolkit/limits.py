@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeGuard, get_args
 
-from toolkit.messages import Usage
+from toolkit._messages import Usage
 
 OnLimit: TypeAlias = Literal["answer", "stop", "raise"]
 

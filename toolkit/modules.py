@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from pydantic_core import ValidationError, to_json
 
-from toolkit.about import OUTPUT
+from toolkit._messages import OUTPUT, UNANSWERED, ToolCall, ToolResult
 from toolkit.context import ToolContext
 from toolkit.errors import DefinitionError, Failed, NotFound
 from toolkit.faults import explained
 from toolkit.handlers import Action, Function
 from toolkit.implementations import Declared, implementation
-from toolkit.messages import UNANSWERED, ToolCall, ToolResult
 from toolkit.scopes import Scope
 
 if TYPE_CHECKING:

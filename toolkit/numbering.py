@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import chain, count
 from typing import TypeAlias
 
-from toolkit.messages import Message, ModelResponse, ToolCall
+from toolkit._messages import Message, ModelResponse, ToolCall
 
 # What tells an answer from others.
 Answer: TypeAlias = tuple[int, int]

@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 
 from typing_extensions import TypedDict
 
+from toolkit._messages import Message
 from toolkit.approval import Approver, Verdict
 from toolkit.authorization import Authorizer
 from toolkit.execution import Order
 from toolkit.ledger import Ledger
 from toolkit.limits import Limits
-from toolkit.messages import Message
 from toolkit.middleware import Middleware
 from toolkit.runs.inbox import Queue
 from toolkit.shared import Values

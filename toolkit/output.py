@@ -15,13 +15,13 @@ from typing import Any, Generic
 from pydantic_core import ValidationError, from_json
 from typing_extensions import TypedDict, TypeVar
 
+from toolkit._messages import OutputSpec, ToolSpec
 from toolkit.doubts import doubts
 from toolkit.errors import DefinitionError, InvalidArguments, ToolError
 from toolkit.faults import MAX_NAME, explained, shortened
 from toolkit.jsontext import unfenced
 from toolkit.parameters.accepted import ByDocument
 from toolkit.schemas import inlined, of_object
-from toolkit.specs import OutputSpec, ToolSpec
 
 T = TypeVar("T", default=str)
 

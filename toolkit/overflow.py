@@ -14,9 +14,9 @@ from functools import cached_property
 from threading import Lock
 from typing import Any
 
+from toolkit._messages import ToolResult
 from toolkit.decorator import tool
 from toolkit.errors import Failed
-from toolkit.messages import ToolResult
 from toolkit.tools import Tool
 
 # Characters of one result that a model is shown, where neither tool nor runner say another number.

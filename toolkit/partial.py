@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 from pydantic_core import from_json, to_json
 
+from toolkit._messages import sendable
 from toolkit.events import OutputDelta, ReasoningDelta, TextDelta, ToolArgumentsDelta
 from toolkit.jsontext import without_opening
 from toolkit.output import Output
-from toolkit.parts import sendable
 
 _Delta: TypeAlias = TextDelta | ReasoningDelta | ToolArgumentsDelta
 

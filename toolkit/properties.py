@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from toolkit.about import META
+from toolkit._messages import META
 from toolkit.documents.document import Document, below
 from toolkit.documents.shapes import TYPES
 from toolkit.errors import DefinitionError

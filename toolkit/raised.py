@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+from toolkit._messages import sendable
 from toolkit.errors import ToolError
 from toolkit.faults import MAX_ERROR, shortened
-from toolkit.parts import sendable
 
 # What a value's own `str` or `repr` may add to a conversation, in characters.
 MAX_WRITTEN = 10_000

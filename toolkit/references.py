@@ -14,10 +14,9 @@ from typing import Any, TypeAlias
 
 from pydantic_core import from_json, to_json
 
-from toolkit.about import OUTPUT, OUTPUT_PATH
+from toolkit._messages import OUTPUT, OUTPUT_PATH, ToolCall
 from toolkit.arguments import MAX_TEXT, refuse_doubtful
 from toolkit.errors import InvalidArguments
-from toolkit.messages import ToolCall
 from toolkit.shared import MARK, Path, path_of
 
 _ESCAPED = "\\u2020"

@@ -6,9 +6,9 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 
+from toolkit._messages import ModelResponse, ToolCall, ToolMessage
 from toolkit.jsontext import is_cut
 from toolkit.limits import NO_TOOLS_TEXT, Limits
-from toolkit.messages import ModelResponse, ToolCall, ToolMessage
 
 # Finish reasons that mean: there was more to come.
 CUT = frozenset({"length", "content_filter"})

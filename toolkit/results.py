@@ -8,9 +8,8 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from toolkit._messages import File, Image, ToolResult, sendable
 from toolkit.errors import Cancelled
-from toolkit.messages import ToolResult
-from toolkit.parts import File, Image, sendable
 from toolkit.raised import explanation, safely
 
 

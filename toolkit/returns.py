@@ -12,14 +12,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
-from toolkit.about import OUTPUT
+from toolkit._messages import OUTPUT, File, Image, ToolResult
 from toolkit.kept import kept
-from toolkit.messages import ToolResult
 from toolkit.parameters import Parameter
 from toolkit.parameters.accepted import Lean
 from toolkit.parameters.built import Built
 from toolkit.parameters.generated import FieldWriter
-from toolkit.parts import File, Image
 from toolkit.schemas import clean, generator
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from toolkit.about import IMPORTS, MODULE
+from toolkit._messages import IMPORTS, MODULE
 from toolkit.context import ToolContext
 from toolkit.errors import DefinitionError, Failed, InvalidArguments
 from toolkit.faults import close_to

@@ -7,19 +7,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from toolkit.brief import Brief
-from toolkit.errors import ConversationError
-from toolkit.messages import (
+from toolkit._messages import (
     Answered,
+    Brief,
     Message,
     ModelResponse,
     PendingApproval,
     ToolCall,
     ToolMessage,
     Usage,
+    check_fields,
+    message_from_dict,
+    message_to_dict,
 )
+from toolkit.errors import ConversationError
 from toolkit.numbering import is_own
-from toolkit.transcripts import check_fields, message_from_dict, message_to_dict
 
 Phase: TypeAlias = Literal["asking", "calling", "paused", "finished"]
 

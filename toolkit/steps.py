@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from toolkit.messages import Answered, Message, PendingApproval, ToolCall
+from toolkit._messages import Answered, Message, PendingApproval, ToolCall
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import TypedDict
 
-from toolkit.about import REASONING
+from toolkit._messages import REASONING
 from toolkit.errors import DefinitionError
 from toolkit.scopes import scope_of
 from toolkit.settings import Effect, Isolation, ToolSettings

@@ -12,6 +12,7 @@ from toolkit._concurrency.async_backend import AsyncDoor
 from toolkit._concurrency.backend import Door, step
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncDoor
+from toolkit._messages import ToolCall, ToolResult
 from toolkit.arguments import Words
 from toolkit.callings import Callings, ended, succeeded
 from toolkit.checks import Report, checked
@@ -24,7 +25,6 @@ from toolkit.dispatch import Dispatcher
 from toolkit.doubts import doubts
 from toolkit.errors import ToolError
 from toolkit.jsontext import as_text, unfenced
-from toolkit.messages import ToolCall, ToolResult
 from toolkit.shared import Shared, Values
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from toolkit._messages import PendingApproval, ToolCall, sendable
 from toolkit.agui.values import content_of, interrupt_of, usage_of
 from toolkit.events import (
     ApprovalNeeded,
@@ -26,8 +27,6 @@ from toolkit.events import (
     TurnStarted,
 )
 from toolkit.events_json import event_to_dict
-from toolkit.messages import PendingApproval, ToolCall
-from toolkit.parts import sendable
 
 logger = logging.getLogger("toolkit")
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from toolkit._messages import File, Image, PendingApproval, ToolResult, Usage, sendable
 from toolkit.agui.answers import ANSWER
 from toolkit.events import ApprovalNeeded
 from toolkit.events_json import event_to_dict
-from toolkit.messages import PendingApproval, ToolResult, Usage
-from toolkit.parts import File, Image, sendable
 
 
 def content_of(result: ToolResult) -> str | list[dict[str, Any]]:

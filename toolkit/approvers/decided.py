@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Mapping, Sequence
 
+from toolkit._messages import PendingApproval
 from toolkit.approval import ApprovalRequest, Approver, Decision, Verdict
 from toolkit.errors import ApprovalError
-from toolkit.messages import PendingApproval
 
 
 class Decided:

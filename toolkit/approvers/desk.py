@@ -6,9 +6,9 @@ import threading
 from typing import TYPE_CHECKING
 
 from toolkit._concurrency.cancellation import Cancellation
+from toolkit._messages import PendingApproval
 from toolkit.approval import ApprovalRequest, Verdict
 from toolkit.errors import ApprovalError
-from toolkit.messages import PendingApproval
 
 if TYPE_CHECKING:
     import asyncio

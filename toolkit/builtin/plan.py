@@ -12,6 +12,7 @@ from annotated_types import MaxLen, MinLen
 from typing_extensions import TypedDict
 
 from toolkit._concurrency.async_backend import AsyncDoor
+from toolkit._messages import ToolCall, ToolResult
 from toolkit.builtin.asking import Asking
 from toolkit.callings import Callings, dispatching
 from toolkit.collection import Addable
@@ -20,7 +21,6 @@ from toolkit.decorator import tool
 from toolkit.dispatch import Dispatcher
 from toolkit.errors import ToolError
 from toolkit.execution import batches
-from toolkit.messages import ToolCall, ToolResult
 from toolkit.settings import Effect
 from toolkit.shared import Shared
 from toolkit.toolbox import Toolbox

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import StringConstraints
 
+from toolkit._messages import ToolResult
 from toolkit.builtin._guards.options import of_type, whole
 from toolkit.decorator import tool
 from toolkit.errors import Failed, InvalidArguments
-from toolkit.messages import ToolResult
 from toolkit.tools import Tool
 
 MAX_BYTES = 10 * 1024 * 1024

@@ -9,9 +9,9 @@ from annotated_types import MaxLen
 from pydantic import StringConstraints
 from typing_extensions import TypedDict
 
+from toolkit._messages import ToolResult
 from toolkit.decorator import tool
 from toolkit.errors import DefinitionError
-from toolkit.messages import ToolResult
 from toolkit.tools import Tool
 
 MAX_ITEMS = 50

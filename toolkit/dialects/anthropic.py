@@ -13,12 +13,10 @@ from typing import Any
 
 from typing_extensions import override
 
+from toolkit._messages import File, Image, ToolCall, ToolResult, ToolSpec
 from toolkit.dialects.dialect import Dialect
 from toolkit.dialects.rules import ANTHROPIC, ANTHROPIC_STRICT
 from toolkit.dialects.wire import attribute, base64_of, call_of, items, text_of
-from toolkit.messages import ToolCall, ToolResult
-from toolkit.parts import File, Image
-from toolkit.specs import ToolSpec
 
 
 class Anthropic(Dialect):

@@ -20,7 +20,22 @@ from typing import Any
 from pydantic_core import from_json
 from typing_extensions import override
 
-from toolkit.about import ACTIVITY, META, MODULE, OUTPUT, TOOL
+from toolkit._messages import (
+    ACTIVITY,
+    META,
+    MODULE,
+    OUTPUT,
+    TOOL,
+    Message,
+    ModelRequest,
+    ModelResponse,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    ToolSpec,
+    sendable,
+)
 from toolkit.choice import narrowed
 from toolkit.dialects.chat import encoded, message_of, pictures
 from toolkit.dialects.dialect import RunDialect
@@ -29,10 +44,7 @@ from toolkit.dialects.rules import GRAMMAR, STRICT, Rules
 from toolkit.dialects.structured import asked
 from toolkit.dialects.wire import about_calls, attribute, content_of, owned, text_of
 from toolkit.jsontext import Repeating, dumped, is_cut, is_object, loaded, unfenced
-from toolkit.messages import Message, ModelRequest, ModelResponse, SystemMessage, ToolCall, ToolMessage, ToolResult
-from toolkit.parts import sendable
 from toolkit.schemas import apart
-from toolkit.specs import ToolSpec
 
 GUIDE = """You can call tools. Reply with one JSON object and nothing else.
 To call tools, list them in "calls", each with its name in "_tool" and its arguments beside it, and leave "output" null.

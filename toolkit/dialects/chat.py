@@ -13,12 +13,7 @@ from typing import Any
 from pydantic_core import from_json
 from typing_extensions import override
 
-from toolkit.choice import chosen
-from toolkit.dialects.dialect import RunDialect
-from toolkit.dialects.rules import GRAMMAR, MINIMAL, STRICT
-from toolkit.dialects.structured import asked
-from toolkit.dialects.wire import attribute, call_of, data_url, function_of, owned, text_of
-from toolkit.messages import (
+from toolkit._messages import (
     Message,
     ModelRequest,
     ModelResponse,
@@ -26,11 +21,16 @@ from toolkit.messages import (
     ToolCall,
     ToolMessage,
     ToolResult,
+    ToolSpec,
     UserMessage,
     attached,
+    sendable,
 )
-from toolkit.parts import sendable
-from toolkit.specs import ToolSpec
+from toolkit.choice import chosen
+from toolkit.dialects.dialect import RunDialect
+from toolkit.dialects.rules import GRAMMAR, MINIMAL, STRICT
+from toolkit.dialects.structured import asked
+from toolkit.dialects.wire import attribute, call_of, data_url, function_of, owned, text_of
 
 
 class Chat(RunDialect):

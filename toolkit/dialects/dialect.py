@@ -7,11 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from toolkit._messages import ModelRequest, ToolCall, ToolResult, ToolSpec
 from toolkit.dialects.forms import Form, form_of
 from toolkit.dialects.rules import Rules
 from toolkit.dialects.wire import owned
-from toolkit.messages import ModelRequest, ToolCall, ToolResult
-from toolkit.specs import ToolSpec
 
 
 @dataclass(frozen=True)

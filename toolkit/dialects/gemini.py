@@ -11,13 +11,11 @@ from typing import Any
 
 from typing_extensions import override
 
+from toolkit._messages import File, Image, ToolCall, ToolResult, ToolSpec
 from toolkit.dialects.dialect import Dialect
 from toolkit.dialects.rules import GEMINI
 from toolkit.dialects.wire import attribute, base64_of, call_of, data_of, items, text_of
 from toolkit.errors import DefinitionError
-from toolkit.messages import ToolCall, ToolResult
-from toolkit.parts import File, Image
-from toolkit.specs import ToolSpec
 
 
 class Gemini(Dialect):

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from toolkit._messages import File, Image, Message, ModelResponse, SystemMessage, ToolCall, ToolMessage, UserMessage
 from toolkit.jsontext import as_text
-from toolkit.messages import Message, ModelResponse, SystemMessage, ToolCall, ToolMessage, UserMessage
-from toolkit.parts import File, Image
 
 _Part: TypeAlias = str | Image | File
 _OURS = (SystemMessage, UserMessage, ModelResponse, ToolMessage)

@@ -14,9 +14,9 @@ from dataclasses import replace
 from functools import singledispatch
 from typing import Any
 
-from toolkit.dialects.chat import lawful, legal
-from toolkit.dialects.wire import attribute, call_of, content_of, data_url
-from toolkit.messages import (
+from toolkit._messages import (
+    File,
+    Image,
     Message,
     ModelResponse,
     SystemMessage,
@@ -25,8 +25,10 @@ from toolkit.messages import (
     ToolResult,
     UserMessage,
     attached,
+    sendable,
 )
-from toolkit.parts import File, Image, sendable
+from toolkit.dialects.chat import lawful, legal
+from toolkit.dialects.wire import attribute, call_of, content_of, data_url
 
 Item = Mapping[str, Any]
 

@@ -10,13 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from toolkit._messages import File, ToolCall, ToolResult, ToolSpec, sendable
 from toolkit.dialects.dialect import Dialect
 from toolkit.dialects.matching import fits
 from toolkit.dialects.rules import PLAIN
 from toolkit.dialects.wire import attribute, base64_of, call_of, data_of, gives_object, text_of
-from toolkit.messages import ToolCall, ToolResult
-from toolkit.parts import File, sendable
-from toolkit.specs import ToolSpec
 
 
 class MCP(Dialect):

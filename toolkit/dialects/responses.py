@@ -13,6 +13,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from toolkit._messages import ModelRequest, ToolCall, ToolResult, ToolSpec
 from toolkit.choice import chosen, narrowed
 from toolkit.dialects.calls import Calls
 from toolkit.dialects.dialect import RunDialect
@@ -20,8 +21,6 @@ from toolkit.dialects.items import answer_of, call_in, input_of, is_call
 from toolkit.dialects.rules import MINIMAL, PLAIN, STRICT
 from toolkit.dialects.structured import asked
 from toolkit.dialects.wire import gives_object, items, owned
-from toolkit.messages import ModelRequest, ToolCall, ToolResult
-from toolkit.specs import ToolSpec
 
 
 class Responses(RunDialect):

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+from toolkit._messages import OutputSpec, ToolCall, ToolSpec
 from toolkit.dialects.forms import Form
-from toolkit.messages import ToolCall
-from toolkit.specs import OutputSpec, ToolSpec
 
 Read: TypeAlias = Callable[[str, Sequence[ToolCall], Sequence[ToolSpec]], tuple[str, tuple[ToolCall, ...]]]
 

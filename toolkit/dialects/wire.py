@@ -12,13 +12,10 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from toolkit.about import META, OUTPUT, parted
+from toolkit._messages import META, OUTPUT, File, Image, ToolCall, ToolResult, ToolSpec, parted, sendable
 from toolkit.dialects.codecs import read_json
 from toolkit.dialects.forms import Form
 from toolkit.jsontext import as_text
-from toolkit.messages import ToolCall, ToolResult
-from toolkit.parts import File, Image, sendable
-from toolkit.specs import ToolSpec
 
 META_BESIDE_OUTPUT = frozenset(META) - {OUTPUT}
 

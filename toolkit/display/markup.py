@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
+from toolkit._messages import sendable
 from toolkit.display.lines import shortened, visible
-from toolkit.parts import sendable
 
 MAX_LABEL = 200  # characters
 MAX_HELP = 2_000

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from html import escape
 
+from toolkit._messages import Image, ToolCall, Usage
 from toolkit.display.lines import shortened, told, visible
 from toolkit.events import (
     ApprovalNeeded,
@@ -24,8 +25,6 @@ from toolkit.events import (
     ToolCallUpdated,
     TurnStarted,
 )
-from toolkit.messages import ToolCall, Usage
-from toolkit.parts import Image
 
 MAX_ANSWER = 20_000  # characters
 MAX_CELL = 2_000

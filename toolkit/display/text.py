@@ -19,6 +19,7 @@ from typing import Any, Protocol, TextIO, overload
 from pydantic_core import from_json
 from typing_extensions import TypeVar
 
+from toolkit._messages import ToolCall
 from toolkit.display.lines import Lines, shortened, told
 from toolkit.events import (
     ApprovalNeeded,
@@ -34,7 +35,6 @@ from toolkit.events import (
     ToolCallUpdated,
     TurnStarted,
 )
-from toolkit.messages import ToolCall
 
 R_co = TypeVar("R_co", covariant=True)
 

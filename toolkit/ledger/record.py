@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from toolkit._concurrency.backend import Door
+from toolkit._messages import ToolMessage, ToolResult, message_from_dict, message_to_dict
 from toolkit.errors import Failed
 from toolkit.ledger.entries import Entry, Ledger, Stage
-from toolkit.messages import ToolMessage, ToolResult
-from toolkit.transcripts import message_from_dict, message_to_dict
 
 logger = logging.getLogger("toolkit")
 

@@ -17,12 +17,10 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from toolkit.about import META
+from toolkit._messages import META, Message, ModelRequest, SystemMessage, ToolCall, ToolMessage, ToolSpec, UserMessage
 from toolkit.dialects.calls import Calls, composed, plain, response_format
 from toolkit.dialects.structured import asked
-from toolkit.messages import Message, ModelRequest, SystemMessage, ToolCall, ToolMessage, UserMessage
 from toolkit.schemas import rewritten
-from toolkit.specs import ToolSpec
 
 TASK = "Answer each request with one JSON call of the right tool."
 

@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from toolkit._messages import ToolCall, ToolResult
 from toolkit.errors import ToolError
-from toolkit.messages import ToolCall, ToolResult
 from toolkit.middleware.equality import identity_of
 from toolkit.middleware.line import Middleware, Next
 

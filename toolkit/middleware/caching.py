@@ -9,7 +9,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from toolkit.messages import ToolCall, ToolResult
+from toolkit._messages import ToolCall, ToolResult
 from toolkit.middleware.equality import identity_of
 from toolkit.middleware.line import Middleware, Next
 from toolkit.tools import Tool

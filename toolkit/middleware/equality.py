@@ -6,7 +6,7 @@ import json
 
 from pydantic_core import from_json
 
-from toolkit.messages import ToolCall
+from toolkit._messages import ToolCall
 
 
 def identity_of(call: ToolCall) -> tuple[str, str]:

@@ -10,11 +10,10 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from toolkit._messages import File, Image, ToolCall, ToolResult
 from toolkit.errors import Failed, ToolError
-from toolkit.messages import ToolCall, ToolResult
 from toolkit.middleware.encodings import pattern_of
 from toolkit.middleware.line import Middleware, Next
-from toolkit.parts import File, Image
 from toolkit.raised import safely
 from toolkit.results import explained, written
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from toolkit._messages import ToolCall, ToolResult
 from toolkit.errors import Denied, Halt, ToolError
-from toolkit.messages import ToolCall, ToolResult
 from toolkit.middleware.equality import identity_of
 from toolkit.middleware.line import Middleware, Next
 from toolkit.middleware.per_run import PerRun

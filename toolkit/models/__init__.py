@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from toolkit._messages import ModelRequest, ModelResponse, ToolCall
 from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
-from toolkit.messages import ModelRequest, ModelResponse, ToolCall
 
 
 @dataclass(frozen=True)

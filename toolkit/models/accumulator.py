@@ -16,11 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from toolkit._messages import ToolCall, sendable
 from toolkit.dialects.wire import attribute, function_of
 from toolkit.errors import ModelError
 from toolkit.jsontext import Nesting, is_cut, is_object
-from toolkit.messages import ToolCall
-from toolkit.parts import sendable
 
 # More calls than this in one answer are no answer; each of them would have to be kept, and answered.
 MAX_CALLS = 10_000

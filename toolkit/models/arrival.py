@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolkit._messages import sendable
 from toolkit.dialects.items import is_call
 from toolkit.dialects.wire import attribute
 from toolkit.errors import ModelError
 from toolkit.models.accumulator import MAX_CALLS
-from toolkit.parts import sendable
 
 
 @dataclass

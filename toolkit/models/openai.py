@@ -7,16 +7,15 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
+from toolkit._messages import ToolCall, Usage, sendable
 from toolkit.dialects.chat import Chat, choice_of, listed_calls
 from toolkit.dialects.wire import attribute, content_of
 from toolkit.errors import ModelError
 from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
-from toolkit.messages import ToolCall, Usage
 from toolkit.models import Piece
 from toolkit.models.accumulator import Accumulator
 from toolkit.models.failures import excerpt
 from toolkit.models.server import Answer, ServerModel, count_of
-from toolkit.parts import sendable
 
 
 class _Answer(Answer):

@@ -12,18 +12,17 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
+from toolkit._messages import ToolCall, Usage, sendable
 from toolkit.dialects.items import call_in, is_call, plain, text_in, thoughts_in
 from toolkit.dialects.responses import Responses
 from toolkit.dialects.wire import attribute
 from toolkit.errors import ModelError
 from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
 from toolkit.jsontext import is_object
-from toolkit.messages import ToolCall, Usage
 from toolkit.models import Piece
 from toolkit.models.arrival import Arrival, Item, check_count
 from toolkit.models.failures import excerpt
 from toolkit.models.server import Answer, ServerModel, count_of
-from toolkit.parts import sendable
 
 # Why an answer is not whole -> our word; of any other reason no more is known than that there was more to come.
 REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}

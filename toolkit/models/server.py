@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import Self
 
 from toolkit._concurrency.cancellation import Cancellation
+from toolkit._messages import ModelRequest, ModelResponse, ToolCall, Usage, sendable
 from toolkit.choice import holds, settled
 from toolkit.dialects import RunDialect
 from toolkit.dialects.structured import answered
 from toolkit.errors import ModelError
 from toolkit.events import TextDelta
-from toolkit.messages import ModelRequest, ModelResponse, ToolCall, Usage
 from toolkit.models import CallReady, Piece
 from toolkit.models.bounds import bound
 from toolkit.models.connections import read_until
 from toolkit.models.failures import refuses_format, translated
-from toolkit.parts import sendable
 
 if TYPE_CHECKING:
     import httpx2

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, get_origin
 
 from pydantic_core import from_json, to_json
 
-from toolkit.about import META
+from toolkit._messages import META
 from toolkit.errors import DefinitionError
 from toolkit.kept import kept
 from toolkit.schemas import apart, of_object

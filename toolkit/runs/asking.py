@@ -10,13 +10,12 @@ from typing import Any
 
 from toolkit._concurrency.backend import Door, drawn
 from toolkit._concurrency.cancellation import Cancellation
+from toolkit._messages import ModelRequest, ToolSpec
 from toolkit.errors import Cancelled, ModelError, TimedOut
 from toolkit.hooks import Hooks
 from toolkit.limits import ANY_SECONDS, LAST_SECONDS, Limits
-from toolkit.messages import ModelRequest
 from toolkit.models import Model, Piece
 from toolkit.output import Output
-from toolkit.specs import ToolSpec
 from toolkit.steps import CallModel
 from toolkit.tools import Tool
 

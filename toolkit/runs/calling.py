@@ -12,6 +12,7 @@ from typing import Any
 from toolkit._concurrency.backend import Door
 from toolkit._concurrency.cancellation import DEADLINE, Cancellation, outer
 from toolkit._concurrency.threads import unended
+from toolkit._messages import PendingApproval, ToolCall, ToolMessage, ToolResult
 from toolkit.approval import Deferred, Stopped
 from toolkit.attempts import Tell
 from toolkit.bindings import AnyTool
@@ -22,7 +23,6 @@ from toolkit.dispatch import Dispatcher
 from toolkit.errors import Cancelled, TimedOut, ToolError
 from toolkit.events import ApprovalNeeded, CallEvent, Event, ToolCallFinished, ToolCallStarted
 from toolkit.execution import Order, batches, execute, width_of
-from toolkit.messages import PendingApproval, ToolCall, ToolMessage, ToolResult
 from toolkit.models import CallReady
 from toolkit.refusals import CANCELLED_TEXT, LATE_TEXT, SKIPPED_TEXT, STOPPED_TEXT
 from toolkit.runs.early import EarlyCalls

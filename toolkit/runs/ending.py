@@ -9,9 +9,9 @@ from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
+from toolkit._messages import UNANSWERED, ModelResponse
 from toolkit.conversation import Conversation
 from toolkit.events import ToolCallFinished
-from toolkit.messages import UNANSWERED, ModelResponse
 from toolkit.output import Output
 from toolkit.runs.inbox import Inbox
 from toolkit.runs.result import RunResult

@@ -6,8 +6,8 @@ import threading
 from collections import deque
 from typing import Literal, TypeAlias
 
+from toolkit._messages import UserMessage
 from toolkit.errors import RunError
-from toolkit.messages import UserMessage
 
 Queue: TypeAlias = Literal["one", "all"]
 Said: TypeAlias = str | UserMessage

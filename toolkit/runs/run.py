@@ -11,6 +11,7 @@ from typing_extensions import TypeVar
 
 from toolkit._concurrency.backend import Door, called
 from toolkit._concurrency.cancellation import DEADLINE, Cancellation
+from toolkit._messages import UNANSWERED, ModelResponse, ToolResult, UserMessage
 from toolkit.conversation import Conversation
 from toolkit.errors import Cancelled, Halt, RunError, TimedOut, ToolError
 from toolkit.events import (
@@ -24,7 +25,6 @@ from toolkit.events import (
     TurnFinished,
     TurnStarted,
 )
-from toolkit.messages import UNANSWERED, ModelResponse, ToolResult, UserMessage
 from toolkit.models import CallReady, Model, Piece
 from toolkit.models.default import ModelChoice
 from toolkit.partial import Partial

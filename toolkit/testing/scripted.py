@@ -11,9 +11,18 @@ from typing import Any, TypeAlias
 
 from typing_extensions import Self
 
-from toolkit.about import IMPORTS, INSTANCE, OUTPUT_PATH, REASONING, parted
+from toolkit._messages import (
+    IMPORTS,
+    INSTANCE,
+    OUTPUT_PATH,
+    REASONING,
+    ModelRequest,
+    ModelResponse,
+    ToolCall,
+    Usage,
+    parted,
+)
 from toolkit.events import TextDelta
-from toolkit.messages import ModelRequest, ModelResponse, ToolCall, Usage
 from toolkit.models import Piece
 from toolkit.testing.errors import ScriptError
 

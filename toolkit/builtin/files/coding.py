@@ -9,6 +9,7 @@ from typing import Annotated
 
 from annotated_types import Ge
 
+from toolkit._messages import Image, ToolResult
 from toolkit.builtin.files.edits import edited, summary
 from toolkit.builtin.files.hashes import Hash, hash_of
 from toolkit.builtin.files.limits import CodingLimits
@@ -21,8 +22,6 @@ from toolkit.builtin.files.workspace import Workspace
 from toolkit.builtin.pictures import picture
 from toolkit.context import ToolContext
 from toolkit.decorator import tool
-from toolkit.messages import ToolResult
-from toolkit.parts import Image
 
 MAX_PAGE = 500  # lines, where nothing else is said
 MAX_LINES = 5000  # lines, whatever is said

@@ -12,6 +12,7 @@ from annotated_types import Ge
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import over
+from toolkit._messages import ToolResult
 from toolkit.builtin.files.coding import told_coder
 from toolkit.builtin.files.limits import CodingLimits
 from toolkit.builtin.files.matching import clipped, globber, matcher
@@ -22,7 +23,6 @@ from toolkit.builtin.files.workspace import Workspace
 from toolkit.context import ToolContext
 from toolkit.decorator import tool
 from toolkit.errors import Failed
-from toolkit.messages import ToolResult
 
 MAX_LISTED = 200  # files
 MAX_MATCHES = 50

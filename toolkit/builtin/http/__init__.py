@@ -14,12 +14,12 @@ from typing import Any
 from typing_extensions import Unpack
 
 from toolkit._concurrency.cancellation import Cancellation
+from toolkit._messages import ToolResult
 from toolkit.builtin._guards.dialing import Dialer
 from toolkit.builtin.http.options import WebOptions, web_of
 from toolkit.builtin.http.page import Page, page
 from toolkit.context import ToolContext
 from toolkit.decorator import tool
-from toolkit.messages import ToolResult
 from toolkit.tools import Tool
 
 __all__ = ["Dialer", "Page", "WebOptions", "fetch", "http_tool"]

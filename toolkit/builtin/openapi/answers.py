@@ -9,11 +9,10 @@ from types import MappingProxyType
 import httpx2
 from pydantic_core import from_json
 
+from toolkit._messages import Image, ToolResult
 from toolkit.builtin.openapi.styles import is_json
 from toolkit.builtin.pictures import picture
 from toolkit.errors import Failed, InvalidArguments, TimedOut, ToolError
-from toolkit.messages import ToolResult
-from toolkit.parts import Image
 
 # Characters of an error's body that the model is shown: enough for what went wrong, not for a page of HTML.
 TOLD = 2_000

@@ -13,6 +13,7 @@ from typing import Any
 import httpx2
 from typing_extensions import Unpack
 
+from toolkit._messages import ToolResult
 from toolkit.builtin._guards.options import of_type, whole
 from toolkit.builtin.openapi.answers import answer_of, failure
 from toolkit.builtin.openapi.inputs import inputs_of
@@ -24,7 +25,6 @@ from toolkit.builtin.openapi.security import Auth, Security, check_name, check_s
 from toolkit.builtin.openapi.servers import base_of, checked, origin
 from toolkit.documents.document import Document
 from toolkit.errors import DefinitionError
-from toolkit.messages import ToolResult
 from toolkit.settings import ToolSettings
 from toolkit.tool_options import ToolOptions, fields_of, refuse_unknown
 from toolkit.tools import Tool

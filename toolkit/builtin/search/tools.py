@@ -15,6 +15,7 @@ from typing_extensions import Unpack
 from toolkit._concurrency.async_backend import AsyncDoor
 from toolkit._concurrency.backend import called
 from toolkit._concurrency.cancellation import Cancellation
+from toolkit._messages import ToolResult
 from toolkit.builtin.http.options import WebOptions, web_of
 from toolkit.builtin.http.page import page
 from toolkit.builtin.http.web import Web
@@ -24,7 +25,6 @@ from toolkit.builtin.search.results import Result, Search, found
 from toolkit.context import ToolContext
 from toolkit.decorator import tool
 from toolkit.errors import DefinitionError
-from toolkit.messages import ToolResult
 from toolkit.tools import Tool
 
 RESULTS = 8

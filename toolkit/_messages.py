@@ -1,19 +1,192 @@
-"""What is said between a run and a model: frozen values, the same for every provider."""
+"""What is said about a call, in the keys that stand beside its arguments and begin with an underscore.
+
+Pictures, files and texts, as a message can carry them.
+
+What the values of a conversation have in common.
+
+What a model is shown of a tool, and of the answer that it is to give: plain data.
+
+What is said between a run and a model: frozen values, the same for every provider.
+
+Messages as JSON-able data, and back: what a state, a file or a database keeps of a conversation.
+"""
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple, TypeAlias
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from types import UnionType
+from typing import Any, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from typing_extensions import Self
 
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit.brief import Brief
 from toolkit.errors import ToolError
-from toolkit.parts import File, Image
-from toolkit.specs import OutputSpec, ToolSpec
+
+
+@dataclass(frozen=True)
+class Image:
+    """A picture, for a model that can see.
+
+    Attributes:
+        data: The file's bytes.
+        media_type: IANA media type, such as `image/png`.
+
+    Raises:
+        TypeError: The data are no bytes.
+        ValueError: The media type is none.
+    """
+
+    data: bytes
+    media_type: str = "image/png"
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    def __repr__(self) -> str:
+        return f"<Image of {len(self.data)} bytes, {self.media_type}>"
+
+
+@dataclass(frozen=True)
+class File:
+    """A document, for a model that can read it.
+
+    Attributes:
+        data: The file's bytes.
+        media_type: IANA media type, such as `application/pdf`, which is what most providers take.
+        name: What the model calls it by, such as `report.pdf`.
+
+    Raises:
+        TypeError: The data are no bytes.
+        ValueError: The media type is none.
+    """
+
+    data: bytes
+    media_type: str = "application/pdf"
+    name: str = "file"
+
+    def __post_init__(self) -> None:
+        _check(self)
+        object.__setattr__(self, "name", sendable(self.name) or "file")
+
+    def __repr__(self) -> str:
+        return f"<File {self.name!r} of {len(self.data)} bytes, {self.media_type}>"
+
+
+def _check(part: Image | File) -> None:
+    kind = type(part).__name__
+    if not isinstance(part.data, bytes):
+        raise TypeError(f"{kind} takes the bytes of a file, as Path.read_bytes() gives them, not {part.data!r:.100}.")
+    if not re.fullmatch(r"[\w.+-]+/[\w.+-]+(;[ -~]*)?", part.media_type, re.ASCII):
+        raise ValueError(f"{kind}: {part.media_type!r:.100} is no media type, such as 'image/png'.")
+
+
+def sendable(text: str) -> str:
+    """Join halves of a character that came apart, and replace those without a partner: no request can carry them."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+TOOL, ACTIVITY, REASONING, OUTPUT = "_tool", "_activity", "_reasoningForCall", "_output"
+INSTANCE, OUTPUT_PATH, MODULE, IMPORTS = "_instance", "_outputPath", "_module", "_imports"
+
+# In the order in which they are shown, in front of the arguments.
+META = (TOOL, ACTIVITY, MODULE, IMPORTS, INSTANCE, OUTPUT_PATH, REASONING, OUTPUT)
+
+
+def parted(document: Mapping[str, Any], keys: Collection[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Part what a model wrote into the arguments, and the fields of a call that hold what it said about it.
+
+    Args:
+        document: The arguments as they came.
+        keys: Those that are none of the tool's arguments.
+    """
+    said = {_FIELDS[key]: value for key, value in document.items() if key in keys and key in _FIELDS}
+    fields = {field: sendable(value) for field, value in said.items() if isinstance(value, str)}
+    return {key: value for key, value in document.items() if key not in keys}, fields | _listed(document, keys)
+
+
+def _listed(document: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
+    named = document.get(IMPORTS) if IMPORTS in keys else None
+    return (
+        {"imports": tuple(sendable(name) for name in named if isinstance(name, str))} if isinstance(named, list) else {}
+    )
+
+
+_FIELDS = {REASONING: "reasoning", INSTANCE: "instance", OUTPUT_PATH: "output_path"}
+
+
+class Brief:
+    """A frozen value that shows only what differs from its defaults."""
+
+    def changed(self, **changes: Any) -> Self:
+        """Make the same value with other fields; `dataclasses.replace` takes six times as long."""
+        value = object.__new__(type(self))
+        vars(value).update(vars(self), **changes)
+        return value
+
+    def __repr__(self) -> str:
+        told = ((f.name, getattr(self, f.name), f.default) for f in fields(self) if f.repr)  # type: ignore[arg-type]
+        shown = (f"{name}={value!r}" for name, value, default in told if value != default)
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolSpec:
+    """A tool as a model may see it: plain data, no function.
+
+    Attributes:
+        parameters: JSON Schema (draft 2020-12) of the arguments, of type object.
+        output: JSON Schema of what the tool gives, where it says so.
+        title: A name for people, for protocols that show tools to people.
+        strict: Whether the provider is to enforce the schema; None leaves that to the dialect.
+        namespace: A group that the tool is shown in, where the provider knows groups.
+        activity: What carries the tool out; empty where the model does; None where nothing was said about it.
+        about: What the model is to say of a call beside its arguments: schemas by key.
+        module: Where the tool is carried out apart from the run; empty where it is not.
+        defer_loading: Whether the provider shows the parameters only once the model looks for the tool, where it can.
+        forms: How `parameters` is shown, kept by dialects; other specs with the same schema may share it.
+        shown: The wire forms of the tool, kept by dialects.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    output: Mapping[str, Any] | None = None
+    title: str | None = None
+    strict: bool | None = None
+    namespace: str | None = None
+    activity: str | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
+    module: str = ""
+    defer_loading: bool = False
+    forms: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    shown: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "forms": {}, "shown": {}}  # they are made again where they are needed
+
+
+@dataclass(kw_only=True)
+class OutputSpec:
+    """What the answers of one run have to be: plain data, no type.
+
+    Attributes:
+        spec: The answer as the arguments of a tool, whose schema is the answer's own.
+        by_tool: Whether the answer is a call of that tool: set where a server refuses `response_format`, and kept for
+            the rest of the run.
+    """
+
+    spec: ToolSpec
+    by_tool: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -294,3 +467,100 @@ class Answered:
     place: int
     call: ToolCall
     told: ToolMessage
+
+
+_KINDS: Mapping[str, type[Message]] = {
+    "system": SystemMessage,
+    "user": UserMessage,
+    "model": ModelResponse,
+    "tool": ToolMessage,
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+
+
+def message_to_dict(message: Message) -> dict[str, Any]:
+    """Write a message as JSON-able data; `message_from_dict` reads it back."""
+    return {"kind": _NAMES[type(message)], **{f.name: _plain(getattr(message, f.name)) for f in fields(message)}}
+
+
+def message_from_dict(data: Mapping[str, Any]) -> Message:
+    """Read what `message_to_dict` wrote.
+
+    Raises:
+        KeyError: There is no such kind of message.
+    """
+    values = {key: _READERS[key](value) if key in _READERS else value for key, value in data.items() if key != "kind"}
+    return _KINDS[data["kind"]](**values)
+
+
+def check_fields(value: Any) -> None:
+    """Check that the fields of a dataclass hold what they say, at any depth; whole numbers are counts, from 0.
+
+    Raises:
+        ValueError: One of them does not.
+    """
+    kinds = get_type_hints(type(value))
+    for told in fields(value):
+        found = getattr(value, told.name)
+        if not _check_of(kinds[told.name])(found):
+            raise ValueError(f"{told.name}={found!r:.100} is not of type {told.type}.")
+
+
+def _check_of(kind: Any) -> _Check:
+    """Make what tells whether a value is of a type."""
+    if is_dataclass(kind):
+        checks = {name: _check_of(inner) for name, inner in get_type_hints(kind).items()}
+        return lambda value: type(value) is kind and all(fits(getattr(value, name)) for name, fits in checks.items())
+    if made := _CHECKS.get(get_origin(kind)):
+        return made(get_args(kind))
+    return _SIMPLE.get(kind) or (lambda value: type(value) is kind)
+
+
+def _any_of(kinds: Sequence[Any]) -> _Check:
+    checks = [*map(_check_of, kinds)]
+    return lambda value: any(fits(value) for fits in checks)
+
+
+def _each_of(kinds: Sequence[Any]) -> _Check:
+    fits = _check_of(kinds[0])
+    return lambda value: type(value) is tuple and all(map(fits, value))
+
+
+def _by_name(kinds: Sequence[Any]) -> _Check:
+    fits = _check_of(kinds[1])
+    return lambda value: type(value) is dict and all(map(fits, value.values()))
+
+
+_Check: TypeAlias = Callable[[Any], bool]
+_CHECKS: Mapping[Any, Callable[[Sequence[Any]], _Check]] = {
+    Literal: lambda words: lambda value: value in words,
+    Union: _any_of,
+    UnionType: _any_of,
+    tuple: _each_of,
+    Mapping: _by_name,
+}
+_SIMPLE: Mapping[Any, _Check] = {
+    Any: lambda _: True,
+    int: lambda value: type(value) is int and value >= 0,
+    float: lambda value: type(value) in (int, float),
+}
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "usage": lambda usage: Usage(**usage),
+    "calls": lambda calls: tuple(map(ToolCall.of, calls)),
+    "images": lambda images: tuple(Image(**_decoded(image)) for image in images),
+    "files": lambda files: tuple(File(**_decoded(file)) for file in files),
+    "items": tuple,
+}
+
+
+def _decoded(part: Mapping[str, Any]) -> dict[str, Any]:
+    return {**part, "data": base64.b64decode(part["data"])}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, (ToolCall, Usage, Image, File)):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
