@@ -10,7 +10,7 @@ from itertools import groupby
 
 from toolkit import Runner, Toolbox, ToolContext, agui, tool
 from toolkit.display import show
-from toolkit.events_json import event_to_dict
+from toolkit.events import event_to_dict
 from toolkit.testing import ScriptedModel, call
 
 FILES = {"north.csv": 1200, "south.csv": 800}

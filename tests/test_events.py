@@ -28,8 +28,8 @@ from toolkit.events import (
     ToolCallUpdated,
     TurnFinished,
     TurnStarted,
+    event_to_dict,
 )
-from toolkit.events_json import event_to_dict
 from toolkit.testing import ScriptedModel, call
 
 CALL = ToolCall(name="add", arguments='{"a": 1}', id="r_0", provider_call_id="call_9", wire_arguments="{}")

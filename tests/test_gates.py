@@ -18,9 +18,9 @@ from toolkit._concurrency.async_backend import AsyncDoor
 from toolkit._concurrency.backend import step
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncDoor
+from toolkit._context import ToolContext
 from toolkit.approval import approve
 from toolkit.authorization import authorize
-from toolkit.context import ToolContext
 from toolkit.gates import Arguments
 from toolkit.testing import ScriptedModel, call
 

@@ -17,7 +17,7 @@ import pytest
 from tests.apart import Counter, count, count_later, end, known, late, nested, parent, prints, process, process_later
 from toolkit import DefinitionError, FatalError, Runner, Tool, Toolbox, ToolResult, tool
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit.context import ToolContext
+from toolkit._context import ToolContext
 from toolkit.events import ToolCallUpdated
 from toolkit.places import RemoteTraceback
 from toolkit.testing import ScriptedModel, call

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from toolkit._lazy import lazily
 
 if TYPE_CHECKING:
+    from toolkit._context import ToolContext as ToolContext
     from toolkit._messages import File as File
     from toolkit._messages import Image as Image
     from toolkit._messages import PendingApproval as PendingApproval
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from toolkit.approval import ApprovalRequest as ApprovalRequest
     from toolkit.approval import Decision as Decision
     from toolkit.authorization import Deny as Deny
-    from toolkit.context import ToolContext as ToolContext
     from toolkit.decorator import tool as tool
     from toolkit.errors import ApprovalError as ApprovalError
     from toolkit.errors import BusyError as BusyError
@@ -56,6 +56,7 @@ __version__ = "0.1.0"
 
 # Where each public name lives. The block above says the same to type checkers; a test holds the two together.
 _HOMES = {
+    "toolkit._context": ("ToolContext",),
     "toolkit._messages": (
         "File",
         "Image",
@@ -69,7 +70,6 @@ _HOMES = {
         "Decision",
     ),
     "toolkit.authorization": ("Deny",),
-    "toolkit.context": ("ToolContext",),
     "toolkit.decorator": ("tool",),
     "toolkit.errors": (
         "ApprovalError",

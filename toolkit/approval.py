@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeAlias
 
 from toolkit._concurrency.backend import Door
 from toolkit._concurrency.cancellation import Cancellation
+from toolkit._context import ToolContext, unheard
 from toolkit._messages import PendingApproval, ToolCall
-from toolkit.context import ToolContext, unheard
 from toolkit.digests import digest_of
 from toolkit.errors import Denied, TimedOut, ToolkitError
 from toolkit.events import ApprovalNeeded

@@ -21,8 +21,8 @@ from toolkit._concurrency.backend import Door
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.tasks import watched
 from toolkit._concurrency.threads import Outcome, over, unended
+from toolkit._context import ToolContext
 from toolkit._messages import ToolCall, ToolResult
-from toolkit.context import ToolContext
 from toolkit.errors import Cancelled, DefinitionError, Failed, TimedOut, ToolError
 from toolkit.events import CallEvent, ToolCallRetried, ToolCallUpdated
 from toolkit.places import submitted, waited

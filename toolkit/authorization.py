@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from toolkit._concurrency.backend import Door
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit.context import ToolContext
+from toolkit._context import ToolContext
 from toolkit.errors import Denied, TimedOut
 from toolkit.gates import Unanswered, ask, because, guarded
 from toolkit.tools import Tool

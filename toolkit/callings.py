@@ -11,9 +11,9 @@ from typing import Any
 
 from toolkit._concurrency.backend import Door
 from toolkit._concurrency.cancellation import Cancellation
+from toolkit._context import ToolContext, unheard
 from toolkit._messages import ToolCall, ToolResult
 from toolkit.attempts import Tell
-from toolkit.context import ToolContext, unheard
 from toolkit.dependencies import Dependencies, refer
 from toolkit.dispatch import Dispatcher
 from toolkit.errors import Failed

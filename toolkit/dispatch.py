@@ -16,11 +16,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from toolkit._concurrency.backend import Door
+from toolkit._context import ToolContext, unheard
 from toolkit._messages import ToolCall, ToolResult
 from toolkit.approval import ApprovalRequest, Approver, Deferred, Stopped, approve
 from toolkit.attempts import Tell, invoke
 from toolkit.authorization import Authorizer, authorize
-from toolkit.context import ToolContext, unheard
 from toolkit.digests import digest_of
 from toolkit.errors import (
     Cancelled,

@@ -13,9 +13,9 @@ from typing import Any, Literal, TypeAlias
 from toolkit._concurrency.backend import Door
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import unended
+from toolkit._context import unheard
 from toolkit._messages import ToolCall, ToolResult
 from toolkit.attempts import Tell
-from toolkit.context import unheard
 from toolkit.errors import Cancelled, TimedOut
 from toolkit.events import CallEvent, ToolCallAbandoned, ToolCallFinished
 

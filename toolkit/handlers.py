@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, Protocol, TypeAlias
 
 from toolkit._concurrency.cancellation import CANCELLED
-from toolkit.context import ToolContext
+from toolkit._context import ToolContext
 from toolkit.errors import Cancelled
 from toolkit.interfaces import Interface
 from toolkit.parameters.built import Built

@@ -8,10 +8,10 @@ from functools import cached_property
 from inspect import Parameter as Written
 from typing import Any
 
+from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT
 from toolkit.arguments import Reader
 from toolkit.callables import source_of
-from toolkit.context import ToolContext
 from toolkit.errors import DefinitionError, InvalidArguments, UnknownActivity
 from toolkit.handlers import Action, Function
 from toolkit.hints import frame_names

@@ -6,9 +6,9 @@ from collections.abc import Awaitable
 from functools import cached_property
 from typing import Any
 
+from toolkit._context import ToolContext
 from toolkit._messages import ToolResult
 from toolkit.arguments import MAX_TEXT, Words, refuse_doubtful, refuse_long
-from toolkit.context import ToolContext
 from toolkit.errors import InvalidArguments
 from toolkit.handlers import Handler
 from toolkit.invocation import Hot, Invocation

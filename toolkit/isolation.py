@@ -26,7 +26,7 @@ from typing import IO, Any, cast
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import Outcome, outcome_of, over, time_left
-from toolkit.context import ToolContext
+from toolkit._context import ToolContext
 from toolkit.errors import DefinitionError, Failed
 from toolkit.places import Sent, arrived, packed, performed, revived, sendable
 from toolkit.tools import Tool

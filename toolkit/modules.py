@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from pydantic_core import ValidationError, to_json
 
+from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT, UNANSWERED, ToolCall, ToolResult
-from toolkit.context import ToolContext
 from toolkit.errors import DefinitionError, Failed, NotFound
 from toolkit.faults import explained
 from toolkit.handlers import Action, Function

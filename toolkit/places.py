@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import Outcome, outcome_of, over, taken
-from toolkit.context import ToolContext
+from toolkit._context import ToolContext
 from toolkit.errors import DefinitionError, Failed, TimedOut
 from toolkit.settings import USUAL
 from toolkit.tools import Tool

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from toolkit._context import ToolContext
 from toolkit._messages import IMPORTS, MODULE
-from toolkit.context import ToolContext
 from toolkit.errors import DefinitionError, Failed, InvalidArguments
 from toolkit.faults import close_to
 from toolkit.shared import Shared, path_of

@@ -15,8 +15,8 @@ from functools import cached_property, partial
 from inspect import Parameter as Written
 from typing import TYPE_CHECKING, Any
 
+from toolkit._context import ToolContext
 from toolkit.callables import called, documentation, inherited, is_dispatched, known_keywords, source_of
-from toolkit.context import ToolContext
 from toolkit.errors import DefinitionError
 from toolkit.examples import documents
 from toolkit.hints import closure, resolved, signature

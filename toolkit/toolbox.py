@@ -12,12 +12,12 @@ from toolkit._concurrency.async_backend import AsyncDoor
 from toolkit._concurrency.backend import Door, step
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncDoor
+from toolkit._context import ToolContext
 from toolkit._messages import ToolCall, ToolResult
 from toolkit.arguments import Words
 from toolkit.callings import Callings, ended, succeeded
 from toolkit.checks import Report, checked
 from toolkit.collection import Addable, Collection, activity_of
-from toolkit.context import ToolContext
 from toolkit.dependencies import refers
 from toolkit.dialects import Dialect, dialect_named
 from toolkit.dialects.calls import Calls, composed, parsed

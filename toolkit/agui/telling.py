@@ -25,8 +25,8 @@ from toolkit.events import (
     ToolCallStarted,
     TurnFinished,
     TurnStarted,
+    event_to_dict,
 )
-from toolkit.events_json import event_to_dict
 
 logger = logging.getLogger("toolkit")
 

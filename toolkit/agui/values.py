@@ -7,8 +7,7 @@ from typing import Any
 
 from toolkit._messages import File, Image, PendingApproval, ToolResult, Usage, sendable
 from toolkit.agui.answers import ANSWER
-from toolkit.events import ApprovalNeeded
-from toolkit.events_json import event_to_dict
+from toolkit.events import ApprovalNeeded, event_to_dict
 
 
 def content_of(result: ToolResult) -> str | list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from pydantic import StringConstraints
 
 from toolkit._concurrency.async_backend import AsyncDoor
 from toolkit._concurrency.backend import called, is_async
-from toolkit.context import ToolContext
+from toolkit._context import ToolContext
 from toolkit.decorator import tool
 from toolkit.errors import DefinitionError, Failed
 from toolkit.tools import Tool

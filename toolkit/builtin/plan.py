@@ -12,11 +12,11 @@ from annotated_types import MaxLen, MinLen
 from typing_extensions import TypedDict
 
 from toolkit._concurrency.async_backend import AsyncDoor
+from toolkit._context import ToolContext
 from toolkit._messages import ToolCall, ToolResult
 from toolkit.builtin.asking import Asking
 from toolkit.callings import Callings, dispatching
 from toolkit.collection import Addable
-from toolkit.context import ToolContext
 from toolkit.decorator import tool
 from toolkit.dispatch import Dispatcher
 from toolkit.errors import ToolError

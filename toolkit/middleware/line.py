@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from toolkit._concurrency.backend import Door, awaited
+from toolkit._context import ToolContext
 from toolkit._messages import ToolCall, ToolResult
-from toolkit.context import ToolContext
 from toolkit.tools import Tool
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from toolkit.context import ToolContext
+from toolkit._context import ToolContext
 
 # Runs that are remembered at a time; then the one that was used longest ago is forgotten.
 MAX_RUNS = 10_000

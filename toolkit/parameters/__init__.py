@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 import typing_extensions
 from typing_extensions import NotRequired, ReadOnly, Required, Unpack
 
-from toolkit.context import ToolContext
+from toolkit._context import ToolContext
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo

@@ -12,12 +12,12 @@ from typing import Any
 from toolkit._concurrency.backend import Door
 from toolkit._concurrency.cancellation import DEADLINE, Cancellation, outer
 from toolkit._concurrency.threads import unended
+from toolkit._context import ToolContext
 from toolkit._messages import PendingApproval, ToolCall, ToolMessage, ToolResult
 from toolkit.approval import Deferred, Stopped
 from toolkit.attempts import Tell
 from toolkit.bindings import AnyTool
 from toolkit.callings import dispatching
-from toolkit.context import ToolContext
 from toolkit.dependencies import Blocked, Dependencies, may_wait, refer
 from toolkit.dispatch import Dispatcher
 from toolkit.errors import Cancelled, TimedOut, ToolError

@@ -12,6 +12,7 @@ from annotated_types import Ge
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import over
+from toolkit._context import ToolContext
 from toolkit._messages import ToolResult
 from toolkit.builtin.files.coding import told_coder
 from toolkit.builtin.files.limits import CodingLimits
@@ -20,7 +21,6 @@ from toolkit.builtin.files.names import shown
 from toolkit.builtin.files.pieces import pieces
 from toolkit.builtin.files.texts import line_blocks
 from toolkit.builtin.files.workspace import Workspace
-from toolkit.context import ToolContext
 from toolkit.decorator import tool
 from toolkit.errors import Failed
 

@@ -20,9 +20,9 @@ from typing import Annotated
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import over
+from toolkit._context import ToolContext
 from toolkit.builtin.files.hashes import hash_of_all
 from toolkit.builtin.files.pieces import TooLarge, pieces
-from toolkit.context import ToolContext
 
 # The names of new files that are not in their places yet.
 LEFT = f".{'?' * 16}.tmp"

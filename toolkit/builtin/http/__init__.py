@@ -14,11 +14,11 @@ from typing import Any
 from typing_extensions import Unpack
 
 from toolkit._concurrency.cancellation import Cancellation
+from toolkit._context import ToolContext
 from toolkit._messages import ToolResult
 from toolkit.builtin._guards.dialing import Dialer
 from toolkit.builtin.http.options import WebOptions, web_of
 from toolkit.builtin.http.page import Page, page
-from toolkit.context import ToolContext
 from toolkit.decorator import tool
 from toolkit.tools import Tool
 

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from toolkit._concurrency.threads import ended_by
+from toolkit._context import ToolContext
 from toolkit._messages import ToolResult
 from toolkit.builtin._guards.options import of_type, whole
 from toolkit.builtin.knowledge.ingest import MESSAGES, check, ingest_text
-from toolkit.context import ToolContext
 from toolkit.decorator import tool
 from toolkit.errors import Failed
 from toolkit.stores.embeddings import Embed, embedded, model_of

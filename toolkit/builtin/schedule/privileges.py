@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any
 
+from toolkit._context import ToolContext
 from toolkit.authorization import Deny
 from toolkit.builtin.schedule.store import Firing
-from toolkit.context import ToolContext
 from toolkit.tools import Tool
 
 # The firing that is carried out here.

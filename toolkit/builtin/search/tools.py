@@ -15,6 +15,7 @@ from typing_extensions import Unpack
 from toolkit._concurrency.async_backend import AsyncDoor
 from toolkit._concurrency.backend import called
 from toolkit._concurrency.cancellation import Cancellation
+from toolkit._context import ToolContext
 from toolkit._messages import ToolResult
 from toolkit.builtin.http.options import WebOptions, web_of
 from toolkit.builtin.http.page import page
@@ -22,7 +23,6 @@ from toolkit.builtin.http.web import Web
 from toolkit.builtin.search.pages import Read, texts
 from toolkit.builtin.search.ranking import Embedding, Piece, order, pieces, ranked
 from toolkit.builtin.search.results import Result, Search, found
-from toolkit.context import ToolContext
 from toolkit.decorator import tool
 from toolkit.errors import DefinitionError
 from toolkit.tools import Tool

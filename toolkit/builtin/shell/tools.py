@@ -9,10 +9,10 @@ from typing import Any
 
 from toolkit._concurrency.cancellation import DEADLINE, Cancellation
 from toolkit._concurrency.tasks import finished
+from toolkit._context import ToolContext
 from toolkit._messages import ToolResult
 from toolkit.builtin.shell.captures import Capture
 from toolkit.builtin.shell.running import LATE, LOST, Commands, Outcome
-from toolkit.context import ToolContext
 from toolkit.decorator import tool
 from toolkit.errors import Cancelled, Failed, TimedOut, ToolError
 
