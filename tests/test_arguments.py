@@ -11,9 +11,9 @@ import pytest
 from pydantic import AfterValidator, BaseModel, Field, create_model, model_validator
 
 from toolkit import ToolResult, tool
-from toolkit.arguments import MAX_TEXT
-from toolkit.faults import MAX_ERROR
-from toolkit.jsontext import is_cut, is_object
+from toolkit._schema.arguments import MAX_TEXT
+from toolkit._schema.error_messages import MAX_ERROR
+from toolkit._schema.json_text import is_cut, is_object
 
 
 @tool

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from toolkit.docstrings import Docstring, parse
+from toolkit._schema.docstrings import Docstring, parse
 
 CITY = {"city": "Name of the city, in English."}
 TWO = {"city": "Name of the city.", "zone": "Zone."}

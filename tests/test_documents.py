@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic_core import ValidationError
 
-from toolkit.documents import validator_of
+from toolkit._schema.validation import validator_of
 from toolkit.errors import DefinitionError, InvalidArguments
 
 NESTED = {"$defs": {"t": {"properties": {"n": {"$ref": "#/$defs/t"}, "v": {"type": "integer"}}}}, "$ref": "#/$defs/t"}

@@ -20,9 +20,9 @@ from typing_extensions import TypedDict
 
 from toolkit import Tool, Toolbox, tool
 from toolkit._messages import ModelRequest, UserMessage
+from toolkit._schema.matching import at, references_in
 from toolkit.dialects import dialect_named, run_dialect_named
 from toolkit.dialects.calls import response_format
-from toolkit.dialects.matching import at, references_in
 from toolkit.testing import FakeServer, reply
 
 SHOWN = ["chat", "chat strict", "minimal", "calls", "calls strict"]

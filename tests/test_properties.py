@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 from typing_extensions import TypeAliasType, TypedDict
 
 from toolkit import Tool, ToolResult, tool
-from toolkit.faults import MAX_ERROR
+from toolkit._schema.error_messages import MAX_ERROR
 
 
 class Color(enum.Enum):

@@ -20,10 +20,10 @@ from pydantic import BaseModel, Field, SecretBytes, SecretStr
 
 from toolkit import Image, Runner, RunState, Tool, Toolbox, ToolCall, ToolError, ToolResult, tool
 from toolkit._messages import File, Message, ToolMessage, UserMessage, message_from_dict, message_to_dict
+from toolkit._schema.error_messages import MAX_ERROR
 from toolkit.dialects import dialect_named
 from toolkit.dialects.chat import encoded
 from toolkit.dialects.history import decoded
-from toolkit.faults import MAX_ERROR
 from toolkit.handlers import MAX_ITEMS
 from toolkit.testing import ScriptedModel, call
 

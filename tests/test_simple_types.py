@@ -18,10 +18,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretStr, TypeAdapter
 from typing_extensions import Doc, NamedTuple, TypedDict
 
-from toolkit.parameters.cores import mended
-from toolkit.parameters.generated import Core, FieldWriter, typed_fields
-from toolkit.parameters.simple import Unusual
-from toolkit.schemas import clean, clean_all, generator
+from toolkit._schema.core_schema import Core, FieldWriter, Unusual, mended, typed_fields
+from toolkit._schema.json_schema import clean, clean_all, generator
 
 
 class Color(enum.Enum):

@@ -15,13 +15,13 @@ from toolkit._concurrency.backend import Door
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._context import ToolContext, unheard
 from toolkit._messages import PendingApproval, ToolCall
+from toolkit._schema.json_text import escaped
 from toolkit.digests import digest_of
 from toolkit.errors import Denied, TimedOut, ToolkitError
 from toolkit.events import ApprovalNeeded
 from toolkit.gates import Unanswered, ask, because, guarded
 from toolkit.screen import shown
 from toolkit.tools import Tool
-from toolkit.unseen import escaped
 
 REJECTED = "Tool execution was rejected by the user."
 INCOMPLETE = "Tool approval could not be completed; the tool was not run."

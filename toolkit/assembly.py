@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from toolkit._concurrency.cancellation import Cancellation, outer
 from toolkit._messages import Message, ModelResponse, SystemMessage, UserMessage
+from toolkit._schema.error_messages import close_to
 from toolkit.approval import Approver
 from toolkit.approvers import Decided
 from toolkit.bindings import AnyTool
@@ -21,7 +22,6 @@ from toolkit.dialects.history import decoded
 from toolkit.dispatch import Dispatcher
 from toolkit.errors import ApprovalError, ConversationError
 from toolkit.execution import MAX_PARALLEL, Order, checked_order
-from toolkit.faults import close_to
 from toolkit.history import repaired
 from toolkit.hooks import Hooks
 from toolkit.ledger import Ledger, MemoryLedger

@@ -11,8 +11,8 @@ from threading import RLock
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from toolkit._schema.error_messages import close_to
 from toolkit.errors import DefinitionError
-from toolkit.faults import close_to
 from toolkit.handlers import Function
 from toolkit.implementations import Bound, Latent, Unbound, implementation
 from toolkit.modules import Carrier, Delegated, carrier_of, delegated

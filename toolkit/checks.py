@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from toolkit.agreement import Part, differs
+from toolkit._schema.error_messages import close_to
+from toolkit._schema.json_schema import Part, differs
 from toolkit.bindings import Bindings
 from toolkit.dialects import Dialect
 from toolkit.errors import DefinitionError
-from toolkit.faults import close_to
 from toolkit.handlers import Function
 from toolkit.implementations import Bound, Latent, Unbound
 from toolkit.modules import Delegated

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from toolkit._messages import ModelRequest
-from toolkit.faults import close_to
+from toolkit._schema.error_messages import close_to
 
 WORDS = ("auto", "none", "required")
 # What forces nothing.

@@ -11,10 +11,10 @@ from typing import Any, TypeAlias, TypeVar, overload
 
 from typing_extensions import Self
 
+from toolkit._schema.error_messages import close_to
 from toolkit.bindings import AnyTool, Bindings, Choice, refuse_unbound
 from toolkit.decorator import tool, tool_methods
 from toolkit.errors import DefinitionError, DuplicateToolError
-from toolkit.faults import close_to
 from toolkit.modules import Answerer, Answering
 from toolkit.naming import legal_name
 from toolkit.shared import ABOUT

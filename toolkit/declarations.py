@@ -20,13 +20,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolkit._messages import ACTIVITY, IMPORTS, INSTANCE, META, MODULE, OUTPUT, REASONING, TOOL
-from toolkit.documents.document import Document as Parts
-from toolkit.documents.hoisting import hoisted
+from toolkit._schema.json_schema import closed, elsewhere, inlined
+from toolkit._schema.parameters import ByDocument
+from toolkit._schema.validation.references import Document as Parts
+from toolkit._schema.validation.references import hoisted
 from toolkit.errors import DefinitionError
 from toolkit.interfaces import Declaration, Document, checked, named, refuse_private
-from toolkit.parameters.accepted import ByDocument
-from toolkit.properties import closed, elsewhere
-from toolkit.schemas import inlined
 from toolkit.scopes import Scope, scope_of
 
 # What may stand there as it is, in the place of a schema that has it as a constant.

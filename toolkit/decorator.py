@@ -11,15 +11,14 @@ from typing import Any, ParamSpec, TypeVar, get_args, get_origin, overload
 
 from typing_extensions import Unpack
 
-from toolkit.callables import is_declaration, source_of
+from toolkit._schema.annotations import frame_names, is_declaration, raw_annotations, resolved, source_of
+from toolkit._schema.signature import Signature
 from toolkit.errors import DefinitionError
 from toolkit.handlers import Function, Handler
-from toolkit.hints import frame_names, raw_annotations, resolved
 from toolkit.implementations import Bound, Latent, without_function
 from toolkit.interfaces import refuse_private
 from toolkit.naming import legal_name, name_of
 from toolkit.settings import USUAL
-from toolkit.signatures import Signature
 from toolkit.tool_options import ToolOptions, fields_of, refuse_unknown
 from toolkit.tools import Tool
 

@@ -16,10 +16,10 @@ from toolkit._concurrency.backend import Door
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import over
 from toolkit._messages import OUTPUT_PATH, Answered, Message, ModelResponse, ToolCall, ToolMessage, ToolResult
+from toolkit._schema.error_messages import shortened
+from toolkit._schema.matching import mapping, resolved
 from toolkit.approval import Deferred
-from toolkit.dialects.matching import mapping, resolved
 from toolkit.errors import Cancelled, Failed, InvalidArguments, TimedOut, ToolError
-from toolkit.faults import shortened
 from toolkit.overflow import was_cut
 from toolkit.references import Plan, kept_at, planned, references_in, substituted
 from toolkit.shared import Shared, Values, missing

@@ -18,6 +18,8 @@ from typing import Any
 from toolkit._concurrency.backend import Door
 from toolkit._context import ToolContext, unheard
 from toolkit._messages import ToolCall, ToolResult
+from toolkit._schema.error_messages import close_to, unknown
+from toolkit._schema.json_text import as_text
 from toolkit.approval import ApprovalRequest, Approver, Deferred, Stopped, approve
 from toolkit.attempts import Tell, invoke
 from toolkit.authorization import Authorizer, authorize
@@ -35,9 +37,7 @@ from toolkit.errors import (
     ToolkitError,
     UnknownTool,
 )
-from toolkit.faults import close_to, unknown
 from toolkit.gates import Unanswered
-from toolkit.jsontext import as_text
 from toolkit.ledger import STARTED, Ledger, Record
 from toolkit.middleware import Middleware, compose
 from toolkit.overflow import MAX_RESULT, Overflow, capped

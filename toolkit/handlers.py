@@ -11,11 +11,10 @@ from typing import Any, Protocol, TypeAlias
 
 from toolkit._concurrency.cancellation import CANCELLED
 from toolkit._context import ToolContext
+from toolkit._schema.parameters import Built
+from toolkit._schema.signature import Returns, Signature
 from toolkit.errors import Cancelled
 from toolkit.interfaces import Interface
-from toolkit.parameters.built import Built
-from toolkit.returns import Returns
-from toolkit.signatures import Signature
 
 # Validated values and context in, the function's value out: or a promise of it, or values one by one.
 Action: TypeAlias = Callable[[dict[str, Any], ToolContext[Any] | None], Any]

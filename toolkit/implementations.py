@@ -10,17 +10,14 @@ from typing import Any
 
 from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT
-from toolkit.arguments import Reader
-from toolkit.callables import source_of
+from toolkit._schema.annotations import frame_names, source_of
+from toolkit._schema.arguments import Reader
+from toolkit._schema.parameters import Accepted, ByDocument, ByType, Filled, Heedless, Joined, Lean, Parameter, kept
+from toolkit._schema.signature import Signature
 from toolkit.errors import DefinitionError, InvalidArguments, UnknownActivity
 from toolkit.handlers import Action, Function
-from toolkit.hints import frame_names
 from toolkit.interfaces import Given, Interface, refuse_private
-from toolkit.kept import kept
-from toolkit.parameters import Parameter
-from toolkit.parameters.accepted import Accepted, ByDocument, ByType, Filled, Heedless, Joined, Lean
 from toolkit.retyping import filled, left_out, types_of, written
-from toolkit.signatures import Signature
 
 
 def implementation(function: Any) -> Function:

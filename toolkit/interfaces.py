@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from toolkit._messages import OUTPUT
+from toolkit._schema.parameters import Accepted, ByDocument, Lean, kept
 from toolkit.errors import DefinitionError
-from toolkit.kept import kept
-from toolkit.parameters.accepted import Accepted, ByDocument, Lean
 
 
 class Given(Protocol):

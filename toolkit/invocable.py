@@ -8,7 +8,7 @@ from typing import Any
 
 from toolkit._context import ToolContext
 from toolkit._messages import ToolResult
-from toolkit.arguments import MAX_TEXT, Words, refuse_doubtful, refuse_long
+from toolkit._schema.arguments import MAX_TEXT, Words, refuse_doubtful, refuse_long
 from toolkit.errors import InvalidArguments
 from toolkit.handlers import Handler
 from toolkit.invocation import Hot, Invocation

@@ -15,7 +15,7 @@ from toolkit._concurrency.backend import awaited, is_cancelling, is_interrupt
 from toolkit._concurrency.event_loop import private_loop
 from toolkit._context import ToolContext
 from toolkit._messages import ToolResult
-from toolkit.arguments import Reader, Words
+from toolkit._schema.arguments import Reader, Words
 from toolkit.errors import FatalError, InvalidArguments
 from toolkit.handlers import Action, Handler, gathered
 from toolkit.results import SPECIAL, explained, rendered, writer, writers

@@ -17,8 +17,8 @@ from pydantic_core import ValidationError, to_json
 
 from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT, UNANSWERED, ToolCall, ToolResult
+from toolkit._schema.error_messages import explained
 from toolkit.errors import DefinitionError, Failed, NotFound
-from toolkit.faults import explained
 from toolkit.handlers import Action, Function
 from toolkit.implementations import Declared, implementation
 from toolkit.scopes import Scope

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from typing import Any
 
-from toolkit.callables import without_partials
+from toolkit._schema.annotations import without_partials
 
 # What OpenAI and Anthropic accept as a tool's name; one bad name makes them refuse the whole request.
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")

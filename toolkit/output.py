@@ -16,12 +16,11 @@ from pydantic_core import ValidationError, from_json
 from typing_extensions import TypedDict, TypeVar
 
 from toolkit._messages import OutputSpec, ToolSpec
-from toolkit.doubts import doubts
+from toolkit._schema.error_messages import MAX_NAME, explained, shortened
+from toolkit._schema.json_schema import inlined, of_object
+from toolkit._schema.json_text import doubts, unfenced
+from toolkit._schema.parameters import ByDocument
 from toolkit.errors import DefinitionError, InvalidArguments, ToolError
-from toolkit.faults import MAX_NAME, explained, shortened
-from toolkit.jsontext import unfenced
-from toolkit.parameters.accepted import ByDocument
-from toolkit.schemas import inlined, of_object
 
 T = TypeVar("T", default=str)
 
@@ -121,8 +120,10 @@ def _described(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
 
 
 def _documented(kind: Mapping[str, Any]) -> tuple[dict[str, Any], Callable[[str], Any]]:
-    from toolkit.documents.document import Document  # they take long to load, and a type does not need them
-    from toolkit.documents.hoisting import hoisted
+    from toolkit._schema.validation.references import (
+        Document,  # they take long to load, and a type does not need them
+        hoisted,
+    )
 
     schema = hoisted(Document.of({**inlined(kind)}))
     if schema.get("type") == "object":

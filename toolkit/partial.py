@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 from pydantic_core import from_json, to_json
 
 from toolkit._messages import sendable
+from toolkit._schema.json_text import without_opening
 from toolkit.events import OutputDelta, ReasoningDelta, TextDelta, ToolArgumentsDelta
-from toolkit.jsontext import without_opening
 from toolkit.output import Output
 
 _Delta: TypeAlias = TextDelta | ReasoningDelta | ToolArgumentsDelta

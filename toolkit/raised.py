@@ -8,8 +8,8 @@ from itertools import islice
 from typing import Any
 
 from toolkit._messages import sendable
+from toolkit._schema.error_messages import MAX_ERROR, shortened
 from toolkit.errors import ToolError
-from toolkit.faults import MAX_ERROR, shortened
 
 # What a value's own `str` or `repr` may add to a conversation, in characters.
 MAX_WRITTEN = 10_000

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from pydantic_core import from_json, to_json
 
 from toolkit._messages import OUTPUT, OUTPUT_PATH, ToolCall
-from toolkit.arguments import MAX_TEXT, refuse_doubtful
+from toolkit._schema.arguments import MAX_TEXT, refuse_doubtful
 from toolkit.errors import InvalidArguments
 from toolkit.shared import MARK, Path, path_of
 

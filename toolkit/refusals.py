@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from toolkit._messages import ModelResponse, ToolCall, ToolMessage
-from toolkit.jsontext import is_cut
+from toolkit._schema.json_text import is_cut
 from toolkit.limits import NO_TOOLS_TEXT, Limits
 
 # Finish reasons that mean: there was more to come.

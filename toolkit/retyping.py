@@ -10,11 +10,8 @@ from typing import Any, get_origin
 from pydantic_core import from_json, to_json
 from typing_extensions import get_type_hints, is_typeddict
 
-from toolkit.parameters import Parameter
-from toolkit.parameters.accepted import Accepted, ByType, Filled
-from toolkit.parameters.built import Built
-from toolkit.returns import Returns
-from toolkit.signatures import given
+from toolkit._schema.parameters import Accepted, Built, ByType, Filled, Parameter
+from toolkit._schema.signature import Returns, given
 
 _REST = (Written.VAR_KEYWORD, Written.VAR_POSITIONAL)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from toolkit._context import ToolContext
 from toolkit._messages import IMPORTS, MODULE
+from toolkit._schema.error_messages import close_to
 from toolkit.errors import DefinitionError, Failed, InvalidArguments
-from toolkit.faults import close_to
 from toolkit.shared import Shared, path_of
 
 ASKED = "Names of the values that this call may see."

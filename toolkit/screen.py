@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
+from toolkit._schema.json_text import escaped
 from toolkit.digests import canonical
-from toolkit.unseen import escaped
 
 
 def shown(values: Mapping[str, Any], indent: int | None = None) -> str:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from toolkit._messages import INSTANCE, OUTPUT, OUTPUT_PATH
-from toolkit.faults import close_to
+from toolkit._schema.error_messages import close_to
 
 # What one run may keep, in bytes of JSON and of paths; and how deep a path may lead.
 MAX_BYTES = 16 * 2**20

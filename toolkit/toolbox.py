@@ -14,7 +14,8 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncDoor
 from toolkit._context import ToolContext
 from toolkit._messages import ToolCall, ToolResult
-from toolkit.arguments import Words
+from toolkit._schema.arguments import Words
+from toolkit._schema.json_text import as_text, doubts, unfenced
 from toolkit.callings import Callings, ended, succeeded
 from toolkit.checks import Report, checked
 from toolkit.collection import Addable, Collection, activity_of
@@ -22,9 +23,7 @@ from toolkit.dependencies import refers
 from toolkit.dialects import Dialect, dialect_named
 from toolkit.dialects.calls import Calls, composed, parsed
 from toolkit.dispatch import Dispatcher
-from toolkit.doubts import doubts
 from toolkit.errors import ToolError
-from toolkit.jsontext import as_text, unfenced
 from toolkit.shared import Shared, Values
 
 

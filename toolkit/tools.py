@@ -10,10 +10,10 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 from typing_extensions import Self, Unpack
 
+from toolkit._schema.annotations import looks, shown_signature
 from toolkit.described import Described
 from toolkit.errors import DefinitionError
 from toolkit.handlers import BoundFunction, Function, Handler
-from toolkit.hints import looks, shown_signature
 from toolkit.implementations import Bound, Declared, implementation, without_function
 from toolkit.naming import NAME, legal_name
 from toolkit.scopes import Scope

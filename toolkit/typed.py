@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from toolkit.documents.document import Document as Parts
-from toolkit.documents.hoisting import hoisted
+from toolkit._schema.json_schema import closed, inlined
+from toolkit._schema.parameters import ByDocument, ByType
+from toolkit._schema.signature import Returns
+from toolkit._schema.validation.references import Document as Parts
+from toolkit._schema.validation.references import hoisted
 from toolkit.errors import DefinitionError
 from toolkit.interfaces import Declaration, Document, checked, named, refuse_private
-from toolkit.parameters.accepted import ByDocument, ByType
-from toolkit.properties import closed
-from toolkit.returns import Returns
-from toolkit.schemas import inlined
 
 
 def of_types(name: str, accepts: Any, gives: Any) -> Declaration:

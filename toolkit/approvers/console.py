@@ -8,11 +8,11 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from toolkit._schema.json_text import escaped
 from toolkit.approval import ApprovalRequest, Decision, Verdict
 from toolkit.digests import definition_of
 from toolkit.screen import shortened, shown
 from toolkit.tools import Tool
-from toolkit.unseen import escaped
 
 # Characters of a call's arguments that are shown at once.
 MAX_SHOWN = 4_000

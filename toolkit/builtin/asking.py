@@ -14,10 +14,10 @@ from pydantic import StringConstraints
 from toolkit._concurrency.async_backend import AsyncDoor
 from toolkit._concurrency.backend import called, is_async
 from toolkit._context import ToolContext
+from toolkit._schema.json_text import escaped
 from toolkit.decorator import tool
 from toolkit.errors import DefinitionError, Failed
 from toolkit.tools import Tool
-from toolkit.unseen import escaped
 
 logger = logging.getLogger("toolkit")
 

@@ -12,9 +12,9 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from toolkit import __version__
+from toolkit._schema.json_text import revealed
 from toolkit.builtin._guards import options
 from toolkit.errors import DefinitionError, Failed
-from toolkit.unseen import revealed
 
 if TYPE_CHECKING:
     import httpx2

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
 
-from toolkit.dialects.matching import allowed, at, nodes_of
+from toolkit._schema.matching import allowed, at, nodes_of
 
 Schema: TypeAlias = Mapping[str, Any]
 

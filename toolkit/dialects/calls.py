@@ -36,6 +36,8 @@ from toolkit._messages import (
     ToolSpec,
     sendable,
 )
+from toolkit._schema.json_schema import apart
+from toolkit._schema.json_text import Repeating, dumped, is_cut, is_object, loaded, unfenced
 from toolkit.choice import narrowed
 from toolkit.dialects.chat import encoded, message_of, pictures
 from toolkit.dialects.dialect import RunDialect
@@ -43,8 +45,6 @@ from toolkit.dialects.forms import Form, form_of
 from toolkit.dialects.rules import GRAMMAR, STRICT, Rules
 from toolkit.dialects.structured import asked
 from toolkit.dialects.wire import about_calls, attribute, content_of, owned, text_of
-from toolkit.jsontext import Repeating, dumped, is_cut, is_object, loaded, unfenced
-from toolkit.schemas import apart
 
 GUIDE = """You can call tools. Reply with one JSON object and nothing else.
 To call tools, list them in "calls", each with its name in "_tool" and its arguments beside it, and leave "output" null.

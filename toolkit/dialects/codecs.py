@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol, TypeAlias
 
-from toolkit.dialects.matching import fits, is_of, resolved
+from toolkit._schema.matching import fits, is_of, resolved
 
 Document: TypeAlias = Any
 

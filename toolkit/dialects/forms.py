@@ -17,14 +17,14 @@ from typing import Any, cast
 from pydantic_core import to_json
 
 from toolkit._messages import ToolSpec
+from toolkit._schema.json_schema import rewritten
+from toolkit._schema.matching import mapping
 from toolkit.dialects.bounds import excess
 from toolkit.dialects.keywords import sort_of, words
-from toolkit.dialects.matching import mapping
 from toolkit.dialects.members import Field, Fields
 from toolkit.dialects.rewriting import Rewriter
 from toolkit.dialects.rules import ANTHROPIC, ANTHROPIC_STRICT, PLAIN, Rules, always_sent, quoted_changes, rewrites
 from toolkit.dialects.scope import Note, Part, Unsayable
-from toolkit.schemas import rewritten
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from toolkit._messages import File, Image, Message, ModelResponse, SystemMessage, ToolCall, ToolMessage, UserMessage
-from toolkit.jsontext import as_text
+from toolkit._schema.json_text import as_text
 
 _Part: TypeAlias = str | Image | File
 _OURS = (SystemMessage, UserMessage, ModelResponse, ToolMessage)

@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import quote
 
 from toolkit._messages import File, ToolCall, ToolResult, ToolSpec, sendable
+from toolkit._schema.matching import fits
 from toolkit.dialects.dialect import Dialect
-from toolkit.dialects.matching import fits
 from toolkit.dialects.rules import PLAIN
 from toolkit.dialects.wire import attribute, base64_of, call_of, data_of, gives_object, text_of
 

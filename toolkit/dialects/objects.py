@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from toolkit._schema.matching import apart, fits, mapping
 from toolkit.dialects.codecs import Items
 from toolkit.dialects.keywords import json_of
-from toolkit.dialects.matching import apart, fits, mapping
 from toolkit.dialects.members import KEY, OMIT, VALUE, Field, Fields, Pairs, Places
 from toolkit.dialects.references import opened
 from toolkit.dialects.scope import Part, Schema, Scope, either, free_name, nullable, without_null

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from toolkit._schema.matching import at, references_in
 from toolkit.dialects.codecs import Codec, Named
-from toolkit.dialects.matching import at, references_in
 from toolkit.dialects.scope import ANNOTATIONS, Part, Schema, Scope
 
 # How often one definition is written inside itself where references are inlined; what lies deeper is JSON text.

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from toolkit._schema.matching import references_in
 from toolkit.dialects.codecs import Wrapped
-from toolkit.dialects.matching import references_in
 from toolkit.dialects.objects import array, object_
 from toolkit.dialects.references import merged, opened, reference
 from toolkit.dialects.scope import Part, Schema, Scope, Unsayable

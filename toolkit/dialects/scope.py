@@ -8,11 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from toolkit._schema.json_schema import rewritten
+from toolkit._schema.matching import at, mapping, references_in
 from toolkit.dialects.codecs import Codec, Text
 from toolkit.dialects.keywords import WORDS, json_of, sort_of, words
-from toolkit.dialects.matching import at, mapping, references_in
 from toolkit.dialects.rules import Rules
-from toolkit.schemas import rewritten
 
 Schema: TypeAlias = Mapping[str, Any]
 

@@ -12,9 +12,9 @@ from functools import reduce
 from itertools import chain
 from typing import Any
 
+from toolkit._schema.matching import allowed, apart, fits
 from toolkit.dialects.codecs import Choice, Codec, Wrapped
 from toolkit.dialects.keywords import sort_of_values, words
-from toolkit.dialects.matching import allowed, apart, fits
 from toolkit.dialects.scope import ANNOTATIONS, STRUCTURE, Part, Schema, Scope, nullable
 
 _TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}

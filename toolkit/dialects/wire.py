@@ -13,9 +13,9 @@ from typing import Any
 from pydantic_core import from_json
 
 from toolkit._messages import META, OUTPUT, File, Image, ToolCall, ToolResult, ToolSpec, parted, sendable
+from toolkit._schema.json_text import as_text
 from toolkit.dialects.codecs import read_json
 from toolkit.dialects.forms import Form
-from toolkit.jsontext import as_text
 
 META_BESIDE_OUTPUT = frozenset(META) - {OUTPUT}
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from pydantic_core import ValidationError
 
+from toolkit._schema.error_messages import path_of
+from toolkit._schema.parameters import Accepted
 from toolkit.display.controls import NOTHING, Entries, Texts
 from toolkit.display.fields import Group, group_of, name_of
 from toolkit.display.markup import MAX_HELP, MAX_LABEL, safe, written, written_attributes
 from toolkit.errors import InvalidArguments
-from toolkit.faults import path_of
-from toolkit.parameters.accepted import Accepted
 from toolkit.tools import Tool
 
 

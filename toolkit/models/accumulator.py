@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from toolkit._messages import ToolCall, sendable
+from toolkit._schema.json_text import Nesting, is_cut, is_object
 from toolkit.dialects.wire import attribute, function_of
 from toolkit.errors import ModelError
-from toolkit.jsontext import Nesting, is_cut, is_object
 
 # More calls than this in one answer are no answer; each of them would have to be kept, and answered.
 MAX_CALLS = 10_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from toolkit._schema.error_messages import MAX_NAME, close_to
 from toolkit.builtin.data.values import order_of
 from toolkit.errors import InvalidArguments
-from toolkit.faults import MAX_NAME, close_to
 from toolkit.results import written
 
 Row: TypeAlias = dict[str, Any]

@@ -11,6 +11,7 @@ from pydantic import Field
 from toolkit._concurrency.threads import ended_by
 from toolkit._context import ToolContext
 from toolkit._messages import ToolResult
+from toolkit._schema.json_text import escaped
 from toolkit.builtin._guards.options import of_type, whole
 from toolkit.builtin.knowledge.ingest import MESSAGES, check, ingest_text
 from toolkit.decorator import tool
@@ -19,7 +20,6 @@ from toolkit.stores.embeddings import Embed, embedded, model_of
 from toolkit.stores.knowledge import KNOWLEDGE, Hit, KnowledgeStore
 from toolkit.stores.opening import StoreError
 from toolkit.tools import Tool
-from toolkit.unseen import escaped
 
 # Weighs a hit's rank against its being found at all: Cormack et al., "Reciprocal Rank Fusion", SIGIR 2009.
 RANK_WEIGHT = 60

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from toolkit._schema.validation.references import hoisted
 from toolkit.builtin.openapi.bodies import Body, body_of
 from toolkit.builtin.openapi.objects import ParameterObject, Place, RequestBody, Source
 from toolkit.builtin.openapi.operations import Operation
 from toolkit.builtin.openapi.styles import Encode, defined, encoded, header, is_undefined, keys_of, plain, styled
 from toolkit.builtin.openapi.translation import translated
-from toolkit.documents.hoisting import hoisted
 from toolkit.errors import InvalidArguments
 from toolkit.naming import legal_name
 

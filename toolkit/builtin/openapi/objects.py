@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from toolkit.documents.document import Document
+from toolkit._schema.validation.references import Document
 from toolkit.errors import DefinitionError
 
 Text = Annotated[str, BeforeValidator(str)]

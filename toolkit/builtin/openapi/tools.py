@@ -14,6 +14,7 @@ import httpx2
 from typing_extensions import Unpack
 
 from toolkit._messages import ToolResult
+from toolkit._schema.validation.references import Document
 from toolkit.builtin._guards.options import of_type, whole
 from toolkit.builtin.openapi.answers import answer_of, failure
 from toolkit.builtin.openapi.inputs import inputs_of
@@ -23,7 +24,6 @@ from toolkit.builtin.openapi.reading import Given, read
 from toolkit.builtin.openapi.requests import Requests
 from toolkit.builtin.openapi.security import Auth, Security, check_name, check_sendable, security_of
 from toolkit.builtin.openapi.servers import base_of, checked, origin
-from toolkit.documents.document import Document
 from toolkit.errors import DefinitionError
 from toolkit.settings import ToolSettings
 from toolkit.tool_options import ToolOptions, fields_of, refuse_unknown

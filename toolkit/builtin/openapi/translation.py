@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from toolkit.schemas import rewritten
+from toolkit._schema.json_schema import rewritten
 
 Node = dict[str, Any]
 

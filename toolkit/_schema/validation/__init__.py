@@ -19,11 +19,9 @@ from typing import Any
 
 from pydantic_core import SchemaError, SchemaValidator
 
-from toolkit.documents.checks import Probe
-from toolkit.documents.composition import steps_of
-from toolkit.documents.document import Document
-from toolkit.documents.work import NESTED, Allowance, Work, counted
-from toolkit.documents.writer import Node, Writer, free, informed, plain
+from toolkit._schema.validation.checks import NESTED, Allowance, Probe, Work, counted
+from toolkit._schema.validation.keywords import Node, Writer, free, informed, plain, steps_of
+from toolkit._schema.validation.references import Document
 from toolkit.errors import DefinitionError, InvalidArguments
 
 

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from pydantic_core import ValidationError, from_json, to_json
 
 from toolkit._messages import META
-from toolkit.doubts import doubts, least_marks
+from toolkit._schema.error_messages import explained, path_of
+from toolkit._schema.json_text import as_text, doubts, least_marks
+from toolkit._schema.parameters import Accepted
 from toolkit.errors import InvalidArguments
-from toolkit.faults import explained, path_of
-from toolkit.jsontext import as_text
-from toolkit.parameters.accepted import Accepted
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -1,13 +1,26 @@
-"""What pydantic-core has no validator for: checks in Python, which it calls."""
+"""What pydantic-core has no validator for: checks in Python, which it calls.
+
+Numbers as JSON means them: integers that stay integers, limits that are kept exactly.
+
+How much work a schema makes: none without end, and none that grows beyond all bounds.
+"""
 
 from __future__ import annotations
 
 import json
+import operator
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
+from graphlib import CycleError, TopologicalSorter
+from math import isfinite
 from typing import Any, NoReturn
 
 from pydantic_core import PydanticCustomError, PydanticKnownError, SchemaValidator, ValidationError
+
+from toolkit._schema.validation.references import refuse
+from toolkit.errors import InvalidArguments
 
 
 @dataclass(frozen=True)
@@ -237,3 +250,135 @@ class Dependent:
         for key, check in zip(self.keys, doors((None,) * len(self.keys))):
             value = check(value) if key in present else value
         return value
+
+
+# Keyword -> what a number must not be, and pydantic-core's name for it.
+BOUNDS: Mapping[str, tuple[Callable[[Any, Any], bool], str, str]] = {
+    "minimum": (operator.lt, "greater_than_equal", "ge"),
+    "exclusiveMinimum": (operator.le, "greater_than", "gt"),
+    "maximum": (operator.gt, "less_than_equal", "le"),
+    "exclusiveMaximum": (operator.ge, "less_than", "lt"),
+    "multipleOf": (lambda value, step: not is_multiple(value, step), "multiple_of", "multiple_of"),
+}
+
+
+def whole(value: Any) -> Any:
+    """Take 3.0 as the integer it is, and no truth value as one."""
+    if type(value) is bool:
+        raise PydanticKnownError("int_type")
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
+def number(value: Any, check: Callable[[Any], Any]) -> Any:
+    """Keep an integer an integer; `check` reads the rest."""
+    if type(value) is int or (type(value) is float and isfinite(value)):
+        return value
+    if type(value) is bool:
+        raise PydanticKnownError("float_type")
+    return check(value)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Checks a number against limits, exactly."""
+
+    limits: Sequence[tuple[str, Any]]
+
+    def check(self, value: Any) -> Any:
+        """Give a number that keeps the limits."""
+        for keyword, limit in self.limits:
+            is_outside, kind, name = BOUNDS[keyword]
+            if is_outside(value, limit):
+                raise PydanticKnownError(kind, {name: limit})  # type: ignore[arg-type]
+        return value
+
+
+def is_multiple(value: float, step: float) -> bool:
+    """Tell whether a number is a multiple of another, both as they are written: 0.3 is one of 0.1."""
+    return (Fraction(repr(value)) / Fraction(repr(step))).denominator == 1
+
+
+MAX_STEPS = 10_000  # that a schema may need for one place of a document
+MAX_CHAIN = 100  # schemas that hold for one place, each by way of another
+SPARE = 20_000  # steps for any document, besides those for its length
+PER_CHARACTER = 4
+
+NESTED = "too many alternatives lie inside each other. Send less, or nest it less."
+
+
+@dataclass(frozen=True)
+class Work:
+    """What each part of a schema leads to.
+
+    Attributes:
+        here: The parts that hold for the same place of a document.
+        deeper: Those that hold for places inside it.
+    """
+
+    # Dicts without values: sets that keep their order.
+    here: defaultdict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
+    deeper: defaultdict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
+
+    def add(self, place: str, *, here: Sequence[str] = (), deeper: Sequence[str] = ()) -> None:
+        """Note where a part leads."""
+        self.here[place] |= dict.fromkeys(here)
+        self.deeper[place] |= dict.fromkeys(deeper)
+
+    def check(self) -> None:
+        """Refuse what cannot be carried out.
+
+        Raises:
+            DefinitionError: A part leads to itself for the same place, or to very many.
+        """
+        try:
+            steps, lengths = _totals(self.here)
+        except CycleError as error:
+            refuse(error.args[1][0], "its $ref leads back to itself", "Point it to a schema that says something.")
+        for place, count in steps.items():
+            if count > MAX_STEPS:
+                refuse(place, f"more than {MAX_STEPS:,} schemas apply to one value", "Name each alternative once.")
+            if lengths[place] > MAX_CHAIN:
+                refuse(place, f"more than {MAX_CHAIN} references follow each other", "Point to the last of them.")
+
+    def is_small(self) -> bool:
+        """Tell whether no document can make it grow."""
+        whole = {place: {**self.here[place], **self.deeper[place]} for place in [*self.here, *self.deeper]}
+        try:
+            return max(_totals(whole)[0].values(), default=0) <= MAX_STEPS
+        except CycleError:
+            return False
+
+
+@dataclass
+class Allowance:
+    """The steps that are left for one document."""
+
+    left: int
+
+    @classmethod
+    def of(cls, text: str) -> Allowance:
+        """Allow what a document of this length may need."""
+        return cls(SPARE + PER_CHARACTER * len(text))
+
+
+def counted(value: Any, info: Any) -> Any:
+    """Count a step.
+
+    Raises:
+        InvalidArguments: It is one too many.
+    """
+    info.context.left -= 1
+    if info.context.left < 0:
+        raise InvalidArguments(NESTED)
+    return value
+
+
+def _totals(edges: Mapping[str, Mapping[str, None]]) -> tuple[dict[str, int], dict[str, int]]:
+    """Count, for each part, all that it leads to, and the longest way."""
+    steps: dict[str, int] = {}
+    lengths: dict[str, int] = {}
+    for place in TopologicalSorter(edges).static_order():
+        inner: Mapping[str, None] = edges.get(place, {})
+        steps[place] = min(1 + sum(steps[each] for each in inner), MAX_STEPS + 1)
+        lengths[place] = 1 + max((lengths[each] for each in inner), default=0)
+    return steps, lengths

@@ -2,32 +2,209 @@
 
 Values go in by keyword, or by position where the signature says so. What the model left out is left out of the call
 too: its default is Python's own. Nothing is built before it is asked for.
+
+A docstring's examples -> arguments that a model may be shown, and that `check()` tries out.
+
+A return annotation -> JSON Schema of what a function gives, and the way to write it.
+
+Nothing here can block a tool: an annotation that has no meaning, or that pydantic cannot describe, says nothing.
 """
 
 from __future__ import annotations
 
+import ast
+import collections.abc
 import inspect
+import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from inspect import Parameter as Written
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 from toolkit._context import ToolContext
-from toolkit.callables import called, documentation, inherited, is_dispatched, known_keywords, source_of
+from toolkit._messages import OUTPUT, File, Image, ToolResult
+from toolkit._schema.annotations import (
+    called,
+    closure,
+    documentation,
+    inherited,
+    is_dispatched,
+    known_keywords,
+    resolved,
+    signature,
+    source_of,
+)
+from toolkit._schema.core_schema import FieldWriter
+from toolkit._schema.json_schema import clean, generator
+from toolkit._schema.parameters import Built, Lean, Parameter, kept
 from toolkit.errors import DefinitionError
-from toolkit.examples import documents
-from toolkit.hints import closure, resolved, signature
-from toolkit.parameters import Parameter
-from toolkit.parameters.built import Built
-from toolkit.returns import Returns, in_the_end
 
 if TYPE_CHECKING:
+    from pydantic import ConfigDict, TypeAdapter
     from pydantic.fields import FieldInfo
 
-    from toolkit.docstrings import Docstring
+    from toolkit._schema.docstrings import Docstring
+
+
+def documents(examples: Iterable[str], name: str, parameters: Sequence[str]) -> list[dict[str, Any]]:
+    """Find arguments in examples: calls of the function in doctests, with literals only; and objects in JSON.
+
+    Args:
+        examples: The texts of a docstring's examples.
+        name: The function's own.
+        parameters: Its parameters, in the order in which values go in by position.
+    """
+    return [document for example in examples for document in (*_called(example, name, parameters), *_written(example))]
+
+
+def _called(example: str, name: str, parameters: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for call in filter(lambda node: isinstance(node, ast.Call), ast.walk(_code(example))):
+        document = _arguments(call, parameters) if _is_of(call, name) else None
+        if document is not None:
+            yield document
+
+
+def _code(example: str) -> ast.AST:
+    """Read the lines behind the prompts of a doctest; what is no Python is nothing."""
+    lines = (line.lstrip() for line in example.splitlines())
+    code = "\n".join(line[4:] for line in lines if line.startswith((">>> ", "... ")))
+    try:
+        return ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ast.Module(body=[], type_ignores=[])
+
+
+def _is_of(call: ast.AST, name: str) -> bool:
+    function = getattr(call, "func", None)
+    return name in (getattr(function, "id", None), getattr(function, "attr", None))
+
+
+def _arguments(call: Any, parameters: Sequence[str]) -> dict[str, Any] | None:
+    """Read the arguments of a call; None where one is no literal, or has no name."""
+    given = dict([*zip(parameters, call.args), *((each.arg, each.value) for each in call.keywords)])
+    if len(call.args) > len(parameters) or None in given:
+        return None
+    try:
+        values = {key: ast.literal_eval(value) for key, value in given.items()}
+        document: dict[str, Any] = json.loads(json.dumps(values, allow_nan=False))
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return document
+
+
+def _written(example: str) -> Iterator[dict[str, Any]]:
+    for paragraph in re.split(r"\n\s*\n", example):
+        text = paragraph.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
+        with suppress(ValueError, RecursionError):
+            document = json.loads(text)
+            if isinstance(document, dict):
+                yield document
+
+
+# Of what these give, the model gets all, as a list: the values' type is the first argument of each.
+_ONE_BY_ONE = (
+    collections.abc.Iterator,
+    collections.abc.Generator,
+    collections.abc.AsyncIterator,
+    collections.abc.AsyncGenerator,
+    collections.abc.AsyncIterable,
+)
+_PROMISES = (collections.abc.Awaitable, collections.abc.Coroutine)
+# Values of these are written as any JSON value is.
+_JSON = frozenset({str, int, float, bool, type(None), None, Any, list, dict})
+_SAYS_NOTHING = frozenset({Any, inspect.Parameter.empty, object, ToolResult, Image, File})
+
+
+@dataclass(frozen=True)
+class Returns(Lean):
+    """What a function gives, as its annotation says.
+
+    Attributes:
+        annotation: The type of what a call comes to in the end; see `in_the_end`.
+        text: What the docstring says of it.
+        names: What annotations name in the frames that the function was written in.
+    """
+
+    annotation: Any
+    text: str = ""
+    names: Mapping[str, Any] = field(default_factory=dict)
+
+    @kept
+    def schema(self) -> dict[str, Any] | None:
+        """JSON Schema of the value, or None where the annotation says nothing."""
+        if self.annotation is Any:
+            return None
+        shown = FieldWriter().write(self.annotation) if _is_json(self.annotation) else self._described()
+        return {"description": self.text, **shown} if shown and self.text else shown
+
+    @kept
+    def to_json(self) -> Callable[[Any], bytes] | None:
+        """Writes a value by its annotated type, one of another type by that; None where any JSON writer would do."""
+        if _is_json(self.annotation):
+            return None
+        # Pydantic takes no configuration for a class that may have one, but it does for what holds such a class.
+        adapter = self._adapted(lambda: self.annotation | None, {"ser_json_inf_nan": "strings"})
+        return adapter and partial(adapter.serializer.to_json, warnings=False)
+
+    @kept
+    def asked(self) -> Built:
+        """The value as an argument: what a model fills in that is to give it by itself; a text, if nothing is said."""
+        annotation = str if self.annotation in (Any, inspect.Parameter.empty, object) else self.annotation
+        output = Parameter(name=OUTPUT, kind=inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
+        return Built(
+            offered=[output],
+            label="what it returns",
+            texts=lambda: {OUTPUT: self.text} if self.text else {},
+            examples=list,
+            names=self.names,
+            taken=tuple,
+        )
+
+    def _described(self) -> dict[str, Any] | None:
+        try:
+            adapter = self._adapted(lambda: self.annotation)
+            return adapter and clean(adapter.json_schema(schema_generator=generator(), mode="serialization"))
+        except Exception:  # noqa: BLE001  pydantic and user types raise what they like while a schema is built
+            return None
+
+    def _adapted(self, form: Callable[[], Any], config: ConfigDict | None = None) -> TypeAdapter[Any] | None:
+        """Make what describes and writes values of a form of the annotation."""
+        if self.annotation in _SAYS_NOTHING or _has_parts(self.annotation):
+            return None
+        from pydantic import TypeAdapter
+
+        try:
+            adapter: TypeAdapter[Any] = TypeAdapter(form(), config=config)
+            # A model may name what is not there yet, or is there for type checkers only.
+            whole = adapter.pydantic_complete or adapter.rebuild(raise_errors=False, _types_namespace=dict(self.names))
+        except Exception:  # noqa: BLE001  as above
+            return None
+        return adapter if whole else None
+
+
+def in_the_end(annotation: Any) -> Any:
+    """Find the type of what a call comes to: of what a promise holds, a list of what a generator gives."""
+    origin, given = get_origin(annotation), get_args(annotation)
+    if origin in _PROMISES and given:
+        return in_the_end(given[-1])
+    return list[given[0]] if origin in _ONE_BY_ONE and given else annotation  # type: ignore[valid-type]
+
+
+def _has_parts(annotation: Any) -> bool:
+    """Tell whether values may hold what goes to the model in its own way, not as JSON."""
+    return any(annotation is part for part in (Image, File, ToolResult)) or any(map(_has_parts, get_args(annotation)))
+
+
+def _is_json(annotation: Any) -> bool:
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return False
+    return annotation in _JSON or (origin in (list, dict) and all(map(_is_json, get_args(annotation))))
+
 
 # As a text: `ToolContext`, `toolkit.ToolContext[Deps]`, the same with None.
 _CONTEXT_NAME = r"(None\s*\|\s*|(\w+\.)*Optional\[)?(\w+\.)*ToolContext(\[.*\])?(\s*\|\s*None|\])?"
@@ -66,7 +243,9 @@ class Signature:
     @cached_property
     def docstring(self) -> Docstring:
         """What the docstring says."""
-        from toolkit.docstrings import parse  # its patterns take time to compile, and are needed with the schema only
+        from toolkit._schema.docstrings import (
+            parse,  # its patterns take time to compile, and are needed with the schema only
+        )
 
         text = documentation(self.callable) or inherited(self.owner, self.callable)
         return parse(text, {name.lstrip("*") for name in self._written})

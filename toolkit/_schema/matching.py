@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
 from typing import Any, TypeAlias
 
-from toolkit.schemas import rewritten
+from toolkit._schema.json_schema import rewritten
 
 Schema: TypeAlias = Mapping[str, Any]
 

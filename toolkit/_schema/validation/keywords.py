@@ -1,0 +1,606 @@
+"""Keywords that speak of a value of any type, and how all of a schema's keywords come together.
+
+Walks a JSON Schema and writes what each part means for pydantic-core.
+
+Keywords that speak of one type each: what they say of a text, a number, a list, an object.
+
+What the value of each keyword looks like, and the keywords that are refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil, floor, inf
+from typing import Any, TypeAlias
+
+from toolkit._schema.validation.checks import (
+    BOUNDS,
+    Alternatives,
+    Bounds,
+    Conditional,
+    Contains,
+    Dependent,
+    Members,
+    Not,
+    Only,
+    Probe,
+    Sorted,
+    Together,
+    Work,
+    door,
+    never,
+    number,
+    same,
+    unique,
+    whole,
+)
+from toolkit._schema.validation.patterns import matcher, pattern_core
+from toolkit._schema.validation.references import Document, below, refuse
+
+Node: TypeAlias = dict[str, Any]
+Steps: TypeAlias = "Callable[[Writer, dict[str, Any], str], list[Node]]"
+
+MAX_DEPTH = 100  # steps of a JSON pointer
+MAX_PARTS = 10_000
+
+FREE_REF = "any JSON"  # no JSON pointer
+FREE: Mapping[str, Any] = {"type": "definition-ref", "schema_ref": FREE_REF}
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Writes schemas for pydantic-core.
+
+    Attributes:
+        steps: Writes one schema with keywords, as checks that follow each other.
+        fills: Whether defaults are filled in, and a value that fits none of several as it is may be read as any.
+        definitions: The parts that are shared, by their pointers; None until they are written.
+        probed: The parts that the probe is asked for.
+    """
+
+    document: Document
+    steps: Steps
+    probe: Probe
+    work: Work
+    fills: bool
+    definitions: dict[str, Node | None] = field(default_factory=dict)
+    probed: set[str] = field(default_factory=set)
+    places: set[str] = field(default_factory=set)
+
+    def core(self, schema: Any, place: str) -> Node:
+        """Write a schema.
+
+        Raises:
+            DefinitionError: It cannot be carried out.
+        """
+        if schema is True:
+            return dict(FREE)
+        if schema is False:
+            return {"type": "function-plain", "function": plain(never)}
+        if not isinstance(schema, dict):
+            refuse(place, "it is no schema", "A schema is an object, true or false.")
+        self.places.add(place)
+        if len(self.places) > MAX_PARTS:
+            refuse(place, f"it has more than {MAX_PARTS:,} parts", "Leave out what the tool does not need.")
+        if place.count("/") > MAX_DEPTH:
+            refuse(place, f"it lies more than {MAX_DEPTH} steps deep", "Move it into $defs, and point to it by $ref.")
+        return chained(self.steps(self, schema, place))
+
+    def here(self, place: str, schema: Any, *keys: str | int) -> Node:
+        """Write a part that holds for the same value."""
+        inner = below(place, *keys)
+        self.work.add(place, here=[inner])
+        return self.core(schema, inner)
+
+    def deeper(self, place: str, schema: Any, *keys: str | int) -> Node:
+        """Write a part that holds for values inside."""
+        inner = below(place, *keys)
+        self.work.add(place, deeper=[inner])
+        return self.core(schema, inner)
+
+    def shared(self, pointer: str) -> Node:
+        """Write a part once, and point to it."""
+        self.definitions.setdefault(pointer, None)
+        return {"type": "definition-ref", "schema_ref": pointer}
+
+    def probing(self, pointer: str) -> str:
+        """Have a part known to the probe."""
+        self.probed.add(pointer)
+        return pointer
+
+    def complete(self) -> None:
+        """Write the definitions that are still to be written, and those that these point to."""
+        while missing := [pointer for pointer, core in self.definitions.items() if core is None]:
+            for pointer in missing:
+                self.definitions[pointer] = self.core(self.document.at(pointer), pointer)
+
+
+def plain(function: Callable[..., Any]) -> Node:
+    """Name a function of a value alone."""
+    return {"type": "no-info", "function": function}
+
+
+def informed(function: Callable[..., Any]) -> Node:
+    """Name a function that is told what the validation is about."""
+    return {"type": "with-info", "function": function}
+
+
+def after(function: Node, core: Node) -> Node:
+    """Write a check that follows another."""
+    return {"type": "function-after", "function": function, "schema": core}
+
+
+def wrapped(function: Node, core: Node) -> Node:
+    """Write a check that calls another."""
+    return {"type": "function-wrap", "function": function, "schema": core}
+
+
+def doors(cores: list[Node]) -> Node:
+    """Write checks that a function may call, each or not."""
+    return {"type": "tuple", "items_schema": [wrapped(plain(door), core) for core in cores]}
+
+
+def chained(steps: list[Node]) -> Node:
+    """Write checks that follow each other, each of what the one before it made."""
+    flat = [each for step in steps for each in (step["steps"] if step["type"] == "chain" else [step])]
+    return flat[0] if len(flat) == 1 else {"type": "chain", "steps": flat}
+
+
+def members(values: Sequence[Any]) -> Node:
+    """Write that a value is one of some."""
+    if values and all(isinstance(each, str) for each in values):
+        return {"type": "literal", "expected": values}
+    return after(plain(Members.of(values).check), {"type": "any"})
+
+
+def labelled(cores: list[tuple[Node, str]]) -> Node:
+    """Write alternatives, with names for their errors."""
+    return cores[0][0] if len(cores) == 1 else {"type": "union", "choices": cores}
+
+
+def free() -> Node:
+    """Write the definition of any JSON: numbers that it does not have are refused."""
+    values = {"type": "dict", "keys_schema": {"type": "str"}, "values_schema": FREE}
+    choices = [{"type": "none"}, *({"type": kind, "strict": True} for kind in ("str", "bool", "int"))]
+    number = {"type": "float", "strict": True, "allow_inf_nan": False}
+    union = {
+        "type": "union",
+        "mode": "left_to_right",
+        "choices": [*choices, number, {"type": "list", "items_schema": FREE}, values],
+    }
+    return {"type": "custom-error", "custom_error_type": "finite_number", "schema": union, "ref": FREE_REF}
+
+
+_ABSENT = object()  # an item that `prefixItems` describes and a list does not have
+
+Schema = dict[str, Any]
+
+
+def _null(_writer: Writer, _schema: Schema, _place: str) -> list[Node]:
+    return [{"type": "none"}]
+
+
+def _boolean(_writer: Writer, _schema: Schema, _place: str) -> list[Node]:
+    return [{"type": "bool"}]
+
+
+def _integer(_writer: Writer, schema: Schema, _place: str) -> list[Node]:
+    native = {name: limit for keyword, limit in _limits(schema) for name, limit in [_INTEGRAL[keyword](limit)]}
+    core = {"type": "function-before", "function": plain(whole), "schema": {"type": "int", **native}}
+    return [core, *_bounded(schema, ("multipleOf",))]
+
+
+def _number(_writer: Writer, schema: Schema, _place: str) -> list[Node]:
+    core = wrapped(plain(number), {"type": "float", "allow_inf_nan": False})
+    return [core, *_bounded(schema, BOUNDS)]
+
+
+def _limits(schema: Schema) -> list[tuple[str, Any]]:
+    return [(keyword, schema[keyword]) for keyword in _INTEGRAL if keyword in schema]
+
+
+# The limits of integers that come to the same as limits with a fraction.
+_INTEGRAL: Mapping[str, Callable[[Any], tuple[str, int]]] = {
+    "minimum": lambda limit: ("ge", ceil(limit)),
+    "exclusiveMinimum": lambda limit: ("gt", floor(limit)),
+    "maximum": lambda limit: ("le", floor(limit)),
+    "exclusiveMaximum": lambda limit: ("lt", ceil(limit)),
+}
+
+
+def _bounded(schema: Schema, keywords: Any) -> list[Node]:
+    limits = [(keyword, schema[keyword]) for keyword in keywords if keyword in schema]
+    return [after(plain(Bounds(limits).check), {"type": "any"})] if limits else []
+
+
+def _string(_writer: Writer, schema: Schema, place: str) -> list[Node]:
+    core = {"type": "str", **_counts(schema, "minLength", "maxLength")}
+    pattern = schema.get("pattern")
+    return [core, *([] if pattern is None else [pattern_core(pattern, below(place, "pattern"))])]
+
+
+def _counts(schema: Schema, least: str, most: str) -> Node:
+    named = {"min_length": schema.get(least), "max_length": schema.get(most)}
+    return {name: int(count) for name, count in named.items() if count is not None}
+
+
+def _array(writer: Writer, schema: Schema, place: str) -> list[Node]:
+    items = writer.deeper(place, schema["items"], "items") if "items" in schema else dict(FREE)
+    counts = _counts(schema, "minItems", "maxItems")
+    if "prefixItems" in schema:
+        cores = [{"type": "list", **counts}, *_row(writer, schema, place, items)]
+    else:
+        cores = [{"type": "list", "items_schema": items, **counts}]
+    if schema.get("uniqueItems") is True:
+        cores.append(after(plain(unique), {"type": "any"}))
+    return [*cores, *_contains(writer, schema, place)]
+
+
+def _row(writer: Writer, schema: Schema, place: str, items: Node) -> list[Node]:
+    first = [writer.deeper(place, each, "prefixItems", i) for i, each in enumerate(schema["prefixItems"])]
+    optional = [{"type": "default", "schema": core, "default": _ABSENT} for core in first]
+    row = {"type": "tuple", "items_schema": [*optional, items], "variadic_item_index": len(first)}
+    return [after(plain(tuple), {"type": "any"}), after(plain(_present), row)]
+
+
+def _present(items: tuple[Any, ...]) -> list[Any]:
+    return [item for item in items if item is not _ABSENT]
+
+
+def _contains(writer: Writer, schema: Schema, place: str) -> list[Node]:
+    if "contains" not in schema:
+        return []
+    inner = writer.probing(below(place, "contains"))
+    writer.work.add(place, deeper=[inner])
+    check = Contains(writer.probe, inner, schema.get("minContains", 1), schema.get("maxContains", inf))
+    return [after(informed(check.check), {"type": "any"})]
+
+
+def _object(writer: Writer, schema: Schema, place: str) -> list[Node]:
+    return [*_keys(writer, schema, place), *_marks(schema), *_fields(writer, schema, place)]
+
+
+def _keys(writer: Writer, schema: Schema, place: str) -> list[Node]:
+    """Write what is said of the keys alone; this comes before defaults are filled in."""
+    core: Node = {"type": "dict", **_counts(schema, "minProperties", "maxProperties")}
+    if "propertyNames" in schema:
+        core["keys_schema"] = wrapped(plain(same), writer.deeper(place, schema["propertyNames"], "propertyNames"))
+    steps = [core] if len(core) > 1 else []
+    if "dependentRequired" in schema:
+        steps = [after(plain(Together(schema["dependentRequired"]).check), core)]
+    return steps
+
+
+def _marks(schema: Schema) -> list[Node]:
+    """Write what tells an alternative from others, so that the rest is not looked at in vain, over and over."""
+    known = schema.get("properties", {})
+    marks = {name: each["const"] for name, each in known.items() if isinstance(each, dict) and "const" in each}
+    if not marks or len(known) == len(marks):
+        return []
+    cores = {name: members([value]) for name, value in marks.items()}
+    needed = schema.get("required", ())
+    fields = {
+        name: {"type": "typed-dict-field", "schema": core, "required": name in needed} for name, core in cores.items()
+    }
+    return [{"type": "typed-dict", "fields": fields, "extra_behavior": "allow"}]
+
+
+def _fields(writer: Writer, schema: Schema, place: str) -> list[Node]:
+    patterns = {
+        each: matcher(each, below(place, "patternProperties", each)) for each in schema.get("patternProperties", {})
+    }
+    known = schema.get("properties", {})
+    names = dict.fromkeys([*known, *schema.get("required", ())])
+    fields = {name: _field(writer, schema, place, name, patterns) for name in names}
+    core: Node = {"type": "typed-dict", "fields": fields, "extra_behavior": "allow"}
+    if not patterns:
+        return [core | _extras(writer, schema, place)]
+    rest: Node = {"type": "typed-dict", "fields": {}, "extra_behavior": "allow"} | _extras(writer, schema, place)
+    texts = {"type": "str"}
+    cores = [
+        {"type": "dict", "keys_schema": texts, "values_schema": _matched(writer, place, each)} for each in patterns
+    ]
+    return [core, wrapped(plain(Sorted(frozenset(fields), list(patterns.values())).check), doors([*cores, rest]))]
+
+
+def _extras(writer: Writer, schema: Schema, place: str) -> Node:
+    rest = schema.get("additionalProperties", True)
+    if rest is False:
+        return {"extra_behavior": "forbid"}
+    return {"extras_schema": writer.deeper(place, rest, "additionalProperties")}
+
+
+def _field(
+    writer: Writer, schema: Schema, place: str, name: str, patterns: Mapping[str, Callable[[str], bool]]
+) -> Node:
+    known = schema.get("properties", {})
+    cores = [writer.deeper(place, known[name], "properties", name)] if name in known else []
+    cores += [_matched(writer, place, pattern) for pattern, matches in patterns.items() if matches(name)]
+    if not cores:
+        cores = [writer.deeper(place, schema.get("additionalProperties", True), "additionalProperties")]
+    core, required = chained(cores), name in schema.get("required", ())
+    if writer.fills and not required and isinstance(known[name], dict) and "default" in known[name]:
+        core = {"type": "default", "schema": core, "default": known[name]["default"], "copy_default": True}
+    return {"type": "typed-dict-field", "schema": core, "required": required}
+
+
+def _matched(writer: Writer, place: str, pattern: str) -> Node:
+    inner = below(place, "patternProperties", pattern)
+    writer.work.add(place, deeper=[inner])
+    return writer.shared(inner)
+
+
+KINDS: Mapping[str, Callable[[Writer, Schema, str], list[Node]]] = {
+    "null": _null,
+    "boolean": _boolean,
+    "integer": _integer,
+    "number": _number,
+    "string": _string,
+    "array": _array,
+    "object": _object,
+}
+# The keywords that constrain a type, and the types of Python that it has.
+CONSTRAINTS: Mapping[str, tuple[frozenset[str], frozenset[type]]] = {
+    "string": (frozenset({"minLength", "maxLength", "pattern"}), frozenset({str})),
+    "number": (frozenset(BOUNDS), frozenset({int, float})),
+    "array": (
+        frozenset({"items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains"}),
+        frozenset({list}),
+    ),
+    "object": (
+        frozenset(
+            {"properties", "patternProperties", "additionalProperties", "propertyNames", "required"}
+            | {"minProperties", "maxProperties", "dependentRequired"}
+        ),
+        frozenset({dict}),
+    ),
+}
+
+
+TYPES = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
+_DIALECTS = ("http://json-schema.org/", "https://json-schema.org/")
+_VOCABULARIES = "https://json-schema.org/draft/2020-12/vocab/"
+# Applicators that hold for the same value; what they say counts for `unevaluatedProperties` and `unevaluatedItems`.
+_APPLICATORS = frozenset({"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
+_UNEVALUATED = {"unevaluatedProperties": "additionalProperties", "unevaluatedItems": "items"}
+
+
+def _is_count(value: Any) -> bool:
+    return _is_number(value) and value >= 0 and value == int(value)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _is_types(value: Any) -> bool:
+    names = value if isinstance(value, list) else [value]
+    return bool(names) and _is_names(names) and TYPES.issuperset(names)
+
+
+def _is_schemas(value: Any) -> bool:
+    return isinstance(value, list) and bool(value)
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _is_schema(value: Any) -> bool:
+    return isinstance(value, (dict, bool))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+_Shape = tuple[Callable[[Any], bool], str]
+_COUNT: _Shape = (_is_count, "a whole number, at least 0")
+_NUMBER: _Shape = (_is_number, "a number")
+_SCHEMA: _Shape = (_is_schema, "one schema")
+_SCHEMAS: _Shape = (_is_schemas, "a list of schemas")
+_OBJECT: _Shape = (_is_object, "an object")
+_TEXT: _Shape = (_is_text, "a string")
+
+_SHAPES: Mapping[str, _Shape] = {
+    "type": (_is_types, f"one of {', '.join(sorted(TYPES))}, or a list of these"),
+    "enum": (lambda value: isinstance(value, list), "a list"),
+    "required": (_is_names, "a list of names"),
+    "dependentRequired": (
+        lambda value: isinstance(value, dict) and all(map(_is_names, value.values())),
+        "lists of names",
+    ),
+    "multipleOf": (lambda value: _is_number(value) and value > 0, "a number above 0"),
+    "pattern": _TEXT,
+    "$ref": _TEXT,
+    "description": _TEXT,
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _NUMBER),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minContains", "maxContains"), _COUNT),
+    **dict.fromkeys(("minProperties", "maxProperties"), _COUNT),
+    **dict.fromkeys(("properties", "patternProperties", "dependentSchemas"), _OBJECT),
+    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), _SCHEMAS),
+    **dict.fromkeys(("items", "contains", "additionalProperties", "propertyNames"), _SCHEMA),
+    **dict.fromkeys(("not", "if", "then", "else"), _SCHEMA),
+}
+
+_REFUSED: Mapping[str, str] = {
+    "$dynamicRef": "Write $ref.",
+    "$recursiveRef": "Write $ref.",
+    "dependencies": "Write dependentRequired or dependentSchemas.",
+}
+
+
+def checked(schema: dict[str, Any], place: str) -> dict[str, Any]:
+    """Check the keywords of one schema, and say in usual ones what there is in others.
+
+    Raises:
+        DefinitionError: One has a value that it cannot have, or is not supported.
+    """
+    for keyword, value in schema.items():
+        if keyword in _REFUSED:
+            refuse(below(place, keyword), f"{keyword} is not supported", _REFUSED[keyword])
+        if keyword in _SHAPES and not _SHAPES[keyword][0](value):
+            refuse(below(place, keyword), f"{keyword} is not {_SHAPES[keyword][1]}", "Mend it.")
+    _check_vocabulary(schema, place)
+    return _evaluated(schema, place)
+
+
+def _check_vocabulary(schema: dict[str, Any], place: str) -> None:
+    dialect = schema.get("$schema", _DIALECTS[0])
+    if not _is_text(dialect) or not dialect.startswith(_DIALECTS):
+        refuse(below(place, "$schema"), f"{dialect!r} is not known", "Say it in draft 2020-12.")
+    needed = schema.get("$vocabulary")
+    unknown = [uri for uri, is_needed in needed.items() if is_needed] if isinstance(needed, dict) else []
+    unknown = [uri for uri in unknown if not uri.startswith(_VOCABULARIES)]
+    if unknown:
+        refuse(below(place, "$vocabulary"), f"{unknown[0]!r} is not known", "Say it in draft 2020-12.")
+
+
+def _evaluated(schema: dict[str, Any], place: str) -> dict[str, Any]:
+    """Write `unevaluated...` as the keyword that says the same where nothing else looks at the value."""
+    written = dict(schema)
+    for keyword, plain in _UNEVALUATED.items():
+        rest = written.pop(keyword, True)
+        if rest is True or plain in schema:
+            continue
+        if schema.keys() & _APPLICATORS or "contains" in schema:
+            refuse(
+                below(place, keyword),
+                f"{keyword} is not supported beside $ref, allOf and their like",
+                f"Write {plain}.",
+            )
+        written[plain] = rest
+    return written
+
+
+def steps_of(writer: Writer, written: Schema, place: str) -> list[Node]:
+    """Write a schema with keywords as checks that follow each other.
+
+    Raises:
+        DefinitionError: It cannot be carried out.
+    """
+    schema = checked(written, place)
+    typed = _typed(writer, schema, place)
+    guarded = [] if typed else _guarded(writer, schema, place)
+    reading = [write(writer, schema, place) for keyword, write in _READING.items() if keyword in schema]
+    checking = [write(writer, schema, place) for keyword, write in _CHECKING.items() if keyword in schema]
+    first = typed or reading or [dict(FREE)]
+    steps = [*first, *guarded, *(reading if typed else []), *checking]
+    return [{"type": "nullable", "schema": chained(steps)}] if schema.get("nullable") is True else steps
+
+
+def _typed(writer: Writer, schema: Schema, place: str) -> list[Node]:
+    """Write the types that a value may have."""
+    named = schema.get("type", [])
+    names = list(dict.fromkeys([named] if isinstance(named, str) else named))
+    kinds = [name for name in names if name != "null" and not (name == "integer" and "number" in names)]
+    cores = [(chained(KINDS[name](writer, schema, place)), name) for name in kinds or names]
+    if not cores:
+        return []
+    core = labelled(cores)
+    return [{"type": "nullable", "schema": core}] if kinds and "null" in names else [core]
+
+
+def _guarded(writer: Writer, schema: Schema, place: str) -> list[Node]:
+    """Write what is said of some types where others may be, too."""
+    return [
+        wrapped(plain(Only(types).check), chained(KINDS[kind](writer, schema, place)))
+        for kind, (keywords, types) in CONSTRAINTS.items()
+        if schema.keys() & keywords
+    ]
+
+
+def _members(_writer: Writer, schema: Schema, _place: str) -> Node:
+    return members(schema["enum"])
+
+
+def _constant(_writer: Writer, schema: Schema, _place: str) -> Node:
+    return members([schema["const"]])
+
+
+def _reference(writer: Writer, schema: Schema, place: str) -> Node:
+    target = writer.document.target(schema["$ref"], place)
+    writer.work.add(place, here=[target])
+    return writer.shared(target)
+
+
+def _all(writer: Writer, schema: Schema, place: str) -> Node:
+    return chained([writer.here(place, each, "allOf", i) for i, each in enumerate(schema["allOf"])])
+
+
+def _any(writer: Writer, schema: Schema, place: str) -> Node:
+    choices = schema["anyOf"]
+    if writer.fills and sum(map(_may_hold, choices)) > 1:
+        return _alternatives(writer, choices, below(place, "anyOf"), is_exclusive=False)
+    return labelled([(writer.here(place, each, "anyOf", i), _label(each, i)) for i, each in enumerate(choices)])
+
+
+def _one(writer: Writer, schema: Schema, place: str) -> Node:
+    return _alternatives(writer, schema["oneOf"], below(place, "oneOf"), is_exclusive=True)
+
+
+def _alternatives(writer: Writer, choices: list[Any], place: str, *, is_exclusive: bool) -> Node:
+    """Write alternatives that are asked for as a value is, before any of them may read it as something else."""
+    places = [writer.probing(below(place, i)) for i in range(len(choices))]
+    writer.work.add(place.rpartition("/")[0], here=places)
+    check = Alternatives(writer.probe, places, is_exclusive)
+    if not writer.fills:
+        return after(informed(check.only), dict(FREE))
+    cores = [writer.shared(each) for each in places]
+    union = labelled([(core, _label(each, i)) for i, (core, each) in enumerate(zip(cores, choices))])
+    return wrapped(informed(check.check), doors([*cores, union]))
+
+
+def _may_hold(schema: Any) -> bool:
+    """Tell whether values that fit may hold others: pydantic-core prefers those of which it knows more keys."""
+    types = schema.get("type", "object") if isinstance(schema, dict) else "object"
+    return bool({"object", "array"}.intersection([types] if isinstance(types, str) else types))
+
+
+def _label(schema: Any, number: int) -> str:
+    """Name an alternative, for its errors."""
+    said = schema if isinstance(schema, dict) else {}
+    names = (said.get("title"), str(said.get("$ref", "")).rpartition("/")[2], said.get("type"))
+    return next((name for name in names if name and isinstance(name, str)), str(number))
+
+
+def _not(writer: Writer, _schema: Schema, place: str) -> Node:
+    inner = writer.probing(below(place, "not"))
+    writer.work.add(place, here=[inner])
+    return after(informed(Not(writer.probe, inner).check), {"type": "any"})
+
+
+def _if(writer: Writer, schema: Schema, place: str) -> Node:
+    inner = writer.probing(below(place, "if"))
+    writer.work.add(place, here=[inner])
+    cores = [writer.here(place, schema[each], each) if each in schema else {"type": "any"} for each in ("then", "else")]
+    return wrapped(informed(Conditional(writer.probe, inner).check), doors(cores))
+
+
+def _dependent(writer: Writer, schema: Schema, place: str) -> Node:
+    schemas = schema["dependentSchemas"]
+    cores = [writer.here(place, each, "dependentSchemas", key) for key, each in schemas.items()]
+    return wrapped(plain(Only({dict}).check), wrapped(plain(Dependent(list(schemas)).check), doors(cores)))
+
+
+# What takes a value in, and refuses what is no JSON.
+_READING: Mapping[str, Callable[[Writer, Schema, str], Node]] = {
+    "const": _constant,
+    "enum": _members,
+    "$ref": _reference,
+    "allOf": _all,
+    "anyOf": _any,
+    "oneOf": _one,
+}
+# What looks at a value that was taken in.
+_CHECKING: Mapping[str, Callable[[Writer, Schema, str], Node]] = {
+    "not": _not,
+    "if": _if,
+    "dependentSchemas": _dependent,
+}
