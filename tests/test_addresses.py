@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from toolkit import DefinitionError
-from toolkit.builtin._guards.addresses import SPECIAL_IPV4, SPECIAL_IPV6, objection
-from toolkit.builtin._guards.destinations import Allowed, Destinations, Refused
+from toolkit._guards.network import SPECIAL_IPV4, SPECIAL_IPV6, Allowed, Destinations, Refused, objection
 
 # The IANA registries of special-purpose addresses, and what else is no host of the internet; written down once more.
 IPV4 = [

@@ -22,8 +22,8 @@ import pytest
 
 from toolkit import Cancelled, DefinitionError, Image, Limits, Runner, TimedOut, Tool, Toolbox, ToolContext, ToolError
 from toolkit._concurrency.cancellation import Cancellation
+from toolkit._guards.paths import Root, by_steps
 from toolkit.approvers import allow, defer
-from toolkit.builtin._guards.beneath import Root, by_steps
 from toolkit.builtin.defaults import default_tools
 from toolkit.builtin.files import CodingLimits, coding_tools, file_tools
 from toolkit.builtin.files.matching import globber

@@ -17,7 +17,7 @@ import pytest
 
 from tests.origins import Origin, http
 from toolkit import DefinitionError, Failed, Runner, Toolbox
-from toolkit.builtin._guards.dialing import Dialer
+from toolkit._guards.network import Dialer
 from toolkit.builtin.http import Page, fetch, http_tool
 from toolkit.builtin.http.texts import decoded, readable
 from toolkit.testing import ScriptedModel, call

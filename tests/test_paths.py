@@ -22,7 +22,7 @@ from urllib.parse import quote
 import pytest
 
 from toolkit import DefinitionError, Toolbox
-from toolkit.builtin._guards.beneath import ByKernel, Lookup, Outside, Root, by_steps
+from toolkit._guards.paths import ByKernel, Lookup, Outside, Root, by_steps
 from toolkit.builtin.files import coding_tools, file_tools
 
 PATHS = int(os.environ.get("TOOLKIT_PATHS", "50000"))

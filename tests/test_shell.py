@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from toolkit import ApprovalRequest, DefinitionError, Runner, Tool, Toolbox
+from toolkit._guards.paths import Root
 from toolkit.approvers import approve_all
-from toolkit.builtin._guards.beneath import Root
 from toolkit.builtin.shell import BLOCKED, DENIED, CommandLimits, bash_tool, shell_tool
 from toolkit.builtin.shell.captures import Capture
 from toolkit.testing import ScriptedModel, call

@@ -29,10 +29,9 @@ from tests.origins import Origin, http
 from tests.urls import PORTS, PUBLIC, PUBLIC6, PUBLIC_NAME, TARGETS, is_forbidden, lookup, urls
 from toolkit import Cancelled, TimedOut, ToolError
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit.builtin._guards.destinations import Refused
-from toolkit.builtin._guards.dialing import AT_ONCE, Dialer
-from toolkit.builtin._guards.dialing import connect as real_connect
-from toolkit.builtin._guards.transport import GuardedTransport, parsed
+from toolkit._guards.network import AT_ONCE, Dialer, Refused
+from toolkit._guards.network import connect as real_connect
+from toolkit._guards.transport import GuardedTransport, parsed
 from toolkit.builtin.http.web import REDIRECTS, Web
 
 URLS = int(os.environ.get("TOOLKIT_URLS", "50000"))

@@ -19,7 +19,7 @@ from itertools import count, product
 from urllib.parse import quote
 
 from toolkit import ToolError
-from toolkit.builtin._guards.dialing import Dialer
+from toolkit._guards.network import Dialer
 from toolkit.builtin.http.web import Web
 
 PUBLIC = "93.184.216.34"

@@ -8,7 +8,7 @@ from datetime import datetime, timezone, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from toolkit.builtin._guards.options import plain_function
+from toolkit._guards.options import plain_function
 from toolkit.decorator import tool
 from toolkit.tools import Tool
 

@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from toolkit.builtin._guards.beneath import Root
-from toolkit.builtin._guards.options import held
+from toolkit._guards.options import held
+from toolkit._guards.paths import Root
 from toolkit.builtin.files import PRIVATE, RUN_LATER, CodingLimits, coding_tools
 from toolkit.builtin.shell import Sandbox, bash_tool
 from toolkit.tools import Tool

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import StringConstraints
 
+from toolkit._guards.options import of_type, whole
 from toolkit._messages import ToolResult
-from toolkit.builtin._guards.options import of_type, whole
 from toolkit.decorator import tool
 from toolkit.errors import Failed, InvalidArguments
 from toolkit.tools import Tool

@@ -12,7 +12,7 @@ from annotated_types import Ge, Le
 from pydantic import FiniteFloat, StringConstraints, TypeAdapter
 from typing_extensions import NotRequired, TypedDict
 
-from toolkit.builtin.service import SECONDS, Service, address, plain
+from toolkit._guards.service import SECONDS, Service, address, plain
 from toolkit.decorator import tool
 from toolkit.errors import Failed
 from toolkit.tools import Tool

@@ -12,7 +12,7 @@ from annotated_types import Ge, Le
 from pydantic import OnErrorOmit, StringConstraints, TypeAdapter
 from typing_extensions import NotRequired, TypedDict
 
-from toolkit.builtin.service import MAX_TEXT, SECONDS, USER_AGENT, Service, address, plain
+from toolkit._guards.service import MAX_TEXT, SECONDS, USER_AGENT, Service, address, plain
 from toolkit.decorator import tool
 from toolkit.tools import Tool
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from toolkit.builtin._guards import options
-from toolkit.builtin._guards.beneath import Root
+from toolkit._guards import options
+from toolkit._guards.paths import Root
 from toolkit.builtin.files.coding import CodingFiles
 from toolkit.builtin.files.finding import FindingFiles
 from toolkit.builtin.files.limits import CodingLimits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from toolkit.builtin._guards.options import seconds, whole
+from toolkit._guards.options import seconds, whole
 
 
 @dataclass(frozen=True, kw_only=True)

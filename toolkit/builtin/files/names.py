@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import PurePosixPath
 
-from toolkit.builtin._guards.beneath import Outside
+from toolkit._guards.paths import Outside
 from toolkit.builtin.files.pieces import TooLarge
 from toolkit.errors import Failed
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from io import BufferedReader
 
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit.builtin._guards.beneath import Outside, Root
+from toolkit._guards.paths import Outside, Root
 from toolkit.builtin.files.replacing import Expected, closing, put
 from toolkit.builtin.files.sensitive import NONE, Patterns
 from toolkit.builtin.files.texts import Form, NotText, decoded

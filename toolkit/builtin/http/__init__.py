@@ -15,8 +15,8 @@ from typing_extensions import Unpack
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._context import ToolContext
+from toolkit._guards.network import Dialer
 from toolkit._messages import ToolResult
-from toolkit.builtin._guards.dialing import Dialer
 from toolkit.builtin.http.options import WebOptions, web_of
 from toolkit.builtin.http.page import Page, page
 from toolkit.decorator import tool

@@ -11,8 +11,7 @@ import httpx2
 from pydantic import Field, InstanceOf, TypeAdapter, ValidationError
 from typing_extensions import TypedDict, Unpack
 
-from toolkit.builtin._guards.destinations import PORTS, Allowed
-from toolkit.builtin._guards.dialing import Dialer
+from toolkit._guards.network import PORTS, Allowed, Dialer
 from toolkit.builtin.http.web import MAX_BYTES, TIMEOUT, Web
 from toolkit.errors import DefinitionError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit.builtin._guards.transport import SHOWN
+from toolkit._guards.transport import SHOWN
 from toolkit.builtin.http.texts import HTML, decoded, is_marked, readable
 from toolkit.builtin.http.web import Answer, Web
 from toolkit.errors import Failed

@@ -14,9 +14,8 @@ import httpx2
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import over
-from toolkit.builtin._guards.destinations import Refused
-from toolkit.builtin._guards.dialing import Dialer
-from toolkit.builtin._guards.transport import SHOWN, GuardedTransport, parsed
+from toolkit._guards.network import Dialer, Refused
+from toolkit._guards.transport import SHOWN, GuardedTransport, parsed
 from toolkit.errors import Cancelled, Failed, TimedOut
 
 TIMEOUT = 15.0  # seconds

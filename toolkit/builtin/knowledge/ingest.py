@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from toolkit.builtin._guards.beneath import Root
+from toolkit._guards.paths import Root
 from toolkit.builtin.files.names import shown
 from toolkit.builtin.files.texts import decoded
 from toolkit.builtin.files.workspace import Workspace

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from toolkit._concurrency.threads import ended_by
 from toolkit._context import ToolContext
-from toolkit.builtin._guards.options import number, plain_function, whole
+from toolkit._guards.options import number, plain_function, whole
 from toolkit.builtin.knowledge.ingest import check, digest
 from toolkit.decorator import tool
 from toolkit.errors import Failed

@@ -10,9 +10,9 @@ from pydantic import Field
 
 from toolkit._concurrency.threads import ended_by
 from toolkit._context import ToolContext
+from toolkit._guards.options import of_type, whole
 from toolkit._messages import ToolResult
 from toolkit._schema.json_text import escaped
-from toolkit.builtin._guards.options import of_type, whole
 from toolkit.builtin.knowledge.ingest import MESSAGES, check, ingest_text
 from toolkit.decorator import tool
 from toolkit.errors import Failed

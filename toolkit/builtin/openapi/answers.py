@@ -9,9 +9,9 @@ from types import MappingProxyType
 import httpx2
 from pydantic_core import from_json
 
+from toolkit._guards.media import picture
 from toolkit._messages import Image, ToolResult
 from toolkit.builtin.openapi.styles import is_json
-from toolkit.builtin.pictures import picture
 from toolkit.errors import Failed, InvalidArguments, TimedOut, ToolError
 
 # Characters of an error's body that the model is shown: enough for what went wrong, not for a page of HTML.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from toolkit.builtin._guards.options import texts
+from toolkit._guards.options import texts
 from toolkit.builtin.openapi.objects import OperationObject, PathItem, Root, Source
 from toolkit.errors import DefinitionError
 from toolkit.naming import legal_name

@@ -13,9 +13,9 @@ from typing import Any
 import httpx2
 from typing_extensions import Unpack
 
+from toolkit._guards.options import of_type, whole
 from toolkit._messages import ToolResult
 from toolkit._schema.validation.references import Document
-from toolkit.builtin._guards.options import of_type, whole
 from toolkit.builtin.openapi.answers import answer_of, failure
 from toolkit.builtin.openapi.inputs import inputs_of
 from toolkit.builtin.openapi.objects import Root, Source

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolkit.builtin._guards.options import of_type
+from toolkit._guards.options import of_type
 from toolkit.builtin.schedule.recurrence import zone_of
 from toolkit.builtin.schedule.store import Store
 from toolkit.errors import DefinitionError

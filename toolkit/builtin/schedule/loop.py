@@ -15,7 +15,7 @@ from toolkit._concurrency.async_backend import AsyncDoor
 from toolkit._concurrency.backend import Door, called, step
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncDoor
-from toolkit.builtin._guards.options import function, number, one_of, plain_function
+from toolkit._guards.options import function, number, one_of, plain_function
 from toolkit.builtin.schedule.checks import refuse_no_store
 from toolkit.builtin.schedule.privileges import current
 from toolkit.builtin.schedule.recurrence import is_once, next_run

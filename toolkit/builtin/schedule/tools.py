@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from typing_extensions import TypedDict
 
 from toolkit._context import ToolContext
-from toolkit.builtin._guards.options import of_type, plain_function, texts, whole
+from toolkit._guards.options import of_type, plain_function, texts, whole
 from toolkit.builtin.schedule.checks import refuse_no_store, refuse_no_zone
 from toolkit.builtin.schedule.privileges import current
 from toolkit.builtin.schedule.recurrence import next_run, zone_of

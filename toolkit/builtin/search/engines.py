@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import httpx2
 
 from toolkit._concurrency.cancellation import outer
-from toolkit.builtin._guards.dialing import Dialer
-from toolkit.builtin._guards.transport import parsed
+from toolkit._guards.network import Dialer
+from toolkit._guards.transport import parsed
 from toolkit.builtin.http.options import web_of
 from toolkit.builtin.http.web import FAILING
 from toolkit.builtin.search.results import entries

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from toolkit.builtin._guards import options
-from toolkit.builtin._guards.beneath import Root
+from toolkit._guards import options
+from toolkit._guards.paths import Root
 from toolkit.builtin.shell.checks import asked, variables
 from toolkit.builtin.shell.environment import CommandLimits
 from toolkit.builtin.shell.running import Commands

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from toolkit._concurrency.backend import is_async
-from toolkit.builtin._guards.options import is_text
+from toolkit._guards.options import is_text
 from toolkit.errors import DefinitionError
 
 

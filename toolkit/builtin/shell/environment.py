@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 
-from toolkit.builtin._guards.options import whole
+from toolkit._guards.options import whole
 
 # What passes of the variables of this process; keys, tokens and passwords have other names. `*` stands for any end.
 PASSED = (

@@ -19,8 +19,8 @@ from typing import IO, Final, TypeAlias, cast
 
 from toolkit._concurrency.cancellation import CANCELLED, Cancellation
 from toolkit._concurrency.threads import calling_off
-from toolkit.builtin._guards.beneath import Root
-from toolkit.builtin._guards.options import LONGEST
+from toolkit._guards.options import LONGEST
+from toolkit._guards.paths import Root
 from toolkit.builtin.shell.captures import Capture
 from toolkit.builtin.shell.environment import CommandLimits, environment
 from toolkit.builtin.shell.guard.families import GRACE, PERSISTENCE, Heirs, Marked, end

@@ -12,8 +12,8 @@ from glob import glob
 from pathlib import Path
 from types import MappingProxyType
 
-from toolkit.builtin._guards.beneath import Root
-from toolkit.builtin._guards.options import of_type, texts
+from toolkit._guards.options import of_type, texts
+from toolkit._guards.paths import Root
 from toolkit.builtin.files.sensitive import PRIVATE
 from toolkit.errors import DefinitionError
 

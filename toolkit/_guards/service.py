@@ -12,8 +12,8 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from toolkit import __version__
+from toolkit._guards import options
 from toolkit._schema.json_text import revealed
-from toolkit.builtin._guards import options
 from toolkit.errors import DefinitionError, Failed
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from toolkit._concurrency.backend import is_async
 from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from toolkit.builtin._guards.beneath import Root
+    from toolkit._guards.paths import Root
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -124,7 +124,7 @@ def held(root: str | os.PathLike[str] | Root) -> Root:
     Raises:
         DefinitionError: There is no such directory.
     """
-    from toolkit.builtin._guards.beneath import Root  # no other option needs it and all that it loads
+    from toolkit._guards.paths import Root  # no other option needs it and all that it loads
 
     of_type("root", root, str, os.PathLike, Root)
     return root if isinstance(root, Root) else Root(root)

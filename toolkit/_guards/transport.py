@@ -18,8 +18,7 @@ import httpx2
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import over
-from toolkit.builtin._guards.destinations import LAST_PORT, LONGEST_NAME, NAME, Refused
-from toolkit.builtin._guards.dialing import Dialer
+from toolkit._guards.network import LAST_PORT, LONGEST_NAME, NAME, Dialer, Refused
 from toolkit.errors import TimedOut
 
 SCHEMES = ("http", "https")
