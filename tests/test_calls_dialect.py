@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel
 
 from toolkit import Runner, RunResult, Tool, Toolbox, ToolCall, schema, tool
+from toolkit._dialects.calls import Calls, composed
 from toolkit._messages import ModelRequest, ModelResponse, SystemMessage, ToolMessage, UserMessage
-from toolkit.dialects.calls import Calls, composed
 from toolkit.events import TextDelta
 from toolkit.testing import FakeServer, reply
 

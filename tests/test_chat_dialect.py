@@ -7,6 +7,7 @@ import pytest
 from openai.types.chat import ChatCompletionMessage
 
 from toolkit import ToolCall
+from toolkit._dialects.chat import Chat, decoded, encoded
 from toolkit._messages import (
     Image,
     Message,
@@ -17,8 +18,6 @@ from toolkit._messages import (
     ToolSpec,
     UserMessage,
 )
-from toolkit.dialects.chat import Chat, encoded
-from toolkit.dialects.history import decoded
 
 PIXEL = Image(b"\x89PNG", "image/png")
 URL = "data:image/png;base64,iVBORw=="

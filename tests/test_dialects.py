@@ -19,10 +19,10 @@ from openai.types.shared_params import FunctionDefinition
 from pydantic import TypeAdapter
 
 from toolkit import DefinitionError, Runner, RunResult, Toolbox, ToolCall, ToolResult, tool
+from toolkit._dialects import DIALECTS, RUN_DIALECTS, dialect_named, run_dialect_named
+from toolkit._dialects.calls import Calls
+from toolkit._dialects.chat import Chat, encoded
 from toolkit._messages import Image, ModelRequest, ModelResponse, ToolSpec, UserMessage
-from toolkit.dialects import DIALECTS, RUN_DIALECTS, dialect_named, run_dialect_named
-from toolkit.dialects.calls import Calls
-from toolkit.dialects.chat import Chat, encoded
 from toolkit.models.openai import OpenAIModel
 from toolkit.testing import FakeServer, Reply, reply
 

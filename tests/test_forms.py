@@ -10,10 +10,10 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict
 
 from toolkit import tool
+from toolkit._dialects.strict.rewriter import Form, form_of, formed
+from toolkit._dialects.strict.rules import ANTHROPIC, ANTHROPIC_STRICT, GEMINI, MINIMAL, PLAIN, STRICT, Rules
+from toolkit._dialects.strict.scope import Note
 from toolkit._messages import ToolSpec
-from toolkit.dialects.forms import Form, form_of, formed
-from toolkit.dialects.rules import ANTHROPIC, ANTHROPIC_STRICT, GEMINI, MINIMAL, PLAIN, STRICT, Rules
-from toolkit.dialects.scope import Note
 
 RULES = [PLAIN, ANTHROPIC, STRICT, ANTHROPIC_STRICT, GEMINI, MINIMAL]
 by_rules = pytest.mark.parametrize("rules", RULES, ids=lambda rules: rules.name)

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from typing_extensions import NotRequired, TypedDict
 
 from toolkit import tool
-from toolkit.dialects.forms import Form, formed
-from toolkit.dialects.rules import ANTHROPIC_STRICT, GEMINI, MINIMAL, PLAIN, STRICT, Rules
+from toolkit._dialects.strict.rewriter import Form, formed
+from toolkit._dialects.strict.rules import ANTHROPIC_STRICT, GEMINI, MINIMAL, PLAIN, STRICT, Rules
 from toolkit.tools import Tool
 
 any_rules = st.sampled_from([PLAIN, STRICT, ANTHROPIC_STRICT, GEMINI, MINIMAL])

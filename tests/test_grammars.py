@@ -19,10 +19,10 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from toolkit import Tool, Toolbox, tool
+from toolkit._dialects import dialect_named, run_dialect_named
+from toolkit._dialects.calls import response_format
 from toolkit._messages import ModelRequest, UserMessage
 from toolkit._schema.matching import at, references_in
-from toolkit.dialects import dialect_named, run_dialect_named
-from toolkit.dialects.calls import response_format
 from toolkit.testing import FakeServer, reply
 
 SHOWN = ["chat", "chat strict", "minimal", "calls", "calls strict"]

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from toolkit._dialects.chat import decoded, encoded
 from toolkit._messages import Message, ModelResponse, SystemMessage, ToolCall, ToolMessage, UserMessage
-from toolkit.dialects.chat import encoded
-from toolkit.dialects.history import decoded
 from toolkit.history import LOST_TEXT, repaired
 from toolkit.testing import FakeServer, reply
 

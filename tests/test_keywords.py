@@ -9,9 +9,18 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 
-from toolkit.dialects.forms import formed
-from toolkit.dialects.keywords import KEYWORDS, sort_of, words
-from toolkit.dialects.rules import ANTHROPIC_STRICT, GEMINI, MINIMAL, PLAIN, STRICT, Rules
+from toolkit._dialects.strict.rewriter import formed
+from toolkit._dialects.strict.rules import (
+    ANTHROPIC_STRICT,
+    GEMINI,
+    KEYWORDS,
+    MINIMAL,
+    PLAIN,
+    STRICT,
+    Rules,
+    sort_of,
+    words,
+)
 
 RULES = [PLAIN, STRICT, ANTHROPIC_STRICT, GEMINI, MINIMAL]
 TREE = {"type": "object", "properties": {"inner": {"$ref": "#/$defs/Tree"}}, "required": []}

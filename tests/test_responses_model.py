@@ -13,6 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from toolkit import ModelError, Runner, RunResult, Toolbox, Usage, tool
+from toolkit._dialects import dialect_named, run_dialect_named
 from toolkit._messages import (
     File,
     Image,
@@ -24,7 +25,6 @@ from toolkit._messages import (
     UserMessage,
     attached,
 )
-from toolkit.dialects import dialect_named, run_dialect_named
 from toolkit.errors import NoModelError
 from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
 from toolkit.models import CallReady

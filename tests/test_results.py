@@ -19,11 +19,10 @@ import pytest
 from pydantic import BaseModel, Field, SecretBytes, SecretStr
 
 from toolkit import Image, Runner, RunState, Tool, Toolbox, ToolCall, ToolError, ToolResult, tool
+from toolkit._dialects import dialect_named
+from toolkit._dialects.chat import decoded, encoded
 from toolkit._messages import File, Message, ToolMessage, UserMessage, message_from_dict, message_to_dict
 from toolkit._schema.error_messages import MAX_ERROR
-from toolkit.dialects import dialect_named
-from toolkit.dialects.chat import encoded
-from toolkit.dialects.history import decoded
 from toolkit.handlers import MAX_ITEMS
 from toolkit.testing import ScriptedModel, call
 

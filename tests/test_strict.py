@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from toolkit import Runner, Toolbox, ToolContext, tool
-from toolkit.dialects import dialect_named
+from toolkit._dialects import dialect_named
 from toolkit.testing import FakeServer, reply
 
 

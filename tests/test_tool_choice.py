@@ -8,9 +8,9 @@ import pytest
 
 from toolkit import OpenAIModel, Runner, RunResult, Toolbox, tool
 from toolkit._concurrency.backend import step
+from toolkit._dialects import run_dialect_named
+from toolkit._dialects.tool_choice import available, checked_choice, holds
 from toolkit._messages import ModelRequest, OutputSpec, UserMessage
-from toolkit.choice import available, checked_choice, holds
-from toolkit.dialects import run_dialect_named
 from toolkit.models.responses import ResponsesModel
 from toolkit.models.server import ServerModel
 from toolkit.output import output_of

@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from toolkit._concurrency.cancellation import Cancellation, outer
+from toolkit._dialects import run_dialect_named
+from toolkit._dialects.chat import decoded
+from toolkit._dialects.tool_choice import available, checked_choice
 from toolkit._messages import Message, ModelResponse, SystemMessage, UserMessage
 from toolkit._schema.error_messages import close_to
 from toolkit.approval import Approver
 from toolkit.approvers import Decided
 from toolkit.bindings import AnyTool
-from toolkit.choice import available, checked_choice
 from toolkit.conversation import Conversation
 from toolkit.dependencies import recalled
-from toolkit.dialects import run_dialect_named
-from toolkit.dialects.history import decoded
 from toolkit.dispatch import Dispatcher
 from toolkit.errors import ApprovalError, ConversationError
 from toolkit.execution import MAX_PARALLEL, Order, checked_order

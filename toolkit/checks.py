@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from toolkit._dialects.base import Dialect
 from toolkit._schema.error_messages import close_to
 from toolkit._schema.json_schema import Part, differs
 from toolkit.bindings import Bindings
-from toolkit.dialects import Dialect
 from toolkit.errors import DefinitionError
 from toolkit.handlers import Function
 from toolkit.implementations import Bound, Latent, Unbound

@@ -16,7 +16,7 @@ from toolkit.settings import ToolSettings
 from toolkit.shared import widened
 
 if TYPE_CHECKING:
-    from toolkit.dialects.explanation import Explanation
+    from toolkit._dialects.explain import Explanation
 
 
 class Described(Invocable):
@@ -97,7 +97,7 @@ class Described(Invocable):
             ValueError: There is no such dialect.
             DefinitionError: The tool cannot be described to a model, or to this provider.
         """
-        from toolkit.dialects import dialect_named  # all of them take longer to load than the rest of a tool
-        from toolkit.dialects.explanation import explained
+        from toolkit._dialects import dialect_named  # all of them take longer to load than the rest of a tool
+        from toolkit._dialects.explain import explained
 
         return explained(self.spec, dialect_named(dialect, strict=strict))

@@ -13,6 +13,9 @@ from toolkit._concurrency.backend import Door, step
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncDoor
 from toolkit._context import ToolContext
+from toolkit._dialects import dialect_named
+from toolkit._dialects.base import Dialect
+from toolkit._dialects.calls import Calls, composed, parsed
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._schema.arguments import Words
 from toolkit._schema.json_text import as_text, doubts, unfenced
@@ -20,8 +23,6 @@ from toolkit.callings import Callings, ended, succeeded
 from toolkit.checks import Report, checked
 from toolkit.collection import Addable, Collection, activity_of
 from toolkit.dependencies import refers
-from toolkit.dialects import Dialect, dialect_named
-from toolkit.dialects.calls import Calls, composed, parsed
 from toolkit.dispatch import Dispatcher
 from toolkit.errors import ToolError
 from toolkit.shared import Shared, Values

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from toolkit._dialects.strict.scope import without_null
 from toolkit._schema.matching import mapping, resolved
-from toolkit.dialects.scope import without_null
 from toolkit.display.controls import NOTHING, Check, Choice, Control, Document, Entries, Number, Part, Text, Texts
 from toolkit.display.markup import MAX_HELP, safe, title
 

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
+from toolkit._dialects.base import asked
+from toolkit._dialects.calls import Calls, composed, plain, response_format
 from toolkit._messages import META, Message, ModelRequest, SystemMessage, ToolCall, ToolMessage, ToolSpec, UserMessage
 from toolkit._schema.json_schema import rewritten
-from toolkit.dialects.calls import Calls, composed, plain, response_format
-from toolkit.dialects.structured import asked
 
 TASK = "Answer each request with one JSON call of the right tool."
 

@@ -16,9 +16,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from toolkit._dialects.base import attribute, function_of
 from toolkit._messages import ToolCall, sendable
 from toolkit._schema.json_text import Nesting, is_cut, is_object
-from toolkit.dialects.wire import attribute, function_of
 from toolkit.errors import ModelError
 
 # More calls than this in one answer are no answer; each of them would have to be kept, and answered.

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolkit._dialects.base import attribute
+from toolkit._dialects.responses import is_call
 from toolkit._messages import sendable
-from toolkit.dialects.items import is_call
-from toolkit.dialects.wire import attribute
 from toolkit.errors import ModelError
 from toolkit.models.accumulator import MAX_CALLS
 

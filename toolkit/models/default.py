@@ -14,7 +14,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from toolkit._concurrency.async_backend import AsyncDoor
-from toolkit.dialects import APIS, RunDialect
+from toolkit._dialects import APIS
+from toolkit._dialects.base import RunDialect
 from toolkit.errors import NoModelError
 from toolkit.models import Model
 from toolkit.models.clients import async_client, sync_client

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
+from toolkit._dialects.base import attribute, content_of
+from toolkit._dialects.chat import Chat, choice_of, listed_calls
 from toolkit._messages import ToolCall, Usage, sendable
-from toolkit.dialects.chat import Chat, choice_of, listed_calls
-from toolkit.dialects.wire import attribute, content_of
 from toolkit.errors import ModelError
 from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
 from toolkit.models import Piece

@@ -12,11 +12,10 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
+from toolkit._dialects.base import attribute
+from toolkit._dialects.responses import Responses, call_in, is_call, plain, text_in, thoughts_in
 from toolkit._messages import ToolCall, Usage, sendable
 from toolkit._schema.json_text import is_object
-from toolkit.dialects.items import call_in, is_call, plain, text_in, thoughts_in
-from toolkit.dialects.responses import Responses
-from toolkit.dialects.wire import attribute
 from toolkit.errors import ModelError
 from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
 from toolkit.models import Piece

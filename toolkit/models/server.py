@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import Self
 
 from toolkit._concurrency.cancellation import Cancellation
+from toolkit._dialects.base import RunDialect, answered
+from toolkit._dialects.tool_choice import holds, settled
 from toolkit._messages import ModelRequest, ModelResponse, ToolCall, Usage, sendable
-from toolkit.choice import holds, settled
-from toolkit.dialects import RunDialect
-from toolkit.dialects.structured import answered
 from toolkit.errors import ModelError
 from toolkit.events import TextDelta
 from toolkit.models import CallReady, Piece

@@ -11,10 +11,9 @@ from typing import Any
 
 from typing_extensions import override
 
+from toolkit._dialects.base import Dialect, attribute, base64_of, call_of, data_of, items, text_of
+from toolkit._dialects.strict.rules import GEMINI
 from toolkit._messages import File, Image, ToolCall, ToolResult, ToolSpec
-from toolkit.dialects.dialect import Dialect
-from toolkit.dialects.rules import GEMINI
-from toolkit.dialects.wire import attribute, base64_of, call_of, data_of, items, text_of
 from toolkit.errors import DefinitionError
 
 

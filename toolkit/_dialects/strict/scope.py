@@ -8,11 +8,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from toolkit._dialects.strict.codecs import Codec, Text
+from toolkit._dialects.strict.rules import WORDS, Rules, json_of, sort_of, words
 from toolkit._schema.json_schema import rewritten
 from toolkit._schema.matching import at, mapping, references_in
-from toolkit.dialects.codecs import Codec, Text
-from toolkit.dialects.keywords import WORDS, json_of, sort_of, words
-from toolkit.dialects.rules import Rules
 
 Schema: TypeAlias = Mapping[str, Any]
 

@@ -1,4 +1,8 @@
-"""What each provider understands of JSON Schema (draft 2020-12): one table, which the rewriting reads.
+"""What each provider understands: its column in the table of keywords, and its limits.
+
+Whether a schema is small enough for a provider.
+
+What each provider understands of JSON Schema (draft 2020-12): one table, which the rewriting reads.
 
 A row is a keyword, or a keyword with the sort of its value: `format=uuid`, `type=null`, `$ref=recursive`. In it stands,
 for each column, what becomes of the keyword:
@@ -24,8 +28,81 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import chain
 from typing import Any, Literal, TypeAlias
+
+from toolkit._schema.matching import allowed, at, nodes_of
+
+Schema: TypeAlias = Mapping[str, Any]
+
+# From this many texts on, an enumeration's length is limited too.
+MANY_TEXTS = 250
+
+
+def excess(schema: Schema, limits: Mapping[str, int]) -> str | None:
+    """Say which limit a schema exceeds, and by how much; None where it exceeds none."""
+    nodes = nodes_of(schema) if limits else []
+    for name, limit in limits.items():
+        measured = MEASURES[name](nodes)
+        if measured > limit:
+            return f"{measured} {name}, where the provider takes {limit}"
+    return None
+
+
+def _depth(nodes: Sequence[Schema]) -> int:
+    return _deepest(nodes[-1], nodes[-1], frozenset())  # the whole comes after what is inside it
+
+
+def _deepest(schema: Any, root: Any, entered: frozenset[str]) -> int:
+    """Count objects inside objects; one that holds itself counts once."""
+    if not isinstance(schema, Mapping):
+        return 0
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        return 0 if reference in entered else _deepest(at(root, reference), root, entered | {reference})
+    deepest = max((_deepest(inner, root, entered) for inner in _inside(schema)), default=0)
+    return deepest + (schema.get("type") == "object")
+
+
+def _inside(schema: Schema) -> Iterator[Any]:
+    yield from schema.get("properties", {}).values()
+    yield from schema.get("anyOf", ())
+    yield schema.get("items")
+
+
+def _characters(nodes: Sequence[Schema]) -> int:
+    names = (name for node in nodes for keyword in ("properties", "$defs") for name in node.get(keyword, ()))
+    values = (value for node in nodes for value in allowed(node, []))
+    return sum(map(len, map(str, chain(names, values))))
+
+
+def _longest(nodes: Sequence[Schema]) -> int:
+    texts = ([value for value in node.get("enum", ()) if isinstance(value, str)] for node in nodes)
+    return max((len("".join(listed)) for listed in texts if len(listed) > MANY_TEXTS), default=0)
+
+
+def _optional(nodes: Sequence[Schema]) -> int:
+    return sum(len(node.get("properties", {}).keys() - set(node.get("required", ()))) for node in nodes)
+
+
+def _unions(nodes: Sequence[Schema]) -> int:
+    return sum("anyOf" in node or isinstance(node.get("type"), list) for node in nodes)
+
+
+# What of a schema can be too much, measured on all schemas inside it.
+MEASURES: Mapping[str, Callable[[Sequence[Schema]], int]] = {
+    "properties": lambda nodes: sum(len(node.get("properties", ())) for node in nodes),
+    "levels of objects": _depth,
+    "characters in names and values": _characters,
+    "values in enumerations": lambda nodes: sum(len(node.get("enum", ())) for node in nodes),
+    "characters in one enumeration": _longest,
+    "optional properties": _optional,
+    "unions": _unions,
+}
+
 
 Support: TypeAlias = Literal["sent", "words", "rewritten", "noise"]
 
@@ -210,3 +287,84 @@ def words(keyword: str, value: Any) -> str:
 def json_of(value: Any) -> str:
     """Write a value as JSON."""
     return json.dumps(value, ensure_ascii=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """What a provider understands.
+
+    Attributes:
+        column: Its column in the table.
+        strict: Whether it enforces what it is sent.
+        keys: Which names of properties it takes, as a regular expression; empty where it takes all.
+        limits: How big a schema may be, by the names of `bounds.MEASURES`.
+    """
+
+    name: str
+    column: str
+    strict: bool = False
+    keys: str = ""
+    limits: Mapping[str, int] = field(default_factory=dict)
+
+    def support(self, keyword: str, sort: str = "") -> Support | None:
+        """Tell what becomes of a keyword, or of one sort of its values; None where the table has no such row."""
+        row = KEYWORDS.get(f"{keyword}={sort}") or KEYWORDS.get(keyword)
+        return row[COLUMNS.index(self.column)] if row else None
+
+    def sends(self, keyword: str, sort: str = "") -> bool:
+        """Tell whether a keyword goes out as it is."""
+        return self.support(keyword, sort) == "sent"
+
+
+# Anthropic's API refuses a whole request with "Property keys should match pattern ..."; the others have not documented
+# what they take, and refuse no key that is good there.
+_KEYS = r"[a-zA-Z0-9_.-]{1,64}"
+
+PLAIN = Rules(name="plain", column="plain")
+GRAMMAR = Rules(name="grammar", column="grammar")  # of a server that compiles a schema itself
+ANTHROPIC = Rules(name="anthropic", column="plain", keys=_KEYS)
+STRICT = Rules(
+    name="strict",
+    column="strict",
+    strict=True,
+    keys=_KEYS,
+    limits={
+        "properties": 5000,
+        "levels of objects": 10,
+        "characters in names and values": 120_000,
+        "values in enumerations": 1000,
+        "characters in one enumeration": 15_000,
+    },
+)
+ANTHROPIC_STRICT = Rules(
+    name="anthropic_strict",
+    column="anthropic",
+    strict=True,
+    keys=_KEYS,
+    limits={"optional properties": 24, "unions": 16},
+)
+GEMINI = Rules(name="gemini", column="gemini", keys=r"[a-zA-Z_][a-zA-Z0-9_]{0,63}")
+MINIMAL = Rules(name="minimal", column="minimal", keys=_KEYS)
+
+
+@cache
+def rewrites(column: str) -> bool:
+    """Tell whether some keywords are rewritten; else nothing worse befalls them than to be said in words."""
+    return any(row[COLUMNS.index(column)] == "rewritten" for row in KEYWORDS.values())
+
+
+@cache
+def always_sent(column: str) -> frozenset[str]:
+    """List the keywords that go out as they are, whatever their value."""
+    return frozenset(KEYWORDS.keys() - _changes(column))
+
+
+@cache
+def quoted_changes(column: str) -> tuple[bytes, ...]:
+    """List the keywords that do not always go out as they are, as they stand in JSON."""
+    return tuple(f'"{keyword}"'.encode() for keyword in _changes(column))
+
+
+def _changes(column: str) -> set[str]:
+    place = COLUMNS.index(column)
+    return {keyword.partition("=")[0] for keyword, row in KEYWORDS.items() if row[place] != "sent"}

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
-from toolkit.dialects.anthropic import Anthropic
-from toolkit.dialects.calls import Calls
-from toolkit.dialects.chat import Chat, Minimal
-from toolkit.dialects.dialect import Dialect, RunDialect
-from toolkit.dialects.gemini import Gemini
-from toolkit.dialects.mcp import MCP
-from toolkit.dialects.responses import CallsResponses, MinimalResponses, Responses
+from toolkit._dialects.anthropic import Anthropic
+from toolkit._dialects.base import Dialect, RunDialect
+from toolkit._dialects.calls import Calls
+from toolkit._dialects.chat import Chat, Minimal
+from toolkit._dialects.gemini import Gemini
+from toolkit._dialects.mcp import MCP
+from toolkit._dialects.responses import CallsResponses, MinimalResponses, Responses
 
 __all__ = [
     "APIS",

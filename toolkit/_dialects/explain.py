@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from toolkit._dialects.base import Dialect
+from toolkit._dialects.strict.scope import Note
 from toolkit._messages import ToolSpec
-from toolkit.dialects.dialect import Dialect
-from toolkit.dialects.scope import Note
 
 
 @dataclass(frozen=True, kw_only=True)

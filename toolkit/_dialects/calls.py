@@ -20,6 +20,11 @@ from typing import Any
 from pydantic_core import from_json
 from typing_extensions import override
 
+from toolkit._dialects.base import RunDialect, about_calls, asked, attribute, content_of, owned, text_of
+from toolkit._dialects.chat import encoded, message_of, pictures
+from toolkit._dialects.strict.rewriter import Form, form_of
+from toolkit._dialects.strict.rules import GRAMMAR, STRICT, Rules
+from toolkit._dialects.tool_choice import narrowed
 from toolkit._messages import (
     ACTIVITY,
     META,
@@ -38,13 +43,6 @@ from toolkit._messages import (
 )
 from toolkit._schema.json_schema import apart
 from toolkit._schema.json_text import Repeating, dumped, is_cut, is_object, loaded, unfenced
-from toolkit.choice import narrowed
-from toolkit.dialects.chat import encoded, message_of, pictures
-from toolkit.dialects.dialect import RunDialect
-from toolkit.dialects.forms import Form, form_of
-from toolkit.dialects.rules import GRAMMAR, STRICT, Rules
-from toolkit.dialects.structured import asked
-from toolkit.dialects.wire import about_calls, attribute, content_of, owned, text_of
 
 GUIDE = """You can call tools. Reply with one JSON object and nothing else.
 To call tools, list them in "calls", each with its name in "_tool" and its arguments beside it, and leave "output" null.

@@ -10,11 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from toolkit._dialects.base import Dialect, attribute, base64_of, call_of, data_of, gives_object, text_of
+from toolkit._dialects.strict.rules import PLAIN
 from toolkit._messages import File, ToolCall, ToolResult, ToolSpec, sendable
 from toolkit._schema.matching import fits
-from toolkit.dialects.dialect import Dialect
-from toolkit.dialects.rules import PLAIN
-from toolkit.dialects.wire import attribute, base64_of, call_of, data_of, gives_object, text_of
 
 
 class MCP(Dialect):
