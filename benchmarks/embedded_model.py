@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from toolkit import Runner, RunResult, Tool, tool
-from toolkit.local import embedded_model
+from toolkit.models.local import embedded_model
 
 
 @tool

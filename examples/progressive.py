@@ -11,8 +11,8 @@ from typing import Literal
 from typing_extensions import TypedDict
 
 from toolkit import NoModelError, Runner, Tool, Toolbox
-from toolkit.local import embedded_model
 from toolkit.models import Model
+from toolkit.models.local import embedded_model
 from toolkit.testing import ScriptedModel, call
 
 

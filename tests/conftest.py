@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.local.weights import weights
+from toolkit.models.local.weights import weights
 
 SAYING = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "TOOLKIT_MODEL", "NO_COLOR")
 

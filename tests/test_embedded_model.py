@@ -18,7 +18,7 @@ import pytest
 from toolkit import NoModelError, Runner, RunResult, Tool, Toolbox, schema
 from toolkit.cli.demo import QUESTIONS, add, convert, weather
 from toolkit.events import TextDelta
-from toolkit.local import EmbeddedModel, embedded_model
+from toolkit.models.local import EmbeddedModel, embedded_model
 from toolkit.models.openai import OpenAIModel
 
 pytestmark = pytest.mark.real_model
@@ -166,7 +166,7 @@ def test_server_that_died_is_replaced() -> None:
 def test_server_ends_with_a_killed_owner() -> None:
     """When the owner is killed, nothing of the server stays."""
     script = (
-        "from toolkit.local.server import shared; from toolkit.local.weights import weights\n"
+        "from toolkit.models.local.server import shared; from toolkit.models.local.weights import weights\n"
         "server = shared.of(weights()); print(server.pid, flush=True); input()"
     )
     owner = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -15,7 +15,7 @@ from openai.types.chat import ChatCompletion
 from toolkit import ModelError, OpenAIModel, Runner, Usage
 from toolkit._messages import ModelRequest, ModelResponse, ToolCall, UserMessage
 from toolkit.models import Model
-from toolkit.models.failures import UNREADABLE, translated
+from toolkit.models.errors import UNREADABLE, translated
 from toolkit.testing import FakeServer, Reply, reply
 
 ASKED = ModelRequest(messages=(UserMessage("x"),))

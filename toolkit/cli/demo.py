@@ -6,7 +6,7 @@ from typing import Literal
 
 from toolkit import Runner, Toolbox, tool
 from toolkit.display import show
-from toolkit.local.weights import NAME
+from toolkit.models.local.weights import NAME
 from toolkit.options import RunnerOptions
 
 Currency = Literal["USD", "EUR", "GBP"]

@@ -2,12 +2,18 @@
 
 In this order: what the Runner was given; the environment (`OPENAI_API_KEY`, `OPENAI_BASE_URL`, `TOOLKIT_MODEL`); the
 embedded model; an error that names these three ways.
+
+Clients of the openai package that are made here, for an address and a key.
+
+They differ from the package's own in two points: they follow no redirect, which would send the conversation to whatever
+address the answer names; and they read no answer without end, be it streamed or not.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import weakref
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -18,16 +24,39 @@ from toolkit._dialects import APIS
 from toolkit._dialects.base import RunDialect
 from toolkit.errors import NoModelError
 from toolkit.models import Model
-from toolkit.models.clients import async_client, sync_client
-from toolkit.models.failures import translated
+from toolkit.models.client import ServerModel, bound
+from toolkit.models.errors import translated
 from toolkit.models.openai import OpenAIModel
 from toolkit.models.responses import ResponsesModel
-from toolkit.models.server import ServerModel
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
+    import httpx2
     import openai
+
+
+def sync_client(base_url: Any, api_key: str) -> openai.OpenAI:
+    """Make a client for `run` and `stream`; its connections are closed with it."""
+    import openai
+
+    http = openai.DefaultHttpxClient(follow_redirects=False, event_hooks={"response": [bound]})
+    client = openai.OpenAI(base_url=base_url, api_key=api_key, http_client=http)
+    weakref.finalize(client, http.close)
+    return client
+
+
+def async_client(base_url: Any, api_key: str) -> openai.AsyncOpenAI:
+    """Make a client for `arun` and `astream`; it belongs to the loop that it is used in, and is to be closed there."""
+    import openai
+
+    http = openai.DefaultAsyncHttpxClient(follow_redirects=False, event_hooks={"response": [_bound_later]})
+    return openai.AsyncOpenAI(base_url=base_url, api_key=api_key, http_client=http)
+
+
+async def _bound_later(response: httpx2.Response) -> None:
+    bound(response)
+
 
 logger = logging.getLogger("toolkit")
 
@@ -148,7 +177,7 @@ class ModelChoice:
             raise NoModelError(NO_MODEL)
         if self.api != "chat":
             raise NoModelError(f"The embedded model is asked through Chat Completions: leave out api={self.api!r}.")
-        from toolkit.local import embedded_model
+        from toolkit.models.local import embedded_model
 
         model = embedded_model()
         model.dialect = self.dialect or model.dialect

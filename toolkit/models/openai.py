@@ -13,9 +13,9 @@ from toolkit._messages import ToolCall, Usage, sendable
 from toolkit.errors import ModelError
 from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
 from toolkit.models import Piece
-from toolkit.models.accumulator import Accumulator
-from toolkit.models.failures import excerpt
-from toolkit.models.server import Answer, ServerModel, count_of
+from toolkit.models.client import Answer, ServerModel, count_of
+from toolkit.models.errors import excerpt
+from toolkit.models.streaming import Accumulator
 
 
 class _Answer(Answer):

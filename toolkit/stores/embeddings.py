@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from toolkit._concurrency.backend import is_async
 from toolkit._concurrency.threads import refuse_late
 from toolkit.errors import DefinitionError, Failed, FatalError, Halt, ToolError
-from toolkit.models.clients import sync_client
+from toolkit.models.default import sync_client
 
 if TYPE_CHECKING:
     import openai

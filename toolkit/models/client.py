@@ -1,13 +1,22 @@
-"""What the models behind a client of the openai package have in common: one request, one answer, whole or in pieces."""
+"""How much of an answer is read: a server may send without end, or a gigabyte in a compressed kilobyte.
+
+Counted is what comes out of the decompression, where the client reads it, so nothing above a bound is ever held.
+
+Ending what a thread reads: no thread can be ended from outside, but the connection can that it waits for.
+
+What the models behind a client of the openai package have in common: one request, one answer, whole or in pieces.
+"""
 
 from __future__ import annotations
 
 import inspect
 import logging
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager, suppress
 from copy import copy
+from functools import partial
 from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,13 +29,85 @@ from toolkit._messages import ModelRequest, ModelResponse, ToolCall, Usage, send
 from toolkit.errors import ModelError
 from toolkit.events import TextDelta
 from toolkit.models import CallReady, Piece
-from toolkit.models.bounds import bound
-from toolkit.models.connections import read_until
-from toolkit.models.failures import refuses_format, translated
+from toolkit.models.errors import refuses_format, translated
 
 if TYPE_CHECKING:
     import httpx2
     import openai
+
+# Bytes. The longest answers of today's models have about half a megabyte of text, as ten megabytes of events.
+MAX_ANSWER = 64 * 2**20
+MAX_EVENT = 16 * 2**20
+
+_EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+
+
+class Meter:
+    """Counts what has arrived of one answer, and of the event that is arriving."""
+
+    def __init__(self) -> None:
+        self.answer = 0
+        self.event = 0
+
+    def passed(self, piece: bytes) -> bytes:
+        """Count a piece, and give it back.
+
+        Raises:
+            ModelError: It is more than an answer may have.
+        """
+        ended = max(piece.rfind(end) for end in _EVENT_ENDS)  # where an end comes apart, the event counts as longer
+        self.answer += len(piece)
+        self.event = len(piece) + (self.event if ended < 0 else -ended)
+        if self.answer > MAX_ANSWER or self.event > MAX_EVENT:
+            bound = f"{MAX_ANSWER >> 20} MiB, or {MAX_EVENT >> 20} MiB in one event"
+            raise ModelError(f"The model's answer is longer than {bound}. Nothing of it was carried out.")
+        return piece
+
+
+def bound(response: httpx2.Response) -> None:
+    """Let no more be read of a response that has just begun than an answer may have; twice is as good as once."""
+    if "iter_bytes" in vars(response):
+        return
+    meter, read, aread = Meter(), response.iter_bytes, response.aiter_bytes
+
+    def iter_bytes(chunk_size: int | None = None) -> Iterator[bytes]:
+        return map(meter.passed, read(chunk_size))
+
+    async def aiter_bytes(chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
+        async with aclosing(aread(chunk_size)) as pieces:
+            async for piece in pieces:
+                yield meter.passed(piece)
+
+    vars(response).update(iter_bytes=iter_bytes, aiter_bytes=aiter_bytes)
+
+
+@contextmanager
+def read_until(cancellation: Cancellation | None, response: httpx2.Response | None) -> Iterator[None]:
+    """Break the connection of a response when it is called off; from then on nothing more of it comes.
+
+    For a response that is read on a thread; one that is read in an event loop ends with its task.
+    """
+    if cancellation is None or response is None:
+        yield
+        return
+    leave = cancellation.subscribe(partial(_break, response))
+    try:
+        yield
+    finally:
+        leave()
+
+
+def _break(response: httpx2.Response) -> None:
+    """Break a connection, unless others may use it: where it was given back, or HTTP/2 shares it."""
+    if response.is_closed or response.extensions.get("http_version") not in (b"HTTP/1.1", b"HTTP/1.0"):
+        return
+    stream: Any = response.extensions.get("network_stream")
+    connection = stream.get_extra_info("socket") if stream is not None else None
+    if isinstance(connection, socket.socket):
+        with suppress(OSError):
+            # To close it would not wake who reads from it; a TLS socket's own shutdown would take its state from it.
+            socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
 
 logger = logging.getLogger("toolkit")
 

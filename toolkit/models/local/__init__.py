@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.errors import NoModelError
-from toolkit.local.prompt import SmallCalls
-from toolkit.local.server import LlamaServer, shared
-from toolkit.local.weights import NAME, weights
+from toolkit.models.local.prompt import SmallCalls
+from toolkit.models.local.server import LlamaServer, shared
+from toolkit.models.local.weights import NAME, weights
 from toolkit.models.openai import OpenAIModel
 
 __all__ = ["EmbeddedModel", "embedded_model"]

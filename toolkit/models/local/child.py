@@ -5,6 +5,8 @@ on its standard output, then waits on its standard input: when that closes, by `
 death, it ends. llama.cpp writes to neither of the owner's streams, and a crash of it takes nothing else along.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import secrets
