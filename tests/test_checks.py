@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from toolkit import Tool, Toolbox, tool
-from toolkit.checks import Finding, Report
+from toolkit._tools.check import Finding, Report
 
 
 class Engine:

@@ -14,7 +14,13 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-MODULES = ["toolkit.decorator", "toolkit.toolbox", "toolkit.runner", "toolkit.display.text", "toolkit.testing.scripted"]
+MODULES = [
+    "toolkit._tools.decorator",
+    "toolkit.toolbox",
+    "toolkit.runner",
+    "toolkit.display.text",
+    "toolkit.testing.scripted",
+]
 MODULES += ["toolkit.agui", "toolkit.agui.answers", "toolkit.display.notebook", "toolkit.events"]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 NEEDS_THE_MODEL = {"quickstart"}

@@ -17,7 +17,7 @@ from typing_extensions import NotRequired, TypedDict
 from toolkit import tool
 from toolkit._dialects.strict.rewriter import Form, formed
 from toolkit._dialects.strict.rules import ANTHROPIC_STRICT, GEMINI, MINIMAL, PLAIN, STRICT, Rules
-from toolkit.tools import Tool
+from toolkit._tools.tool import Tool
 
 any_rules = st.sampled_from([PLAIN, STRICT, ANTHROPIC_STRICT, GEMINI, MINIMAL])
 NAMES = ("a", "b", "key", "value", "größe", "item_1")

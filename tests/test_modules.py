@@ -12,10 +12,10 @@ import pytest
 
 from toolkit import DefinitionError, Runner, RunResult, Tool, Toolbox, ToolContext, ToolError, tool
 from toolkit._messages import ModelRequest, ToolCall, ToolResult, Usage, UserMessage
+from toolkit._tools.options import Scope
 from toolkit.approval import ApprovalRequest
 from toolkit.schema import array, enum, string
 from toolkit.schema import object as object_of
-from toolkit.scopes import Scope
 from toolkit.testing import FakeServer, ScriptedModel, call, reply
 
 FACTS = array(string(), "What was found.")

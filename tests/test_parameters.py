@@ -38,7 +38,7 @@ from typing_extensions import (
 )
 
 from toolkit import DefinitionError, Tool, ToolContext, tool
-from toolkit.handlers import Function
+from toolkit._tools.handlers import Function
 
 INTEGER = {"type": "integer"}
 TEXT = {"type": "string"}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from toolkit import FatalError, Tool, Toolbox, ToolCall, ToolContext, ToolError, ToolResult, schema, tool
-from toolkit.shared import Shared
+from toolkit._tools.shared_values import Shared
 
 All: TypeAlias = Callable[..., list[ToolResult]]
 

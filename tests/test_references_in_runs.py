@@ -27,9 +27,9 @@ from toolkit import (
     tool,
 )
 from toolkit._messages import ModelResponse, ToolMessage
+from toolkit._tools.shared_values import Shared
 from toolkit.approvers import defer
 from toolkit.events import ToolCallFinished, ToolCallStarted
-from toolkit.shared import Shared
 from toolkit.testing import FakeServer, Reply, ScriptedModel, reply
 
 Said: TypeAlias = tuple[str, Mapping[str, Any]]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkit import Toolbox, ToolCall, ToolContext, tool
-from toolkit.shared import MAX_BYTES, Shared
+from toolkit._tools.shared_values import MAX_BYTES, Shared
 
 NAMES = st.sampled_from(["a", "b", "0", "é"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map(".".join)

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from toolkit._messages import ToolCall as ToolCall
     from toolkit._messages import ToolResult as ToolResult
     from toolkit._messages import Usage as Usage
+    from toolkit._tools.decorator import tool as tool
+    from toolkit._tools.tool import Tool as Tool
     from toolkit.approval import ApprovalRequest as ApprovalRequest
     from toolkit.approval import Decision as Decision
     from toolkit.authorization import Deny as Deny
-    from toolkit.decorator import tool as tool
     from toolkit.errors import ApprovalError as ApprovalError
     from toolkit.errors import BusyError as BusyError
     from toolkit.errors import Cancelled as Cancelled
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from toolkit.runs import RunResult as RunResult
     from toolkit.state import RunState as RunState
     from toolkit.toolbox import Toolbox as Toolbox
-    from toolkit.tools import Tool as Tool
 
 __version__ = "0.1.0"
 
@@ -65,12 +65,13 @@ _HOMES = {
         "ToolResult",
         "Usage",
     ),
+    "toolkit._tools.decorator": ("tool",),
+    "toolkit._tools.tool": ("Tool",),
     "toolkit.approval": (
         "ApprovalRequest",
         "Decision",
     ),
     "toolkit.authorization": ("Deny",),
-    "toolkit.decorator": ("tool",),
     "toolkit.errors": (
         "ApprovalError",
         "BusyError",
@@ -104,7 +105,6 @@ _HOMES = {
     ),
     "toolkit.state": ("RunState",),
     "toolkit.toolbox": ("Toolbox",),
-    "toolkit.tools": ("Tool",),
 }
 
 if not TYPE_CHECKING:  # for which each name that is not declared above is a mistake

@@ -16,12 +16,12 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit._context import ToolContext, unheard
 from toolkit._messages import PendingApproval, ToolCall
 from toolkit._schema.json_text import escaped
+from toolkit._tools.tool import Tool
 from toolkit.digests import digest_of
 from toolkit.errors import Denied, TimedOut, ToolkitError
 from toolkit.events import ApprovalNeeded
 from toolkit.gates import Unanswered, ask, because, guarded
 from toolkit.screen import shown
-from toolkit.tools import Tool
 
 REJECTED = "Tool execution was rejected by the user."
 INCOMPLETE = "Tool approval could not be completed; the tool was not run."

@@ -14,9 +14,9 @@ from toolkit._dialects.chat import decoded
 from toolkit._dialects.tool_choice import available, checked_choice
 from toolkit._messages import Message, ModelResponse, SystemMessage, UserMessage
 from toolkit._schema.error_messages import close_to
+from toolkit._tools.bindings import AnyTool
 from toolkit.approval import Approver
 from toolkit.approvers import Decided
-from toolkit.bindings import AnyTool
 from toolkit.conversation import Conversation
 from toolkit.dependencies import recalled
 from toolkit.dispatch import Dispatcher

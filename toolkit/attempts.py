@@ -23,12 +23,12 @@ from toolkit._concurrency.tasks import watched
 from toolkit._concurrency.threads import Outcome, over, unended
 from toolkit._context import ToolContext
 from toolkit._messages import ToolCall, ToolResult
+from toolkit._tools.invocation import rendered
+from toolkit._tools.options import ToolSettings
+from toolkit._tools.tool import Tool
 from toolkit.errors import Cancelled, DefinitionError, Failed, TimedOut, ToolError
 from toolkit.events import CallEvent, ToolCallRetried, ToolCallUpdated
 from toolkit.places import submitted, waited
-from toolkit.results import rendered
-from toolkit.settings import ToolSettings
-from toolkit.tools import Tool
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future

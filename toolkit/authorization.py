@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 from toolkit._concurrency.backend import Door
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._context import ToolContext
+from toolkit._tools.tool import Tool
 from toolkit.errors import Denied, TimedOut
 from toolkit.gates import Unanswered, ask, because, guarded
-from toolkit.tools import Tool
 
 DENIED = "Tool execution was denied by authorization policy."
 

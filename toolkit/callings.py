@@ -13,13 +13,13 @@ from toolkit._concurrency.backend import Door
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._context import ToolContext, unheard
 from toolkit._messages import ToolCall, ToolResult
+from toolkit._tools.shared_values import Shared
 from toolkit.attempts import Tell
 from toolkit.dependencies import Dependencies, refer
 from toolkit.dispatch import Dispatcher
 from toolkit.errors import Failed
 from toolkit.events import ToolCallFinished
 from toolkit.execution import execute
-from toolkit.shared import Shared
 
 # By whom the calls of the run whose tool works here are carried out: what the tool calls in turn passes the same gates.
 dispatching: ContextVar[Dispatcher | None] = ContextVar("dispatching", default=None)

@@ -12,13 +12,12 @@ from typing import Any, TypeAlias, TypeVar, overload
 from typing_extensions import Self
 
 from toolkit._schema.error_messages import close_to
-from toolkit.bindings import AnyTool, Bindings, Choice, refuse_unbound
-from toolkit.decorator import tool, tool_methods
+from toolkit._tools.bindings import AnyTool, Bindings, Choice, refuse_unbound
+from toolkit._tools.decorator import tool, tool_methods
+from toolkit._tools.delegation import Answerer, Answering
+from toolkit._tools.shared_values import ABOUT
+from toolkit._tools.tool import Tool, legal_name
 from toolkit.errors import DefinitionError, DuplicateToolError
-from toolkit.modules import Answerer, Answering
-from toolkit.naming import legal_name
-from toolkit.shared import ABOUT
-from toolkit.tools import Tool
 
 Addable: TypeAlias = AnyTool | Callable[..., Any]
 F = TypeVar("F", bound=Callable[..., Any])

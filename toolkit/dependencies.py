@@ -18,12 +18,12 @@ from toolkit._concurrency.threads import over
 from toolkit._messages import OUTPUT_PATH, Answered, Message, ModelResponse, ToolCall, ToolMessage, ToolResult
 from toolkit._schema.error_messages import shortened
 from toolkit._schema.matching import mapping, resolved
+from toolkit._tools.shared_values import Shared, Values, missing
+from toolkit._tools.tool import Tool
 from toolkit.approval import Deferred
 from toolkit.errors import Cancelled, Failed, InvalidArguments, TimedOut, ToolError
 from toolkit.overflow import was_cut
 from toolkit.references import Plan, kept_at, planned, references_in, substituted
-from toolkit.shared import Shared, Values, missing
-from toolkit.tools import Tool
 
 Tools: TypeAlias = Mapping[str, Tool[..., Any]]
 CarryOut: TypeAlias = Callable[[ToolCall], Coroutine[Any, Any, ToolResult]]

@@ -12,7 +12,7 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 from toolkit._messages import ToolCall
-from toolkit.tools import Tool
+from toolkit._tools.tool import Tool
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _NAMED = (type, FunctionType, BuiltinFunctionType)

@@ -20,6 +20,8 @@ from toolkit._context import ToolContext, unheard
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._schema.error_messages import close_to, unknown
 from toolkit._schema.json_text import as_text
+from toolkit._tools.invocation import completed, explained
+from toolkit._tools.tool import Tool
 from toolkit.approval import ApprovalRequest, Approver, Deferred, Stopped, approve
 from toolkit.attempts import Tell, invoke
 from toolkit.authorization import Authorizer, authorize
@@ -41,8 +43,6 @@ from toolkit.gates import Unanswered
 from toolkit.ledger import STARTED, Ledger, Record
 from toolkit.middleware import Middleware, compose
 from toolkit.overflow import MAX_RESULT, Overflow, capped
-from toolkit.results import completed, explained
-from toolkit.tools import Tool
 
 logger = logging.getLogger("toolkit")
 

@@ -27,9 +27,9 @@ from typing import IO, Any, cast
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import Outcome, outcome_of, over, time_left
 from toolkit._context import ToolContext
+from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError, Failed
 from toolkit.places import Sent, arrived, packed, performed, revived, sendable
-from toolkit.tools import Tool
 
 BOOT = "import sys; sys.path[:] = {path!r}; from toolkit.isolation import serve; serve()"
 # Set in a child while it runs the main script again: that must not start another child.

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from typing_extensions import TypedDict
 
 from toolkit._messages import Message
+from toolkit._tools.shared_values import Values
 from toolkit.approval import Approver, Verdict
 from toolkit.authorization import Authorizer
 from toolkit.execution import Order
@@ -17,7 +18,6 @@ from toolkit.ledger import Ledger
 from toolkit.limits import Limits
 from toolkit.middleware import Middleware
 from toolkit.runs.inbox import Queue
-from toolkit.shared import Values
 from toolkit.state import RunState
 
 # Keys of a request that the Runner decides on, and those that are no part of its body.

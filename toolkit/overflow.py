@@ -15,9 +15,9 @@ from threading import Lock
 from typing import Any
 
 from toolkit._messages import ToolResult
-from toolkit.decorator import tool
+from toolkit._tools.decorator import tool
+from toolkit._tools.tool import Tool
 from toolkit.errors import Failed
-from toolkit.tools import Tool
 
 # Characters of one result that a model is shown, where neither tool nor runner say another number.
 MAX_RESULT = 100_000

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import Outcome, outcome_of, over, taken
 from toolkit._context import ToolContext
+from toolkit._tools.options import USUAL
+from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError, Failed, TimedOut
-from toolkit.settings import USUAL
-from toolkit.tools import Tool
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future

@@ -16,8 +16,8 @@ from pydantic_core import from_json, to_json
 
 from toolkit._messages import OUTPUT, OUTPUT_PATH, ToolCall
 from toolkit._schema.arguments import MAX_TEXT, refuse_doubtful
+from toolkit._tools.shared_values import MARK, Path, path_of
 from toolkit.errors import InvalidArguments
-from toolkit.shared import MARK, Path, path_of
 
 _ESCAPED = "\\u2020"
 

@@ -19,13 +19,13 @@ from toolkit._dialects.calls import Calls, composed, parsed
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._schema.arguments import Words
 from toolkit._schema.json_text import as_text, doubts, unfenced
+from toolkit._tools.check import Report, checked
+from toolkit._tools.shared_values import Shared, Values
 from toolkit.callings import Callings, ended, succeeded
-from toolkit.checks import Report, checked
 from toolkit.collection import Addable, Collection, activity_of
 from toolkit.dependencies import refers
 from toolkit.dispatch import Dispatcher
 from toolkit.errors import ToolError
-from toolkit.shared import Shared, Values
 
 
 class Toolbox(Collection):

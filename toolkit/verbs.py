@@ -10,12 +10,12 @@ from typing import Any, overload
 
 from typing_extensions import TypeVar, Unpack
 
+from toolkit._tools.shared_values import Values
 from toolkit.options import NONE, Ask, Decisions, Given, History, Prompt
 from toolkit.runs.handle import RunHandle
 from toolkit.runs.result import RunResult
 from toolkit.runs.run import Run
 from toolkit.runs.streams import AsyncRunStream, RunStream
-from toolkit.shared import Values
 from toolkit.state import RunState
 
 T = TypeVar("T", default=str)  # where nothing says what the answer has to be, it is text

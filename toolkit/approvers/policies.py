@@ -7,11 +7,11 @@ from fnmatch import fnmatchcase
 from typing import Any, get_args
 
 from toolkit._concurrency.backend import is_async
+from toolkit._tools.options import Effect
+from toolkit._tools.tool import Tool
 from toolkit.approval import ApprovalRequest, Approver, Decision, Verdict
 from toolkit.digests import definition_of
 from toolkit.errors import DefinitionError
-from toolkit.settings import Effect
-from toolkit.tools import Tool
 
 NO_CONDITION = (
     "ask_when needs a condition: give names=, effects= or when=. approve=person asks about every call, and "

@@ -15,9 +15,9 @@ from toolkit._concurrency.async_backend import AsyncDoor
 from toolkit._concurrency.backend import called, is_async
 from toolkit._context import ToolContext
 from toolkit._schema.json_text import escaped
-from toolkit.decorator import tool
+from toolkit._tools.decorator import tool
+from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError, Failed
-from toolkit.tools import Tool
 
 logger = logging.getLogger("toolkit")
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints, WithJsonSchema
 
+from toolkit._tools.decorator import tool
 from toolkit.builtin.arithmetic import MAX_TEXT, MAX_WHOLE, Number, applied, evaluate
-from toolkit.decorator import tool
 from toolkit.errors import ToolError
 
 OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(

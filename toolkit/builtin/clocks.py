@@ -9,8 +9,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from toolkit._guards.options import plain_function
-from toolkit.decorator import tool
-from toolkit.tools import Tool
+from toolkit._tools.decorator import tool
+from toolkit._tools.tool import Tool
 
 
 def current_time_tool(clock: Callable[[], float] = time.time) -> Tool[..., Any]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from toolkit._guards.options import held
 from toolkit._guards.paths import Root
+from toolkit._tools.tool import Tool
 from toolkit.builtin.files import PRIVATE, RUN_LATER, CodingLimits, coding_tools
 from toolkit.builtin.shell import Sandbox, bash_tool
-from toolkit.tools import Tool
 
 
 def default_tools(

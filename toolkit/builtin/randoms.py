@@ -5,9 +5,9 @@ from __future__ import annotations
 from random import Random, SystemRandom
 from typing import Any
 
-from toolkit.decorator import tool
+from toolkit._tools.decorator import tool
+from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError, ToolError
-from toolkit.tools import Tool
 
 # What most programs that read the number can hold.
 LIMIT = 2**63

@@ -10,9 +10,9 @@ from pydantic import StringConstraints
 
 from toolkit._guards.options import of_type, whole
 from toolkit._messages import ToolResult
-from toolkit.decorator import tool
+from toolkit._tools.decorator import tool
+from toolkit._tools.tool import Tool
 from toolkit.errors import Failed, InvalidArguments
-from toolkit.tools import Tool
 
 MAX_BYTES = 10 * 1024 * 1024
 MAX_KEYS = 10_000

@@ -10,9 +10,9 @@ from pydantic import StringConstraints
 from typing_extensions import TypedDict
 
 from toolkit._messages import ToolResult
-from toolkit.decorator import tool
+from toolkit._tools.decorator import tool
+from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError
-from toolkit.tools import Tool
 
 MAX_ITEMS = 50
 

@@ -13,9 +13,9 @@ from pydantic import FiniteFloat, StringConstraints, TypeAdapter
 from typing_extensions import NotRequired, TypedDict
 
 from toolkit._guards.service import SECONDS, Service, address, plain
-from toolkit.decorator import tool
+from toolkit._tools.decorator import tool
+from toolkit._tools.tool import Tool
 from toolkit.errors import Failed
-from toolkit.tools import Tool
 
 FORECAST = "https://api.open-meteo.com"
 GEOCODING = "https://geocoding-api.open-meteo.com"

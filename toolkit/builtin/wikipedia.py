@@ -13,8 +13,8 @@ from pydantic import OnErrorOmit, StringConstraints, TypeAdapter
 from typing_extensions import NotRequired, TypedDict
 
 from toolkit._guards.service import MAX_TEXT, SECONDS, USER_AGENT, Service, address, plain
-from toolkit.decorator import tool
-from toolkit.tools import Tool
+from toolkit._tools.decorator import tool
+from toolkit._tools.tool import Tool
 
 _TAG = re.compile(r"<[^<>]*>")
 

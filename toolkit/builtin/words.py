@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from toolkit._tools.decorator import tool
 from toolkit.builtin.characters import is_inside
-from toolkit.decorator import tool
 
 
 @tool(title="Echo", effect="read")

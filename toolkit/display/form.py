@@ -10,11 +10,11 @@ from pydantic_core import ValidationError
 
 from toolkit._schema.error_messages import path_of
 from toolkit._schema.parameters import Accepted
+from toolkit._tools.tool import Tool
 from toolkit.display.controls import NOTHING, Entries, Texts
 from toolkit.display.fields import Group, group_of, name_of
 from toolkit.display.markup import MAX_HELP, MAX_LABEL, safe, written, written_attributes
 from toolkit.errors import InvalidArguments
-from toolkit.tools import Tool
 
 
 class InvalidForm(InvalidArguments):

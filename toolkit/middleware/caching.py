@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from toolkit._messages import ToolCall, ToolResult
+from toolkit._tools.tool import Tool
 from toolkit.middleware.equality import identity_of
 from toolkit.middleware.line import Middleware, Next
-from toolkit.tools import Tool
 
 Place: TypeAlias = tuple[str, tuple[str, str]]
 

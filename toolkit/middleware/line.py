@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 from toolkit._concurrency.backend import Door, awaited
 from toolkit._context import ToolContext
 from toolkit._messages import ToolCall, ToolResult
-from toolkit.tools import Tool
+from toolkit._tools.tool import Tool
 
 T = TypeVar("T")
 

@@ -11,11 +11,10 @@ from typing import Any
 from pydantic_core import from_json
 
 from toolkit._messages import File, Image, ToolCall, ToolResult
+from toolkit._tools.invocation import explained, safely, written
 from toolkit.errors import Failed, ToolError
 from toolkit.middleware.encodings import pattern_of
 from toolkit.middleware.line import Middleware, Next
-from toolkit.raised import safely
-from toolkit.results import explained, written
 
 # A shorter secret would blot out ordinary words.
 MIN_SECRET = 4

@@ -14,9 +14,10 @@ from toolkit._concurrency.cancellation import DEADLINE, Cancellation, outer
 from toolkit._concurrency.threads import unended
 from toolkit._context import ToolContext
 from toolkit._messages import PendingApproval, ToolCall, ToolMessage, ToolResult
+from toolkit._tools.bindings import AnyTool
+from toolkit._tools.shared_values import Shared
 from toolkit.approval import Deferred, Stopped
 from toolkit.attempts import Tell
-from toolkit.bindings import AnyTool
 from toolkit.callings import dispatching
 from toolkit.dependencies import Blocked, Dependencies, may_wait, refer
 from toolkit.dispatch import Dispatcher
@@ -27,7 +28,6 @@ from toolkit.models import CallReady
 from toolkit.refusals import CANCELLED_TEXT, LATE_TEXT, SKIPPED_TEXT, STOPPED_TEXT
 from toolkit.runs.early import EarlyCalls
 from toolkit.runs.inbox import Inbox
-from toolkit.shared import Shared
 from toolkit.steps import RunCalls
 
 BEGUN_TEXT = "it had begun, and what it has done stays."

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal, TypeAlias
 from annotated_types import Ge, Le, MaxLen, MinLen
 from typing_extensions import TypedDict
 
+from toolkit._tools.decorator import tool
+from toolkit._tools.tool import Tool
 from toolkit.builtin.data.metrics import aggregated
 from toolkit.builtin.data.parsing import PARSERS, format_of
 from toolkit.builtin.data.tables import MAX_RECORDS, fitted, fitting, refuse_unknown, transformed
 from toolkit.builtin.data.values import matcher
-from toolkit.decorator import tool
-from toolkit.tools import Tool
 
 __all__ = ["data_tools"]
 

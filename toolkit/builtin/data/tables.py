@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from toolkit._schema.error_messages import MAX_NAME, close_to
+from toolkit._tools.invocation import written
 from toolkit.builtin.data.values import order_of
 from toolkit.errors import InvalidArguments
-from toolkit.results import written
 
 Row: TypeAlias = dict[str, Any]
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from toolkit._tools.invocation import written
 from toolkit.errors import InvalidArguments
-from toolkit.results import written
 
 Number: TypeAlias = int | float
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from toolkit._guards import options
 from toolkit._guards.paths import Root
+from toolkit._tools.decorator import tool
+from toolkit._tools.tool import Tool
 from toolkit.builtin.files.coding import CodingFiles
 from toolkit.builtin.files.finding import FindingFiles
 from toolkit.builtin.files.limits import CodingLimits
@@ -17,8 +19,6 @@ from toolkit.builtin.files.plain import PlainFiles
 from toolkit.builtin.files.replacing import LEFT
 from toolkit.builtin.files.sensitive import PRIVATE, RUN_LATER, Patterns
 from toolkit.builtin.files.workspace import Workspace
-from toolkit.decorator import tool
-from toolkit.tools import Tool
 
 __all__ = ["PRIVATE", "RUN_LATER", "CodingLimits", "Root", "coding_tools", "file_tools"]
 

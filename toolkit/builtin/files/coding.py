@@ -12,6 +12,7 @@ from annotated_types import Ge
 from toolkit._context import ToolContext
 from toolkit._guards.media import picture
 from toolkit._messages import Image, ToolResult
+from toolkit._tools.decorator import tool
 from toolkit.builtin.files.edits import edited, summary
 from toolkit.builtin.files.hashes import Hash, hash_of
 from toolkit.builtin.files.limits import CodingLimits
@@ -21,7 +22,6 @@ from toolkit.builtin.files.pieces import pieces
 from toolkit.builtin.files.replacing import NOBODY, ExpectHash
 from toolkit.builtin.files.texts import decoded, line_blocks, lines_of
 from toolkit.builtin.files.workspace import Workspace
-from toolkit.decorator import tool
 
 MAX_PAGE = 500  # lines, where nothing else is said
 MAX_LINES = 5000  # lines, whatever is said

@@ -14,6 +14,7 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import over
 from toolkit._context import ToolContext
 from toolkit._messages import ToolResult
+from toolkit._tools.decorator import tool
 from toolkit.builtin.files.coding import told_coder
 from toolkit.builtin.files.limits import CodingLimits
 from toolkit.builtin.files.matching import clipped, globber, matcher
@@ -21,7 +22,6 @@ from toolkit.builtin.files.names import shown
 from toolkit.builtin.files.pieces import pieces
 from toolkit.builtin.files.texts import line_blocks
 from toolkit.builtin.files.workspace import Workspace
-from toolkit.decorator import tool
 from toolkit.errors import Failed
 
 MAX_LISTED = 200  # files

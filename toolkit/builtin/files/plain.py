@@ -12,13 +12,13 @@ from types import MappingProxyType
 from typing import BinaryIO
 
 from toolkit._context import ToolContext
+from toolkit._tools.decorator import tool
 from toolkit.builtin.files.hashes import hash_of, hash_of_all
 from toolkit.builtin.files.names import name_of, shown, told
 from toolkit.builtin.files.pieces import TooLarge, pieces
 from toolkit.builtin.files.replacing import NOBODY, ExpectHash
 from toolkit.builtin.files.texts import decoded
 from toolkit.builtin.files.workspace import Workspace
-from toolkit.decorator import tool
 
 MAX_READ = 8000  # bytes
 MAX_LISTED = 1000  # entries

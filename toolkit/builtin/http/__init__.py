@@ -17,10 +17,10 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit._context import ToolContext
 from toolkit._guards.network import Dialer
 from toolkit._messages import ToolResult
+from toolkit._tools.decorator import tool
+from toolkit._tools.tool import Tool
 from toolkit.builtin.http.options import WebOptions, web_of
 from toolkit.builtin.http.page import Page, page
-from toolkit.decorator import tool
-from toolkit.tools import Tool
 
 __all__ = ["Dialer", "Page", "WebOptions", "fetch", "http_tool"]
 

@@ -11,12 +11,12 @@ from typing import Any, Literal, TypeAlias
 from toolkit._concurrency.threads import ended_by
 from toolkit._context import ToolContext
 from toolkit._guards.options import number, plain_function, whole
+from toolkit._tools.decorator import tool
+from toolkit._tools.tool import Tool
 from toolkit.builtin.knowledge.ingest import check, digest
-from toolkit.decorator import tool
 from toolkit.errors import Failed
 from toolkit.stores.embeddings import Embed, embedded, model_of
 from toolkit.stores.knowledge import Chunk, Document, Hit, KnowledgeStore
-from toolkit.tools import Tool
 
 Kind: TypeAlias = Literal["fact", "preference", "instruction", "note", "decision"]
 

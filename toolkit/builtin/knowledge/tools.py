@@ -13,13 +13,13 @@ from toolkit._context import ToolContext
 from toolkit._guards.options import of_type, whole
 from toolkit._messages import ToolResult
 from toolkit._schema.json_text import escaped
+from toolkit._tools.decorator import tool
+from toolkit._tools.tool import Tool
 from toolkit.builtin.knowledge.ingest import MESSAGES, check, ingest_text
-from toolkit.decorator import tool
 from toolkit.errors import Failed
 from toolkit.stores.embeddings import Embed, embedded, model_of
 from toolkit.stores.knowledge import KNOWLEDGE, Hit, KnowledgeStore
 from toolkit.stores.opening import StoreError
-from toolkit.tools import Tool
 
 # Weighs a hit's rank against its being found at all: Cormack et al., "Reciprocal Rank Fusion", SIGIR 2009.
 RANK_WEIGHT = 60

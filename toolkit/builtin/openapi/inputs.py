@@ -8,13 +8,13 @@ from types import MappingProxyType
 from typing import Any
 
 from toolkit._schema.validation.references import hoisted
+from toolkit._tools.tool import legal_name
 from toolkit.builtin.openapi.bodies import Body, body_of
 from toolkit.builtin.openapi.objects import ParameterObject, Place, RequestBody, Source
 from toolkit.builtin.openapi.operations import Operation
 from toolkit.builtin.openapi.styles import Encode, defined, encoded, header, is_undefined, keys_of, plain, styled
 from toolkit.builtin.openapi.translation import translated
 from toolkit.errors import InvalidArguments
-from toolkit.naming import legal_name
 
 # Headers that HTTP itself needs, or that say who calls, or how: by these a model would speak to another server, as
 # somebody else, or by another method than its tool's.

@@ -10,10 +10,10 @@ from types import MappingProxyType
 from typing import Any
 
 from toolkit._guards.options import texts
+from toolkit._tools.options import Effect
+from toolkit._tools.tool import legal_name
 from toolkit.builtin.openapi.objects import OperationObject, PathItem, Root, Source
 from toolkit.errors import DefinitionError
-from toolkit.naming import legal_name
-from toolkit.settings import Effect
 
 # What each method does to the world: RFC 9110, section 9.2. TRACE is none of them: its answer repeats the keys sent.
 EFFECTS: Mapping[str, Effect] = MappingProxyType(

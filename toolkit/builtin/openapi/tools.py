@@ -16,6 +16,8 @@ from typing_extensions import Unpack
 from toolkit._guards.options import of_type, whole
 from toolkit._messages import ToolResult
 from toolkit._schema.validation.references import Document
+from toolkit._tools.options import ToolOptions, ToolSettings, fields_of, refuse_unknown
+from toolkit._tools.tool import Tool
 from toolkit.builtin.openapi.answers import answer_of, failure
 from toolkit.builtin.openapi.inputs import inputs_of
 from toolkit.builtin.openapi.objects import Root, Source
@@ -25,9 +27,6 @@ from toolkit.builtin.openapi.requests import Requests
 from toolkit.builtin.openapi.security import Auth, Security, check_name, check_sendable, security_of
 from toolkit.builtin.openapi.servers import base_of, checked, origin
 from toolkit.errors import DefinitionError
-from toolkit.settings import ToolSettings
-from toolkit.tool_options import ToolOptions, fields_of, refuse_unknown
-from toolkit.tools import Tool
 
 # Characters of a description, and of a title: OpenAI takes 1,024 of the first.
 MOST_TOLD, MOST_TITLE = 1_000, 100

@@ -7,9 +7,9 @@ from contextvars import ContextVar
 from typing import Any
 
 from toolkit._context import ToolContext
+from toolkit._tools.tool import Tool
 from toolkit.authorization import Deny
 from toolkit.builtin.schedule.store import Firing
-from toolkit.tools import Tool
 
 # The firing that is carried out here.
 current: ContextVar[Firing | None] = ContextVar("current", default=None)

@@ -14,14 +14,14 @@ from typing_extensions import TypedDict
 
 from toolkit._context import ToolContext
 from toolkit._guards.options import of_type, plain_function, texts, whole
+from toolkit._tools.decorator import tool
+from toolkit._tools.tool import Tool
 from toolkit.builtin.schedule.checks import refuse_no_store, refuse_no_zone
 from toolkit.builtin.schedule.privileges import current
 from toolkit.builtin.schedule.recurrence import next_run, zone_of
 from toolkit.builtin.schedule.rules import RECURRENCES, composed, readable, remark, rescheduled
 from toolkit.builtin.schedule.store import Action, Store
-from toolkit.decorator import tool
 from toolkit.errors import ToolError
-from toolkit.tools import Tool
 
 MOST = 100
 # Characters of an action's calls as JSON, and of its synthesis_prompt.

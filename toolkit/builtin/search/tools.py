@@ -17,15 +17,15 @@ from toolkit._concurrency.backend import called
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._context import ToolContext
 from toolkit._messages import ToolResult
+from toolkit._tools.decorator import tool
+from toolkit._tools.tool import Tool
 from toolkit.builtin.http.options import WebOptions, web_of
 from toolkit.builtin.http.page import page
 from toolkit.builtin.http.web import Web
 from toolkit.builtin.search.pages import Read, texts
 from toolkit.builtin.search.ranking import Embedding, Piece, order, pieces, ranked
 from toolkit.builtin.search.results import Result, Search, found
-from toolkit.decorator import tool
 from toolkit.errors import DefinitionError
-from toolkit.tools import Tool
 
 RESULTS = 8
 MORE_RESULTS = 12  # where the best piece is not near enough

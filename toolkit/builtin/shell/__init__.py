@@ -8,13 +8,13 @@ from typing import Any
 
 from toolkit._guards import options
 from toolkit._guards.paths import Root
+from toolkit._tools.decorator import tool
+from toolkit._tools.tool import Tool
 from toolkit.builtin.shell.checks import asked, variables
 from toolkit.builtin.shell.environment import CommandLimits
 from toolkit.builtin.shell.running import Commands
 from toolkit.builtin.shell.sandbox import HIDDEN, Sandbox
 from toolkit.builtin.shell.tools import MAX_SECONDS, Bash, Rules, ShellExec
-from toolkit.decorator import tool
-from toolkit.tools import Tool
 
 __all__ = ["BLOCKED", "DENIED", "HIDDEN", "CommandLimits", "Sandbox", "bash_tool", "shell_tool"]
 

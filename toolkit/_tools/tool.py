@@ -1,24 +1,228 @@
-"""A tool: a declaration that carries its own handler."""
+"""The way in for a model's words: what a tool has for those who carry its calls out.
+
+What a model is told of a tool, and its developer of what a model is told.
+
+Names for tools: what providers accept, and how a function's name becomes one.
+
+A tool: a declaration that carries its own handler.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import re
+import unicodedata
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib import import_module
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
+from pydantic_core import PydanticSerializationError, to_json
 from typing_extensions import Self, Unpack
 
-from toolkit._schema.annotations import looks, shown_signature
-from toolkit.described import Described
-from toolkit.errors import DefinitionError
-from toolkit.handlers import BoundFunction, Function, Handler
-from toolkit.implementations import Bound, Declared, implementation, without_function
-from toolkit.naming import NAME, legal_name
-from toolkit.scopes import Scope
-from toolkit.settings import USUAL, ToolSettings
-from toolkit.tool_options import ToolOptions, fields_of, refuse_unknown
+from toolkit._context import ToolContext
+from toolkit._messages import OUTPUT_PATH, ToolResult, ToolSpec
+from toolkit._schema.annotations import looks, shown_signature, without_partials
+from toolkit._schema.arguments import MAX_TEXT, Words, refuse_doubtful, refuse_long
+from toolkit._tools.handlers import Bound, BoundFunction, Declared, Function, Handler, implementation, without_function
+from toolkit._tools.invocation import Hot, Invocation
+from toolkit._tools.options import USUAL, Scope, ToolOptions, ToolSettings, fields_of, refuse_unknown
+from toolkit._tools.shared_values import widened
+from toolkit.errors import DefinitionError, InvalidArguments
+
+if TYPE_CHECKING:
+    from toolkit._dialects.explain import Explanation
+
+_new = tuple.__new__
+
+
+class Invocable:
+    """What has a name and a handler, and can be invoked by a model's words."""
+
+    name: str
+    handler: Handler
+    relay: tuple[type[BaseException], ...]
+
+    def invoke(self, words: Words = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
+        """Carry out a model's call, without gates; a tool's fault is a result, not an exception.
+
+        Args:
+            words: The arguments, as the model wrote them.
+            context: What a parameter annotated ToolContext gets.
+
+        Raises:
+            FatalError: The tool raised it.
+        """
+        function, validate, colons, braces, writers = self._hot
+        try:
+            if len(words) > MAX_TEXT:
+                refuse_long(words)
+            values = validate(words)  # type: ignore[arg-type]  # what is no text is refused, and read again
+            if words.count(":") != colons or words.count("{") != braces:  # type: ignore[union-attr, arg-type]  # as above
+                refuse_doubtful(words)  # type: ignore[arg-type]  # as above
+        except Exception as error:  # noqa: BLE001  read again, and explained there
+            return self.invocation.again(words, context, error)
+        if function is None:
+            return self.invocation.finished(self.invocation.carry_out(values, context))
+        try:
+            value = function(**values)
+        except BaseException as error:  # noqa: BLE001  whatever a tool raises is the answer to its call
+            return self.invocation.failed(error)
+        try:  # the constructor takes twice the time, on every call
+            return _new(ToolResult, (value, writers[type(value)](value), None, None, None, None, (), (), ()))
+        except Exception:  # noqa: BLE001  a value of another type, or one that cannot be written as others of its type
+            return self.invocation.finished(self.invocation.settled(value))
+
+    async def ainvoke(self, words: Words = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
+        """Carry out a model's call, without gates, in the running loop; a sync function gets a thread of its own."""
+        return await self.invocation.ainvoke(words, context)
+
+    def read(self, words: Words) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """Turn a model's words into typed values, and say what had to be mended.
+
+        Raises:
+            InvalidArguments: They do not fit; the text is for the model.
+        """
+        return self.invocation.reader.read(words)
+
+    def refusal(self, words: Words) -> InvalidArguments | None:
+        """Tell why a model's words would be refused; None where they fit."""
+        outcome = self.invocation.reader.outcome(words)
+        return outcome if isinstance(outcome, InvalidArguments) else None
+
+    def carry_out(
+        self, values: dict[str, Any], context: ToolContext[Any] | None = None
+    ) -> ToolResult | Awaitable[ToolResult]:
+        """Call the handler with validated values; what comes back is a result, or a promise of one."""
+        return self.invocation.carry_out(values, context)
+
+    @cached_property
+    def invocation(self) -> Invocation:
+        """What carries calls out."""
+        return Invocation(self.name, self.handler, self.relay)
+
+    @cached_property
+    def _hot(self) -> Hot:
+        return self.invocation.hot
+
+
+class Described(Invocable):
+    """What can be invoked, and is shown to a model."""
+
+    title: str | None
+    text: str | None
+    strict: bool | None
+    settings: ToolSettings
+    about: Mapping[str, Any]
+    asked: tuple[str, ...]
+    scope: Scope | None
+
+    @cached_property
+    def description(self) -> str:
+        """What the model is told that the tool does."""
+        return self.handler.description if self.text is None else self.text
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """JSON Schema of the arguments: draft 2020-12, of type object. Read it, do not change it.
+
+        Raises:
+            DefinitionError: A parameter cannot be described to a model.
+        """
+        return self.handler.built.schema
+
+    @property
+    def _shown_parameters(self) -> dict[str, Any]:
+        own = widened(self.parameters) if OUTPUT_PATH in self.about else self.parameters
+        if not self.about:
+            return own
+        required = [*(key for key in self.asked if key in self.about), *own.get("required", ())]
+        known = {"required": required} if required else {}
+        return {**own, "properties": {**self.about, **own["properties"]}, **known}
+
+    @property
+    def output_schema(self) -> dict[str, Any] | None:
+        """JSON Schema of what the function returns; None where its annotation says nothing about it."""
+        return self.handler.returns.schema
+
+    @cached_property
+    def spec(self) -> ToolSpec:
+        """The tool as a model may see it.
+
+        Raises:
+            DefinitionError: It cannot be described to a model.
+        """
+        try:
+            to_json([self.description, self.parameters])
+        except PydanticSerializationError as error:
+            what = "its description or schema holds what no JSON can carry"
+            raise DefinitionError(f"{self.origin}: {what}: {error}") from None
+        return ToolSpec(
+            name=self.name,
+            description=self.description,
+            parameters=self._shown_parameters,
+            activity=self.handler.activity,
+            about=self.about,
+            module=self.scope.module if self.scope else "",
+            output=self.output_schema,
+            title=self.title,
+            strict=self.strict,
+            namespace=self.settings.namespace,
+            defer_loading=self.settings.defer_loading,
+            forms={} if self.about else self.handler.built.forms,
+        )
+
+    @property
+    def origin(self) -> str:
+        """Where the tool comes from, for messages to its developer."""
+        return self.handler.origin
+
+    def explain(self, dialect: str = "chat", *, strict: bool = True) -> Explanation:
+        """Tell how a provider is shown this tool: what is rewritten, and whether and why not it is strict.
+
+        Raises:
+            ValueError: There is no such dialect.
+            DefinitionError: The tool cannot be described to a model, or to this provider.
+        """
+        from toolkit._dialects import dialect_named  # all of them take longer to load than the rest of a tool
+        from toolkit._dialects.explain import explained
+
+        return explained(self.spec, dialect_named(dialect, strict=strict))
+
+
+# What OpenAI and Anthropic accept as a tool's name; one bad name makes them refuse the whole request.
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def legal_name(name: str) -> str:
+    """Make a name that providers accept of one that they may refuse; names that differ stay apart.
+
+    Letters lose their accents, what is left over becomes `_`, and what is too long ends in a hash of the whole.
+    """
+    if NAME.fullmatch(name):
+        return name
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    legal = re.sub(r"[^A-Za-z0-9_-]+", "_", plain)
+    legal = (legal.strip("_") if legal != name else legal) or "tool"
+    if len(legal) <= 64 and len(plain) >= len(name):
+        return legal
+    import hashlib  # it takes longer to load than all of this module, and is seldom needed
+
+    digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{legal[:55]}_{digest}"
+
+
+def name_of(function: Any) -> str:
+    """Find what a callable is called; an object that is called has the name of its class."""
+    function = without_partials(function)
+    written = getattr(function, "__name__", None)
+    return (
+        written
+        if isinstance(written, str) and written
+        else re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(function).__name__).lower()
+    )
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -99,7 +303,7 @@ class Tool(Described, Generic[P, R]):
         Raises:
             DefinitionError: The schema is none, or does not hold together; the message says where.
         """
-        from toolkit.declarations import declared
+        from toolkit._tools.from_schema import declared
 
         found = declared(name, schema)
         said = {"activity": found.activity, "scope": found.scope, "about": found.about or None}
@@ -132,7 +336,7 @@ class Tool(Described, Generic[P, R]):
         Raises:
             DefinitionError: What it needs has no members, or one that begins with an underscore.
         """
-        from toolkit.typed import of_types
+        from toolkit._tools.from_schema import of_types
 
         told = {"title": title, "text": description, **options}
         return cls._declared(name, of_types(name, accepts, gives), function, told)

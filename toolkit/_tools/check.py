@@ -11,12 +11,11 @@ from typing import Any, Literal, TypeAlias
 from toolkit._dialects.base import Dialect
 from toolkit._schema.error_messages import close_to
 from toolkit._schema.json_schema import Part, differs
-from toolkit.bindings import Bindings
+from toolkit._tools.bindings import Bindings
+from toolkit._tools.delegation import Delegated
+from toolkit._tools.handlers import Bound, Function, Latent, Unbound
+from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError
-from toolkit.handlers import Function
-from toolkit.implementations import Bound, Latent, Unbound
-from toolkit.modules import Delegated
-from toolkit.tools import Tool
 
 Level: TypeAlias = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")

@@ -13,14 +13,10 @@ from typing_extensions import Unpack
 
 from toolkit._schema.annotations import frame_names, is_declaration, raw_annotations, resolved, source_of
 from toolkit._schema.signature import Signature
+from toolkit._tools.handlers import Bound, Function, Handler, Latent, refuse_private, without_function
+from toolkit._tools.options import USUAL, ToolOptions, fields_of, refuse_unknown
+from toolkit._tools.tool import Tool, legal_name, name_of
 from toolkit.errors import DefinitionError
-from toolkit.handlers import Function, Handler
-from toolkit.implementations import Bound, Latent, without_function
-from toolkit.interfaces import refuse_private
-from toolkit.naming import legal_name, name_of
-from toolkit.settings import USUAL
-from toolkit.tool_options import ToolOptions, fields_of, refuse_unknown
-from toolkit.tools import Tool
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -18,13 +18,12 @@ from pydantic_core import ValidationError, to_json
 from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT, UNANSWERED, ToolCall, ToolResult
 from toolkit._schema.error_messages import explained
+from toolkit._tools.handlers import Action, Declared, Function, implementation
+from toolkit._tools.options import Scope
 from toolkit.errors import DefinitionError, Failed, NotFound
-from toolkit.handlers import Action, Function
-from toolkit.implementations import Declared, implementation
-from toolkit.scopes import Scope
 
 if TYPE_CHECKING:
-    from toolkit.tools import Tool
+    from toolkit._tools.tool import Tool
 
 # So many modules may be at work inside each other: one whose runner has its own tools could go on for ever.
 MAX_DEPTH = 8

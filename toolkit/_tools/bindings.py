@@ -12,11 +12,10 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from toolkit._schema.error_messages import close_to
+from toolkit._tools.delegation import Carrier, Delegated, carrier_of, delegated
+from toolkit._tools.handlers import Bound, Function, Latent, Unbound, implementation
+from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError
-from toolkit.handlers import Function
-from toolkit.implementations import Bound, Latent, Unbound, implementation
-from toolkit.modules import Carrier, Delegated, carrier_of, delegated
-from toolkit.tools import Tool
 
 AnyTool: TypeAlias = Tool[..., Any]
 Tools: TypeAlias = Mapping[str, AnyTool]
