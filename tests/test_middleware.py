@@ -42,8 +42,7 @@ from toolkit._concurrency.sync_backend import SyncDoor
 from toolkit._messages import ModelRequest
 from toolkit.approvers import defer
 from toolkit.dispatch import Dispatcher
-from toolkit.middleware import Middleware, Next, PerRun, audit, cache, redact, repeat_guard
-from toolkit.middleware.per_run import MAX_RUNS
+from toolkit.middleware import MAX_RUNS, Middleware, Next, PerRun, audit, cache, redact, repeat_guard
 from toolkit.testing import ScriptedModel, call
 
 SECRET = 'k3y/with "odd" chars\\\\+é😀\n&more'  # noqa: S105  it is none
