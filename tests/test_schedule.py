@@ -31,7 +31,7 @@ from toolkit.builtin.schedule import (
     planned_only,
     schedule_tools,
 )
-from toolkit.stores.opening import StoreError
+from toolkit.stores.database import StoreError
 from toolkit.testing import ScriptedModel, call
 
 HOUR = 3600

@@ -23,9 +23,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from toolkit import Cancelled, DefinitionError
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import ended_by
-from toolkit.stores.knowledge import Chunk, Document, KnowledgeStore
-from toolkit.stores.opening import StoreError
-from toolkit.stores.sqlite import MemoryKnowledge, SQLiteKnowledge
+from toolkit.stores.database import StoreError
+from toolkit.stores.knowledge import Chunk, Document, KnowledgeStore, MemoryKnowledge, SQLiteKnowledge
 
 KILLS = int(os.environ.get("TOOLKIT_KILLS", "300"))
 EAST, NORTH, WEST = [1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]
@@ -480,7 +479,7 @@ KILLER = """
 import json, os, random, signal, sys
 from toolkit.stores.knowledge import Chunk, Document
 from toolkit._concurrency.threads import ended_by
-from toolkit.stores.sqlite import SQLiteKnowledge
+from toolkit.stores.knowledge import SQLiteKnowledge
 
 path, kills = sys.argv[1], int(sys.argv[2])
 

@@ -8,8 +8,7 @@ from dataclasses import astuple
 from typing_extensions import Self
 
 from toolkit.ledger.entries import Entry
-from toolkit.stores.database import Database
-from toolkit.stores.opening import Layout
+from toolkit.stores.database import Database, Layout
 
 
 class SQLiteLedger:

@@ -13,23 +13,28 @@ from toolkit._lazy import lazily
 
 if TYPE_CHECKING:
     from toolkit.stores.database import Database as Database
+    from toolkit.stores.database import Layout as Layout
+    from toolkit.stores.database import StoreError as StoreError
     from toolkit.stores.embeddings import Embed as Embed
+    from toolkit.stores.embeddings import LocalEmbeddings as LocalEmbeddings
     from toolkit.stores.embeddings import OpenAIEmbeddings as OpenAIEmbeddings
     from toolkit.stores.knowledge import Chunk as Chunk
     from toolkit.stores.knowledge import Document as Document
     from toolkit.stores.knowledge import Hit as Hit
     from toolkit.stores.knowledge import KnowledgeStore as KnowledgeStore
-    from toolkit.stores.local import LocalEmbeddings as LocalEmbeddings
-    from toolkit.stores.opening import Layout as Layout
-    from toolkit.stores.opening import StoreError as StoreError
-    from toolkit.stores.sqlite import MemoryKnowledge as MemoryKnowledge
-    from toolkit.stores.sqlite import SQLiteKnowledge as SQLiteKnowledge
+    from toolkit.stores.knowledge import MemoryKnowledge as MemoryKnowledge
+    from toolkit.stores.knowledge import SQLiteKnowledge as SQLiteKnowledge
 
 # Where each public name lives. The block above says the same to type checkers; a test holds the two together.
 _HOMES = {
-    "toolkit.stores.database": ("Database",),
+    "toolkit.stores.database": (
+        "Database",
+        "Layout",
+        "StoreError",
+    ),
     "toolkit.stores.embeddings": (
         "Embed",
+        "LocalEmbeddings",
         "OpenAIEmbeddings",
     ),
     "toolkit.stores.knowledge": (
@@ -37,13 +42,6 @@ _HOMES = {
         "Document",
         "Hit",
         "KnowledgeStore",
-    ),
-    "toolkit.stores.local": ("LocalEmbeddings",),
-    "toolkit.stores.opening": (
-        "Layout",
-        "StoreError",
-    ),
-    "toolkit.stores.sqlite": (
         "MemoryKnowledge",
         "SQLiteKnowledge",
     ),

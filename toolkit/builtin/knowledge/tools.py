@@ -17,9 +17,9 @@ from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 from toolkit.builtin.knowledge.ingest import MESSAGES, check, ingest_text
 from toolkit.errors import Failed
+from toolkit.stores.database import StoreError
 from toolkit.stores.embeddings import Embed, embedded, model_of
 from toolkit.stores.knowledge import KNOWLEDGE, Hit, KnowledgeStore
-from toolkit.stores.opening import StoreError
 
 # Weighs a hit's rank against its being found at all: Cormack et al., "Reciprocal Rank Fusion", SIGIR 2009.
 RANK_WEIGHT = 60

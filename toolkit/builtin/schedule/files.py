@@ -10,8 +10,7 @@ from typing_extensions import Self
 
 from toolkit.builtin.schedule.recurrence import refuse_formless
 from toolkit.builtin.schedule.store import Action, Firing
-from toolkit.stores.database import Database
-from toolkit.stores.opening import MEMORY, Layout
+from toolkit.stores.database import MEMORY, Database, Layout
 
 if TYPE_CHECKING:
     import sqlite3

@@ -12,7 +12,7 @@ from toolkit._concurrency.async_backend import AsyncDoor
 from toolkit._concurrency.backend import called
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit.builtin.search.results import Result
-from toolkit.stores.vectors import cosines, packed
+from toolkit.stores.knowledge import cosines, packed
 
 Embeddings: TypeAlias = Sequence[Sequence[float]]
 # Gives an embedding for each text, sync or async.
