@@ -18,7 +18,7 @@ MODULES = [
     "toolkit._tools.decorator",
     "toolkit.toolbox",
     "toolkit.runner",
-    "toolkit.display.text",
+    "toolkit.display.terminal",
     "toolkit.testing.scripted",
 ]
 MODULES += ["toolkit.agui", "toolkit.agui.answers", "toolkit.display.notebook", "toolkit.events"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from toolkit import Runner, Toolbox, tool
-from toolkit.display import show
+from toolkit.display.terminal import show
 from toolkit.models.local.weights import NAME
 from toolkit.options import RunnerOptions
 

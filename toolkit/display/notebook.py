@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from html import escape
 
 from toolkit._messages import Image, ToolCall, Usage
-from toolkit.display.lines import shortened, told, visible
+from toolkit.display.formatting import shortened, told, visible
 from toolkit.events import (
     ApprovalNeeded,
     Event,

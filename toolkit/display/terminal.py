@@ -20,7 +20,7 @@ from pydantic_core import from_json
 from typing_extensions import TypeVar
 
 from toolkit._messages import ToolCall
-from toolkit.display.lines import Lines, shortened, told
+from toolkit.display.formatting import Lines, shortened, told
 from toolkit.events import (
     ApprovalNeeded,
     Event,
