@@ -11,9 +11,9 @@ import tempfile
 from pathlib import Path
 
 from toolkit import Decision, Runner, RunState, tool
+from toolkit._execution.ledger import SQLiteLedger
 from toolkit._messages import ModelRequest, ToolMessage
 from toolkit.approvers import defer
-from toolkit.ledger import SQLiteLedger
 from toolkit.testing import ModelReply, ScriptedModel, call
 
 

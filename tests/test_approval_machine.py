@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
 from toolkit import ApprovalRequest, Decision, Runner, RunResult, RunState, ToolContext, tool
+from toolkit._execution.ledger import MemoryLedger
 from toolkit._messages import ModelRequest, ModelResponse, ToolMessage
 from toolkit.errors import ApprovalError
-from toolkit.ledger import MemoryLedger
 from toolkit.testing import ScriptedModel, call
 
 Answer: TypeAlias = Literal["yes", "no", "modify", "defer", "stop", "raise", "junk", "cancel", "give up"]

@@ -14,8 +14,8 @@ import pytest
 
 from toolkit import FatalError, Runner, RunResult, Tool, Toolbox, ToolCall, ToolContext, ToolError, ToolResult, tool
 from toolkit._concurrency.cancellation import Cancellation
+from toolkit._execution.approval import ApprovalRequest
 from toolkit._messages import ModelResponse, ToolMessage
-from toolkit.approval import ApprovalRequest
 from toolkit.events import ToolCallFinished, ToolCallStarted
 from toolkit.testing import FakeServer, ScriptedModel, reply
 

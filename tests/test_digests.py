@@ -20,7 +20,7 @@ import pytest
 from pydantic import BaseModel, Field, SecretStr
 
 from toolkit import Tool, ToolCall, tool
-from toolkit.digests import canonical, definition_of, digest_of
+from toolkit._execution.approval import canonical, definition_of, digest_of
 
 
 class Color(Enum):
@@ -188,7 +188,7 @@ PROGRAM = """
 from enum import Enum
 from pydantic import BaseModel
 from toolkit import ToolCall, tool
-from toolkit.digests import digest_of
+from toolkit._execution.approval import digest_of
 
 class Color(Enum):
     RED = 1

@@ -28,7 +28,7 @@ from toolkit import (
 from toolkit._concurrency.async_backend import AsyncDoor
 from toolkit._concurrency.backend import step
 from toolkit._concurrency.sync_backend import SyncDoor
-from toolkit.dispatch import Dispatcher
+from toolkit._execution.dispatcher import Dispatcher
 from toolkit.testing import ScriptedModel
 
 Door = Literal["sync", "async"]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from toolkit import FatalError, Halt, ModelError, Runner, RunResult, ToolContext, batched, tool
+from toolkit._execution.ledger import MemoryLedger
 from toolkit._messages import ModelRequest, ModelResponse, ToolCall, UserMessage
 from toolkit.conversation import Conversation
 from toolkit.events import (
@@ -24,7 +25,6 @@ from toolkit.events import (
     TurnFinished,
     TurnStarted,
 )
-from toolkit.ledger import MemoryLedger
 from toolkit.models import CallReady
 from toolkit.refusals import CUT_TEXT
 from toolkit.runs.early import DROPPED_TEXT

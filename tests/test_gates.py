@@ -19,9 +19,8 @@ from toolkit._concurrency.backend import step
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncDoor
 from toolkit._context import ToolContext
-from toolkit.approval import approve
-from toolkit.authorization import authorize
-from toolkit.gates import Arguments
+from toolkit._execution.approval import approve
+from toolkit._execution.authorization import Arguments, authorize
 from toolkit.testing import ScriptedModel, call
 
 GateName = Literal["authorize", "approve"]

@@ -18,8 +18,8 @@ from tests.apart import Counter, count, count_later, end, known, late, nested, p
 from toolkit import DefinitionError, FatalError, Runner, Tool, Toolbox, ToolResult, tool
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._context import ToolContext
+from toolkit._execution.isolation import RemoteTraceback
 from toolkit.events import ToolCallUpdated
-from toolkit.places import RemoteTraceback
 from toolkit.testing import ScriptedModel, call
 
 

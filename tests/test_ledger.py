@@ -14,7 +14,7 @@ import pytest
 from toolkit import Denied, Failed, File, Image, Runner, ToolCall, ToolResult, tool
 from toolkit._concurrency.backend import step
 from toolkit._concurrency.sync_backend import SyncDoor
-from toolkit.ledger import CHANGED, STARTED, UNKEPT, Entry, Ledger, MemoryLedger, Record, SQLiteLedger
+from toolkit._execution.ledger import CHANGED, STARTED, UNKEPT, Entry, Ledger, MemoryLedger, Record, SQLiteLedger
 from toolkit.middleware import Next
 from toolkit.stores.database import StoreError
 from toolkit.testing import ScriptedModel, call

@@ -39,9 +39,9 @@ from toolkit._concurrency.async_backend import AsyncDoor
 from toolkit._concurrency.backend import Door, step
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncDoor
+from toolkit._execution.dispatcher import Dispatcher
 from toolkit._messages import ModelRequest
 from toolkit.approvers import defer
-from toolkit.dispatch import Dispatcher
 from toolkit.middleware import MAX_RUNS, Middleware, Next, PerRun, audit, cache, redact, repeat_guard
 from toolkit.testing import ScriptedModel, call
 

@@ -11,9 +11,9 @@ import openai
 import pytest
 
 from toolkit import DefinitionError, Runner, RunResult, Tool, Toolbox, ToolContext, ToolError, tool
+from toolkit._execution.approval import ApprovalRequest
 from toolkit._messages import ModelRequest, ToolCall, ToolResult, Usage, UserMessage
 from toolkit._tools.options import Scope
-from toolkit.approval import ApprovalRequest
 from toolkit.schema import array, enum, string
 from toolkit.schema import object as object_of
 from toolkit.testing import FakeServer, ScriptedModel, call, reply

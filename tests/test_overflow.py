@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkit import ToolResult
-from toolkit.overflow import MAX_BYTES, MAX_ENTRIES, MAX_RESULT, PAGE, Overflow, capped
+from toolkit._execution.truncation import MAX_BYTES, MAX_ENTRIES, MAX_RESULT, PAGE, Overflow, capped
 
 LINES = "\n".join(f"line {number}: {'needle' if number % 100 == 7 else 'hay'}" for number in range(10_000))
 

@@ -24,11 +24,11 @@ from toolkit import (
     ToolResult,
     tool,
 )
+from toolkit._execution.ledger import STARTED, Ledger, MemoryLedger, SQLiteLedger
 from toolkit._messages import ModelResponse, ToolCall, ToolMessage
 from toolkit.approvers import Desk, ask_when, defer
 from toolkit.errors import ApprovalError
 from toolkit.events import ApprovalNeeded
-from toolkit.ledger import STARTED, Ledger, MemoryLedger, SQLiteLedger
 from toolkit.testing import ModelReply, ScriptedModel, call
 
 Door = Literal["sync", "async"]

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from toolkit import Decision, Image, Runner, RunResult, RunState, ToolContext, ToolResult, tool
+from toolkit._execution.ledger import MemoryLedger, SQLiteLedger
 from toolkit._messages import ToolMessage
 from toolkit.errors import ApprovalError, ConversationError
-from toolkit.ledger import MemoryLedger, SQLiteLedger
 from toolkit.testing import ScriptedModel, call
 
 STARTED = "This call was started before and may have taken effect; it was not run again."
@@ -314,7 +314,7 @@ SHARED = """
 import json, os, sys
 from pathlib import Path
 from toolkit import Decision, Image, Runner, RunState, tool
-from toolkit.ledger import SQLiteLedger
+from toolkit._execution.ledger import SQLiteLedger
 from toolkit.testing import ScriptedModel, call
 
 HOME = Path(sys.argv[1])

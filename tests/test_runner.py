@@ -33,6 +33,7 @@ from toolkit import (
     ToolResult,
     Usage,
 )
+from toolkit._execution.parallel import MAX_PARALLEL
 from toolkit._messages import (
     Image,
     Message,
@@ -44,7 +45,6 @@ from toolkit._messages import (
     message_from_dict,
     message_to_dict,
 )
-from toolkit.execution import MAX_PARALLEL
 from toolkit.models import Piece
 from toolkit.testing import ScriptedModel, call
 

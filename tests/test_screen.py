@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolkit._execution.approval import shortened, shown
 from toolkit._schema.json_text import escaped, revealed
-from toolkit.screen import shortened, shown
 
 HIDDEN = {
     "override": ("pay \u202ebob", r"pay \u202ebob"),

@@ -13,6 +13,10 @@ from toolkit._lazy import lazily
 
 if TYPE_CHECKING:
     from toolkit._context import ToolContext as ToolContext
+    from toolkit._execution.approval import ApprovalRequest as ApprovalRequest
+    from toolkit._execution.approval import Decision as Decision
+    from toolkit._execution.authorization import Deny as Deny
+    from toolkit._execution.parallel import batched as batched
     from toolkit._messages import File as File
     from toolkit._messages import Image as Image
     from toolkit._messages import PendingApproval as PendingApproval
@@ -21,9 +25,6 @@ if TYPE_CHECKING:
     from toolkit._messages import Usage as Usage
     from toolkit._tools.decorator import tool as tool
     from toolkit._tools.tool import Tool as Tool
-    from toolkit.approval import ApprovalRequest as ApprovalRequest
-    from toolkit.approval import Decision as Decision
-    from toolkit.authorization import Deny as Deny
     from toolkit.errors import ApprovalError as ApprovalError
     from toolkit.errors import BusyError as BusyError
     from toolkit.errors import Cancelled as Cancelled
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from toolkit.errors import TimedOut as TimedOut
     from toolkit.errors import ToolError as ToolError
     from toolkit.errors import ToolkitError as ToolkitError
-    from toolkit.execution import batched as batched
     from toolkit.limits import Limits as Limits
     from toolkit.limits import Prices as Prices
     from toolkit.models.openai import OpenAIModel as OpenAIModel
@@ -57,6 +57,12 @@ __version__ = "0.1.0"
 # Where each public name lives. The block above says the same to type checkers; a test holds the two together.
 _HOMES = {
     "toolkit._context": ("ToolContext",),
+    "toolkit._execution.approval": (
+        "ApprovalRequest",
+        "Decision",
+    ),
+    "toolkit._execution.authorization": ("Deny",),
+    "toolkit._execution.parallel": ("batched",),
     "toolkit._messages": (
         "File",
         "Image",
@@ -67,11 +73,6 @@ _HOMES = {
     ),
     "toolkit._tools.decorator": ("tool",),
     "toolkit._tools.tool": ("Tool",),
-    "toolkit.approval": (
-        "ApprovalRequest",
-        "Decision",
-    ),
-    "toolkit.authorization": ("Deny",),
     "toolkit.errors": (
         "ApprovalError",
         "BusyError",
@@ -92,7 +93,6 @@ _HOMES = {
         "ToolError",
         "ToolkitError",
     ),
-    "toolkit.execution": ("batched",),
     "toolkit.limits": (
         "Limits",
         "Prices",

@@ -12,25 +12,25 @@ from toolkit._concurrency.cancellation import Cancellation, outer
 from toolkit._dialects import run_dialect_named
 from toolkit._dialects.chat import decoded
 from toolkit._dialects.tool_choice import available, checked_choice
+from toolkit._execution.approval import Approver
+from toolkit._execution.dispatcher import Dispatcher
+from toolkit._execution.ledger import Ledger, MemoryLedger
+from toolkit._execution.parallel import MAX_PARALLEL, Order, checked_order
+from toolkit._execution.references import recalled
+from toolkit._execution.truncation import MAX_RESULT, Overflow
 from toolkit._messages import Message, ModelResponse, SystemMessage, UserMessage
 from toolkit._schema.error_messages import close_to
 from toolkit._tools.bindings import AnyTool
-from toolkit.approval import Approver
 from toolkit.approvers import Decided
 from toolkit.conversation import Conversation
-from toolkit.dependencies import recalled
-from toolkit.dispatch import Dispatcher
 from toolkit.errors import ApprovalError, ConversationError
-from toolkit.execution import MAX_PARALLEL, Order, checked_order
 from toolkit.history import repaired
 from toolkit.hooks import Hooks
-from toolkit.ledger import Ledger, MemoryLedger
 from toolkit.limits import Limits
 from toolkit.models import Model
 from toolkit.models.default import ModelChoice
 from toolkit.options import Ask, Prompt, RunnerOptions, refuse_reserved, refuse_unfit, refuse_unknown
 from toolkit.output import output_of
-from toolkit.overflow import MAX_RESULT, Overflow
 from toolkit.runs.asking import Asking
 from toolkit.runs.calling import Calling
 from toolkit.runs.early import EarlyCalls

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias, TypeVar
 
 from toolkit._concurrency.backend import Door, called
 from toolkit._concurrency.cancellation import Cancellation
+from toolkit._execution.authorization import Deny
 from toolkit._messages import ModelRequest, ModelResponse, ToolCall, ToolResult
 from toolkit._tools.invocation import explained
-from toolkit.authorization import Deny
 from toolkit.errors import Denied, Failed, FatalError, Halt, ToolError
 from toolkit.middleware import Middleware, Next
 

@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 
 from typing_extensions import TypedDict
 
+from toolkit._execution.approval import Approver, Verdict
+from toolkit._execution.authorization import Authorizer
+from toolkit._execution.ledger import Ledger
+from toolkit._execution.parallel import Order
 from toolkit._messages import Message
 from toolkit._tools.shared_values import Values
-from toolkit.approval import Approver, Verdict
-from toolkit.authorization import Authorizer
-from toolkit.execution import Order
-from toolkit.ledger import Ledger
 from toolkit.limits import Limits
 from toolkit.middleware import Middleware
 from toolkit.runs.inbox import Queue

@@ -16,15 +16,15 @@ from toolkit._context import ToolContext
 from toolkit._dialects import dialect_named
 from toolkit._dialects.base import Dialect
 from toolkit._dialects.calls import Calls, composed, parsed
+from toolkit._execution.dispatcher import Dispatcher
+from toolkit._execution.parallel import Callings, ended, succeeded
+from toolkit._execution.references import refers
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._schema.arguments import Words
 from toolkit._schema.json_text import as_text, doubts, unfenced
 from toolkit._tools.check import Report, checked
 from toolkit._tools.shared_values import Shared, Values
-from toolkit.callings import Callings, ended, succeeded
 from toolkit.collection import Addable, Collection, activity_of
-from toolkit.dependencies import refers
-from toolkit.dispatch import Dispatcher
 from toolkit.errors import ToolError
 
 

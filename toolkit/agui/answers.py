@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from toolkit.approval import Decision
+from toolkit._execution.approval import Decision
 
 # What an answer looks like: the protocol's own pattern for approvals with edits.
 ANSWER: Mapping[str, Any] = {

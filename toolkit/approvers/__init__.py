@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from toolkit._execution.approval import Decided as Decided
 from toolkit.approvers.console import Console as Console
-from toolkit.approvers.decided import Decided as Decided
 from toolkit.approvers.desk import Desk as Desk
 from toolkit.approvers.notebook import Notebook as Notebook
 from toolkit.approvers.policies import allow as allow

@@ -8,11 +8,9 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from toolkit._execution.approval import ApprovalRequest, Decision, Verdict, definition_of, shortened, shown
 from toolkit._schema.json_text import escaped
 from toolkit._tools.tool import Tool
-from toolkit.approval import ApprovalRequest, Decision, Verdict
-from toolkit.digests import definition_of
-from toolkit.screen import shortened, shown
 
 # Characters of a call's arguments that are shown at once.
 MAX_SHOWN = 4_000

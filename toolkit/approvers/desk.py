@@ -6,8 +6,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from toolkit._concurrency.cancellation import Cancellation
+from toolkit._execution.approval import ApprovalRequest, Verdict
 from toolkit._messages import PendingApproval
-from toolkit.approval import ApprovalRequest, Verdict
 from toolkit.errors import ApprovalError
 
 if TYPE_CHECKING:

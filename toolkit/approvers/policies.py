@@ -7,10 +7,9 @@ from fnmatch import fnmatchcase
 from typing import Any, get_args
 
 from toolkit._concurrency.backend import is_async
+from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Verdict, definition_of
 from toolkit._tools.options import Effect
 from toolkit._tools.tool import Tool
-from toolkit.approval import ApprovalRequest, Approver, Decision, Verdict
-from toolkit.digests import definition_of
 from toolkit.errors import DefinitionError
 
 NO_CONDITION = (

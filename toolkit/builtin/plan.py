@@ -13,17 +13,16 @@ from typing_extensions import TypedDict
 
 from toolkit._concurrency.async_backend import AsyncDoor
 from toolkit._context import ToolContext
+from toolkit._execution.dispatcher import Dispatcher
+from toolkit._execution.parallel import Callings, batches, dispatching
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._tools.decorator import tool
 from toolkit._tools.options import Effect
 from toolkit._tools.shared_values import Shared
 from toolkit._tools.tool import Tool
 from toolkit.builtin.asking import Asking
-from toolkit.callings import Callings, dispatching
 from toolkit.collection import Addable
-from toolkit.dispatch import Dispatcher
 from toolkit.errors import ToolError
-from toolkit.execution import batches
 from toolkit.toolbox import Toolbox
 
 MAX_STEPS = 50

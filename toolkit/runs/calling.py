@@ -13,17 +13,16 @@ from toolkit._concurrency.backend import Door
 from toolkit._concurrency.cancellation import DEADLINE, Cancellation, outer
 from toolkit._concurrency.threads import unended
 from toolkit._context import ToolContext
+from toolkit._execution.approval import Deferred, Stopped
+from toolkit._execution.dispatcher import Dispatcher
+from toolkit._execution.invoke import Tell
+from toolkit._execution.parallel import Order, batches, dispatching, execute, width_of
+from toolkit._execution.references import Blocked, Dependencies, may_wait, refer
 from toolkit._messages import PendingApproval, ToolCall, ToolMessage, ToolResult
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.shared_values import Shared
-from toolkit.approval import Deferred, Stopped
-from toolkit.attempts import Tell
-from toolkit.callings import dispatching
-from toolkit.dependencies import Blocked, Dependencies, may_wait, refer
-from toolkit.dispatch import Dispatcher
 from toolkit.errors import Cancelled, TimedOut, ToolError
 from toolkit.events import ApprovalNeeded, CallEvent, Event, ToolCallFinished, ToolCallStarted
-from toolkit.execution import Order, batches, execute, width_of
 from toolkit.models import CallReady
 from toolkit.refusals import CANCELLED_TEXT, LATE_TEXT, SKIPPED_TEXT, STOPPED_TEXT
 from toolkit.runs.early import EarlyCalls

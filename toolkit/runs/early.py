@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 from toolkit._concurrency.backend import Door, Handle
 from toolkit._context import unheard
+from toolkit._execution.invoke import Tell
 from toolkit._messages import ToolCall, ToolResult
-from toolkit.attempts import Tell
 from toolkit.events import CallEvent, ToolCallFinished
 
 DROPPED_TEXT = "Dropped: the model's answer does not hold this call in the end."

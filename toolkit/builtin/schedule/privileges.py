@@ -7,8 +7,8 @@ from contextvars import ContextVar
 from typing import Any
 
 from toolkit._context import ToolContext
+from toolkit._execution.authorization import Deny
 from toolkit._tools.tool import Tool
-from toolkit.authorization import Deny
 from toolkit.builtin.schedule.store import Firing
 
 # The firing that is carried out here.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from toolkit.approval import Verdict
+from toolkit._execution.approval import Verdict
 from toolkit.builtin.schedule.store import Firing
 from toolkit.errors import DefinitionError
 from toolkit.runs.result import RunResult

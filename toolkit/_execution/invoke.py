@@ -22,13 +22,13 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.tasks import watched
 from toolkit._concurrency.threads import Outcome, over, unended
 from toolkit._context import ToolContext
+from toolkit._execution.isolation import submitted, waited
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._tools.invocation import rendered
 from toolkit._tools.options import ToolSettings
 from toolkit._tools.tool import Tool
 from toolkit.errors import Cancelled, DefinitionError, Failed, TimedOut, ToolError
 from toolkit.events import CallEvent, ToolCallRetried, ToolCallUpdated
-from toolkit.places import submitted, waited
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
@@ -182,7 +182,7 @@ class _Attempts:
         return invocation.failed(error) if error is not None else cast("ToolResult", invocation.settled(value))
 
     async def _in_process(self, context: ToolContext[Any]) -> Outcome[Any]:
-        from toolkit.isolation import in_process
+        from toolkit._execution.isolation import in_process
 
         async def wait() -> Outcome[Any]:
             return in_process(self.tool, self.values, context)

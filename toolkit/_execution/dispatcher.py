@@ -17,15 +17,16 @@ from typing import Any
 
 from toolkit._concurrency.backend import Door
 from toolkit._context import ToolContext, unheard
+from toolkit._execution.approval import ApprovalRequest, Approver, Deferred, Stopped, approve, digest_of
+from toolkit._execution.authorization import Authorizer, Unanswered, authorize
+from toolkit._execution.invoke import Tell, invoke
+from toolkit._execution.ledger import STARTED, Ledger, Record
+from toolkit._execution.truncation import MAX_RESULT, Overflow, capped
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._schema.error_messages import close_to, unknown
 from toolkit._schema.json_text import as_text
 from toolkit._tools.invocation import completed, explained
 from toolkit._tools.tool import Tool
-from toolkit.approval import ApprovalRequest, Approver, Deferred, Stopped, approve
-from toolkit.attempts import Tell, invoke
-from toolkit.authorization import Authorizer, authorize
-from toolkit.digests import digest_of
 from toolkit.errors import (
     Cancelled,
     DefinitionError,
@@ -39,10 +40,7 @@ from toolkit.errors import (
     ToolkitError,
     UnknownTool,
 )
-from toolkit.gates import Unanswered
-from toolkit.ledger import STARTED, Ledger, Record
 from toolkit.middleware import Middleware, compose
-from toolkit.overflow import MAX_RESULT, Overflow, capped
 
 logger = logging.getLogger("toolkit")
 

@@ -2,26 +2,143 @@
 
 A run without an approver refuses the calls that need one, by their tool's own word, and asks about no other. A run with
 one asks it about every call; the policies in `approvers` are approvers that ask another one only sometimes.
+
+What a yes is bound to: a text for each value that is the same in every process, and the digest of a call.
+
+Equal values are written alike, whatever the order of their sets and keys; values of different types are not. What is
+no plain data is written as pickle takes it apart: its class, by name, and what it is made of.
+
+Values as people are shown them before they say yes: nothing hidden, nothing that looks like something else.
+
+Decisions that were made while a run was paused: each is for one call, as it was shown, and for one time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import json
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, Literal, TypeAlias
+
+from pydantic_core import to_jsonable_python
 
 from toolkit._concurrency.backend import Door
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._context import ToolContext, unheard
+from toolkit._execution.authorization import Unanswered, ask, because, guarded
 from toolkit._messages import PendingApproval, ToolCall
 from toolkit._schema.json_text import escaped
 from toolkit._tools.tool import Tool
-from toolkit.digests import digest_of
-from toolkit.errors import Denied, TimedOut, ToolkitError
+from toolkit.errors import ApprovalError, Denied, TimedOut, ToolkitError
 from toolkit.events import ApprovalNeeded
-from toolkit.gates import Unanswered, ask, because, guarded
-from toolkit.screen import shown
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+_NAMED = (type, FunctionType, BuiltinFunctionType)
+
+
+def digest_of(tool: Tool[..., Any], values: Mapping[str, Any], call: ToolCall, run_id: str) -> str:
+    """Say in 64 hexadecimal digits which call this is: of which run, of which tool as it is now, with which values.
+
+    Raises:
+        TypeError: A value is nothing that could be told from others, such as an iterator.
+    """
+    return _sha256([run_id, call.id, definition_of(tool), _told(tool, values, call), *call.imports])
+
+
+def _told(tool: Tool[..., Any], values: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
+    """Leave out what the tool itself makes anew each time: a default that no schema can show."""
+    shown, needed = tool.parameters["properties"], tool.parameters.get("required", ())
+    made = {name for name in values if name in shown and name not in needed and "default" not in shown[name]}
+    if made:
+        made -= tool.invocation.reader.said(call.arguments).keys()
+    return {name: value for name, value in values.items() if name not in made}
+
+
+def definition_of(tool: Tool[..., Any]) -> str:
+    """Say in 64 hexadecimal digits which tool this is: its name, where it comes from, and what it says of itself."""
+    return _sha256([tool.name, tool.origin, tool.description, tool.parameters, tool.settings.effect])
+
+
+def canonical(value: Any) -> str:
+    """Write a value.
+
+    Raises:
+        TypeError: It cannot be told from others.
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return json.dumps(value)
+    if kind in (list, tuple):
+        return f"{kind.__name__}[{','.join(map(canonical, value))}]"
+    if kind in (dict, set, frozenset):
+        return f"{kind.__name__}{{{_sorted(value)}}}"
+    if kind in (bytes, bytearray):
+        return f"{kind.__name__}'{value.hex()}'"
+    if isinstance(value, _NAMED):
+        return f"<{value.__module__}.{value.__qualname__}>"
+    return _taken_apart(value)
+
+
+def _sorted(values: Mapping[Any, Any] | Iterable[Any]) -> str:
+    if isinstance(values, Mapping):
+        return ",".join(sorted(f"{canonical(key)}:{canonical(value)}" for key, value in values.items()))
+    return ",".join(sorted(map(canonical, values)))
+
+
+def _taken_apart(value: Any) -> str:
+    reduced = value.__reduce_ex__(2)
+    if isinstance(reduced, str):
+        return f"<{type(value).__module__}.{reduced}>"
+    made_by, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
+    if isinstance(value, (set, frozenset)):
+        arguments = (type(value), set(value))
+    parts = [made_by, arguments, _given(value, state), items and list(items), pairs and dict(pairs)]
+    return f"({','.join(map(canonical, parts))})"
+
+
+def _given(value: Any, state: Any) -> Any:
+    """Leave out of a model's state what its class makes anew each time: pydantic says which fields were given."""
+    given = getattr(value, "__pydantic_fields_set__", None)
+    if given is None or type(state) is not dict or "__dict__" not in state:
+        return state
+    made = {name for name, field in type(value).__pydantic_fields__.items() if field.default_factory} - given
+    return {**state, "__dict__": {name: held for name, held in state["__dict__"].items() if name not in made}}
+
+
+def _sha256(value: Any) -> str:
+    import hashlib  # it takes longer to load than all that is here
+
+    return hashlib.sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def shown(values: Mapping[str, Any], indent: int | None = None) -> str:
+    """Write arguments as JSON, with whatever is unseen, or looks like a Latin letter beside one, as an escape.
+
+    A reader of JSON gets the same values from it as without the escapes.
+    """
+    plain = {name: _plain(value) for name, value in values.items()}
+    return escaped(json.dumps(plain, ensure_ascii=False, indent=indent), keep="\n")
+
+
+def shortened(text: str, most: int) -> str:
+    """Cut the middle out of a long text, and say so, with what tells the whole one from others."""
+    if len(text) <= most:
+        return text
+    import hashlib  # as in `digests`
+
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    note = f"\n... {len(text) - most:,} of {len(text):,} characters are not shown here; SHA-256 of all: {digest} ...\n"
+    return text[: most - most // 4] + note + text[len(text) - most // 4 :]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (set, frozenset)):
+        value = sorted(value, key=canonical)
+    return to_jsonable_python(value, bytes_mode="base64", fallback=repr)
+
 
 REJECTED = "Tool execution was rejected by the user."
 INCOMPLETE = "Tool approval could not be completed; the tool was not run."
@@ -249,3 +366,59 @@ def _deferred(decision: Decision, request: ApprovalRequest) -> ToolkitError:
         refusal = Unanswered(f"{INCOMPLETE} Reason: the decision cannot wait: the arguments cannot be written down.")
         refusal.__cause__ = error
         return refusal
+
+
+class Decided:
+    """Answers for calls that waited, where they are still what was decided on; asks somebody about the rest.
+
+    A no outlives any change of its call.
+
+    Args:
+        decisions: Verdicts by call id. A call that waits and has none goes on waiting.
+        pending: The calls that wait.
+        otherwise: Who is asked about a call that has changed since, and about all that come later. Without anybody they
+            wait: a run that began with a gate keeps it.
+
+    Raises:
+        ApprovalError: A decision is for no call that waits, or is none.
+    """
+
+    def __init__(
+        self,
+        decisions: Mapping[str, Verdict],
+        pending: Sequence[PendingApproval],
+        otherwise: Approver | None = None,
+    ) -> None:
+        self._waiting = {waiting.call.id: waiting for waiting in pending}
+        _refuse_unfit(decisions, self._waiting)
+        self._verdicts = dict(decisions)
+        self._otherwise = otherwise
+        self._lock = threading.Lock()
+
+    def __call__(self, request: ApprovalRequest) -> Verdict | Awaitable[Verdict]:
+        """Answer for one call."""
+        with self._lock:
+            waiting = self._waiting.get(request.call.id)
+            verdict = self._verdicts.pop(request.call.id, None)
+        if waiting is None:
+            return self._asked(request, Decision.defer("The run was paused once, and nobody else is there to ask."))
+        if not _is_no(verdict) and waiting.digest != request.digest:
+            return self._asked(request, Decision.defer("The tool or the call has changed since it was shown."))
+        return Decision.defer(waiting.reason) if verdict is None else verdict
+
+    def _asked(self, request: ApprovalRequest, verdict: Verdict) -> Verdict | Awaitable[Verdict]:
+        return verdict if self._otherwise is None else self._otherwise(request)
+
+
+def _is_no(verdict: Verdict | None) -> bool:
+    return verdict is False or (isinstance(verdict, Decision) and not verdict.approved and verdict.refusal != "defer")
+
+
+def _refuse_unfit(decisions: Mapping[str, Verdict], waiting: Mapping[str, PendingApproval]) -> None:
+    unknown = next((call_id for call_id in decisions if call_id not in waiting), None)
+    if unknown is not None:
+        known = ", ".join(waiting) or "none"
+        raise ApprovalError(f"No call {unknown!r} waits for a decision; these do: {known}.")
+    for call_id, verdict in decisions.items():
+        if not isinstance(verdict, (bool, Decision)):
+            raise ApprovalError(f"The decision on {call_id!r} is {verdict!r}: give True, False or a Decision.")

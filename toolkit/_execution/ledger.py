@@ -1,0 +1,276 @@
+"""What is known of each call, written down before and after: so that none has its effect twice.
+
+A call is proposed, approved, started and finished. Each stage is written once, by whoever comes first; to have written
+`started` is the right to carry the call out. After a crash, or when a state is taken up twice, the ledger tells what
+was done: what has finished is not done again, and its result is told again; what has started and not finished may have
+taken effect, and is done again only where that does no harm.
+
+What is known of each call, and a place for it that lasts as long as the process.
+
+A ledger in a file.
+
+One call in a ledger: what was written of it before, and what is written now.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import astuple, dataclass, field, replace
+from typing import Literal, Protocol, TypeAlias, TypeVar, cast
+
+from typing_extensions import Self
+
+from toolkit._concurrency.backend import Door
+from toolkit._messages import ToolMessage, ToolResult, message_from_dict, message_to_dict
+from toolkit.errors import Failed
+from toolkit.stores.database import Database, Layout
+
+Stage: TypeAlias = Literal["proposed", "approved", "started", "finished"]
+
+# Stages after which a call is not carried out any more, but where that does no harm.
+_CLAIMS = frozenset({"started", "finished"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One stage of one call.
+
+    Attributes:
+        digest: Which call it was: the tool, its definition, the arguments.
+        result: What came of it, once it has finished, as JSON: text, error, its kind, pictures and files.
+        at: When, in seconds since 1970, UTC.
+    """
+
+    run_id: str
+    call_id: str
+    stage: Stage
+    digest: str = ""
+    result: str = ""
+    at: float = field(default_factory=time.time, compare=False)
+
+
+class Ledger(Protocol):
+    """Where entries are kept. It may be used from any thread."""
+
+    def write(self, entry: Entry) -> bool:
+        """Keep an entry; False, and nothing kept, where the same stage of the same call is there already."""
+        ...
+
+    def read(self, run_id: str, call_id: str | None = None) -> tuple[Entry, ...]:
+        """Give the entries of a run, or of one of its calls, in the order in which they were written."""
+        ...
+
+
+class MemoryLedger:
+    """A ledger that lasts as long as its process.
+
+    Args:
+        runs: How many runs it keeps whole, the latest; of those before it keeps no more than which calls have begun or
+            were refused, so that none of them is carried out again. None keeps all.
+
+    Raises:
+        ValueError: `runs` is less than 1.
+    """
+
+    def __init__(self, runs: int | None = None) -> None:
+        if runs is not None and runs < 1:
+            raise ValueError(f"runs={runs!r}: a ledger keeps one run at least, or None for all.")
+        self._runs = runs
+        self._lock = threading.Lock()
+        self._whole: dict[str, _Run] = {}  # the run that was written to last stands last
+        self._short: dict[str, _Run] = {}
+
+    def write(self, entry: Entry) -> bool:
+        """Keep an entry; False, and nothing kept, where the same stage of the same call is there already."""
+        with self._lock:
+            run = self._whole.pop(entry.run_id, None) or self._short.pop(entry.run_id, {})
+            self._whole[entry.run_id] = run
+            is_first = run.setdefault((entry.call_id, entry.stage), entry) is entry
+            if self._runs is not None and len(self._whole) > self._runs:
+                self._shorten(next(iter(self._whole)))
+        return is_first
+
+    def read(self, run_id: str, call_id: str | None = None) -> tuple[Entry, ...]:
+        """Give the entries of a run, or of one of its calls, in the order in which they were written."""
+        with self._lock:
+            run = self._whole.get(run_id) or self._short.get(run_id, {})
+            return tuple(entry for entry in run.values() if call_id in (None, entry.call_id))
+
+    def _shorten(self, run_id: str) -> None:
+        entries = self._whole.pop(run_id).values()
+        claims = [replace(entry, stage="started", result="") for entry in entries if entry.stage in _CLAIMS]
+        if claims:
+            self._short[run_id] = {(entry.call_id, entry.stage): entry for entry in claims}
+
+
+# The entries of one run, in the order in which they were written.
+_Run: TypeAlias = dict[tuple[str, Stage], Entry]
+
+
+class SQLiteLedger:
+    """A ledger in a file, for several threads and processes of one machine.
+
+    It keeps every run for good, so that no call is ever carried out twice: begin a new file where one grows too large,
+    and put the old one away when none of its runs can be taken up again.
+
+    Args:
+        path: The file; it is made where there is none.
+        timeout: How long to wait for another process that writes, in seconds.
+
+    Raises:
+        StoreError: The file is damaged, holds something else, or cannot be opened.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, timeout: float = 30.0) -> None:
+        self._database = Database(path, _LAYOUT, timeout=timeout)
+
+    def write(self, entry: Entry) -> bool:
+        """Keep an entry; False, and nothing kept, where the same stage of the same call is there already.
+
+        Raises:
+            StoreError: It could not be kept.
+        """
+        with self._database.writing() as connection:
+            return connection.execute(_WRITE, astuple(entry)).rowcount == 1
+
+    def read(self, run_id: str, call_id: str | None = None) -> tuple[Entry, ...]:
+        """Give the entries of a run, or of one of its calls, in the order in which they were written.
+
+        Raises:
+            StoreError: They could not be read.
+        """
+        with self._database.reading() as connection:
+            rows = connection.execute(_READ, (run_id, call_id))
+            return tuple(Entry(**dict(zip(_FIELDS, row))) for row in rows)
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+_FIELDS = tuple(Entry.__dataclass_fields__)
+_TABLE = """
+CREATE TABLE entries (
+    run_id TEXT, call_id TEXT, stage TEXT, digest TEXT, result TEXT, at REAL,
+    PRIMARY KEY (run_id, call_id, stage)
+)
+"""
+_LAYOUT = Layout(holds="a ledger", application_id=int.from_bytes(b"tkLG", "big"), migrations=((_TABLE,),))
+_WRITE = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_READ = "SELECT * FROM entries WHERE run_id = ? AND call_id = ifnull(?, call_id) ORDER BY rowid"
+
+
+logger = logging.getLogger("toolkit")
+
+T = TypeVar("T")
+
+UNKEPT = "This call was not run: its steps cannot be written down now."
+STARTED = "This call was started before and may have taken effect; it was not run again."
+CHANGED = (
+    "A call of this id was started before with other arguments, or by another definition of its tool; "
+    "this one was not run. Send it again if it is still needed."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """One call in a ledger.
+
+    Attributes:
+        digest: Which call it is, with the arguments that the model proposes.
+        may_repeat: Whether it does no harm to carry it out twice.
+    """
+
+    ledger: Ledger
+    run_id: str
+    call_id: str
+    digest: str
+    may_repeat: bool
+    door: Door
+
+    async def recall(self) -> ToolResult | None:
+        """Give what came of the call, where it was carried out before; None where it is to be carried out now.
+
+        Raises:
+            Failed: It has started and not finished, or it was another call, and may not be repeated; or the ledger
+                cannot be read.
+        """
+        entries = await self._do("be read", lambda: self.ledger.read(self.run_id, self.call_id))
+        stages = {entry.stage: entry for entry in entries}
+        started, finished = stages.get("started"), stages.get("finished")
+        if finished is not None and finished.digest == self.digest:
+            return _result(finished.result)
+        if started is None or self.may_repeat:
+            return None
+        raise Failed(STARTED if started.digest == self.digest else CHANGED)
+
+    async def note(self, stage: Stage, digest: str = "") -> bool:
+        """Write a stage; False where it was written before.
+
+        Raises:
+            Failed: It cannot be written.
+        """
+        return await self._write(stage, digest or self.digest)
+
+    async def carry_out(self, work: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+        """Do the work of the call, and write down that it starts and what came of it.
+
+        Raises:
+            Failed: Somebody else has started the call, and it may not be repeated; or its start cannot be written.
+        """
+        is_first = await self.note("started")
+        if not is_first and (known := await self.recall()) is not None:
+            return known
+        result = await work()
+        await self.finish(result)
+        return result
+
+    async def finish(self, result: ToolResult) -> None:
+        """Write down what came of the call, a refusal included; where that cannot be kept, the log says so."""
+        with suppress(Failed):
+            await self._write("finished", self.digest, result)
+
+    async def _write(self, stage: Stage, digest: str, result: ToolResult | None = None) -> bool:
+        def write() -> bool:
+            told = "" if result is None else _json(result)
+            entry = Entry(run_id=self.run_id, call_id=self.call_id, stage=stage, digest=digest, result=told)
+            return self.ledger.write(entry)
+
+        return await self._do(f"keep {stage!r}", write)
+
+    async def _do(self, what: str, work: Callable[[], T]) -> T:
+        async def done() -> T:
+            try:
+                return work()
+            except Exception as error:
+                logger.exception("The ledger could not %s, for the call %s.", what, self.call_id)
+                raise Failed(UNKEPT) from error
+
+        return await self.door.call(done, is_async=False)
+
+
+def _json(result: ToolResult) -> str:
+    told = ToolMessage(call_id="", name="", text=result.text or "", images=result.images, files=result.files)
+    return json.dumps({"told": message_to_dict(told), "error": result.error, "kind": result.kind})
+
+
+def _result(text: str) -> ToolResult:
+    kept = json.loads(text)
+    told = cast("ToolMessage", message_from_dict(kept["told"]))
+    value = told.text if kept["error"] is None else None
+    return ToolResult(value, told.text, kept["error"], kept["kind"], images=told.images, files=told.files)
+
+
+__all__ = ["CHANGED", "STARTED", "UNKEPT", "Entry", "Ledger", "MemoryLedger", "Record", "SQLiteLedger", "Stage"]
