@@ -17,10 +17,10 @@ from toolkit import ApprovalRequest, Decision, Denied, Runner, Tool, ToolCall, T
 from toolkit._concurrency.async_backend import AsyncDoor
 from toolkit._concurrency.backend import step
 from toolkit._concurrency.sync_backend import SyncDoor
-from toolkit._execution.approval import NO_APPROVER, Approver, Deferred, Stopped, approve
+from toolkit._execution.approval import NO_APPROVER, Approver, Decided, Deferred, Stopped, approve
 from toolkit._messages import PendingApproval
 from toolkit._tools.options import Effect
-from toolkit.approvers import Console, Decided, Desk, Notebook, allow, approve_all, ask_when, defer
+from toolkit.approvers import Console, Desk, Notebook, allow, approve_all, ask_when, defer
 from toolkit.errors import ApprovalError, DefinitionError
 from toolkit.events import ApprovalNeeded
 from toolkit.testing import ScriptedModel, call

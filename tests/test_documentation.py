@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 MODULES = [
     "toolkit._tools.decorator",
-    "toolkit.toolbox",
+    "toolkit._toolbox",
     "toolkit.runner",
     "toolkit.display.terminal",
     "toolkit.testing.scripted",

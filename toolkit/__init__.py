@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from toolkit._messages import ToolCall as ToolCall
     from toolkit._messages import ToolResult as ToolResult
     from toolkit._messages import Usage as Usage
+    from toolkit._toolbox import Toolbox as Toolbox
     from toolkit._tools.decorator import tool as tool
     from toolkit._tools.tool import Tool as Tool
     from toolkit.errors import ApprovalError as ApprovalError
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from toolkit.runs import RunHandle as RunHandle
     from toolkit.runs import RunResult as RunResult
     from toolkit.state import RunState as RunState
-    from toolkit.toolbox import Toolbox as Toolbox
 
 __version__ = "0.1.0"
 
@@ -71,6 +71,7 @@ _HOMES = {
         "ToolResult",
         "Usage",
     ),
+    "toolkit._toolbox": ("Toolbox",),
     "toolkit._tools.decorator": ("tool",),
     "toolkit._tools.tool": ("Tool",),
     "toolkit.errors": (
@@ -104,7 +105,6 @@ _HOMES = {
         "RunResult",
     ),
     "toolkit.state": ("RunState",),
-    "toolkit.toolbox": ("Toolbox",),
 }
 
 if not TYPE_CHECKING:  # for which each name that is not declared above is a mistake

@@ -12,7 +12,7 @@ from toolkit._concurrency.cancellation import Cancellation, outer
 from toolkit._dialects import run_dialect_named
 from toolkit._dialects.chat import decoded
 from toolkit._dialects.tool_choice import available, checked_choice
-from toolkit._execution.approval import Approver
+from toolkit._execution.approval import Approver, Decided
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.ledger import Ledger, MemoryLedger
 from toolkit._execution.parallel import MAX_PARALLEL, Order, checked_order
@@ -20,8 +20,8 @@ from toolkit._execution.references import recalled
 from toolkit._execution.truncation import MAX_RESULT, Overflow
 from toolkit._messages import Message, ModelResponse, SystemMessage, UserMessage
 from toolkit._schema.error_messages import close_to
+from toolkit._toolbox import Toolbox
 from toolkit._tools.bindings import AnyTool
-from toolkit.approvers import Decided
 from toolkit.conversation import Conversation
 from toolkit.errors import ApprovalError, ConversationError
 from toolkit.history import repaired
@@ -40,7 +40,6 @@ from toolkit.runs.result import known_from
 from toolkit.runs.roster import Roster
 from toolkit.runs.run import Run
 from toolkit.state import RunState, open_calls
-from toolkit.toolbox import Toolbox
 
 logger = logging.getLogger("toolkit")
 

@@ -8,15 +8,14 @@ from typing import Any
 from typing_extensions import Unpack, override
 
 from toolkit._concurrency.cancellation import Cancellation
+from toolkit._toolbox import Addable, Toolbox
 from toolkit.assembly import Assembly
-from toolkit.collection import Addable
 from toolkit.limits import Limits
 from toolkit.models import Model
 from toolkit.options import Ask, RunnerOptions
 from toolkit.runs.controls import Controls
 from toolkit.runs.inbox import Inbox
 from toolkit.runs.run import Run
-from toolkit.toolbox import Toolbox
 from toolkit.verbs import Verbs
 
 

@@ -16,14 +16,13 @@ from toolkit._context import ToolContext
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.parallel import Callings, batches, dispatching
 from toolkit._messages import ToolCall, ToolResult
+from toolkit._toolbox import Addable, Toolbox
 from toolkit._tools.decorator import tool
 from toolkit._tools.options import Effect
 from toolkit._tools.shared_values import Shared
 from toolkit._tools.tool import Tool
 from toolkit.builtin.asking import Asking
-from toolkit.collection import Addable
 from toolkit.errors import ToolError
-from toolkit.toolbox import Toolbox
 
 MAX_STEPS = 50
 NAME = "execute_plan"

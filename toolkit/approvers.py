@@ -1,0 +1,356 @@
+"""Who is asked for approval, and when: people at a terminal, in a notebook or elsewhere, and policies that ask them.
+
+A person at a terminal is asked, one question at a time.
+
+A desk where calls wait to be decided on from elsewhere: another thread, a task, a web page.
+
+A person in a notebook is asked, in a field under the cell.
+
+Policies: approvers that ask another one only sometimes. What a tool itself asks for, only a list can waive.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+
+from toolkit._concurrency.backend import is_async
+from toolkit._concurrency.cancellation import Cancellation
+from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Verdict, definition_of, shortened, shown
+from toolkit._execution.approval import Decided as Decided
+from toolkit._messages import PendingApproval
+from toolkit._schema.json_text import escaped
+from toolkit._tools.options import Effect
+from toolkit._tools.tool import Tool
+from toolkit.errors import ApprovalError, DefinitionError
+
+if TYPE_CHECKING:
+    import asyncio
+
+# Characters of a call's arguments that are shown at once.
+MAX_SHOWN = 4_000
+# Answers that are none, until the call is rejected.
+MAX_TRIES = 5
+
+CHOICES = "[y]es, [n]o, [e]dit, [a]lways this tool, [w]hole arguments, [s]top the run"
+HELP = "Answer y, n, e, a, w or s; after n and s you may say why: n too expensive"
+
+
+class Console:
+    """An approver that asks at the terminal.
+
+    It shows the arguments as they will be used, with nothing hidden. A yes is for one call; "always" is for the calls
+    of this tool as it is now, for as long as this approver lives. The end of the input is a no.
+
+    Args:
+        read: Shows a prompt and gives what is typed; `input`, where there is a terminal, by default.
+        write: Shows a text.
+    """
+
+    def __init__(self, *, read: Callable[[str], str] | None = None, write: Callable[[str], object] = print) -> None:
+        self._read = read
+        self.write = write
+        self._lock = threading.Lock()
+        self._always: set[str] = set()
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether there is somebody to ask."""
+        return self._read is not None or (sys.stdin is not None and sys.stdin.isatty())
+
+    def __call__(self, request: ApprovalRequest) -> Verdict:
+        """Ask about one call."""
+        if not self.can_ask:
+            return Decision.reject("There is no terminal to ask at.")
+        with self._lock:
+            if definition_of(request.tool) in self._always:
+                return True
+            return self._asked(request)
+
+    def _asked(self, request: ApprovalRequest) -> Verdict:
+        if request.context.cancelled:
+            return False
+        self.write(_described(request))
+        try:
+            answers = (self._answer(request) for _ in range(MAX_TRIES))
+            verdict = next((answer for answer in answers if answer is not None), False)
+        except EOFError:
+            return Decision.reject("Nobody was there to answer.")
+        if request.context.cancelled:
+            self.write("This came too late: the call was given up.")
+        return verdict
+
+    def _answer(self, request: ApprovalRequest) -> Verdict | None:
+        """Take one answer; None where it decides nothing."""
+        word, _, reason = self.read(f"{CHOICES}? ").strip().partition(" ")
+        answers = _ANSWERS_WITH_REASON if reason else _ANSWERS
+        return answers.get(word.lower(), _explain)(self, request, reason.strip())
+
+    def read(self, prompt: str) -> str:
+        """Take a line."""
+        return (self._read or input)(prompt)
+
+    def remember(self, tool: Tool[..., Any]) -> None:
+        """Ask no more about a tool, as it is now."""
+        self._always.add(definition_of(tool))
+
+
+def _approve(*_: object) -> Verdict:
+    return True
+
+
+def _reject(_: Console, __: ApprovalRequest, reason: str) -> Verdict:
+    return Decision.reject(reason)
+
+
+def _stop(_: Console, __: ApprovalRequest, reason: str) -> Verdict:
+    return Decision.stop(reason)
+
+
+def _approve_always(console: Console, request: ApprovalRequest, _: str) -> Verdict:
+    console.remember(request.tool)
+    return True
+
+
+def _edit(console: Console, *_: object) -> Verdict | None:
+    try:
+        arguments = json.loads(console.read("All arguments, as JSON: "))
+    except ValueError as error:
+        console.write(f"That is no JSON: {error}")
+        return None
+    if isinstance(arguments, dict):
+        return Decision.modify(arguments)
+    console.write("Arguments are a JSON object: {...}")
+    return None
+
+
+def _show_all(console: Console, request: ApprovalRequest, _: str) -> None:
+    console.write(shown(request.arguments, indent=2))
+
+
+def _explain(console: Console, *_: object) -> None:
+    console.write(HELP)
+
+
+_Answer: TypeAlias = Callable[[Console, ApprovalRequest, str], "Verdict | None"]
+_ANSWERS_WITH_REASON: Mapping[str, _Answer] = {"n": _reject, "no": _reject, "s": _stop, "stop": _stop}
+_ANSWERS: Mapping[str, _Answer] = {
+    **_ANSWERS_WITH_REASON,
+    **dict.fromkeys(("y", "yes"), _approve),
+    **dict.fromkeys(("e", "edit"), _edit),
+    **dict.fromkeys(("a", "always"), _approve_always),
+    **dict.fromkeys(("w", "whole"), _show_all),
+}
+
+
+def _described(request: ApprovalRequest) -> str:
+    tool = request.tool
+    title = f" ({escaped(tool.title)})" if tool.title else ""
+    effect = f", which is {tool.settings.effect}" if tool.settings.effect else ""
+    said = shortened(escaped(request.call.reasoning), MAX_SHOWN)
+    reasoning = f"It gives this reason: {said}\n" if said else ""
+    arguments = shortened(shown(request.arguments, indent=2), MAX_SHOWN)
+    return f"The model asks for {tool.name}{title}{effect}:\n{reasoning}{arguments}"
+
+
+class Desk:
+    """An approver: what it is asked lies open, in order, until somebody answers; for any number of runs at once.
+
+    The run's events tell of each open call (`ApprovalNeeded`). A call that is given up, by a time-out or a
+    cancellation, is taken off the desk; the clock says when, however busy the event loop of the run is.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[str, _Question] = {}
+
+    @property
+    def open(self) -> tuple[PendingApproval, ...]:
+        """The calls that wait now, the oldest first."""
+        with self._lock:
+            return tuple(question.pending for question in self._open.values() if not question.until)
+
+    def answer(self, call_id: str, verdict: Verdict) -> None:
+        """Decide on a call; from any thread or task.
+
+        Raises:
+            ApprovalError: No such call waits: it was never asked about, was given up, or is already resolved.
+        """
+        with self._lock:
+            question = self._open.pop(call_id, None)
+        if question is None or not question.settle(verdict):
+            raise ApprovalError(f"The call {call_id!r} does not wait for a decision, or is already resolved.")
+
+    async def __call__(self, request: ApprovalRequest) -> Verdict:
+        """Put a call on the desk, and wait."""
+        question = _Question(request.pending(), request.context.cancellation)
+        with self._lock:
+            if self._open.setdefault(request.call.id, question) is not question:
+                raise ApprovalError(f"A call {request.call.id!r} lies on this desk already.")
+        try:
+            request.announce()
+            return await question.verdict
+        finally:
+            with self._lock:
+                if self._open.get(request.call.id) is question:
+                    del self._open[request.call.id]
+
+
+class _Question:
+    """One call on the desk, with the promise of an answer; `until` says when it is given up."""
+
+    def __init__(self, pending: PendingApproval, until: Cancellation) -> None:
+        import asyncio
+
+        self.pending = pending
+        self.until = until
+        self._loop = asyncio.get_running_loop()
+        self.verdict: asyncio.Future[Verdict] = self._loop.create_future()
+
+    def settle(self, verdict: Verdict) -> bool:
+        """Give the answer; False where nobody waits for it any more."""
+        if self.until or self.verdict.done():
+            return False
+        try:
+            self._loop.call_soon_threadsafe(self._settle, verdict)
+        except RuntimeError:  # the loop is closed
+            return False
+        return True
+
+    def _settle(self, verdict: Verdict) -> None:
+        if not self.verdict.done():
+            self.verdict.set_result(verdict)
+
+
+class Notebook(Console):
+    """An approver that asks in a notebook, in the way of `Console`.
+
+    The field is that of `input()`, which every front end has; without a front end the call is rejected. Buttons of
+    ipywidgets would wait for ever: a kernel hears of a click only once the cell has ended.
+    """
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether there is somebody to ask: a kernel, whose `input()` refuses where it has no front end."""
+        shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+        return self._read is not None or getattr(shell, "kernel", None) is not None
+
+
+NO_CONDITION = (
+    "ask_when needs a condition: give names=, effects= or when=. approve=person asks about every call, and "
+    "when=lambda request: request.required about those whose tools ask for a yes."
+)
+
+
+def approve_all(_: ApprovalRequest) -> bool:
+    """Let every call run, and ask nobody."""
+    return True
+
+
+def defer(_: ApprovalRequest) -> Decision:
+    """Pause the run at every call, until somebody has decided."""
+    return Decision.defer()
+
+
+def allow(*tools: str | Tool[..., Any], otherwise: Approver) -> Approver:
+    """Let calls of the listed tools run unasked, and ask somebody about the rest.
+
+    Args:
+        *tools: Names, or patterns such as "read_*"; or tools, which are meant as they are now: of a tool that has
+            changed since, or another one of the same name, the calls are asked about.
+        otherwise: Who is asked.
+
+    Raises:
+        DefinitionError: One of the tools is neither a name nor a tool, or `otherwise` cannot be called.
+    """
+    _refuse_others((str, Tool), "a name or a tool", tools=tools)
+    _refuse_uncallable(otherwise=otherwise)
+    patterns = tuple(each.strip() for each in tools if isinstance(each, str))
+    definitions = frozenset(definition_of(each) for each in tools if isinstance(each, Tool))
+
+    def allowed(request: ApprovalRequest) -> Verdict | Awaitable[Verdict]:
+        if _is_named(request, patterns) or (definitions and definition_of(request.tool) in definitions):
+            return True
+        return otherwise(request)
+
+    return allowed
+
+
+def ask_when(
+    approver: Approver,
+    *,
+    names: Sequence[str] = (),
+    effects: Sequence[Effect] = (),
+    when: Callable[[ApprovalRequest], object] | None = None,
+) -> Approver:
+    """Ask somebody about some calls, and let the rest run: each of the conditions is enough.
+
+    Calls that need a yes by their tool's own word are always asked about.
+
+    Args:
+        approver: Who is asked.
+        names: Names of tools, or patterns such as "delete_*".
+        effects: What the calls do, such as "destructive"; a tool that does not say what it does may do any of it.
+        when: Says so of one call, at once; anything but False is a yes.
+
+    Raises:
+        TypeError: `when` is async, or one text stands where a list is due.
+        DefinitionError: There is no condition, none that can be met, or nobody to ask.
+    """
+    _refuse_text(names=names, effects=effects)
+    _refuse_others(str, "a name", names=names)
+    _refuse_unknown(effects)
+    if not (names or effects) and when is None:
+        raise DefinitionError(NO_CONDITION)
+    _refuse_uncallable(approver=approver)
+    if when is not None:
+        _refuse_uncallable(when=when)
+        _refuse_async(when)
+    asked_about = {*effects, None} if effects else frozenset[Effect]()
+
+    def asking(request: ApprovalRequest) -> Verdict | Awaitable[Verdict]:
+        by_name = request.required or _is_named(request, names)
+        if by_name or request.tool.settings.effect in asked_about or (when and when(request) is not False):
+            return approver(request)
+        return True
+
+    return asking
+
+
+def _is_named(request: ApprovalRequest, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(request.tool.name, pattern) for pattern in patterns)
+
+
+def _refuse_text(**options: object) -> None:
+    for name, value in options.items():
+        if isinstance(value, str):
+            raise TypeError(f"{name}={value!r} is one text: write {name}=({value!r},).")
+
+
+def _refuse_async(when: Callable[..., object]) -> None:
+    if is_async(when):
+        raise TypeError("when= is asked at once: give a plain function; an async one can be an approver of its own.")
+
+
+def _refuse_others(kinds: type | tuple[type, ...], what: str, **options: Sequence[object]) -> None:
+    for name, values in options.items():
+        for value in values:
+            if not isinstance(value, kinds):
+                raise DefinitionError(f"{name}: {value!r} is not {what}.")
+
+
+def _refuse_unknown(effects: Sequence[object]) -> None:
+    known = get_args(Effect)
+    for effect in effects:
+        if effect not in known:
+            raise DefinitionError(f"effects: {effect!r} is no effect; these are: {', '.join(known)}.")
+
+
+def _refuse_uncallable(**options: object) -> None:
+    for name, value in options.items():
+        if not callable(value):
+            raise DefinitionError(f"{name}={value!r} is no function of an ApprovalRequest.")
