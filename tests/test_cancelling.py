@@ -13,6 +13,7 @@ import pytest
 
 from toolkit import Decision, FatalError, Halt, Limits, ModelError, Runner, RunResult, ToolContext, tool
 from toolkit._messages import Message, ModelRequest, ModelResponse
+from toolkit._runner.stream import AsyncRunStream, RunHandle, RunStream
 from toolkit.events import (
     Event,
     RunFinished,
@@ -22,7 +23,6 @@ from toolkit.events import (
     ToolCallStarted,
     ToolCallUpdated,
 )
-from toolkit.runs import AsyncRunStream, RunHandle, RunStream
 from toolkit.testing import FakeServer, Reply, ScriptedModel, call, reply
 
 Stream = RunStream | AsyncRunStream | RunHandle

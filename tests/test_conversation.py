@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from toolkit import LimitError, Limits, RunError, RunState, ToolCall, Usage
 from toolkit._messages import Image, Message, ModelResponse, SystemMessage, ToolMessage, UserMessage
-from toolkit.conversation import Conversation
+from toolkit._runner.conversation import CUT_TEXT, Conversation
+from toolkit._runner.limits import LAST_TURN, NO_TOOLS_TEXT
+from toolkit._runner.state import CallModel, Finished, RunCalls
 from toolkit.errors import ConversationError
-from toolkit.limits import LAST_TURN, NO_TOOLS_TEXT
-from toolkit.refusals import CUT_TEXT
-from toolkit.steps import CallModel, Finished, RunCalls
 
 HELLO = UserMessage("hello")
 LAST_WISH = UserMessage("You have used all available tool calls. Summarize what you found and respond to the user.")

@@ -17,7 +17,7 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 MODULES = [
     "toolkit._tools.decorator",
     "toolkit._toolbox",
-    "toolkit.runner",
+    "toolkit._runner.runner",
     "toolkit.display.terminal",
     "toolkit.testing.scripted",
 ]

@@ -13,7 +13,8 @@ import pytest
 from toolkit import FatalError, Halt, ModelError, Runner, RunResult, ToolContext, batched, tool
 from toolkit._execution.ledger import MemoryLedger
 from toolkit._messages import ModelRequest, ModelResponse, ToolCall, UserMessage
-from toolkit.conversation import Conversation
+from toolkit._runner.conversation import CUT_TEXT, Conversation
+from toolkit._runner.tool_calls import DROPPED_TEXT
 from toolkit.events import (
     Event,
     RunFinished,
@@ -26,8 +27,6 @@ from toolkit.events import (
     TurnStarted,
 )
 from toolkit.models import CallReady
-from toolkit.refusals import CUT_TEXT
-from toolkit.runs.early import DROPPED_TEXT
 from toolkit.testing import FakeServer, call, reply
 
 

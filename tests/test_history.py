@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from toolkit._dialects.chat import decoded, encoded
 from toolkit._messages import Message, ModelResponse, SystemMessage, ToolCall, ToolMessage, UserMessage
-from toolkit.history import LOST_TEXT, repaired
+from toolkit._runner.history import LOST_TEXT, repaired
 from toolkit.testing import FakeServer, reply
 
 USER = UserMessage("Go on.")

@@ -29,7 +29,7 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncDoor
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._messages import ModelRequest, ModelResponse, SystemMessage, ToolMessage, Usage
-from toolkit.hooks import Hooks
+from toolkit._runner.hooks import Hooks
 from toolkit.middleware import Next
 from toolkit.testing import ScriptedModel, call
 

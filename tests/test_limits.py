@@ -11,8 +11,8 @@ import pytest
 
 from toolkit import LimitError, Limits, ModelError, Prices, Runner, RunResult, Usage, tool
 from toolkit._messages import ModelRequest, ModelResponse
+from toolkit._runner.limits import LAST_TURN, NO_TOOLS_TEXT
 from toolkit.events import LimitReached
-from toolkit.limits import LAST_TURN, NO_TOOLS_TEXT
 from toolkit.testing import ScriptedModel, call
 
 

@@ -15,13 +15,12 @@ import pytest
 
 from toolkit import Limits, ModelError, Runner, RunResult, Toolbox, tool
 from toolkit._messages import ModelRequest, ModelResponse, OutputSpec, ToolCall, ToolMessage, UserMessage
-from toolkit.conversation import Conversation
+from toolkit._runner.conversation import CUT_TEXT, Conversation
+from toolkit._runner.limits import NO_TOOLS_TEXT
+from toolkit._runner.state import CallModel, RunCalls, Step
 from toolkit.events import ToolArgumentsDelta
-from toolkit.limits import NO_TOOLS_TEXT
 from toolkit.models import CallReady, Piece
 from toolkit.models.openai import OpenAIModel
-from toolkit.refusals import CUT_TEXT
-from toolkit.steps import CallModel, RunCalls, Step
 from toolkit.testing import FakeServer, Reply, reply
 
 STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])

@@ -14,9 +14,8 @@ from pydantic import BaseModel, Field, field_validator
 from typing_extensions import NotRequired, TypedDict
 
 from toolkit import Runner
+from toolkit._runner.output import Partial, output_of
 from toolkit.events import OutputDelta, RunFinished, TurnFinished
-from toolkit.output import output_of
-from toolkit.partial import Partial
 from toolkit.testing import ScriptedModel, call
 
 

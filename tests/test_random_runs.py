@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from toolkit import Decision, FatalError, Runner, RunResult, RunState, ToolContext, ToolError, batched, tool
 from toolkit._messages import Message, ModelResponse, ToolMessage
+from toolkit._runner.stream import AsyncRunStream, RunHandle, RunStream
 from toolkit.errors import RunError
-from toolkit.runs import AsyncRunStream, RunHandle, RunStream
 from toolkit.testing import FakeServer, ScriptedModel, call, reply
 
 Deed: TypeAlias = Literal["nothing", "steer", "follow up", "clear", "cancel", "leave"]

@@ -25,13 +25,13 @@ from toolkit._messages import (
     UserMessage,
     attached,
 )
+from toolkit._runner.conversation import CUT_TEXT
+from toolkit._runner.state import RunState
 from toolkit.errors import NoModelError
 from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
 from toolkit.models import CallReady
 from toolkit.models.default import ModelChoice
 from toolkit.models.responses import ResponsesModel
-from toolkit.refusals import CUT_TEXT
-from toolkit.state import RunState
 from toolkit.testing import FakeServer, Reply, reply
 
 THOUGHT = {

@@ -11,9 +11,9 @@ from toolkit._concurrency.backend import step
 from toolkit._dialects import run_dialect_named
 from toolkit._dialects.tool_choice import available, checked_choice, holds
 from toolkit._messages import ModelRequest, OutputSpec, UserMessage
+from toolkit._runner.output import output_of
 from toolkit.models.client import ServerModel
 from toolkit.models.responses import ResponsesModel
-from toolkit.output import output_of
 from toolkit.testing import FakeServer, reply
 
 

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from toolkit._messages import ToolCall as ToolCall
     from toolkit._messages import ToolResult as ToolResult
     from toolkit._messages import Usage as Usage
+    from toolkit._runner.limits import Limits as Limits
+    from toolkit._runner.limits import Prices as Prices
+    from toolkit._runner.result import RunResult as RunResult
+    from toolkit._runner.runner import Runner as Runner
+    from toolkit._runner.state import RunState as RunState
+    from toolkit._runner.stream import RunHandle as RunHandle
     from toolkit._toolbox import Toolbox as Toolbox
     from toolkit._tools.decorator import tool as tool
     from toolkit._tools.tool import Tool as Tool
@@ -44,13 +50,7 @@ if TYPE_CHECKING:
     from toolkit.errors import TimedOut as TimedOut
     from toolkit.errors import ToolError as ToolError
     from toolkit.errors import ToolkitError as ToolkitError
-    from toolkit.limits import Limits as Limits
-    from toolkit.limits import Prices as Prices
     from toolkit.models.openai import OpenAIModel as OpenAIModel
-    from toolkit.runner import Runner as Runner
-    from toolkit.runs import RunHandle as RunHandle
-    from toolkit.runs import RunResult as RunResult
-    from toolkit.state import RunState as RunState
 
 __version__ = "0.1.0"
 
@@ -71,6 +71,14 @@ _HOMES = {
         "ToolResult",
         "Usage",
     ),
+    "toolkit._runner.limits": (
+        "Limits",
+        "Prices",
+    ),
+    "toolkit._runner.result": ("RunResult",),
+    "toolkit._runner.runner": ("Runner",),
+    "toolkit._runner.state": ("RunState",),
+    "toolkit._runner.stream": ("RunHandle",),
     "toolkit._toolbox": ("Toolbox",),
     "toolkit._tools.decorator": ("tool",),
     "toolkit._tools.tool": ("Tool",),
@@ -94,17 +102,7 @@ _HOMES = {
         "ToolError",
         "ToolkitError",
     ),
-    "toolkit.limits": (
-        "Limits",
-        "Prices",
-    ),
     "toolkit.models.openai": ("OpenAIModel",),
-    "toolkit.runner": ("Runner",),
-    "toolkit.runs": (
-        "RunHandle",
-        "RunResult",
-    ),
-    "toolkit.state": ("RunState",),
 }
 
 if not TYPE_CHECKING:  # for which each name that is not declared above is a mistake

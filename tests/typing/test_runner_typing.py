@@ -11,8 +11,8 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict, assert_type
 
 from toolkit import DefinitionError, Runner, RunResult, ToolContext, tool
+from toolkit._runner.stream import AsyncRunStream, RunStream
 from toolkit.events import Event
-from toolkit.runs import AsyncRunStream, RunStream
 from toolkit.testing import ScriptedModel
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 from toolkit import Runner, Toolbox, tool
+from toolkit._runner.options import RunnerOptions
 from toolkit.display.terminal import show
 from toolkit.models.local.weights import NAME
-from toolkit.options import RunnerOptions
 
 Currency = Literal["USD", "EUR", "GBP"]
 

@@ -16,6 +16,7 @@ from toolkit._concurrency.backend import Door, called, step
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncDoor
 from toolkit._guards.options import function, number, one_of, plain_function
+from toolkit._runner.state import RunState
 from toolkit.builtin.schedule.checks import refuse_no_store
 from toolkit.builtin.schedule.privileges import current
 from toolkit.builtin.schedule.recurrence import is_once, next_run
@@ -31,7 +32,6 @@ from toolkit.builtin.schedule.work import (
     resuming,
 )
 from toolkit.errors import Cancelled
-from toolkit.state import RunState
 
 logger = logging.getLogger("toolkit")
 

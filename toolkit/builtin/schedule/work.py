@@ -9,11 +9,11 @@ from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from toolkit._execution.approval import Verdict
+from toolkit._runner.result import RunResult
+from toolkit._runner.runner import Verbs
+from toolkit._runner.state import RunState
 from toolkit.builtin.schedule.store import Firing
 from toolkit.errors import DefinitionError
-from toolkit.runs.result import RunResult
-from toolkit.state import RunState
-from toolkit.verbs import Verbs
 
 Status: TypeAlias = Literal["done", "paused", "failed", "refused", "missed", "crashed"]
 Function: TypeAlias = Callable[[Firing], Any]

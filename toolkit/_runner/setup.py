@@ -19,27 +19,24 @@ from toolkit._execution.parallel import MAX_PARALLEL, Order, checked_order
 from toolkit._execution.references import recalled
 from toolkit._execution.truncation import MAX_RESULT, Overflow
 from toolkit._messages import Message, ModelResponse, SystemMessage, UserMessage
+from toolkit._runner.control import Inbox, Roster
+from toolkit._runner.conversation import Conversation
+from toolkit._runner.history import repaired
+from toolkit._runner.hooks import Hooks
+from toolkit._runner.limits import Limits
+from toolkit._runner.model_call import Asking
+from toolkit._runner.options import Ask, Prompt, RunnerOptions, refuse_reserved, refuse_unfit, refuse_unknown
+from toolkit._runner.output import output_of
+from toolkit._runner.result import known_from
+from toolkit._runner.run import Ending, Run
+from toolkit._runner.state import RunState, open_calls
+from toolkit._runner.tool_calls import Calling, EarlyCalls
 from toolkit._schema.error_messages import close_to
 from toolkit._toolbox import Toolbox
 from toolkit._tools.bindings import AnyTool
-from toolkit.conversation import Conversation
 from toolkit.errors import ApprovalError, ConversationError
-from toolkit.history import repaired
-from toolkit.hooks import Hooks
-from toolkit.limits import Limits
 from toolkit.models import Model
 from toolkit.models.default import ModelChoice
-from toolkit.options import Ask, Prompt, RunnerOptions, refuse_reserved, refuse_unfit, refuse_unknown
-from toolkit.output import output_of
-from toolkit.runs.asking import Asking
-from toolkit.runs.calling import Calling
-from toolkit.runs.early import EarlyCalls
-from toolkit.runs.ending import Ending
-from toolkit.runs.inbox import Inbox
-from toolkit.runs.result import known_from
-from toolkit.runs.roster import Roster
-from toolkit.runs.run import Run
-from toolkit.state import RunState, open_calls
 
 logger = logging.getLogger("toolkit")
 

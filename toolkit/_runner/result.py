@@ -8,10 +8,9 @@ from typing import Generic
 from typing_extensions import TypeVar
 
 from toolkit._messages import Message, ModelResponse, PendingApproval, ToolMessage, ToolResult, Usage
+from toolkit._runner.state import RunState, is_own
 from toolkit.errors import RunError
 from toolkit.events import ToolCallFinished
-from toolkit.numbering import is_own
-from toolkit.state import RunState
 
 T = TypeVar("T", default=str)
 

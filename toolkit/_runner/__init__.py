@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from toolkit.runs.handle import RunHandle
-from toolkit.runs.result import RunResult
-from toolkit.runs.run import Run
-from toolkit.runs.streams import AsyncRunStream, RunStream
+from toolkit._runner.result import RunResult
+from toolkit._runner.run import Run
+from toolkit._runner.stream import AsyncRunStream, RunHandle, RunStream
 
 __all__ = ["AsyncRunStream", "Run", "RunHandle", "RunResult", "RunStream"]

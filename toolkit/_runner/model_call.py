@@ -11,13 +11,13 @@ from typing import Any
 from toolkit._concurrency.backend import Door, drawn
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._messages import ModelRequest, ToolSpec
+from toolkit._runner.hooks import Hooks
+from toolkit._runner.limits import ANY_SECONDS, LAST_SECONDS, Limits
+from toolkit._runner.output import Output
+from toolkit._runner.state import CallModel
 from toolkit._tools.tool import Tool
 from toolkit.errors import Cancelled, ModelError, TimedOut
-from toolkit.hooks import Hooks
-from toolkit.limits import ANY_SECONDS, LAST_SECONDS, Limits
 from toolkit.models import Model, Piece
-from toolkit.output import Output
-from toolkit.steps import CallModel
 
 
 @dataclass(kw_only=True)

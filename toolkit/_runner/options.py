@@ -14,11 +14,11 @@ from toolkit._execution.authorization import Authorizer
 from toolkit._execution.ledger import Ledger
 from toolkit._execution.parallel import Order
 from toolkit._messages import Message
+from toolkit._runner.control import Queue
+from toolkit._runner.limits import Limits
+from toolkit._runner.state import RunState
 from toolkit._tools.shared_values import Values
-from toolkit.limits import Limits
 from toolkit.middleware import Middleware
-from toolkit.runs.inbox import Queue
-from toolkit.state import RunState
 
 # Keys of a request that the Runner decides on, and those that are no part of its body.
 RESERVED = frozenset(
