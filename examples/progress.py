@@ -8,9 +8,10 @@ import json
 from collections.abc import Iterator
 from itertools import groupby
 
-from toolkit import Runner, Toolbox, ToolContext, agui, tool
+from toolkit import Runner, Toolbox, ToolContext, tool
 from toolkit.display.terminal import show
 from toolkit.events import event_to_dict
+from toolkit.serve import agui
 from toolkit.testing import ScriptedModel, call
 
 FILES = {"north.csv": 1200, "south.csv": 800}

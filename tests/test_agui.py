@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolkit import Decision, Image, Runner, ToolCall, ToolContext, ToolResult, Usage, agui
+from toolkit import Decision, Image, Runner, ToolCall, ToolContext, ToolResult, Usage
 from toolkit._messages import File, ModelResponse, PendingApproval, UserMessage
 from toolkit.approvers import defer
 from toolkit.events import (
@@ -34,6 +34,7 @@ from toolkit.events import (
     TurnFinished,
     TurnStarted,
 )
+from toolkit.serve import agui
 from toolkit.testing import ScriptedModel, call
 
 CALL = ToolCall(name="add", arguments='{"a": 1, "b": 2}', id="r_0")

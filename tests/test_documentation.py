@@ -21,7 +21,7 @@ MODULES = [
     "toolkit.display.terminal",
     "toolkit.testing.scripted",
 ]
-MODULES += ["toolkit.agui", "toolkit.agui.answers", "toolkit.display.notebook", "toolkit.events"]
+MODULES += ["toolkit.serve.agui", "toolkit.serve.agui", "toolkit.display.notebook", "toolkit.events"]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 NEEDS_THE_MODEL = {"quickstart"}
 

@@ -18,7 +18,7 @@ import httpx2
 import pytest
 
 from toolkit import DefinitionError, Image, Tool, Toolbox
-from toolkit.builtin.openapi import openapi_tools
+from toolkit.sources.openapi import openapi_tools
 
 Answer = tuple[int, Mapping[str, str], bytes]
 

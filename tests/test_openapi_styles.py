@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from toolkit import Tool, Toolbox
-from toolkit.builtin.openapi import openapi_tools
+from toolkit.sources.openapi import openapi_tools
 
 
 class Wire:

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from toolkit.builtin.knowledge import ingest_url as ingest_url
     from toolkit.builtin.knowledge import knowledge_tools as knowledge_tools
     from toolkit.builtin.knowledge import memory_tool as memory_tool
-    from toolkit.builtin.openapi import openapi_tools as openapi_tools
     from toolkit.builtin.plan import plan_tool as plan_tool
     from toolkit.builtin.randoms import random_tool as random_tool
     from toolkit.builtin.schedule import Action as Action
@@ -74,6 +73,7 @@ if TYPE_CHECKING:
     from toolkit.builtin.words import echo as echo
     from toolkit.builtin.words import reverser as reverser
     from toolkit.builtin.words import word_count as word_count
+    from toolkit.sources.openapi import openapi_tools as openapi_tools
 
 # Where each public name lives. The block above says the same to type checkers; a test holds the two together.
 _HOMES = {
@@ -115,7 +115,6 @@ _HOMES = {
         "knowledge_tools",
         "memory_tool",
     ),
-    "toolkit.builtin.openapi": ("openapi_tools",),
     "toolkit.builtin.plan": ("plan_tool",),
     "toolkit.builtin.randoms": ("random_tool",),
     "toolkit.builtin.schedule": (
@@ -160,6 +159,7 @@ _HOMES = {
         "reverser",
         "word_count",
     ),
+    "toolkit.sources.openapi": ("openapi_tools",),
 }
 
 if not TYPE_CHECKING:  # for which each name that is not declared above is a mistake

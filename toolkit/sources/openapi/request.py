@@ -1,4 +1,7 @@
-"""Who calls: the caller's keys, put where the document wants them. A model neither sees nor chooses them."""
+"""Arguments -> a request: whatever they are, it goes to the same host, by the same method, to as many segments.
+
+Who calls: the caller's keys, put where the document wants them. A model neither sees nor chooses them.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+from urllib.parse import quote, unquote
 
 import httpx2
 
-from toolkit.builtin.openapi.objects import Root, SecurityScheme, Source
-from toolkit.builtin.openapi.styles import HEADER, encoded
-from toolkit.errors import DefinitionError
+from toolkit.errors import DefinitionError, InvalidArguments
+from toolkit.sources.openapi.document import join
+from toolkit.sources.openapi.inputs import Inputs, Parameter
+from toolkit.sources.openapi.schema import Place, Root, SecurityScheme, Source
+from toolkit.sources.openapi.styles import HEADER, encoded
 
 # A name of a header, and of a scheme in `Authorization`: RFC 9110, section 5.6.2.
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -162,3 +168,101 @@ def _placed_by_name(name: str, scheme: SecurityScheme, secret: str) -> tuple[str
         return scheme.place, scheme.name, encoded(secret)
     check_name(f"{scheme.name!r} of securitySchemes.{name}", scheme.name)
     return scheme.place, scheme.name, secret
+
+
+TEMPLATE = re.compile(r"\{([^{}/]*)\}")
+# A path outside of its templates: neither query nor fragment, and nothing that is read as a slash.
+LITERAL = re.compile(r"/([^?#%{}\\\x00-\x1f\x7f]|%[0-9A-Fa-f]{2})*")
+# What stays of it as it is (RFC 3986, section 3.3), besides letters, digits and `-._~`.
+SAFE = "/%!$&'()*+,;=:@"
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Makes the requests of one operation.
+
+    Attributes:
+        base: Address that the path follows.
+        path: With a template for each parameter of the path.
+        headers: The caller's; they count most.
+    """
+
+    method: str
+    base: str
+    path: str
+    inputs: Inputs
+    keys: Keys
+    headers: Mapping[str, str] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        names = {each.told.name for each in self.inputs.parameters if each.place == "path"}
+        missing = next((name for name in TEMPLATE.findall(self.path) if name not in names), None)
+        if missing is not None:
+            raise DefinitionError(f"the path has {{{missing}}}, and no parameter is called so. Declare it there.")
+        if not LITERAL.fullmatch(TEMPLATE.sub("x", self.path)):
+            raise DefinitionError(
+                "the path is none: it begins with '/', and has neither '?' nor '#', nor '/' in braces."
+            )
+        for each in self.inputs.parameters:
+            if each.place == "header":
+                check_name(f"parameters: {each.told.name!r}", each.told.name)
+        if self.keys.cookies and any(name.lower() == "cookie" for name in self.headers):
+            raise DefinitionError("headers= has a Cookie, and auth= a key that goes there. Put that into headers= too.")
+
+    def request(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Write what the HTTP client builds a request of.
+
+        Raises:
+            InvalidArguments: An argument cannot be written.
+        """
+        query = "&".join(self._written("query", arguments) + _pairs(self.keys.query))
+        url = join(self.base, self._path(arguments)) + (f"?{query}" if query else "")
+        body = self.inputs.body.content(arguments) if self.inputs.body else {}
+        headers = self._headers(arguments, body.get("headers", {}))
+        if "files" in body:  # the client says what is between the parts
+            headers.pop("content-type", None)
+        return {**body, "method": self.method, "url": url, "headers": headers}
+
+    def _path(self, arguments: Mapping[str, Any]) -> str:
+        values = {
+            each.told.name: each.written(arguments.get(each.argument))
+            for each in self.inputs.parameters
+            if each.place == "path"
+        }
+        parts = enumerate(TEMPLATE.split(self.path))  # each second is a name
+        path = "".join(values[part] if number % 2 else quote(part, safe=SAFE) for number, part in parts)
+        for told, segment in zip(self.path.split("/"), path.split("/"), strict=True):
+            if told != segment:
+                _check_segment(told, segment)
+        return path
+
+    def _headers(self, arguments: Mapping[str, Any], usual: Mapping[str, str]) -> dict[str, str]:
+        """Gather the headers, by names in small letters."""
+        headers = {"Accept": "application/json, */*;q=0.5", **usual}
+        headers |= {each.told.name: each.written(arguments[each.argument]) for each in self._given("header", arguments)}
+        cookies = "; ".join(self._written("cookie", arguments) + _pairs(self.keys.cookies))
+        headers |= {"Cookie": cookies} if cookies else {}
+        return {name.lower(): value for name, value in {**headers, **self.keys.headers, **self.headers}.items()}
+
+    def _written(self, place: Place, arguments: Mapping[str, Any]) -> list[str]:
+        written = (each.written(arguments[each.argument]) for each in self._given(place, arguments))
+        return [text for text in written if text]
+
+    def _given(self, place: Place, arguments: Mapping[str, Any]) -> list[Parameter]:
+        given = (each for each in self.inputs.parameters if each.place == place)
+        return [each for each in given if each.is_written(arguments.get(each.argument))]
+
+
+def _check_segment(told: str, segment: str) -> None:
+    """Check that a segment is one, for a server that unpacks it too early as well.
+
+    Raises:
+        InvalidArguments: It would be read as a step up, as none, or as nothing.
+    """
+    steps = [step.partition(";")[0] for step in re.split(r"[/\\]", unquote(segment))]
+    if segment == "" or not {".", ".."}.isdisjoint(steps):
+        raise InvalidArguments(f"{told}: a part of a path must not be empty, '.' or '..', and have no such step in it.")
+
+
+def _pairs(keys: Mapping[str, str]) -> list[str]:
+    return [f"{encoded(name)}={value}" for name, value in keys.items()]

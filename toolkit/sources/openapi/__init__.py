@@ -1,4 +1,18 @@
-"""The operations of an OpenAPI document as tools."""
+"""The operations of an HTTP service, as its OpenAPI document tells them, as tools.
+
+    tools = openapi_tools(Path("petstore.yaml"), methods=("GET",), auth={"api_key": key})
+
+How it works: `reading` makes data of a document, `objects` are its parts, `operations` chooses among them. `inputs` and
+`bodies` make one flat schema of what an operation needs, in which `translation` says the document's schemas as JSON
+Schema 2020-12. `requests` writes arguments by `styles`, to where `servers` and `security` say; `answers` reads what
+comes back.
+
+What must stay true: arguments change neither host, nor method, nor the number of a path's segments; keys come from the
+caller, go nowhere but to the host that is called, and are in no text that is made here. httpx2 logs each address at
+level INFO, with the keys that a document wants in the query.
+
+The operations of an OpenAPI document as tools.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +32,23 @@ from toolkit._messages import ToolResult
 from toolkit._schema.validation.references import Document
 from toolkit._tools.options import ToolOptions, ToolSettings, fields_of, refuse_unknown
 from toolkit._tools.tool import Tool
-from toolkit.builtin.openapi.answers import answer_of, failure
-from toolkit.builtin.openapi.inputs import inputs_of
-from toolkit.builtin.openapi.objects import Root, Source
-from toolkit.builtin.openapi.operations import EFFECTS, IDEMPOTENT, Operation, operations, selected
-from toolkit.builtin.openapi.reading import Given, read
-from toolkit.builtin.openapi.requests import Requests
-from toolkit.builtin.openapi.security import Auth, Security, check_name, check_sendable, security_of
-from toolkit.builtin.openapi.servers import base_of, checked, origin
 from toolkit.errors import DefinitionError
+from toolkit.sources.openapi.document import (
+    EFFECTS,
+    IDEMPOTENT,
+    Given,
+    Operation,
+    base_of,
+    checked,
+    operations,
+    origin,
+    read,
+    selected,
+)
+from toolkit.sources.openapi.inputs import inputs_of
+from toolkit.sources.openapi.request import Auth, Requests, Security, check_name, check_sendable, security_of
+from toolkit.sources.openapi.response import answer_of, failure
+from toolkit.sources.openapi.schema import Root, Source
 
 # Characters of a description, and of a title: OpenAI takes 1,024 of the first.
 MOST_TOLD, MOST_TITLE = 1_000, 100
@@ -250,3 +272,6 @@ def _description(operation: Operation) -> str:
     texts = [mark, told.summary.strip(), "" if told.description == told.summary else told.description.strip()]
     text = "\n\n".join(filter(None, texts)) or operation.label
     return text if len(text) <= MOST_TOLD else f"{text[: MOST_TOLD - 1].rstrip()}…"
+
+
+__all__ = ["openapi_tools"]

@@ -11,8 +11,8 @@ from pydantic_core import from_json
 
 from toolkit._guards.media import picture
 from toolkit._messages import Image, ToolResult
-from toolkit.builtin.openapi.styles import is_json
 from toolkit.errors import Failed, InvalidArguments, TimedOut, ToolError
+from toolkit.sources.openapi.styles import is_json
 
 # Characters of an error's body that the model is shown: enough for what went wrong, not for a page of HTML.
 TOLD = 2_000
