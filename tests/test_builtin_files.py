@@ -25,8 +25,8 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit._guards.paths import Root, by_steps
 from toolkit.approvers import allow, defer
 from toolkit.builtin.defaults import default_tools
-from toolkit.builtin.files import CodingLimits, coding_tools, file_tools
-from toolkit.builtin.files.matching import globber
+from toolkit.builtin.files import coding_tools, file_tools
+from toolkit.builtin.files.coding import CodingLimits, globber
 from toolkit.builtin.files.sensitive import Patterns
 from toolkit.builtin.files.workspace import Workspace
 from toolkit.testing import ScriptedModel, call

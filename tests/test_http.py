@@ -18,8 +18,7 @@ import pytest
 from tests.origins import Origin, http
 from toolkit import DefinitionError, Failed, Runner, Toolbox
 from toolkit._guards.network import Dialer
-from toolkit.builtin.http import Page, fetch, http_tool
-from toolkit.builtin.http.texts import decoded, readable
+from toolkit.builtin.http import Page, decoded, fetch, http_tool, readable
 from toolkit.testing import ScriptedModel, call
 
 LOOPBACK = ["127.0.0.1"]

@@ -19,18 +19,10 @@ from typing import Any, TypeAlias
 import pytest
 
 from toolkit import ApprovalRequest, Decision, DefinitionError, Runner, Tool, Toolbox, ToolContext, tool
-from toolkit.builtin.schedule import (
-    Action,
-    Firing,
-    FiringOutcome,
-    MemorySchedule,
-    Scheduler,
-    SQLiteSchedule,
-    Store,
-    next_run,
-    planned_only,
-    schedule_tools,
-)
+from toolkit.builtin.schedule.recurrence import next_run
+from toolkit.builtin.schedule.scheduler import FiringOutcome, Scheduler, planned_only
+from toolkit.builtin.schedule.store import Action, Firing, MemorySchedule, SQLiteSchedule, Store
+from toolkit.builtin.schedule.tools import schedule_tools
 from toolkit.stores.database import StoreError
 from toolkit.testing import ScriptedModel, call
 

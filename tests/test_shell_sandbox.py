@@ -14,8 +14,8 @@ import pytest
 
 from toolkit import DefinitionError, Tool, Toolbox
 from toolkit.builtin.files.sensitive import PRIVATE
-from toolkit.builtin.shell import Sandbox, bash_tool, shell_tool
-from toolkit.builtin.shell.sandbox import TEMPORARY
+from toolkit.builtin.shell import bash_tool, shell_tool
+from toolkit.builtin.shell.sandbox import TEMPORARY, Sandbox
 
 Setter = Callable[[str, str], None]
 

@@ -32,7 +32,7 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit._guards.network import AT_ONCE, Dialer, Refused
 from toolkit._guards.network import connect as real_connect
 from toolkit._guards.transport import GuardedTransport, parsed
-from toolkit.builtin.http.web import REDIRECTS, Web
+from toolkit.builtin.http import REDIRECTS, Web
 
 URLS = int(os.environ.get("TOOLKIT_URLS", "50000"))
 WHOLE = URLS // 25  # those that go all the way, connections included

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from toolkit import ToolError
 from toolkit._guards.network import Dialer
-from toolkit.builtin.http.web import Web
+from toolkit.builtin.http import Web
 
 PUBLIC = "93.184.216.34"
 PUBLIC6 = "2606:4700::1111"

@@ -15,21 +15,19 @@ from typing import TYPE_CHECKING
 from toolkit._lazy import lazily
 
 if TYPE_CHECKING:
-    from toolkit.builtin.asking import Question as Question
-    from toolkit.builtin.asking import ask_user_tool as ask_user_tool
-    from toolkit.builtin.calculating import calculate as calculate
-    from toolkit.builtin.calculating import calculator as calculator
-    from toolkit.builtin.clocks import current_time as current_time
-    from toolkit.builtin.clocks import current_time_tool as current_time_tool
+    from toolkit._guards.network import Dialer as Dialer
+    from toolkit._guards.paths import Root as Root
+    from toolkit.builtin.ask_user import Question as Question
+    from toolkit.builtin.ask_user import ask_user_tool as ask_user_tool
+    from toolkit.builtin.calculator import calculate as calculate
+    from toolkit.builtin.calculator import calculator as calculator
     from toolkit.builtin.data import data_tools as data_tools
     from toolkit.builtin.defaults import default_tools as default_tools
-    from toolkit.builtin.files import PRIVATE as PRIVATE
-    from toolkit.builtin.files import RUN_LATER as RUN_LATER
-    from toolkit.builtin.files import CodingLimits as CodingLimits
-    from toolkit.builtin.files import Root as Root
     from toolkit.builtin.files import coding_tools as coding_tools
     from toolkit.builtin.files import file_tools as file_tools
-    from toolkit.builtin.http import Dialer as Dialer
+    from toolkit.builtin.files.coding import CodingLimits as CodingLimits
+    from toolkit.builtin.files.sensitive import PRIVATE as PRIVATE
+    from toolkit.builtin.files.sensitive import RUN_LATER as RUN_LATER
     from toolkit.builtin.http import Page as Page
     from toolkit.builtin.http import WebOptions as WebOptions
     from toolkit.builtin.http import fetch as fetch
@@ -42,65 +40,65 @@ if TYPE_CHECKING:
     from toolkit.builtin.knowledge import knowledge_tools as knowledge_tools
     from toolkit.builtin.knowledge import memory_tool as memory_tool
     from toolkit.builtin.plan import plan_tool as plan_tool
-    from toolkit.builtin.randoms import random_tool as random_tool
-    from toolkit.builtin.schedule import Action as Action
-    from toolkit.builtin.schedule import Firing as Firing
-    from toolkit.builtin.schedule import FiringOutcome as FiringOutcome
-    from toolkit.builtin.schedule import MemorySchedule as MemorySchedule
-    from toolkit.builtin.schedule import Scheduler as Scheduler
-    from toolkit.builtin.schedule import SQLiteSchedule as SQLiteSchedule
-    from toolkit.builtin.schedule import next_run as next_run
-    from toolkit.builtin.schedule import planned_only as planned_only
-    from toolkit.builtin.schedule import schedule_tools as schedule_tools
-    from toolkit.builtin.search import Brave as Brave
-    from toolkit.builtin.search import Result as Result
-    from toolkit.builtin.search import Serper as Serper
-    from toolkit.builtin.search import search_tool as search_tool
-    from toolkit.builtin.search import web_search_tool as web_search_tool
+    from toolkit.builtin.random import random_tool as random_tool
+    from toolkit.builtin.schedule.recurrence import next_run as next_run
+    from toolkit.builtin.schedule.scheduler import FiringOutcome as FiringOutcome
+    from toolkit.builtin.schedule.scheduler import Scheduler as Scheduler
+    from toolkit.builtin.schedule.scheduler import planned_only as planned_only
+    from toolkit.builtin.schedule.store import Action as Action
+    from toolkit.builtin.schedule.store import Firing as Firing
+    from toolkit.builtin.schedule.store import MemorySchedule as MemorySchedule
+    from toolkit.builtin.schedule.store import SQLiteSchedule as SQLiteSchedule
+    from toolkit.builtin.schedule.tools import schedule_tools as schedule_tools
     from toolkit.builtin.shared_state import SharedState as SharedState
     from toolkit.builtin.shared_state import shared_state_tool as shared_state_tool
     from toolkit.builtin.shell import BLOCKED as BLOCKED
     from toolkit.builtin.shell import DENIED as DENIED
-    from toolkit.builtin.shell import HIDDEN as HIDDEN
-    from toolkit.builtin.shell import CommandLimits as CommandLimits
-    from toolkit.builtin.shell import Sandbox as Sandbox
     from toolkit.builtin.shell import bash_tool as bash_tool
     from toolkit.builtin.shell import shell_tool as shell_tool
+    from toolkit.builtin.shell.sandbox import HIDDEN as HIDDEN
+    from toolkit.builtin.shell.sandbox import CommandLimits as CommandLimits
+    from toolkit.builtin.shell.sandbox import Sandbox as Sandbox
+    from toolkit.builtin.text import echo as echo
+    from toolkit.builtin.text import reverser as reverser
+    from toolkit.builtin.text import word_count as word_count
+    from toolkit.builtin.time import current_time as current_time
+    from toolkit.builtin.time import current_time_tool as current_time_tool
     from toolkit.builtin.todo import Todos as Todos
     from toolkit.builtin.todo import todo_tool as todo_tool
     from toolkit.builtin.weather import weather_tool as weather_tool
+    from toolkit.builtin.web_search import Brave as Brave
+    from toolkit.builtin.web_search import Result as Result
+    from toolkit.builtin.web_search import Serper as Serper
+    from toolkit.builtin.web_search import search_tool as search_tool
+    from toolkit.builtin.web_search import web_search_tool as web_search_tool
     from toolkit.builtin.wikipedia import wikipedia_tool as wikipedia_tool
-    from toolkit.builtin.words import echo as echo
-    from toolkit.builtin.words import reverser as reverser
-    from toolkit.builtin.words import word_count as word_count
     from toolkit.sources.openapi import openapi_tools as openapi_tools
 
 # Where each public name lives. The block above says the same to type checkers; a test holds the two together.
 _HOMES = {
-    "toolkit.builtin.asking": (
+    "toolkit._guards.network": ("Dialer",),
+    "toolkit._guards.paths": ("Root",),
+    "toolkit.builtin.ask_user": (
         "Question",
         "ask_user_tool",
     ),
-    "toolkit.builtin.calculating": (
+    "toolkit.builtin.calculator": (
         "calculate",
         "calculator",
-    ),
-    "toolkit.builtin.clocks": (
-        "current_time",
-        "current_time_tool",
     ),
     "toolkit.builtin.data": ("data_tools",),
     "toolkit.builtin.defaults": ("default_tools",),
     "toolkit.builtin.files": (
-        "CodingLimits",
-        "PRIVATE",
-        "RUN_LATER",
-        "Root",
         "coding_tools",
         "file_tools",
     ),
+    "toolkit.builtin.files.coding": ("CodingLimits",),
+    "toolkit.builtin.files.sensitive": (
+        "PRIVATE",
+        "RUN_LATER",
+    ),
     "toolkit.builtin.http": (
-        "Dialer",
         "Page",
         "WebOptions",
         "fetch",
@@ -116,49 +114,57 @@ _HOMES = {
         "memory_tool",
     ),
     "toolkit.builtin.plan": ("plan_tool",),
-    "toolkit.builtin.randoms": ("random_tool",),
-    "toolkit.builtin.schedule": (
+    "toolkit.builtin.random": ("random_tool",),
+    "toolkit.builtin.schedule.recurrence": ("next_run",),
+    "toolkit.builtin.schedule.scheduler": (
+        "FiringOutcome",
+        "Scheduler",
+        "planned_only",
+    ),
+    "toolkit.builtin.schedule.store": (
         "Action",
         "Firing",
-        "FiringOutcome",
         "MemorySchedule",
         "SQLiteSchedule",
-        "Scheduler",
-        "next_run",
-        "planned_only",
-        "schedule_tools",
     ),
-    "toolkit.builtin.search": (
-        "Brave",
-        "Result",
-        "Serper",
-        "search_tool",
-        "web_search_tool",
-    ),
+    "toolkit.builtin.schedule.tools": ("schedule_tools",),
     "toolkit.builtin.shared_state": (
         "SharedState",
         "shared_state_tool",
     ),
     "toolkit.builtin.shell": (
         "BLOCKED",
-        "CommandLimits",
         "DENIED",
-        "HIDDEN",
-        "Sandbox",
         "bash_tool",
         "shell_tool",
+    ),
+    "toolkit.builtin.shell.sandbox": (
+        "CommandLimits",
+        "HIDDEN",
+        "Sandbox",
+    ),
+    "toolkit.builtin.text": (
+        "echo",
+        "reverser",
+        "word_count",
+    ),
+    "toolkit.builtin.time": (
+        "current_time",
+        "current_time_tool",
     ),
     "toolkit.builtin.todo": (
         "Todos",
         "todo_tool",
     ),
     "toolkit.builtin.weather": ("weather_tool",),
-    "toolkit.builtin.wikipedia": ("wikipedia_tool",),
-    "toolkit.builtin.words": (
-        "echo",
-        "reverser",
-        "word_count",
+    "toolkit.builtin.web_search": (
+        "Brave",
+        "Result",
+        "Serper",
+        "search_tool",
+        "web_search_tool",
     ),
+    "toolkit.builtin.wikipedia": ("wikipedia_tool",),
     "toolkit.sources.openapi": ("openapi_tools",),
 }
 

@@ -9,8 +9,11 @@ from typing import Any
 from toolkit._guards.options import held
 from toolkit._guards.paths import Root
 from toolkit._tools.tool import Tool
-from toolkit.builtin.files import PRIVATE, RUN_LATER, CodingLimits, coding_tools
-from toolkit.builtin.shell import Sandbox, bash_tool
+from toolkit.builtin.files import coding_tools
+from toolkit.builtin.files.coding import CodingLimits
+from toolkit.builtin.files.sensitive import PRIVATE, RUN_LATER
+from toolkit.builtin.shell import bash_tool
+from toolkit.builtin.shell.sandbox import Sandbox
 
 
 def default_tools(

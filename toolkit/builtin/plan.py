@@ -21,7 +21,7 @@ from toolkit._tools.decorator import tool
 from toolkit._tools.options import Effect
 from toolkit._tools.shared_values import Shared
 from toolkit._tools.tool import Tool
-from toolkit.builtin.asking import Asking
+from toolkit.builtin.ask_user import Asking
 from toolkit.errors import ToolError
 
 MAX_STEPS = 50

@@ -12,13 +12,10 @@ from toolkit._guards import options
 from toolkit._guards.paths import Root
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
-from toolkit.builtin.files.coding import CodingFiles
-from toolkit.builtin.files.finding import FindingFiles
-from toolkit.builtin.files.limits import CodingLimits
-from toolkit.builtin.files.plain import PlainFiles
-from toolkit.builtin.files.replacing import LEFT
+from toolkit.builtin.files.coding import CodingFiles, CodingLimits, FindingFiles
 from toolkit.builtin.files.sensitive import PRIVATE, RUN_LATER, Patterns
-from toolkit.builtin.files.workspace import Workspace
+from toolkit.builtin.files.workspace import PlainFiles, Workspace
+from toolkit.builtin.files.writing import LEFT
 
 __all__ = ["PRIVATE", "RUN_LATER", "CodingLimits", "Root", "coding_tools", "file_tools"]
 

@@ -1,27 +1,223 @@
-"""`read_file`, `write_file`, `edit_file`: files, for a model that writes code."""
+"""`read_file`, `write_file`, `edit_file`: files, for a model that writes code.
+
+One text in place of another, where it occurs exactly once, however lines end.
+
+How far the tools for a model that writes code go.
+
+Regular expressions and globs of a model's, in time that grows with the text alone.
+
+Python's own engine may need years for one line, and nothing can stop it; that of Rust, which pydantic brings along,
+cannot. It looks at each character once for each state that an expression is in: both numbers are bounded here, so that
+one look takes a tenth of a second at most, during which nothing else runs.
+
+`list_files` and `search`: which files there are, and what stands in them, for a model that writes code.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
+from itertools import chain, islice
+from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Annotated
 
 from annotated_types import Ge
+from pydantic_core import SchemaError, SchemaValidator, core_schema
 
+from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.threads import over
 from toolkit._context import ToolContext
 from toolkit._guards.media import picture
+from toolkit._guards.options import seconds, whole
 from toolkit._messages import Image, ToolResult
 from toolkit._tools.decorator import tool
-from toolkit.builtin.files.edits import edited, summary
-from toolkit.builtin.files.hashes import Hash, hash_of
-from toolkit.builtin.files.limits import CodingLimits
-from toolkit.builtin.files.matching import clipped
-from toolkit.builtin.files.names import told
-from toolkit.builtin.files.pieces import pieces
-from toolkit.builtin.files.replacing import NOBODY, ExpectHash
-from toolkit.builtin.files.texts import decoded, line_blocks, lines_of
+from toolkit.builtin.files.text import decoded, line_blocks, lines_of, pieces, shown, told
 from toolkit.builtin.files.workspace import Workspace
+from toolkit.builtin.files.writing import NOBODY, ExpectHash, Hash, hash_of
+from toolkit.errors import Failed
+
+TIP = "Tip: Use read_file to see the current file contents, then copy the exact text you want to replace."
+EDIT_ADVICE = "Make sure old_text matches exactly, including whitespace and indentation."
+
+
+def edited(text: str, old: str, new: str, path: str) -> str:
+    r"""Replace the one place, whether its lines end in `\n` or in `\r\n`; what is not replaced keeps its line ends.
+
+    New lines end as the line does that the place begins in.
+
+    Raises:
+        Failed: There is no such place, or there are several; the message says what to do.
+    """
+    plain, wanted = _plain(text), _plain(old)
+    count = plain.count(wanted)
+    if count == 0:
+        raise Failed(f"old_text not found in {path}.\n\n{_hint(text, old)}")
+    if count > 1:
+        raise Failed(
+            f"old_text matches {count} locations in {path}. Include more surrounding context to make the match unique."
+        )
+    place = plain.index(wanted)
+    start, end = _place(text, place), _place(text, place + len(wanted))
+    return text[:start] + (_plain(new).replace("\n", "\r\n") if _is_crlf(text, start) else new) + text[end:]
+
+
+def summary(old: str, new: str, path: str) -> str:
+    """Say what was replaced."""
+    return f"Replaced {_counted(old)} with {_counted(new)} in {path}"
+
+
+def _plain(text: str) -> str:
+    return text.replace("\r\n", "\n")
+
+
+def _place(text: str, plain: int) -> int:
+    """Tell where a place in a text with plain line ends stands in the text itself."""
+    found, place = plain, -1
+    while place != found:
+        place, found = found, plain + text.count("\r\n", 0, found)
+    return place + (text[place - 1 : place + 1] == "\r\n")
+
+
+def _is_crlf(text: str, place: int) -> bool:
+    """Tell how the line ends that a place stands in; the last one as the line before it."""
+    end = text.find("\n", place)
+    return text.endswith("\r\n", 0, (end if end >= 0 else text.rfind("\n")) + 1)
+
+
+def _counted(text: str) -> str:
+    lines = len(lines_of(text))
+    return f"{lines} line{'' if lines == 1 else 's'}"
+
+
+def _hint(text: str, old: str) -> str:
+    """Show the lines that begin as the wanted text does, its white space aside, and one more."""
+    wanted = lines_of(old.strip())
+    lines = lines_of(text)
+    start = next((place for place, line in enumerate(lines) if wanted and wanted[0].strip() in line), None)
+    if start is None:
+        return TIP
+    similar = "\n".join(lines[start : start + len(wanted) + 1])
+    return f"Did you mean:\n```\n{similar}\n```\n{EDIT_ADVICE}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodingLimits:
+    """How far the tools go; sizes in bytes.
+
+    Attributes:
+        max_bytes: Of a text file that is read without `offset` and `limit`, or edited.
+        max_paged: Of a text file that is read in part, or searched.
+        max_image: Of a picture.
+        list_seconds: For one listing.
+        search_seconds: For one search.
+
+    Raises:
+        DefinitionError: A size is no whole number above 0, or a time is none.
+    """
+
+    max_bytes: int = 1024 * 1024
+    max_paged: int = 64 * 1024 * 1024
+    max_image: int = 20 * 1024 * 1024
+    list_seconds: float = 10
+    search_seconds: float = 30
+
+    def __post_init__(self) -> None:
+        for name in ("max_bytes", "max_paged", "max_image"):
+            whole(name, getattr(self, name))
+        for name in ("list_seconds", "search_seconds"):
+            seconds(name, getattr(self, name))
+
+
+# Characters of a pattern or a glob.
+MAX_PATTERN = 1000
+# Characters of a line; also what is shown of one.
+MAX_LINE = 2000
+# The engine itself takes no expression that needs 10 MiB (regex, RegexBuilder::size_limit): one that can be repeated
+# so often needs less than a tenth of that.
+REPEATED = 10
+
+_TOKEN = re.compile(r"(?<![^/])\*\*/|\*+|\?|\[[!^]?\]?[^\]/]*\]|\{[^{}]*\}|.", re.DOTALL)
+
+
+def matcher(pattern: str, *, case_sensitive: bool) -> Callable[[str], bool]:
+    """Make what tells whether the beginning of a line, as far as it is shown, holds a pattern.
+
+    The syntax is that of ripgrep: no look-around, no back references.
+
+    Raises:
+        Failed: The pattern is none, or too large.
+    """
+    if len(pattern) > MAX_PATTERN:
+        raise Failed(f"Search error: a pattern has {MAX_PATTERN} characters at most")
+    matches = _compiled(pattern if case_sensitive else f"(?i){pattern}", "Search error")
+    return lambda line: matches(line[:MAX_LINE])
+
+
+def globber(glob: str) -> Callable[[str], bool]:
+    """Make what tells whether a path fits a glob.
+
+    `*.py` is about a file's name; with a `/` in it, such as `src/**/*.py`, a glob is about the whole path. `*` and `?`
+    stop at a directory, `**/` is any number of them, `[a-z]` one of these, `{py,js}` one or the other. One that says
+    nothing, such as `.`, fits all.
+
+    Raises:
+        Failed: It is none, or too large.
+    """
+    if len(glob) > MAX_PATTERN:
+        raise Failed(f"a glob has {MAX_PATTERN} characters at most")
+    wanted = glob.removeprefix("./").lstrip("/")
+    if wanted in ("", ".") or wanted.endswith("/"):
+        wanted = wanted.removesuffix(".") + "**"
+    if "/" not in glob:
+        wanted = f"**/{wanted}"
+    matches = _compiled(f"(?s)^{_expression(wanted)}$", f"{glob!r} is no glob")
+    return lambda path: matches(path.encode("utf-8", "replace").decode())
+
+
+def clipped(line: str) -> str:
+    """Show a line as far as it is searched."""
+    left = len(line) - MAX_LINE
+    return line if left <= 0 else f"{line[:MAX_LINE]}... ({left} more characters)"
+
+
+def _compiled(expression: str, before: str) -> Callable[[str], bool]:
+    try:
+        matches = _engine(expression)
+    except SchemaError as error:
+        raise Failed(f"{before}: {str(error).partition('SchemaError: ')[2] or error}") from error
+    try:
+        _engine(f"(?:{expression}){{{REPEATED}}}")
+    except SchemaError as error:
+        raise Failed(f"{before}: it is too large; search for less, or repeat less in it") from error
+    return matches
+
+
+def _engine(expression: str) -> Callable[[str], bool]:
+    schema = core_schema.str_schema(pattern=expression, regex_engine="rust-regex")
+    return SchemaValidator(schema).isinstance_python
+
+
+def _expression(glob: str) -> str:
+    return "".join(_translated(part) for part in _TOKEN.findall(glob))
+
+
+def _translated(part: str) -> str:
+    if part[0] == "*":
+        return "[^/]*" if part == "*" else "(?:.*/)?" if part.endswith("/") else ".*"
+    if part == "?":
+        return "[^/]"
+    if len(part) == 1:
+        return re.escape(part)
+    inner = part[1:-1]
+    if part[0] == "{":
+        return f"(?:{'|'.join(map(_expression, inner.split(',')))})"
+    is_other = inner[:1] in ("!", "^")
+    return f"[{'^' * is_other}{re.escape(inner[is_other:]).replace(chr(92) + '-', '-')}]"
+
 
 MAX_PAGE = 500  # lines, where nothing else is said
 MAX_LINES = 5000  # lines, whatever is said
@@ -117,3 +313,116 @@ def _page(blocks: Iterable[list[str]], start: int, limit: int | None, *, is_part
     end = start + len(kept)
     header = f"[Lines {start + 1}-{end} of {total}]" if is_part or end < total else f"[{total} lines]"
     return "\n".join([header, *(f"{number:>4} | {line}" for number, line in enumerate(kept, start + 1))])
+
+
+MAX_LISTED = 200  # files
+MAX_MATCHES = 50
+MAX_DEPTH = 100  # directories, where nothing else is said
+
+
+class FindingFiles:
+    """The tools for one project."""
+
+    def __init__(self, workspace: Workspace, limits: CodingLimits) -> None:
+        self._workspace, self._limits = workspace, limits
+
+    @tool(title="List Files", effect="read")
+    def list_files(
+        self, path: str = ".", pattern: str = "", max_depth: Annotated[int, Ge(1)] = 3, *, context: ToolContext
+    ) -> ToolResult:
+        """List the files beneath a directory, sorted; what is in target, .git and node_modules is left out.
+
+        Args:
+            path: Directory to list.
+            pattern: Glob: `*.py` is about names, `src/**/*.py` about paths from that directory on; all by default.
+            max_depth: How many directories deep to look.
+            context: Ends the listing.
+        """
+        fits = globber(pattern)
+        failing = told_coder(
+            f"Failed to list {path}", path, missing=f"Directory not found: {path}. Check the path and try again."
+        )
+        with failing, _until(context, self._limits.list_seconds, "Listing timed out") as check:
+            found = sorted(self._fitting(path, fits, max_depth, check))
+        return _listed(found, path)
+
+    @tool(title="Search Files", effect="read")
+    def search(
+        self, pattern: str, path: str = ".", include: str = "", *, case_sensitive: bool = False, context: ToolContext
+    ) -> ToolResult:
+        """Search for a pattern across files. Gives lines of the form `path:line number:text`, 50 at most.
+
+        Left out is what is binary, private or too large, or in target, .git or node_modules. Of a line the first 2000
+        characters are searched.
+
+        Args:
+            pattern: Regular expression as ripgrep takes it, matched against each line.
+            path: Directory or file to search in.
+            include: Glob: `*.py` is about names, `src/**/*.py` about paths from that directory on; all by default.
+            case_sensitive: Whether capitals matter.
+            context: Ends the search.
+        """
+        matches, fits = matcher(pattern, case_sensitive=case_sensitive), globber(include)
+        failing = told_coder("Search error", path)
+        with failing, _until(context, self._limits.search_seconds, "Search timed out") as check:
+            names = self._fitting(path, fits, MAX_DEPTH, check)
+            hits = chain.from_iterable(self._hits(name, path, matches, check) for name in names)
+            return _matched(list(islice(hits, MAX_MATCHES)), pattern)
+
+    def _fitting(
+        self, path: str, fits: Callable[[str], bool], depth: int, check: Callable[[], object]
+    ) -> Iterator[str]:
+        start = PurePosixPath(*self._workspace.root.names(path))
+        for name in self._workspace.files(path, depth, check):
+            below = PurePosixPath(name).relative_to(start)
+            if fits(str(below) if below.name else start.name):
+                yield name
+
+    def _hits(self, name: str, path: str, matches: Callable[[str], bool], check: Callable[[], object]) -> Iterator[str]:
+        """Search a file; one that is no text, may not be read, or is gone, has nothing, unless the model named it."""
+        check()
+        try:
+            for number, line in enumerate(self._lines(name), 1):
+                check()
+                if matches(line):
+                    yield f"{shown(name)}:{number}:{clipped(line)}"
+        except OSError:
+            if self._workspace.root.names(path) == self._workspace.root.names(name):
+                raise
+
+    def _lines(self, name: str) -> Iterator[str]:
+        with self._workspace.opened(name) as (file, about):
+            yield from chain.from_iterable(line_blocks(pieces(file, about.st_size, self._limits.max_paged)))
+
+
+@contextmanager
+def _until(context: ToolContext, seconds: float, late: str) -> Iterator[Callable[[], None]]:
+    """Give what ends the work when the time is up, or the run was left."""
+    with Cancellation(seconds, context.cancellation) as ended:
+
+        def check() -> None:
+            if context.cancellation:
+                raise over(context.cancellation)
+            if ended:
+                raise Failed(late)
+
+        check()
+        yield check
+
+
+def _listed(found: list[str], path: str) -> ToolResult:
+    total = len(found)
+    details = {"total": total, "truncated": total > MAX_LISTED}
+    if not found:
+        return ToolResult(f"No files found in {path}", details=details)
+    names = "\n".join(map(shown, found[:MAX_LISTED]))
+    count = f"... ({total} files, showing first {MAX_LISTED})" if total > MAX_LISTED else f"({total} files)"
+    return ToolResult(f"{names}\n\n{count}", details=details)
+
+
+def _matched(hits: list[str], pattern: str) -> ToolResult:
+    details = {"matches": len(hits)}
+    if not hits:
+        return ToolResult(f"No matches found for '{pattern}'", details=details)
+    count = f"... (showing first {MAX_MATCHES} matches)" if len(hits) >= MAX_MATCHES else f"({len(hits)} matches)"
+    return ToolResult("\n".join([*hits, count]), details=details)

@@ -10,13 +10,12 @@ A rule is text, such as `08:00 weekly(monday)`; `next_run` alone says when it is
 before it runs, so of all processes that share a file one runs it, and its next time is set before it runs.
 """
 
-from toolkit.builtin.schedule.files import MemorySchedule, SQLiteSchedule
-from toolkit.builtin.schedule.loop import Scheduler
-from toolkit.builtin.schedule.privileges import planned_only
+from __future__ import annotations
+
 from toolkit.builtin.schedule.recurrence import next_run
-from toolkit.builtin.schedule.store import Action, Firing, Store
+from toolkit.builtin.schedule.scheduler import FiringOutcome, Scheduler, planned_only
+from toolkit.builtin.schedule.store import Action, Firing, MemorySchedule, SQLiteSchedule, Store
 from toolkit.builtin.schedule.tools import PlannedCall, schedule_tools
-from toolkit.builtin.schedule.work import FiringOutcome
 
 __all__ = [
     "Action",

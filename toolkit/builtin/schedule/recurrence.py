@@ -1,4 +1,9 @@
-"""When a rule is due next: `08:00 daily` and its kind. Pure: it knows neither the time nor the machine's zone."""
+"""When a rule is due next: `08:00 daily` and its kind. Pure: it knows neither the time nor the machine's zone.
+
+When a rule in cron's five fields is due next.
+
+Rules made of what a model says: a time, how often, and on which days.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +13,44 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, tzinfo
+from importlib.util import find_spec
 from itertools import count
+from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
-from toolkit.builtin.schedule.cron import has_form, next_fire
+from toolkit.errors import ToolError
+
+# Characters of an expression: longer ones only take time.
+LONGEST = 100
+FIELDS = 5
+
+
+def has_form(expression: str) -> bool:
+    """Whether a text has five fields; what they say is read by `next_fire`."""
+    return len(expression) <= LONGEST and len(expression.split()) == FIELDS
+
+
+def next_fire(expression: str, now: float, zone: tzinfo) -> float | None:
+    """Say when an expression is due next, strictly after now; None where it has no time in the next 50 years.
+
+    Where the clock is set, it does as Debian's cron: a fixed time of the day is due once, one that a clock set forward
+    skips when the clock goes on; what has a wildcard for its minute or hour follows the clock.
+
+    Raises:
+        ImportError: The extra `schedule` is not installed.
+        ValueError: It is no expression.
+    """
+    if find_spec("cronsim") is None:
+        raise ImportError('Rules in cron\'s form need an extra: pip install "function-toolkit[schedule]".')
+    from cronsim import CronSim, CronSimError  # only these rules need it
+
+    try:
+        fires = CronSim(expression, datetime.fromtimestamp(now, zone))
+    except CronSimError as error:
+        raise ValueError(f"invalid schedule format: {expression} ({error})") from None
+    # It counts by the clock on the wall, so after a clock was set back its first answer can be a time gone by.
+    return next((moment for moment in (fire.timestamp() for fire in fires) if moment > now), None)
+
 
 MINUTE = timedelta(minutes=1)
 EVERY_DAY = frozenset(range(7))
@@ -194,3 +233,69 @@ def _moment(wall: datetime, zone: tzinfo) -> float:
 
 def _wall(moment: float, zone: tzinfo) -> datetime:
     return datetime.fromtimestamp(moment, zone).replace(tzinfo=None)
+
+
+RECURRENCES = ("once", "daily", "custom", "weekly", "monthly")
+DEFAULT_TIME = "08:00"
+DEFAULT_DAYS: Mapping[str, str] = MappingProxyType(
+    {"weekly": "monday", "custom": "monday,wednesday,friday", "monthly": "1"}
+)
+
+HOW = (
+    'A time is HH:MM, 24 hours. A day is "monday" for weekly, "monday,friday" for custom and "15" for monthly; once '
+    "and daily take none."
+)
+
+
+def composed(time: str, recurrence: str, day: str) -> str:
+    """Write a rule: what is not said has its default, and an unknown recurrence is daily.
+
+    Raises:
+        ToolError: There is a day for a recurrence that takes none.
+    """
+    at, kind = time.strip() or DEFAULT_TIME, recurrence.strip().lower()
+    if kind not in DEFAULT_DAYS:
+        if day.strip():
+            raise ToolError(f"{recurrence} takes no day, and {day} was given. {HOW}")
+        return f"{at} once" if kind == "once" else f"{at} daily"
+    days = ",".join(name.strip() for name in (day.strip().lower() or DEFAULT_DAYS[kind]).split(","))
+    return f"{at} {kind}({days})"
+
+
+def rescheduled(schedule: str, time: str, recurrence: str | None, day: str) -> str | None:
+    """Write a rule anew with what is said; None where neither a time nor a recurrence is, as days alone change nothing.
+
+    Raises:
+        ToolError: The rule is in cron's form, or there is a day for a recurrence that takes none.
+    """
+    time = time.strip()
+    if not (time or recurrence):
+        return None
+    if is_cron(schedule):
+        raise ToolError(
+            f"The schedule {schedule} is in cron's form, which cannot be changed here: ask somebody to do it."
+        )
+    at, rest = schedule.split(maxsplit=1)
+    if recurrence or day:
+        return composed(time or at, recurrence or rest.partition("(")[0], day)
+    return f"{time} {rest}"
+
+
+def readable(schedule: str, fault: str) -> str:
+    """Give a rule back where it is one, and not in cron's form.
+
+    Raises:
+        ToolError: It is none.
+    """
+    try:
+        parse(schedule)
+    except ValueError:
+        raise ToolError(f"{fault}: {schedule}. {HOW}") from None
+    return schedule
+
+
+def remark(recurrence: str | None) -> str:
+    """Tell, on a line of its own, that a recurrence is unknown and what was taken instead; else nothing."""
+    if not recurrence or recurrence.strip().lower() in ("", *RECURRENCES):
+        return ""
+    return f"\nThe recurrence {recurrence!r} is none of {', '.join(RECURRENCES)}: daily was taken instead."

@@ -1,15 +1,29 @@
-"""Where actions are kept, and who may carry one out: a claim is written before the work begins."""
+"""Where actions are kept, and who may carry one out: a claim is written before the work begins.
+
+What only a schedule may be made of: each mistake is told where it is made, with what to write instead.
+
+Actions and their firings in a file, and in memory.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import time
 import uuid
-from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from dataclasses import astuple, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from toolkit.builtin.schedule.recurrence import next_run
+from typing_extensions import Self
+
+from toolkit._guards.options import of_type
+from toolkit.builtin.schedule.recurrence import next_run, refuse_formless, zone_of
+from toolkit.errors import DefinitionError
+from toolkit.stores.database import MEMORY, Database, Layout
+
+if TYPE_CHECKING:
+    import sqlite3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,3 +150,180 @@ class Store(Protocol):
     def paused(self, run_id: str) -> Firing | None:
         """Give the firing whose run waits for somebody's yes; None where that is no such run."""
         ...
+
+
+def refuse_no_store(store: object) -> None:
+    """Make sure that something is a store.
+
+    Raises:
+        DefinitionError: It is none; a class of stores is none, either.
+    """
+    if isinstance(store, type) or not isinstance(store, Store):
+        raise DefinitionError(f"store={store!r:.100} is no store. Give SQLiteSchedule(path), or MemorySchedule().")
+
+
+def refuse_no_zone(zone: str) -> None:
+    """Make sure that there is a zone of this name.
+
+    Raises:
+        DefinitionError: There is none.
+    """
+    try:
+        zone_of(of_type("zone", zone, str))
+    except ValueError as error:
+        raise DefinitionError(f"zone={zone!r:.100}: {error}") from None
+
+
+LAYOUT = Layout(
+    holds="a schedule",
+    application_id=int.from_bytes(b"tkSC", "big"),
+    migrations=(
+        (
+            """CREATE TABLE actions (
+                id TEXT PRIMARY KEY, description TEXT, schedule TEXT, zone TEXT, next_run REAL, tools TEXT,
+                synthesis_prompt TEXT, enabled INTEGER, created_at REAL, owner TEXT, depth INTEGER
+            )""",
+            """CREATE TABLE firings (
+                action_id TEXT, due REAL, claimed_at REAL, attempt INTEGER, finished_at REAL, paused_run TEXT,
+                PRIMARY KEY (action_id, due)
+            )""",
+        ),
+    ),
+)
+
+
+class SQLiteSchedule:
+    """A store in a file, for several threads and processes of one machine.
+
+    Every method raises StoreError where the file cannot be used; nothing is kept then.
+
+    Args:
+        path: The file; it is made where there is none.
+        timeout: How long to wait for another process that writes, in seconds.
+
+    Raises:
+        DefinitionError: The path or the time is none.
+        StoreError: The file is damaged, no schedule, made by a later version of this library, or cannot be opened.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, timeout: float = 30.0) -> None:
+        self._database = Database(path, LAYOUT, timeout=timeout)
+
+    def add(self, action: Action, most: int | None = None) -> bool:
+        """Keep an action; False, and nothing done, where its owner has so many already.
+
+        Raises:
+            ValueError: Its schedule has none of the forms of a rule.
+        """
+        refuse_formless(action.schedule)
+        with self._database.writing() as connection:
+            (count,) = connection.execute(_COUNT, (action.owner,)).fetchone()
+            if most is not None and count >= most:
+                return False
+            connection.execute(_ADD, astuple(action))
+            return True
+
+    def actions(self, owner: str | None = None) -> tuple[Action, ...]:
+        """Give the actions of an owner, or of all, the one that is due first in front."""
+        with self._database.reading() as connection:
+            return tuple(map(_action, connection.execute(_ACTIONS, {"owner": owner})))
+
+    def change(self, old: Action, new: Action) -> bool:
+        """Put an action in another's place; False, and nothing done, where the other has changed meanwhile."""
+        with self._database.writing() as connection:
+            return _changed(connection, old, new)
+
+    def delete(self, *actions: Action) -> int:
+        """Remove actions and what is known of their firings; give how many were there."""
+        with self._database.writing() as connection:
+            for action in actions:
+                connection.execute("DELETE FROM firings WHERE action_id = ?", (action.id,))
+            done = [connection.execute("DELETE FROM actions WHERE id = ?", (action.id,)) for action in actions]
+            return sum(cursor.rowcount for cursor in done)
+
+    def claim(self, old: Action, new: Action, at: float) -> Firing | None:
+        """Put an action's successor in its place, and take the right to carry out what is due.
+
+        None where it has changed meanwhile, or where this firing was claimed before, as after a clock was set back.
+        """
+        with self._database.writing() as connection:
+            is_first = _changed(connection, old, new) and _inserted(connection, old, at)
+        return Firing(action=old, due=old.next_run, claimed_at=at) if is_first else None
+
+    def unfinished(self, before: float) -> tuple[Firing, ...]:
+        """Give the firings that were claimed before a time and never finished: whoever claimed them has crashed."""
+        with self._database.reading() as connection:
+            return tuple(map(_firing, connection.execute(_UNFINISHED, (before,))))
+
+    def take_over(self, firing: Firing, at: float) -> Firing | None:
+        """Claim an unfinished firing anew; None where somebody else has done so, or it has finished."""
+        with self._database.writing() as connection:
+            done = connection.execute(_TAKE_OVER, (at, firing.action.id, firing.due, firing.attempt))
+        return replace(firing, claimed_at=at, attempt=firing.attempt + 1) if done.rowcount else None
+
+    def finish(self, firing: Firing, at: float, paused_run: str | None = None) -> None:
+        """Write down that a firing has been carried out or given up, or which run of it waits for somebody's yes."""
+        with self._database.writing() as connection:
+            connection.execute(_FINISH, (at, paused_run, firing.action.id, firing.due))
+
+    def paused(self, run_id: str) -> Firing | None:
+        """Give the firing whose run waits for somebody's yes; None where that is no such run."""
+        with self._database.reading() as connection:
+            return next(map(_firing, connection.execute(_PAUSED, (run_id,))), None)
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class MemorySchedule(SQLiteSchedule):
+    """A store that lasts as long as its process."""
+
+    def __init__(self) -> None:
+        super().__init__(MEMORY)
+
+
+_FIELDS = tuple(field.name for field in fields(Action))
+_NAMES, _MARKS = ", ".join(_FIELDS), ", ".join("?" for _ in _FIELDS)
+_COUNT = "SELECT count(*) FROM actions WHERE owner = ?"
+_ADD = f"INSERT INTO actions ({_NAMES}) VALUES ({_MARKS})"  # noqa: S608  # no words of others
+_ACTIONS = f"SELECT {_NAMES} FROM actions WHERE :owner IS NULL OR owner = :owner ORDER BY next_run, rowid"  # noqa: S608
+_CHANGE = f"UPDATE actions SET ({_NAMES}) = ({_MARKS}) WHERE ({_NAMES}) = ({_MARKS})"  # noqa: S608
+_INSERT = "INSERT INTO firings VALUES (?, ?, ?, 1, NULL, NULL) ON CONFLICT DO NOTHING"
+_FORGET = """
+DELETE FROM firings WHERE action_id = ? AND finished_at IS NOT NULL AND paused_run IS NULL AND due NOT IN
+(SELECT due FROM firings WHERE action_id = ? ORDER BY due DESC LIMIT 100)
+"""
+_FIRINGS = f"SELECT due, claimed_at, attempt, {_NAMES} FROM firings JOIN actions ON id = action_id"  # noqa: S608
+_UNFINISHED = f"{_FIRINGS} WHERE finished_at IS NULL AND claimed_at < ? ORDER BY due"
+_PAUSED = f"{_FIRINGS} WHERE paused_run = ?"
+_TAKE_OVER = """
+UPDATE firings SET claimed_at = ?, attempt = attempt + 1
+WHERE action_id = ? AND due = ? AND attempt = ? AND finished_at IS NULL
+"""
+_FINISH = "UPDATE firings SET finished_at = ?, paused_run = ? WHERE action_id = ? AND due = ?"
+
+
+def _changed(connection: sqlite3.Connection, old: Action, new: Action) -> bool:
+    return connection.execute(_CHANGE, (*astuple(new), *astuple(old))).rowcount == 1
+
+
+def _inserted(connection: sqlite3.Connection, action: Action, at: float) -> bool:
+    connection.execute(_FORGET, (action.id, action.id))
+    return connection.execute(_INSERT, (action.id, action.next_run, at)).rowcount == 1
+
+
+def _action(row: tuple[Any, ...]) -> Action:
+    values = dict(zip(_FIELDS, row))
+    return Action(**{**values, "enabled": bool(values["enabled"])})
+
+
+def _firing(row: tuple[Any, ...]) -> Firing:
+    due, claimed_at, attempt, *action = row
+    return Firing(action=_action(tuple(action)), due=due, claimed_at=claimed_at, attempt=attempt)

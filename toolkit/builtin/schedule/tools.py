@@ -16,11 +16,9 @@ from toolkit._context import ToolContext
 from toolkit._guards.options import of_type, plain_function, texts, whole
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
-from toolkit.builtin.schedule.checks import refuse_no_store, refuse_no_zone
-from toolkit.builtin.schedule.privileges import current
-from toolkit.builtin.schedule.recurrence import next_run, zone_of
-from toolkit.builtin.schedule.rules import RECURRENCES, composed, readable, remark, rescheduled
-from toolkit.builtin.schedule.store import Action, Store
+from toolkit.builtin.schedule.recurrence import RECURRENCES, composed, next_run, readable, remark, rescheduled, zone_of
+from toolkit.builtin.schedule.scheduler import current
+from toolkit.builtin.schedule.store import Action, Store, refuse_no_store, refuse_no_zone
 from toolkit.errors import ToolError
 
 MOST = 100

@@ -1,4 +1,7 @@
-"""Tools that run commands in one directory; when a call ends, nothing of its command is left."""
+"""Tools that run commands in one directory; when a call ends, nothing of its command is left.
+
+What only a tool for commands is made with: each value is looked at where it is given.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,43 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from toolkit._concurrency.backend import is_async
 from toolkit._guards import options
+from toolkit._guards.options import is_text
 from toolkit._guards.paths import Root
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
-from toolkit.builtin.shell.checks import asked, variables
-from toolkit.builtin.shell.environment import CommandLimits
-from toolkit.builtin.shell.running import Commands
-from toolkit.builtin.shell.sandbox import HIDDEN, Sandbox
+from toolkit.builtin.shell.process import Commands
+from toolkit.builtin.shell.sandbox import HIDDEN, CommandLimits, Sandbox
 from toolkit.builtin.shell.tools import MAX_SECONDS, Bash, Rules, ShellExec
+from toolkit.errors import DefinitionError
+
+
+def variables(env: Mapping[str, str] | None) -> dict[str, str]:
+    """Give a copy of variables that somebody wants to add to an environment.
+
+    Raises:
+        DefinitionError: There can be no such variable.
+    """
+    if not isinstance(env, (Mapping, type(None))):
+        raise DefinitionError(f"env={env!r:.100} is no mapping, such as env={{'CI': '1'}}.")
+    added = dict(env or {})
+    for name, value in added.items():
+        if not is_text(name) or not name or "=" in name or not is_text(value):
+            raise DefinitionError(f"env= needs texts by name, without NUL, and without '=' in a name; it has {name!r}.")
+    return added
+
+
+def asked(confirm: Callable[[str], bool] | None) -> Callable[[str], bool] | None:
+    """Give a plain function, where there is one.
+
+    Raises:
+        DefinitionError: It cannot be called, or answers with a promise.
+    """
+    if confirm is not None and (not callable(confirm) or is_async(confirm)):
+        raise DefinitionError("confirm= is a plain function of the command; an async one can be given as approve=.")
+    return confirm
+
 
 __all__ = ["BLOCKED", "DENIED", "HIDDEN", "CommandLimits", "Sandbox", "bash_tool", "shell_tool"]
 

@@ -12,8 +12,7 @@ from toolkit._concurrency.tasks import finished
 from toolkit._context import ToolContext
 from toolkit._messages import ToolResult
 from toolkit._tools.decorator import tool
-from toolkit.builtin.shell.captures import Capture
-from toolkit.builtin.shell.running import LATE, LOST, Commands, Outcome
+from toolkit.builtin.shell.process import LATE, LOST, Capture, Commands, Outcome
 from toolkit.errors import Cancelled, Failed, TimedOut, ToolError
 
 # Seconds that a model may ask for.

@@ -15,3 +15,5 @@ Where the system has no subreapers, or no /proc, there is one guard, and it ends
 
 It is run without the package, and imports little, so that it starts soon.
 """
+
+from __future__ import annotations

@@ -10,8 +10,9 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-# Relative, as this is run without the package, too.
 from .families import Adopted, Group, end, ended
+
+# Relative, as this is run without the package, too.
 
 # linux/prctl.h
 SET_DEATH_SIGNAL = 1

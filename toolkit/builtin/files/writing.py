@@ -3,16 +3,19 @@
 A new file, complete and on the disk, takes the place of the old one, with its mode, owner and attributes. Other hard
 links to the old file keep the old text. A process that is killed while it writes can leave a part of the new file,
 whose name has 16 hexadecimal digits between a dot and `.tmp`.
+
+What a file's content is known by, so that nobody overwrites what somebody else wrote meanwhile.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import secrets
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedReader
@@ -21,8 +24,40 @@ from typing import Annotated
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import over
 from toolkit._context import ToolContext
-from toolkit.builtin.files.hashes import hash_of_all
-from toolkit.builtin.files.pieces import TooLarge, pieces
+from toolkit.builtin.files.text import TooLarge, pieces
+
+# Hexadecimal digits of SHA-256: enough against accidents, and few enough for a model to copy.
+DIGITS = 16
+
+
+class Hash:
+    """The hash of all that passed through, as text."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+
+    def through(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """Give the same pieces, and count them in."""
+        for piece in pieces:
+            self._digest.update(piece)
+            yield piece
+
+    def __str__(self) -> str:
+        return self._digest.hexdigest()[:DIGITS]
+
+
+def hash_of(data: bytes) -> str:
+    """Tell the hash of a content."""
+    return hash_of_all([data])
+
+
+def hash_of_all(pieces: Iterable[bytes]) -> str:
+    """Tell the hash of a content that comes in pieces."""
+    found = Hash()
+    for _ in found.through(pieces):
+        pass
+    return str(found)
+
 
 # The names of new files that are not in their places yet.
 LEFT = f".{'?' * 16}.tmp"

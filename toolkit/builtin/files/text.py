@@ -1,11 +1,93 @@
-"""A file's bytes -> text, and back, so that what nobody changed stays as it was: encoding, mark, line ends."""
+"""A file's bytes -> text, and back, so that what nobody changed stays as it was: encoding, mark, line ends.
+
+What a file holds, piece by piece, and no more than is wanted.
+
+Names and reasons, as a model reads them.
+"""
 
 from __future__ import annotations
 
 import codecs
 import errno
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import BinaryIO
+
+from toolkit._guards.paths import Outside
+from toolkit.errors import Failed
+
+# Bytes.
+PIECE = 1024 * 1024
+
+
+class TooLarge(OSError):
+    """A file holds more than is read."""
+
+    def __init__(self, size: int, most: int) -> None:
+        super().__init__(errno.EFBIG, f"File too large ({size} bytes, max {most}).")
+
+
+def pieces(file: BinaryIO, size: int, most: int) -> Iterator[bytes]:
+    """Give what an open file holds, from where it stands.
+
+    Args:
+        file: The file.
+        size: Its size, as far as the system knows it: a file may grow while it is read, or have no size.
+        most: Bytes.
+
+    Raises:
+        TooLarge: There is more.
+    """
+    if size > most:
+        raise TooLarge(size, most)
+    taken = 0
+    while piece := file.read(PIECE):
+        taken += len(piece)
+        if taken > most:
+            raise TooLarge(taken, most)
+        yield piece
+
+
+def shown(name: str) -> str:
+    """Write a file's name, or path, on one line: what cannot be seen, or is no UTF-8, as an escape."""
+    if name.isprintable():
+        return name
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in name)
+
+
+def name_of(path: str) -> str:
+    """Take the last name of a path."""
+    return shown(PurePosixPath(path).name or ".")
+
+
+@contextmanager
+def told(what: str, path: str, outside: Mapping[str, str], missing: str = "", large: str = "") -> Iterator[None]:
+    """Tell the model what went wrong.
+
+    Args:
+        what: The work that failed.
+        path: As the model gave it.
+        outside: What is said of a path that leads out, by how it does; `{}` is the path.
+        missing: What is said where nothing is there; else the system's reason, as of all the rest.
+        large: What is said besides where a file is too large.
+    """
+    try:
+        yield
+    except Outside as error:
+        raise Failed(outside[error.how].format(path)) from error
+    except TooLarge as error:
+        raise Failed(f"{_why(error)}{large}") from error
+    except OSError as error:
+        is_missing = missing and isinstance(error, (FileNotFoundError, NotADirectoryError))
+        raise Failed(missing if is_missing else f"{what}: {_why(error)}") from error
+
+
+def _why(error: OSError) -> str:
+    """Say why something failed, without the path: it may tell where the workspace is."""
+    return error.strerror or type(error).__name__
+
 
 # Byte order marks; those of UTF-32 begin like those of UTF-16.
 MARKS = (
