@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 from toolkit import NoModelError, Runner, RunResult, Tool, Toolbox, schema
-from toolkit.cli.demo import QUESTIONS, add, convert, weather
+from toolkit.cli import QUESTIONS, add, convert, weather
 from toolkit.events import TextDelta
 from toolkit.models.local import EmbeddedModel, embedded_model
 from toolkit.models.openai import OpenAIModel

@@ -1,4 +1,7 @@
-"""The command `toolkit`."""
+"""Three small functions, three questions, and a language model that calls them.
+
+The command `toolkit`.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,12 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import Literal
 
-from toolkit import __version__
+from toolkit import Runner, Toolbox, __version__, tool
+from toolkit._runner.options import RunnerOptions
+from toolkit.display.terminal import show
+from toolkit.models.local.weights import NAME
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,7 +34,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _demo(options: argparse.Namespace) -> None:
-    from toolkit.cli.demo import demo
 
     demo(base_url=options.base_url, model=options.model)
 
@@ -45,3 +51,51 @@ def _reported(options: argparse.Namespace) -> int:
     except BrokenPipeError:  # whoever read has read enough; at exit Python would try to write once more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
+
+
+Currency = Literal["USD", "EUR", "GBP"]
+
+# Made up, so that the demonstration needs no network.
+RATES = {"USD": 1.0, "EUR": 0.9, "GBP": 0.8}
+WEATHER = {"Paris": "18 degrees and sunny", "Tokyo": "25 degrees and cloudy"}
+
+EMBEDDED = """, the embedded model: small, real, and on this machine.
+Set OPENAI_API_KEY or OPENAI_BASE_URL, and the same functions are called by a bigger one."""
+
+QUESTIONS = ("What is the sum of 17 and 25?", "Convert 100 USD to EUR.", "What is the weather in Paris?")
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+def convert(amount: float, source: Currency, target: Currency) -> str:
+    """Convert an amount of money to another currency."""
+    return f"{amount / RATES[source] * RATES[target]:g} {target}"
+
+
+@tool
+def weather(city: str) -> str:
+    """Get the current weather in a city."""
+    return WEATHER.get(city, f"There is no weather for {city} in this demonstration.")
+
+
+def demo(*, base_url: str | None = None, model: str | None = None) -> None:
+    """Print the three conversations as they happen, and which model had them.
+
+    Raises:
+        NoModelError: Nothing says which model should answer.
+        ModelError: The model's server failed.
+    """
+    options: RunnerOptions = {"base_url": base_url} if base_url else {}
+    runner = Runner(Toolbox([add, convert, weather]), model=model, **options)
+    print("Three Python functions, and a language model that may call them:")
+    print("  add(a, b)   convert(amount, source, target)   weather(city)\n", flush=True)
+    name = runner.model.name  # fetched now, where it is not here yet, and not amid a conversation
+    for question in QUESTIONS:
+        show(runner.stream(question), question)
+        print()
+    print(f"Answered by {name}{EMBEDDED if name == NAME else '.'}")
