@@ -11,8 +11,7 @@ from typing import Any
 
 from toolkit import ApprovalRequest, Decision, Deny, Runner, Tool, Toolbox, tool
 from toolkit.approvers import ask_when
-from toolkit.builtin.calculator import calculate, calculator
-from toolkit.builtin.text import reverser, word_count
+from toolkit.builtin import calculate, calculator, reverser, word_count
 from toolkit.testing import ModelReply, ScriptedModel, call
 
 NOTES = {"garden": "The key is under the third pot."}

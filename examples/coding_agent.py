@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from toolkit import ApprovalRequest, Decision, Limits, Runner
-from toolkit.builtin.defaults import default_tools
+from toolkit.builtin import default_tools
 from toolkit.events import RunFinished, ToolCallFinished
 from toolkit.testing import ModelReply, ScriptedModel, call
 

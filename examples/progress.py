@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from toolkit import Runner, Toolbox, ToolContext, tool
-from toolkit.display.terminal import show
+from toolkit.display import show
 from toolkit.events import event_to_dict
 from toolkit.serve import agui
 from toolkit.testing import ScriptedModel, call

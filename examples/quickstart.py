@@ -7,7 +7,7 @@ OPENAI_BASE_URL the embedded model answers (pip install "function-toolkit[local]
 from typing import Literal
 
 from toolkit import Runner, Toolbox, tool
-from toolkit.display.terminal import show
+from toolkit.display import show
 
 RATES = {"USD": 1.0, "EUR": 0.9, "GBP": 0.8}  # made up
 

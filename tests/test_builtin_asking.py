@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from toolkit import DefinitionError, Runner, Tool, Toolbox, ToolContext, ToolError
-from toolkit.builtin.ask_user import Handler, Question, ask_user_tool
+from toolkit.builtin import Question, ask_user_tool
+from toolkit.builtin.ask_user import Handler
 from toolkit.events import ToolCallStarted
 from toolkit.testing import ScriptedModel, call
 

@@ -11,7 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from toolkit import InvalidArguments, Runner, ToolError, ToolResult
-from toolkit.builtin.calculator import FUNCTIONS, calculate, evaluate, whole
+from toolkit.builtin import calculate
+from toolkit.builtin.arithmetic import FUNCTIONS, evaluate, whole
 from toolkit.testing import ModelReply, ScriptedModel, call
 
 # CPU seconds for one expression; the slowest takes a tenth of it on a slow machine.

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkit import Runner, Toolbox
-from toolkit.builtin.data import data_tools
+from toolkit.builtin import data_tools
 from toolkit.testing import ScriptedModel, call
 
 BOX = Toolbox(data_tools())

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from toolkit import Runner, Toolbox, tool
-from toolkit.builtin.defaults import default_tools
+from toolkit.builtin import default_tools
 from toolkit.testing import ScriptedModel, call
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "coding_agent.py"

@@ -24,9 +24,8 @@ from toolkit import Cancelled, DefinitionError, Image, Limits, Runner, TimedOut,
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._guards.paths import Root, by_steps
 from toolkit.approvers import allow, defer
-from toolkit.builtin.defaults import default_tools
-from toolkit.builtin.files import coding_tools, file_tools
-from toolkit.builtin.files.coding import CodingLimits, globber
+from toolkit.builtin import CodingLimits, coding_tools, default_tools, file_tools
+from toolkit.builtin.files.coding import globber
 from toolkit.builtin.files.sensitive import Patterns
 from toolkit.builtin.files.workspace import Workspace
 from toolkit.testing import ScriptedModel, call
@@ -536,7 +535,7 @@ FULL = """
 mount -t tmpfs -o size=64k none "$1" && cd "$1" && echo before > file && "$2" -c '
 import os
 from toolkit import Toolbox
-from toolkit.builtin.files import file_tools
+from toolkit.builtin import file_tools
 box = Toolbox(file_tools("."))
 print(box.call("file_write", {"path": "file", "content": "x" * 100_000}).text, os.listdir("."))
 os.system("mount -o remount,ro .")
@@ -562,7 +561,7 @@ def test_small_and_read_only_disks(place: Path) -> None:
 # it has, and whether it is older than what was acknowledged.
 KILLER = """
 import os, random, signal, sys, time
-from toolkit.builtin.files import file_tools
+from toolkit.builtin import file_tools
 place, kills = sys.argv[1], int(sys.argv[2])
 write, chance, found = file_tools(place)[1], random.Random(1), set()
 

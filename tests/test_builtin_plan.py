@@ -28,8 +28,7 @@ from toolkit._execution.approval import Approver
 from toolkit._execution.ledger import MemoryLedger
 from toolkit._messages import ToolCall, ToolResult
 from toolkit.approvers import allow, approve_all, ask_when, defer
-from toolkit.builtin.ask_user import ask_user_tool
-from toolkit.builtin.plan import plan_tool
+from toolkit.builtin import ask_user_tool, plan_tool
 from toolkit.middleware import Next
 from toolkit.testing import ModelReply, ScriptedModel, call
 

@@ -14,8 +14,8 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from toolkit import DefinitionError, Runner, Tool, Toolbox, __version__
-from toolkit.builtin.weather import FORECAST, GEOCODING, weather_tool
-from toolkit.builtin.wikipedia import wikipedia_tool
+from toolkit.builtin import weather_tool, wikipedia_tool
+from toolkit.builtin.weather import FORECAST, GEOCODING
 from toolkit.testing import ScriptedModel, call
 
 JAKARTA = {"results": [{"id": 1, "name": "Jakarta", "latitude": -6.2, "longitude": 106.8, "country": "Indonesia"}]}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from toolkit import DefinitionError, Runner, Toolbox
-from toolkit.builtin.shared_state import SharedState, shared_state_tool
+from toolkit.builtin import SharedState, shared_state_tool
 from toolkit.errors import Failed
 from toolkit.testing import ModelReply, ScriptedModel, call
 

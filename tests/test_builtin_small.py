@@ -13,10 +13,7 @@ from typing import Any
 import pytest
 
 from toolkit import DefinitionError, Runner, Tool, Toolbox
-from toolkit.builtin.calculator import calculator
-from toolkit.builtin.random import random_tool
-from toolkit.builtin.text import echo, reverser, word_count
-from toolkit.builtin.time import current_time, current_time_tool
+from toolkit.builtin import calculator, current_time, current_time_tool, echo, random_tool, reverser, word_count
 from toolkit.testing import ScriptedModel, call
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "builtin_tools.py"

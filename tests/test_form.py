@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel, Field, SecretStr
 
 from toolkit import Tool, tool
-from toolkit.display.form import Form, InvalidForm
+from toolkit.display import Form, InvalidForm
 
 EVIL = "</textarea></select><script>alert(1)</script>\"' onload='x'"
 

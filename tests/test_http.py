@@ -18,7 +18,8 @@ import pytest
 from tests.origins import Origin, http
 from toolkit import DefinitionError, Failed, Runner, Toolbox
 from toolkit._guards.network import Dialer
-from toolkit.builtin.http import Page, decoded, fetch, http_tool, readable
+from toolkit.builtin import Page, fetch, http_tool
+from toolkit.builtin.http import decoded, readable
 from toolkit.testing import ScriptedModel, call
 
 LOOPBACK = ["127.0.0.1"]

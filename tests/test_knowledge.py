@@ -17,19 +17,10 @@ from hypothesis import strategies as st
 
 from toolkit import Cancelled, DefinitionError, Failed, Runner, Toolbox, ToolContext
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit.builtin.knowledge import (
-    Kind,
-    Memories,
-    chunked,
-    ingest_file,
-    ingest_message,
-    ingest_text,
-    ingest_url,
-    knowledge_tools,
-    memory_tool,
-)
+from toolkit.builtin import Memories, ingest_file, ingest_message, ingest_text, ingest_url, knowledge_tools, memory_tool
+from toolkit.builtin.knowledge import Kind, chunked
 from toolkit.middleware import redact
-from toolkit.stores.knowledge import MemoryKnowledge
+from toolkit.stores import MemoryKnowledge
 from toolkit.testing import ScriptedModel, call
 
 WORDS = ("capital", "france", "paris", "cake", "oven", "cat", "mat")

@@ -16,7 +16,7 @@ from toolkit._concurrency.backend import step
 from toolkit._concurrency.sync_backend import SyncDoor
 from toolkit._execution.ledger import CHANGED, STARTED, UNKEPT, Entry, Ledger, MemoryLedger, Record, SQLiteLedger
 from toolkit.middleware import Next
-from toolkit.stores.database import StoreError
+from toolkit.stores import StoreError
 from toolkit.testing import ScriptedModel, call
 
 STARTED_ENTRY = Entry(run_id="run", call_id="run_1", stage="started", digest="d")

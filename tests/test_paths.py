@@ -23,7 +23,7 @@ import pytest
 
 from toolkit import DefinitionError, Toolbox
 from toolkit._guards.paths import ByKernel, Lookup, Outside, Root, by_steps
-from toolkit.builtin.files import coding_tools, file_tools
+from toolkit.builtin import coding_tools, file_tools
 
 PATHS = int(os.environ.get("TOOLKIT_PATHS", "50000"))
 FORBIDDEN = "the secret"

@@ -22,7 +22,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from toolkit.builtin.schedule.recurrence import next_run
+from toolkit.builtin import next_run
 
 UTC = timezone.utc
 MINUTE = 60

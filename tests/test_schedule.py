@@ -19,11 +19,19 @@ from typing import Any, TypeAlias
 import pytest
 
 from toolkit import ApprovalRequest, Decision, DefinitionError, Runner, Tool, Toolbox, ToolContext, tool
-from toolkit.builtin.schedule.recurrence import next_run
-from toolkit.builtin.schedule.scheduler import FiringOutcome, Scheduler, planned_only
-from toolkit.builtin.schedule.store import Action, Firing, MemorySchedule, SQLiteSchedule, Store
-from toolkit.builtin.schedule.tools import schedule_tools
-from toolkit.stores.database import StoreError
+from toolkit.builtin import (
+    Action,
+    Firing,
+    FiringOutcome,
+    MemorySchedule,
+    Scheduler,
+    SQLiteSchedule,
+    next_run,
+    planned_only,
+    schedule_tools,
+)
+from toolkit.builtin.schedule.store import Store
+from toolkit.stores import StoreError
 from toolkit.testing import ScriptedModel, call
 
 HOUR = 3600
@@ -1326,7 +1334,7 @@ TOGETHER = """
 import json, sys
 from multiprocessing import get_context
 from toolkit import Toolbox
-from toolkit.builtin.schedule import Scheduler, SQLiteSchedule, schedule_tools
+from toolkit.builtin import Scheduler, SQLiteSchedule, schedule_tools
 path, now = sys.argv[1], float(sys.argv[2])
 context, inherited = get_context("fork"), SQLiteSchedule(path)
 begin = context.Barrier(8)
@@ -1371,7 +1379,7 @@ def test_most_of_all_processes(tmp_path: Path) -> None:
 # carried out, and what came of it then.
 KILLED = """
 import json, os, signal, sys
-from toolkit.builtin.schedule import Action, Scheduler, SQLiteSchedule
+from toolkit.builtin import Action, Scheduler, SQLiteSchedule
 folder, now, crashed = sys.argv[1], float(sys.argv[2]), sys.argv[3]
 def killed_at(kill_at):
     store, ran = SQLiteSchedule(f"{folder}/{kill_at}.db"), f"{folder}/{kill_at}.txt"

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from toolkit import ApprovalRequest, DefinitionError, Runner, Tool, Toolbox
 from toolkit._guards.paths import Root
 from toolkit.approvers import approve_all
-from toolkit.builtin.shell import BLOCKED, DENIED, bash_tool, shell_tool
+from toolkit.builtin import BLOCKED, DENIED, CommandLimits, bash_tool, shell_tool
 from toolkit.builtin.shell.process import Capture
-from toolkit.builtin.shell.sandbox import CommandLimits
 from toolkit.testing import ScriptedModel, call
 
 Setter = Callable[[str, str], None]

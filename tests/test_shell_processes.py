@@ -23,7 +23,7 @@ import pytest
 
 from toolkit import Limits, Runner, Tool, Toolbox, ToolContext, ToolResult, tool
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit.builtin.shell import bash_tool, shell_tool
+from toolkit.builtin import bash_tool, shell_tool
 from toolkit.builtin.shell.guard.families import Marked, end
 from toolkit.events import ToolCallFinished
 from toolkit.testing import ScriptedModel, call

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from toolkit import DefinitionError, Tool, Toolbox
-from toolkit.builtin.files.sensitive import PRIVATE
-from toolkit.builtin.shell import bash_tool, shell_tool
-from toolkit.builtin.shell.sandbox import TEMPORARY, Sandbox
+from toolkit.builtin import PRIVATE, Sandbox, bash_tool, shell_tool
+from toolkit.builtin.shell.sandbox import TEMPORARY
 
 Setter = Callable[[str, str], None]
 

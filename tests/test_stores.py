@@ -23,8 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from toolkit import Cancelled, DefinitionError
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import ended_by
-from toolkit.stores.database import StoreError
-from toolkit.stores.knowledge import Chunk, Document, KnowledgeStore, MemoryKnowledge, SQLiteKnowledge
+from toolkit.stores import Chunk, Document, KnowledgeStore, MemoryKnowledge, SQLiteKnowledge, StoreError
 
 KILLS = int(os.environ.get("TOOLKIT_KILLS", "300"))
 EAST, NORTH, WEST = [1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]
@@ -477,9 +476,9 @@ TestMachine.settings = settings(max_examples=40, stateful_step_count=25, deadlin
 # kill, so that the moments differ. What was said to be kept is printed at the end.
 KILLER = """
 import json, os, random, signal, sys
-from toolkit.stores.knowledge import Chunk, Document
+from toolkit.stores import Chunk, Document
 from toolkit._concurrency.threads import ended_by
-from toolkit.stores.knowledge import SQLiteKnowledge
+from toolkit.stores import SQLiteKnowledge
 
 path, kills = sys.argv[1], int(sys.argv[2])
 

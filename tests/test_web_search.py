@@ -15,7 +15,7 @@ import pytest
 from tests.origins import Origin, http
 from toolkit import DefinitionError, Runner, Toolbox
 from toolkit.approvers import approve_all
-from toolkit.builtin.web_search import Brave, Result, Serper, search_tool, web_search_tool
+from toolkit.builtin import Brave, Result, Serper, search_tool, web_search_tool
 from toolkit.testing import ScriptedModel, call
 
 SECRET = "canary-7d1f"  # noqa: S105  it is none

@@ -15,22 +15,3 @@ A wait may have an end: `until`, a Cancellation. What is not done then is given 
 left to itself. The one thing that cannot be given up is the caller's own thread, so a sync leaf that has a
 deadline gets another, in both doors.
 """
-
-from __future__ import annotations
-
-from toolkit._concurrency.async_backend import AsyncDoor
-from toolkit._concurrency.backend import Channel, Door, Handle, Job, awaited, is_cancelling, is_interrupt, step
-from toolkit._concurrency.sync_backend import SyncDoor
-
-__all__ = [
-    "AsyncDoor",
-    "Channel",
-    "Door",
-    "Handle",
-    "Job",
-    "SyncDoor",
-    "awaited",
-    "is_cancelling",
-    "is_interrupt",
-    "step",
-]

@@ -29,7 +29,7 @@ from typing_extensions import Self
 from toolkit._concurrency.backend import Door
 from toolkit._messages import ToolMessage, ToolResult, message_from_dict, message_to_dict
 from toolkit.errors import Failed
-from toolkit.stores.database import Database, Layout
+from toolkit.stores import Database, Layout
 
 Stage: TypeAlias = Literal["proposed", "approved", "started", "finished"]
 

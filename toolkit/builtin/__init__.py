@@ -17,10 +17,10 @@ from toolkit._lazy import lazily
 if TYPE_CHECKING:
     from toolkit._guards.network import Dialer as Dialer
     from toolkit._guards.paths import Root as Root
+    from toolkit.builtin.arithmetic import calculate as calculate
+    from toolkit.builtin.arithmetic import calculator as calculator
     from toolkit.builtin.ask_user import Question as Question
     from toolkit.builtin.ask_user import ask_user_tool as ask_user_tool
-    from toolkit.builtin.calculator import calculate as calculate
-    from toolkit.builtin.calculator import calculator as calculator
     from toolkit.builtin.data import data_tools as data_tools
     from toolkit.builtin.defaults import default_tools as default_tools
     from toolkit.builtin.files import coding_tools as coding_tools
@@ -83,7 +83,7 @@ _HOMES = {
         "Question",
         "ask_user_tool",
     ),
-    "toolkit.builtin.calculator": (
+    "toolkit.builtin.arithmetic": (
         "calculate",
         "calculator",
     ),

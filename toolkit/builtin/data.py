@@ -30,7 +30,7 @@ from toolkit._schema.error_messages import MAX_NAME, close_to
 from toolkit._tools.decorator import tool
 from toolkit._tools.invocation import written
 from toolkit._tools.tool import Tool
-from toolkit.builtin.calculator import whole
+from toolkit.builtin.arithmetic import whole
 from toolkit.errors import Failed, InvalidArguments
 
 Number: TypeAlias = int | float

@@ -36,9 +36,9 @@ from toolkit.builtin.files.text import decoded, shown
 from toolkit.builtin.files.workspace import Workspace
 from toolkit.builtin.text import is_inside
 from toolkit.errors import DefinitionError, Failed
-from toolkit.stores.database import StoreError
-from toolkit.stores.embeddings import Embed, embedded, model_of, refuse_unusable
-from toolkit.stores.knowledge import KNOWLEDGE, Chunk, Document, Hit, KnowledgeStore
+from toolkit.stores import Chunk, Document, Embed, Hit, KnowledgeStore, StoreError
+from toolkit.stores.embeddings import embedded, model_of, refuse_unusable
+from toolkit.stores.knowledge import KNOWLEDGE
 
 SIZE = 2048  # characters of a chunk
 OVERLAP = 200  # characters that a chunk has in common with the one before it

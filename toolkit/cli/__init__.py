@@ -13,7 +13,7 @@ from typing import Literal
 
 from toolkit import Runner, Toolbox, __version__, tool
 from toolkit._runner.options import RunnerOptions
-from toolkit.display.terminal import show
+from toolkit.display import show
 from toolkit.models.local.weights import NAME
 
 

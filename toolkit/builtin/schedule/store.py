@@ -20,7 +20,8 @@ from typing_extensions import Self
 from toolkit._guards.options import of_type
 from toolkit.builtin.schedule.recurrence import next_run, refuse_formless, zone_of
 from toolkit.errors import DefinitionError
-from toolkit.stores.database import MEMORY, Database, Layout
+from toolkit.stores import Database, Layout
+from toolkit.stores.database import MEMORY
 
 if TYPE_CHECKING:
     import sqlite3
