@@ -14,19 +14,19 @@ from typing import Any, Literal
 import pytest
 
 from toolkit import ApprovalRequest, Decision, Denied, Runner, Tool, ToolCall, ToolContext, tool
-from toolkit._concurrency.async_backend import AsyncDoor
-from toolkit._concurrency.backend import step
-from toolkit._concurrency.sync_backend import SyncDoor
-from toolkit._execution.approval import NO_APPROVER, Approver, Decided, Deferred, Stopped, approve
+from toolkit._concurrency.async_backend import AsyncBackend
+from toolkit._concurrency.backend import run_sync
+from toolkit._concurrency.sync_backend import SyncBackend
+from toolkit._execution.approval import NO_APPROVER, Approver, Deferred, RecordedDecisions, Stopped, approve
 from toolkit._messages import PendingApproval
 from toolkit._tools.options import Effect
-from toolkit.approvers import Console, Desk, Notebook, allow, approve_all, ask_when, defer
+from toolkit.approvers import ApprovalQueue, Console, Notebook, allow, approve_all, ask_when, defer
 from toolkit.errors import ApprovalError, DefinitionError
 from toolkit.events import ApprovalNeeded
 from toolkit.testing import ScriptedModel, call
 
-Door = Literal["sync", "async"]
-DOORS = pytest.mark.parametrize("door", ["sync", "async"])
+BackendName = Literal["sync", "async"]
+BACKENDS = pytest.mark.parametrize("backend", ["sync", "async"])
 REJECTED = "Tool execution was rejected by the user."
 CALL = ToolCall(name="pay", id="run_1", arguments='{"amount": 5}')
 
@@ -42,19 +42,21 @@ def request_for(made: Tool[..., Any] = pay, amount: int = 5, **more: Any) -> App
     return ApprovalRequest(made, {"amount": amount}, ToolContext(deps=None, run_id="run"), CALL, **more)
 
 
-def decided(approver: Approver | None, made: Tool[..., Any] = pay, door: Door = "sync", **more: Any) -> Decision:
+def decided(
+    approver: Approver | None, made: Tool[..., Any] = pay, backend: BackendName = "sync", **more: Any
+) -> Decision:
     """Put one call to an approver."""
     request = request_for(made, **more)
-    if door == "sync":
-        return step(approve(approver, request, SyncDoor()))
-    return asyncio.run(approve(approver, request, AsyncDoor()))
+    if backend == "sync":
+        return run_sync(approve(approver, request, SyncBackend()))
+    return asyncio.run(approve(approver, request, AsyncBackend()))
 
 
-@DOORS
+@BACKENDS
 @pytest.mark.parametrize("verdict", [True, Decision.approve(), Decision.modify({"amount": 1})], ids=repr)
-def test_yes(door: Door, verdict: Any) -> None:
+def test_yes(backend: BackendName, verdict: Any) -> None:
     """True and approving decisions let a call pass; other arguments are given on."""
-    decision = decided(lambda _: verdict, door=door)
+    decision = decided(lambda _: verdict, backend=backend)
 
     assert (True, getattr(verdict, "arguments", None)) == (decision.approved, decision.arguments)
 
@@ -115,7 +117,7 @@ def test_defer_what_cannot_be_written() -> None:
     request = ApprovalRequest(pay, {"amount": memoryview(b"")}, ToolContext(deps=None))
 
     with pytest.raises(Denied, match="the arguments cannot be written down"):
-        step(approve(defer, request, SyncDoor()))
+        run_sync(approve(defer, request, SyncBackend()))
 
 
 def marked(rule: Any) -> Tool[..., Any]:
@@ -147,12 +149,12 @@ NEEDED: dict[str, tuple[Any, int, bool]] = {
 }
 
 
-@DOORS
+@BACKENDS
 @pytest.mark.parametrize(("rule", "amount", "needed"), NEEDED.values(), ids=NEEDED)
-def test_needed(door: Door, rule: Any, amount: int, needed: bool) -> None:
+def test_needed(backend: BackendName, rule: Any, amount: int, needed: bool) -> None:
     """A tool that needs a yes for a call, or fails to say no, does not run where nobody can say it."""
     try:
-        decided(None, marked(rule), door, amount=amount)
+        decided(None, marked(rule), backend, amount=amount)
         refusal = ""
     except Denied as error:
         refusal = str(error)
@@ -275,15 +277,15 @@ def test_policies(policy: Callable[[Approver], Approver], asked: list[str]) -> N
     assert asked == asked_about(policy)
 
 
-@DOORS
+@BACKENDS
 @pytest.mark.parametrize("person", [Person(verdict=False), AsyncPerson(verdict=False)], ids=["plain", "async"])
 @pytest.mark.parametrize(
     "policy", [lambda p: allow(otherwise=p), lambda p: ask_when(p, names=["*a*"])], ids=["allow", "ask_when"]
 )
-def test_policy_gives_the_answer(door: Door, person: Person, policy: Callable[[Approver], Approver]) -> None:
+def test_policy_gives_the_answer(backend: BackendName, person: Person, policy: Callable[[Approver], Approver]) -> None:
     """What a policy's approver says is its answer, sync or async."""
     with pytest.raises(Denied):
-        decided(policy(person), door=door)
+        decided(policy(person), backend=backend)
 
 
 def test_policy_that_fails() -> None:
@@ -320,7 +322,7 @@ def test_policy_changes_nothing() -> None:
         seen.append(request.arguments["items"])
         return True
 
-    step(approve(ask_when(approver, when=spoil), request, SyncDoor()))
+    run_sync(approve(ask_when(approver, when=spoil), request, SyncBackend()))
 
     assert [[1]] == seen
 
@@ -544,7 +546,7 @@ class Office:
     """A desk, and somebody who answers as soon as a call lies on it."""
 
     def __init__(self, *verdicts: Any) -> None:
-        self.desk = Desk()
+        self.desk = ApprovalQueue()
         self.verdicts = list(verdicts)
         self.seen: list[PendingApproval] = []
 
@@ -558,29 +560,29 @@ class Office:
         self.desk.answer(call_id, self.verdicts.pop(0))
 
 
-@DOORS
-def test_desk(door: Door) -> None:
+@BACKENDS
+def test_desk(backend: BackendName) -> None:
     """A call lies on the desk, is announced, and gets its answer from another thread."""
     office = Office(Decision.modify({"amount": 1}))
 
-    assert Decision.modify({"amount": 1}) == decided(office.desk, door=door, tell=office.tell)
+    assert Decision.modify({"amount": 1}) == decided(office.desk, backend=backend, tell=office.tell)
     assert ([request_for().pending()], ()) == (office.seen, office.desk.open)
 
 
-@DOORS
-def test_desk_rejects(door: Door) -> None:
+@BACKENDS
+def test_desk_rejects(backend: BackendName) -> None:
     """A no from the desk is a no."""
     office = Office(Decision.reject("Too much."))
 
     with pytest.raises(Denied, match=r"Reason: Too much\."):
-        decided(office.desk, door=door, tell=office.tell)
+        decided(office.desk, backend=backend, tell=office.tell)
 
 
 def test_desk_in_any_order() -> None:
     """Calls that lie open at the same time are listed in order, and answered in any."""
 
     async def office_hours() -> list[Any]:
-        desk = Desk()
+        desk = ApprovalQueue()
         calls = [replace(CALL, id=f"run_{n}") for n in range(3)]
         asked = [asyncio.ensure_future(desk(replace(request_for(), call=each))) for each in calls]
         await asyncio.sleep(0)
@@ -595,27 +597,27 @@ def test_desk_in_any_order() -> None:
 ANSWERED_LATE = "The call 'run_1' does not wait for a decision, or is already resolved."
 
 
-@DOORS
-def test_desk_second_answer(door: Door) -> None:
+@BACKENDS
+def test_desk_second_answer(backend: BackendName) -> None:
     """The second answer to a call is refused."""
     office = Office(True)
-    decided(office.desk, door=door, tell=office.tell)
+    decided(office.desk, backend=backend, tell=office.tell)
 
     with pytest.raises(ApprovalError) as refusal:
         office.desk.answer("run_1", True)
     assert ANSWERED_LATE == str(refusal.value)
 
 
-@DOORS
-def test_desk_late_answer(door: Door) -> None:
+@BACKENDS
+def test_desk_late_answer(backend: BackendName) -> None:
     """The answer to a call that has timed out is refused, and the call is off the desk."""
-    desk = Desk()
+    desk = ApprovalQueue()
 
     async def timed_out(through: Any) -> None:
         with pytest.raises(Denied, match=r"Tool approval timed out after 0\.01 s\."):
             await approve(desk, request_for(), through, 0.01)
 
-    step(timed_out(SyncDoor())) if door == "sync" else asyncio.run(timed_out(AsyncDoor()))
+    run_sync(timed_out(SyncBackend())) if backend == "sync" else asyncio.run(timed_out(AsyncBackend()))
 
     assert () == desk.open
     with pytest.raises(ApprovalError, match="already resolved"):
@@ -626,9 +628,9 @@ def test_desk_answer_while_the_loop_is_busy() -> None:
     """An answer after the deadline is refused by the clock, though the event loop has not seen that it is over."""
 
     async def office_hours() -> tuple[Any, ...]:
-        desk, announced = Desk(), asyncio.Event()
+        desk, announced = ApprovalQueue(), asyncio.Event()
         request = request_for(tell=lambda _: announced.set())
-        asked = asyncio.ensure_future(approve(desk, request, AsyncDoor(), 0.05))
+        asked = asyncio.ensure_future(approve(desk, request, AsyncBackend(), 0.05))
         await announced.wait()
         threading.Event().wait(0.06)
         with pytest.raises(ApprovalError, match="already resolved"):
@@ -643,14 +645,14 @@ def test_desk_answer_while_the_loop_is_busy() -> None:
 def test_desk_unknown_call() -> None:
     """An answer to a call that was never asked about is refused."""
     with pytest.raises(ApprovalError, match="The call 'run_9' does not wait"):
-        Desk().answer("run_9", True)
+        ApprovalQueue().answer("run_9", True)
 
 
 def test_desk_same_call_twice() -> None:
     """A call that lies on the desk cannot be put there again; the first one still gets its answer."""
 
     async def office_hours() -> Any:
-        desk = Desk()
+        desk = ApprovalQueue()
         first = asyncio.ensure_future(desk(request_for()))
         await asyncio.sleep(0)
         with pytest.raises(ApprovalError, match="lies on this desk already"):
@@ -663,7 +665,7 @@ def test_desk_same_call_twice() -> None:
 
 def test_desk_of_a_loop_that_is_closed() -> None:
     """An answer to a run whose event loop is gone is refused."""
-    desk = Desk()
+    desk = ApprovalQueue()
     loop = asyncio.new_event_loop()
     waiting = desk(request_for())
     loop.call_soon(waiting.send, None)
@@ -682,7 +684,7 @@ WAITS = "Reason: Anna is out."
 
 def on_resume(verdicts: dict[str, Any], made: Tool[..., Any] = pay, otherwise: Any = None, **more: Any) -> Any:
     """Decide on the call that waits, and put a call to the decisions."""
-    answered = Decided(verdicts, [PENDING], otherwise)
+    answered = RecordedDecisions(verdicts, [PENDING], otherwise)
     try:
         return decided(answered, made, **more)
     except (Denied, Deferred) as outcome:
@@ -721,7 +723,7 @@ def test_decided(outcome: Callable[[], Any], expected: Any) -> None:
 
 def test_decided_once() -> None:
     """A decision is used once; the same call waits again afterwards."""
-    answered = Decided({"run_1": True}, [PENDING])
+    answered = RecordedDecisions({"run_1": True}, [PENDING])
     decided(answered)
 
     with pytest.raises(Deferred):
@@ -731,18 +733,18 @@ def test_decided_once() -> None:
 @pytest.mark.parametrize("rule", [False, True], ids=["free", "marked"])
 def test_decided_about_a_later_call(rule: bool) -> None:
     """A call that comes later waits: no decision fits it, and nobody else is there to ask."""
-    answered = Decided({"run_1": False}, [PENDING])
+    answered = RecordedDecisions({"run_1": False}, [PENDING])
     request = replace(request_for(marked(rule)), call=replace(CALL, id="run_2"))
 
     with pytest.raises(Deferred):
-        step(approve(answered, request, SyncDoor()))
+        run_sync(approve(answered, request, SyncBackend()))
 
 
 def test_later_call_is_asked_about() -> None:
     """Where somebody is there, they are asked about the calls that come later."""
     person = Person()
     request = replace(request_for(), call=replace(CALL, id="run_2"))
-    step(approve(Decided({"run_1": True}, [PENDING], person), request, SyncDoor()))
+    run_sync(approve(RecordedDecisions({"run_1": True}, [PENDING], person), request, SyncBackend()))
 
     assert ["pay"] == person.asked
 
@@ -761,7 +763,7 @@ UNFIT: dict[str, tuple[dict[Any, Any], str]] = {
 def test_unfit_decisions(verdicts: dict[Any, Any], text: str) -> None:
     """Decisions for calls that do not wait, and what is none, are refused before anything runs."""
     with pytest.raises(ApprovalError) as refusal:
-        Decided(verdicts, [PENDING])
+        RecordedDecisions(verdicts, [PENDING])
 
     assert text == str(refusal.value)
 

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, Field, create_model, model_valid
 from toolkit import ToolResult, tool
 from toolkit._schema.arguments import MAX_TEXT
 from toolkit._schema.error_messages import MAX_ERROR
-from toolkit._schema.json_text import is_cut, is_object
+from toolkit._schema.json_text import is_object, is_truncated
 
 
 @tool
@@ -548,7 +548,7 @@ CUT = {
 @pytest.mark.parametrize(("text", "expected"), CUT.values(), ids=CUT)
 def test_is_cut(text: str, expected: bool) -> None:
     """The beginning of a JSON text is told from a whole one and from what never was one."""
-    assert expected is is_cut(text)
+    assert expected is is_truncated(text)
 
 
 @pytest.mark.parametrize(("text", "expected"), [("{}", True), ("[]", False), ("{", False), ("", False)])

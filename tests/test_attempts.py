@@ -230,7 +230,10 @@ def test_deadline_in_the_context() -> None:
         return context.deadline
 
     late, early, toolbox = Cancellation(600), Cancellation(6), Toolbox([tool(due, timeout=60)])
-    values = [toolbox.call("due", {}, ToolContext(deps=None, cancellation=until)).value for until in (late, early)]
+    values = [
+        toolbox.call("due", {}, ToolContext(deps=None, cancellation=cancellation)).value
+        for cancellation in (late, early)
+    ]
 
     assert values[0] < (late.deadline or 0)
     assert early.deadline == values[1]
@@ -383,15 +386,15 @@ def test_another_try_after_the_time(go: Callable[..., ToolResult]) -> None:
 @BOTH
 def test_cancelled_between_tries(go: Callable[..., ToolResult]) -> None:
     """A run that is called off during the pause tries no more."""
-    until = Cancellation()
+    cancellation = Cancellation()
     flaky = Flaky(9, OSError())
 
     def work(context: ToolContext) -> None:
-        until.cancel()
+        cancellation.cancel()
         flaky.work(context)
 
     made = tool(work, retries=5, effect="read")
-    context = ToolContext(deps=None, cancellation=until)
+    context = ToolContext(deps=None, cancellation=cancellation)
     toolbox = Toolbox([made])
     result = (
         toolbox.call("work", {}, context) if go is through_call else asyncio.run(toolbox.acall("work", {}, context))
@@ -744,7 +747,7 @@ def test_max_parallel_of_all_runs() -> None:
         calls = [call(each.name, number=number) for number in range(4)]
         return Runner([each], model=ScriptedModel([calls, "Done."])).start("Go.")
 
-    handles = [begun(each) for each in (made, made.renamed("also"))]
+    handles = [begun(each) for each in (made, made.with_name("also"))]
 
     assert ["Done.", "Done."] == [handle.result(10).output for handle in handles]
     assert 2 == crowd.most

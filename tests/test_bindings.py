@@ -390,7 +390,7 @@ def test_override_counts_more_than_a_choice() -> None:
 
 def test_override_of_an_activity() -> None:
     """What is bound under a name of its own is overridden by that name, for all tools that it carries out."""
-    box = Toolbox([mail(activity="smtp"), mail(activity="smtp").renamed("copy")])
+    box = Toolbox([mail(activity="smtp"), mail(activity="smtp").with_name("copy")])
     with box.override("smtp", lambda call: {"sent": True}):
         ended = [made.invoke({"recipient": "a", "subject": "b"}).value for made in box]
 
@@ -433,15 +433,15 @@ def test_override_is_not_seen_by_other_tasks() -> None:
     assert "from the model" == said(box)
 
 
-@pytest.mark.parametrize("door", ["run", "arun"])
-def test_override_in_a_run(door: str) -> None:
+@pytest.mark.parametrize("backend", ["run", "arun"])
+def test_override_in_a_run(backend: str) -> None:
     """A run that begins inside the block is carried out with what stands there."""
     box = Toolbox([weather])
     runner = Runner(
         box, model=ScriptedModel(lambda request: call("weather", **OSLO) if len(request.messages) < 2 else "Ok")
     )
     with box.override("weather", fake):
-        result = asyncio.run(runner.arun("?")) if door == "arun" else runner.run("?")
+        result = asyncio.run(runner.arun("?")) if backend == "arun" else runner.run("?")
 
     assert ["fake Oslo"] == [made.result.text for made in result.calls]
 

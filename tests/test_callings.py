@@ -545,10 +545,10 @@ def as_answer(dialect: str, text: str) -> reply:
     return reply.text(json.dumps({"calls": [], "output": text}) if dialect == "calls" else text)
 
 
-def ran(dialect: str, door: str, box: Toolbox, **options: Any) -> RunResult[str]:
+def ran(dialect: str, backend: str, box: Toolbox, **options: Any) -> RunResult[str]:
     with FakeServer([as_reply(dialect, WRITTEN), as_answer(dialect, "Rain, and sad.")]) as server:
         runner = Runner(box, model="fake", base_url=server.base_url, **SPOKEN[dialect], **options)
-        return asyncio.run(runner.arun("How is it?")) if door == "arun" else runner.run("How is it?")
+        return asyncio.run(runner.arun("How is it?")) if backend == "arun" else runner.run("How is it?")
 
 
 def transcript(result: RunResult[str]) -> list[Any]:
@@ -588,19 +588,19 @@ LATENT_TRANSCRIPT = [
 
 
 @DIALECTS
-@pytest.mark.parametrize("door", ["run", "arun"])
-def test_transcript(dialect: str, door: str) -> None:
+@pytest.mark.parametrize("backend", ["run", "arun"])
+def test_transcript(dialect: str, backend: str) -> None:
     """Latent and explicit calls stand side by side in one reply, and every dialect sees the same conversation."""
-    assert LATENT_TRANSCRIPT == transcript(ran(dialect, door, Toolbox([SENTIMENT, weather])))
+    assert LATENT_TRANSCRIPT == transcript(ran(dialect, backend, Toolbox([SENTIMENT, weather])))
 
 
 @DIALECTS
-@pytest.mark.parametrize("door", ["run", "arun"])
-def test_transcript_when_bound(dialect: str, door: str) -> None:
+@pytest.mark.parametrize("backend", ["run", "arun"])
+def test_transcript_when_bound(dialect: str, backend: str) -> None:
     """Bound, the same replies have the function's results, and the model's outputs are gone."""
     box = Toolbox([SENTIMENT, weather])
     box.bind("sentimentAnalysis", lambda text: {"sentiment": text.lower()})
-    told = transcript(ran(dialect, door, box))
+    told = transcript(ran(dialect, backend, box))
 
     assert [{"text": "Rain."}, {"city": "Oslo"}, {"text": "Sun."}, {"text": "Sun."}] == [
         made[1] for made in told[0][1:]
@@ -610,12 +610,12 @@ def test_transcript_when_bound(dialect: str, door: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("door", ["run", "arun"])
-def test_scripted_model(door: str) -> None:
+@pytest.mark.parametrize("backend", ["run", "arun"])
+def test_scripted_model(backend: str) -> None:
     """A scripted model's calls of latent tools are carried out as a server's are."""
     box = Toolbox([SENTIMENT, weather])
     runner = Runner(box, model=ScriptedModel([[SAD, OSLO], "Rain."]))
-    result = asyncio.run(runner.arun("?")) if door == "arun" else runner.run("?")
+    result = asyncio.run(runner.arun("?")) if backend == "arun" else runner.run("?")
 
     assert ['{"sentiment":"sad"}', "rain in Oslo"] == [done.result.text for done in result.calls]
 

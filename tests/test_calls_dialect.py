@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from toolkit import Runner, RunResult, Tool, Toolbox, ToolCall, schema, tool
-from toolkit._dialects.calls import Calls, composed
+from toolkit._dialects.calls import Calls, reply_schema
 from toolkit._messages import ModelRequest, ModelResponse, SystemMessage, ToolMessage, UserMessage
 from toolkit.events import TextDelta
 from toolkit.testing import FakeServer, reply
@@ -64,7 +64,7 @@ def ran(*texts: str, streamed: bool = False, **options: Any) -> tuple[RunResult,
 @pytest.mark.parametrize("only_one", [False, True])
 def test_schema_is_valid(only_one: bool) -> None:
     """The schema of a reply is a JSON Schema."""
-    jsonschema.Draft202012Validator.check_schema(composed(SPECS, only_one=only_one))
+    jsonschema.Draft202012Validator.check_schema(reply_schema(SPECS, only_one=only_one))
 
 
 ADD = {"_tool": "add", "a": 1}
@@ -76,21 +76,21 @@ BAD = [[{"_tool": "nobody"}], [{"a": 1}], [{"_tool": "add", "a": "one"}], [{"_to
 @pytest.mark.parametrize("calls", GOOD, ids=str)
 def test_schema_accepts(calls: Any) -> None:
     """Any number of calls with fitting arguments is a reply; references are resolved inside."""
-    jsonschema.validate({"calls": calls, "output": None}, composed(SPECS))
+    jsonschema.validate({"calls": calls, "output": None}, reply_schema(SPECS))
 
 
 @pytest.mark.parametrize("calls", BAD, ids=str)
 def test_schema_refuses(calls: Any) -> None:
     """A call of no tool, or with arguments that do not fit, is no reply."""
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({"calls": calls, "output": None}, composed(SPECS))
+        jsonschema.validate({"calls": calls, "output": None}, reply_schema(SPECS))
 
 
 @pytest.mark.parametrize("calls", [[], [ADD, ADD]], ids=["none", "two"])
 def test_schema_of_exactly_one(calls: Any) -> None:
     """Where exactly one call is asked for, none and two are no reply."""
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({"calls": calls}, composed(SPECS, only_one=True))
+        jsonschema.validate({"calls": calls}, reply_schema(SPECS, only_one=True))
 
 
 def test_schema_of_one_tool() -> None:
@@ -114,7 +114,7 @@ def test_definitions_stay_inside() -> None:
 
 def test_definitions_of_one_name() -> None:
     """Definitions of one name in two tools do not meet."""
-    both = composed([SPECS[1], BOX["move"].renamed("shift").spec])
+    both = reply_schema([SPECS[1], BOX["move"].with_name("shift").spec])
 
     assert ["move.Point", "shift.Point"] == list(both["$defs"])
 
@@ -270,7 +270,7 @@ def test_request() -> None:
     """A request describes the tools in words, and asks for a reply of the composed schema."""
     body = CALLS.body(ModelRequest(messages=(SystemMessage("Be brief."), UserMessage("x")), tools=SPECS[2:]))
 
-    assert {"type": "json_schema", "json_schema": {"name": "reply", "schema": composed(SPECS[2:])}} == body[
+    assert {"type": "json_schema", "json_schema": {"name": "reply", "schema": reply_schema(SPECS[2:])}} == body[
         "response_format"
     ]
     assert ["system", "user"] == [message["role"] for message in body["messages"]]

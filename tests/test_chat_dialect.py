@@ -7,7 +7,7 @@ import pytest
 from openai.types.chat import ChatCompletionMessage
 
 from toolkit import ToolCall
-from toolkit._dialects.chat import Chat, decoded, encoded
+from toolkit._dialects.chat import Chat, encoded, parse_history
 from toolkit._messages import (
     Image,
     Message,
@@ -72,7 +72,7 @@ def test_encoded(message: Message, wire: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("message", "wire"), PAIRS.values(), ids=PAIRS)
 def test_decoded(message: Message, wire: dict[str, Any]) -> None:
     """What was written is read back."""
-    assert [message] == decoded([wire])
+    assert [message] == parse_history([wire])
 
 
 @pytest.mark.parametrize(
@@ -152,19 +152,19 @@ def test_own_messages_stay() -> None:
     """Messages of this library are taken as they are."""
     messages: list[Message] = [UserMessage("x"), ToolMessage(call_id="i", name="n", text="t")]
 
-    assert messages == decoded(messages)
+    assert messages == parse_history(messages)
 
 
 def test_answer_of_the_openai_package() -> None:
     """An answer of the openai package may stand in a history as it is."""
     answered = ChatCompletionMessage.model_validate({"role": "assistant", "content": None, "tool_calls": [wired()]})
 
-    assert [answer(ToolCall(name="add", id="w", provider_call_id="w"))] == decoded([answered])  # type: ignore[list-item]
+    assert [answer(ToolCall(name="add", id="w", provider_call_id="w"))] == parse_history([answered])  # type: ignore[list-item]
 
 
 def test_developer() -> None:
     """A developer's message is a system message."""
-    assert [SystemMessage("Be brief.")] == decoded([{"role": "developer", "content": "Be brief."}])
+    assert [SystemMessage("Be brief.")] == parse_history([{"role": "developer", "content": "Be brief."}])
 
 
 def test_results_are_named() -> None:
@@ -172,14 +172,14 @@ def test_results_are_named() -> None:
     history: list[dict[str, Any]] = [{"role": "assistant", "tool_calls": [wired()]}]
     history += [{"role": "tool", "tool_call_id": "w", "content": "3"}]
 
-    assert ToolMessage(call_id="w", provider_call_id="w", name="add", text="3") == decoded(history)[1]
+    assert ToolMessage(call_id="w", provider_call_id="w", name="add", text="3") == parse_history(history)[1]
 
 
 @pytest.mark.parametrize("arguments", [None, "", {}], ids=str)
 def test_call_without_arguments(arguments: Any) -> None:
     """A call without arguments has none."""
     function = {"name": "add", **({} if arguments is None else {"arguments": arguments})}
-    (read,) = decoded([{"role": "assistant", "tool_calls": [{"id": "w", "function": function}]}])
+    (read,) = parse_history([{"role": "assistant", "tool_calls": [{"id": "w", "function": function}]}])
 
     assert isinstance(read, ModelResponse)
     assert read.calls[0].arguments in ("", "{}")
@@ -213,11 +213,11 @@ def test_call_without_arguments(arguments: Any) -> None:
 def test_history_that_cannot_be_read(message: dict[str, Any], error: str) -> None:
     """A message that would not be read whole is refused, and the error says what it lacks."""
     with pytest.raises(ValueError, match=error):
-        decoded([message])
+        parse_history([message])
 
 
 @pytest.mark.parametrize("messages", ["hello", [5], [None]], ids=str)
 def test_history_of_something_else(messages: Any) -> None:
     """What is no message at all is refused by name."""
     with pytest.raises(TypeError, match="is not a message: it takes those of another result, or dicts in"):
-        decoded(messages)
+        parse_history(messages)

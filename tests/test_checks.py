@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from toolkit import Tool, Toolbox, tool
-from toolkit._tools.check import Finding, Report
+from toolkit._tools.check import CheckReport, Finding
 
 
 class Engine:
@@ -143,7 +143,7 @@ def test_report() -> None:
     )
 
     assert (line, "Nothing to report.") == (str(report), str(Toolbox([fine]).check()))
-    assert (Report(), report) == (report.at_least("error"), report.at_least("note"))
+    assert (CheckReport(), report) == (report.at_least("error"), report.at_least("note"))
 
 
 def test_finding() -> None:

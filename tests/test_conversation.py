@@ -283,7 +283,7 @@ def test_no_output_before_any_answer() -> None:
     """A conversation that is finished before the model has said anything has no output."""
     state = RunState(run_id="r", messages=(HELLO,), phase="finished", reason="max_turns")
 
-    assert Finished("", "max_turns") == Conversation.restored(state).next()
+    assert Finished("", "max_turns") == Conversation.restore(state).next()
 
 
 # -- answers that are refused
@@ -434,7 +434,7 @@ def test_state_at_each_phase(doing: Callable[[Conversation], None]) -> None:
     """A conversation restored from its state's JSON says the same next step and has the same state."""
     conversation = begun(turns=1)
     doing(conversation)
-    restored = Conversation.restored(RunState.from_json(conversation.state.to_json()), Limits(turns=1))
+    restored = Conversation.restore(RunState.from_json(conversation.state.to_json()), Limits(turns=1))
 
     assert (conversation.next(), conversation.state) == (restored.next(), restored.state)
 
@@ -442,7 +442,7 @@ def test_state_at_each_phase(doing: Callable[[Conversation], None]) -> None:
 def test_restored_conversation_goes_on() -> None:
     """A restored conversation gives later calls the ids that the first one would have given."""
     conversation = calling("a")
-    restored = Conversation.restored(conversation.state)
+    restored = Conversation.restore(conversation.state)
     for each in (conversation, restored):
         each.answer([answered(call) for call in open_calls(each)])
         each.respond(said("", made(provider_call_id="a")))
@@ -454,7 +454,7 @@ def test_restored_state_knows_the_empty_answer() -> None:
     """The one second chance of an empty answer is not given again after a restore."""
     conversation = begun()
     say_nothing(conversation)
-    restored = Conversation.restored(RunState.from_json(conversation.state.to_json()))
+    restored = Conversation.restore(RunState.from_json(conversation.state.to_json()))
     say_nothing(restored)
 
     assert Finished("", "empty") == restored.next()

@@ -120,7 +120,7 @@ def test_address_of_the_environment(server: FakeServer, environment: Callable[[s
 
 
 def test_options_reach_the_server(server: FakeServer) -> None:
-    """Options and dialect of the Runner go with a model of our choosing, in either door."""
+    """Options and dialect of the Runner go with a model of our choosing, in either backend."""
     runner = Runner(base_url=server.base_url, model="named", request_options={"seed": 7})
     runner.run("x")
     asyncio.run(runner.arun("x"))
@@ -272,7 +272,7 @@ def test_runs_in_loops_at_the_same_time(server: FakeServer) -> None:
     assert ["Hi."] * 12 == outputs
 
 
-def test_both_doors_of_one_runner(server: FakeServer) -> None:
+def test_both_backends_of_one_runner(server: FakeServer) -> None:
     """run() and arun() of one Runner that made its own client take turns, also inside a running loop."""
     runner = Runner(base_url=server.base_url, model="named")
 

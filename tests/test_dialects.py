@@ -19,7 +19,7 @@ from openai.types.shared_params import FunctionDefinition
 from pydantic import TypeAdapter
 
 from toolkit import DefinitionError, Runner, RunResult, Toolbox, ToolCall, ToolResult, tool
-from toolkit._dialects import DIALECTS, RUN_DIALECTS, dialect_named, run_dialect_named
+from toolkit._dialects import DIALECTS, RUN_DIALECTS, get_dialect, get_run_dialect
 from toolkit._dialects.calls import Calls
 from toolkit._dialects.chat import Chat, encoded
 from toolkit._messages import Image, ModelRequest, ModelResponse, ToolSpec, UserMessage
@@ -132,13 +132,13 @@ SHOWN: dict[tuple[str, bool], dict[str, Any]] = {
 )
 def test_tool(name: str, strict: bool, shown: dict[str, Any]) -> None:
     """A tool goes out in the form of its provider."""
-    assert shown == dialect_named(name, strict=strict).tool(add.spec)
+    assert shown == get_dialect(name, strict=strict).tool(add.spec)
 
 
 @pytest.mark.parametrize("name", ["minimal", "gemini", "mcp"])
 def test_strict_where_there_is_no_such_thing(name: str) -> None:
     """Where a provider enforces nothing, strict changes nothing."""
-    assert dialect_named(name).tool(add.spec) == dialect_named(name, strict=True).tool(add.spec)
+    assert get_dialect(name).tool(add.spec) == get_dialect(name, strict=True).tool(add.spec)
 
 
 NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -165,20 +165,20 @@ EMPTY: dict[str, Any] = {
 @pytest.mark.parametrize("name", EMPTY)
 def test_tool_without_parameters(name: str) -> None:
     """A tool without parameters has none on the wire; Gemini refuses an empty list of them."""
-    assert EMPTY[name] == dialect_named(name).tool(ping.spec)
+    assert EMPTY[name] == get_dialect(name).tool(ping.spec)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_tool_is_shown_once(name: str) -> None:
     """The form of a tool is made once, for equal dialects, and its bytes do not change."""
-    first, second = dialect_named(name).tool(add.spec), dialect_named(name).tool(add.spec)
+    first, second = get_dialect(name).tool(add.spec), get_dialect(name).tool(add.spec)
 
     assert json.dumps(first) == json.dumps(second)
     assert first is second or name == "calls"
 
 
 def wire_strict(name: str, spec: ToolSpec, *, strict: bool) -> Any:
-    shown = dialect_named(name, strict=strict).tool(spec)
+    shown = get_dialect(name, strict=strict).tool(spec)
     return shown.get("function", shown).get("strict", False)
 
 
@@ -211,7 +211,7 @@ OPTIONAL = {"type": "object", "properties": {f"a{n}": {"type": "integer"} for n 
 def test_strict_where_it_cannot_be(name: str, schema: Any, reason: str) -> None:
     """Strict mode is left out for a tool that exceeds the provider's limits, and the form says why."""
     spec = ToolSpec(name="odd", description="Odd.", parameters=schema, strict=True)
-    (note, *_) = dialect_named(name).form(spec).notes
+    (note, *_) = get_dialect(name).form(spec).notes
 
     assert not wire_strict(name, spec, strict=True)
     assert reason in note.text
@@ -220,7 +220,7 @@ def test_strict_where_it_cannot_be(name: str, schema: Any, reason: str) -> None:
 def test_calls_are_strict_together() -> None:
     """The reply of the calls dialect is enforced where that can be done for every tool."""
     asked = [
-        run_dialect_named("calls", strict=True).body(ModelRequest(messages=(UserMessage("Hi"),), tools=(*specs,)))
+        get_run_dialect("calls", strict=True).body(ModelRequest(messages=(UserMessage("Hi"),), tools=(*specs,)))
         for specs in ([add.spec], [add.spec, ToolSpec(name="x", description="", parameters=OPEN, strict=False)])
     ]
 
@@ -254,18 +254,18 @@ DEFINED = {"$ref": "#/$defs/Node", "$defs": {"Node": OBJECT}}
 )
 def test_output_schema_of_mcp(output: Any, expected: Any) -> None:
     """What a tool gives is an object in MCP; anything else stands under `result`."""
-    assert expected == dialect_named("mcp").tool(spec_giving(output)).get("outputSchema")
+    assert expected == get_dialect("mcp").tool(spec_giving(output)).get("outputSchema")
 
 
 @pytest.mark.parametrize(("output", "expected"), [(OBJECT, OBJECT), ({"type": "string"}, None), (None, None)], ids=str)
 def test_output_schema_of_responses(output: Any, expected: Any) -> None:
     """Responses are told the schema of outputs that are always JSON."""
-    assert expected == dialect_named("responses").tool(spec_giving(output)).get("output_schema")
+    assert expected == get_dialect("responses").tool(spec_giving(output)).get("output_schema")
 
 
 def test_title() -> None:
     """A title is for people: MCP alone shows tools to them."""
-    titled = {name: json.dumps(dialect_named(name).tool(spec_giving(None, title="Fetch it"))) for name in NAMES}
+    titled = {name: json.dumps(get_dialect(name).tool(spec_giving(None, title="Fetch it"))) for name in NAMES}
 
     assert ["mcp"] == [name for name, shown in titled.items() if "Fetch it" in shown]
 
@@ -274,7 +274,7 @@ def test_title() -> None:
 def test_name_that_gemini_refuses(name: str) -> None:
     """A name that begins with a digit or a dash is refused for Gemini, with what to do."""
     with pytest.raises(DefinitionError, match=rf"Tool '{name}': Gemini's names begin with a letter or '_'.*prefixed"):
-        dialect_named("gemini").tool(add.renamed(name).spec)
+        get_dialect("gemini").tool(add.with_name(name).spec)
 
 
 # -- how calls come back
@@ -331,7 +331,7 @@ REPLIES: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize(("name", "said"), REPLIES.values(), ids=REPLIES)
 def test_calls(name: str, said: Any) -> None:
     """The calls in a reply are found, wherever the reply begins, in plain data and in the client's objects."""
-    assert (ADD,) == dialect_named(name).calls(said, SPECS)
+    assert (ADD,) == get_dialect(name).calls(said, SPECS)
 
 
 NAMELESS: dict[str, tuple[str, Any]] = {
@@ -344,13 +344,13 @@ NAMELESS: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize(("name", "said"), NAMELESS.values(), ids=NAMELESS)
 def test_calls_without_an_id(name: str, said: Any) -> None:
     """A call without an id is a call."""
-    assert (ToolCall(name="add", arguments=TEXT),) == dialect_named(name).calls(said, SPECS)
+    assert (ToolCall(name="add", arguments=TEXT),) == get_dialect(name).calls(said, SPECS)
 
 
 @pytest.mark.parametrize("said", [REPLIED, {"choices": [{"message": {"content": REPLIED}}]}], ids=["text", "reply"])
 def test_calls_in_a_text(said: Any) -> None:
     """In the calls dialect they are what the text says."""
-    assert (ToolCall(name="add", arguments='{"a": 1, "b": 2}'),) == dialect_named("calls").calls(said, SPECS)
+    assert (ToolCall(name="add", arguments='{"a": 1, "b": 2}'),) == get_dialect("calls").calls(said, SPECS)
 
 
 def odd_replies(name: str) -> Sequence[Any]:
@@ -376,7 +376,7 @@ def odd_replies(name: str) -> Sequence[Any]:
 @pytest.mark.parametrize("name", NAMES)
 def test_no_calls(name: str) -> None:
     """What is no call is left out, and nothing that a model or a server says raises."""
-    found = {repr(said): dialect_named(name).calls(said, SPECS) for said in odd_replies(name)}
+    found = {repr(said): get_dialect(name).calls(said, SPECS) for said in odd_replies(name)}
 
     assert {} == {said: calls for said, calls in found.items() if calls}
 
@@ -431,14 +431,14 @@ ODD: dict[str, tuple[Any, Any, Any, ToolCall]] = {
 @pytest.mark.parametrize(("called", "given", "provider_call_id", "expected"), ODD.values(), ids=ODD)
 def test_odd_call(name: str, strict: bool, called: Any, given: Any, provider_call_id: Any, expected: ToolCall) -> None:
     """A call is found whatever is wrong with it: it has to be answered."""
-    assert (expected,) == dialect_named(name, strict=strict).calls(BUILD[name](called, given, provider_call_id), SPECS)
+    assert (expected,) == get_dialect(name, strict=strict).calls(BUILD[name](called, given, provider_call_id), SPECS)
 
 
 @pytest.mark.parametrize("name", BUILD)
 @pytest.mark.parametrize("given", [DEEP, CYCLE, {"a": object()}, {1: 2}], ids=["deep", "cycle", "object", "key"])
 def test_arguments_that_are_no_json(name: str, given: Any) -> None:
     """Arguments that JSON cannot hold make a call, too; the tool refuses them."""
-    (call,) = dialect_named(name, strict=True).calls(BUILD[name]("count", given, "i"), SPECS)
+    (call,) = get_dialect(name, strict=True).calls(BUILD[name]("count", given, "i"), SPECS)
 
     assert (True, "count", "i") == (
         Toolbox([count]).call("count", call.arguments).is_error,
@@ -451,7 +451,7 @@ def test_arguments_that_are_no_json(name: str, given: Any) -> None:
 @pytest.mark.parametrize("called", [None, 5.5, []], ids=str)
 def test_call_without_a_name(name: str, called: Any) -> None:
     """A call without a name is one of an unknown tool."""
-    assert (ToolCall(name="", provider_call_id="i"),) == dialect_named(name).calls(BUILD[name](called, {}, "i"), SPECS)
+    assert (ToolCall(name="", provider_call_id="i"),) == get_dialect(name).calls(BUILD[name](called, {}, "i"), SPECS)
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["tool_use", "add"])
@@ -466,7 +466,7 @@ ANYTHING = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries
 def test_whatever_a_model_says(said: Any) -> None:
     """Any reply at all is read without an exception, and each call in it can be answered."""
     for name in NAMES:
-        dialect = dialect_named(name, strict=True)
+        dialect = get_dialect(name, strict=True)
         calls = dialect.calls(said, SPECS)
         answers = dialect.answers([(call, GOOD) for call in calls], SPECS)
 
@@ -492,7 +492,7 @@ ENCODING = [Shown("chat", True), Shown("minimal", False), Shown("responses", Tru
 @pytest.mark.parametrize("shown", ENCODING, ids=lambda shown: shown.name)
 def test_arguments_come_back_in_the_tools_own_form(shown: Shown) -> None:
     """A dict that went out as a list of keys and values comes back a dict, and the tool takes it."""
-    (call,) = dialect_named(shown.name, strict=shown.strict).calls(BUILD[shown.name]("count", PAIRS, "i"), SPECS)
+    (call,) = get_dialect(shown.name, strict=shown.strict).calls(BUILD[shown.name]("count", PAIRS, "i"), SPECS)
 
     assert (COUNTED, PAIRS, 3) == (
         json.loads(call.arguments),
@@ -504,7 +504,7 @@ def test_arguments_come_back_in_the_tools_own_form(shown: Shown) -> None:
 @pytest.mark.parametrize("name", ["anthropic", "gemini", "minimal"])
 def test_parameter_names_that_providers_refuse(name: str) -> None:
     """A parameter whose name the provider refuses goes out under another, and comes back under its own."""
-    dialect = dialect_named(name)
+    dialect = get_dialect(name)
     (sent,) = dialect.form(grow.spec).schema["properties"]
     (call,) = dialect.calls(BUILD[name]("grow", {sent: 3}, "i"), SPECS)
 
@@ -514,7 +514,7 @@ def test_parameter_names_that_providers_refuse(name: str) -> None:
 def test_calls_dialect_reads_strict_arguments() -> None:
     """The calls dialect reads its arguments back, too."""
     text = json.dumps({"calls": [{"_tool": "count", **PAIRS}], "output": None})
-    (call,) = dialect_named("calls", strict=True).calls(text, SPECS)
+    (call,) = get_dialect("calls", strict=True).calls(text, SPECS)
 
     assert COUNTED == json.loads(call.arguments)
 
@@ -522,7 +522,7 @@ def test_calls_dialect_reads_strict_arguments() -> None:
 def test_run_reads_strict_arguments() -> None:
     """What a run's model finds is read back; a call of a tool that is not on offer stays as it is."""
     wire = [ToolCall(name="count", arguments=json.dumps(PAIRS)), ToolCall(name="gone", arguments=json.dumps(PAIRS))]
-    text, calls = run_dialect_named("chat", strict=True).read("Hm.", wire, SPECS)
+    text, calls = get_run_dialect("chat", strict=True).read("Hm.", wire, SPECS)
 
     assert ("Hm.", COUNTED, wire[1]) == (text, json.loads(calls[0].arguments), calls[1])
 
@@ -558,7 +558,7 @@ def test_strict_run_of_the_calls_dialect() -> None:
 
 def test_history_has_the_models_own_words() -> None:
     """In the history stands what the model wrote, in the form that it was shown."""
-    calls = dialect_named("chat", strict=True).calls(chat_call("count", json.dumps(PAIRS), "i"), SPECS)
+    calls = get_dialect("chat", strict=True).calls(chat_call("count", json.dumps(PAIRS), "i"), SPECS)
 
     assert [chat_call("count", json.dumps(PAIRS), "i")["tool_calls"][0] | {"type": "function"}] == encoded(
         ModelResponse(calls=calls)
@@ -649,13 +649,13 @@ DONE = [(CALL, GOOD), (OTHER, BAD), (CALL, SEEN)]
 @pytest.mark.parametrize("name", ANSWERS)
 def test_answers(name: str) -> None:
     """Each call is answered once and in order, as its provider wants it: texts, faults, pictures."""
-    assert ANSWERS[name] == dialect_named(name).answers(DONE)
+    assert ANSWERS[name] == get_dialect(name).answers(DONE)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_to_answer(name: str) -> None:
     """Without calls there is nothing to answer."""
-    assert [] == dialect_named(name).answers([])
+    assert [] == get_dialect(name).answers([])
 
 
 @pytest.mark.parametrize(
@@ -669,14 +669,14 @@ def test_nothing_to_answer(name: str) -> None:
 )
 def test_blank_text_for_anthropic(result: ToolResult, expected: dict[str, Any]) -> None:
     """Anthropic refuses blank texts, and errors without one."""
-    (message,) = dialect_named("anthropic").answers([(CALL, result)])
+    (message,) = get_dialect("anthropic").answers([(CALL, result)])
 
     assert [{"type": "tool_result", "tool_use_id": "theirs", **expected}] == message["content"]
 
 
 def test_pictures_of_an_error_for_anthropic() -> None:
     """Anthropic takes no pictures in a failed result: they follow the results."""
-    (message,) = dialect_named("anthropic").answers([(CALL, BROKEN), (CALL, GOOD)])
+    (message,) = get_dialect("anthropic").answers([(CALL, BROKEN), (CALL, GOOD)])
 
     assert ["tool_result", "tool_result", "image"] == [block["type"] for block in message["content"]]
 
@@ -696,7 +696,7 @@ def test_pictures_of_an_error_for_anthropic() -> None:
 )
 def test_response_of_gemini(result: ToolResult, expected: Any) -> None:
     """Gemini is given data where a result is data; the response itself is always an object."""
-    (content,) = dialect_named("gemini").answers([(CALL, result)])
+    (content,) = get_dialect("gemini").answers([(CALL, result)])
 
     assert {"output": expected} == content["parts"][0]["functionResponse"]["response"]
 
@@ -714,7 +714,7 @@ def test_response_of_gemini(result: ToolResult, expected: Any) -> None:
 )
 def test_structured_content(output: Any, result: ToolResult, expected: Any) -> None:
     """MCP has a result as data too where the tool says what it gives, in the form of its output schema."""
-    (answer,) = dialect_named("mcp").answers([(OTHER, result)], [spec_giving(output)])
+    (answer,) = get_dialect("mcp").answers([(OTHER, result)], [spec_giving(output)])
 
     assert expected == answer.get("structuredContent")
 
@@ -724,8 +724,8 @@ def test_structured_content(output: Any, result: ToolResult, expected: Any) -> N
 
 def test_openai_takes_it() -> None:
     """What goes out has the types of the openai package."""
-    shown = {name: dialect_named(name, strict=True).tool(count.spec) for name in ("chat", "responses")}
-    outputs = dialect_named("responses").answers(DONE)
+    shown = {name: get_dialect(name, strict=True).tool(count.spec) for name in ("chat", "responses")}
+    outputs = get_dialect("responses").answers(DONE)
 
     TypeAdapter(FunctionDefinition).validate_python(shown["chat"]["function"])
     TypeAdapter(FunctionToolParam).validate_python(shown["responses"])
@@ -735,7 +735,7 @@ def test_openai_takes_it() -> None:
 def test_anthropic_takes_it() -> None:
     """What goes out has the types of the anthropic package, and what it gives is read."""
     types = pytest.importorskip("anthropic.types")
-    dialect = dialect_named("anthropic", strict=True)
+    dialect = get_dialect("anthropic", strict=True)
 
     TypeAdapter(types.ToolParam).validate_python(dialect.tool(count.spec))
     TypeAdapter(types.MessageParam).validate_python(dialect.answers(DONE)[0])
@@ -745,7 +745,7 @@ def test_anthropic_takes_it() -> None:
 def test_google_takes_it() -> None:
     """What goes out is valid for the google-genai package, and what it gives is read."""
     types = pytest.importorskip("google.genai.types")
-    dialect = dialect_named("gemini")
+    dialect = get_dialect("gemini")
 
     for spec in SPECS:
         types.FunctionDeclaration.model_validate(dialect.tool(spec))
@@ -756,7 +756,7 @@ def test_google_takes_it() -> None:
 def test_mcp_takes_it() -> None:
     """What goes out is valid for the mcp package, and what it gives is read."""
     types = pytest.importorskip("mcp.types")
-    dialect = dialect_named("mcp")
+    dialect = get_dialect("mcp")
 
     shown = [types.Tool.model_validate(dialect.tool(spec)) for spec in [*SPECS, spec_giving({"type": "integer"})]]
     answers = [types.CallToolResult.model_validate(answer) for answer in dialect.answers(DONE)]
@@ -771,14 +771,14 @@ def test_mcp_takes_it() -> None:
 
 def test_dialects_by_name() -> None:
     """A dialect is found by its name, and says it."""
-    assert NAMES == [dialect_named(name).name for name in NAMES]
+    assert NAMES == [get_dialect(name).name for name in NAMES]
 
 
 @pytest.mark.parametrize(
     ("find", "message"),
     [
-        (dialect_named, "'klingon' is not one of the dialects 'chat', 'calls', 'minimal', 'responses', 'anthropic'"),
-        (run_dialect_named, r"'klingon' is not one of the dialects 'chat', 'calls', 'minimal'\.$"),
+        (get_dialect, "'klingon' is not one of the dialects 'chat', 'calls', 'minimal', 'responses', 'anthropic'"),
+        (get_run_dialect, r"'klingon' is not one of the dialects 'chat', 'calls', 'minimal'\.$"),
     ],
     ids=["any", "for a run"],
 )
@@ -792,14 +792,14 @@ def test_wrong_name(find: Any, message: str) -> None:
 def test_dialect_that_holds_no_run(name: str) -> None:
     """A dialect that does not go over Chat Completions is none for a run."""
     with pytest.raises(ValueError, match=f"'{name}' is not one of the dialects"):
-        run_dialect_named(name)
+        get_run_dialect(name)
 
 
 @pytest.mark.parametrize("strict", [True, False], ids=["read back", "as it is"])
 def test_a_key_that_stands_twice_is_refused(strict: bool) -> None:
     """Arguments that have to be read back into the tool's form are taken as strictly as others."""
     twice = {"function": {"name": "count", "arguments": '{"words": [], "words": []}'}}
-    (call,) = dialect_named("chat", strict=strict).calls({"tool_calls": [twice]}, [count.spec])
+    (call,) = get_dialect("chat", strict=strict).calls({"tool_calls": [twice]}, [count.spec])
 
     assert "the key 'words' stands twice" in str(count.invoke(call.arguments).text)
 

@@ -20,7 +20,7 @@ import pytest
 from pydantic import BaseModel, Field, SecretStr
 
 from toolkit import Tool, ToolCall, tool
-from toolkit._execution.approval import canonical, definition_of, digest_of
+from toolkit._execution.approval import canonical, definition_digest, digest_of
 
 
 class Color(Enum):
@@ -144,7 +144,7 @@ def other_parameters() -> Tool[..., Any]:
 
 
 CHANGED: dict[str, Callable[[], str]] = {
-    "name": lambda: digest_of(pay.renamed("pay_2"), VALUES, CALL, "run"),
+    "name": lambda: digest_of(pay.with_name("pay_2"), VALUES, CALL, "run"),
     "description": lambda: digest_of(described_otherwise(), VALUES, CALL, "run"),
     "function": lambda: digest_of(other_parameters(), VALUES, CALL, "run"),
     "effect": lambda: digest_of(tool(pay, effect="destructive"), VALUES, CALL, "run"),
@@ -181,7 +181,11 @@ def test_unchanged(unchanged: Callable[[], str]) -> None:
 
 def test_definition() -> None:
     """The definition of a tool is the same for every call of it, and another one once the tool has changed."""
-    assert definition_of(pay) == definition_of(tool(pay, title="Payment")) != definition_of(described_otherwise())
+    assert (
+        definition_digest(pay)
+        == definition_digest(tool(pay, title="Payment"))
+        != definition_digest(described_otherwise())
+    )
 
 
 PROGRAM = """

@@ -25,14 +25,14 @@ from toolkit import (
     ToolResult,
     tool,
 )
-from toolkit._concurrency.async_backend import AsyncDoor
-from toolkit._concurrency.backend import step
-from toolkit._concurrency.sync_backend import SyncDoor
+from toolkit._concurrency.async_backend import AsyncBackend
+from toolkit._concurrency.backend import run_sync
+from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit.testing import ScriptedModel
 
-Door = Literal["sync", "async"]
-DOORS = pytest.mark.parametrize("door", ["sync", "async"])
+BackendName = Literal["sync", "async"]
+BACKENDS = pytest.mark.parametrize("backend", ["sync", "async"])
 LATER = pytest.mark.parametrize("later", [False, True], ids=["plain gate", "async gate"])
 
 DENIED = "Tool execution was denied by authorization policy."
@@ -54,15 +54,15 @@ class Account:
 
 
 def carried_out(
-    made: Tool[..., Any], door: Door, words: str = '{"amount": "5"}', deps: object = None, **gates: Any
+    made: Tool[..., Any], backend: BackendName, words: str = '{"amount": "5"}', deps: object = None, **gates: Any
 ) -> ToolResult:
     """Carry out one call of the tool `pay`."""
     dispatcher = Dispatcher(tools={made.name: made}, **gates)
     call = ToolCall(name=gates.pop("called", made.name), arguments=words)
     context = ToolContext(deps=deps, tool_name=made.name)
-    if door == "sync":
-        return step(dispatcher.dispatch(call, context, SyncDoor()))
-    return asyncio.run(dispatcher.dispatch(call, context, AsyncDoor()))
+    if backend == "sync":
+        return run_sync(dispatcher.dispatch(call, context, SyncBackend()))
+    return asyncio.run(dispatcher.dispatch(call, context, AsyncBackend()))
 
 
 def gate(answer: Callable[..., Any], later: bool) -> Callable[..., Any]:
@@ -82,27 +82,27 @@ def raising(error: BaseException) -> Callable[..., Any]:
     return answer
 
 
-@DOORS
-def test_no_gates(door: Door) -> None:
+@BACKENDS
+def test_no_gates(backend: BackendName) -> None:
     """Without gates a valid call is carried out."""
     account = Account()
 
-    assert (ToolResult(5, "5"), [5]) == (carried_out(account.pay, door), account.paid)
+    assert (ToolResult(5, "5"), [5]) == (carried_out(account.pay, backend), account.paid)
 
 
-@DOORS
+@BACKENDS
 @LATER
-def test_pass(door: Door, later: bool) -> None:
+def test_pass(backend: BackendName, later: bool) -> None:
     """A call that every gate says True to is carried out."""
     yes = gate(lambda *_: True, later)
 
-    assert ToolResult(5, "5") == carried_out(Account().pay, door, authorizer=yes, approver=yes)
+    assert ToolResult(5, "5") == carried_out(Account().pay, backend, authorizer=yes, approver=yes)
 
 
-@DOORS
-def test_pass_by_decision(door: Door) -> None:
+@BACKENDS
+def test_pass_by_decision(backend: BackendName) -> None:
     """An approving decision lets a call pass."""
-    assert ToolResult(5, "5") == carried_out(Account().pay, door, approver=lambda _: Decision(approved=True))
+    assert ToolResult(5, "5") == carried_out(Account().pay, backend, approver=lambda _: Decision(approved=True))
 
 
 NOT_A_YES: dict[str, tuple[Callable[..., Any], str]] = {
@@ -131,36 +131,36 @@ NOT_APPROVED = {
 }
 
 
-@DOORS
+@BACKENDS
 @LATER
 @pytest.mark.parametrize(("answer", "reason"), NOT_AUTHORIZED.values(), ids=NOT_AUTHORIZED)
-def test_not_authorized(door: Door, later: bool, answer: Callable[..., Any], reason: str) -> None:
+def test_not_authorized(backend: BackendName, later: bool, answer: Callable[..., Any], reason: str) -> None:
     """Only a plain True authorizes; a denied call reaches neither the approver nor the body."""
     account, asked = Account(), list[Any]()
-    result = carried_out(account.pay, door, authorizer=gate(answer, later), approver=asked.append)
+    result = carried_out(account.pay, backend, authorizer=gate(answer, later), approver=asked.append)
 
     assert (DENIED + reason, "denied") == (result.text, result.kind)
     assert [] == asked == account.paid
 
 
-@DOORS
+@BACKENDS
 @LATER
 @pytest.mark.parametrize(("answer", "reason"), NOT_APPROVED.values(), ids=NOT_APPROVED)
-def test_not_approved(door: Door, later: bool, answer: Callable[..., Any], reason: str) -> None:
+def test_not_approved(backend: BackendName, later: bool, answer: Callable[..., Any], reason: str) -> None:
     """Only True or an approving decision approves; a rejected call never enters the body."""
     account = Account()
-    result = carried_out(account.pay, door, approver=gate(answer, later))
+    result = carried_out(account.pay, backend, approver=gate(answer, later))
 
     assert (REJECTED + reason, "denied", []) == (result.text, result.kind, account.paid)
 
 
-@DOORS
+@BACKENDS
 @LATER
 @pytest.mark.parametrize("answer", [answer for answer, _ in RAISES.values()], ids=RAISES)
-def test_approver_raises(door: Door, later: bool, answer: Callable[..., Any]) -> None:
+def test_approver_raises(backend: BackendName, later: bool, answer: Callable[..., Any]) -> None:
     """Where an approver raises, the body is not entered, and the model is not told that a user said no."""
     account = Account()
-    result = carried_out(account.pay, door, approver=gate(answer, later))
+    result = carried_out(account.pay, backend, approver=gate(answer, later))
 
     assert (INCOMPLETE, "denied", []) == (result.text, result.kind, account.paid)
 
@@ -181,29 +181,29 @@ class Desk:
         return request.arguments == {"amount": 5}
 
 
-@DOORS
+@BACKENDS
 @pytest.mark.parametrize("approver", [Desk(), lambda request: Desk()(request)], ids=["object", "promise"])
-def test_kinds_of_approvers(door: Door, approver: Any) -> None:
+def test_kinds_of_approvers(backend: BackendName, approver: Any) -> None:
     """An async callable object and a function that returns a promise are approvers, too."""
-    assert ToolResult(5, "5") == carried_out(Account().pay, door, approver=approver)
+    assert ToolResult(5, "5") == carried_out(Account().pay, backend, approver=approver)
 
 
-@DOORS
-def test_authorizer_sees(door: Door) -> None:
+@BACKENDS
+def test_authorizer_sees(backend: BackendName) -> None:
     """An authorizer sees the tool, the typed arguments and the context."""
     seen: list[Any] = []
     made = Account().pay
-    carried_out(made, door, deps="anna", authorizer=lambda *questions: seen.extend(questions))
+    carried_out(made, backend, deps="anna", authorizer=lambda *questions: seen.extend(questions))
 
     assert [made, {"amount": 5}, ToolContext(deps="anna", tool_name="pay")] == seen
 
 
-@DOORS
-def test_approver_sees(door: Door) -> None:
+@BACKENDS
+def test_approver_sees(backend: BackendName) -> None:
     """An approver sees the tool, with its title, and the arguments that will be used."""
     seen: Any = []
     made = tool(Account().pay, title="Payment")
-    carried_out(made, door, approver=lambda request: seen.append(request) or True)
+    carried_out(made, backend, approver=lambda request: seen.append(request) or True)
 
     assert [ApprovalRequest(made, {"amount": 5}, ToolContext(deps=None, tool_name="pay"))] == seen
     assert "Payment" == seen[0].tool.title
@@ -212,41 +212,41 @@ def test_approver_sees(door: Door) -> None:
 INVALID = {"wrong type": '{"amount": "much"}', "missing": "{}", "cut": '{"amount": 5', "unknown key": '{"sum": 5}'}
 
 
-@DOORS
+@BACKENDS
 @pytest.mark.parametrize("words", INVALID.values(), ids=INVALID)
-def test_invalid_reaches_no_gate(door: Door, words: str) -> None:
+def test_invalid_reaches_no_gate(backend: BackendName, words: str) -> None:
     """Arguments that do not fit reach no gate and no body."""
     account, asked = Account(), list[Any]()
-    result = carried_out(account.pay, door, words, authorizer=asked.append, approver=asked.append)
+    result = carried_out(account.pay, backend, words, authorizer=asked.append, approver=asked.append)
 
     assert "invalid_arguments" == result.kind
     assert [] == asked == account.paid
 
 
-@DOORS
-def test_unknown_reaches_no_gate(door: Door) -> None:
+@BACKENDS
+def test_unknown_reaches_no_gate(backend: BackendName) -> None:
     """A tool that is not there reaches no gate."""
     asked: Any = []
     dispatcher = Dispatcher(tools={}, authorizer=lambda *questions: asked.append(questions))
-    result = step(dispatcher.dispatch(ToolCall(name="pay"), ToolContext(deps=None), SyncDoor()))
+    result = run_sync(dispatcher.dispatch(ToolCall(name="pay"), ToolContext(deps=None), SyncBackend()))
 
     assert ("unknown tool: 'pay'. There is: none", []) == (result.text, asked)
 
 
-@DOORS
-def test_repairs(door: Door) -> None:
+@BACKENDS
+def test_repairs(backend: BackendName) -> None:
     """A result says what was mended before the gates saw it."""
 
     def pay(amount: int = 5) -> int:
         return amount
 
     assert ToolResult(5, "5", repairs=("amount: null taken as left out",)) == carried_out(
-        tool(pay), door, '{"amount": null}'
+        tool(pay), backend, '{"amount": null}'
     )
 
 
-@DOORS
-def test_middleware_order(door: Door) -> None:
+@BACKENDS
+def test_middleware_order(backend: BackendName) -> None:
     """The first middleware is the outermost."""
     steps: list[str] = []
 
@@ -259,7 +259,7 @@ def test_middleware_order(door: Door) -> None:
 
         return around
 
-    carried_out(Account().pay, door, middleware=(named("a"), named("b")))
+    carried_out(Account().pay, backend, middleware=(named("a"), named("b")))
 
     assert ["a in", "b in", "b out", "a out"] == steps
 
@@ -270,43 +270,45 @@ async def doubling(call: ToolCall, line: Any) -> ToolResult:
     return result
 
 
-@DOORS
-def test_middleware_rewrites(door: Door) -> None:
+@BACKENDS
+def test_middleware_rewrites(backend: BackendName) -> None:
     """Arguments that a middleware rewrites pass every gate again."""
     account = Account()
     result = carried_out(
-        account.pay, door, middleware=(doubling,), authorizer=lambda _, values, __: values["amount"] < 10
+        account.pay, backend, middleware=(doubling,), authorizer=lambda _, values, __: values["amount"] < 10
     )
 
     assert (DENIED, []) == (result.text, account.paid)
 
 
-@DOORS
-def test_middleware_answers(door: Door) -> None:
+@BACKENDS
+def test_middleware_answers(backend: BackendName) -> None:
     """A middleware may answer itself; nothing behind it is asked."""
     account = Account()
 
     async def cached(call: ToolCall, line: Any) -> ToolResult:
         return ToolResult(1, "cached")
 
-    assert ToolResult(1, "cached") == carried_out(account.pay, door, middleware=(cached,), approver=raising(Denied()))
+    assert ToolResult(1, "cached") == carried_out(
+        account.pay, backend, middleware=(cached,), approver=raising(Denied())
+    )
     assert [] == account.paid
 
 
-@DOORS
-def test_middleware_refuses(door: Door) -> None:
+@BACKENDS
+def test_middleware_refuses(backend: BackendName) -> None:
     """A ToolError of a middleware is the call's result."""
 
     async def refusing(call: ToolCall, line: Any) -> ToolResult:
         raise Cancelled("too late")
 
-    result = carried_out(Account().pay, door, middleware=(refusing,))
+    result = carried_out(Account().pay, backend, middleware=(refusing,))
 
     assert ("Cancelled: too late", "cancelled") == (result.text, result.kind)
 
 
-@DOORS
-def test_middleware_sees_refusals(door: Door) -> None:
+@BACKENDS
+def test_middleware_sees_refusals(backend: BackendName) -> None:
     """A middleware sees a gate's refusal as an exception, and may turn it into a result."""
 
     async def softening(call: ToolCall, line: Any) -> ToolResult:
@@ -316,42 +318,42 @@ def test_middleware_sees_refusals(door: Door) -> None:
             return ToolResult(error=f"Sorry. {refusal}", text="Sorry.")
         return result
 
-    result = carried_out(Account().pay, door, middleware=(softening,), authorizer=lambda *_: False)
+    result = carried_out(Account().pay, backend, middleware=(softening,), authorizer=lambda *_: False)
 
     assert "Sorry.\nSorry. Tool execution was denied by authorization policy." == result.text
 
 
-@DOORS
-def test_middleware_fails(door: Door, caplog: pytest.LogCaptureFixture) -> None:
+@BACKENDS
+def test_middleware_fails(backend: BackendName, caplog: pytest.LogCaptureFixture) -> None:
     """A middleware that raises makes an error without its message; the log has all."""
 
     async def broken(call: ToolCall, line: Any) -> ToolResult:
         raise RuntimeError("secret")
 
-    result = carried_out(Account().pay, door, middleware=(broken,))
+    result = carried_out(Account().pay, backend, middleware=(broken,))
 
     assert ("pay was not carried out.", "failed") == (result.text, result.kind)
     assert ("secret", True) == (str(result.exception), "secret" in caplog.text)
 
 
-@DOORS
+@BACKENDS
 @pytest.mark.parametrize("answer", [None, "text", {}], ids=repr)
-def test_middleware_forgets(door: Door, answer: Any) -> None:
+def test_middleware_forgets(backend: BackendName, answer: Any) -> None:
     """A middleware that gives no result makes an error, and its developer is told."""
 
     async def forgetful(call: ToolCall, line: Any) -> ToolResult:
         await line(call)
         return answer  # type: ignore[no-any-return]
 
-    result = carried_out(Account().pay, door, middleware=(forgetful,))
+    result = carried_out(Account().pay, backend, middleware=(forgetful,))
 
     assert "pay has run, but its result was lost." == result.text
     assert f"a middleware answers with a ToolResult, not {answer!r}" in str(result.exception)
 
 
-@DOORS
+@BACKENDS
 @pytest.mark.parametrize("later", [False, True], ids=["tool", "middleware"])
-def test_fatal(door: Door, later: bool) -> None:
+def test_fatal(backend: BackendName, later: bool) -> None:
     """A fatal error leaves, wherever it was raised."""
 
     async def ending(call: ToolCall, line: Any) -> ToolResult:
@@ -359,17 +361,17 @@ def test_fatal(door: Door, later: bool) -> None:
 
     made = Account().pay if later else tool(name="pay")(raising(FatalError("end")))
     with pytest.raises(FatalError, match="end"):
-        carried_out(made, door, "{}", middleware=(ending,) if later else ())
+        carried_out(made, backend, "{}", middleware=(ending,) if later else ())
 
 
-@DOORS
-def test_indescribable(door: Door) -> None:
+@BACKENDS
+def test_indescribable(backend: BackendName) -> None:
     """A tool that cannot be described leaves as its developer's mistake."""
 
     def pay(account: Account) -> None: ...
 
     with pytest.raises(DefinitionError, match="parameter 'account'"):
-        carried_out(tool(pay), door)
+        carried_out(tool(pay), backend)
 
 
 def test_unexpected_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -381,34 +383,34 @@ def test_unexpected_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert "boom" in caplog.text
 
 
-@DOORS
-def test_context_knows_the_call(door: Door) -> None:
+@BACKENDS
+def test_context_knows_the_call(backend: BackendName) -> None:
     """The context says by which name the tool was called, and keeps all else."""
 
     def who(context: ToolContext[str]) -> Any:
         return context
 
-    assert ToolContext(deps="db", tool_name="who") == carried_out(tool(who), door, "{}", deps="db").value
+    assert ToolContext(deps="db", tool_name="who") == carried_out(tool(who), backend, "{}", deps="db").value
 
 
-@DOORS
-def test_details_stay(door: Door) -> None:
+@BACKENDS
+def test_details_stay(backend: BackendName) -> None:
     """Details pass through the line and are not in the text."""
     made = tool(name="pay")(lambda: ToolResult("done", details={"secret": 1}))
 
-    assert ToolResult("done", "done", details={"secret": 1}) == carried_out(made, door, "{}")
+    assert ToolResult("done", "done", details={"secret": 1}) == carried_out(made, backend, "{}")
 
 
-@DOORS
-def test_promise(door: Door) -> None:
+@BACKENDS
+def test_promise(backend: BackendName) -> None:
     """A sync tool that returns a promise is carried to its end."""
 
     async def pay() -> int:
         await asyncio.sleep(0)
         return 5
 
-    assert ToolResult(5, "5") == carried_out(tool(name="pay")(lambda: pay()), door, "{}")  # type: ignore[misc]  # noqa: PLW0108
-    assert ToolResult(5, "5") == carried_out(tool(pay), door, "{}")
+    assert ToolResult(5, "5") == carried_out(tool(name="pay")(lambda: pay()), backend, "{}")  # type: ignore[misc]  # noqa: PLW0108
+    assert ToolResult(5, "5") == carried_out(tool(pay), backend, "{}")
 
 
 UNFIT: dict[str, tuple[dict[str, Any], type[Exception], str]] = {

@@ -14,10 +14,10 @@ from unittest.mock import MagicMock
 import pytest
 
 from toolkit import ApprovalRequest, Cancelled, Decision, Denied, Deny, FatalError, Runner, TimedOut, ToolResult, tool
-from toolkit._concurrency.async_backend import AsyncDoor
-from toolkit._concurrency.backend import step
+from toolkit._concurrency.async_backend import AsyncBackend
+from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.sync_backend import SyncDoor
+from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._context import ToolContext
 from toolkit._execution.approval import approve
 from toolkit._execution.authorization import Arguments, authorize
@@ -290,14 +290,14 @@ def test_arguments_without_a_copy() -> None:
         Arguments({"value": Uncopied()})["value"]
 
 
-Door = Literal["sync", "async"]
-DOORS = pytest.mark.parametrize("door", ["sync", "async"])
+BackendName = Literal["sync", "async"]
+BACKENDS = pytest.mark.parametrize("backend", ["sync", "async"])
 
 
 def put(
-    gate: GateName, answer: Callable[..., Any], door: Door, context: ToolContext[Any], seconds: float | None
+    gate: GateName, answer: Callable[..., Any], backend: BackendName, context: ToolContext[Any], seconds: float | None
 ) -> Any:
-    """Put a call to one gate, through a door of one's choice."""
+    """Put a call to one gate, through a backend of one's choice."""
 
     def asked(through: Any) -> Any:
         made, values = Post().send, {"to": ["anna"]}
@@ -305,7 +305,7 @@ def put(
             return authorize(answer, made, values, context, through, seconds)
         return approve(answer, ApprovalRequest(made, values, context), through, seconds)
 
-    return step(asked(SyncDoor())) if door == "sync" else asyncio.run(asked(AsyncDoor()))
+    return run_sync(asked(SyncBackend())) if backend == "sync" else asyncio.run(asked(AsyncBackend()))
 
 
 @pytest.fixture
@@ -329,27 +329,27 @@ LATE = {
 
 @GATES
 @LATER
-@DOORS
-def test_hanging(gate: GateName, later: bool, door: Door, hanging: Any) -> None:
+@BACKENDS
+def test_hanging(gate: GateName, later: bool, backend: BackendName, hanging: Any) -> None:
     """A gate that does not answer in its time has said no."""
     with pytest.raises(Denied, match=re.escape(LATE[gate])):
-        put(gate, hanging(later), door, ToolContext(deps=None), 0.01)
+        put(gate, hanging(later), backend, ToolContext(deps=None), 0.01)
 
 
 @GATES
 @LATER
-@DOORS
-def test_end_of_the_run(gate: GateName, later: bool, door: Door, hanging: Any) -> None:
+@BACKENDS
+def test_end_of_the_run(gate: GateName, later: bool, backend: BackendName, hanging: Any) -> None:
     """No gate is waited for longer than the run lasts."""
     context = ToolContext(deps=None, cancellation=Cancellation(0.01))
 
     with pytest.raises((Denied, TimedOut)):
-        put(gate, hanging(later), door, context, None)
+        put(gate, hanging(later), backend, context, None)
 
 
 @GATES
-@DOORS
-def test_cancelled_while_asked(gate: GateName, door: Door) -> None:
+@BACKENDS
+def test_cancelled_while_asked(gate: GateName, backend: BackendName) -> None:
     """A run that is cancelled waits for no gate."""
     context = ToolContext(deps=None)
 
@@ -359,19 +359,19 @@ def test_cancelled_while_asked(gate: GateName, door: Door) -> None:
         return True
 
     with pytest.raises(Cancelled):
-        put(gate, cancel_and_hang, door, context, None)
+        put(gate, cancel_and_hang, backend, context, None)
 
 
 @GATES
 @LATER
-@DOORS
-def test_cancelled_before_the_yes(gate: GateName, later: bool, door: Door) -> None:
+@BACKENDS
+def test_cancelled_before_the_yes(gate: GateName, later: bool, backend: BackendName) -> None:
     """A yes that is given after the run was cancelled is none."""
     context = ToolContext(deps=None)
     answer = answering(lambda: context.cancellation.cancel() or True, later)
 
     with pytest.raises(Cancelled):
-        put(gate, answer, door, context, None)
+        put(gate, answer, backend, context, None)
 
 
 def test_plain_gate_stays_on_its_thread() -> None:

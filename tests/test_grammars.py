@@ -19,10 +19,10 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from toolkit import Tool, Toolbox, tool
-from toolkit._dialects import dialect_named, run_dialect_named
+from toolkit._dialects import get_dialect, get_run_dialect
 from toolkit._dialects.calls import response_format
 from toolkit._messages import ModelRequest, UserMessage
-from toolkit._schema.matching import at, references_in
+from toolkit._schema.matching import collect_references, lookup
 from toolkit.testing import FakeServer, reply
 
 SHOWN = ["chat", "chat strict", "minimal", "calls", "calls strict"]
@@ -153,7 +153,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 def schema_of(function: Callable[..., Any], shown: str) -> str:
     name, _, strict = shown.partition(" ")
-    dialect = dialect_named(name, strict=bool(strict))
+    dialect = get_dialect(name, strict=bool(strict))
     made = dialect.tool(tool(function, name="take").spec)
     return json.dumps(made["function"]["parameters"] if "function" in made else made, ensure_ascii=False)
 
@@ -204,7 +204,7 @@ def test_schemas_compile(engine: Callable[[str], None], shown: str) -> None:
 def test_openai_takes_what_is_strict(name: str) -> None:
     """What is shown as strict of a function of any kind keeps to the rules of OpenAI's strict mode."""
     specs = [tool(function, name=f"take_{number}").spec for number, function in enumerate(FUNCTIONS.values())]
-    body = run_dialect_named(name, strict=True).body(ModelRequest(messages=(UserMessage("Hi"),), tools=(*specs,)))
+    body = get_run_dialect(name, strict=True).body(ModelRequest(messages=(UserMessage("Hi"),), tools=(*specs,)))
     with FakeServer([reply.text("Hi")]) as server, openai.OpenAI(base_url=server.base_url, api_key="test") as client:
         client.chat.completions.create(model="fake", **body)
 
@@ -307,7 +307,7 @@ def llama_cpp(schemas: Mapping[str, str]) -> list[str]:
 
 def dead_ends(schema: Any, root: Any) -> list[str]:
     """The references in a schema that point to nothing."""
-    return [pointer for pointer in references_in(schema, root) if at(root, pointer) is None]
+    return [pointer for pointer in collect_references(schema, root) if lookup(root, pointer) is None]
 
 
 @pytest.mark.parametrize("strict", [False, True], ids=["plain", "strict"])
@@ -329,7 +329,7 @@ def test_compositions_compile_in_llama_cpp(*, strict: bool) -> None:
 def test_pointers_lead_somewhere(*, strict: bool) -> None:
     """Whatever a composition refers to is in it, as one of its definitions."""
     made = {name: box.calls_schema(strict=strict) for name, box in boxes().items()}
-    pointers = {name: references_in(schema, schema) for name, schema in made.items()}
+    pointers = {name: collect_references(schema, schema) for name, schema in made.items()}
 
     assert {} == {name: dead for name, schema in made.items() if (dead := dead_ends(schema, schema))}
     assert {"#/$defs/"} == {pointer[:8] for found in pointers.values() for pointer in found}

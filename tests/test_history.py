@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolkit._dialects.chat import decoded, encoded
+from toolkit._dialects.chat import encoded, parse_history
 from toolkit._messages import Message, ModelResponse, SystemMessage, ToolCall, ToolMessage, UserMessage
 from toolkit._runner.history import LOST_TEXT, repaired
 from toolkit.testing import FakeServer, reply
@@ -205,7 +205,7 @@ WIRED: dict[str, tuple[list[dict[str, Any]], list[Message], tuple[str, ...]]] = 
 @pytest.mark.parametrize(("wire", "whole", "notes"), WIRED.values(), ids=WIRED)
 def test_openai_form(wire: list[dict[str, Any]], whole: list[Message], notes: tuple[str, ...]) -> None:
     """What lacks ids, or is of an older form, is read whole and repaired as any other history."""
-    assert (whole, notes) == repaired(decoded(wire))
+    assert (whole, notes) == repaired(parse_history(wire))
 
 
 @pytest.mark.parametrize("role", ["system", "assistant", "tool"])
@@ -214,7 +214,7 @@ def test_pictures_elsewhere(role: str) -> None:
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aaaa"}}
 
     with pytest.raises(ValueError, match="stand in messages of the user alone"):
-        decoded([{"role": role, "content": [picture]}])
+        parse_history([{"role": role, "content": [picture]}])
 
 
 IDS = st.sampled_from(["a", "b", "c", ""])

@@ -24,9 +24,9 @@ from toolkit import (
     ToolResult,
     tool,
 )
-from toolkit._concurrency.backend import step
+from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.sync_backend import SyncDoor
+from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._messages import ModelRequest, ModelResponse, SystemMessage, ToolMessage, Usage
 from toolkit._runner.hooks import Hooks
@@ -60,7 +60,7 @@ def through_astream(runner: Runner, **options: Any) -> RunResult:
 
 
 Go = Callable[..., RunResult]
-DOORS = pytest.mark.parametrize(
+BACKENDS = pytest.mark.parametrize(
     "go", [through_run, through_arun, through_stream, through_astream], ids=["run", "arun", "stream", "astream"]
 )
 LATER = pytest.mark.parametrize("later", [False, True], ids=["sync", "async"])
@@ -142,7 +142,7 @@ def test_no_hook(hook: object, said: str) -> None:
 # -- around the model
 
 
-@DOORS
+@BACKENDS
 @LATER
 def test_before_model(go: Go, later: bool) -> None:
     """A hook may change what the model is asked."""
@@ -156,7 +156,7 @@ def test_before_model(go: Go, later: bool) -> None:
     assert ["Go on.", "Done."] == [m.text for m in result.messages]
 
 
-@DOORS
+@BACKENDS
 @LATER
 def test_after_model(go: Go, later: bool) -> None:
     """A hook may change what the model answered, and drop its calls."""
@@ -169,7 +169,7 @@ def test_after_model(go: Go, later: bool) -> None:
     assert ("I may not.", ()) == (result.output, result.calls)
 
 
-@DOORS
+@BACKENDS
 def test_order_around_the_model(go: Go) -> None:
     """Hooks are asked in order before the model, and in reverse order after it; None changes nothing."""
     asked: list[str] = []
@@ -185,7 +185,7 @@ def test_order_around_the_model(go: Go) -> None:
     assert "Done." == result.output
 
 
-@DOORS
+@BACKENDS
 @LATER
 @pytest.mark.parametrize("name", ["before_model", "after_model"])
 def test_a_hook_of_the_model_fails(go: Go, later: bool, name: str) -> None:
@@ -194,7 +194,7 @@ def test_a_hook_of_the_model_fails(go: Go, later: bool, name: str) -> None:
         answering(Hook(later, **{name: raising(LookupError("no budget"))}), go=go)
 
 
-@DOORS
+@BACKENDS
 @LATER
 @pytest.mark.parametrize("error", [Halt("enough"), LookupError("no budget")], ids=["halt", "error"])
 def test_cost_of_an_answer_that_a_hook_refuses(go: Go, later: bool, error: Exception) -> None:
@@ -219,7 +219,7 @@ def test_a_hook_of_the_model_answers_with_nonsense(name: str) -> None:
 # -- around calls
 
 
-@DOORS
+@BACKENDS
 @LATER
 def test_before_call(go: Go, later: bool) -> None:
     """A hook may change a call; what it wrote passes every gate."""
@@ -229,7 +229,7 @@ def test_before_call(go: Go, later: bool) -> None:
     assert "denied" == paying(hook, go=go, authorize=lambda _, values, __: values["amount"] == 5).kind
 
 
-@DOORS
+@BACKENDS
 @LATER
 def test_after_call(go: Go, later: bool) -> None:
     """A hook may change a result; the model and the caller get what it made."""
@@ -238,7 +238,7 @@ def test_after_call(go: Go, later: bool) -> None:
     assert "5 euros" == paying(hook, go=go).text
 
 
-@DOORS
+@BACKENDS
 def test_a_hook_that_promises(go: Go) -> None:
     """A sync hook may answer with something to await."""
     adding = waiting(lambda _, result, __: result._replace(text="awaited"))
@@ -246,7 +246,7 @@ def test_a_hook_that_promises(go: Go) -> None:
     assert "awaited" == paying(Hook(after_call=lambda *given: adding(*given)), go=go).text
 
 
-@DOORS
+@BACKENDS
 def test_told_of_the_run(go: Go) -> None:
     """Hooks of a call are told its context."""
     told: list[Any] = []
@@ -260,7 +260,7 @@ def test_told_of_the_run(go: Go) -> None:
     assert [("Ann", True), ("Ann", True)] == told
 
 
-@DOORS
+@BACKENDS
 def test_order_around_a_call(go: Go) -> None:
     """Hooks stand around the middleware: in order before the call, in reverse order after it."""
     asked: list[str] = []
@@ -293,7 +293,7 @@ DENIALS: dict[str, tuple[Callable[..., Any], str]] = {
 }
 
 
-@DOORS
+@BACKENDS
 @LATER
 @pytest.mark.parametrize(("answer", "text"), DENIALS.values(), ids=DENIALS)
 def test_denied(answer: Callable[..., Any], text: str, go: Go, later: bool) -> None:
@@ -305,7 +305,7 @@ def test_denied(answer: Callable[..., Any], text: str, go: Go, later: bool) -> N
     assert (text, True, []) == (result.text, result.is_error, account.paid)
 
 
-@DOORS
+@BACKENDS
 def test_a_rewritten_call_is_seen_afterwards(go: Go) -> None:
     """Hooks after a call see it as it was made, not as the model wrote it."""
     seen: list[str] = []
@@ -342,7 +342,7 @@ class Renaming:
         self.made.append("delete")
 
 
-@DOORS
+@BACKENDS
 @pytest.mark.parametrize(
     ("name", "to", "expected"),
     [
@@ -362,7 +362,7 @@ def test_renamed(name: str, to: str, expected: list[str], go: Go) -> None:
     assert (expected, not expected) == (hook.made, result.calls[0].result.is_error)
 
 
-@DOORS
+@BACKENDS
 def test_a_refusal_is_seen_afterwards(go: Go) -> None:
     """Hooks after a call see its refusal as a result, whoever refused it."""
     seen: list[str] = []
@@ -386,7 +386,7 @@ WITHHELD: dict[str, tuple[Callable[..., Any], str]] = {
 }
 
 
-@DOORS
+@BACKENDS
 @LATER
 @pytest.mark.parametrize(("answer", "text"), WITHHELD.values(), ids=WITHHELD)
 def test_withheld(answer: Callable[..., Any], text: str, go: Go, later: bool) -> None:
@@ -398,7 +398,7 @@ def test_withheld(answer: Callable[..., Any], text: str, go: Go, later: bool) ->
     assert (text, None, True, [text]) == (result.text, result.value, result.is_error, seen)
 
 
-@DOORS
+@BACKENDS
 @LATER
 @pytest.mark.parametrize("name", ["before_call", "after_call"])
 def test_a_hook_that_is_cancelled(name: str, go: Go, later: bool, caplog: pytest.LogCaptureFixture) -> None:
@@ -415,7 +415,7 @@ def test_a_hook_that_hangs(later: bool) -> None:
     asked = Hook(before_call=never if later else lambda *_: ended.wait(10) and None)
     dispatcher = Dispatcher(tools={"pay": account.pay}, middleware=Hooks([asked]).middleware)
     context = ToolContext(deps=None, cancellation=Cancellation(0.05))
-    result = step(dispatcher.dispatch(call("pay", amount=5), context, SyncDoor()))
+    result = run_sync(dispatcher.dispatch(call("pay", amount=5), context, SyncBackend()))
     ended.set()
 
     assert ("timed_out", []) == (result.kind, account.paid)
@@ -425,7 +425,7 @@ async def never(*_: Any) -> None:
     await asyncio.get_running_loop().create_future()
 
 
-@DOORS
+@BACKENDS
 def test_hooks_of_one_turn(go: Go) -> None:
     """The calls of one turn are hooked at the same time, and one that fails harms no other."""
     together = threading.Barrier(3, timeout=10)
@@ -447,7 +447,7 @@ def test_hooks_of_one_turn(go: Go) -> None:
 NAMES = ["before_model", "after_model", "before_call", "after_call"]
 
 
-@DOORS
+@BACKENDS
 @LATER
 @pytest.mark.parametrize("name", NAMES)
 def test_halt(name: str, later: bool, go: Go) -> None:
@@ -459,7 +459,7 @@ def test_halt(name: str, later: bool, go: Go) -> None:
     assert "Enough." == result.output
 
 
-@DOORS
+@BACKENDS
 @pytest.mark.parametrize("name", NAMES)
 def test_history_of_a_halt(name: str, go: Go) -> None:
     """Every call of the history has its result, though a hook has ended the run."""
@@ -470,7 +470,7 @@ def test_history_of_a_halt(name: str, go: Go) -> None:
     assert made == [message.call_id for message in result.messages if isinstance(message, ToolMessage)]
 
 
-@DOORS
+@BACKENDS
 @pytest.mark.parametrize("name", NAMES)
 def test_fatal(name: str, go: Go) -> None:
     """A fatal error of a hook leaves the run."""

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from toolkit import Denied, Failed, File, Image, Runner, ToolCall, ToolResult, tool
-from toolkit._concurrency.backend import step
-from toolkit._concurrency.sync_backend import SyncDoor
+from toolkit._concurrency.backend import run_sync
+from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._execution.ledger import CHANGED, STARTED, UNKEPT, Entry, Ledger, MemoryLedger, Record, SQLiteLedger
 from toolkit.middleware import Next
 from toolkit.stores import StoreError
@@ -210,14 +210,16 @@ class Work:
 
 def record(ledger: Ledger, digest: str = "d", may_repeat: bool = False) -> Record:
     """One call in a ledger."""
-    return Record(ledger=ledger, run_id="run", call_id="run_1", digest=digest, may_repeat=may_repeat, door=SyncDoor())
+    return Record(
+        ledger=ledger, run_id="run", call_id="run_1", digest=digest, may_repeat=may_repeat, backend=SyncBackend()
+    )
 
 
 def test_stages(ledger: Ledger) -> None:
     """A call that is carried out leaves its start and its end."""
-    step(record(ledger).note("proposed"))
-    step(record(ledger).note("approved", "modified"))
-    result = step(record(ledger).carry_out(Work()))
+    run_sync(record(ledger).note("proposed"))
+    run_sync(record(ledger).note("approved", "modified"))
+    result = run_sync(record(ledger).execute(Work()))
 
     assert ToolResult("paid", "paid") == result
     assert [
@@ -230,17 +232,17 @@ def test_stages(ledger: Ledger) -> None:
 
 def test_fresh_call_is_not_recalled(ledger: Ledger) -> None:
     """A call that was proposed and approved, and never started, is to be carried out."""
-    step(record(ledger).note("proposed"))
-    step(record(ledger).note("approved"))
+    run_sync(record(ledger).note("proposed"))
+    run_sync(record(ledger).note("approved"))
 
-    assert None is step(record(ledger).recall())
+    assert None is run_sync(record(ledger).recall())
 
 
 PICTURE, PAPER = Image(b"\x89PNG"), File(b"%PDF", name="paper.pdf")
 RESULTS = {
     "value": (ToolResult([1], "[1]"), ToolResult("[1]", "[1]")),
-    "error": (ToolResult.failed(Failed("no money")), ToolResult(None, "no money", "no money", "failed")),
-    "another kind": (ToolResult.failed(Denied("No.")), ToolResult(None, "No.", "No.", "denied")),
+    "error": (ToolResult.from_error(Failed("no money")), ToolResult(None, "no money", "no money", "failed")),
+    "another kind": (ToolResult.from_error(Denied("No.")), ToolResult(None, "No.", "No.", "denied")),
     "partial": (
         ToolResult([1], "[1]\nno more", "no more", "failed"),
         ToolResult(None, "[1]\nno more", "no more", "failed"),
@@ -255,10 +257,10 @@ RESULTS = {
 @pytest.mark.parametrize(("result", "told"), RESULTS.values(), ids=RESULTS)
 def test_finished_call_is_recalled(ledger: Ledger, result: ToolResult, told: ToolResult) -> None:
     """Of a call that has finished all that the model saw is known; whoever lost the race for it gets the same."""
-    step(record(ledger).carry_out(Work(result)))
+    run_sync(record(ledger).execute(Work(result)))
     again = Work()
 
-    assert [told] * 2 == [step(record(ledger).recall()), step(record(ledger).carry_out(again))]
+    assert [told] * 2 == [run_sync(record(ledger).recall()), run_sync(record(ledger).execute(again))]
     assert 0 == again.count
 
 
@@ -277,9 +279,9 @@ def test_started_call_is_refused(ledger: Ledger, known: list[Entry], digest: str
         ledger.write(entry)
 
     with pytest.raises(Failed, match=text):
-        step(record(ledger, digest).recall())
+        run_sync(record(ledger, digest).recall())
     with pytest.raises(Failed, match=text):
-        step(record(ledger, digest).carry_out(work))
+        run_sync(record(ledger, digest).execute(work))
     assert 0 == work.count
 
 
@@ -290,8 +292,8 @@ def test_repeatable(ledger: Ledger, digest: str) -> None:
     ledger.write(STARTED_ENTRY)
     again = record(ledger, digest, may_repeat=True)
 
-    assert None is step(again.recall())
-    assert (ToolResult("paid", "paid"), 1) == (step(again.carry_out(work)), work.count)
+    assert None is run_sync(again.recall())
+    assert (ToolResult("paid", "paid"), 1) == (run_sync(again.execute(work)), work.count)
 
 
 class Broken(MemoryLedger):
@@ -313,7 +315,7 @@ def test_start_that_cannot_be_kept() -> None:
     work = Work()
 
     with pytest.raises(Failed, match=UNKEPT):
-        step(record(Broken("started")).carry_out(work))
+        run_sync(record(Broken("started")).execute(work))
     assert 0 == work.count
 
 
@@ -335,7 +337,7 @@ def test_run_with_a_ledger_that_fails(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_end_that_cannot_be_kept(caplog: pytest.LogCaptureFixture) -> None:
     """A result that cannot be written down is a result nevertheless, and the log says so."""
-    assert ToolResult("paid", "paid") == step(record(Broken("finished")).carry_out(Work()))
+    assert ToolResult("paid", "paid") == run_sync(record(Broken("finished")).execute(Work()))
     assert "The ledger could not keep 'finished'" in caplog.text
 
 
@@ -346,7 +348,7 @@ def test_work_that_leaves(ledger: Ledger) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        step(record(ledger).carry_out(leave))
+        run_sync(record(ledger).execute(leave))
     assert ["started"] == [entry.stage for entry in ledger.read("run")]
 
 

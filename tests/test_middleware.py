@@ -35,10 +35,10 @@ from toolkit import (
     middleware,
     tool,
 )
-from toolkit._concurrency.async_backend import AsyncDoor
-from toolkit._concurrency.backend import Door, step
+from toolkit._concurrency.async_backend import AsyncBackend
+from toolkit._concurrency.backend import Backend, run_sync
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.sync_backend import SyncDoor
+from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._messages import ModelRequest
 from toolkit.approvers import defer
@@ -74,7 +74,7 @@ def through_astream(runner: Runner, **options: Any) -> RunResult:
 
 
 Go = Callable[..., RunResult]
-DOORS = pytest.mark.parametrize(
+BACKENDS = pytest.mark.parametrize(
     "go", [through_run, through_arun, through_stream, through_astream], ids=["run", "arun", "stream", "astream"]
 )
 
@@ -112,7 +112,7 @@ def counted(**settings: Any) -> tuple[Tool[..., Any], list[str]]:
 # -- what a middleware is told, and how it waits
 
 
-@DOORS
+@BACKENDS
 def test_told_of_the_run(go: Go) -> None:
     """A middleware is told the run, its deps and its tools."""
     told: list[tuple[Any, ...]] = []
@@ -127,7 +127,7 @@ def test_told_of_the_run(go: Go) -> None:
     assert [(result.state.run_id, result.calls[0].call.id, "add", "Ann", {"add": add})] == told
 
 
-@DOORS
+@BACKENDS
 def test_waits(go: Go) -> None:
     """What needs an event loop is awaited with `wait`, whatever method began the run."""
 
@@ -139,7 +139,7 @@ def test_waits(go: Go) -> None:
     assert ["waited: 3"] == texts(made([call("add", a=1, b=2)], middleware=[patient], go=go))
 
 
-@DOORS
+@BACKENDS
 def test_waiting_fails(go: Go, caplog: pytest.LogCaptureFixture) -> None:
     """What is raised while a middleware waits is raised in the middleware."""
 
@@ -154,8 +154,8 @@ def test_waiting_fails(go: Go, caplog: pytest.LogCaptureFixture) -> None:
     assert ["1"] == texts(made([call("add", a=1)], middleware=[patient], go=go))
 
 
-@pytest.mark.parametrize("door", [SyncDoor, AsyncDoor], ids=["sync", "async"])
-def test_waits_no_longer_than_the_call(door: Callable[[], Door]) -> None:
+@pytest.mark.parametrize("backend", [SyncBackend, AsyncBackend], ids=["sync", "async"])
+def test_waits_no_longer_than_the_call(backend: Callable[[], Backend]) -> None:
     """Waiting ends when the call's time is up, and what would begin to wait then is refused."""
     refused: list[str] = []
 
@@ -170,13 +170,13 @@ def test_waits_no_longer_than_the_call(door: Callable[[], Door]) -> None:
         return ToolResult("gave up")
 
     dispatcher = Dispatcher(tools={"add": add}, middleware=(patient,))
-    calling = dispatcher.dispatch(call("add", a=1), ToolContext(deps=None, cancellation=Cancellation(0.5)), door())
-    step(calling) if door is SyncDoor else asyncio.run(calling)
+    calling = dispatcher.dispatch(call("add", a=1), ToolContext(deps=None, cancellation=Cancellation(0.5)), backend())
+    run_sync(calling) if backend is SyncBackend else asyncio.run(calling)
 
     assert ["timed out", "timed out"] == refused
 
 
-@DOORS
+@BACKENDS
 def test_order(go: Go) -> None:
     """The first middleware is the outermost; each sees what the one before it wrote."""
 
@@ -191,7 +191,7 @@ def test_order(go: Go) -> None:
     assert ["123, 3, 2"] == texts(made([call("add", a=1)], middleware=[adding(2), adding(3)], go=go))
 
 
-@DOORS
+@BACKENDS
 def test_rewritten_arguments_pass_the_gates(go: Go) -> None:
     """Arguments that a middleware rewrites are validated, authorized and approved as it wrote them."""
     seen: list[int] = []
@@ -212,7 +212,7 @@ def test_rewritten_arguments_pass_the_gates(go: Go) -> None:
     assert ([7, 7], True) == (seen, result.calls[0].result.is_error)
 
 
-@DOORS
+@BACKENDS
 def test_each_call_of_a_turn(go: Go) -> None:
     """The calls of one turn pass the middleware at the same time, each by itself."""
     together = threading.Barrier(3, timeout=10)
@@ -345,7 +345,7 @@ SINKS["exception's arguments"] = type("Quiet", (ValueError,), {"__str__": lambda
 SINKS["exception's cause"].__cause__ = KeyError(SECRET)
 
 
-@DOORS
+@BACKENDS
 @pytest.mark.parametrize("value", SINKS.values(), ids=SINKS)
 def test_redacts_everywhere(value: Any, go: Go, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A secret that a tool gives, however it gives it, is in no message, event, log or audit record."""
@@ -446,7 +446,7 @@ def test_redacts_lines_of_source() -> None:
     assert ("ValueError: [redacted]", None) == (str(error), error and error.__traceback__)
 
 
-@DOORS
+@BACKENDS
 def test_redacted_exception_leaves_the_run(go: Go) -> None:
     """Asked for, an exception that held a secret leaves the run without it; a ToolError stays the model's."""
     options: dict[str, Any] = {"go": go, "middleware": [redact([SECRET])], "raise_errors": True}
@@ -514,7 +514,7 @@ def looks(*places: str) -> list[list[ToolCall]]:
     return [[call("look", at=place)] for place in places]
 
 
-@DOORS
+@BACKENDS
 def test_cached(go: Go) -> None:
     """A read with equal arguments is carried out once; its text does not matter, its value does."""
     look, seen = counted(effect="read")
@@ -712,7 +712,7 @@ def skipped(*places: str, answers: dict[str, Any] | None = None, go: Go = throug
     return "".join("x" if text.startswith("Circuit breaker") else "." for text in map(str, texts(result)))
 
 
-@DOORS
+@BACKENDS
 def test_repeats(go: Go) -> None:
     """The same call is carried out so often in a row, and then skipped until there is another one."""
     assert "...xx..." == skipped(*"aaaaabaa", go=go)
@@ -771,7 +771,7 @@ def test_what_changes_may_be_asked_for() -> None:
     assert 6 == len(seen)
 
 
-@DOORS
+@BACKENDS
 def test_repeats_in_one_turn(go: Go) -> None:
     """Equal calls of one turn count, though none has a result yet."""
     together = threading.Barrier(3, timeout=10)
@@ -828,7 +828,7 @@ def test_guard_bounds(bounds: dict[str, int]) -> None:
 # -- audit
 
 
-@DOORS
+@BACKENDS
 def test_audited(go: Go) -> None:
     """Each call is written down: who, what, how it ended, and no contents."""
     records: list[Any] = []

@@ -66,7 +66,7 @@ EVERY_WAY = pytest.mark.parametrize(
 
 @EVERY_WAY
 def test_clients(through: Callable[..., str]) -> None:
-    """Either kind of client serves either door, calls and all."""
+    """Either kind of client serves either backend, calls and all."""
     with FakeServer([reply.calls(("add", {"a": 1})), reply.text("Hi.")]) as server:
         assert "Hi." == through(server)
 

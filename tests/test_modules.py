@@ -49,7 +49,7 @@ def in_loop(runner: Runner, prompt: str, **options: Any) -> RunResult[Any]:
     return asyncio.run(runner.arun(prompt, **options))
 
 
-DOORS = pytest.mark.parametrize("go", [in_place, in_loop])
+BACKENDS = pytest.mark.parametrize("go", [in_place, in_loop])
 BOTH = pytest.mark.parametrize(
     ("dialect", "replies"), [("chat", (ASKED, SAID)), ("calls", (LISTED, SAID_IN_CALLS))], ids=["native", "calls"]
 )
@@ -150,7 +150,7 @@ def test_what_a_model_is_shown() -> None:
 # -- explicit
 
 
-@DOORS
+@BACKENDS
 @BOTH
 def test_explicit(go: Callable[..., RunResult[Any]], dialect: str, replies: tuple[Any, ...]) -> None:
     """A function that is bound gets its parameters and the imports, and nothing else of the run."""
@@ -203,7 +203,7 @@ def test_asked_imports(asked: tuple[str, ...]) -> None:
     assert [*asked] == wanted(ToolCall(name="look", arguments='{"about": "x"}', imports=asked), box).value
 
 
-@DOORS
+@BACKENDS
 @pytest.mark.parametrize("dialect", ["chat", "calls"])
 def test_asking_for_imports(go: Callable[..., RunResult[Any]], dialect: str) -> None:
     """A model asks by `_imports`, beside the arguments."""
@@ -305,7 +305,7 @@ def test_a_yes_is_for_the_imports() -> None:
 # -- latent, by a runner
 
 
-@DOORS
+@BACKENDS
 @BOTH
 def test_runner(go: Callable[..., RunResult[Any]], dialect: str, replies: tuple[Any, ...]) -> None:
     """A module's runner is told the tool, the arguments and the imports, and nothing else of the run."""
@@ -322,7 +322,7 @@ def test_runner(go: Callable[..., RunResult[Any]], dialect: str, replies: tuple[
     )
 
 
-@DOORS
+@BACKENDS
 def test_tools_of_a_module(go: Callable[..., RunResult[Any]]) -> None:
     """The tools of a module's runner see the imports, and no `deps`."""
     seen: list[Any] = []
@@ -367,7 +367,7 @@ def test_text_of_a_module() -> None:
     assert "Nothing to see." == wanted(call("look"), box).value
 
 
-@DOORS
+@BACKENDS
 def test_a_module_ends_with_the_run(go: Callable[..., RunResult[Any]]) -> None:
     """A run that is called off takes its modules along: they ask their model nothing more."""
 
@@ -430,7 +430,7 @@ def test_function() -> None:
     assert ["look", '{"about":"walls"}', "city", "Look facts up.", "('city', 'Paris')"] == wanted(asked, box).value
 
 
-@DOORS
+@BACKENDS
 @BOTH
 def test_async_function(go: Callable[..., RunResult[Any]], dialect: str, replies: tuple[Any, ...]) -> None:
     """A module's function may be async."""

@@ -122,7 +122,7 @@ def served(*replies: Reply, go: Callable[..., Any] = through_run, dialect: str =
 
 @ALL
 def test_model(go: Callable[..., RunResult[Any]]) -> None:
-    """The output is a value of the type, through every door; what was said stays plain text."""
+    """The output is a value of the type, through every backend; what was said stays plain text."""
     result = go(Runner(model=ScriptedModel([ANN])))
 
     assert (Person(name="Ann", age=30), ANN) == (result.output, result.messages[-1].text)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkit import ToolResult
-from toolkit._execution.truncation import MAX_BYTES, MAX_ENTRIES, MAX_RESULT, PAGE, Overflow, capped
+from toolkit._execution.truncation import MAX_BYTES, MAX_ENTRIES, MAX_RESULT, PAGE, ResultStore, truncate
 
 LINES = "\n".join(f"line {number}: {'needle' if number % 100 == 7 else 'hay'}" for number in range(10_000))
 
@@ -22,7 +22,7 @@ def handle_in(result: ToolResult) -> str:
     return str(handle)
 
 
-def read(overflow: Overflow, **arguments: Any) -> ToolResult:
+def read(overflow: ResultStore, **arguments: Any) -> ToolResult:
     """What the model is shown when it reads on."""
     return overflow.tool.invoke(arguments)
 
@@ -33,17 +33,17 @@ def read(overflow: Overflow, **arguments: Any) -> ToolResult:
 @pytest.mark.parametrize("text", ["", "a", "a" * MAX_RESULT, None], ids=["empty", "short", "just so long", "none"])
 def test_short(text: str | None) -> None:
     """A result that is not too long stays as it is, and nothing is kept."""
-    overflow = Overflow()
+    overflow = ResultStore()
     result = ToolResult(1, text)
 
-    assert (result, False) == (capped(result, overflow=overflow), overflow.is_used)
+    assert (result, False) == (truncate(result, overflow=overflow), overflow.is_used)
 
 
 def test_cut() -> None:
     """Beginning and end stay, a note tells the size and how to read on; the value stays whole."""
-    overflow = Overflow()
+    overflow = ResultStore()
     text = "a" * 1_000 + "b" * 1_000
-    result = capped(ToolResult(text, text, details=1), 500, overflow)
+    result = truncate(ToolResult(text, text, details=1), 500, overflow)
 
     assert re.fullmatch(
         r"a{100,}\n\n\[\.\.\. The whole result has 2,000 characters; its middle is left out here\. Read on with "
@@ -55,14 +55,14 @@ def test_cut() -> None:
 
 def test_without_a_store() -> None:
     """Without anything that keeps the whole, the note does not promise it."""
-    text = capped(ToolResult(1, "a" * 1_000), 300).text or ""
+    text = truncate(ToolResult(1, "a" * 1_000), 300).text or ""
 
     assert (300, True, False) == (len(text), "Ask for less." in text, "result_read" in text)
 
 
 def test_error() -> None:
     """An error is cut as any result is; for Python it stays whole."""
-    result = capped(ToolResult(text="a" * 1_000, error="a" * 1_000, kind="failed"), 300)
+    result = truncate(ToolResult(text="a" * 1_000, error="a" * 1_000, kind="failed"), 300)
 
     assert (300, 1_000, "failed") == (len(result.text or ""), len(result.error or ""), result.kind)
 
@@ -70,7 +70,7 @@ def test_error() -> None:
 @given(st.text(max_size=400), st.integers(1, 400))
 def test_lengths(text: str, limit: int) -> None:
     """What is cut begins and ends as the whole does, and at least half of the limit is the result's own."""
-    cut = capped(ToolResult(text, text), limit).text or ""
+    cut = truncate(ToolResult(text, text), limit).text or ""
     head, note, tail = cut.partition("\n\n[...")
     end = tail.rpartition("...]\n\n")[2]
 
@@ -85,8 +85,8 @@ def test_lengths(text: str, limit: int) -> None:
 
 def test_whole() -> None:
     """Read piece by piece, the whole comes out, each piece no longer than it may be."""
-    overflow = Overflow()
-    handle = handle_in(capped(ToolResult(1, LINES), 1_000, overflow))
+    overflow = ResultStore()
+    handle = handle_in(truncate(ToolResult(1, LINES), 1_000, overflow))
     pieces: list[str] = []
     while sum(map(len, pieces)) < len(LINES):
         shown = read(overflow, handle=handle, offset=sum(map(len, pieces))).text or ""
@@ -109,16 +109,16 @@ OFFSETS = {
 @pytest.mark.parametrize(("arguments", "text"), OFFSETS.values(), ids=OFFSETS)
 def test_offset(arguments: dict[str, Any], text: str) -> None:
     """A piece says where it stands in the whole; an offset below zero counts from the end."""
-    overflow = Overflow()
-    handle = overflow.keep("0123456789")
+    overflow = ResultStore()
+    handle = overflow.store("0123456789")
 
     assert text == read(overflow, handle=handle, **arguments).text
 
 
 def test_where_to_go_on() -> None:
     """A piece that is not the last says where the next one begins."""
-    overflow = Overflow(limit=1_000)
-    handle = overflow.keep("a" * 2_000)
+    overflow = ResultStore(limit=1_000)
+    handle = overflow.store("a" * 2_000)
 
     assert (read(overflow, handle=handle).text or "").startswith(
         "[Characters 0 to 800 of 2,000. Read on with offset=800.]\naaa"
@@ -138,16 +138,16 @@ QUERIES = {
 @pytest.mark.parametrize(("query", "arguments", "text"), QUERIES.values(), ids=QUERIES)
 def test_query(query: str, arguments: dict[str, Any], text: str) -> None:
     """Lines that contain a text are shown with their numbers, and where in the whole they are."""
-    overflow = Overflow()
-    handle = overflow.keep("a\na b\nc c\nB")
+    overflow = ResultStore()
+    handle = overflow.store("a\na b\nc c\nB")
 
     assert text == read(overflow, handle=handle, query=query, **arguments).text
 
 
 def test_query_in_a_long_line() -> None:
     """Of a line that is as long as the whole, what stands around is shown, for each place."""
-    overflow = Overflow()
-    handle = overflow.keep("x" * 5_000 + "needle" + "y" * 5_000 + "needle")
+    overflow = ResultStore()
+    handle = overflow.store("x" * 5_000 + "needle" + "y" * 5_000 + "needle")
 
     around = f"Line 1, offset 5000: {'x' * 200}needle{'y' * 200}\nLine 1, offset 10006: {'y' * 200}needle"
     assert around == read(overflow, handle=handle, query="needle").text
@@ -155,8 +155,8 @@ def test_query_in_a_long_line() -> None:
 
 def test_query_with_many_lines() -> None:
     """Lines that would be too much are left for the next call, which the text names."""
-    overflow = Overflow(limit=1_000)
-    handle = overflow.keep(LINES)
+    overflow = ResultStore(limit=1_000)
+    handle = overflow.store(LINES)
     seen: list[str] = []
     shown, offset = "", 0
     while "[There are more" in shown or not seen:
@@ -170,7 +170,7 @@ def test_query_with_many_lines() -> None:
 
 def test_unknown_handle() -> None:
     """A handle that nothing is kept under is an error that says what to do."""
-    result = read(Overflow(), handle="ffff")
+    result = read(ResultStore(), handle="ffff")
 
     assert "No result 'ffff' is kept here. Make the call again that gave it." == result.error
 
@@ -178,10 +178,10 @@ def test_unknown_handle() -> None:
 @pytest.mark.parametrize("limit", [1, 10, 100, 1_000])
 def test_pages_are_not_cut(limit: int) -> None:
     """What was read on is never cut again, so that no handle leads to a handle."""
-    overflow = Overflow(limit)
-    page = read(overflow, handle=overflow.keep(LINES))
+    overflow = ResultStore(limit)
+    page = read(overflow, handle=overflow.store(LINES))
 
-    assert page == capped(page, limit, overflow)
+    assert page == truncate(page, limit, overflow)
 
 
 # -- kept
@@ -189,49 +189,49 @@ def test_pages_are_not_cut(limit: int) -> None:
 
 def test_same_text() -> None:
     """A text that comes twice is kept once, and has one handle, in every run."""
-    overflow = Overflow()
+    overflow = ResultStore()
 
-    assert overflow.keep("a") == overflow.keep("a") == Overflow().keep("a") != overflow.keep("b")
+    assert overflow.store("a") == overflow.store("a") == ResultStore().store("a") != overflow.store("b")
 
 
 def test_oldest_go_first() -> None:
     """More than may be kept pushes out what was kept first."""
-    overflow = Overflow()
-    handles = [overflow.keep(f"{number}" * (MAX_BYTES // 4)) for number in range(5)]
+    overflow = ResultStore()
+    handles = [overflow.store(f"{number}" * (MAX_BYTES // 4)) for number in range(5)]
 
     assert [True, False, False, False, False] == [read(overflow, handle=handle).is_error for handle in handles]
 
 
 def test_number_of_texts() -> None:
     """There are never more than so many."""
-    overflow = Overflow()
-    handles = [overflow.keep(f"{number}") for number in range(MAX_ENTRIES + 1)]
+    overflow = ResultStore()
+    handles = [overflow.store(f"{number}") for number in range(MAX_ENTRIES + 1)]
 
     assert (True, False) == tuple(read(overflow, handle=handle).is_error for handle in handles[:2])
 
 
 def test_too_long_to_be_kept() -> None:
     """A text that alone is more than may be kept is cut without a handle, and pushes nothing out."""
-    overflow = Overflow()
-    handle = overflow.keep("a")
-    text = capped(ToolResult(1, "é" * (MAX_BYTES // 2 + 1)), 300, overflow).text or ""
+    overflow = ResultStore()
+    handle = overflow.store("a")
+    text = truncate(ToolResult(1, "é" * (MAX_BYTES // 2 + 1)), 300, overflow).text or ""
 
     assert (True, False) == ("Ask for less." in text, read(overflow, handle=handle).is_error)
 
 
 def test_from_many_threads() -> None:
     """Results that come at the same time are all kept, within the bounds."""
-    overflow = Overflow()
+    overflow = ResultStore()
     texts = [f"{number} {'x' * 1_000}" for number in range(2_000)]
     with ThreadPoolExecutor(16) as pool:
-        handles = list(pool.map(overflow.keep, texts))
+        handles = list(pool.map(overflow.store, texts))
 
     assert texts == [(read(overflow, handle=one).text or "").partition("\n")[2] for one in handles]
 
 
 def test_tool() -> None:
     """The tool is one like any other: it only reads, and its parameters are described."""
-    made = Overflow().tool
+    made = ResultStore().tool
 
     assert ("result_read", "read", ["handle"]) == (made.name, made.settings.effect, made.parameters["required"])
     assert all("description" in told for told in made.parameters["properties"].values())

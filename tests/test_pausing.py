@@ -26,13 +26,13 @@ from toolkit import (
 )
 from toolkit._execution.ledger import STARTED, Ledger, MemoryLedger, SQLiteLedger
 from toolkit._messages import ModelResponse, ToolCall, ToolMessage
-from toolkit.approvers import Desk, ask_when, defer
+from toolkit.approvers import ApprovalQueue, ask_when, defer
 from toolkit.errors import ApprovalError
 from toolkit.events import ApprovalNeeded
 from toolkit.testing import ModelReply, ScriptedModel, call
 
-Door = Literal["sync", "async"]
-DOORS = pytest.mark.parametrize("door", ["sync", "async"])
+BackendName = Literal["sync", "async"]
+BACKENDS = pytest.mark.parametrize("backend", ["sync", "async"])
 REJECTED = "Tool execution was rejected by the user."
 
 
@@ -61,14 +61,14 @@ class Bank:
         return Runner([self.pay, self.look], model=ScriptedModel(replies), **options)
 
 
-def ran(runner: Runner, door: Door) -> RunResult:
-    """Run, through either door."""
-    return runner.run("Go.") if door == "sync" else asyncio.run(runner.arun("Go."))
+def ran(runner: Runner, backend: BackendName) -> RunResult:
+    """Run, through either backend."""
+    return runner.run("Go.") if backend == "sync" else asyncio.run(runner.arun("Go."))
 
 
-def resumed(runner: Runner, door: Door, state: RunState | str, decisions: dict[str, Any]) -> RunResult:
-    """Go on, through either door."""
-    if door == "sync":
+def resumed(runner: Runner, backend: BackendName, state: RunState | str, decisions: dict[str, Any]) -> RunResult:
+    """Go on, through either backend."""
+    if backend == "sync":
         return runner.resume(state, decisions)
     return asyncio.run(runner.aresume(state, decisions))
 
@@ -83,43 +83,43 @@ def paused(bank: Bank, *calls: ToolCall, approve: Any = defer, **options: Any) -
     return bank.runner(list(calls), approve=approve, **options).run("Go.").state
 
 
-@DOORS
-def test_pause(door: Door) -> None:
+@BACKENDS
+def test_pause(backend: BackendName) -> None:
     """A run that waits for approval ends as paused, with the calls that wait; nothing has run."""
     bank = Bank()
-    result = ran(bank.runner([call("pay", amount=5)], approve=defer), door)
+    result = ran(bank.runner([call("pay", amount=5)], approve=defer), backend)
 
     assert ("paused", "paused", []) == (result.finish_reason, result.state.phase, bank.paid)
     assert ['{"amount": 5}'] == [waiting.arguments for waiting in result.state.pending]
 
 
-@DOORS
-def test_safe_calls_run_meanwhile(door: Door) -> None:
+@BACKENDS
+def test_safe_calls_run_meanwhile(backend: BackendName) -> None:
     """Calls of the same turn that need no yes run at once; the results stand in call order in the end."""
     bank = Bank()
     policy = ask_when(defer, effects=["write"])
-    result = ran(bank.runner([call("pay", amount=5), call("look"), call("pay", amount=6)], approve=policy), door)
+    result = ran(bank.runner([call("pay", amount=5), call("look"), call("pay", amount=6)], approve=policy), backend)
     first, second = (waiting.call.id for waiting in result.state.pending)
 
-    end = resumed(bank.runner("Done."), door, result.state.to_json(), {second: True, first: False})
+    end = resumed(bank.runner("Done."), backend, result.state.to_json(), {second: True, first: False})
     assert [REJECTED, "0 payments", "paid 6"] == texts(end)
     assert ("Done.", [6]) == (end.output, bank.paid)
 
 
-@DOORS
-def test_some_decisions(door: Door) -> None:
+@BACKENDS
+def test_some_decisions(backend: BackendName) -> None:
     """Calls without a decision wait on; those with one are done."""
     bank = Bank()
     state = paused(bank, call("pay", amount=5), call("pay", amount=6))
     first, second = (waiting.call.id for waiting in state.pending)
 
-    between = resumed(bank.runner(), door, state, {second: True})
+    between = resumed(bank.runner(), backend, state, {second: True})
     assert ("paused", [first], [6]) == (
         between.finish_reason,
         [waiting.call.id for waiting in between.state.pending],
         bank.paid,
     )
-    end = resumed(bank.runner("Done."), door, between.state, {first: True})
+    end = resumed(bank.runner("Done."), backend, between.state, {first: True})
     assert (["paid 5", "paid 6"], [6, 5]) == (texts(end), bank.paid)
 
 
@@ -133,23 +133,23 @@ DECISIONS: dict[str, tuple[Any, str, list[int]]] = {
 DECIDE = pytest.mark.parametrize(("verdict", "text", "paid"), DECISIONS.values(), ids=DECISIONS)
 
 
-@DOORS
+@BACKENDS
 @DECIDE
-def test_at_once(door: Door, verdict: Any, text: str, paid: list[int]) -> None:
+def test_at_once(backend: BackendName, verdict: Any, text: str, paid: list[int]) -> None:
     """What an approver answers at once is done, and the run goes on."""
     bank = Bank()
-    result = ran(bank.runner([call("pay", amount=5)], "Done.", approve=lambda _: verdict), door)
+    result = ran(bank.runner([call("pay", amount=5)], "Done.", approve=lambda _: verdict), backend)
 
     assert ([text], paid, "Done.") == (texts(result), bank.paid, result.output)
 
 
-@DOORS
+@BACKENDS
 @DECIDE
-def test_later(door: Door, verdict: Any, text: str, paid: list[int]) -> None:
+def test_later(backend: BackendName, verdict: Any, text: str, paid: list[int]) -> None:
     """What is decided later is done, and the run goes on."""
     bank = Bank()
     state = paused(bank, call("pay", amount=5))
-    result = resumed(bank.runner("Done."), door, state.to_json(), {state.pending[0].call.id: verdict})
+    result = resumed(bank.runner("Done."), backend, state.to_json(), {state.pending[0].call.id: verdict})
 
     assert ([text], paid, "Done.") == (texts(result), bank.paid, result.output)
 
@@ -219,22 +219,22 @@ def test_modified_secrets(keys: Any, told: str) -> None:
     assert [told] == texts(runner.run("Go."))
 
 
-@DOORS
-def test_stop(door: Door) -> None:
+@BACKENDS
+def test_stop(backend: BackendName) -> None:
     """An approver may end the run; every call has its result, and the model is asked no more."""
     bank = Bank()
     runner = bank.runner([call("pay", amount=5), call("pay", amount=6)], approve=lambda _: Decision.stop("Enough."))
-    result = ran(runner, door)
+    result = ran(runner, backend)
 
     assert ("stopped", 2, []) == (result.finish_reason, len(texts(result)), bank.paid)
 
 
-@DOORS
-def test_time_out(door: Door) -> None:
+@BACKENDS
+def test_time_out(backend: BackendName) -> None:
     """Nobody who answers in time: the model is told, and the run goes on."""
     bank, end = Bank(), threading.Event()
     runner = bank.runner([call("pay", amount=5)], "Done.", approve=lambda _: end.wait(), approval_timeout=0.01)
-    result = ran(runner, door)
+    result = ran(runner, backend)
     end.set()
 
     assert (["Tool approval timed out after 0.01 s."], "Done.", []) == (texts(result), result.output, bank.paid)
@@ -242,7 +242,7 @@ def test_time_out(door: Door) -> None:
 
 def test_desk_in_a_stream() -> None:
     """The events of a run tell of a call on a desk while it waits; whoever hears it may answer."""
-    bank, desk = Bank(), Desk()
+    bank, desk = Bank(), ApprovalQueue()
     runner = bank.runner([call("pay", amount=5), call("pay", amount=6)], "Done.", approve=desk)
     with runner.stream("Go.") as stream:
         for event in stream:
@@ -254,7 +254,7 @@ def test_desk_in_a_stream() -> None:
 
 def test_desk_in_an_async_stream() -> None:
     """The same in an event loop."""
-    bank, desk = Bank(), Desk()
+    bank, desk = Bank(), ApprovalQueue()
 
     async def listen() -> RunResult:
         async with bank.runner([call("pay", amount=5)], "Done.", approve=desk).astream("Go.") as stream:
@@ -275,8 +275,8 @@ def test_events_of_a_pause() -> None:
     assert ['{"amount": 5}', '{"amount": 6}'] == [waiting.arguments for waiting in needed]
 
 
-@DOORS
-def test_replayed_decision(door: Door) -> None:
+@BACKENDS
+def test_replayed_decision(backend: BackendName) -> None:
     """A runner carries a call out once, however often its state is taken up."""
     bank = Bank()
     state = paused(bank, call("pay", amount=5))
@@ -284,7 +284,9 @@ def test_replayed_decision(door: Door) -> None:
     runner = bank.runner("Done.", "Done again.")
 
     assert (
-        ["paid 5"] == texts(resumed(runner, door, state, decisions)) == texts(resumed(runner, door, state, decisions))
+        ["paid 5"]
+        == texts(resumed(runner, backend, state, decisions))
+        == texts(resumed(runner, backend, state, decisions))
     )
     assert [5] == bank.paid
 
@@ -436,13 +438,13 @@ LIVES: dict[str, tuple[Any, list[str]]] = {
 }
 
 
-@DOORS
+@BACKENDS
 @pytest.mark.parametrize(("verdict", "known"), LIVES.values(), ids=LIVES)
-def test_ledger_of_a_run(door: Door, ledger: Ledger, verdict: Any, known: list[str]) -> None:
+def test_ledger_of_a_run(backend: BackendName, ledger: Ledger, verdict: Any, known: list[str]) -> None:
     """A ledger knows how far each call has come."""
     runner = Bank().runner([call("pay", amount=5)], "Done.", approve=lambda _: verdict, ledger=ledger)
 
-    assert known == stages(ledger, ran(runner, door).state.run_id)
+    assert known == stages(ledger, ran(runner, backend).state.run_id)
 
 
 def test_ledger_knows_what_was_approved(ledger: Ledger) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from toolkit import FatalError, Tool, Toolbox, ToolCall, ToolContext, ToolError, ToolResult, schema, tool
-from toolkit._tools.shared_values import Shared
+from toolkit._tools.shared_values import SharedValues
 
 All: TypeAlias = Callable[..., list[ToolResult]]
 
@@ -117,7 +117,7 @@ def test_a_text_that_begins_with_a_mark() -> None:
 
 def test_without_references() -> None:
     """Where calls do not refer to each other, a mark is a character, and no result is kept."""
-    shared = Shared()
+    shared = SharedValues()
 
     assert ["†note"] == [
         result.value for result in Toolbox(TOOLS).all([call("join", "note", parts="†note")], shared=shared)
@@ -220,7 +220,7 @@ def test_a_circle(carried_out: All) -> None:
 
 def test_its_own_path() -> None:
     """A call that refers to where it keeps its result gets what was there before."""
-    shared = Shared({"count": 3})
+    shared = SharedValues({"count": 3})
     BOX.all([call("join", to="text", parts=["a"]), call("walk", to="count", miles="†count")], shared=shared)
 
     assert (3, "a") == (shared.get("count"), shared.get("text"))
@@ -284,7 +284,7 @@ def test_instances() -> None:
 
 def test_a_text_stays_text() -> None:
     """A result is kept as JSON data; a text that looks like a number is none."""
-    shared = Shared()
+    shared = SharedValues()
     BOX.all([call("join", to="text", parts="5"), call("walk", to="number", miles=5)], shared=shared)
 
     assert ("5", 5) == (shared.get("text"), shared.get("number"))
@@ -297,7 +297,7 @@ def test_a_result_of_ones_own_making() -> None:
     def made(text: str, error: str | None = None) -> ToolResult:
         return ToolResult(text=text, error=error)
 
-    shared, box = Shared(), Toolbox([made], references=True)
+    shared, box = SharedValues(), Toolbox([made], references=True)
     box.all([call("made", to="a", text="hello"), call("made", to="b", text="", error="no")], shared=shared)
 
     assert ("a",) == shared.paths()
@@ -413,7 +413,7 @@ REPLIES = [
 @pytest.mark.parametrize("strict", [False, True], ids=["lenient", "strict"])
 def test_replies(dialect: str, reply: Any, strict: bool) -> None:
     """What is kept of one reply can be referred to in the next, whoever speaks."""
-    shared = Shared()
+    shared = SharedValues()
     answered = BOX.answer(reply, dialect, strict=strict, shared=shared)
     asyncio.run(BOX.aanswer(reply, dialect, strict=strict, shared=shared))
 
@@ -466,7 +466,7 @@ def graphs(draw: st.DrawFn, *, with_circles: bool) -> list[ToolCall]:
 
 def one_by_one(calls: Sequence[ToolCall]) -> dict[str, Any]:
     """Carry calls out one after the other."""
-    shared = Shared()
+    shared = SharedValues()
     return {call.output_path: BOX.run(call, shared=shared).value for call in calls}
 
 

@@ -27,7 +27,7 @@ from toolkit import (
     tool,
 )
 from toolkit._messages import ModelResponse, ToolMessage
-from toolkit._tools.shared_values import Shared
+from toolkit._tools.shared_values import SharedValues
 from toolkit.approvers import defer
 from toolkit.events import ToolCallFinished, ToolCallStarted
 from toolkit.testing import FakeServer, Reply, ScriptedModel, reply
@@ -192,7 +192,7 @@ def test_every_verb_takes_shared() -> None:
 
 def test_one_shared_for_many_runs() -> None:
     """A Shared keeps the results of a run for others."""
-    shared = Shared()
+    shared = SharedValues()
     scripted([call("add", to="x", a=1, b=1)]).run("Add.", shared=shared)
 
     assert ["4"] == texts(scripted([call("add", a="†x", b="†x")]).run("Add.", shared=shared))

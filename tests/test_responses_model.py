@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from toolkit import ModelError, Runner, RunResult, Toolbox, Usage, tool
-from toolkit._dialects import dialect_named, run_dialect_named
+from toolkit._dialects import get_dialect, get_run_dialect
 from toolkit._messages import (
     File,
     Image,
@@ -23,7 +23,7 @@ from toolkit._messages import (
     ToolCall,
     ToolMessage,
     UserMessage,
-    attached,
+    attachment_message,
 )
 from toolkit._runner.conversation import CUT_TEXT
 from toolkit._runner.state import RunState
@@ -107,7 +107,7 @@ BOTH = pytest.mark.parametrize("through", [whole, streamed])
 
 @EVERY_WAY
 def test_run(through: Callable[[FakeServer], RunResult[Any]]) -> None:
-    """A run carries calls out and ends with the answer, through every door and either client."""
+    """A run carries calls out and ends with the answer, through every backend and either client."""
     with FakeServer([reply.calls(("add", {"a": 15, "b": 27}), usage=(3, 4)), HI]) as server:
         result = through(server)
 
@@ -203,7 +203,7 @@ def test_changed_answer_is_written_anew() -> None:
     call = ToolCall(name="add", arguments='{"a": 2}', id="ours", provider_call_id="call_1")
     changed = ModelResponse(text="Other.", calls=(call,), items=(message("Mine."), called()))
     answer = ToolMessage(call_id="ours", provider_call_id="call_1", name="add", text="2")
-    body = run_dialect_named("responses", api="responses").body(ModelRequest(messages=(changed, answer)))
+    body = get_run_dialect("responses", api="responses").body(ModelRequest(messages=(changed, answer)))
 
     assert [
         {"role": "assistant", "content": "Other."},
@@ -225,7 +225,7 @@ def test_history_of_chat_completions() -> None:
 
 def test_messages_are_written_once() -> None:
     """Each message is turned into its wire form once in a run."""
-    dialect = run_dialect_named("responses", api="responses")
+    dialect = get_run_dialect("responses", api="responses")
     request = ModelRequest(messages=(UserMessage("x"),))
     first = dialect.body(request)["input"]
 
@@ -238,7 +238,7 @@ def test_messages_are_written_once() -> None:
 def test_pictures_and_files_of_the_user() -> None:
     """Pictures and files stand in the user's message."""
     said = UserMessage("See.", (Image(b"i"),), (File(b"f", name="a.pdf"),))
-    body = run_dialect_named("responses", api="responses").body(ModelRequest(messages=(said,)))
+    body = get_run_dialect("responses", api="responses").body(ModelRequest(messages=(said,)))
 
     assert [
         {"type": "input_text", "text": "See."},
@@ -251,8 +251,8 @@ def test_pictures_of_a_tool() -> None:
     """Pictures stand in the answer to the call that gave them, and nowhere else."""
     calls = ModelResponse(calls=(ToolCall(name="draw", id="a"), ToolCall(name="draw", id="b")))
     answers = [ToolMessage(call_id=name, name="draw", text="", images=(Image(name.encode()),)) for name in "ab"]
-    messages: tuple[Message, ...] = (calls, *answers, *attached(answers), UserMessage("Go on."))
-    said = run_dialect_named("responses", api="responses").body(ModelRequest(messages=messages))["input"]
+    messages: tuple[Message, ...] = (calls, *answers, *attachment_message(answers), UserMessage("Go on."))
+    said = get_run_dialect("responses", api="responses").body(ModelRequest(messages=messages))["input"]
 
     assert ["function_call_output"] * 2 == [item["type"] for item in said[2:4]]
     assert [
@@ -425,7 +425,7 @@ def test_calls_dialect(through: Any) -> None:
 def test_calls_dialect_with_pictures() -> None:
     """In that dialect pictures and files are the user's."""
     said = UserMessage("See.", (Image(b"i"),), (File(b"f", name="a.pdf"),))
-    body = run_dialect_named("calls", api="responses").body(ModelRequest(messages=(said,)))
+    body = get_run_dialect("calls", api="responses").body(ModelRequest(messages=(said,)))
 
     assert ["input_text", "input_image", "input_file"] == [part["type"] for part in body["input"][0]["content"]]
 
@@ -797,6 +797,6 @@ def test_strict_without_loss() -> None:
 
 def test_schemas_stay_as_they_are() -> None:
     """The schemas for a loop of one's own are flat functions."""
-    shown = dialect_named("responses").tool(find_customer.spec)
+    shown = get_dialect("responses").tool(find_customer.spec)
 
     assert ("function", "find_customer", False) == (shown["type"], shown["name"], "defer_loading" in shown)

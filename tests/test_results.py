@@ -19,8 +19,8 @@ import pytest
 from pydantic import BaseModel, Field, SecretBytes, SecretStr
 
 from toolkit import Image, Runner, RunState, Tool, Toolbox, ToolCall, ToolError, ToolResult, tool
-from toolkit._dialects import dialect_named
-from toolkit._dialects.chat import decoded, encoded
+from toolkit._dialects import get_dialect
+from toolkit._dialects.chat import encoded, parse_history
 from toolkit._messages import File, Message, ToolMessage, UserMessage, message_from_dict, message_to_dict
 from toolkit._schema.error_messages import MAX_ERROR
 from toolkit._tools.handlers import MAX_ITEMS
@@ -250,7 +250,7 @@ def test_generator_that_fails() -> None:
         yield 1
         raise ToolError("no more")
 
-    assert ToolResult.failed(ToolError("no more"))[:4] == tool(count).invoke("{}")[:4]
+    assert ToolResult.from_error(ToolError("no more"))[:4] == tool(count).invoke("{}")[:4]
 
 
 def test_generator_inside() -> None:
@@ -388,7 +388,7 @@ WIRE: dict[str, Any] = {
 @pytest.mark.parametrize("name", WIRE)
 def test_files_on_the_wire(name: str) -> None:
     """Each provider gets a file where it takes one."""
-    assert WIRE[name] == dialect_named(name).answers([(CALL, tool(lambda: REPORT).invoke("{}"))])
+    assert WIRE[name] == get_dialect(name).answers([(CALL, tool(lambda: REPORT).invoke("{}"))])
 
 
 @pytest.mark.parametrize(
@@ -407,7 +407,7 @@ def test_files_on_the_wire(name: str) -> None:
 )
 def test_other_files_for_anthropic(file: File, block: dict[str, Any]) -> None:
     """Anthropic reads PDF and text; of another file the model is told that it cannot see it."""
-    (message,) = dialect_named("anthropic").answers([(CALL, ToolResult(1, "1", files=(file,)))])
+    (message,) = get_dialect("anthropic").answers([(CALL, ToolResult(1, "1", files=(file,)))])
 
     assert [{"type": "text", "text": "1"}, block] == message["content"][0]["content"]
 
@@ -426,7 +426,7 @@ def test_messages_as_json(message: Any) -> None:
 
 def test_messages_as_wire() -> None:
     """What a request has is read back as it was."""
-    assert [MESSAGES["user"]] == decoded([encoded(MESSAGES["user"])])
+    assert [MESSAGES["user"]] == parse_history([encoded(MESSAGES["user"])])
 
 
 def test_parts_in_a_run() -> None:
@@ -601,6 +601,6 @@ def test_length_of_refusals(words: str) -> None:
 @pytest.mark.parametrize("name", ["\x00" * 10**6, "🙂" * 10**6, "x" * 10**6, ""], ids=["control", "emoji", "x", "none"])
 def test_length_of_unknown_names(name: str) -> None:
     """A name that no tool has is not repeated at length, nor are those of a hundred tools."""
-    box = Toolbox([log_in.renamed(f"log_in_{'x' * 50}_{n}") for n in range(100)])
+    box = Toolbox([log_in.with_name(f"log_in_{'x' * 50}_{n}") for n in range(100)])
 
     assert MAX_ERROR >= len(box.call(name).text or "")

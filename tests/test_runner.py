@@ -539,7 +539,7 @@ def test_parallel_calls_overlap(go: Callable[..., RunResult]) -> None:
 
 @BOTH
 def test_async_tools_overlap(go: Callable[..., RunResult]) -> None:
-    """Async tools of one turn wait for each other, in either door."""
+    """Async tools of one turn wait for each other, in either backend."""
     arrived: list[asyncio.Event] = []
 
     async def meet(n: int) -> str:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit._execution.approval import shortened, shown
-from toolkit._schema.json_text import escaped, revealed
+from toolkit._execution.approval import render_arguments, shorten_middle
+from toolkit._schema.json_text import escape_confusable, escape_invisible
 
 HIDDEN = {
     "override": ("pay \u202ebob", r"pay \u202ebob"),
@@ -51,7 +51,7 @@ HIDDEN = {
 @pytest.mark.parametrize(("text", "seen"), HIDDEN.values(), ids=HIDDEN)
 def test_hidden(text: str, seen: str) -> None:
     """What is not seen, turns the text round or passes for a Latin letter is shown as an escape."""
-    assert seen == escaped(text)
+    assert seen == escape_confusable(text)
 
 
 @pytest.mark.parametrize(
@@ -74,12 +74,12 @@ def test_hidden(text: str, seen: str) -> None:
 )
 def test_plain(text: str) -> None:
     """Texts of whatever language are shown as they are."""
-    assert text == escaped(text)
+    assert text == escape_confusable(text)
 
 
 def test_revealed() -> None:
     """Where nobody has to be warned of letters, only what is hidden is an escape."""
-    assert "p\u0430y \\u202e\u200d" == revealed("p\u0430y \u202e\u200d", keep="\u200d")
+    assert "p\u0430y \\u202e\u200d" == escape_invisible("p\u0430y \u202e\u200d", keep="\u200d")
 
 
 VALUES: dict[str, tuple[Any, str]] = {
@@ -98,35 +98,35 @@ VALUES: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize(("value", "text"), VALUES.values(), ids=VALUES)
 def test_values(value: Any, text: str) -> None:
     """Values are shown as JSON; escapes are told from texts that look like some."""
-    assert f'{{"value": {text}}}' == shown({"value": value})
+    assert f'{{"value": {text}}}' == render_arguments({"value": value})
 
 
 def test_object() -> None:
     """What JSON does not know is shown in its own words."""
-    assert '{"value": "<object ' in shown({"value": object()})
+    assert '{"value": "<object ' in render_arguments({"value": object()})
 
 
 @given(st.dictionaries(st.text(), st.recursive(st.text() | st.integers() | st.none(), st.lists)))
 def test_round_trip(values: dict[str, Any]) -> None:
     """A reader of what is shown gets the values themselves."""
-    assert values == json.loads(shown(values))
-    assert values == json.loads(shown(values, indent=2))
+    assert values == json.loads(render_arguments(values))
+    assert values == json.loads(render_arguments(values, indent=2))
 
 
 @given(st.text())
 def test_nothing_unprintable(text: str) -> None:
     """No character is left that a terminal acts on, or shows nothing for."""
-    assert escaped(text).isprintable()
+    assert escape_confusable(text).isprintable()
 
 
 def test_short() -> None:
     """A text of the bound's length is left whole."""
-    assert "a" * 100 == shortened("a" * 100, 100)
+    assert "a" * 100 == shorten_middle("a" * 100, 100)
 
 
 def test_long() -> None:
     """Of a long text the middle is left out; its length and digest tell it from others with the same ends."""
-    one, other = (shortened("a" * 90 + middle + "b" * 90, 100) for middle in "xy")
+    one, other = (shorten_middle("a" * 90 + middle + "b" * 90, 100) for middle in "xy")
 
     assert "\n... 81 of 181 characters are not shown here; SHA-256 of all: " in one
     assert (True, True, True) == (one != other, one.startswith("a" * 75 + "\n"), one.endswith("\n" + "b" * 25))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkit import Toolbox, ToolCall, ToolContext, tool
-from toolkit._tools.shared_values import MAX_BYTES, Shared
+from toolkit._tools.shared_values import MAX_BYTES, SharedValues
 
 NAMES = st.sampled_from(["a", "b", "0", "é"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map(".".join)
@@ -26,8 +26,8 @@ def seen(context: ToolContext) -> dict[str, Any]:
 
 def test_a_path() -> None:
     """A value is found at its path, in what stands above it, and inside itself."""
-    shared = Shared()
-    shared.put("trip.city", {"names": ["Rome", "Roma"]})
+    shared = SharedValues()
+    shared.set("trip.city", {"names": ["Rome", "Roma"]})
 
     assert {"city": {"names": ["Rome", "Roma"]}} == shared.get("trip")
     assert ["Rome", "Roma"] == shared.get("state.trip.city.names")
@@ -36,9 +36,9 @@ def test_a_path() -> None:
 
 def test_the_last_one_wins() -> None:
     """A value takes the place of what stood there, and of what stood in its way."""
-    shared = Shared({"trip": "Rome", "days": {"first": 1}})
-    shared.put("trip.city", "Oslo")
-    shared.put("days", 3)
+    shared = SharedValues({"trip": "Rome", "days": {"first": 1}})
+    shared.set("trip.city", "Oslo")
+    shared.set("days", 3)
 
     assert ({"city": "Oslo"}, 3, ("days", "trip", "trip.city")) == (
         shared.get("trip"),
@@ -51,13 +51,13 @@ def test_the_last_one_wins() -> None:
 def test_no_path(path: Any) -> None:
     """A path has one to 32 names, and none of them is empty."""
     with pytest.raises(ValueError, match="is no path: one to 32 names with dots between"):
-        Shared().put(path, 1)
+        SharedValues().set(path, 1)
 
 
 @pytest.mark.parametrize("path", ["city", "trip.days", "trip.city.0", "list.2", "list.first", "list.-1"])
 def test_nothing_there(path: str) -> None:
     """What is not there is a KeyError that says what is."""
-    shared = Shared({"trip.city": "Rome", "list": [1, 2]})
+    shared = SharedValues({"trip.city": "Rome", "list": [1, 2]})
 
     with pytest.raises(KeyError, match=rf"there is nothing at '{path}'.* There is: list, trip\.city"):
         shared.get(path)
@@ -65,9 +65,9 @@ def test_nothing_there(path: str) -> None:
 
 def test_instances() -> None:
     """An instance sees its own value first, and otherwise the one that belongs to none; never that of another."""
-    shared = Shared({"city": "Rome", "days": 2})
-    shared.put("city", "Oslo", "first")
-    shared.put("secret", 1, "second")
+    shared = SharedValues({"city": "Rome", "days": 2})
+    shared.set("city", "Oslo", "first")
+    shared.set("secret", 1, "second")
 
     assert ("Oslo", 2, "Rome") == (shared.get("city", "first"), shared.get("days", "first"), shared.get("city"))
     assert {"city": "Oslo", "days": 2} == dict(shared.view(instance="first"))
@@ -76,7 +76,7 @@ def test_instances() -> None:
 def test_copies() -> None:
     """Neither who gave a value nor who got one can change it."""
     given = {"names": ["Rome"]}
-    shared = Shared({"city": given})
+    shared = SharedValues({"city": given})
     given["names"].append("Roma")
     shared.get("city")["names"].append("Oslo")
 
@@ -87,7 +87,7 @@ def test_copies() -> None:
 def test_no_json(value: Any) -> None:
     """What JSON has no form for is refused."""
     with pytest.raises(ValueError, match="'city' was not kept: JSON has no form for it"):
-        Shared({"city": value})
+        SharedValues({"city": value})
 
 
 def test_a_circle_is_no_json() -> None:
@@ -96,23 +96,23 @@ def test_a_circle_is_no_json() -> None:
     circle.append(circle)
 
     with pytest.raises(ValueError, match="JSON has no form for it"):
-        Shared({"city": circle})
+        SharedValues({"city": circle})
 
 
 def test_room() -> None:
     """There is room for 16 MiB; what takes the place of another takes its room."""
-    shared = Shared({"a.b": "x" * (MAX_BYTES - 100)})
+    shared = SharedValues({"a.b": "x" * (MAX_BYTES - 100)})
     with pytest.raises(ValueError, match="'c' was not kept: it has 202 bytes, and there is no room"):
-        shared.put("c", "x" * 200)
-    shared.put("a", 1)
-    shared.put("c", "x" * 200)
+        shared.set("c", "x" * 200)
+    shared.set("a", 1)
+    shared.set("c", "x" * 200)
 
     assert (1, "x" * 200) == (shared.get("a"), shared.get("c"))
 
 
 def test_a_view() -> None:
     """A view of some paths shows them and what they hold, and nothing else."""
-    view = Shared({"trip.city": "Rome", "key": "secret", "tripod": 3}).view(["trip", "days"])
+    view = SharedValues({"trip.city": "Rome", "key": "secret", "tripod": 3}).view(["trip", "days"])
 
     assert {"trip": {"city": "Rome"}} == dict(view)
     assert ("Rome", False, False, False) == (view["trip.city"], "key" in view, "tripod" in view, "" in view)
@@ -120,9 +120,9 @@ def test_a_view() -> None:
 
 def test_a_view_is_for_reading() -> None:
     """A view cannot be written to; it shows what is put in later, and travels as plain data."""
-    shared = Shared({"city": "Rome"})
+    shared = SharedValues({"city": "Rome"})
     view = shared.view()
-    shared.put("days", 2)
+    shared.set("days", 2)
 
     assert not hasattr(view, "__setitem__")
     assert {"city": "Rome", "days": 2} == dict(view) == pickle.loads(pickle.dumps(view))  # noqa: S301  its own
@@ -150,8 +150,8 @@ def test_in_another_process() -> None:
 
 def test_threads() -> None:
     """Many threads that put values in lose none."""
-    shared = Shared()
-    threads = [threading.Thread(target=shared.put, args=(f"a.n{number}", number)) for number in range(50)]
+    shared = SharedValues()
+    threads = [threading.Thread(target=shared.set, args=(f"a.n{number}", number)) for number in range(50)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -163,8 +163,8 @@ def test_threads() -> None:
 @given(st.lists(st.tuples(PATHS, VALUES), min_size=1))
 def test_any_values(puts: list[tuple[str, Any]]) -> None:
     """Whatever was there before, a value that was put in is found."""
-    shared = Shared()
+    shared = SharedValues()
     for path, value in puts:
-        shared.put(path, value)
+        shared.set(path, value)
 
         assert value == shared.get(path)

@@ -107,9 +107,9 @@ def held() -> set[str]:
     return {*descriptors(), *(f"child {number}" for numbers in lists for number in numbers)}
 
 
-def called(made: Tool[..., Any], command: str, until: Cancellation | None = None) -> ToolResult:
+def called(made: Tool[..., Any], command: str, cancellation: Cancellation | None = None) -> ToolResult:
     """Run a command."""
-    context = ToolContext(deps=None, cancellation=Cancellation() if until is None else until)
+    context = ToolContext(deps=None, cancellation=Cancellation() if cancellation is None else cancellation)
     return Toolbox([made]).call("bash", {"command": command}, context)
 
 
@@ -125,9 +125,9 @@ class Place:
         """A tool whose commands have the mark."""
         return bash_tool(self.path, env={"MARK": self.mark}, **options)
 
-    def call(self, command: str, until: Cancellation | None = None, **options: Any) -> ToolResult:
+    def call(self, command: str, cancellation: Cancellation | None = None, **options: Any) -> ToolResult:
         """Run a command."""
-        return called(self.tool(**options), command, until)
+        return called(self.tool(**options), command, cancellation)
 
     def wait(self, then: Callable[[], object]) -> None:
         """Wait for a command to say `ready`, and do something."""

@@ -22,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from toolkit import Cancelled, DefinitionError
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.threads import ended_by
+from toolkit._concurrency.threads import use_cancellation
 from toolkit.stores import Chunk, Document, KnowledgeStore, MemoryKnowledge, SQLiteKnowledge, StoreError
 
 KILLS = int(os.environ.get("TOOLKIT_KILLS", "300"))
@@ -267,7 +267,7 @@ def test_late(tmp_path: Path) -> None:
         return 1000.0
 
     def keep_late(store: SQLiteKnowledge) -> None:
-        with ended_by(cancellation), pytest.raises(Cancelled):
+        with use_cancellation(cancellation), pytest.raises(Cancelled):
             keep(store, "late")
 
     with (

@@ -7,9 +7,9 @@ import openai
 import pytest
 
 from toolkit import OpenAIModel, Runner, RunResult, Toolbox, tool
-from toolkit._concurrency.backend import step
-from toolkit._dialects import run_dialect_named
-from toolkit._dialects.tool_choice import available, checked_choice, holds
+from toolkit._concurrency.backend import run_sync
+from toolkit._dialects import get_run_dialect
+from toolkit._dialects.tool_choice import allowed_names, applies_to_turn, check_choice
 from toolkit._messages import ModelRequest, OutputSpec, UserMessage
 from toolkit._runner.output import output_of
 from toolkit.models.client import ServerModel
@@ -53,7 +53,7 @@ def sent(model: type[ServerModel], request: ModelRequest, **options: Any) -> dic
     """What a server elsewhere than at OpenAI is sent."""
     with FakeServer([reply.text("Hi.")]) as server:
         with openai.OpenAI(base_url=server.base_url, api_key="test") as client:
-            step(model(client, "m", options=options).complete(request))
+            run_sync(model(client, "m", options=options).complete(request))
         return server.requests[0].body
 
 
@@ -67,7 +67,7 @@ def sent_to_openai(model: type[ServerModel], request: ModelRequest) -> dict[str,
 
         through = httpx2.Client(event_hooks={"request": [redirect]})
         with openai.OpenAI(api_key="test", base_url="https://api.openai.com/v1", http_client=through) as client:
-            step(model(client, "m").complete(request))
+            run_sync(model(client, "m").complete(request))
         return server.requests[0].body
 
 
@@ -82,9 +82,7 @@ def names_in(tools: list[dict[str, Any]]) -> list[str]:
 @pytest.mark.parametrize("allowed", [None, ["add"], ("add", "subtract", "add")], ids=["all", "one", "twice"])
 def test_fitting_choices(choice: str | None, allowed: Any) -> None:
     """A choice is one of three words or a tool's name; what is allowed is listed once."""
-    assert (choice, None if allowed is None else tuple(dict.fromkeys(allowed))) == checked_choice(
-        choice, allowed, NAMES
-    )
+    assert (choice, None if allowed is None else tuple(dict.fromkeys(allowed))) == check_choice(choice, allowed, NAMES)
 
 
 @pytest.mark.parametrize(
@@ -107,13 +105,13 @@ def test_fitting_choices(choice: str | None, allowed: Any) -> None:
 def test_refused_choices(choice: Any, allowed: Any, expected: str) -> None:
     """What fits no tool is refused, and the tools are named."""
     with pytest.raises(ValueError, match=expected):
-        checked_choice(choice, allowed, NAMES)
+        check_choice(choice, allowed, NAMES)
 
 
 def test_refused_without_tools() -> None:
     """A call cannot be demanded where there is no tool."""
     with pytest.raises(ValueError, match=r"^tool_choice='required' needs a tool, and there is none\.$"):
-        checked_choice("required", None, ())
+        check_choice("required", None, ())
 
 
 @pytest.mark.parametrize(
@@ -127,7 +125,7 @@ def test_refused_without_tools() -> None:
 def test_no_list(allowed: Any, message: str) -> None:
     """What is allowed comes as a list of names."""
     with pytest.raises(TypeError, match=message):
-        checked_choice(None, allowed, NAMES)
+        check_choice(None, allowed, NAMES)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +135,7 @@ def test_no_list(allowed: Any, message: str) -> None:
 )
 def test_available(choice: Any, allowed: Any, expected: set[str]) -> None:
     """A call is to be carried out only where its tool could be called."""
-    assert expected == available(NAMES, choice, allowed)
+    assert expected == allowed_names(NAMES, choice, allowed)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +148,7 @@ def test_available(choice: Any, allowed: Any, expected: set[str]) -> None:
 )  # fmt: skip
 def test_later_answers(choice: Any, expected: bool) -> None:
     """A choice that forces a call holds for the first answer alone."""
-    assert (True, expected) == (holds(choice, 0), holds(choice, 1))
+    assert (True, expected) == (applies_to_turn(choice, 0), applies_to_turn(choice, 1))
 
 
 # -- what goes out
@@ -294,7 +292,7 @@ def test_groups(changes: Any, tools: list[str], choice: str | None) -> None:
 )
 def test_calls_dialect(api: str, changes: Any, tools: list[str], has_to_call: bool) -> None:
     """The schema of the reply says which tools may be called, and whether one has to be."""
-    body = run_dialect_named("calls", api=api).body(asked(**changes))
+    body = get_run_dialect("calls", api=api).body(asked(**changes))
     described = body["response_format"]["json_schema"] if api == "chat" else body["text"]["format"]
     calls = described["schema"]["properties"]["calls"]
 
@@ -306,7 +304,7 @@ def test_calls_dialect(api: str, changes: Any, tools: list[str], has_to_call: bo
 @pytest.mark.parametrize("api", ["chat", "responses"])
 def test_calls_dialect_without_calls(api: str) -> None:
     """Where no tool may be called, the reply is text."""
-    body = run_dialect_named("calls", api=api).body(asked(choice="none"))
+    body = get_run_dialect("calls", api=api).body(asked(choice="none"))
 
     assert {"messages", "input"} & body.keys() == body.keys()
 

@@ -346,46 +346,46 @@ def test_from_object_without_tools() -> None:
         Toolbox.from_object(type("Opaque", (), {})())
 
 
-def through(door: str) -> Callable[..., ToolResult]:
-    """Call by the sync or by the async door."""
-    if door == "call":
+def through(backend: str) -> Callable[..., ToolResult]:
+    """Call by the sync or by the async backend."""
+    if backend == "call":
         return lambda box, *args: box.call(*args)
     return lambda box, *args: asyncio.run(box.acall(*args))
 
 
-DOORS = pytest.mark.parametrize("door", ["call", "acall"])
+BACKENDS = pytest.mark.parametrize("backend", ["call", "acall"])
 
 
-@DOORS
-def test_call(door: str) -> None:
+@BACKENDS
+def test_call(backend: str) -> None:
     """A call by name gives the typed value and the text for the model."""
-    assert ToolResult(3, "3") == through(door)(Toolbox([add]), "add", '{"a": 1, "b": "2"}')
+    assert ToolResult(3, "3") == through(backend)(Toolbox([add]), "add", '{"a": 1, "b": "2"}')
 
 
-@DOORS
+@BACKENDS
 @pytest.mark.parametrize("words", [b'{"a": 5}', {"a": 5}, '{"a": 5}'], ids=["bytes", "mapping", "text"])
-def test_call_of_an_async_tool(door: str, words: Any) -> None:
+def test_call_of_an_async_tool(backend: str, words: Any) -> None:
     """Sync and async tools are called alike, with arguments in any form."""
-    assert 5 == through(door)(Toolbox([later]), "later", words).value
+    assert 5 == through(backend)(Toolbox([later]), "later", words).value
 
 
-@DOORS
-def test_call_fails(door: str) -> None:
+@BACKENDS
+def test_call_fails(backend: str) -> None:
     """A failure that a tool returns is a result like one that it raises."""
     box = Toolbox([lookup, *Toolbox.from_object(Widgets())])
     texts = ["city not found: Ur", "no widget x"]
 
     assert texts == [
-        through(door)(box, "lookup", {"city": "Ur"}).text,
-        through(door)(box, "delete", {"name": "x"}).text,
+        through(backend)(box, "lookup", {"city": "Ur"}).text,
+        through(backend)(box, "delete", {"name": "x"}).text,
     ]
 
 
-@DOORS
-def test_call_of_broken_arguments(door: str) -> None:
+@BACKENDS
+def test_call_of_broken_arguments(backend: str) -> None:
     """Arguments that are not JSON are an error, also where a server has decoded what is no text."""
     for words in ('{"city": 5', {"city": "\ud800"}, b'{"city": "\xff"}'):
-        assert "invalid_arguments" == through(door)(Toolbox([lookup]), "lookup", words).kind
+        assert "invalid_arguments" == through(backend)(Toolbox([lookup]), "lookup", words).kind
 
 
 UNKNOWN = {
@@ -398,11 +398,11 @@ UNKNOWN = {
 }
 
 
-@DOORS
+@BACKENDS
 @pytest.mark.parametrize(("name", "text"), UNKNOWN.values(), ids=UNKNOWN)
-def test_call_of_an_unknown_tool(name: str, text: str, door: str) -> None:
+def test_call_of_an_unknown_tool(name: str, text: str, backend: str) -> None:
     """A name that is not there is a result that suggests near names and lists what there is."""
-    result = through(door)(Toolbox([add, double]), name)
+    result = through(backend)(Toolbox([add, double]), name)
 
     assert (text, "not_found") == (result.text, result.kind)
 
@@ -415,29 +415,29 @@ def test_call_of_an_unknown_tool_of_many() -> None:
     assert "unknown tool: 'x'. There is: none" == Toolbox().call("x").text
 
 
-@DOORS
-def test_fatal(door: str) -> None:
+@BACKENDS
+def test_fatal(backend: str) -> None:
     """A fatal error leaves the call."""
 
     def end() -> None:
         raise FatalError("end")
 
     with pytest.raises(FatalError, match="end"):
-        through(door)(Toolbox([end]), "end")
+        through(backend)(Toolbox([end]), "end")
 
 
-@DOORS
-def test_indescribable(door: str) -> None:
+@BACKENDS
+def test_indescribable(backend: str) -> None:
     """A tool that cannot be described is the developer's mistake, not the model's."""
 
     def odd(it: object, client: Widgets) -> None: ...
 
     with pytest.raises(DefinitionError, match=r"odd\(\): parameter 'client' cannot be described"):
-        through(door)(Toolbox([odd]), "odd")
+        through(backend)(Toolbox([odd]), "odd")
 
 
-@DOORS
-def test_context(door: str) -> None:
+@BACKENDS
+def test_context(backend: str) -> None:
     """A tool gets the context of its call, with the name by which it was called."""
 
     def who(context: ToolContext[str]) -> list[Any]:
@@ -446,6 +446,6 @@ def test_context(door: str) -> None:
     box = Toolbox([tool(name="me")(who)])
 
     assert [["db", "me"], [None, "me"]] == [
-        through(door)(box, "me", "{}", ToolContext(deps="db")).value,
-        through(door)(box, "me").value,
+        through(backend)(box, "me", "{}", ToolContext(deps="db")).value,
+        through(backend)(box, "me").value,
     ]

@@ -204,7 +204,7 @@ KINDS = {
 
 @pytest.mark.parametrize("function", KINDS.values(), ids=KINDS)
 def test_kinds(function: Callable[..., Any]) -> None:
-    """Every kind of callable can be called by a model, through the sync door."""
+    """Every kind of callable can be called by a model, through the sync backend."""
     made = tool(name="kind")(function)
 
     assert "5" == str(made.invoke('{"a": 3}').value)
@@ -213,7 +213,7 @@ def test_kinds(function: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("function", KINDS.values(), ids=KINDS)
 def test_kinds_async(function: Callable[..., Any]) -> None:
-    """Every kind of callable can be called by a model, through the async door."""
+    """Every kind of callable can be called by a model, through the async backend."""
     made = tool(name="kind")(function)
 
     assert "5" == str(asyncio.run(made.ainvoke('{"a": 3}')).value)
@@ -395,7 +395,7 @@ def test_unbound_method() -> None:
 
 
 def test_async_method() -> None:
-    """An async method is awaited in either door."""
+    """An async method is awaited in either backend."""
     account = Account(3)
 
     assert True is account.audit.invoke('{"amount": 3}').value
@@ -461,7 +461,7 @@ PICKLED = {
     "decorated": add,
     "with options": optioned,
     "made of a function": tool(plain),
-    "renamed": add.renamed("plus"),
+    "renamed": add.with_name("plus"),
     "bound method": Account(5).deposit,
     "inherited bound method": Savings(5).deposit,
     "unbound method": Account.deposit,
@@ -527,7 +527,7 @@ def test_bad_name(name: Any) -> None:
 @pytest.mark.parametrize("name", ["a", "get_weather", "a-b", "0", "A" * 64])
 def test_good_name(name: str) -> None:
     """A name that providers accept is taken as it is."""
-    assert name == add.renamed(name).name
+    assert name == add.with_name(name).name
 
 
 FUNCTION_NAMES = {
@@ -609,7 +609,7 @@ def test_not_callable(thing: Any) -> None:
     ids=["text", "bytes", "mapping", "encoded twice"],
 )
 def test_words(words: Any) -> None:
-    """Arguments are taken as text, as bytes, or decoded already, in either door."""
+    """Arguments are taken as text, as bytes, or decoded already, in either backend."""
     assert 3 == add.invoke(words).value
     assert 3 == asyncio.run(add.ainvoke(words)).value
 
@@ -620,7 +620,7 @@ def test_not_json() -> None:
 
 
 def test_repairs_are_said() -> None:
-    """A result says what was mended in its arguments, in either door."""
+    """A result says what was mended in its arguments, in either backend."""
     words = '{"a": 1, "b": null}'
     repairs = ("b: null taken as left out",)
 
@@ -735,7 +735,7 @@ def test_recursion() -> None:
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 def test_fatal(is_async: bool) -> None:
-    """A fatal error leaves the call as it is, in either door."""
+    """A fatal error leaves the call as it is, in either backend."""
     made = failing(FatalError("end"), is_async=is_async)
 
     with pytest.raises(FatalError, match="end"):
@@ -830,7 +830,7 @@ async def counting_later(n: int) -> AsyncIterator[int]:
 
 @pytest.mark.parametrize("function", [counting, counting_later, lambda n: iter(range(n))], ids=["gen", "agen", "iter"])
 def test_generators(function: Callable[..., Any]) -> None:
-    """What gives its values one by one is read to its end, in either door."""
+    """What gives its values one by one is read to its end, in either backend."""
     made = tool(name="count")(function)
 
     assert [0, 1, 2] == made.invoke('{"n": 3}').value
@@ -925,12 +925,12 @@ def test_promise_in_the_callers_loop() -> None:
 
 
 def test_stays_on_the_thread() -> None:
-    """In the sync door a sync tool runs on the caller's thread."""
+    """In the sync backend a sync tool runs on the caller's thread."""
     assert threading.get_ident() == tool(lambda: threading.get_ident()).invoke("{}").value
 
 
 def test_leaves_the_loop_alone() -> None:
-    """In the async door a sync tool runs on a thread of its own, beside the loop."""
+    """In the async backend a sync tool runs on a thread of its own, beside the loop."""
 
     async def main() -> bool:
         met = threading.Barrier(2, timeout=10)
@@ -945,8 +945,8 @@ USER = contextvars.ContextVar("USER", default="nobody")
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-@pytest.mark.parametrize("door", ["invoke", "ainvoke"])
-def test_context_variables(door: str, is_async: bool) -> None:
+@pytest.mark.parametrize("backend", ["invoke", "ainvoke"])
+def test_context_variables(backend: str, is_async: bool) -> None:
     """A tool sees the caller's context variables."""
 
     async def who_later() -> str:
@@ -954,7 +954,7 @@ def test_context_variables(door: str, is_async: bool) -> None:
 
     made = tool(who_later if is_async else lambda: USER.get())
     USER.set("anna")
-    asked = made.invoke("{}") if door == "invoke" else asyncio.run(made.ainvoke("{}"))
+    asked = made.invoke("{}") if backend == "invoke" else asyncio.run(made.ainvoke("{}"))
 
     assert "anna" == asked.value
 

@@ -240,7 +240,7 @@ def test_redirects(recorded: Callable[..., Recorder], status: int) -> None:
     ],
 )
 def test_redirects_that_are_not_followed(recorded: Callable[..., Recorder], location: str, why: str) -> None:
-    """A redirect goes through the same door as the first URL, and there are five at most."""
+    """A redirect goes through the same backend as the first URL, and there are five at most."""
     connect = recorded(*[redirect(location)] * 100)
 
     assert why == told(Web(Dialer(resolve=lookup, connect=connect)), f"http://{PUBLIC_NAME}/")
@@ -428,12 +428,12 @@ def test_a_handshake_that_never_ends() -> None:
 
 def ended(web: Web, url: str, begun: threading.Event) -> tuple[type[BaseException], bool]:
     """What getting a URL ends with when it is called off after it has begun, and whether it ends at once."""
-    until = Cancellation()
-    caller = threading.Thread(target=lambda: until.cancel() if begun.wait(10) else None)
+    cancellation = Cancellation()
+    caller = threading.Thread(target=lambda: cancellation.cancel() if begun.wait(10) else None)
     caller.start()
     began = time.monotonic()
     with pytest.raises(ToolError) as caught:
-        web.get(url, until)
+        web.get(url, cancellation)
     caller.join()
     return caught.type, time.monotonic() - began < 10
 
@@ -472,17 +472,17 @@ def test_cancelling_a_handshake() -> None:
 
 def test_cancelling_before_a_handshake() -> None:
     """A call that is cancelled in the very moment before the handshake ends at once too."""
-    until = Cancellation()
+    cancellation = Cancellation()
 
     class Context(ssl.SSLContext):
         def wrap_socket(self, *args: Any, **kwargs: Any) -> ssl.SSLSocket:
             wrapped = super().wrap_socket(*args, **kwargs)
-            until.cancel()
+            cancellation.cancel()
             return wrapped
 
     began, web = time.monotonic(), Web(Dialer(["127.0.0.1"]), timeout=5, context=Context(ssl.PROTOCOL_TLS_CLIENT))
     with socket.create_server(("127.0.0.1", 0)) as listening, pytest.raises(Cancelled):
-        web.get(f"https://127.0.0.1:{listening.getsockname()[1]}/", until)
+        web.get(f"https://127.0.0.1:{listening.getsockname()[1]}/", cancellation)
 
     assert time.monotonic() - began < 4
 
@@ -538,14 +538,14 @@ def test_lookups_at_once(hanging: Callable[..., list[str]]) -> None:
 
 def test_lookups_that_come_too_late() -> None:
     """What is looked up when nobody waits any more is not connected to."""
-    until, connected = Cancellation(), threading.Event()
+    cancellation, connected = Cancellation(), threading.Event()
 
     def resolve(*_: object) -> list[str]:
-        until.cancel()
+        cancellation.cancel()
         return [PUBLIC]
 
     with pytest.raises(Cancelled):
-        Dialer(resolve=resolve, connect=lambda *_: connected.set()).dial("a.example", 80, until)  # type: ignore[arg-type]
+        Dialer(resolve=resolve, connect=lambda *_: connected.set()).dial("a.example", 80, cancellation)  # type: ignore[arg-type]
 
     assert not connected.is_set()
 

@@ -13,7 +13,7 @@ from toolkit._concurrency.cancellation import Cancellation
 Deps = TypeVar("Deps", default=None)
 
 
-def unheard(*_: object) -> None:
+def ignore(*_: object) -> None:
     """Take no notice of what a tool tells: it was called without a run."""
 
 
@@ -43,7 +43,7 @@ class ToolContext(Generic[Deps]):
     attempt: int = 0
     shared: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     cancellation: Cancellation = field(default_factory=Cancellation, repr=False, compare=False)
-    tell: Callable[[str | None, Any], object] = field(default=unheard, repr=False, compare=False)
+    emit: Callable[[str | None, Any], object] = field(default=ignore, repr=False, compare=False)
 
     @property
     def cancelled(self) -> bool:
@@ -57,11 +57,11 @@ class ToolContext(Generic[Deps]):
 
     def progress(self, text: str) -> None:
         """Tell how far the call is; the model never sees it. May be called from any thread."""
-        self.tell(str(text), None)
+        self.emit(str(text), None)
 
     def update(self, partial: Any) -> None:
         """Show what there is so far, in whole; the model never sees it. May be called from any thread."""
-        self.tell(None, partial)
+        self.emit(None, partial)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, *_: object) -> NoReturn:

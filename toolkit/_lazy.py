@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 
 
-def lazily(
+def lazy_names(
     scope: dict[str, object], homes: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
     """Make a package's `__getattr__`, `__dir__` and `__all__`.

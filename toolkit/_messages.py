@@ -70,7 +70,7 @@ class File:
 
     def __post_init__(self) -> None:
         _check(self)
-        object.__setattr__(self, "name", sendable(self.name) or "file")
+        object.__setattr__(self, "name", replace_surrogates(self.name) or "file")
 
     def __repr__(self) -> str:
         return f"<File {self.name!r} of {len(self.data)} bytes, {self.media_type}>"
@@ -84,7 +84,7 @@ def _check(part: Image | File) -> None:
         raise ValueError(f"{kind}: {part.media_type!r:.100} is no media type, such as 'image/png'.")
 
 
-def sendable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Join halves of a character that came apart, and replace those without a partner: no request can carry them."""
     if text.isascii():
         return text
@@ -102,7 +102,7 @@ INSTANCE, OUTPUT_PATH, MODULE, IMPORTS = "_instance", "_outputPath", "_module", 
 META = (TOOL, ACTIVITY, MODULE, IMPORTS, INSTANCE, OUTPUT_PATH, REASONING, OUTPUT)
 
 
-def parted(document: Mapping[str, Any], keys: Collection[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_meta(document: Mapping[str, Any], keys: Collection[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Part what a model wrote into the arguments, and the fields of a call that hold what it said about it.
 
     Args:
@@ -110,24 +110,26 @@ def parted(document: Mapping[str, Any], keys: Collection[str]) -> tuple[dict[str
         keys: Those that are none of the tool's arguments.
     """
     said = {_FIELDS[key]: value for key, value in document.items() if key in keys and key in _FIELDS}
-    fields = {field: sendable(value) for field, value in said.items() if isinstance(value, str)}
+    fields = {field: replace_surrogates(value) for field, value in said.items() if isinstance(value, str)}
     return {key: value for key, value in document.items() if key not in keys}, fields | _listed(document, keys)
 
 
 def _listed(document: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
     named = document.get(IMPORTS) if IMPORTS in keys else None
     return (
-        {"imports": tuple(sendable(name) for name in named if isinstance(name, str))} if isinstance(named, list) else {}
+        {"imports": tuple(replace_surrogates(name) for name in named if isinstance(name, str))}
+        if isinstance(named, list)
+        else {}
     )
 
 
 _FIELDS = {REASONING: "reasoning", INSTANCE: "instance", OUTPUT_PATH: "output_path"}
 
 
-class Brief:
+class FrozenValue:
     """A frozen value that shows only what differs from its defaults."""
 
-    def changed(self, **changes: Any) -> Self:
+    def replace(self, **changes: Any) -> Self:
         """Make the same value with other fields; `dataclasses.replace` takes six times as long."""
         value = object.__new__(type(self))
         vars(value).update(vars(self), **changes)
@@ -169,7 +171,7 @@ class ToolSpec:
     module: str = ""
     defer_loading: bool = False
     forms: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
-    shown: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    rendered: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "forms": {}, "shown": {}}  # they are made again where they are needed
@@ -190,7 +192,7 @@ class OutputSpec:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ToolCall(Brief):
+class ToolCall(FrozenValue):
     """A model's wish to have one tool carried out.
 
     Attributes:
@@ -227,9 +229,9 @@ class ToolCall(Brief):
         imports = data.get("imports", ())
         if not isinstance(imports, (list, tuple)):
             raise TypeError(f"imports={imports!r:.100} is no list")
-        return cls(**{**data, "imports": tuple(imports)}).checked()
+        return cls(**{**data, "imports": tuple(imports)}).check()
 
-    def checked(self) -> Self:
+    def check(self) -> Self:
         """Give the call back, where all of it is text.
 
         Raises:
@@ -259,7 +261,7 @@ class ToolCall(Brief):
         Raises:
             TypeError: A field is of another type than it has to be.
         """
-        told = vars(self.checked())
+        told = vars(self.check())
         changed = {f.name: told[f.name] for f in fields(self) if told[f.name] != f.default}
         return json.dumps(changed, ensure_ascii=False)
 
@@ -322,7 +324,7 @@ class ToolResult(NamedTuple):
         return self.error is not None
 
     @classmethod
-    def failed(cls, error: ToolError, exception: BaseException | None = None) -> ToolResult:
+    def from_error(cls, error: ToolError, exception: BaseException | None = None) -> ToolResult:
         """Make the result of a call that ended in `error`."""
         text = error.text
         return _new(cls, (None, text, text, error.kind, None, exception or error, (), (), ()))
@@ -348,14 +350,14 @@ class Usage:
 
 
 @dataclass(frozen=True, repr=False)
-class SystemMessage(Brief):
+class SystemMessage(FrozenValue):
     """Instructions that stand above the conversation."""
 
     text: str
 
 
 @dataclass(frozen=True, repr=False)
-class UserMessage(Brief):
+class UserMessage(FrozenValue):
     """What the user says."""
 
     text: str
@@ -364,7 +366,7 @@ class UserMessage(Brief):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ModelResponse(Brief):
+class ModelResponse(FrozenValue):
     """One answer of a model: text, calls, or both.
 
     Attributes:
@@ -384,7 +386,7 @@ class ModelResponse(Brief):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ToolMessage(Brief):
+class ToolMessage(FrozenValue):
     """What the model is told about one call: no details, no exception.
 
     Attributes:
@@ -440,7 +442,7 @@ IMAGES_TEXT = "The images of the results above, in order."
 FILES_TEXT = "The files of the results above, in order: the images first."
 
 
-def attached(results: Iterable[ToolResult | ToolMessage]) -> list[UserMessage]:
+def attachment_message(results: Iterable[ToolResult | ToolMessage]) -> list[UserMessage]:
     """Make the message that shows the pictures and files of results; none where they have none.
 
     For providers whose tools answer with text alone.
@@ -457,16 +459,16 @@ UNANSWERED = frozenset({"cancelled", "error", "paused", "stopped"})
 
 
 @dataclass(frozen=True)
-class Answered:
+class AnsweredCall:
     """A call that has its result.
 
     Attributes:
         place: Where it stands among the calls of its answer, from 0.
     """
 
-    place: int
+    position: int
     call: ToolCall
-    told: ToolMessage
+    message: ToolMessage
 
 
 _KINDS: Mapping[str, type[Message]] = {

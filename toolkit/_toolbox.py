@@ -16,27 +16,27 @@ from typing import Any, TypeAlias, TypeVar, overload
 from pydantic_core import from_json, to_json
 from typing_extensions import Self
 
-from toolkit._concurrency.async_backend import AsyncDoor
-from toolkit._concurrency.backend import Door, step
+from toolkit._concurrency.async_backend import AsyncBackend
+from toolkit._concurrency.backend import Backend, run_sync
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.sync_backend import SyncDoor
+from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._context import ToolContext
-from toolkit._dialects import dialect_named
+from toolkit._dialects import get_dialect
 from toolkit._dialects.base import Dialect
-from toolkit._dialects.calls import Calls, composed, parsed
+from toolkit._dialects.calls import Calls, parse_calls, reply_schema
 from toolkit._execution.dispatcher import Dispatcher
-from toolkit._execution.parallel import Callings, ended, succeeded
-from toolkit._execution.references import refers
+from toolkit._execution.parallel import ParallelCalls, is_finished, is_success
+from toolkit._execution.references import allows_references
 from toolkit._messages import ToolCall, ToolResult
-from toolkit._schema.arguments import Words
-from toolkit._schema.error_messages import close_to
-from toolkit._schema.json_text import as_text, doubts, unfenced
+from toolkit._schema.arguments import RawArguments
+from toolkit._schema.error_messages import suggest
+from toolkit._schema.json_text import find_ambiguity, strip_fence, to_json_text
 from toolkit._tools.bindings import AnyTool, Bindings, Choice, refuse_unbound
-from toolkit._tools.check import Report, checked
+from toolkit._tools.check import CheckReport, check_tools
 from toolkit._tools.decorator import tool, tool_methods
-from toolkit._tools.delegation import Answerer, Answering
-from toolkit._tools.shared_values import ABOUT, Shared, Values
-from toolkit._tools.tool import Tool, legal_name
+from toolkit._tools.delegation import Answerer, AnsweringRunner
+from toolkit._tools.shared_values import ABOUT, SharedValues, Values
+from toolkit._tools.tool import Tool, safe_name
 from toolkit.errors import DefinitionError, DuplicateToolError, ToolError
 
 Addable: TypeAlias = AnyTool | Callable[..., Any]
@@ -113,7 +113,7 @@ class Collection:
         changed = dict(self._tools)
         for made in map(_as_tool, tools):
             if made.name not in changed:
-                raise DefinitionError(f"There is no tool {made.name!r} to replace{close_to(made.name, self.names)}")
+                raise DefinitionError(f"There is no tool {made.name!r} to replace{suggest(made.name, self.names)}")
             changed[made.name] = made
         self._tools = changed
 
@@ -177,13 +177,13 @@ class Collection:
         """
         known = [*self._tools, *self._mentioned(), *self._bindings.functions]
         if isinstance(name, str) and name not in known:
-            raise KeyError(f"There is nothing to override as {name!r}{close_to(name, known)}")
+            raise KeyError(f"There is nothing to override as {name!r}{suggest(name, known)}")
         return self._bindings.override(name, function)
 
     @overload
     def module(self, name: str) -> Callable[[F], F]: ...
     @overload
-    def module(self, name: str, carrier: Answering | Answerer) -> None: ...
+    def module(self, name: str, carrier: AnsweringRunner | Answerer) -> None: ...
     def module(self, name: str, carrier: Any = Parameter.empty) -> Any:
         """Say what carries out the tools of a module for which nothing is bound; also as a decorator.
 
@@ -232,8 +232,8 @@ class Collection:
 
     def prefixed(self, prefix: str) -> Self:
         """Make a toolbox of the same tools with longer names; one that gets too long ends in a hash of itself."""
-        names = {name: legal_name(prefix + name) for name in self._tools}
-        return self._with((made.renamed(names[name]) for name, made in self._tools.items()), self._table(names))
+        names = {name: safe_name(prefix + name) for name in self._tools}
+        return self._with((made.with_name(names[name]) for name, made in self._tools.items()), self._table(names))
 
     def filtered(self, keep: Callable[[AnyTool], bool]) -> Self:
         """Make a toolbox of the tools that `keep` says yes to."""
@@ -261,7 +261,7 @@ class Collection:
 
     def __getitem__(self, name: str) -> AnyTool:
         if name not in self._tools:
-            raise KeyError(f"There is no tool {name!r}{close_to(name, self.names)}")
+            raise KeyError(f"There is no tool {name!r}{suggest(name, self.names)}")
         return self._composed()[name]
 
     def __contains__(self, item: object) -> bool:
@@ -342,13 +342,13 @@ class Toolbox(Collection):
             self._shown = tools, {}
         kept = self._shown[1]
         if key not in kept:
-            show = dialect_named(dialect, strict=key[1]).tool
+            show = get_dialect(dialect, strict=key[1]).tool
             kept[key] = from_json(to_json([show(made.spec) for made in tools.values()]))  # this toolbox's own
         return list(kept[key])
 
-    def check(self, dialect: str = "chat") -> Report:
+    def check(self, dialect: str = "chat") -> CheckReport:
         """Look for what a model or its provider may stumble over: names, missing texts, size, what is left out."""
-        return checked(self, dialect_named(dialect, strict=self._enforced()), self._bindings)
+        return check_tools(self, get_dialect(dialect, strict=self._enforced()), self._bindings)
 
     def answer(
         self,
@@ -371,8 +371,8 @@ class Toolbox(Collection):
         Returns:
             The messages that answer the calls, each exactly once; none where there are no calls.
         """
-        spoken, shares = dialect_named(dialect, strict=self._enforced(strict)), Shared.of(shared)
-        return step(self._answer(reply, spoken, context, SyncDoor(), shares))
+        spoken, shares = get_dialect(dialect, strict=self._enforced(strict)), SharedValues.of(shared)
+        return run_sync(self._answer(reply, spoken, context, SyncBackend(), shares))
 
     async def aanswer(
         self,
@@ -384,11 +384,11 @@ class Toolbox(Collection):
         shared: Values = None,
     ) -> list[dict[str, Any]]:
         """Do what `answer` does, in the running loop."""
-        spoken, shares = dialect_named(dialect, strict=self._enforced(strict)), Shared.of(shared)
-        return await self._answer(reply, spoken, context, AsyncDoor(), shares)
+        spoken, shares = get_dialect(dialect, strict=self._enforced(strict)), SharedValues.of(shared)
+        return await self._answer(reply, spoken, context, AsyncBackend(), shares)
 
     def call(
-        self, name: str, words: Words = "{}", context: ToolContext[Any] | None = None, *, shared: Values = None
+        self, name: str, words: RawArguments = "{}", context: ToolContext[Any] | None = None, *, shared: Values = None
     ) -> ToolResult:
         """Carry out a call by name; a tool's fault is a result, not an exception.
 
@@ -402,15 +402,15 @@ class Toolbox(Collection):
             FatalError: The tool raised it.
             DefinitionError: The tool cannot be described to a model.
         """
-        return step(self._carry_out(name, words, context, SyncDoor(), shared))
+        return run_sync(self._carry_out(name, words, context, SyncBackend(), shared))
 
     async def acall(
-        self, name: str, words: Words = "{}", context: ToolContext[Any] | None = None, *, shared: Values = None
+        self, name: str, words: RawArguments = "{}", context: ToolContext[Any] | None = None, *, shared: Values = None
     ) -> ToolResult:
         """Carry out a call by name in the running loop; a sync tool gets a thread of its own."""
         own = context or ToolContext(deps=None)
         with Cancellation(parent=own.cancellation) as left:
-            return await self._carry_out(name, words, replace(own, cancellation=left), AsyncDoor(), shared)
+            return await self._carry_out(name, words, replace(own, cancellation=left), AsyncBackend(), shared)
 
     def calls_schema(self, *, strict: bool | None = None) -> dict[str, Any]:
         """Compose the schema of a reply that lists calls, for a model or a server without tool calling.
@@ -425,10 +425,10 @@ class Toolbox(Collection):
             DefinitionError: A tool cannot be described to a model.
         """
         specs = [replace(made.spec, activity=activity_of(made)) for made in self]
-        schema: dict[str, Any] = from_json(to_json(composed(specs, dialect=Calls(self._enforced(strict)))))
+        schema: dict[str, Any] = from_json(to_json(reply_schema(specs, dialect=Calls(self._enforced(strict)))))
         return schema
 
-    def parse_calls(self, text: Words, *, strict: bool | None = None) -> tuple[ToolCall, ...]:
+    def parse_calls(self, text: RawArguments, *, strict: bool | None = None) -> tuple[ToolCall, ...]:
         """Read a reply of the schema that `calls_schema` makes; `run` and `all` carry out what is in it.
 
         Args:
@@ -438,22 +438,22 @@ class Toolbox(Collection):
         Raises:
             ToolError: It is no such reply, or readers of JSON disagree about it; the text is for the model.
         """
-        reply = unfenced(as_text(text))
-        if parsed(reply) is None:
+        reply = strip_fence(to_json_text(text))
+        if parse_calls(reply) is None:
             raise ToolError('Invalid reply: it is no JSON object with a list "calls". Send one whole object.')
-        if doubt := doubts(reply):
+        if doubt := find_ambiguity(reply):
             raise ToolError(f"Invalid reply: {doubt}. Send one JSON object with each key once.")
         return Calls(self._enforced(strict)).calls(reply, [made.spec for made in self])
 
     def run(self, call: ToolCall, context: ToolContext[Any] | None = None, *, shared: Values = None) -> ToolResult:
         """Carry out a call that was made, or kept, as data; a tool's fault is a result, as in `call`."""
-        return step(self._callings(context, SyncDoor(), shared).one(call))
+        return run_sync(self._callings(context, SyncBackend(), shared).one(call))
 
     async def arun(
         self, call: ToolCall, context: ToolContext[Any] | None = None, *, shared: Values = None
     ) -> ToolResult:
         """Do what `run` does, in the running loop."""
-        return await self._callings(context, AsyncDoor(), shared).one(call)
+        return await self._callings(context, AsyncBackend(), shared).one(call)
 
     def all(
         self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None, *, shared: Values = None
@@ -472,58 +472,58 @@ class Toolbox(Collection):
             FatalError: A tool raised it.
             ValueError: A value is no JSON.
         """
-        return step(self._callings(context, SyncDoor(), shared).all(calls))
+        return run_sync(self._callings(context, SyncBackend(), shared).all(calls))
 
     async def aall(
         self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None, *, shared: Values = None
     ) -> list[ToolResult]:
         """Do what `all` does, in the running loop."""
-        return await self._callings(context, AsyncDoor(), shared).all(calls)
+        return await self._callings(context, AsyncBackend(), shared).all(calls)
 
     def any(
         self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None, *, shared: Values = None
     ) -> ToolResult:
         """Carry calls out until one succeeds, and give the others up; an error that has all of theirs, if none does."""
-        return step(self._callings(context, SyncDoor(), shared).first(calls, succeeded))
+        return run_sync(self._callings(context, SyncBackend(), shared).first(calls, is_success))
 
     async def aany(
         self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None, *, shared: Values = None
     ) -> ToolResult:
         """Do what `any` does, in the running loop."""
-        return await self._callings(context, AsyncDoor(), shared).first(calls, succeeded)
+        return await self._callings(context, AsyncBackend(), shared).first(calls, is_success)
 
     def race(
         self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None, *, shared: Values = None
     ) -> ToolResult:
         """Carry calls out until one ends, well or not, and give the others up."""
-        return step(self._callings(context, SyncDoor(), shared).first(calls, ended))
+        return run_sync(self._callings(context, SyncBackend(), shared).first(calls, is_finished))
 
     async def arace(
         self, calls: Iterable[ToolCall], context: ToolContext[Any] | None = None, *, shared: Values = None
     ) -> ToolResult:
         """Do what `race` does, in the running loop."""
-        return await self._callings(context, AsyncDoor(), shared).first(calls, ended)
+        return await self._callings(context, AsyncBackend(), shared).first(calls, is_finished)
 
     def _enforced(self, *wanted: bool | None) -> bool:
         return next((said for said in (*wanted, self.strict) if said is not None), False)
 
     async def _answer(
-        self, reply: Any, dialect: Dialect, context: ToolContext[Any] | None, door: Door, shared: Shared
+        self, reply: Any, dialect: Dialect, context: ToolContext[Any] | None, backend: Backend, shared: SharedValues
     ) -> list[dict[str, Any]]:
         specs = [made.spec for made in self]
         calls = dialect.calls(reply, specs)
-        results = await self._callings(context, door, shared).all(calls)
+        results = await self._callings(context, backend, shared).all(calls)
         return dialect.answers([*zip(calls, results)], specs)
 
-    def _callings(self, context: ToolContext[Any] | None, door: Door, shared: Values) -> Callings:
+    def _callings(self, context: ToolContext[Any] | None, backend: Backend, shared: Values) -> ParallelCalls:
         own = context or ToolContext(deps=None)
-        return Callings(Dispatcher(tools=self._composed()), own, door, Shared.of(shared))
+        return ParallelCalls(Dispatcher(tools=self._composed()), own, backend, SharedValues.of(shared))
 
     async def _carry_out(
-        self, name: str, words: Words, context: ToolContext[Any] | None, door: Door, shared: Values
+        self, name: str, words: RawArguments, context: ToolContext[Any] | None, backend: Backend, shared: Values
     ) -> ToolResult:
-        call, tools = ToolCall(name=name, arguments=as_text(words)), self._composed()
-        if shared is not None or refers(tools.get(name)):
-            return await self._callings(context, door, shared).one(call)
+        call, tools = ToolCall(name=name, arguments=to_json_text(words)), self._composed()
+        if shared is not None or allows_references(tools.get(name)):
+            return await self._callings(context, backend, shared).one(call)
         own = replace(context, tool_name=name) if context else ToolContext(deps=None, tool_name=name)
-        return await Dispatcher(tools=tools).dispatch(call, own, door)
+        return await Dispatcher(tools=tools).dispatch(call, own, backend)

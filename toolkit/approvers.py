@@ -20,10 +20,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from toolkit._concurrency.backend import is_async
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Verdict, definition_of, shortened, shown
-from toolkit._execution.approval import Decided as Decided
+from toolkit._execution.approval import (
+    ApprovalRequest,
+    Approver,
+    Decision,
+    Verdict,
+    definition_digest,
+    render_arguments,
+    shorten_middle,
+)
+from toolkit._execution.approval import RecordedDecisions as RecordedDecisions
 from toolkit._messages import PendingApproval
-from toolkit._schema.json_text import escaped
+from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.options import Effect
 from toolkit._tools.tool import Tool
 from toolkit.errors import ApprovalError, DefinitionError
@@ -67,7 +75,7 @@ class Console:
         if not self.can_ask:
             return Decision.reject("There is no terminal to ask at.")
         with self._lock:
-            if definition_of(request.tool) in self._always:
+            if definition_digest(request.tool) in self._always:
                 return True
             return self._asked(request)
 
@@ -96,7 +104,7 @@ class Console:
 
     def remember(self, tool: Tool[..., Any]) -> None:
         """Ask no more about a tool, as it is now."""
-        self._always.add(definition_of(tool))
+        self._always.add(definition_digest(tool))
 
 
 def _approve(*_: object) -> Verdict:
@@ -129,7 +137,7 @@ def _edit(console: Console, *_: object) -> Verdict | None:
 
 
 def _show_all(console: Console, request: ApprovalRequest, _: str) -> None:
-    console.write(shown(request.arguments, indent=2))
+    console.write(render_arguments(request.arguments, indent=2))
 
 
 def _explain(console: Console, *_: object) -> None:
@@ -149,15 +157,15 @@ _ANSWERS: Mapping[str, _Answer] = {
 
 def _described(request: ApprovalRequest) -> str:
     tool = request.tool
-    title = f" ({escaped(tool.title)})" if tool.title else ""
+    title = f" ({escape_confusable(tool.title)})" if tool.title else ""
     effect = f", which is {tool.settings.effect}" if tool.settings.effect else ""
-    said = shortened(escaped(request.call.reasoning), MAX_SHOWN)
+    said = shorten_middle(escape_confusable(request.call.reasoning), MAX_SHOWN)
     reasoning = f"It gives this reason: {said}\n" if said else ""
-    arguments = shortened(shown(request.arguments, indent=2), MAX_SHOWN)
+    arguments = shorten_middle(render_arguments(request.arguments, indent=2), MAX_SHOWN)
     return f"The model asks for {tool.name}{title}{effect}:\n{reasoning}{arguments}"
 
 
-class Desk:
+class ApprovalQueue:
     """An approver: what it is asked lies open, in order, until somebody answers; for any number of runs at once.
 
     The run's events tell of each open call (`ApprovalNeeded`). A call that is given up, by a time-out or a
@@ -172,7 +180,7 @@ class Desk:
     def open(self) -> tuple[PendingApproval, ...]:
         """The calls that wait now, the oldest first."""
         with self._lock:
-            return tuple(question.pending for question in self._open.values() if not question.until)
+            return tuple(question.pending for question in self._open.values() if not question.cancellation)
 
     def answer(self, call_id: str, verdict: Verdict) -> None:
         """Decide on a call; from any thread or task.
@@ -201,19 +209,19 @@ class Desk:
 
 
 class _Question:
-    """One call on the desk, with the promise of an answer; `until` says when it is given up."""
+    """One call on the desk, with the promise of an answer; `cancellation` says when it is given up."""
 
-    def __init__(self, pending: PendingApproval, until: Cancellation) -> None:
+    def __init__(self, pending: PendingApproval, cancellation: Cancellation) -> None:
         import asyncio
 
         self.pending = pending
-        self.until = until
+        self.cancellation = cancellation
         self._loop = asyncio.get_running_loop()
         self.verdict: asyncio.Future[Verdict] = self._loop.create_future()
 
     def settle(self, verdict: Verdict) -> bool:
         """Give the answer; False where nobody waits for it any more."""
-        if self.until or self.verdict.done():
+        if self.cancellation or self.verdict.done():
             return False
         try:
             self._loop.call_soon_threadsafe(self._settle, verdict)
@@ -270,10 +278,10 @@ def allow(*tools: str | Tool[..., Any], otherwise: Approver) -> Approver:
     _refuse_others((str, Tool), "a name or a tool", tools=tools)
     _refuse_uncallable(otherwise=otherwise)
     patterns = tuple(each.strip() for each in tools if isinstance(each, str))
-    definitions = frozenset(definition_of(each) for each in tools if isinstance(each, Tool))
+    definitions = frozenset(definition_digest(each) for each in tools if isinstance(each, Tool))
 
     def allowed(request: ApprovalRequest) -> Verdict | Awaitable[Verdict]:
-        if _is_named(request, patterns) or (definitions and definition_of(request.tool) in definitions):
+        if _is_named(request, patterns) or (definitions and definition_digest(request.tool) in definitions):
             return True
         return otherwise(request)
 

@@ -26,7 +26,7 @@ from toolkit._messages import (
     ToolResult,
     Usage,
     UserMessage,
-    sendable,
+    replace_surrogates,
 )
 
 
@@ -340,9 +340,9 @@ def _plain(value: Any) -> Any:
 def _strict(value: Any) -> Any:
     """Put right what a JSON writer would refuse, or write as something that is no JSON."""
     if isinstance(value, str):
-        return sendable(value)
+        return replace_surrogates(value)
     if isinstance(value, dict):
-        return {sendable(key): _strict(item) for key, item in value.items()}
+        return {replace_surrogates(key): _strict(item) for key, item in value.items()}
     if isinstance(value, list):
         return list(map(_strict, value))
     return json.dumps(value) if isinstance(value, float) and not isfinite(value) else value

@@ -43,10 +43,10 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from pydantic_core import from_json
 
-from toolkit._concurrency.backend import Door, awaited
+from toolkit._concurrency.backend import Backend, await_value
 from toolkit._context import ToolContext
 from toolkit._messages import File, Image, ToolCall, ToolResult
-from toolkit._tools.invocation import explained, safely, written
+from toolkit._tools.invocation import explain, write_safely, write_value
 from toolkit._tools.tool import Tool
 from toolkit.errors import Denied, Failed, Halt, ToolError
 
@@ -67,7 +67,7 @@ class Next:
     line: Line = field(repr=False)
     context: ToolContext[Any]
     tools: Mapping[str, Tool[..., Any]] = field(repr=False)
-    door: Door = field(repr=False)
+    backend: Backend = field(repr=False)
 
     def __call__(self, call: ToolCall) -> Awaitable[ToolResult]:
         """Carry the call out; a gate that refuses raises a ToolError."""
@@ -81,7 +81,9 @@ class Next:
             Cancelled: The run was cancelled.
         """
         try:
-            return await self.door.call(lambda: awaited(promise), is_async=True, until=self.context.cancellation)
+            return await self.backend.call(
+                lambda: await_value(promise), is_async=True, cancellation=self.context.cancellation
+            )
         finally:
             if inspect.iscoroutine(promise) and inspect.getcoroutinestate(promise) == inspect.CORO_CREATED:
                 promise.close()  # it was too late to begin
@@ -96,11 +98,11 @@ def compose(
     line: Line,
     context: ToolContext[Any],
     tools: Mapping[str, Tool[..., Any]],
-    door: Door,
+    backend: Backend,
 ) -> Line:
     """Fold middleware around a line, the first one outermost; without any it is the line itself."""
     for wrapper in reversed(middleware):
-        line = _wrapped(wrapper, Next(line, context, tools, door))
+        line = _wrapped(wrapper, Next(line, context, tools, backend))
     return line
 
 
@@ -225,7 +227,7 @@ def cache(
 @dataclass(frozen=True)
 class _Entry:
     tool: Tool[..., Any]
-    until: float
+    expires: float
     result: ToolResult
 
 
@@ -258,7 +260,7 @@ class _Kept:
 
     def _found(self, tool: Tool[..., Any], place: Place) -> _Entry | None:
         entry = self._entries.pop(place, None)
-        if entry is None or entry.tool is not tool or self._clock() >= entry.until:
+        if entry is None or entry.tool is not tool or self._clock() >= entry.expires:
             return None
         self._entries[place] = entry
         return entry
@@ -427,7 +429,7 @@ def redact(
         try:
             result = await following(call)
         except ToolError as refusal:
-            result = explained(refusal, call.name, (), ())
+            result = explain(refusal, call.name, (), ())
         return _cleaned(result, clean)
 
     return redacting
@@ -451,7 +453,7 @@ def _value(value: Any, clean: Clean) -> Any:
         return value
     if type(value) in (list, tuple) and any(type(part) in _PARTS for part in value):
         return type(value)(_value(part, clean) for part in value)
-    shown = written(value)
+    shown = write_value(value)
     cleaned = clean(shown)
     if cleaned == shown:
         return value
@@ -472,7 +474,7 @@ def _exception(error: BaseException | None, clean: Clean) -> BaseException | Non
 
 def _tells(error: BaseException, clean: Clean) -> bool:
     """Tell whether an exception shows a secret: in its message, its causes, its notes, or a line of its traceback."""
-    told = "".join(traceback.format_exception(error)) + safely(repr, error)
+    told = "".join(traceback.format_exception(error)) + write_safely(repr, error)
     return clean(told) != told
 
 

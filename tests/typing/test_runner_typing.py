@@ -120,7 +120,7 @@ async def asynchronous() -> City:
 
 
 def test_asynchronous() -> None:
-    """The async doors are typed as the sync ones."""
+    """The async backends are typed as the sync ones."""
     import asyncio
 
     coroutine: Coroutine[Any, Any, City] = asynchronous()

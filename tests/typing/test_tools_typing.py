@@ -168,10 +168,10 @@ def test_members() -> None:
     assert_type(add.description, str)
     assert_type(add.parameters, dict[str, Any])
     assert_type(add.is_async, bool)
-    assert_type(add.renamed("plus")(1), int)
+    assert_type(add.with_name("plus")(1), int)
     assert_type(Account().deposit.name, str)
 
-    assert "plus" == add.renamed("plus").name
+    assert "plus" == add.with_name("plus").name
 
 
 def test_function_by_hand() -> None:

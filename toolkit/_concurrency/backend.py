@@ -1,6 +1,6 @@
 """How a function of the application is called: a gate, a hook, a checkpoint; sync or async, where its kind belongs.
 
-How a run waits: what every door can do, and how a coroutine is run without a loop.
+How a run waits: what every backend can do, and how a coroutine is run without a loop.
 
 Drawing from a leaf that gives many values, for no longer than there is time.
 """
@@ -15,13 +15,13 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.threads import Abandoned, Outcome, over
+from toolkit._concurrency.threads import Abandoned, Outcome, cancellation_error
 
 SUSPENDED = "a sync call met something that waits for an event loop; use the method whose name begins with a"
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-Job: TypeAlias = Callable[[], Coroutine[Any, Any, T]]
+CoroutineFunction: TypeAlias = Callable[[], Coroutine[Any, Any, T]]
 
 
 class Channel(Protocol):
@@ -44,11 +44,11 @@ class Handle(Protocol[T_co]):
         ...
 
 
-class Door(Protocol):
+class Backend(Protocol):
     """How a run waits."""
 
     @property
-    def at_work(self) -> list[str]:
+    def running(self) -> list[str]:
         """The calls whose functions are at work, by id, once for each function."""
         ...
 
@@ -57,13 +57,20 @@ class Door(Protocol):
         """What was given up here and is still at work."""
         ...
 
-    async def call(self, job: Job[T], *, is_async: bool, until: Cancellation | None = None, stays: bool = False) -> T:
-        """Carry out one leaf, for no longer than `until` lasts.
+    async def call(
+        self,
+        job: CoroutineFunction[T],
+        *,
+        is_async: bool,
+        cancellation: Cancellation | None = None,
+        stays: bool = False,
+    ) -> T:
+        """Carry out one leaf, for no longer than `cancellation` lasts.
 
         Args:
             job: What is carried out.
             is_async: Whether it may wait for an event loop.
-            until: When to wait no longer.
+            cancellation: When to wait no longer.
             stays: Whether an async leaf that has no deadline stays in the caller's task. One of its own ends rounds of
                 the loop before its caller goes on; where many runs wait for one client, its connections lie idle then,
                 and it looks at each idle one for each request. It can be called off, but is not left before its end.
@@ -76,7 +83,7 @@ class Door(Protocol):
         ...
 
     def iterate(
-        self, source: AsyncIterator[T], *, is_async: bool, until: Cancellation | None = None
+        self, source: AsyncIterator[T], *, is_async: bool, cancellation: Cancellation | None = None
     ) -> AsyncGenerator[T, None]:
         """Draw from a leaf that gives many values, until it is called off; a deadline is not looked at.
 
@@ -85,23 +92,23 @@ class Door(Protocol):
         """
         ...
 
-    def together(
+    def run_all(
         self,
-        jobs: Sequence[Job[T]],
+        jobs: Sequence[CoroutineFunction[T]],
         width: int,
         told: Channel | None = None,
         *,
-        until: Cancellation | None = None,
+        cancellation: Cancellation | None = None,
         apart: bool = False,
     ) -> AsyncGenerator[T | Any, None]:
         """Carry out jobs at the same time, at most `width` of them, and give their values as they come.
 
         Args:
-            jobs: What is carried out. In a sync door a single one stays on the caller's thread.
+            jobs: What is carried out. In a sync backend a single one stays on the caller's thread.
             width: How many are at work at the same time.
             told: From `channel()`. What is put into it is given at once, between the values; with a single job on the
                 caller's thread, once that has ended.
-            until: What is not done then is given up; has no power over the caller's thread.
+            cancellation: What is not done then is given up; has no power over the caller's thread.
             apart: Whether a single job has a thread of its own too.
 
         Raises:
@@ -114,7 +121,7 @@ class Door(Protocol):
         """Make a channel for `together`."""
         ...
 
-    async def sleep(self, seconds: float, until: Cancellation | None = None) -> None:
+    async def sleep(self, seconds: float, cancellation: Cancellation | None = None) -> None:
         """Wait.
 
         Raises:
@@ -123,12 +130,12 @@ class Door(Protocol):
         """
         ...
 
-    def begin(self, job: Job[T]) -> Handle[T]:
+    def start(self, job: CoroutineFunction[T]) -> Handle[T]:
         """Begin a job now, to wait for it later."""
         ...
 
 
-def step(coroutine: Coroutine[Any, Any, T]) -> T:
+def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that never suspends, without an event loop.
 
     Raises:
@@ -145,7 +152,7 @@ def step(coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError(SUSPENDED)
 
 
-async def awaited(promise: Awaitable[T]) -> T:
+async def await_value(promise: Awaitable[T]) -> T:
     """Make a coroutine of whatever can be awaited."""
     return await promise
 
@@ -194,8 +201,8 @@ async def close(source: AsyncIterator[Any]) -> None:
         await closing()
 
 
-async def called(
-    function: Callable[..., Any], given: tuple[Any, ...], door: Door, until: Cancellation | None = None
+async def call_function(
+    function: Callable[..., Any], given: tuple[Any, ...], backend: Backend, cancellation: Cancellation | None = None
 ) -> Any:
     """Call a function as a sync tool would be, and await what it promises in an event loop.
 
@@ -213,8 +220,12 @@ async def called(
         with _kept(SystemExit):
             return await answer
 
-    answer = function(*given) if is_async(function) else await door.call(begin, is_async=False, until=until)
-    return await door.call(awaited, is_async=True, until=until) if inspect.isawaitable(answer) else answer
+    answer = (
+        function(*given) if is_async(function) else await backend.call(begin, is_async=False, cancellation=cancellation)
+    )
+    return (
+        await backend.call(awaited, is_async=True, cancellation=cancellation) if inspect.isawaitable(answer) else answer
+    )
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -235,31 +246,31 @@ def _kept(kind: type[BaseException]) -> Iterator[None]:
 _END: Any = object()
 
 
-async def drawn(
-    door: Door, source: AsyncIterator[T], *, is_async: bool, until: Cancellation
+async def iterate_until(
+    backend: Backend, source: AsyncIterator[T], *, is_async: bool, cancellation: Cancellation
 ) -> AsyncGenerator[T, None]:
-    """Draw from a leaf, for no longer than `until` lasts: where it has an end, what draws can be given up.
+    """Draw from a leaf, for no longer than `cancellation` lasts: where it has an end, what draws can be given up.
 
     Raises:
         TimedOut: The deadline has passed.
         Cancelled: It was called off.
     """
-    if until.deadline is None:
-        items = door.iterate(source, is_async=is_async, until=until)
+    if cancellation.deadline is None:
+        items = backend.iterate(source, is_async=is_async, cancellation=cancellation)
     else:
-        items = _pumped(door, source, until, is_async=is_async)
+        items = _pumped(backend, source, cancellation, is_async=is_async)
     async with aclosing(items):
         async for item in items:
             yield item
-    if until:  # it may have been left before its end
-        raise over(until)
+    if cancellation:  # it may have been left before its end
+        raise cancellation_error(cancellation)
 
 
 async def _pumped(
-    door: Door, source: AsyncIterator[T], until: Cancellation, *, is_async: bool
+    backend: Backend, source: AsyncIterator[T], cancellation: Cancellation, *, is_async: bool
 ) -> AsyncGenerator[T, None]:
     """Have one job draw everything, which tells what it has drawn: it is begun once, and given up once."""
-    told, left = door.channel(), Cancellation(parent=until)
+    told, left = backend.channel(), Cancellation(parent=cancellation)
 
     async def pump() -> Any:
         try:
@@ -271,9 +282,9 @@ async def _pumped(
             await close(source)
         return _END
 
-    job = partial(door.call, pump, is_async=is_async)
+    job = partial(backend.call, pump, is_async=is_async)
     try:
-        async with aclosing(door.together([job], 1, told, until=until, apart=True)) as items:
+        async with aclosing(backend.run_all([job], 1, told, cancellation=cancellation, apart=True)) as items:
             async for item in items:
                 if item is not _END:
                     yield item

@@ -102,7 +102,7 @@ class Cancellation:
 
 
 # What the run whose tool works here is called off by: runs that the tool begins end with it.
-outer: ContextVar[Cancellation | None] = ContextVar("outer", default=None)
+current_cancellation: ContextVar[Cancellation | None] = ContextVar("outer", default=None)
 
 
 def _told(callback: Callback) -> None:

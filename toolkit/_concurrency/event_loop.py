@@ -1,4 +1,4 @@
-"""One private event loop for async leaves in sync doors."""
+"""One private event loop for async leaves in sync backends."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class PrivateLoop:
             return self._loop
 
 
-# The one loop of the process for async leaves in sync doors: an async client belongs to the loop that first used it.
+# The one loop of the process for async leaves in sync backends: an async client belongs to the loop that first used it.
 private_loop = PrivateLoop()
 
 

@@ -11,7 +11,7 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from toolkit._concurrency.cancellation import CANCELLED, Cancellation
-from toolkit._concurrency.threads import Abandoned, Outcome, Work, over, time_left, value_of
+from toolkit._concurrency.threads import Abandoned, Job, Outcome, cancellation_error, time_left, unwrap_outcome
 
 if TYPE_CHECKING:
     import asyncio
@@ -36,8 +36,10 @@ def begun(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     return loop.create_task(coroutine)
 
 
-async def in_task(job: Callable[[], Coroutine[Any, Any, T]], until: Cancellation | None, abandoned: Abandoned) -> T:
-    """Carry a coroutine out as a task of its own, for no longer than `until` lasts.
+async def in_task(
+    job: Callable[[], Coroutine[Any, Any, T]], cancellation: Cancellation | None, abandoned: Abandoned
+) -> T:
+    """Carry a coroutine out as a task of its own, for no longer than `cancellation` lasts.
 
     A coroutine that is called off may catch that, and give the value that it has by then.
 
@@ -51,60 +53,60 @@ async def in_task(job: Callable[[], Coroutine[Any, Any, T]], until: Cancellation
 
     task = begun(job())
     try:
-        await settled(task, until)
+        await settled(task, cancellation)
     except asyncio.CancelledError:
         await give_up([task], GRACE, abandoned)
         raise
     if not task.done():
         await give_up([task], PATIENCE, abandoned)
         if not _has_value(task):
-            raise over(until or Cancellation())
+            raise cancellation_error(cancellation or Cancellation())
     if task.cancelled():
         raise CancelledError
     return task.result()
 
 
-async def finished(function: Callable[[Cancellation], T], until: Cancellation) -> T:
+async def run_to_end(function: Callable[[Cancellation], T], cancellation: Cancellation) -> T:
     """Carry a function out on a thread, and wait for its end whatever happens; called off, it is told, and hurries."""
     import asyncio
 
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Outcome[T]] = loop.create_future()
-    with Cancellation(parent=until) as stop:
-        Work(partial(function, stop), partial(soon, loop, settle, future)).start()
+    with Cancellation(parent=cancellation) as stop:
+        Job(partial(function, stop), partial(soon, loop, settle, future)).start()
         while not future.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([future])
             if not future.done():
-                stop.cancel(until.reason or CANCELLED)
-    return value_of(future.result())
+                stop.cancel(cancellation.reason or CANCELLED)
+    return unwrap_outcome(future.result())
 
 
-async def in_place(coroutine: Coroutine[Any, Any, T], until: Cancellation | None) -> T:
+async def in_place(coroutine: Coroutine[Any, Any, T], cancellation: Cancellation | None) -> T:
     """Await a coroutine in the caller's own task, until it is called off: it is cancelled then, and the task is not.
 
     Raises:
         Cancelled: It was called off.
     """
-    if until is None:
+    if cancellation is None:
         return await coroutine
     import asyncio
 
     awaiting = _Awaiting()
-    leave = until.subscribe(partial(soon, asyncio.get_running_loop(), awaiting.cancel))
+    leave = cancellation.subscribe(partial(soon, asyncio.get_running_loop(), awaiting.cancel))
     try:
         return await coroutine
     except asyncio.CancelledError:
         if not awaiting.is_mine():
             raise
-        raise over(until) from None
+        raise cancellation_error(cancellation) from None
     finally:
         awaiting.is_over = True
         leave()
 
 
 @coroutine
-def watched(promise: Awaitable[T], longest: float | None, tell: Callable[[float], object]) -> Generator[Any, Any, T]:
+def watch_loop(promise: Awaitable[T], longest: float | None, tell: Callable[[float], object]) -> Generator[Any, Any, T]:
     """Await something, and tell of each time that it held the loop for longer than it may, in seconds."""
     if longest is None:
         return (yield from promise.__await__())
@@ -125,20 +127,22 @@ def watched(promise: Awaitable[T], longest: float | None, tell: Callable[[float]
             step, sent = steps.throw, error
 
 
-async def settled(task: asyncio.Task[Any], until: Cancellation | None) -> None:
+async def settled(task: asyncio.Task[Any], cancellation: Cancellation | None) -> None:
     """Wait in the loop until a task is done or its time is over; the task is not touched."""
     if task.done():
         return
     waiter: asyncio.Future[bool] = task.get_loop().create_future()
     task.add_done_callback(partial(_settle_with, waiter))
-    await given(waiter, until)
+    await given(waiter, cancellation)
 
 
-async def given(waiter: asyncio.Future[T], until: Cancellation | None = None, seconds: float | None = None) -> T | None:
+async def given(
+    waiter: asyncio.Future[T], cancellation: Cancellation | None = None, seconds: float | None = None
+) -> T | None:
     """Wait in the loop for what a future is given; None when the time is up, or it is called off."""
-    loop, left = waiter.get_loop(), time_left(until, seconds)
+    loop, left = waiter.get_loop(), time_left(cancellation, seconds)
     timer = loop.call_later(left, _settle_without, waiter) if left is not None else None
-    leave = until.subscribe(lambda: soon(loop, _settle_without, waiter)) if until is not None else None
+    leave = cancellation.subscribe(lambda: soon(loop, _settle_without, waiter)) if cancellation is not None else None
     try:
         return await waiter
     finally:

@@ -18,7 +18,7 @@ from queue import Empty, SimpleQueue
 from threading import Lock
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from toolkit._concurrency.cancellation import DEADLINE, Cancellation, outer
+from toolkit._concurrency.cancellation import DEADLINE, Cancellation, current_cancellation
 from toolkit.errors import Cancelled, TimedOut
 
 Wait: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]]], Awaitable[None]]
@@ -87,7 +87,7 @@ Outcome: TypeAlias = tuple[T | None, BaseException | None]
 STARTERS = 4
 
 
-class Work(Generic[T]):
+class Job(Generic[T]):
     """One function, to be carried out on a thread of its own.
 
     Args:
@@ -104,9 +104,9 @@ class Work(Generic[T]):
 
     def start(self) -> None:
         """Begin, on a thread of its own."""
-        Crew([self], 1).start()
+        ThreadPool([self], 1).start()
 
-    def carry_out(self) -> None:
+    def run(self) -> None:
         """Carry it out on this thread, unless it is dropped."""
         self._context.run(self._carry_out)
 
@@ -114,13 +114,13 @@ class Work(Generic[T]):
         """Do not begin what has not begun."""
         self._is_dropped = True
 
-    def is_at_work(self) -> bool:
+    def is_running(self) -> bool:
         """Tell whether the function is at work."""
         return self._is_at_work
 
     def _carry_out(self) -> None:
         self._is_at_work = True  # before it looks whether it is dropped, as who drops it looks at this afterwards
-        outcome = None if self._is_dropped else outcome_of(self._function)
+        outcome = None if self._is_dropped else capture_outcome(self._function)
         self._is_at_work = False
         if outcome:
             self._tell(outcome)
@@ -145,15 +145,15 @@ class Abandoned:
         with self._lock:
             self._at_work.append(is_at_work)
 
-    def give_up(self, *works: Work[Any]) -> None:
+    def give_up(self, *works: Job[Any]) -> None:
         """Wait no longer for functions; each is counted for as long as it is at work."""
         for work in works:
             work.drop()
-            if work.is_at_work():
-                self.add(work.is_at_work)
+            if work.is_running():
+                self.add(work.is_running)
 
 
-class Crew:
+class ThreadPool:
     """Threads that carry functions out; one that is done takes the next that waits.
 
     As long as a function waits and there is a place, another thread is started: functions may wait for each other.
@@ -163,7 +163,7 @@ class Crew:
         width: How many are at work at the same time.
     """
 
-    def __init__(self, works: Sequence[Work[Any]], width: int) -> None:
+    def __init__(self, works: Sequence[Job[Any]], width: int) -> None:
         self._waiting = deque(works)
         self._places = deque(range(min(width, len(works))))
 
@@ -193,13 +193,13 @@ class Crew:
     def _serve(self) -> None:
         with suppress(IndexError):
             while True:
-                self._waiting.popleft().carry_out()
+                self._waiting.popleft().run()
 
 
 @contextmanager
-def calling_off(until: Cancellation | None, callback: Callable[[], object]) -> Iterator[None]:
-    """Have a function called when `until` is called off, for as long as this is entered."""
-    leave = until.subscribe(callback) if until is not None else None
+def on_cancel(cancellation: Cancellation | None, callback: Callable[[], object]) -> Iterator[None]:
+    """Have a function called when `cancellation` is called off, for as long as this is entered."""
+    leave = cancellation.subscribe(callback) if cancellation is not None else None
     try:
         yield
     finally:
@@ -207,34 +207,36 @@ def calling_off(until: Cancellation | None, callback: Callable[[], object]) -> I
             leave()
 
 
-def taken(queue: SimpleQueue[T | None], until: Cancellation | None, seconds: float | None = None) -> T | None:
+def get_unless_cancelled(
+    queue: SimpleQueue[T | None], cancellation: Cancellation | None, seconds: float | None = None
+) -> T | None:
     """Wait on this thread for what is put into a queue; None when the time is up, or it is called off."""
-    with calling_off(until, lambda: queue.put(None)), suppress(Empty):
-        return queue.get(timeout=time_left(until, seconds))
+    with on_cancel(cancellation, lambda: queue.put(None)), suppress(Empty):
+        return queue.get(timeout=time_left(cancellation, seconds))
     return None
 
 
-def time_left(until: Cancellation | None, seconds: float | None = None) -> float | None:
+def time_left(cancellation: Cancellation | None, seconds: float | None = None) -> float | None:
     """Say how long one may wait, in seconds, as far as the system can count them; None for ever."""
-    times = (seconds, until.remaining if until is not None else None, threading.TIMEOUT_MAX)
+    times = (seconds, cancellation.remaining if cancellation is not None else None, threading.TIMEOUT_MAX)
     known = [time for time in times if time is not None]
     return min(known) if len(known) > 1 else None
 
 
-def over(until: Cancellation) -> TimedOut | Cancelled:
+def cancellation_error(cancellation: Cancellation) -> TimedOut | Cancelled:
     """Make the error of what was given up."""
-    is_late = until.reason in ("", DEADLINE)  # the clock of a wait may be a little ahead
+    is_late = cancellation.reason in ("", DEADLINE)  # the clock of a wait may be a little ahead
     return TimedOut("Timed out.") if is_late else Cancelled()
 
 
-def unended(end: TimedOut | Cancelled) -> TimedOut | Cancelled:
+def note_still_running(end: TimedOut | Cancelled) -> TimedOut | Cancelled:
     """Say of what was given up that it works on."""
     if isinstance(end, Cancelled):
         return Cancelled("what it was doing may still take effect.")
     return TimedOut(f"{end} What it was doing may still take effect.")
 
 
-def outcome_of(function: Callable[[], T]) -> Outcome[T]:
+def capture_outcome(function: Callable[[], T]) -> Outcome[T]:
     """Carry a function out; what it raises is part of the outcome."""
     try:
         return function(), None
@@ -242,7 +244,7 @@ def outcome_of(function: Callable[[], T]) -> Outcome[T]:
         return None, error
 
 
-def value_of(outcome: Outcome[T]) -> T:
+def unwrap_outcome(outcome: Outcome[T]) -> T:
     """Take the value of an outcome, or raise its error."""
     value, error = outcome
     if error is not None:
@@ -251,20 +253,20 @@ def value_of(outcome: Outcome[T]) -> T:
 
 
 @contextmanager
-def ended_by(cancellation: Cancellation) -> Iterator[None]:
+def use_cancellation(cancellation: Cancellation) -> Iterator[None]:
     """Have what is done in the block look at this one."""
-    token = outer.set(cancellation)
+    token = current_cancellation.set(cancellation)
     try:
         yield
     finally:
-        outer.reset(token)
+        current_cancellation.reset(token)
 
 
-def refuse_late() -> None:
+def check_cancelled() -> None:
     """Go no further where the call, or the run, that this is done for was called off.
 
     Raises:
         Cancelled, TimedOut: It was.
     """
-    if until := outer.get():
-        raise over(until)
+    if cancellation := current_cancellation.get():
+        raise cancellation_error(cancellation)

@@ -28,8 +28,8 @@ __all__ = [
     "RUN_DIALECTS",
     "Dialect",
     "RunDialect",
-    "dialect_named",
-    "run_dialect_named",
+    "get_dialect",
+    "get_run_dialect",
 ]
 
 D = TypeVar("D", bound=Dialect)
@@ -46,7 +46,7 @@ DIALECTS: Mapping[str, type[Dialect]] = {
 }
 
 
-def dialect_named(name: str, *, strict: bool = False) -> Dialect:
+def get_dialect(name: str, *, strict: bool = False) -> Dialect:
     """Find a dialect.
 
     Args:
@@ -59,7 +59,7 @@ def dialect_named(name: str, *, strict: bool = False) -> Dialect:
     return _found(name, DIALECTS)(strict=strict)
 
 
-def run_dialect_named(name: str, *, strict: bool = False, api: str = "chat") -> RunDialect:
+def get_run_dialect(name: str, *, strict: bool = False, api: str = "chat") -> RunDialect:
     """Find a dialect for a run; as `dialect_named`, among those of the API.
 
     Raises:

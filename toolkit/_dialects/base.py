@@ -33,10 +33,10 @@ from toolkit._messages import (
     ToolCall,
     ToolResult,
     ToolSpec,
-    parted,
-    sendable,
+    replace_surrogates,
+    split_meta,
 )
-from toolkit._schema.json_text import as_text
+from toolkit._schema.json_text import to_json_text
 
 META_BESIDE_OUTPUT = frozenset(META) - {OUTPUT}
 
@@ -109,7 +109,7 @@ def gives_object(spec: ToolSpec) -> bool:
 
 def text_of(result: ToolResult) -> str:
     """Read what the model is told."""
-    return sendable(result.text or "")
+    return replace_surrogates(result.text or "")
 
 
 def data_of(result: ToolResult) -> Any:
@@ -138,14 +138,16 @@ def _owned(call: ToolCall, decode: Callable[[Any], Any] | None, about: Collectio
         document = read_json(call.arguments)
     except (ValueError, RecursionError):
         return call  # the tool says what is wrong with it
-    arguments, said = parted(document, about) if about and isinstance(document, dict) else (document, {})
+    arguments, said = split_meta(document, about) if about and isinstance(document, dict) else (document, {})
     own = decode(arguments) if decode else arguments
-    return call if own == document else replace(call, arguments=as_text(own), wire_arguments=call.arguments, **said)
+    return (
+        call if own == document else replace(call, arguments=to_json_text(own), wire_arguments=call.arguments, **said)
+    )
 
 
 def _arguments(value: Any) -> str:
     try:
-        return sendable(as_text(value))
+        return replace_surrogates(to_json_text(value))
     except (ValueError, TypeError, RecursionError):
         return str(type(value))  # no JSON, so the tool refuses it
 
@@ -153,7 +155,7 @@ def _arguments(value: Any) -> str:
 def _word(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    return sendable(value) if isinstance(value, str) else ""
+    return replace_surrogates(value) if isinstance(value, str) else ""
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,7 @@ class Dialect(ABC):
         Raises:
             DefinitionError: The provider takes no such tool.
         """
-        shown: dict[str, Any] = spec.shown.get(self) or spec.shown.setdefault(self, self._shown(spec))
+        shown: dict[str, Any] = spec.rendered.get(self) or spec.rendered.setdefault(self, self._shown(spec))
         return shown
 
     def calls(self, reply: Any, specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
@@ -231,7 +233,7 @@ class RunDialect(Dialect):
 Read: TypeAlias = Callable[[str, Sequence[ToolCall], Sequence[ToolSpec]], tuple[str, tuple[ToolCall, ...]]]
 
 
-def asked(output: OutputSpec | None, form_of: Callable[[ToolSpec], Form]) -> dict[str, Any]:
+def output_request(output: OutputSpec | None, form_of: Callable[[ToolSpec], Form]) -> dict[str, Any]:
     """Make the part of a request's body that asks for such an answer as text; nothing where it is to be a call."""
     if output is None or output.by_tool:
         return {}
@@ -241,7 +243,9 @@ def asked(output: OutputSpec | None, form_of: Callable[[ToolSpec], Form]) -> dic
     return {"response_format": {"type": "json_schema", "json_schema": json_schema}}
 
 
-def answered(text: str, calls: Sequence[ToolCall], output: OutputSpec, read: Read) -> tuple[str, tuple[ToolCall, ...]]:
+def extract_output(
+    text: str, calls: Sequence[ToolCall], output: OutputSpec, read: Read
+) -> tuple[str, tuple[ToolCall, ...]]:
     """Find the answer in text and calls, as a text in its own form; the other calls stay.
 
     Args:

@@ -20,7 +20,7 @@ from typing import Any
 from pydantic_core import from_json
 from typing_extensions import override
 
-from toolkit._dialects.base import RunDialect, about_calls, asked, attribute, content_of, owned, text_of
+from toolkit._dialects.base import RunDialect, about_calls, attribute, content_of, output_request, owned, text_of
 from toolkit._dialects.chat import encoded, message_of, pictures
 from toolkit._dialects.strict.rewriter import Form, form_of
 from toolkit._dialects.strict.rules import GRAMMAR, STRICT, Rules
@@ -39,10 +39,10 @@ from toolkit._messages import (
     ToolMessage,
     ToolResult,
     ToolSpec,
-    sendable,
+    replace_surrogates,
 )
-from toolkit._schema.json_schema import apart
-from toolkit._schema.json_text import Repeating, dumped, is_cut, is_object, loaded, unfenced
+from toolkit._schema.json_schema import rename_definitions
+from toolkit._schema.json_text import DuplicateKeys, dump_json, is_object, is_truncated, load_json, strip_fence
 
 GUIDE = """You can call tools. Reply with one JSON object and nothing else.
 To call tools, list them in "calls", each with its name in "_tool" and its arguments beside it, and leave "output" null.
@@ -99,7 +99,7 @@ class Calls(RunDialect):
     ) -> list[dict[str, Any]]:
         """Answer all calls by one message of the user; pictures follow in another."""
         told = [
-            plain(ToolMessage(call_id=call.id, name=call.name, text=text_of(result), is_error=result.is_error))
+            render_message(ToolMessage(call_id=call.id, name=call.name, text=text_of(result), is_error=result.is_error))
             for call, result in done
         ]
         return _merged([*told, *pictures(done)])
@@ -108,13 +108,16 @@ class Calls(RunDialect):
         """Make messages and, where tools are on offer, the schema of the reply."""
         request = _offering(request)
         if not request.tools:
-            return {"messages": _merged(map(plain, request.messages)), **asked(request.output, self.form)}
+            return {
+                "messages": _merged(map(render_message, request.messages)),
+                **output_request(request.output, self.form),
+            }
         wanted = (request.output.spec,) if request.output else ()
         guide = SystemMessage(GUIDE + "\n".join([*map(self._described, request.tools), *map(self._wish, wanted)]))
-        reply = composed(request.tools, dialect=self, output=wanted, has_to_call=request.choice == "required")
+        reply = reply_schema(request.tools, dialect=self, output=wanted, has_to_call=request.choice == "required")
         strict = all(self.form(spec).strict for spec in (*request.tools, *wanted))
         return {
-            "messages": _merged(map(plain, (guide, *request.messages))),
+            "messages": _merged(map(render_message, (guide, *request.messages))),
             "response_format": response_format(reply, strict=strict),
         }
 
@@ -125,16 +128,16 @@ class Calls(RunDialect):
     def read(self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]) -> tuple[str, tuple[ToolCall, ...]]:
         """Find the calls in a reply; a text that is no such object is an answer, unless it is half of one."""
         calls = owned(calls, specs, self.form)
-        reply = parsed(text)
+        reply = parse_calls(text)
         if reply is None:
-            bare = unfenced(text)
-            is_half = bare.lstrip().startswith("{") and is_cut(bare)
+            bare = strip_fence(text)
+            is_half = bare.lstrip().startswith("{") and is_truncated(bare)
             return "" if is_half else text, calls
         return _output_of(reply), (*calls, *owned(_calls_of(reply), specs, self.form, _meta))
 
     def _shown(self, spec: ToolSpec) -> dict[str, Any]:
         """Show its parameters with the constant `_tool` in front; no other tool's definitions have the same names."""
-        schema = apart(self.form(spec).schema, spec.name)
+        schema = rename_definitions(self.form(spec).schema, spec.name)
         known = {TOOL: spec.name} if spec.activity is None else {TOOL: spec.name, ACTIVITY: spec.activity}
         known |= {MODULE: spec.module} if spec.module else {}
         constants = {key: {"type": "string", "const": value} for key, value in known.items()}
@@ -152,7 +155,7 @@ class Calls(RunDialect):
     def _found(self, reply: Any) -> Iterable[ToolCall]:
         """Read the text of a completion, or a text."""
         text = reply if isinstance(reply, str) else content_of(attribute(message_of(reply), "content"))
-        return _calls_of(parsed(text) or {})
+        return _calls_of(parse_calls(text) or {})
 
     def _described(self, spec: ToolSpec) -> str:
         return f"- {spec.name}: {spec.description} Arguments: {json.dumps(self.form(spec).schema, ensure_ascii=False)}"
@@ -161,7 +164,7 @@ class Calls(RunDialect):
         return f"\nOutput: {wanted.description} JSON Schema: {json.dumps(self.form(wanted).schema, ensure_ascii=False)}"
 
 
-def composed(
+def reply_schema(
     specs: Sequence[ToolSpec],
     *,
     only_one: bool = False,
@@ -180,7 +183,7 @@ def composed(
     """
     dialect = dialect or Calls()
     tools = list(map(dialect.tool, specs))
-    outputs = [apart(dialect.form(spec).schema, spec.name) for spec in output] or [{"type": "string"}]
+    outputs = [rename_definitions(dialect.form(spec).schema, spec.name) for spec in output] or [{"type": "string"}]
     least = {"minItems": 1} if has_to_call else {}
     calls: dict[str, Any] = {"type": "array", **(_any_of(tools) if tools else _NO_CALLS), **least}
     told = {"anyOf": [*map(_bare, outputs), {"type": "null"}]}
@@ -213,21 +216,21 @@ def response_format(schema: Mapping[str, Any], *, strict: bool = False) -> dict[
     return {"type": "json_schema", "json_schema": {**reply, "strict": True} if strict else reply}
 
 
-def parsed(text: str) -> dict[str, Any] | None:
+def parse_calls(text: str) -> dict[str, Any] | None:
     """Read a reply that lists calls, be it in a Markdown fence; None where it is something else."""
     try:
-        reply = loaded(unfenced(text))
+        reply = load_json(strip_fence(text))
     except ValueError:
         return None
     return reply if isinstance(reply, dict) and isinstance(reply.get("calls"), list) else None
 
 
-def plain(message: Message) -> dict[str, Any]:
+def render_message(message: Message) -> dict[str, Any]:
     """Write a message for a model that knows neither tool calls nor the role tool."""
     if isinstance(message, ToolMessage):
-        return {"role": "user", "content": sendable(f"Result of {message.name}: {message.text}")}
+        return {"role": "user", "content": replace_surrogates(f"Result of {message.name}: {message.text}")}
     if isinstance(message, ModelResponse):
-        return {"role": "assistant", "content": sendable(_reply(message) if message.calls else message.text)}
+        return {"role": "assistant", "content": replace_surrogates(_reply(message) if message.calls else message.text)}
     return encoded(message)
 
 
@@ -244,7 +247,7 @@ def _merged(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _reply(message: ModelResponse) -> str:
-    texts = [sendable(call.wire_arguments or call.arguments) for call in message.calls]
+    texts = [replace_surrogates(call.wire_arguments or call.arguments) for call in message.calls]
     arguments = [from_json(text) if is_object(text) else {} for text in texts]
     calls = [{"_tool": call.name, **given} for call, given in zip(message.calls, arguments)]
     return json.dumps({"calls": calls, "output": None}, ensure_ascii=False)
@@ -254,12 +257,12 @@ def _output_of(reply: Mapping[str, Any]) -> str:
     output = reply.get("output")
     if output is None:
         return ""
-    return sendable(output) if isinstance(output, str) else dumped(output)
+    return replace_surrogates(output) if isinstance(output, str) else dump_json(output)
 
 
 def _calls_of(reply: Mapping[str, Any]) -> Iterator[ToolCall]:
     """Make a call of each item; of a reply that says twice what is to be called, one that is no tool's."""
-    return map(_call, [reply] if isinstance(reply, Repeating) else reply.get("calls", ()))
+    return map(_call, [reply] if isinstance(reply, DuplicateKeys) else reply.get("calls", ()))
 
 
 def _call(item: Any) -> ToolCall:
@@ -267,9 +270,9 @@ def _call(item: Any) -> ToolCall:
     members = item.items() if isinstance(item, dict) else ()
     names = [value for key, value in members if key == TOOL]
     if len(names) != 1:
-        return ToolCall(name="", arguments=dumped(item))
-    arguments = Repeating([(key, value) for key, value in members if key != TOOL])
-    return ToolCall(name=sendable(str(names[0] or "")), arguments=dumped(arguments))
+        return ToolCall(name="", arguments=dump_json(item))
+    arguments = DuplicateKeys([(key, value) for key, value in members if key != TOOL])
+    return ToolCall(name=replace_surrogates(str(names[0] or "")), arguments=dump_json(arguments))
 
 
 def _meta(spec: ToolSpec) -> Collection[str]:

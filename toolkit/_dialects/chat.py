@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 from pydantic_core import from_json
 from typing_extensions import override
 
-from toolkit._dialects.base import RunDialect, asked, attribute, call_of, data_url, function_of, owned, text_of
+from toolkit._dialects.base import RunDialect, attribute, call_of, data_url, function_of, output_request, owned, text_of
 from toolkit._dialects.strict.rules import GRAMMAR, MINIMAL, STRICT
 from toolkit._dialects.tool_choice import chosen
 from toolkit._messages import (
@@ -35,10 +35,10 @@ from toolkit._messages import (
     ToolResult,
     ToolSpec,
     UserMessage,
-    attached,
-    sendable,
+    attachment_message,
+    replace_surrogates,
 )
-from toolkit._schema.json_text import as_text
+from toolkit._schema.json_text import to_json_text
 
 
 class Chat(RunDialect):
@@ -61,7 +61,7 @@ class Chat(RunDialect):
         body: dict[str, Any] = {"messages": list(memo)}  # whoever keeps it sees it as it was, not as the run goes on
         if tools := [self.tool(spec) for spec in request.offered]:
             body["tools"] = tools
-        return body | _chosen(request) | asked(request.output, self.form)
+        return body | _chosen(request) | output_request(request.output, self.form)
 
     def shows_text(self, request: ModelRequest) -> bool:
         """Tell that text is for people: calls come beside it, unless the answer itself is one."""
@@ -78,7 +78,7 @@ class Chat(RunDialect):
 
     def _found(self, reply: Any) -> Iterable[ToolCall]:
         """Read a completion, or its message."""
-        return map(_read_call, listed_calls(message_of(reply)))
+        return map(_read_call, list_calls(message_of(reply)))
 
 
 class Minimal(Chat):
@@ -98,22 +98,22 @@ def _chosen(request: ModelRequest) -> dict[str, Any]:
 
 def pictures(done: Sequence[tuple[ToolCall, ToolResult]]) -> list[dict[str, Any]]:
     """Make the message that shows what pictures and files results have, where there are any."""
-    return list(map(encoded, attached(result for _, result in done)))
+    return list(map(encoded, attachment_message(result for _, result in done)))
 
 
 def message_of(reply: Any) -> Any:
     """Find the message in a completion; a message alone is one, too."""
-    choice = choice_of(reply)
+    choice = first_choice(reply)
     return reply if choice is None else attribute(choice, "message")
 
 
-def choice_of(reply: Any) -> Any:
+def first_choice(reply: Any) -> Any:
     """Find the first choice in a completion or a chunk; None where there is none."""
     choices = attribute(reply, "choices")
     return choices[0] if isinstance(choices, (list, tuple)) and choices else None
 
 
-def listed_calls(message: Any) -> list[Any]:
+def list_calls(message: Any) -> list[Any]:
     """List the calls of a message or a delta, those in the form before `tool_calls` too."""
     listed = attribute(message, "tool_calls")
     former = attribute(message, "function_call")
@@ -129,14 +129,14 @@ def encoded(message: Message) -> dict[str, Any]:
 
 @encoded.register
 def _(message: SystemMessage) -> dict[str, Any]:
-    return {"role": "system", "content": sendable(message.text)}
+    return {"role": "system", "content": replace_surrogates(message.text)}
 
 
 @encoded.register
 def _(message: UserMessage) -> dict[str, Any]:
     if not (message.images or message.files):
-        return {"role": "user", "content": sendable(message.text)}
-    text = [{"type": "text", "text": sendable(message.text)}] if message.text else []
+        return {"role": "user", "content": replace_surrogates(message.text)}
+    text = [{"type": "text", "text": replace_surrogates(message.text)}] if message.text else []
     images = [{"type": "image_url", "image_url": {"url": data_url(image)}} for image in message.images]
     files = [{"type": "file", "file": {"filename": f.name, "file_data": data_url(f)}} for f in message.files]
     return {"role": "user", "content": [*text, *images, *files]}
@@ -144,9 +144,12 @@ def _(message: UserMessage) -> dict[str, Any]:
 
 @encoded.register
 def _(message: ModelResponse) -> dict[str, Any]:
-    wire: dict[str, Any] = {"role": "assistant", "content": sendable(message.text) or (None if message.calls else "")}
+    wire: dict[str, Any] = {
+        "role": "assistant",
+        "content": replace_surrogates(message.text) or (None if message.calls else ""),
+    }
     if message.reasoning:
-        wire["reasoning_content"] = sendable(message.reasoning)
+        wire["reasoning_content"] = replace_surrogates(message.reasoning)
     if message.calls:
         wire["tool_calls"] = [_encoded_call(call) for call in message.calls]
     return wire
@@ -157,7 +160,7 @@ def _(message: ToolMessage) -> dict[str, Any]:
     return {
         "role": "tool",
         "tool_call_id": message.provider_call_id or message.call_id,
-        "content": sendable(message.text),
+        "content": replace_surrogates(message.text),
     }
 
 
@@ -173,7 +176,10 @@ def _answer(call: ToolCall, result: ToolResult) -> dict[str, Any]:
 
 def _encoded_call(call: ToolCall) -> dict[str, Any]:
     # What is sent must be acceptable whatever the model wrote, or every later request of the conversation is refused.
-    function = {"name": legal(call.name), "arguments": lawful(sendable(call.wire_arguments or call.arguments))}
+    function = {
+        "name": legal(call.name),
+        "arguments": lawful(replace_surrogates(call.wire_arguments or call.arguments)),
+    }
     return {"id": call.provider_call_id or call.id, "type": "function", "function": function}
 
 
@@ -197,7 +203,7 @@ _Part: TypeAlias = str | Image | File
 _OURS = (SystemMessage, UserMessage, ModelResponse, ToolMessage)
 
 
-def decoded(messages: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
+def parse_history(messages: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
     """Read a history in wire form; messages that are ours already stay as they are.
 
     Raises:
@@ -302,7 +308,7 @@ def _call(call: Mapping[str, Any]) -> ToolCall:
         )
     arguments = {"input": custom.get("input")} if custom else function.get("arguments")
     own = _id(call.get("id"))
-    return ToolCall(id=own, provider_call_id=own, name=name, arguments=as_text(arguments))
+    return ToolCall(id=own, provider_call_id=own, name=name, arguments=to_json_text(arguments))
 
 
 def _tool(message: Mapping[str, Any], parts: Sequence[_Part]) -> Message:

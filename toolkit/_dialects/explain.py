@@ -41,7 +41,7 @@ class Explanation:
     __str__ = __repr__
 
 
-def explained(spec: ToolSpec, dialect: Dialect) -> Explanation:
+def explain(spec: ToolSpec, dialect: Dialect) -> Explanation:
     """Tell how a dialect shows a tool."""
     form = dialect.form(spec)
     return Explanation(

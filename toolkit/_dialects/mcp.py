@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from toolkit._dialects.base import Dialect, attribute, base64_of, call_of, data_of, gives_object, text_of
 from toolkit._dialects.strict.rules import PLAIN
-from toolkit._messages import File, ToolCall, ToolResult, ToolSpec, sendable
-from toolkit._schema.matching import fits
+from toolkit._messages import File, ToolCall, ToolResult, ToolSpec, replace_surrogates
+from toolkit._schema.matching import is_valid
 
 
 class MCP(Dialect):
@@ -56,14 +56,14 @@ def _answer(spec: ToolSpec | None, result: ToolResult) -> dict[str, Any]:
     if spec is None or spec.output is None or result.is_error:
         return answer
     data = data_of(result)
-    if not fits(spec.output, data, spec.output):  # clients refuse what is not of the schema; the text says it all
+    if not is_valid(spec.output, data, spec.output):  # clients refuse what is not of the schema; the text says it all
         return answer
     return {**answer, "structuredContent": data if gives_object(spec) else {"result": data}}
 
 
 def _resource(file: File) -> dict[str, Any]:
     """Embed a file; that it needs an address is a rule of the protocol, no server knows it."""
-    address = f"file:///{quote(sendable(file.name), safe='')}"
+    address = f"file:///{quote(replace_surrogates(file.name), safe='')}"
     return {"type": "resource", "resource": {"uri": address, "mimeType": file.media_type, "blob": base64_of(file)}}
 
 

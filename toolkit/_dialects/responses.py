@@ -24,13 +24,13 @@ from typing_extensions import override
 
 from toolkit._dialects.base import (
     RunDialect,
-    asked,
     attribute,
     call_of,
     content_of,
     data_url,
     gives_object,
     items,
+    output_request,
     owned,
 )
 from toolkit._dialects.calls import Calls
@@ -49,8 +49,8 @@ from toolkit._messages import (
     ToolResult,
     ToolSpec,
     UserMessage,
-    attached,
-    sendable,
+    attachment_message,
+    replace_surrogates,
 )
 
 Item = Mapping[str, Any]
@@ -59,13 +59,13 @@ Item = Mapping[str, Any]
 ANSWERS = {"function_call": "function_call_output", "custom_tool_call": "custom_tool_call_output"}
 
 
-def plain(item: Any) -> dict[str, Any] | None:
+def to_plain_item(item: Any) -> dict[str, Any] | None:
     """Make plain data of an item, whatever its type, that can be sent back; None where it is none."""
     if hasattr(item, "model_dump"):
         item = item.model_dump(mode="python", by_alias=True, exclude_unset=True, warnings=False)
     if not isinstance(item, Mapping) or not isinstance(item.get("type"), str):
         return None
-    text = sendable(json.dumps(item, ensure_ascii=False, default=str))
+    text = replace_surrogates(json.dumps(item, ensure_ascii=False, default=str))
     found: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)  # no request can carry NaN
     return found
 
@@ -76,22 +76,22 @@ def is_call(item: Any) -> bool:
     return isinstance(kind, str) and kind in ANSWERS
 
 
-def call_in(item: Any) -> ToolCall:
+def parse_call(item: Any) -> ToolCall:
     """Read a call as it was written."""
     arguments = attribute(item, "input" if attribute(item, "type") == "custom_tool_call" else "arguments")
     call, namespace = (
         call_of(attribute(item, "name"), arguments, attribute(item, "call_id")),
         attribute(item, "namespace"),
     )
-    return replace(call, namespace=sendable(namespace)) if isinstance(namespace, str) else call
+    return replace(call, namespace=replace_surrogates(namespace)) if isinstance(namespace, str) else call
 
 
-def text_in(items: Iterable[Any]) -> str:
+def output_text(items: Iterable[Any]) -> str:
     """Read what the model says to the user, refusals included."""
     return "".join(_item_text(item) for item in items if attribute(item, "type") == "message")
 
 
-def thoughts_in(items: Iterable[Any]) -> str:
+def reasoning_text(items: Iterable[Any]) -> str:
     """Read what the model shows of its thoughts: the summary, or else the thoughts themselves."""
     told = (attribute(item, "summary") or attribute(item, "content") for item in items if _is_thought(item))
     parts = (part for parts in told if isinstance(parts, list) for part in parts)
@@ -106,7 +106,7 @@ def answer_of(call: ToolCall | ToolMessage, result: ToolResult | ToolMessage, as
         result: What the model is told.
         asked: The item that is answered, as far as it is known.
     """
-    text, others = sendable(result.text or ""), _attachments(result.images, result.files)
+    text, others = replace_surrogates(result.text or ""), _attachments(result.images, result.files)
     own_id = call.call_id if isinstance(call, ToolMessage) else call.id
     return {
         "type": ANSWERS[asked.get("type", "function_call")],
@@ -130,7 +130,7 @@ def input_of(messages: Sequence[Message], groups: Mapping[str, str]) -> Iterator
             answers.append(message)
             yield [answer_of(message, message, asked.get(message.provider_call_id or message.call_id, {}))]
             continue
-        shown_already = message in attached(answers)
+        shown_already = message in attachment_message(answers)
         answers = []
         items = said(message, groups) if isinstance(message, ModelResponse) else encoded(message)
         asked.update((item["call_id"], item) for item in items if is_call(item))
@@ -145,12 +145,12 @@ def encoded(message: Message) -> list[Item]:
 
 @encoded.register
 def _(message: SystemMessage) -> list[Item]:
-    return [{"role": "system", "content": sendable(message.text)}]
+    return [{"role": "system", "content": replace_surrogates(message.text)}]
 
 
 @encoded.register
 def _(message: UserMessage) -> list[Item]:
-    text, others = sendable(message.text), _attachments(message.images, message.files)
+    text, others = replace_surrogates(message.text), _attachments(message.images, message.files)
     return [{"role": "user", "content": [*_told(text), *others] if others else text}]
 
 
@@ -168,9 +168,9 @@ def said(response: ModelResponse, groups: Mapping[str, str]) -> list[Item]:
 
 def _is_said_by(items: Sequence[Item], response: ModelResponse) -> bool:
     """Tell whether items say what an answer says; hooks may have changed it, and its text may have been read."""
-    written = [(call.name, call.arguments) for call in map(call_in, filter(is_call, items))]
+    written = [(call.name, call.arguments) for call in map(parse_call, filter(is_call, items))]
     meant = [(call.name, call.wire_arguments or call.arguments) for call in response.calls]
-    return bool(items) and written == meant and text_in(items) == response.text
+    return bool(items) and written == meant and output_text(items) == response.text
 
 
 def _mended(item: Item) -> Item:
@@ -199,7 +199,7 @@ def _is_filled(value: Any, kind: type) -> bool:
 
 
 def _anew(response: ModelResponse, groups: Mapping[str, str]) -> list[Item]:
-    text = [{"role": "assistant", "content": sendable(response.text)}] if response.text else []
+    text = [{"role": "assistant", "content": replace_surrogates(response.text)}] if response.text else []
     return [*text, *(_call(call, groups) for call in response.calls)]
 
 
@@ -212,7 +212,7 @@ def _acceptable(item: Item, call: ToolCall) -> dict[str, Any]:
     """Make a call one that no server refuses, whatever the model wrote; the words of a custom tool may be any."""
     taken = {**item, "call_id": call.provider_call_id or call.id, "name": legal(call.name)}
     if item["type"] == "function_call":
-        taken["arguments"] = lawful(sendable(call.wire_arguments or call.arguments))
+        taken["arguments"] = lawful(replace_surrogates(call.wire_arguments or call.arguments))
     return taken
 
 
@@ -262,7 +262,7 @@ class Responses(RunDialect):
         request = _told_by_the_list(request)
         if tools := self.tools(request.offered):
             body["tools"] = tools
-        return body | _chosen(request) | _text(asked(request.output, self.form))
+        return body | _chosen(request) | _text(output_request(request.output, self.form))
 
     def shows_text(self, request: ModelRequest) -> bool:
         """Tell that text is for people: calls come beside it, unless the answer itself is one."""
@@ -298,7 +298,7 @@ class Responses(RunDialect):
 
     def _found(self, reply: Any) -> Iterable[ToolCall]:
         """Read a response, or its output."""
-        return map(call_in, filter(is_call, items(reply, "output")))
+        return map(parse_call, filter(is_call, items(reply, "output")))
 
 
 class MinimalResponses(Responses):

@@ -11,14 +11,14 @@ from dataclasses import replace
 from typing import Any
 
 from toolkit._messages import ModelRequest
-from toolkit._schema.error_messages import close_to
+from toolkit._schema.error_messages import suggest
 
 WORDS = ("auto", "none", "required")
 # What forces nothing.
 FREE = ("auto", "none")
 
 
-def checked_choice(
+def check_choice(
     choice: str | None, allowed: Iterable[str] | None, names: Collection[str]
 ) -> tuple[str | None, tuple[str, ...] | None]:
     """Check what a run says of its tools, and give it back as a request has it.
@@ -40,7 +40,7 @@ def checked_choice(
     return choice, kept
 
 
-def holds(choice: Any, turn: int) -> bool:
+def applies_to_turn(choice: Any, turn: int) -> bool:
     """Tell whether a choice holds for the answer of this number, from 0: one that forces a call does for the first.
 
     Args:
@@ -51,14 +51,14 @@ def holds(choice: Any, turn: int) -> bool:
     return turn == 0 or choice is None or is_list or choice in FREE
 
 
-def available(names: Collection[str], choice: str | None, allowed: tuple[str, ...] | None) -> frozenset[str]:
+def allowed_names(names: Collection[str], choice: str | None, allowed: tuple[str, ...] | None) -> frozenset[str]:
     """List the tools whose calls an answer may have; calls of others are not to be carried out."""
     if choice == "none":
         return frozenset()
     return frozenset(names if allowed is None else (name for name in names if name in allowed))
 
 
-def settled(request: ModelRequest, *, knows_allowed: bool) -> ModelRequest:
+def resolve_choice(request: ModelRequest, *, knows_allowed: bool) -> ModelRequest:
     """Say of tools what holds in this turn, and what the server understands.
 
     Args:
@@ -67,7 +67,7 @@ def settled(request: ModelRequest, *, knows_allowed: bool) -> ModelRequest:
     """
     if request.choice is None and request.allowed is None:
         return request
-    if not holds(request.choice, request.turn):
+    if not applies_to_turn(request.choice, request.turn):
         request = replace(request, choice=None)
     if request.choice == "none" and request.output and request.output.by_tool:  # the answer is a call all the same
         request = replace(request, choice=None, tools=())
@@ -130,4 +130,4 @@ def _check_together(choice: str | None, allowed: tuple[str, ...] | None, names: 
 
 
 def _known(name: object, names: Collection[str]) -> str:
-    return close_to(str(name), names)
+    return suggest(str(name), names)

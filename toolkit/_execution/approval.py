@@ -25,12 +25,12 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic_core import to_jsonable_python
 
-from toolkit._concurrency.backend import Door
+from toolkit._concurrency.backend import Backend
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._context import ToolContext, unheard
+from toolkit._context import ToolContext, ignore
 from toolkit._execution.authorization import Unanswered, ask, because, guarded
 from toolkit._messages import PendingApproval, ToolCall
-from toolkit._schema.json_text import escaped
+from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.tool import Tool
 from toolkit.errors import ApprovalError, Denied, TimedOut, ToolkitError
 from toolkit.events import ApprovalNeeded
@@ -45,7 +45,7 @@ def digest_of(tool: Tool[..., Any], values: Mapping[str, Any], call: ToolCall, r
     Raises:
         TypeError: A value is nothing that could be told from others, such as an iterator.
     """
-    return _sha256([run_id, call.id, definition_of(tool), _told(tool, values, call), *call.imports])
+    return _sha256([run_id, call.id, definition_digest(tool), _told(tool, values, call), *call.imports])
 
 
 def _told(tool: Tool[..., Any], values: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def _told(tool: Tool[..., Any], values: Mapping[str, Any], call: ToolCall) -> di
     return {name: value for name, value in values.items() if name not in made}
 
 
-def definition_of(tool: Tool[..., Any]) -> str:
+def definition_digest(tool: Tool[..., Any]) -> str:
     """Say in 64 hexadecimal digits which tool this is: its name, where it comes from, and what it says of itself."""
     return _sha256([tool.name, tool.origin, tool.description, tool.parameters, tool.settings.effect])
 
@@ -114,16 +114,16 @@ def _sha256(value: Any) -> str:
     return hashlib.sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def shown(values: Mapping[str, Any], indent: int | None = None) -> str:
+def render_arguments(values: Mapping[str, Any], indent: int | None = None) -> str:
     """Write arguments as JSON, with whatever is unseen, or looks like a Latin letter beside one, as an escape.
 
     A reader of JSON gets the same values from it as without the escapes.
     """
     plain = {name: _plain(value) for name, value in values.items()}
-    return escaped(json.dumps(plain, ensure_ascii=False, indent=indent), keep="\n")
+    return escape_confusable(json.dumps(plain, ensure_ascii=False, indent=indent), keep="\n")
 
 
-def shortened(text: str, most: int) -> str:
+def shorten_middle(text: str, most: int) -> str:
     """Cut the middle out of a long text, and say so, with what tells the whole one from others."""
     if len(text) <= most:
         return text
@@ -164,7 +164,7 @@ class ApprovalRequest:
     context: ToolContext[Any]
     call: ToolCall = field(default=ToolCall(name=""), compare=False)
     required: bool = field(default=False, compare=False)
-    tell: Callable[[ApprovalNeeded], object] = field(default=unheard, compare=False, repr=False)
+    emit: Callable[[ApprovalNeeded], object] = field(default=ignore, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "arguments", guarded(self.arguments))
@@ -189,7 +189,7 @@ class ApprovalRequest:
     @property
     def arguments_json(self) -> str:
         """The arguments as JSON, whatever their types, with invisible and misleading characters as escapes."""
-        return shown(self.arguments)
+        return render_arguments(self.arguments)
 
     def pending(self, reason: str = "") -> PendingApproval:
         """Write the request as plain data, for people elsewhere.
@@ -201,14 +201,14 @@ class ApprovalRequest:
             call=self.call,
             digest=self.digest,
             arguments=self.arguments_json,
-            title=escaped(self.tool.title or ""),
+            title=escape_confusable(self.tool.title or ""),
             effect=self.tool.settings.effect or "",
             reason=reason,
         )
 
     def announce(self) -> None:
         """Tell by the run's events that somebody is asked now."""
-        self.tell(ApprovalNeeded(self.pending()))
+        self.emit(ApprovalNeeded(self.pending()))
 
 
 @dataclass(frozen=True)
@@ -290,7 +290,7 @@ class Stopped(ToolkitError):
 
 
 async def approve(
-    approver: Approver | None, request: ApprovalRequest, door: Door, timeout: float | None = None
+    approver: Approver | None, request: ApprovalRequest, backend: Backend, timeout: float | None = None
 ) -> Decision:
     """Let a call pass or not; give the decision that let it pass.
 
@@ -303,37 +303,37 @@ async def approve(
         Stopped: The approver ends the run.
         Cancelled: The run was cancelled first.
     """
-    request = replace(request, required=await _is_required(request, door))
+    request = replace(request, required=await _is_required(request, backend))
     if approver is None and request.required:
         raise Unanswered(NO_APPROVER)
     if approver is None:
         return Decision.approve()
-    decision = await _decision(approver, request, door, timeout)
+    decision = await _decision(approver, request, backend, timeout)
     if decision.approved is not True:
         raise _refused(decision, request)
     return decision
 
 
-async def _is_required(request: ApprovalRequest, door: Door) -> bool:
+async def _is_required(request: ApprovalRequest, backend: Backend) -> bool:
     """Ask the tool itself; only a plain False is a no."""
     rule = request.tool.settings.approve
     if not callable(rule):
         return rule
-    until = Cancellation(parent=request.context.cancellation)
+    cancellation = Cancellation(parent=request.context.cancellation)
     try:
-        return await ask(rule, (request,), door, until) is not False
+        return await ask(rule, (request,), backend, cancellation) is not False
     except Denied:
         return True
     finally:
-        until.close()
+        cancellation.close()
 
 
-async def _decision(approver: Approver, request: ApprovalRequest, door: Door, timeout: float | None) -> Decision:
+async def _decision(approver: Approver, request: ApprovalRequest, backend: Backend, timeout: float | None) -> Decision:
     run = request.context.cancellation
-    until = Cancellation(timeout, parent=run)
-    request = replace(request, context=replace(request.context, cancellation=until))
+    cancellation = Cancellation(timeout, parent=run)
+    request = replace(request, context=replace(request.context, cancellation=cancellation))
     try:
-        verdict = await ask(approver, (request,), door, until)
+        verdict = await ask(approver, (request,), backend, cancellation)
     except Denied as refusal:
         raise _not_approved(refusal) from refusal.__cause__
     except TimedOut:
@@ -341,8 +341,8 @@ async def _decision(approver: Approver, request: ApprovalRequest, door: Door, ti
             raise
         raise Unanswered(f"Tool approval timed out after {timeout:g} s.") from None
     finally:
-        until.cancel()  # an approver that is still at work need not be
-        until.close()
+        cancellation.cancel()  # an approver that is still at work need not be
+        cancellation.close()
     return verdict if type(verdict) is Decision else Decision(approved=verdict is True)
 
 
@@ -368,7 +368,7 @@ def _deferred(decision: Decision, request: ApprovalRequest) -> ToolkitError:
         return refusal
 
 
-class Decided:
+class RecordedDecisions:
     """Answers for calls that waited, where they are still what was decided on; asks somebody about the rest.
 
     A no outlives any change of its call.

@@ -11,7 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from toolkit._concurrency.backend import Door, called
+from toolkit._concurrency.backend import Backend, call_function
 from toolkit._concurrency.cancellation import DEADLINE, Cancellation
 from toolkit._context import ToolContext
 from toolkit._tools.tool import Tool
@@ -48,10 +48,12 @@ def guarded(values: Mapping[str, Any]) -> Arguments:
     return values if isinstance(values, Arguments) else Arguments(values)
 
 
-async def ask(gate: Callable[..., Any], questions: tuple[Any, ...], door: Door, until: Cancellation) -> Any:
+async def ask(
+    gate: Callable[..., Any], questions: tuple[Any, ...], backend: Backend, cancellation: Cancellation
+) -> Any:
     """Ask a gate.
 
-    A sync gate stays on the thread of whoever asks, unless `until` has a deadline.
+    A sync gate stays on the thread of whoever asks, unless `cancellation` has a deadline.
 
     Raises:
         Denied: The gate raised it.
@@ -60,14 +62,14 @@ async def ask(gate: Callable[..., Any], questions: tuple[Any, ...], door: Door, 
         Cancelled: The same of a cancellation.
     """
     try:
-        answer = await called(gate, questions, door, until)
+        answer = await call_function(gate, questions, backend, cancellation)
     except Exception as error:
-        _refuse_late(until)
+        _refuse_late(cancellation)
         if isinstance(error, Denied):
             raise
         logger.exception("The gate %r raised; the call is refused.", gate)
         raise Unanswered from error
-    _refuse_late(until)
+    _refuse_late(cancellation)
     return answer
 
 
@@ -76,9 +78,9 @@ def because(reason: object) -> str:
     return f" Reason: {reason}" if isinstance(reason, str) and reason.strip() else ""
 
 
-def _refuse_late(until: Cancellation) -> None:
-    if until:
-        raise TimedOut if until.reason == DEADLINE else Cancelled
+def _refuse_late(cancellation: Cancellation) -> None:
+    if cancellation:
+        raise TimedOut if cancellation.reason == DEADLINE else Cancelled
 
 
 DENIED = "Tool execution was denied by authorization policy."
@@ -102,7 +104,7 @@ async def authorize(
     tool: Tool[..., Any],
     values: Mapping[str, Any],
     context: ToolContext[Any],
-    door: Door,
+    backend: Backend,
     timeout: float | None = None,
 ) -> None:
     """Let a call pass or not, by the word of one authorizer; without one it passes.
@@ -116,15 +118,15 @@ async def authorize(
     """
     if authorizer is None:
         return
-    until = Cancellation(timeout, parent=context.cancellation)
+    cancellation = Cancellation(timeout, parent=context.cancellation)
     try:
-        verdict: object = await ask(authorizer, (tool, guarded(values), context), door, until)
+        verdict: object = await ask(authorizer, (tool, guarded(values), context), backend, cancellation)
     except Denied as refusal:
         kind = Unanswered if isinstance(refusal, Unanswered) else Denied
         raise kind(DENIED + because(str(refusal))) from refusal.__cause__
     except TimedOut:
         raise Unanswered(DENIED + because("It was not answered in time.")) from None
     finally:
-        until.close()
+        cancellation.close()
     if verdict is not True:
         raise Denied(DENIED + because(verdict.reason if type(verdict) is Deny else ""))

@@ -15,17 +15,17 @@ from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from toolkit._concurrency.backend import Door
-from toolkit._context import ToolContext, unheard
+from toolkit._concurrency.backend import Backend
+from toolkit._context import ToolContext, ignore
 from toolkit._execution.approval import ApprovalRequest, Approver, Deferred, Stopped, approve, digest_of
 from toolkit._execution.authorization import Authorizer, Unanswered, authorize
-from toolkit._execution.invoke import Tell, invoke
+from toolkit._execution.invoke import Emit, invoke
 from toolkit._execution.ledger import STARTED, Ledger, Record
-from toolkit._execution.truncation import MAX_RESULT, Overflow, capped
+from toolkit._execution.truncation import MAX_RESULT, ResultStore, truncate
 from toolkit._messages import ToolCall, ToolResult
-from toolkit._schema.error_messages import close_to, unknown
-from toolkit._schema.json_text import as_text
-from toolkit._tools.invocation import completed, explained
+from toolkit._schema.error_messages import suggest, unknown_tool
+from toolkit._schema.json_text import to_json_text
+from toolkit._tools.invocation import complete, explain
 from toolkit._tools.tool import Tool
 from toolkit.errors import (
     Cancelled,
@@ -72,13 +72,15 @@ class Dispatcher:
     approval_timeout: float | None = None
     middleware: tuple[Middleware, ...] = ()
     max_result: int = MAX_RESULT
-    overflow: Overflow | None = None
+    overflow: ResultStore | None = None
     ledger: Ledger | None = None
     suspects: Collection[str] = ()
-    begun: set[str] = field(default_factory=set)
+    started: set[str] = field(default_factory=set)
     count: Callable[[str, int], str] = lambda *_: ""
 
-    async def dispatch(self, call: ToolCall, context: ToolContext[Any], door: Door, tell: Tell = unheard) -> ToolResult:
+    async def dispatch(
+        self, call: ToolCall, context: ToolContext[Any], backend: Backend, tell: Emit = ignore
+    ) -> ToolResult:
         """Carry one call out; whatever a tool or a middleware does, there is a result.
 
         Raises:
@@ -86,19 +88,19 @@ class Dispatcher:
             Halt: A hook raised it.
             DefinitionError: A tool cannot be described to a model.
         """
-        line = _Line(self, call, context, door, tell)
+        line = _CallPipeline(self, call, context, backend, tell)
         try:
-            result = await compose(self.middleware, line.carried_out, context, self.tools, door)(call)
+            result = await compose(self.middleware, line.execute, context, self.tools, backend)(call)
             if self.middleware:
-                result = completed(_checked(result))
+                result = complete(_checked(result))
             _log(call, result)
         except (FatalError, Halt, DefinitionError):
             raise
         except CancelledError as error:  # the turn was left; nobody reads this result
-            return ToolResult.failed(Cancelled(), error)
+            return ToolResult.from_error(Cancelled(), error)
         except Exception as error:  # noqa: BLE001  whatever it is, the call has a result
             result = _refused(error, line)
-        return capped(result, line.max_result, self.overflow)
+        return truncate(result, line.max_result, self.overflow)
 
     def is_gated(self, tool: Tool[..., Any]) -> bool:
         """Tell whether anybody is asked about the calls of a tool; a gate that is an empty object is one, too."""
@@ -106,7 +108,7 @@ class Dispatcher:
         gates = (self.authorizer, self.approver, own.authorize)
         return own.approve is not False or any(gate is not None for gate in gates)
 
-    def may_tell(self, tool: Tool[..., Any]) -> bool:
+    def may_emit(self, tool: Tool[..., Any]) -> bool:
         """Tell whether anything may be heard of a call before its end."""
         is_usual = tool.settings.is_plain and not self.middleware and not tool.invocation.tells
         return self.is_gated(tool) or not is_usual
@@ -115,7 +117,7 @@ class Dispatcher:
     def _callable(self) -> list[str]:
         return [name for name in self.tools if self.available is None or name in self.available]
 
-    def resolved(self, call: ToolCall) -> Tool[..., Any]:
+    def resolve(self, call: ToolCall) -> Tool[..., Any]:
         """Find the tool that a call means.
 
         Raises:
@@ -124,16 +126,16 @@ class Dispatcher:
         """
         tool = self.tools.get(call.name)
         if tool is None:
-            raise UnknownTool(unknown(call.name, self._callable))
+            raise UnknownTool(unknown_tool(call.name, self._callable))
         if self.available is not None and call.name not in self.available:
-            raise NotFound(f"{call.name} may not be called now{close_to('', self._callable)}")
+            raise NotFound(f"{call.name} may not be called now{suggest('', self._callable)}")
         if call.id in self.suspects and not tool.settings.may_repeat:
             raise Failed(STARTED)
         return tool
 
 
 @dataclass
-class _Line:
+class _CallPipeline:
     """The way of one call, inside of all middleware: a step that refuses raises a ToolError.
 
     Attributes:
@@ -143,8 +145,8 @@ class _Line:
     by: Dispatcher
     call: ToolCall
     context: ToolContext[Any]
-    door: Door
-    tell: Tell
+    backend: Backend
+    emit: Emit
     has_begun: bool = False
     max_result: int = MAX_RESULT
     inside: ToolContext[Any] = field(init=False)
@@ -153,12 +155,12 @@ class _Line:
         self.inside = self.context
         self.max_result = self.by.max_result
 
-    async def carried_out(self, call: ToolCall) -> ToolResult:
+    async def execute(self, call: ToolCall) -> ToolResult:
         """Carry a call out; a middleware may have made it, but its ids stay ours."""
         by = self.by
         if call.id != self.call.id:
             call = replace(call, id=self.call.id, provider_call_id=self.call.provider_call_id)
-        tool = by.resolved(call)
+        tool = by.resolve(call)
         self._refuse_displaced(call, tool)
         self.max_result = tool.settings.max_result or by.max_result
         values, repairs = tool.read(call.arguments)
@@ -187,7 +189,7 @@ class _Line:
             call_id=call.id,
             digest=self._digest(tool, values, call),
             may_repeat=tool.settings.may_repeat,
-            door=self.door,
+            backend=self.backend,
         )
         if (known := await record.recall()) is not None:
             return known
@@ -197,22 +199,22 @@ class _Line:
         except Unanswered:  # nobody's no: whoever takes the state up may ask again
             raise
         except Denied as refusal:
-            await record.finish(explained(refusal, call.name, (), ()))
+            await record.finish(explain(refusal, call.name, (), ()))
             raise
         await record.note("approved", self._digest(tool, values, call))
-        return await record.carry_out(lambda: self._invoked(tool, values, call))
+        return await record.execute(lambda: self._invoked(tool, values, call))
 
     async def _passed(self, tool: Tool[..., Any], values: dict[str, Any], call: ToolCall) -> dict[str, Any]:
         """Ask the gates, and give the values with which the call may run: the model's, or an approver's own."""
         by = self.by
         if not by.is_gated(tool):
             return values
-        request = ApprovalRequest(tool, values, self.context, call, tell=self.tell)
+        request = ApprovalRequest(tool, values, self.context, call, emit=self.emit)
         await self._authorized(request)
-        decision = await approve(by.approver, request, self.door, by.approval_timeout)
+        decision = await approve(by.approver, request, self.backend, by.approval_timeout)
         if decision.arguments is None:
             return values
-        values, _ = tool.read(as_text(_rewritten(request, decision.arguments)))
+        values, _ = tool.read(to_json_text(_rewritten(request, decision.arguments)))
         await self._authorized(ApprovalRequest(tool, values, self.context, call))
         return values
 
@@ -227,12 +229,12 @@ class _Line:
     async def _authorized(self, request: ApprovalRequest) -> None:
         for authorizer in (self.by.authorizer, request.tool.settings.authorize):
             timeout = self.by.approval_timeout
-            await authorize(authorizer, request.tool, request.arguments, request.context, self.door, timeout)
+            await authorize(authorizer, request.tool, request.arguments, request.context, self.backend, timeout)
 
     async def _invoked(self, tool: Tool[..., Any], values: dict[str, Any], call: ToolCall) -> ToolResult:
         self.has_begun = True
-        self.by.begun.add(self.call.id)
-        return await invoke(tool, call, values, self.inside, self.door, self.tell)
+        self.by.started.add(self.call.id)
+        return await invoke(tool, call, values, self.inside, self.backend, self.emit)
 
 
 def _rewritten(request: ApprovalRequest, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -245,7 +247,7 @@ def _rewritten(request: ApprovalRequest, arguments: Mapping[str, Any]) -> dict[s
     seen = (request.arguments, json.loads(request.arguments_json))
     kept = {name for name, value in arguments.items() if any(name in each and each[name] == value for each in seen)}
     changed = {name: value for name, value in arguments.items() if name not in kept}
-    if hidden := next((name for name, value in changed.items() if _HIDDEN in as_text({name: value})), None):
+    if hidden := next((name for name, value in changed.items() if _HIDDEN in to_json_text({name: value})), None):
         raise InvalidArguments(f"{hidden} was changed by whoever approved it, and a secret in it is hidden.")
     return {name: said[name] if name in kept else arguments[name] for name in arguments if name in {*changed, *said}}
 
@@ -256,7 +258,7 @@ def _checked(result: object) -> ToolResult:
     raise TypeError(f"a middleware answers with a ToolResult, not {result!r}; does it return what the line gave it?")
 
 
-def _refused(error: Exception, line: _Line) -> ToolResult:
+def _refused(error: Exception, line: _CallPipeline) -> ToolResult:
     """Make the result of a call that did not come to its end."""
     name = line.call.name[:100]
     if isinstance(error, Deferred):
@@ -265,10 +267,10 @@ def _refused(error: Exception, line: _Line) -> ToolResult:
         text = f"Not run: the run was stopped. {error}".rstrip()
         return ToolResult(text=text, error=text, kind="stopped", exception=error)
     if isinstance(error, ToolError):
-        return explained(error, name, (), ())
+        return explain(error, name, (), ())
     logger.error("What stands around the call %s failed; the call gets an error.", name, exc_info=error)
     said = f"{name} has run, but its result was lost." if line.has_begun else f"{name} was not carried out."
-    return ToolResult.failed(Failed(said), error)
+    return ToolResult.from_error(Failed(said), error)
 
 
 def _log(call: ToolCall, result: ToolResult) -> None:

@@ -17,14 +17,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from toolkit._concurrency.backend import Door
+from toolkit._concurrency.backend import Backend
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.tasks import watched
-from toolkit._concurrency.threads import Outcome, over, unended
+from toolkit._concurrency.tasks import watch_loop
+from toolkit._concurrency.threads import Outcome, cancellation_error, note_still_running
 from toolkit._context import ToolContext
 from toolkit._execution.isolation import submitted, waited
 from toolkit._messages import ToolCall, ToolResult
-from toolkit._tools.invocation import rendered
+from toolkit._tools.invocation import render
 from toolkit._tools.options import ToolSettings
 from toolkit._tools.tool import Tool
 from toolkit.errors import Cancelled, DefinitionError, Failed, TimedOut, ToolError
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("toolkit")
 
-Tell: TypeAlias = Callable[[CallEvent], object]
+Emit: TypeAlias = Callable[[CallEvent], object]
 
 # So many functions of one run may be at work after they were given up; each may hold a thread for ever.
 MAX_ABANDONED = 64
@@ -46,7 +46,12 @@ LONGEST_PAUSE = 30.0
 
 
 async def invoke(
-    tool: Tool[..., Any], call: ToolCall, values: dict[str, Any], context: ToolContext[Any], door: Door, tell: Tell
+    tool: Tool[..., Any],
+    call: ToolCall,
+    values: dict[str, Any],
+    context: ToolContext[Any],
+    backend: Backend,
+    tell: Emit,
 ) -> ToolResult:
     """Let a tool do its work; whatever comes of it, there is a result.
 
@@ -55,15 +60,15 @@ async def invoke(
         call: The model's call, for what is told.
         values: The arguments, validated.
         context: What a parameter annotated ToolContext gets.
-        door: How to wait.
+        backend: How to wait.
         tell: Takes what the tool says, and what becomes of it.
 
     Raises:
         FatalError: The tool raised it.
         DefinitionError: The tool cannot be taken to where it is to run.
     """
-    attempts = _Attempts(tool, call, values, door, tell, context.cancellation)
-    return await (attempts.tried(context) if tool.settings.is_plain else attempts.result(context))
+    attempts = _Attempts(tool, call, values, backend, tell, context.cancellation)
+    return await (attempts.attempt(context) if tool.settings.is_plain else attempts.result(context))
 
 
 @dataclass
@@ -71,15 +76,15 @@ class _Attempts:
     """One call, as often as it takes.
 
     Attributes:
-        until: How long the run has.
+        cancellation: How long the run has.
     """
 
     tool: Tool[..., Any]
     call: ToolCall
     values: dict[str, Any]
-    door: Door
-    tell: Tell
-    until: Cancellation
+    backend: Backend
+    emit: Emit
+    cancellation: Cancellation
 
     async def result(self, context: ToolContext[Any]) -> ToolResult:
         """Try until there is a result worth having, or no try is left."""
@@ -90,9 +95,9 @@ class _Attempts:
             if error is None or not _is_worth_another(error, settings):
                 return result
             seconds = _pause(attempt)
-            self.tell(ToolCallRetried(call=self.call, attempt=attempt, error=error, seconds=seconds))
+            self.emit(ToolCallRetried(call=self.call, attempt=attempt, error=error, seconds=seconds))
             try:
-                await self.door.sleep(seconds, self.until)
+                await self.backend.sleep(seconds, self.cancellation)
             except (Cancelled, TimedOut) as end:
                 return self._given_up(end)
         return await self._limited(context, settings.retries)
@@ -103,9 +108,9 @@ class _Attempts:
         if semaphore is None:
             return await self._timed(context, attempt)
         try:
-            await semaphore.acquire(partial(self.door.call, is_async=True, until=self.until))
+            await semaphore.acquire(partial(self.backend.call, is_async=True, cancellation=self.cancellation))
         except (Cancelled, TimedOut) as end:
-            return ToolResult.failed(end)
+            return ToolResult.from_error(end)
         try:
             return await self._timed(context, attempt)
         finally:
@@ -113,24 +118,24 @@ class _Attempts:
 
     async def _timed(self, context: ToolContext[Any], attempt: int) -> ToolResult:
         """Try once, for no longer than the tool may take."""
-        until = Cancellation(self.tool.settings.timeout, parent=self.until)
+        cancellation = Cancellation(self.tool.settings.timeout, parent=self.cancellation)
         try:
-            return await self.tried(replace(context, attempt=attempt, cancellation=until))
+            return await self.attempt(replace(context, attempt=attempt, cancellation=cancellation))
         finally:
-            until.close()
-            until.cancel()  # what works on may look whether it still should
+            cancellation.close()
+            cancellation.cancel()  # what works on may look whether it still should
 
-    async def tried(self, context: ToolContext[Any]) -> ToolResult:
+    async def attempt(self, context: ToolContext[Any]) -> ToolResult:
         """Carry the tool out once; what it tells afterwards is not heard."""
         if not self.tool.invocation.tells:
             return await self._begun(context)
-        with _News(self.call, self.tell, self.tool.invocation.write) as news:
-            return await self._begun(replace(context, tell=news.update))
+        with _News(self.call, self.emit, self.tool.invocation.write) as news:
+            return await self._begun(replace(context, emit=news.update))
 
     async def _begun(self, context: ToolContext[Any]) -> ToolResult:
         try:
             if context.cancellation:
-                raise over(context.cancellation)
+                raise cancellation_error(context.cancellation)
             return await self._placed(context)
         except (Cancelled, TimedOut) as end:
             return self._given_up(self._worded(end))
@@ -139,34 +144,34 @@ class _Attempts:
         settings = self.tool.settings
         if settings.isolate is not None:
             return await self._elsewhere(self._in_process(context))
-        if len(self.door.abandoned) >= MAX_ABANDONED and not (self.tool.is_async and settings.executor is None):
-            return ToolResult.failed(Failed(BUSY))
+        if len(self.backend.abandoned) >= MAX_ABANDONED and not (self.tool.is_async and settings.executor is None):
+            return ToolResult.from_error(Failed(BUSY))
         if settings.executor is not None:
             return await self._elsewhere(self._in_executor(settings.executor, context))
         return await self._here(context)
 
     async def _here(self, context: ToolContext[Any]) -> ToolResult:
         """Carry the tool out where its kind belongs: on this thread, on another, or in an event loop."""
-        until, working = context.cancellation, _Working(self.door.at_work, self.call.id)
+        cancellation, working = context.cancellation, _Working(self.backend.running, self.call.id)
 
         async def begin() -> Any:
             with working:
-                return self.tool.carry_out(self.values, context)
+                return self.tool.execute(self.values, context)
 
         async def finish(promise: Awaitable[ToolResult]) -> ToolResult:
             with working:
-                return await watched(promise, self.tool.settings.timeout, self._warn)
+                return await watch_loop(promise, self.tool.settings.timeout, self._warn)
 
         async def carry_out() -> ToolResult:
             result = await begin()
             return result if isinstance(result, ToolResult) else await finish(result)
 
         if self.tool.is_async:
-            return await self.door.call(carry_out, is_async=True, until=until)
-        result = await self.door.call(begin, is_async=False, until=until)
+            return await self.backend.call(carry_out, is_async=True, cancellation=cancellation)
+        result = await self.backend.call(begin, is_async=False, cancellation=cancellation)
         if isinstance(result, ToolResult):
             return result
-        return await self.door.call(partial(finish, result), is_async=True, until=until)
+        return await self.backend.call(partial(finish, result), is_async=True, cancellation=cancellation)
 
     async def _elsewhere(self, outcome: Awaitable[Outcome[Any]]) -> ToolResult:
         """Make a result here of what comes from another place; what is wrong with that place is the developer's."""
@@ -175,11 +180,13 @@ class _Attempts:
         except (Cancelled, TimedOut, DefinitionError):
             raise
         except Failed as failed:
-            return ToolResult.failed(failed, failed.__cause__)
+            return ToolResult.from_error(failed, failed.__cause__)
         except Exception as lost:  # noqa: BLE001  the place is somebody else's: anything may happen
-            return ToolResult.failed(Failed(f"{self.tool.name} failed: nothing came back from where it runs."), lost)
+            return ToolResult.from_error(
+                Failed(f"{self.tool.name} failed: nothing came back from where it runs."), lost
+            )
         invocation = self.tool.invocation
-        return invocation.failed(error) if error is not None else cast("ToolResult", invocation.settled(value))
+        return invocation.fail(error) if error is not None else cast("ToolResult", invocation.settle(value))
 
     async def _in_process(self, context: ToolContext[Any]) -> Outcome[Any]:
         from toolkit._execution.isolation import in_process
@@ -187,30 +194,30 @@ class _Attempts:
         async def wait() -> Outcome[Any]:
             return in_process(self.tool, self.values, context)
 
-        return await self.door.call(wait, is_async=False)
+        return await self.backend.call(wait, is_async=False)
 
     async def _in_executor(self, executor: Executor, context: ToolContext[Any]) -> Outcome[Any]:
         """Give the tool to an executor, and wait: each for as long as the tool may take, where its start is known."""
-        until, at_work, abandoned = context.cancellation, self.door.at_work, self.door.abandoned
+        cancellation, at_work, abandoned = context.cancellation, self.backend.running, self.backend.abandoned
 
         async def submit() -> Future[Any]:
-            begun = partial(until.restart, self.tool.settings.timeout)
+            begun = partial(cancellation.restart, self.tool.settings.timeout)
             future = submitted(executor, self.tool, self.values, context, begun)
             at_work.append(self.call.id)
             future.add_done_callback(lambda _: at_work.remove(self.call.id))
-            if until:  # the executor took its time: nobody waits any more
+            if cancellation:  # the executor took its time: nobody waits any more
                 future.cancel()
             return future
 
         async def wait() -> Outcome[Any]:
             try:
-                return waited(future, until)
+                return waited(future, cancellation)
             except (Cancelled, TimedOut):
                 abandoned.add(lambda: not future.done())
                 raise
 
-        future = await self.door.call(submit, is_async=False, until=until)
-        return await self.door.call(wait, is_async=False)
+        future = await self.backend.call(submit, is_async=False, cancellation=cancellation)
+        return await self.backend.call(wait, is_async=False)
 
     def _warn(self, seconds: float) -> None:
         logger.warning(
@@ -223,12 +230,12 @@ class _Attempts:
         )
 
     def _given_up(self, end: Cancelled | TimedOut) -> ToolResult:
-        return ToolResult.failed(unended(end) if self.call.id in self.door.at_work else end)
+        return ToolResult.from_error(note_still_running(end) if self.call.id in self.backend.running else end)
 
     def _worded(self, end: Cancelled | TimedOut) -> Cancelled | TimedOut:
         """Say how long the call had, where it was its own time that was up."""
         seconds = self.tool.settings.timeout
-        if isinstance(end, Cancelled) or seconds is None or self.until:
+        if isinstance(end, Cancelled) or seconds is None or self.cancellation:
             return end
         return TimedOut(f"Timed out after {seconds:g} s{str(end).removeprefix('Timed out')}")
 
@@ -249,7 +256,7 @@ class _Working:
 class _News:
     """What one try tells, until it is over."""
 
-    def __init__(self, call: ToolCall, tell: Tell, write: Callable[[Any], str]) -> None:
+    def __init__(self, call: ToolCall, tell: Emit, write: Callable[[Any], str]) -> None:
         self._call, self._tell, self._write = call, tell, write
         self._is_over = False
 
@@ -262,7 +269,7 @@ class _News:
     def update(self, text: str | None, partial: Any) -> None:
         """Make an event of what the tool says while it is at work."""
         if not self._is_over:
-            told = None if text is not None else rendered(partial, self._write)
+            told = None if text is not None else render(partial, self._write)
             self._tell(ToolCallUpdated(self._call, text or "", told))
 
 

@@ -30,7 +30,7 @@ from queue import SimpleQueue
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.threads import Outcome, outcome_of, over, taken, time_left
+from toolkit._concurrency.threads import Outcome, cancellation_error, capture_outcome, get_unless_cancelled, time_left
 from toolkit._context import ToolContext
 from toolkit._tools.options import USUAL
 from toolkit._tools.tool import Tool
@@ -69,15 +69,15 @@ class Sent:
 
 def performed(tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[Any]) -> Sent:
     """Carry a tool out in another process."""
-    value, error = outcome_of(lambda: tool.invocation.perform(values, context))
+    value, error = capture_outcome(lambda: tool.invocation.perform(values, context))
     return Sent(value) if error is None else packed(error)
 
 
 def packed(error: BaseException) -> Sent:
     """Make an exception ready to travel."""
-    text = outcome_of(lambda: str(error))[0] or ""
-    trace = outcome_of(lambda: "".join(traceback.format_exception(error)))[0] or ""
-    pickled = outcome_of(lambda: pickle.dumps(error))[0] or b""
+    text = capture_outcome(lambda: str(error))[0] or ""
+    trace = capture_outcome(lambda: "".join(traceback.format_exception(error)))[0] or ""
+    pickled = capture_outcome(lambda: pickle.dumps(error))[0] or b""
     return Sent(error=pickled, named=(type(error).__module__, type(error).__qualname__, text), trace=trace)
 
 
@@ -85,7 +85,7 @@ def revived(sent: Sent) -> Outcome[Any]:
     """Unpack what came of a tool; an exception that cannot be made again has a double of the same name and text."""
     if sent.named is None:
         return sent.value, None
-    error: Any = outcome_of(lambda: pickle.loads(sent.error))[0]  # noqa: S301  it comes from a tool of our own
+    error: Any = capture_outcome(lambda: pickle.loads(sent.error))[0]  # noqa: S301  it comes from a tool of our own
     if not isinstance(error, BaseException):
         module, kind, text = sent.named
         error = type(kind.rpartition(".")[2], (Exception,), {"__module__": module, "__qualname__": kind})(text)
@@ -132,7 +132,7 @@ def _bare(executor: Executor, tool: Tool[..., Any]) -> Tool[..., Any]:
     return movable(tool) if isinstance(executor, ProcessPoolExecutor) else replace(tool, settings=USUAL)
 
 
-def waited(future: Future[Any], until: Cancellation) -> Outcome[Any]:
+def waited(future: Future[Any], cancellation: Cancellation) -> Outcome[Any]:
     """Wait on this thread for what comes of a tool; what has not begun when the time is up does not begin.
 
     Raises:
@@ -143,15 +143,15 @@ def waited(future: Future[Any], until: Cancellation) -> Outcome[Any]:
     done: SimpleQueue[Future[Any] | None] = SimpleQueue()
     future.add_done_callback(done.put)
     try:
-        while taken(done, until) is None:
-            if until:  # or it has begun meanwhile: its time counts anew
+        while get_unless_cancelled(done, cancellation) is None:
+            if cancellation:  # or it has begun meanwhile: its time counts anew
                 break
         else:
             came = future.result()
             return revived(came) if isinstance(came, Sent) else came
     finally:
         has_begun = not future.cancel()
-    error = over(until)
+    error = cancellation_error(cancellation)
     if isinstance(error, TimedOut) and not has_begun:
         raise TimedOut("Timed out: not started, its executor was busy.")
     raise error
@@ -211,7 +211,7 @@ def _perform_here(
     tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[Any], begun: Callable[[], object]
 ) -> Outcome[Any]:
     begun()
-    return outcome_of(lambda: tool.invocation.perform(values, context))
+    return capture_outcome(lambda: tool.invocation.perform(values, context))
 
 
 def _perform(tool: Tool[..., Any], values: dict[str, Any], context: Mapping[str, Any]) -> Sent:
@@ -248,12 +248,12 @@ def in_process(tool: Tool[..., Any], values: dict[str, Any], context: ToolContex
         DefinitionError: The process cannot get the tool.
         Failed: It cannot get a value or a part of the context, or cannot send the result; the cause says more.
     """
-    until = context.cancellation
+    cancellation = context.cancellation
     order = _ordered(tool, values, context)
     child = _Child(order)
     try:
-        with _watched(until, child):
-            end = child.end(context.tell)
+        with _watched(cancellation, child):
+            end = child.end(context.emit)
     finally:
         child.close()
     if isinstance(end, _Refused):
@@ -265,8 +265,8 @@ def in_process(tool: Tool[..., Any], values: dict[str, Any], context: ToolContex
         )
     if end is not None:
         return revived(end)
-    if until:
-        raise over(until)
+    if cancellation:
+        raise cancellation_error(cancellation)
     return None, Failed(f"{tool.name} failed: its process {child.fate} before it had a result.")
 
 
@@ -326,11 +326,11 @@ class _Child:
 
 
 @contextmanager
-def _watched(until: Cancellation, child: _Child) -> Iterator[None]:
+def _watched(cancellation: Cancellation, child: _Child) -> Iterator[None]:
     """Kill a child when its time is up, or when it is called off."""
-    leave = until.subscribe(child.kill)
+    leave = cancellation.subscribe(child.kill)
     try:
-        with _alarm(time_left(until), child.kill):
+        with _alarm(time_left(cancellation), child.kill):
             yield
     finally:
         leave()
@@ -403,7 +403,7 @@ def _prepared(orders: IO[bytes]) -> _Refused | None:
     if main is not None:
         from multiprocessing.spawn import prepare
 
-        error = outcome_of(lambda: prepare(main))[1]
+        error = capture_outcome(lambda: prepare(main))[1]
     del os.environ[PREPARING]
     return _Refused(f"the main script cannot be run again for it: {error}") if error else None
 
@@ -412,13 +412,13 @@ def _served(orders: IO[bytes], report: Callable[[object], None]) -> None:
     """Carry the tool out, and report its end."""
     threading.Thread(target=_end_with, args=(orders.fileno(),), daemon=True).start()
     sent = _sent(orders, report)
-    _, unsendable = outcome_of(lambda: report(sent))
+    _, unsendable = capture_outcome(lambda: report(sent))
     if unsendable:
         report(_Lost(str(unsendable)))
 
 
 def _sent(orders: IO[bytes], report: Callable[[object], None]) -> Sent:
-    order, error = outcome_of(lambda: pickle.load(orders))  # noqa: S301  as in `_prepared`
+    order, error = capture_outcome(lambda: pickle.load(orders))  # noqa: S301  as in `_prepared`
     if order is None:
         return packed(error or EOFError())
     tool, values, context = order

@@ -26,7 +26,7 @@ from typing import Literal, Protocol, TypeAlias, TypeVar, cast
 
 from typing_extensions import Self
 
-from toolkit._concurrency.backend import Door
+from toolkit._concurrency.backend import Backend
 from toolkit._messages import ToolMessage, ToolResult, message_from_dict, message_to_dict
 from toolkit.errors import Failed
 from toolkit.stores import Database, Layout
@@ -198,7 +198,7 @@ class Record:
     call_id: str
     digest: str
     may_repeat: bool
-    door: Door
+    backend: Backend
 
     async def recall(self) -> ToolResult | None:
         """Give what came of the call, where it was carried out before; None where it is to be carried out now.
@@ -224,7 +224,7 @@ class Record:
         """
         return await self._write(stage, digest or self.digest)
 
-    async def carry_out(self, work: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+    async def execute(self, work: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         """Do the work of the call, and write down that it starts and what came of it.
 
         Raises:
@@ -258,7 +258,7 @@ class Record:
                 logger.exception("The ledger could not %s, for the call %s.", what, self.call_id)
                 raise Failed(UNKEPT) from error
 
-        return await self.door.call(done, is_async=False)
+        return await self.backend.call(done, is_async=False)
 
 
 def _json(result: ToolResult) -> str:

@@ -14,15 +14,15 @@ from functools import partial
 from itertools import groupby
 from typing import Any, Literal, TypeAlias
 
-from toolkit._concurrency.backend import Door
+from toolkit._concurrency.backend import Backend
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.threads import unended
-from toolkit._context import ToolContext, unheard
+from toolkit._concurrency.threads import note_still_running
+from toolkit._context import ToolContext, ignore
 from toolkit._execution.dispatcher import Dispatcher
-from toolkit._execution.invoke import Tell
-from toolkit._execution.references import Dependencies, refer
+from toolkit._execution.invoke import Emit
+from toolkit._execution.references import Dependencies, any_references
 from toolkit._messages import ToolCall, ToolResult
-from toolkit._tools.shared_values import Shared
+from toolkit._tools.shared_values import SharedValues
 from toolkit.errors import Cancelled, Failed, TimedOut
 from toolkit.events import CallEvent, ToolCallAbandoned, ToolCallFinished
 
@@ -42,7 +42,7 @@ class Batched:
 
 
 Order: TypeAlias = Literal["parallel", "sequential"] | Batched
-CarryOut: TypeAlias = Callable[[ToolCall, Tell], Coroutine[Any, Any, ToolResult]]
+CarryOut: TypeAlias = Callable[[ToolCall, Emit], Coroutine[Any, Any, ToolResult]]
 
 
 def batched(size: int) -> Batched:
@@ -54,14 +54,14 @@ def batched(size: int) -> Batched:
     return Batched(size)
 
 
-def width_of(order: Order, width: int) -> int:
+def parallel_limit(order: Order, width: int) -> int:
     """Say how many calls run at the same time, at most."""
     if order == "sequential":
         return 1
     return min(order.size, width) if isinstance(order, Batched) else width
 
 
-def checked_order(order: Any) -> Order:
+def check_order(order: Any) -> Order:
     """Give back an order that there is.
 
     Raises:
@@ -73,7 +73,7 @@ def checked_order(order: Any) -> Order:
     raise ValueError(f'invalid order {order!r}: use "sequential", "parallel" or batched(n).')
 
 
-def batches(
+def split_batches(
     calls: Sequence[ToolCall], order: Order, runs_alone: Callable[[ToolCall], bool]
 ) -> list[Sequence[ToolCall]]:
     """Part the calls of a turn into those that run together, in call order; one that runs alone parts the others."""
@@ -87,13 +87,13 @@ def batches(
     return parted
 
 
-async def execute(
+async def run_batch(
     calls: Sequence[ToolCall],
     carry_out: CarryOut,
-    door: Door,
+    backend: Backend,
     *,
     width: int = MAX_PARALLEL,
-    until: Cancellation | None = None,
+    cancellation: Cancellation | None = None,
     apart: bool = False,
     heard: bool = True,
 ) -> AsyncGenerator[CallEvent | ToolCallFinished, None]:
@@ -102,47 +102,47 @@ async def execute(
     Args:
         calls: What is carried out.
         carry_out: Carries one call out.
-        door: How to wait.
+        backend: How to wait.
         width: How many run at the same time.
-        until: When to wait no longer: calls without a result have one then.
+        cancellation: When to wait no longer: calls without a result have one then.
         apart: Whether a single call has a thread of its own, so that what it tells is heard at once.
         heard: Whether anything may be told; to listen costs a task in an event loop.
 
     Yields:
         What the calls tell while they are at work; and an end for each, in the order in which they come.
     """
-    told = door.channel() if heard else None
+    told = backend.channel() if heard else None
     left = {id(call): call for call in calls}
 
     async def timed(call: ToolCall) -> ToolCallFinished:
         began = time.perf_counter()
-        result = await carry_out(call, told.put if told else unheard)
+        result = await carry_out(call, told.put if told else ignore)
         return ToolCallFinished(call, result, time.perf_counter() - began)
 
     jobs = [partial(timed, call) for call in calls]
     began = time.perf_counter()
     try:
-        async with aclosing(door.together(jobs, width, told, until=until, apart=apart)) as happened:
+        async with aclosing(backend.run_all(jobs, width, told, cancellation=cancellation, apart=apart)) as happened:
             async for event in happened:
                 if isinstance(event, ToolCallFinished):
                     del left[id(event.call)]
-                    if event.call.id in door.at_work:
-                        yield ToolCallAbandoned(call=event.call, count=len(door.abandoned))
+                    if event.call.id in backend.running:
+                        yield ToolCallAbandoned(call=event.call, count=len(backend.abandoned))
                 yield event
     except (TimedOut, Cancelled) as error:
-        for event in _given_up(left.values(), error, door, time.perf_counter() - began):
+        for event in _given_up(left.values(), error, backend, time.perf_counter() - began):
             yield event
 
 
 def _given_up(
-    calls: Iterable[ToolCall], end: TimedOut | Cancelled, door: Door, seconds: float
+    calls: Iterable[ToolCall], end: TimedOut | Cancelled, backend: Backend, seconds: float
 ) -> Iterator[CallEvent | ToolCallFinished]:
     """End calls that nobody waits for any more."""
     for call in calls:
-        works_on = call.id in door.at_work
+        works_on = call.id in backend.running
         if works_on:
-            yield ToolCallAbandoned(call=call, count=len(door.abandoned))
-        yield ToolCallFinished(call, ToolResult.failed(unended(end) if works_on else end), seconds)
+            yield ToolCallAbandoned(call=call, count=len(backend.abandoned))
+        yield ToolCallFinished(call, ToolResult.from_error(note_still_running(end) if works_on else end), seconds)
 
 
 # By whom the calls of the run whose tool works here are carried out: what the tool calls in turn passes the same gates.
@@ -150,7 +150,7 @@ dispatching: ContextVar[Dispatcher | None] = ContextVar("dispatching", default=N
 
 
 @dataclass(frozen=True)
-class Callings:
+class ParallelCalls:
     """Carries calls out with the tools of one composition.
 
     Attributes:
@@ -160,12 +160,12 @@ class Callings:
 
     dispatcher: Dispatcher
     context: ToolContext[Any]
-    door: Door
-    shared: Shared
+    backend: Backend
+    shared: SharedValues
 
     async def one(self, call: ToolCall) -> ToolResult:
         """Carry one call out."""
-        if refer(self.dispatcher.tools):
+        if any_references(self.dispatcher.tools):
             return (await self.all([call]))[0]
         with self._left() as left:
             return await self._dispatched(left, _checked(call))
@@ -186,7 +186,7 @@ class Callings:
                 if wanted(event.result):
                     return event.result
                 failed[id(event.call)] = f"{event.call.name}: {event.result.error}"
-        return ToolResult.failed(Failed("; ".join(failed[id(call)] for call in own) or "there is no call"))
+        return ToolResult.from_error(Failed("; ".join(failed[id(call)] for call in own) or "there is no call"))
 
     async def ends(self, calls: Sequence[ToolCall]) -> AsyncGenerator[ToolCallFinished, None]:
         """Carry calls out at the same time, and give each end as it comes; those that are left are called off."""
@@ -200,25 +200,25 @@ class Callings:
         return Cancellation(parent=self.context.cancellation)
 
     def _events(self, calls: Sequence[ToolCall], left: Cancellation) -> AsyncGenerator[Any, None]:
-        if refer(self.dispatcher.tools):
+        if any_references(self.dispatcher.tools):
             return self._in_order(calls, left)
-        return execute(calls, partial(self._dispatched, left), self.door)
+        return run_batch(calls, partial(self._dispatched, left), self.backend)
 
     async def _in_order(self, calls: Sequence[ToolCall], left: Cancellation) -> AsyncGenerator[Any, None]:
         """Do the same with calls of which some wait for others."""
         linked = Dependencies.of(calls, self.shared, self.dispatcher.tools, left)
 
-        async def carry_out(call: ToolCall, tell: Tell) -> ToolResult:
-            return await linked.carried_out(call, partial(self._dispatched, left, tell=tell), self.door)
+        async def carry_out(call: ToolCall, tell: Emit) -> ToolResult:
+            return await linked.execute(call, partial(self._dispatched, left, tell=tell), self.backend)
 
         try:
-            async with aclosing(execute(linked.calls, carry_out, self.door)) as events:
+            async with aclosing(run_batch(linked.calls, carry_out, self.backend)) as events:
                 async for event in events:
                     yield event
         finally:
             linked.close()
 
-    async def _dispatched(self, left: Cancellation, call: ToolCall, tell: Tell = unheard) -> ToolResult:
+    async def _dispatched(self, left: Cancellation, call: ToolCall, tell: Emit = ignore) -> ToolResult:
         own = replace(
             self.context,
             call_id=call.id,
@@ -227,7 +227,7 @@ class Callings:
             shared=self.shared.view(instance=call.instance),
             cancellation=left,
         )
-        return await self.dispatcher.dispatch(call, own, self.door, tell)
+        return await self.dispatcher.dispatch(call, own, self.backend, tell)
 
 
 def _begun(calls: Iterable[ToolCall]) -> list[ToolCall]:
@@ -252,11 +252,11 @@ def _checked(call: ToolCall) -> ToolCall:
     return call
 
 
-def succeeded(result: ToolResult) -> bool:
+def is_success(result: ToolResult) -> bool:
     """Tell whether a call ended well."""
     return not result.is_error
 
 
-def ended(_: ToolResult) -> bool:
+def is_finished(_: ToolResult) -> bool:
     """Tell that a call ended, well or not."""
     return True

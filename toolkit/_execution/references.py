@@ -18,16 +18,25 @@ from typing import Any, TypeAlias
 
 from pydantic_core import from_json, to_json
 
-from toolkit._concurrency.backend import Door
+from toolkit._concurrency.backend import Backend
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.threads import over
+from toolkit._concurrency.threads import cancellation_error
 from toolkit._execution.approval import Deferred
-from toolkit._execution.truncation import was_cut
-from toolkit._messages import OUTPUT, OUTPUT_PATH, Answered, Message, ModelResponse, ToolCall, ToolMessage, ToolResult
-from toolkit._schema.arguments import MAX_TEXT, refuse_doubtful
-from toolkit._schema.error_messages import shortened
-from toolkit._schema.matching import mapping, resolved
-from toolkit._tools.shared_values import MARK, Path, Shared, Values, missing, path_of
+from toolkit._execution.truncation import is_truncated
+from toolkit._messages import (
+    OUTPUT,
+    OUTPUT_PATH,
+    AnsweredCall,
+    Message,
+    ModelResponse,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+)
+from toolkit._schema.arguments import MAX_TEXT, refuse_ambiguous
+from toolkit._schema.error_messages import shorten
+from toolkit._schema.matching import as_mapping, resolve_reference
+from toolkit._tools.shared_values import MARK, Path, SharedValues, Values, missing_value, parse_path
 from toolkit._tools.tool import Tool
 from toolkit.errors import Cancelled, Failed, InvalidArguments, TimedOut, ToolError
 
@@ -111,7 +120,7 @@ def substituted(arguments: str, value_of: Callable[[str], Any]) -> str:
     document = _document(arguments)
     if document is None:
         return arguments
-    refuse_doubtful(arguments)
+    refuse_ambiguous(arguments)
     own = {name: value if name == OUTPUT else _filled(value, value_of) for name, value in document.items()}
     return to_json(own, inf_nan_mode="constants").decode()
 
@@ -132,7 +141,7 @@ def kept_at(call: ToolCall) -> str:
     """
     path = call.output_path.removeprefix(MARK)
     try:
-        path_of(path or "none")
+        parse_path(path or "none")
     except ValueError as error:
         raise InvalidArguments(f"{OUTPUT_PATH}: {error}") from error
     return path
@@ -191,7 +200,7 @@ def _kept(call: ToolCall) -> Path | None:
     if not call.output_path:
         return None
     try:
-        return (call.instance, *path_of(kept_at(call)))
+        return (call.instance, *parse_path(kept_at(call)))
     except InvalidArguments:
         return None  # it is refused when its turn comes
 
@@ -200,7 +209,7 @@ def _places(call: ToolCall, paths: Iterable[str]) -> Iterator[Path]:
     """List where values that a call refers to may be."""
     for path in paths:
         try:
-            steps = path_of(path)
+            steps = parse_path(path)
         except ValueError:
             continue  # refused when the turn of the call comes
         yield from ((owner, *steps) for owner in {call.instance, ""})
@@ -256,7 +265,7 @@ class Dependencies:
 
     Attributes:
         given: The calls, in call order.
-        until: When nothing is waited for any longer.
+        cancellation: When nothing is waited for any longer.
         ends: For each call: is called off once it has ended.
         before: What was shared before any of them was begun.
         overtook: Of each call, those that were to end after it, and have ended before; in the order of the plan.
@@ -265,12 +274,12 @@ class Dependencies:
 
     given: Sequence[ToolCall]
     plan: Plan
-    shared: Shared
+    shared: SharedValues
     tools: Tools
-    until: Cancellation
+    cancellation: Cancellation
     ends: Sequence[Cancellation]
-    before: Shared
-    overtook: Mapping[int, Sequence[Answered]]
+    before: SharedValues
+    overtook: Mapping[int, Sequence[AnsweredCall]]
     results: dict[int, ToolResult] = field(default_factory=dict)
     _places: Mapping[int, int] = field(default_factory=dict)
 
@@ -278,22 +287,22 @@ class Dependencies:
     def of(
         cls,
         calls: Sequence[ToolCall],
-        shared: Shared,
+        shared: SharedValues,
         tools: Tools,
-        until: Cancellation,
-        answered: Sequence[Answered] = (),
+        cancellation: Cancellation,
+        answered: Sequence[AnsweredCall] = (),
     ) -> Dependencies:
         """Find out which of some calls wait for which, be it for others of the same answer that have ended."""
         given = list(calls)
         for other in answered:
-            given.insert(other.place, other.call)
+            given.insert(other.position, other.call)
         plan = planned(given, lambda call: imported(call, tools.get(call.name)))
-        ends = [Cancellation(parent=until) for _ in given]
+        ends = [Cancellation(parent=cancellation) for _ in given]
         places = {id(call): place for place, call in enumerate(given)}
         overtook = _overtook(plan, answered)
-        made = cls(given, plan, shared, tools, until, ends, shared.copied(), overtook, _places=places)
+        made = cls(given, plan, shared, tools, cancellation, ends, shared.copy(), overtook, _places=places)
         for other in answered:
-            made.end(other.call, _result_of(other.told))
+            made.end(other.call, _result_of(other.message))
         return made
 
     @property
@@ -301,12 +310,12 @@ class Dependencies:
         """The calls, each behind those that it waits for: begun in this order, none waits for ever."""
         return [self.given[place] for place in self.plan.order if place not in self.results]
 
-    async def carried_out(self, call: ToolCall, carry_out: CarryOut, door: Door) -> ToolResult:
+    async def execute(self, call: ToolCall, carry_out: CarryOut, backend: Backend) -> ToolResult:
         """Carry a call out once it can be; what it may not have, or does not find, is its result."""
         place = self._places[id(call)]
         try:
             for other in self.plan.after[place]:
-                await _ended(self.ends[other], door)
+                await _ended(self.ends[other], backend)
             self.results[place] = result = await self._carried_out(place, call, carry_out)
         finally:
             self._end(place)
@@ -329,17 +338,17 @@ class Dependencies:
 
     async def _carried_out(self, place: int, call: ToolCall, carry_out: CarryOut) -> ToolResult:
         tool = self.tools.get(call.name)
-        if tool is None or not refers(tool):
+        if tool is None or not allows_references(tool):
             return await carry_out(call)
         try:
             path, own = kept_at(call), self._filled(place, call)
         except ToolError as refusal:
-            return ToolResult.failed(refusal)
+            return ToolResult.from_error(refusal)
         result = await carry_out(own)
         if not path or result.is_error:
             return result
         try:
-            self.shared.put(path, told_as(_whole(result, tool), tool), call.instance)
+            self.shared.set(path, told_as(_whole(result, tool), tool), call.instance)
         except ValueError as error:
             return result._replace(text=f"{result.text}\n{error}")
         self._put_again(place)
@@ -348,7 +357,7 @@ class Dependencies:
     def _put_again(self, place: int) -> None:
         """Let a value that came late, as the call had waited for a yes, give way to those that were to come after."""
         for other in self.overtook.get(place, ()):
-            _put_told(self.shared, other.call, other.told, self.tools)
+            _put_told(self.shared, other.call, other.message, self.tools)
 
     def _filled(self, place: int, call: ToolCall) -> ToolCall:
         """Put values in the places of references.
@@ -370,56 +379,56 @@ class Dependencies:
             return self.shared.get(path, instance)
         except KeyError:
             needed = (kept_at(self.given[other]) for other in self.plan.needs[place])
-            raise missing(path, sorted({*self.before.paths(instance), *needed})) from None
+            raise missing_value(path, sorted({*self.before.paths(instance), *needed})) from None
 
     def _circle(self, place: int) -> str:
         own, *others = (
-            shortened(repr(self.given[other].output_path), MAX_NAMED)
+            shorten(repr(self.given[other].output_path), MAX_NAMED)
             for other in (place, *sorted(self.plan.circular[place]))
         )
-        waits = f"{own} waits for {shortened(' and '.join(others), MAX_NAMED)}"
+        waits = f"{own} waits for {shorten(' and '.join(others), MAX_NAMED)}"
         return f"by way of other calls they refer to this call's own result: {waits}. Leave a reference out."
 
     def _check(self, other: ToolCall, result: ToolResult | None) -> None:
         needed = f"{other.name} at {other.output_path!r}"
-        if self.until:
-            raise over(self.until)
+        if self.cancellation:
+            raise cancellation_error(self.cancellation)
         if result is None or isinstance(result.exception, (Deferred, Blocked)):
             raise Blocked(f"Not run: it needs the result of {needed}, which has none yet.")
         if result.is_error:
             raise Failed(f"Not run: it needs the result of {needed}, which failed: {result.error}")
 
 
-def refers(tool: Tool[..., Any] | None) -> bool:
+def allows_references(tool: Tool[..., Any] | None) -> bool:
     """Tell whether calls of a tool may refer to those of others."""
     return tool is not None and OUTPUT_PATH in tool.about
 
 
-def refer(tools: Tools) -> bool:
+def any_references(tools: Tools) -> bool:
     """Tell whether calls of some tools may refer to each other."""
-    return any(map(refers, tools.values()))
+    return any(map(allows_references, tools.values()))
 
 
 def imported(call: ToolCall, tool: Tool[..., Any] | None) -> Collection[str] | None:
     """List the shared values that a call imports; None where it may not refer to the results of others."""
-    if tool is None or not refers(tool):
+    if tool is None or not allows_references(tool):
         return None
     scope = tool.scope
     return () if scope is None else (scope.imports or ()) if scope.shown is None else call.imports
 
 
-def may_wait(call: ToolCall, tool: Tool[..., Any]) -> bool:
+def may_depend(call: ToolCall, tool: Tool[..., Any]) -> bool:
     """Tell whether a call may have to wait for others of its answer."""
-    return refers(tool) and bool(references_in(call.arguments) or imported(call, tool))
+    return allows_references(tool) and bool(references_in(call.arguments) or imported(call, tool))
 
 
-def recalled(given: Values, messages: Sequence[Message], tools: Tools) -> Shared:
+def restore_shared(given: Values, messages: Sequence[Message], tools: Tools) -> SharedValues:
     """Make what the calls of a run share: a Shared as it stands; or values, and what a history tells of results.
 
     A result that was cut for the model is not known any more.
     """
-    shared = Shared.of(given)
-    if shared is given or not refer(tools):
+    shared = SharedValues.of(given)
+    if shared is given or not any_references(tools):
         return shared
     told = {message.call_id: message for message in messages if isinstance(message, ToolMessage)}
     for call in chain.from_iterable(_in_order(said, tools) for said in messages if isinstance(said, ModelResponse)):
@@ -428,17 +437,17 @@ def recalled(given: Values, messages: Sequence[Message], tools: Tools) -> Shared
     return shared
 
 
-def _put_told(shared: Shared, call: ToolCall, told: ToolMessage, tools: Tools) -> None:
+def _put_told(shared: SharedValues, call: ToolCall, told: ToolMessage, tools: Tools) -> None:
     """Keep a result, as a history tells of it."""
     tool = tools.get(call.name)
-    if call.output_path and tool and refers(tool) and not (told.is_error or was_cut(told.text)):
+    if call.output_path and tool and allows_references(tool) and not (told.is_error or is_truncated(told.text)):
         with suppress(ToolError, ValueError):  # it was not kept the first time, either
-            shared.put(kept_at(call), told_as(told.text, tool), call.instance)
+            shared.set(kept_at(call), told_as(told.text, tool), call.instance)
 
 
-def _overtook(plan: Plan, answered: Sequence[Answered]) -> Mapping[int, Sequence[Answered]]:
-    good = {other.place: other for other in answered if not other.told.is_error}
-    overtook = defaultdict[int, list[Answered]](list)
+def _overtook(plan: Plan, answered: Sequence[AnsweredCall]) -> Mapping[int, Sequence[AnsweredCall]]:
+    good = {other.position: other for other in answered if not other.message.is_error}
+    overtook = defaultdict[int, list[AnsweredCall]](list)
     for later in filter(good.__contains__, plan.order):
         for place in plan.after[later]:
             overtook[place].append(good[later])
@@ -470,8 +479,8 @@ def told_as(text: str, tool: Tool[..., Any]) -> Any:
 def _types(tool: Tool[..., Any]) -> Iterator[str]:
     """List the types of what a tool gives; and `quoted`, where a text may be that of a date or the like."""
     schema = tool.output_schema or {}
-    for part in resolved(schema, schema).get("anyOf", [schema]):
-        said = resolved(mapping(part), schema).get("type", _UNSAID)
+    for part in resolve_reference(schema, schema).get("anyOf", [schema]):
+        said = resolve_reference(as_mapping(part), schema).get("type", _UNSAID)
         yield from [said] if isinstance(said, str) else said
     if tool.handler.returns.to_json is not None:
         yield "quoted"
@@ -480,10 +489,10 @@ def _types(tool: Tool[..., Any]) -> Iterator[str]:
 def _whole(result: ToolResult, tool: Tool[..., Any]) -> str:
     """Give what the model is told of a result; the whole of its value, where it was cut."""
     text = result.text or ""
-    return tool.invocation.write(result.value) if was_cut(text) and result.value is not None else text
+    return tool.invocation.write(result.value) if is_truncated(text) and result.value is not None else text
 
 
-async def _ended(end: Cancellation, door: Door) -> None:
+async def _ended(end: Cancellation, backend: Backend) -> None:
     if not end:
         with suppress(Cancelled, TimedOut):
-            await door.sleep(TIMEOUT_MAX, end)
+            await backend.sleep(TIMEOUT_MAX, end)

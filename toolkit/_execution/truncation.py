@@ -41,7 +41,7 @@ class Page:
     text: str
 
 
-class Overflow:
+class ResultStore:
     """Keeps the whole texts of results that one run cut, and lets the model read them.
 
     Args:
@@ -60,7 +60,7 @@ class Overflow:
         """Whether there is something to read, so that the run needs the tool."""
         return bool(self._texts)
 
-    def keep(self, text: str) -> str:
+    def store(self, text: str) -> str:
         """Keep a text, and give the handle to it; or nothing, where it is longer than all that may be kept."""
         import hashlib  # it takes longer to load than all of this, and few results are so long
 
@@ -100,7 +100,7 @@ class Overflow:
         return made
 
 
-def capped(result: ToolResult, limit: int = MAX_RESULT, overflow: Overflow | None = None) -> ToolResult:
+def truncate(result: ToolResult, limit: int = MAX_RESULT, overflow: ResultStore | None = None) -> ToolResult:
     """Cut the text of a result to about `limit` characters: its beginning and its end stay, a note tells of the rest.
 
     The value for Python stays whole. At least half of `limit` is the result's own text, however long the note is.
@@ -113,13 +113,13 @@ def capped(result: ToolResult, limit: int = MAX_RESULT, overflow: Overflow | Non
     text = result.text or ""
     if len(text) <= limit or isinstance(result.value, Page):
         return result
-    note = _note(text, overflow.keep(text) if overflow else "")
+    note = _note(text, overflow.store(text) if overflow else "")
     room = max(limit - len(note), limit // 2)
     head = room - room // 3
     return result._replace(text=f"{text[:head]}{note}{text[len(text) - room // 3 :]}")
 
 
-def was_cut(text: str) -> bool:
+def is_truncated(text: str) -> bool:
     """Tell whether a text is what `capped` left of another."""
     return _CUT in text
 

@@ -22,7 +22,7 @@ from typing import TypeAlias
 import httpx2
 
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.threads import Outcome, Work, calling_off, over, time_left
+from toolkit._concurrency.threads import Job, Outcome, cancellation_error, on_cancel, time_left
 from toolkit.errors import DefinitionError
 
 Address: TypeAlias = IPv4Address | IPv6Address
@@ -330,37 +330,37 @@ class Dialer:
         """
         return self._destinations.checked(host, port, self._resolve(host, port))
 
-    def dial(self, host: str, port: int, until: Cancellation) -> socket.socket:
+    def dial(self, host: str, port: int, cancellation: Cancellation) -> socket.socket:
         """Connect to a host, on a thread of its own: neither a lookup nor a connect can be ended.
 
         Raises:
             Refused: It may not be connected to, or too many connections are being opened.
             OSError: It has no address, or cannot be connected to.
-            TimedOut: `until` has no time left.
-            Cancelled: `until` was called off.
+            TimedOut: `cancellation` has no time left.
+            Cancelled: `cancellation` was called off.
         """
         if not self._places.acquire(blocking=False):
             raise Refused(f"{AT_ONCE} connections are being opened already, and there may be no more; try again later")
         handed = Future[socket.socket]()
-        Work(partial(self._open, host, port, until), partial(self._hand, handed)).start()
-        with calling_off(until, handed.cancel), suppress(CancelledError, Unfinished):
-            return handed.result(time_left(until))
+        Job(partial(self._open, host, port, cancellation), partial(self._hand, handed)).start()
+        with on_cancel(cancellation, handed.cancel), suppress(CancelledError, Unfinished):
+            return handed.result(time_left(cancellation))
         if not handed.cancel():
             handed.result().close()
-        raise over(until)
+        raise cancellation_error(cancellation)
 
-    def _open(self, host: str, port: int, until: Cancellation) -> socket.socket:
+    def _open(self, host: str, port: int, cancellation: Cancellation) -> socket.socket:
         addresses = self.addresses(host, port)[:TRIED]
         for left in range(len(addresses), 1, -1):
             with suppress(OSError):
-                return self._to(addresses[-left], port, until, left)
-        return self._to(addresses[-1], port, until, 1)
+                return self._to(addresses[-left], port, cancellation, left)
+        return self._to(addresses[-1], port, cancellation, 1)
 
-    def _to(self, address: Address, port: int, until: Cancellation, left: int) -> socket.socket:
+    def _to(self, address: Address, port: int, cancellation: Cancellation, left: int) -> socket.socket:
         """Connect to one address; those that are left get as much of the time."""
-        if until:
-            raise over(until)
-        seconds = until.remaining
+        if cancellation:
+            raise cancellation_error(cancellation)
+        seconds = cancellation.remaining
         return self._connect(str(address), port, None if seconds is None else seconds / left)
 
     def _hand(self, handed: Future[socket.socket], outcome: Outcome[socket.socket]) -> None:

@@ -13,7 +13,7 @@ from pydantic_core import from_json
 
 from toolkit import __version__
 from toolkit._guards import options
-from toolkit._schema.json_text import revealed
+from toolkit._schema.json_text import escape_invisible
 from toolkit.errors import DefinitionError, Failed
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def plain(text: object) -> str:
 
     Whoever writes to the service may have hidden words for the model there.
     """
-    return revealed(" ".join(text.split())[:MAX_TEXT], keep=JOINERS) if isinstance(text, str) else ""
+    return escape_invisible(" ".join(text.split())[:MAX_TEXT], keep=JOINERS) if isinstance(text, str) else ""
 
 
 def _is_address(url: object) -> bool:

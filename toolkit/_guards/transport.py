@@ -17,7 +17,7 @@ import httpcore2
 import httpx2
 
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.threads import over
+from toolkit._concurrency.threads import cancellation_error
 from toolkit._guards.network import LAST_PORT, LONGEST_NAME, NAME, Dialer, Refused
 from toolkit.errors import TimedOut
 
@@ -64,14 +64,14 @@ class GuardedTransport(httpx2.BaseTransport):
 
     Args:
         dialer: Opens the connections.
-        until: Ends what is under way: a lookup, a connect, a handshake, a read, however slowly its bytes drip.
+        cancellation: Ends what is under way: a lookup, a connect, a handshake, a read, however slowly its bytes drip.
         context: Checks certificates; the system's authorities by default.
     """
 
     def __init__(
-        self, dialer: Dialer, until: Cancellation | None = None, context: ssl.SSLContext | None = None
+        self, dialer: Dialer, cancellation: Cancellation | None = None, context: ssl.SSLContext | None = None
     ) -> None:
-        backend = _Backend(dialer, Cancellation() if until is None else until)
+        backend = _Backend(dialer, Cancellation() if cancellation is None else cancellation)
         self._pool = httpcore2.ConnectionPool(context, network_backend=backend, max_keepalive_connections=0)
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -117,8 +117,8 @@ class _Body(httpx2.SyncByteStream):
 class _Backend(httpcore2.NetworkBackend):
     """Where httpcore2 gets its connections: all of them from one dialer."""
 
-    def __init__(self, dialer: Dialer, until: Cancellation) -> None:
-        self._dialer, self._until = dialer, until
+    def __init__(self, dialer: Dialer, cancellation: Cancellation) -> None:
+        self._dialer, self._until = dialer, cancellation
 
     def connect_tcp(
         self,
@@ -133,19 +133,19 @@ class _Backend(httpcore2.NetworkBackend):
 
 
 class _Stream(httpcore2.NetworkStream):
-    """One connection, which ends with `until` whatever it is doing."""
+    """One connection, which ends with `cancellation` whatever it is doing."""
 
-    def __init__(self, connection: socket.socket, until: Cancellation) -> None:
+    def __init__(self, connection: socket.socket, cancellation: Cancellation) -> None:
         self._socket: Any = connection
-        self._until = until
-        self._leave = until.subscribe(self._break)
+        self._until = cancellation
+        self._leave = cancellation.subscribe(self._break)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         with _named(httpcore2.ReadTimeout, httpcore2.ReadError):
             self._set(timeout)
             data: bytes = self._socket.recv(max_bytes)
         if not data and self._until:  # the end is not the server's
-            raise over(self._until)
+            raise cancellation_error(self._until)
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
@@ -173,7 +173,7 @@ class _Stream(httpcore2.NetworkStream):
 
     def _set(self, timeout: float | None) -> None:
         if self._until:
-            raise over(self._until)
+            raise cancellation_error(self._until)
         times = [time for time in (timeout, self._until.remaining) if time is not None]
         self._socket.settimeout(min(times, default=None))
 

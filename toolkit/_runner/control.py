@@ -21,7 +21,7 @@ Queue: TypeAlias = Literal["one", "all"]
 Said: TypeAlias = str | UserMessage
 
 
-class Inbox:
+class MessageQueue:
     """Two queues of one run: `steering` is read between its steps, `follow_ups` once it has an answer.
 
     Args:
@@ -108,7 +108,7 @@ class Controls(ABC):
 
     @property
     @abstractmethod
-    def _inbox(self) -> Inbox:
+    def _inbox(self) -> MessageQueue:
         """What the user says to the run."""
 
     @property
@@ -151,7 +151,7 @@ class Controls(ABC):
 R = TypeVar("R")
 
 
-class Roster(Generic[R]):
+class ActiveRuns(Generic[R]):
     """The runs that a runner has begun and that have not ended.
 
     Args:

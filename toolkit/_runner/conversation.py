@@ -41,13 +41,13 @@ from toolkit._messages import (
     ToolCall,
     ToolMessage,
     UserMessage,
-    attached,
+    attachment_message,
 )
 from toolkit._runner.limits import LAST_TURN, NO_TOOLS_TEXT, Limits
 from toolkit._runner.state import (
+    CallIds,
     CallModel,
     Finished,
-    Numbering,
     Paused,
     Phase,
     RunCalls,
@@ -57,7 +57,7 @@ from toolkit._runner.state import (
     last_calls,
     open_calls,
 )
-from toolkit._schema.json_text import is_cut
+from toolkit._schema.json_text import is_truncated
 from toolkit.errors import ConversationError, LimitError, RunError
 
 # Finish reasons that mean: there was more to come.
@@ -72,7 +72,7 @@ SKIPPED_TEXT = "Skipped due to queued user message."
 
 def is_whole(response: ModelResponse) -> bool:
     """Tell whether all of an answer has arrived; servers give cut ones other names, too."""
-    return response.finish_reason not in CUT and not any(is_cut(call.arguments) for call in response.calls)
+    return response.finish_reason not in CUT and not any(is_truncated(call.arguments) for call in response.calls)
 
 
 def reason_of(response: ModelResponse) -> str:
@@ -87,7 +87,7 @@ def refusal_of(call: ToolCall, why: str) -> ToolMessage:
     return ToolMessage(call_id=call.id, provider_call_id=call.provider_call_id, name=call.name, text=why, is_error=True)
 
 
-class Tally:
+class CallCounter:
     """Counts the calls of a run, from any thread: the model's, and those that a call of it makes in turn.
 
     Args:
@@ -125,7 +125,7 @@ class Tally:
         return bool(_over(position, sum(used.values()) + position, used.get(name, 0) + position, name, self._limits))
 
 
-def refused_by_limits(response: ModelResponse, tally: Tally, *, last: bool) -> tuple[ToolMessage, ...]:
+def refused_by_limits(response: ModelResponse, tally: CallCounter, *, last: bool) -> tuple[ToolMessage, ...]:
     """Count the calls of an answer that run, and answer the others."""
     if last or not is_whole(response):
         why = NO_TOOLS_TEXT if is_whole(response) else CUT_TEXT
@@ -172,16 +172,16 @@ class Conversation:
     def __init__(self, messages: Sequence[Message], *, run_id: str, limits: Limits | None = None) -> None:
         self._state = RunState(run_id=run_id, messages=())
         self._limits = limits or Limits()
-        self.tally = Tally(self._limits, {})
+        self.tally = CallCounter(self._limits, {})
         self._messages = list(messages)
         self.refused: tuple[ToolMessage, ...] = ()
-        self._ids = Numbering(run_id, self._messages)
+        self._ids = CallIds(run_id, self._messages)
 
     @classmethod
-    def restored(cls, state: RunState, limits: Limits | None = None) -> Conversation:
+    def restore(cls, state: RunState, limits: Limits | None = None) -> Conversation:
         """Go on where a state was put away."""
         conversation = cls(state.messages, run_id=state.run_id, limits=limits)
-        conversation._state, conversation.tally = state, Tally(conversation._limits, state.used)
+        conversation._state, conversation.tally = state, CallCounter(conversation._limits, state.used)
         return conversation
 
     @property
@@ -216,7 +216,7 @@ class Conversation:
     @property
     def state(self) -> RunState:
         """Where the conversation stands, as plain data."""
-        return self._state.changed(messages=tuple(self._messages), used=self.tally.used)
+        return self._state.replace(messages=tuple(self._messages), used=self.tally.used)
 
     def next(self, seconds: float = 0.0) -> Step:
         """Say what to do; asking twice without telling gives the same step.
@@ -236,7 +236,7 @@ class Conversation:
 
     def charge(self, response: ModelResponse) -> None:
         """Tell that the model has answered: what that cost counts, whatever becomes of the answer."""
-        self._state = self._state.changed(usage=self._state.usage + response.usage)
+        self._state = self._state.replace(usage=self._state.usage + response.usage)
 
     def respond(self, response: ModelResponse) -> ModelResponse:
         """Tell what the model answered, and get it back with ids that are unique in the history.
@@ -246,10 +246,10 @@ class Conversation:
         """
         self._expect("asking")
         at, state = self._awaited, self._state
-        calls = tuple(self._ids.numbered(call, number, at) for number, call in enumerate(response.calls, state.calls))
-        response = response.changed(calls=calls)
+        calls = tuple(self._ids.assign(call, number, at) for number, call in enumerate(response.calls, state.calls))
+        response = response.replace(calls=calls)
         self._messages.append(response)
-        self._state = state.changed(turn=state.turn + 1, calls=state.calls + len(calls))
+        self._state = state.replace(turn=state.turn + 1, calls=state.calls + len(calls))
         self._go_on(response)
         return response
 
@@ -276,13 +276,13 @@ class Conversation:
             raise ConversationError(f"Each of the calls {due} needs one result; there are results for {given}.")
         answered = (*self._state.answered, *results)
         if pending:
-            self._state = self._state.changed(phase="paused", answered=answered, pending=tuple(pending))
+            self._state = self._state.replace(phase="paused", answered=answered, pending=tuple(pending))
             return ()
         return self._settle(answered)
 
     def note(self, results: Sequence[ToolMessage]) -> None:
         """Tell what came of some of the calls, while the others still have no result."""
-        self._state = self._state.changed(answered=(*self._state.answered, *results))
+        self._state = self._state.replace(answered=(*self._state.answered, *results))
 
     def resume(self) -> None:
         """Tell that there are decisions on the calls that wait.
@@ -291,7 +291,7 @@ class Conversation:
             ConversationError: None waits.
         """
         self._expect("paused")
-        self._state = self._state.changed(phase="calling")
+        self._state = self._state.replace(phase="calling")
 
     def say(self, messages: Collection[UserMessage]) -> None:
         """Tell what the user says: in the middle of the run, or after an answer, which then goes on.
@@ -302,7 +302,7 @@ class Conversation:
         if not self.hears:
             raise ConversationError(f"The conversation is {self._state.phase}: nothing can be said to it now.")
         self._messages += messages
-        self._state = self._state.changed(phase="asking", reason="", output=None, empty=0)
+        self._state = self._state.replace(phase="asking", reason="", output=None, empty=0)
 
     def refuse(self, why: str, remedy: str = "") -> None:
         """Tell that the last answer is not what it has to be: the model reads why, and is asked again.
@@ -317,7 +317,7 @@ class Conversation:
             raise RunError(f"The run has no answer of its output_type after {state.turn} answers of the model. {why}")
         self._messages.append(UserMessage(f"{why} {remedy}".rstrip()))
         reason = state.reason if state.last else ""
-        self._state = state.changed(phase="asking", reason=reason, empty=0, retries=state.retries + 1)
+        self._state = state.replace(phase="asking", reason=reason, empty=0, retries=state.retries + 1)
 
     def land(self, limit: str) -> None:
         """Come to the end of what a limit allows: ask for a last answer, or stop.
@@ -326,13 +326,13 @@ class Conversation:
             LimitError: `on_limit="raise"`.
         """
         if self._limits.on_limit == "raise":
-            used = f"The run has used its {getattr(self._limits, limit)} {limit.replace('_', ' ')}."
-            raise LimitError(f"{used} Raise Limits({limit}=...), or let the run end with an answer.")
+            usage = f"The run has used its {getattr(self._limits, limit)} {limit.replace('_', ' ')}."
+            raise LimitError(f"{usage} Raise Limits({limit}=...), or let the run end with an answer.")
         if self._limits.on_limit == "stop":
             self.end(f"max_{limit}")
             return
         self._messages.append(UserMessage(LAST_TURN))
-        self._state = self._state.changed(last=True, reason=f"max_{limit}")
+        self._state = self._state.replace(last=True, reason=f"max_{limit}")
 
     def end(self, reason: str, output: str | None = None, text: str = CANCELLED_TEXT) -> None:
         """End the run here, whatever its phase; calls without a result get one.
@@ -345,7 +345,7 @@ class Conversation:
         if self._state.phase in ("calling", "paused"):
             open_calls = (refusal_of(call, text) for call in self.open_calls)
             self._settle((*self._state.answered, *open_calls))
-        self._state = self._state.changed(phase="finished", reason=reason, output=output)
+        self._state = self._state.replace(phase="finished", reason=reason, output=output)
 
     def _step(self) -> Step:
         state = self._state
@@ -369,9 +369,9 @@ class Conversation:
     def _settle(self, results: Sequence[ToolMessage]) -> Sequence[ToolMessage]:
         """Put the results of all calls into the history, in the order of the calls."""
         by_id = {result.call_id: result for result in results}
-        told = [by_id[call.id].changed(provider_call_id=call.provider_call_id) for call in last_calls(self._messages)]
-        self._messages += [*told, *attached(told)]  # most providers' tools give text only
-        self._state = self._state.changed(phase="asking", answered=(), pending=())
+        told = [by_id[call.id].replace(provider_call_id=call.provider_call_id) for call in last_calls(self._messages)]
+        self._messages += [*told, *attachment_message(told)]  # most providers' tools give text only
+        self._state = self._state.replace(phase="asking", answered=(), pending=())
         return told
 
     def _go_on(self, response: ModelResponse) -> None:
@@ -381,17 +381,17 @@ class Conversation:
             self._end_or_ask_again(response)
             return
         self.refused = refused_by_limits(response, self.tally, last=state.last)
-        self._state = state.changed(phase="calling", answered=self.refused, empty=0)
+        self._state = state.replace(phase="calling", answered=self.refused, empty=0)
         if len(self.refused) == len(response.calls):
             self._settle(self.refused)
-            self._state = self._state.changed(phase="finished" if state.last else "asking")
+            self._state = self._state.replace(phase="finished" if state.last else "asking")
 
     def _end_or_ask_again(self, response: ModelResponse) -> None:
         state, reason = self._state, reason_of(response)
         if state.last:
-            self._state = state.changed(phase="finished")
+            self._state = state.replace(phase="finished")
         elif reason == "empty" and state.empty == 0:
             self._messages.pop()
-            self._state = state.changed(empty=1)
+            self._state = state.replace(empty=1)
         else:
-            self._state = state.changed(phase="finished", reason=reason)
+            self._state = state.replace(phase="finished", reason=reason)

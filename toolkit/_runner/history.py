@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from pydantic_core import from_json
 
-from toolkit._messages import Message, ModelResponse, ToolCall, ToolMessage, sendable
+from toolkit._messages import Message, ModelResponse, ToolCall, ToolMessage, replace_surrogates
 
 LOST_TEXT = "No result of this call is known: it may have been carried out, or not. Find out before you make it again."
 
@@ -102,7 +102,7 @@ class _Ids:
 
     def own(self, one: str) -> str:
         """Give the id of the next call."""
-        if not one.strip() or one in self._taken or one != sendable(one):
+        if not one.strip() or one in self._taken or one != replace_surrogates(one):
             others = self._others.setdefault(one, _others(one))
             one = next(other for other in others if other not in self._taken and other not in self._known)
         self._taken.add(one)
@@ -138,7 +138,7 @@ def _answer(call: ToolCall, told: ToolMessage) -> ToolMessage:
 
 
 def _others(former: str) -> Iterator[str]:
-    stem = sendable(former).strip() or "call"
+    stem = replace_surrogates(former).strip() or "call"
     return (f"{stem}_{number}" for number in count(2))
 
 
@@ -154,7 +154,7 @@ def _id(call: ToolCall) -> str:
 
 def _is_object(text: str) -> bool:
     try:
-        return isinstance(from_json(sendable(text), allow_inf_nan=False), dict)
+        return isinstance(from_json(replace_surrogates(text), allow_inf_nan=False), dict)
     except ValueError:
         return False
 

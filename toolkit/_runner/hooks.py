@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError
 from typing import Any, TypeAlias, TypeVar
 
-from toolkit._concurrency.backend import Door, called
+from toolkit._concurrency.backend import Backend, call_function
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._execution.authorization import Deny
 from toolkit._messages import ModelRequest, ModelResponse, ToolCall, ToolResult
-from toolkit._tools.invocation import explained
+from toolkit._tools.invocation import explain
 from toolkit.errors import Denied, Failed, FatalError, Halt, ToolError
 from toolkit.middleware import Middleware, Next
 
@@ -56,18 +56,20 @@ class Hooks:
         """What stands before a run's own middleware; nothing where no hook asks for calls."""
         return (self.around_call,) if self._before_call or self._after_call else ()
 
-    async def before_model(self, request: ModelRequest, door: Door, until: Cancellation | None = None) -> ModelRequest:
+    async def before_model(
+        self, request: ModelRequest, backend: Backend, cancellation: Cancellation | None = None
+    ) -> ModelRequest:
         """Let the hooks see, and change, what the model is asked; what they raise is raised."""
         for hook in self._before_model:
-            request = _or_given(await called(hook, (request,), door, until), request, hook)
+            request = _or_given(await call_function(hook, (request,), backend, cancellation), request, hook)
         return request
 
     async def after_model(
-        self, response: ModelResponse, door: Door, until: Cancellation | None = None
+        self, response: ModelResponse, backend: Backend, cancellation: Cancellation | None = None
     ) -> ModelResponse:
         """Let the hooks see, and change, what the model answered; what they raise is raised."""
         for hook in self._after_model:
-            response = _or_given(await called(hook, (response,), door, until), response, hook)
+            response = _or_given(await call_function(hook, (response,), backend, cancellation), response, hook)
         return response
 
     async def around_call(self, call: ToolCall, following: Next) -> ToolResult:
@@ -78,7 +80,7 @@ class Hooks:
                 made = await _before(hook, made, following)
             result = await following(made)
         except ToolError as refusal:
-            result = explained(refusal, made.name, (), ())
+            result = explain(refusal, made.name, (), ())
         for hook in self._after_call:
             result = await _after(hook, made, result, following)
         return result
@@ -97,7 +99,7 @@ async def _before(hook: Hook, call: ToolCall, following: Next) -> ToolCall:
 
 async def _asked(hook: Hook, given: tuple[Any, ...], following: Next) -> Any:
     context = following.context
-    return await called(hook, (*given, context), following.door, context.cancellation)
+    return await call_function(hook, (*given, context), following.backend, context.cancellation)
 
 
 def _allowed(answer: Any, call: ToolCall, hook: Hook) -> ToolCall:
@@ -111,12 +113,12 @@ async def _after(hook: Hook, call: ToolCall, result: ToolResult, following: Next
     try:
         return _or_given(await _asked(hook, (call, result), following), result, hook)
     except ToolError as refusal:
-        return explained(refusal, call.name, (), ())
+        return explain(refusal, call.name, (), ())
     except (FatalError, Halt, CancelledError):  # as in `_before`
         raise
     except Exception as error:
         logger.exception("The hook %r failed; its call gets an error.", hook)
-        return ToolResult.failed(Failed(_WITHHELD.format(call.name[:100])), error)
+        return ToolResult.from_error(Failed(_WITHHELD.format(call.name[:100])), error)
 
 
 def _or_given(answer: Any, given: T, hook: Hook) -> T:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from toolkit._concurrency.backend import Door, drawn
+from toolkit._concurrency.backend import Backend, iterate_until
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._messages import ModelRequest, ToolSpec
 from toolkit._runner.hooks import Hooks
@@ -21,7 +21,7 @@ from toolkit.models import Model, Piece
 
 
 @dataclass(kw_only=True)
-class Asking:
+class ModelCaller:
     """How a run asks its model.
 
     Attributes:
@@ -51,7 +51,7 @@ class Asking:
     _specs: tuple[ToolSpec, ...] = ()
 
     async def answered(
-        self, todo: CallModel, model: Model, door: Door, until: Cancellation
+        self, todo: CallModel, model: Model, backend: Backend, cancellation: Cancellation
     ) -> AsyncGenerator[Piece, None]:
         """Ask once, in the time of a turn; the last piece is the whole answer.
 
@@ -60,13 +60,13 @@ class Asking:
             TimedOut: The time is up.
             Cancelled: The run was called off.
         """
-        request = replace(await self._request(todo, door, until), cancellation=until)
-        with self._failures(until):
+        request = replace(await self._request(todo, backend, cancellation), cancellation=cancellation)
+        with self._failures(cancellation):
             if not self.streams:
                 complete = partial(model.complete, request)
-                yield await door.call(complete, is_async=model.is_async, until=until, stays=True)
+                yield await backend.call(complete, is_async=model.is_async, cancellation=cancellation, stays=True)
                 return
-            drawing = drawn(door, model.stream(request), is_async=model.is_async, until=until)
+            drawing = iterate_until(backend, model.stream(request), is_async=model.is_async, cancellation=cancellation)
             async with aclosing(drawing) as pieces:
                 async for piece in pieces:
                     yield piece
@@ -85,7 +85,7 @@ class Asking:
         if self.stop:
             raise Cancelled
 
-    async def _request(self, todo: CallModel, door: Door, until: Cancellation) -> ModelRequest:
+    async def _request(self, todo: CallModel, backend: Backend, cancellation: Cancellation) -> ModelRequest:
         request = ModelRequest(
             messages=todo.messages,
             tools=self._offered() if todo.with_tools else (),
@@ -96,7 +96,7 @@ class Asking:
             early=self.early,
             memo=self.memo,
         )
-        changed = await self.hooks.before_model(request, door, until)
+        changed = await self.hooks.before_model(request, backend, cancellation)
         return changed if changed.messages is request.messages else replace(changed, memo=[])
 
     def _offered(self) -> tuple[ToolSpec, ...]:
@@ -112,26 +112,26 @@ class Asking:
             ModelError: The time of the turn is up.
         """
         span = self.span(todo)
-        until = Cancellation(self._seconds(todo), parent=span) if self.is_apart or self.limits.is_timed else span
+        cancellation = Cancellation(self._seconds(todo), parent=span) if self.is_apart or self.limits.is_timed else span
         try:
-            yield until
+            yield cancellation
         except (TimedOut, Cancelled) as error:
-            if span or not until:
+            if span or not cancellation:
                 raise
             late = f"The model gave no whole answer in its time: {self._seconds(todo):g} s, with the hooks around it."
             raise ModelError(late) from error
         finally:
-            if until is not span:
-                until.cancel()
-                until.close()
+            if cancellation is not span:
+                cancellation.cancel()
+                cancellation.close()
 
     @contextmanager
-    def _failures(self, until: Cancellation) -> Iterator[None]:
+    def _failures(self, cancellation: Cancellation) -> Iterator[None]:
         """Tell what the model raises from the end of its time."""
         try:
             yield
         except (TimedOut, Cancelled) as error:
-            if until:
+            if cancellation:
                 raise
             raise ModelError(f"The model failed: {error!r}") from error
         except ModelError:

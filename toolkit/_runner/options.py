@@ -196,7 +196,7 @@ Decisions: TypeAlias = Mapping[str, Verdict]
 NONE: Decisions = MappingProxyType({})
 
 
-class Given(TypedDict, total=False):
+class RunOptions(TypedDict, total=False):
     """What a run is given besides the prompt and the type of its output; `run` says what each of it means."""
 
     messages: History
@@ -206,7 +206,7 @@ class Given(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Ask:
+class RunRequest:
     """What one run is asked to do, and how it is followed."""
 
     prompt: Prompt

@@ -17,11 +17,11 @@ from typing import Any, Generic, TypeAlias
 from pydantic_core import ValidationError, from_json, to_json
 from typing_extensions import TypedDict, TypeVar
 
-from toolkit._messages import OutputSpec, ToolSpec, sendable
-from toolkit._schema.error_messages import MAX_NAME, explained, shortened
-from toolkit._schema.json_schema import inlined, of_object
-from toolkit._schema.json_text import doubts, unfenced, without_opening
-from toolkit._schema.parameters import ByDocument
+from toolkit._messages import OutputSpec, ToolSpec, replace_surrogates
+from toolkit._schema.error_messages import MAX_NAME, explain_errors, shorten
+from toolkit._schema.json_schema import inline_root, object_schema
+from toolkit._schema.json_text import find_ambiguity, strip_fence, strip_fence_start
+from toolkit._schema.parameters import DocumentSchema
 from toolkit.errors import DefinitionError, InvalidArguments, ToolError
 from toolkit.events import OutputDelta, ReasoningDelta, TextDelta, ToolArgumentsDelta
 
@@ -51,7 +51,7 @@ class Output(Generic[T]):
         Raises:
             ToolError: It does not fit; the text is for the model.
         """
-        return self._checked(unfenced(text)) if self.asked else self.validate(text)
+        return self._checked(strip_fence(text)) if self.asked else self.validate(text)
 
     def is_call(self, name: str) -> bool:
         """Tell whether a call of this name is the answer."""
@@ -59,10 +59,10 @@ class Output(Generic[T]):
 
     def _checked(self, text: str) -> T:
         try:
-            value, doubt = self.validate(text), doubts(text)
+            value, doubt = self.validate(text), find_ambiguity(text)
         except ValidationError as error:
             faults = error.errors(include_url=False, include_context=False)
-            raise ToolError(f"Invalid output: {explained(faults, self.schema)}") from error
+            raise ToolError(f"Invalid output: {explain_errors(faults, self.schema)}") from error
         except InvalidArguments as error:
             raise ToolError(f"Invalid output: {error}") from error
         except Exception as error:
@@ -98,7 +98,7 @@ def output_of(kind: Any, taken: Collection[str] = ()) -> Output[Any]:
     try:
         schema, validate = _documented(kind) if isinstance(kind, Mapping) else _described(kind)
     except Exception as error:
-        reason, shown = str(error).partition("\n")[0], shortened(repr(kind), MAX_NAME)
+        reason, shown = str(error).partition("\n")[0], shorten(repr(kind), MAX_NAME)
         raise DefinitionError(f"output_type={shown} is no type that JSON can fill: {reason}") from error
     names = chain((NAME,), (f"{NAME}_{number}" for number in count(2)))
     name = next(name for name in names if name not in taken)
@@ -111,7 +111,7 @@ def _described(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
     from pydantic import ConfigDict, TypeAdapter
 
     adapter = TypeAdapter[Any](kind)
-    if schema := of_object(adapter):
+    if schema := object_schema(adapter):
         whole = {"type": "object", "properties": {}, **schema}
         _refuse_empty(whole)
         return whole, adapter.validate_json
@@ -119,24 +119,24 @@ def _described(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
     wrapper.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)  # type: ignore[attr-defined]
     wrapped = TypeAdapter[Any](wrapper)
 
-    return of_object(wrapped), lambda text: wrapped.validate_json(_keyed(text))[KEY]
+    return object_schema(wrapped), lambda text: wrapped.validate_json(_keyed(text))[KEY]
 
 
 def _documented(kind: Mapping[str, Any]) -> tuple[dict[str, Any], Callable[[str], Any]]:
     from toolkit._schema.validation.references import (
         Document,  # they take long to load, and a type does not need them
-        hoisted,
+        bundle,
     )
 
-    schema = hoisted(Document.of({**inlined(kind)}))
+    schema = bundle(Document.of({**inline_root(kind)}))
     if schema.get("type") == "object":
         whole = {"properties": {}, **({} if schema.get("properties") else {"additionalProperties": True}), **schema}
         _refuse_empty(whole)
-        return whole, ByDocument(whole).validator
+        return whole, DocumentSchema(whole).validator
     definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
     inner = {keyword: part for keyword, part in schema.items() if keyword != "$defs"}
     wrapped = {"type": "object", "properties": {KEY: inner}, "required": [KEY], "additionalProperties": False}
-    validate = ByDocument({**wrapped, **definitions}).validator
+    validate = DocumentSchema({**wrapped, **definitions}).validator
     return {**wrapped, **definitions}, lambda text: validate(_keyed(text))[KEY]
 
 
@@ -234,7 +234,7 @@ class Partial:
         """List the JSON texts that what has arrived may stand for, the longest first."""
         self._text += "".join(self._new)
         self._new.clear()
-        text = without_opening(sendable(self._text))
+        text = strip_fence_start(replace_surrogates(self._text))
         try:
             document = from_json(text, allow_partial="trailing-strings", allow_inf_nan=False)
         except ValueError:

@@ -1,4 +1,4 @@
-"""One run: drives its conversation through a door, and tells what happens.
+"""One run: drives its conversation through a backend, and tells what happens.
 
 How a run ends: with a result, whatever it was that ended it.
 """
@@ -12,16 +12,16 @@ from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
-from toolkit._concurrency.backend import Door, called
+from toolkit._concurrency.backend import Backend, call_function
 from toolkit._concurrency.cancellation import DEADLINE, Cancellation
 from toolkit._messages import UNANSWERED, ModelResponse, ToolResult, UserMessage
-from toolkit._runner.control import Inbox, Roster
+from toolkit._runner.control import ActiveRuns, MessageQueue
 from toolkit._runner.conversation import STOPPED_TEXT, Conversation
-from toolkit._runner.model_call import Asking
+from toolkit._runner.model_call import ModelCaller
 from toolkit._runner.output import Output, Partial
 from toolkit._runner.result import RunResult, ended
 from toolkit._runner.state import CallModel, Finished, Paused, RunCalls, RunState, Step
-from toolkit._runner.tool_calls import Calling
+from toolkit._runner.tool_calls import ToolCaller
 from toolkit.errors import Cancelled, Halt, RunError, TimedOut, ToolError
 from toolkit.events import (
     Event,
@@ -53,7 +53,7 @@ class Ending(Generic[T]):
 
     conversation: Conversation
     output: Output[T]
-    inbox: Inbox
+    inbox: MessageQueue
     calls: dict[str, ToolCallFinished] = field(default_factory=dict)
     model: str = ""
     abandoned: Sized = ()
@@ -92,7 +92,7 @@ class Ending(Generic[T]):
 
 @dataclass(kw_only=True, eq=False)
 class Run(Generic[T]):
-    """One run: drives its conversation through a door.
+    """One run: drives its conversation through a backend.
 
     Attributes:
         asking: How it asks the model.
@@ -104,10 +104,10 @@ class Run(Generic[T]):
     run_id: str
     conversation: Conversation
     choice: ModelChoice
-    asking: Asking
-    calling: Calling
+    asking: ModelCaller
+    calling: ToolCaller
     ending: Ending[T]
-    roster: Roster[Run[Any]]
+    roster: ActiveRuns[Run[Any]]
     checkpoint: Callable[[RunState], Any] | None = None
     _limit: str = ""
 
@@ -120,7 +120,7 @@ class Run(Generic[T]):
         return self.asking.stop
 
     @property
-    def inbox(self) -> Inbox:
+    def inbox(self) -> MessageQueue:
         """What is said to the run."""
         return self.calling.inbox
 
@@ -129,14 +129,16 @@ class Run(Generic[T]):
         """What came of the run, once it has ended."""
         return self.ending.result
 
-    async def events(self, door: Door, pick: Callable[[ModelChoice], Awaitable[Model]]) -> AsyncGenerator[Event, None]:
+    async def events(
+        self, backend: Backend, pick: Callable[[ModelChoice], Awaitable[Model]]
+    ) -> AsyncGenerator[Event, None]:
         """Do what the conversation says, until it is over."""
-        self.ending.abandoned = door.abandoned
+        self.ending.abandoned = backend.abandoned
         try:
             model = await pick(self.choice)
             self.ending.model = model.name
             yield RunStarted(run_id=self.run_id, model=model.name)
-            async with aclosing(self._steps(model, door)) as happened:
+            async with aclosing(self._steps(model, backend)) as happened:
                 async for event in happened:
                     yield event
         except BaseException as error:
@@ -157,7 +159,7 @@ class Run(Generic[T]):
         self.calling.early.drop()
         self.roster.leave(self)
 
-    async def _steps(self, model: Model, door: Door) -> AsyncGenerator[Event, None]:
+    async def _steps(self, model: Model, backend: Backend) -> AsyncGenerator[Event, None]:
         try:
             while self.result is None:
                 for event in self._heard():
@@ -165,7 +167,7 @@ class Run(Generic[T]):
                 todo = self.conversation.next(self.asking.spent)
                 for event in self._limited():
                     yield event
-                async with aclosing(self._done(todo, model, door)) as happened:
+                async with aclosing(self._done(todo, model, backend)) as happened:
                     async for event in happened:
                         yield event
         except Halt as halt:
@@ -192,10 +194,10 @@ class Run(Generic[T]):
             self._limit = limit
             yield LimitReached(limit=limit)
 
-    def _done(self, todo: Step, model: Model, door: Door) -> AsyncGenerator[Event, None]:
+    def _done(self, todo: Step, model: Model, backend: Backend) -> AsyncGenerator[Event, None]:
         if isinstance(todo, CallModel):
-            return self._ask(todo, model, door)
-        return self._carry_out(todo, door) if isinstance(todo, RunCalls) else self._finish(todo)
+            return self._ask(todo, model, backend)
+        return self._carry_out(todo, backend) if isinstance(todo, RunCalls) else self._finish(todo)
 
     async def _finish(self, todo: Finished | Paused) -> AsyncGenerator[Event, None]:
         """Make the result; or go on, with what the user says to the answer, or because it is none."""
@@ -216,24 +218,24 @@ class Run(Generic[T]):
         for event in said:
             yield event
 
-    async def _put_away(self, door: Door) -> None:
+    async def _put_away(self, backend: Backend) -> None:
         if self.checkpoint is not None:
-            await called(self.checkpoint, (self.conversation.state,), door)
+            await call_function(self.checkpoint, (self.conversation.state,), backend)
 
-    async def _ask(self, todo: CallModel, model: Model, door: Door) -> AsyncGenerator[Event, None]:
-        await self._put_away(door)
+    async def _ask(self, todo: CallModel, model: Model, backend: Backend) -> AsyncGenerator[Event, None]:
+        await self._put_away(backend)
         yield TurnStarted(turn=todo.turn)
         response: ModelResponse | None = None
         partial = Partial(self.asking.output) if self.asking.streams else None
         try:
-            with self.asking.time(todo) as until:
-                async with aclosing(self.asking.answered(todo, model, door, until)) as pieces:
+            with self.asking.time(todo) as cancellation:
+                async with aclosing(self.asking.answered(todo, model, backend, cancellation)) as pieces:
                     async for piece in pieces:
                         if isinstance(piece, ModelResponse):
                             response = piece
-                        for event in self._shown(piece, todo, partial, door):
+                        for event in self._shown(piece, todo, partial, backend):
                             yield event
-                response = await self._heard_by_hooks(response, model, door, until)
+                response = await self._heard_by_hooks(response, model, backend, cancellation)
         except Exception as error:
             for event in self.calling.early.drop():
                 yield event
@@ -245,26 +247,26 @@ class Run(Generic[T]):
             yield event
 
     async def _heard_by_hooks(
-        self, response: ModelResponse | None, model: Model, door: Door, until: Cancellation
+        self, response: ModelResponse | None, model: Model, backend: Backend, cancellation: Cancellation
     ) -> ModelResponse:
         """Let the hooks see, and change, what the model answered; its cost is counted whatever they do."""
         if response is None:
             raise RunError(f"{model!r} ended its stream without a ModelResponse.")
         self.conversation.charge(response)
-        return await self.asking.hooks.after_model(response, door, until)
+        return await self.asking.hooks.after_model(response, backend, cancellation)
 
-    def _shown(self, piece: Piece, todo: CallModel, partial: Partial | None, door: Door) -> Iterator[Event]:
+    def _shown(self, piece: Piece, todo: CallModel, partial: Partial | None, backend: Backend) -> Iterator[Event]:
         if isinstance(piece, CallReady):
-            yield from self._begin_early(piece, todo, door)
+            yield from self._begin_early(piece, todo, backend)
         elif partial is not None and not isinstance(piece, ModelResponse):
             yield from partial.shown(piece)
 
-    def _begin_early(self, ready: CallReady, todo: CallModel, door: Door) -> Iterator[Event]:
+    def _begin_early(self, ready: CallReady, todo: CallModel, backend: Backend) -> Iterator[Event]:
         """Begin a call of a tool that only reads, while the answer is still arriving."""
         if not (self.asking.early and todo.with_tools and self.calling.begins_early(ready)):
             return
         if call := self.conversation.foresee(ready.call, ready.position):
-            self.calling.begin_early(call, todo.turn, door)
+            self.calling.start_early(call, todo.turn, backend)
             yield ToolCallStarted(call)
 
     def _give_up(self) -> None:
@@ -290,21 +292,21 @@ class Run(Generic[T]):
         if not any(call.id not in refused for call in response.calls):
             self.calling.early.drop()
 
-    async def _carry_out(self, todo: RunCalls, door: Door) -> AsyncGenerator[Event, None]:
-        await self._put_away(door)
+    async def _carry_out(self, todo: RunCalls, backend: Backend) -> AsyncGenerator[Event, None]:
+        await self._put_away(backend)
         turn = self.calling.begun(todo)
         try:
-            async with aclosing(turn.events(door)) as happened:
+            async with aclosing(turn.events(backend)) as happened:
                 async for event in happened:
                     yield event
         except BaseException:
-            turn.break_off(door)
-            self.conversation.note(turn.told)
+            turn.break_off(backend)
+            self.conversation.note(turn.messages)
             raise
         finally:
             self.ending.calls |= turn.finished
             self.calling.settle()
-        told = self.conversation.answer(turn.told, turn.waiting)
+        told = self.conversation.answer(turn.messages, turn.waiting)
         if (error := turn.raised) is not None:
             raise error
         if turn.is_stopped:

@@ -12,12 +12,12 @@ from typing import Any, overload
 from typing_extensions import TypeVar, Unpack, override
 
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._runner.control import Controls, Inbox
+from toolkit._runner.control import Controls, MessageQueue
 from toolkit._runner.limits import Limits
-from toolkit._runner.options import NONE, Ask, Decisions, Given, History, Prompt, RunnerOptions
+from toolkit._runner.options import NONE, Decisions, History, Prompt, RunnerOptions, RunOptions, RunRequest
 from toolkit._runner.result import RunResult
 from toolkit._runner.run import Run
-from toolkit._runner.setup import Assembly
+from toolkit._runner.setup import RunFactory
 from toolkit._runner.state import RunState
 from toolkit._runner.stream import AsyncRunStream, RunHandle, RunStream
 from toolkit._toolbox import Addable, Toolbox
@@ -35,13 +35,13 @@ class Verbs(ABC):
     """What can be done with a runner."""
 
     @abstractmethod
-    def _begin(self, ask: Ask) -> Run[Any]:
+    def _begin(self, ask: RunRequest) -> Run[Any]:
         """Make a run that has not begun."""
 
     @overload
-    def run(self, prompt: Prompt = ..., *, output_type: type[T] = ..., **given: Unpack[Given]) -> RunResult[T]: ...
+    def run(self, prompt: Prompt = ..., *, output_type: type[T] = ..., **given: Unpack[RunOptions]) -> RunResult[T]: ...
     @overload
-    def run(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[Given]) -> RunResult[Any]: ...
+    def run(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[RunOptions]) -> RunResult[Any]: ...
     def run(
         self,
         prompt: Prompt = None,
@@ -81,7 +81,9 @@ class Verbs(ABC):
             RunError: The model gave no answer of the `output_type`, in spite of `output_retries`.
         """
         with RunStream(
-            self._begin(Ask(prompt, messages, deps, output_type, decisions, shared, streams=False, is_apart=False))
+            self._begin(
+                RunRequest(prompt, messages, deps, output_type, decisions, shared, streams=False, is_apart=False)
+            )
         ) as stream:
             for _ in stream:
                 pass
@@ -89,10 +91,10 @@ class Verbs(ABC):
 
     @overload
     async def arun(
-        self, prompt: Prompt = ..., *, output_type: type[T] = ..., **given: Unpack[Given]
+        self, prompt: Prompt = ..., *, output_type: type[T] = ..., **given: Unpack[RunOptions]
     ) -> RunResult[T]: ...
     @overload
-    async def arun(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[Given]) -> RunResult[Any]: ...
+    async def arun(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[RunOptions]) -> RunResult[Any]: ...
     async def arun(
         self,
         prompt: Prompt = None,
@@ -105,16 +107,20 @@ class Verbs(ABC):
     ) -> RunResult[Any]:
         """Do what `run` does, in the running event loop; sync tools get threads of their own."""
         async with AsyncRunStream(
-            self._begin(Ask(prompt, messages, deps, output_type, decisions, shared, streams=False, is_apart=False))
+            self._begin(
+                RunRequest(prompt, messages, deps, output_type, decisions, shared, streams=False, is_apart=False)
+            )
         ) as stream:
             async for _ in stream:
                 pass
             return stream.result
 
     @overload
-    def stream(self, prompt: Prompt = ..., *, output_type: type[T] = ..., **given: Unpack[Given]) -> RunStream[T]: ...
+    def stream(
+        self, prompt: Prompt = ..., *, output_type: type[T] = ..., **given: Unpack[RunOptions]
+    ) -> RunStream[T]: ...
     @overload
-    def stream(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[Given]) -> RunStream[Any]: ...
+    def stream(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[RunOptions]) -> RunStream[Any]: ...
     def stream(
         self,
         prompt: Prompt = None,
@@ -127,15 +133,19 @@ class Verbs(ABC):
     ) -> RunStream[Any]:
         """Do what `run` does, and give the events as they happen; leaving the loop early ends the run."""
         return RunStream(
-            self._begin(Ask(prompt, messages, deps, output_type, decisions, shared, streams=True, is_apart=False))
+            self._begin(
+                RunRequest(prompt, messages, deps, output_type, decisions, shared, streams=True, is_apart=False)
+            )
         )
 
     @overload
     def astream(
-        self, prompt: Prompt = ..., *, output_type: type[T] = ..., **given: Unpack[Given]
+        self, prompt: Prompt = ..., *, output_type: type[T] = ..., **given: Unpack[RunOptions]
     ) -> AsyncRunStream[T]: ...
     @overload
-    def astream(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[Given]) -> AsyncRunStream[Any]: ...
+    def astream(
+        self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[RunOptions]
+    ) -> AsyncRunStream[Any]: ...
     def astream(
         self,
         prompt: Prompt = None,
@@ -148,13 +158,17 @@ class Verbs(ABC):
     ) -> AsyncRunStream[Any]:
         """Do what `stream` does, in the running event loop."""
         return AsyncRunStream(
-            self._begin(Ask(prompt, messages, deps, output_type, decisions, shared, streams=True, is_apart=False))
+            self._begin(
+                RunRequest(prompt, messages, deps, output_type, decisions, shared, streams=True, is_apart=False)
+            )
         )
 
     @overload
-    def start(self, prompt: Prompt = ..., *, output_type: type[T] = ..., **given: Unpack[Given]) -> RunHandle[T]: ...
+    def start(
+        self, prompt: Prompt = ..., *, output_type: type[T] = ..., **given: Unpack[RunOptions]
+    ) -> RunHandle[T]: ...
     @overload
-    def start(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[Given]) -> RunHandle[Any]: ...
+    def start(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[RunOptions]) -> RunHandle[Any]: ...
     def start(
         self,
         prompt: Prompt = None,
@@ -167,7 +181,7 @@ class Verbs(ABC):
     ) -> RunHandle[Any]:
         """Do what `stream` does on a thread of its own, and give a handle of the run at once."""
         return RunHandle(
-            self._begin(Ask(prompt, messages, deps, output_type, decisions, shared, streams=True, is_apart=True))
+            self._begin(RunRequest(prompt, messages, deps, output_type, decisions, shared, streams=True, is_apart=True))
         )
 
     @overload
@@ -292,7 +306,7 @@ class Runner(Controls, Verbs):
             raise TypeError(f"model={model!r} is neither a model's name nor a Model. A client goes in as client=...")
         self.toolbox = toolbox if isinstance(toolbox, Toolbox) else Toolbox(toolbox)
         self.instructions = instructions
-        self._assembly = Assembly.of(self.toolbox, model, max_turns, options)
+        self._assembly = RunFactory.of(self.toolbox, model, max_turns, options)
 
     @property
     def limits(self) -> Limits:
@@ -313,7 +327,7 @@ class Runner(Controls, Verbs):
 
     @property
     @override
-    def _inbox(self) -> Inbox:
+    def _inbox(self) -> MessageQueue:
         return self._assembly.roster.only().inbox
 
     @property
@@ -334,5 +348,5 @@ class Runner(Controls, Verbs):
         return any(cancelled)
 
     @override
-    def _begin(self, ask: Ask) -> Run[Any]:
+    def _begin(self, ask: RunRequest) -> Run[Any]:
         return self._assembly.begun(ask, self.toolbox.snapshot(), self.instructions)

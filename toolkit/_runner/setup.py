@@ -8,30 +8,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from toolkit._concurrency.cancellation import Cancellation, outer
-from toolkit._dialects import run_dialect_named
-from toolkit._dialects.chat import decoded
-from toolkit._dialects.tool_choice import available, checked_choice
-from toolkit._execution.approval import Approver, Decided
+from toolkit._concurrency.cancellation import Cancellation, current_cancellation
+from toolkit._dialects import get_run_dialect
+from toolkit._dialects.chat import parse_history
+from toolkit._dialects.tool_choice import allowed_names, check_choice
+from toolkit._execution.approval import Approver, RecordedDecisions
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.ledger import Ledger, MemoryLedger
-from toolkit._execution.parallel import MAX_PARALLEL, Order, checked_order
-from toolkit._execution.references import recalled
-from toolkit._execution.truncation import MAX_RESULT, Overflow
+from toolkit._execution.parallel import MAX_PARALLEL, Order, check_order
+from toolkit._execution.references import restore_shared
+from toolkit._execution.truncation import MAX_RESULT, ResultStore
 from toolkit._messages import Message, ModelResponse, SystemMessage, UserMessage
-from toolkit._runner.control import Inbox, Roster
+from toolkit._runner.control import ActiveRuns, MessageQueue
 from toolkit._runner.conversation import Conversation
 from toolkit._runner.history import repaired
 from toolkit._runner.hooks import Hooks
 from toolkit._runner.limits import Limits
-from toolkit._runner.model_call import Asking
-from toolkit._runner.options import Ask, Prompt, RunnerOptions, refuse_reserved, refuse_unfit, refuse_unknown
+from toolkit._runner.model_call import ModelCaller
+from toolkit._runner.options import Prompt, RunnerOptions, RunRequest, refuse_reserved, refuse_unfit, refuse_unknown
 from toolkit._runner.output import output_of
 from toolkit._runner.result import known_from
 from toolkit._runner.run import Ending, Run
 from toolkit._runner.state import RunState, open_calls
-from toolkit._runner.tool_calls import Calling, EarlyCalls
-from toolkit._schema.error_messages import close_to
+from toolkit._runner.tool_calls import EarlyCalls, ToolCaller
+from toolkit._schema.error_messages import suggest
 from toolkit._toolbox import Toolbox
 from toolkit._tools.bindings import AnyTool
 from toolkit.errors import ApprovalError, ConversationError
@@ -47,19 +47,21 @@ Tools: TypeAlias = dict[str, AnyTool]
 
 
 @dataclass(frozen=True)
-class Assembly:
+class RunFactory:
     """What a runner has decided for all of its runs."""
 
     choice: ModelChoice
     limits: Limits
     order: Order
     hooks: Hooks
-    roster: Roster[Run[Any]]
+    roster: ActiveRuns[Run[Any]]
     ledger: Ledger
     options: RunnerOptions
 
     @classmethod
-    def of(cls, toolbox: Toolbox, model: str | Model | None, max_turns: int | None, options: RunnerOptions) -> Assembly:
+    def of(
+        cls, toolbox: Toolbox, model: str | Model | None, max_turns: int | None, options: RunnerOptions
+    ) -> RunFactory:
         """Check what a runner is told.
 
         Raises:
@@ -70,19 +72,19 @@ class Assembly:
         refuse_unfit(options)
         refuse_reserved(options.get("request_options", {}))
         limits = options.get("limits", Limits())
-        Inbox(options.get("queue", "one"))
+        MessageQueue(options.get("queue", "one"))
         _check_width(options.get("max_parallel", MAX_PARALLEL))
         return cls(
             choice=_choice(toolbox, model, options),
             limits=limits if max_turns is None else replace(limits, turns=max_turns),
-            order=checked_order(options.get("order", "parallel")),
+            order=check_order(options.get("order", "parallel")),
             hooks=Hooks(options.get("hooks", ())),
-            roster=Roster(options.get("max_runs")),
+            roster=ActiveRuns(options.get("max_runs")),
             ledger=options["ledger"] if "ledger" in options else MemoryLedger(KEPT),
             options=options,
         )
 
-    def begun(self, ask: Ask, toolbox: Mapping[str, AnyTool], instructions: str) -> Run[Any]:
+    def begun(self, ask: RunRequest, toolbox: Mapping[str, AnyTool], instructions: str) -> Run[Any]:
         """Put a run together.
 
         Raises:
@@ -92,7 +94,7 @@ class Assembly:
         conversation = self._conversation(ask, instructions)
         tools = dict(toolbox)
         _check_per_tool(self.limits, tools)
-        stop = Cancellation(parent=outer.get())
+        stop = Cancellation(parent=current_cancellation.get())
         work = Cancellation(self.limits.seconds, parent=stop)
         asking = self._asking(ask, tools, stop, work)
         calling = self._calling(ask, tools, asking, conversation)
@@ -112,27 +114,27 @@ class Assembly:
             checkpoint=self.options.get("checkpoint"),
         )
 
-    def _calling(self, ask: Ask, tools: Tools, asking: Asking, conversation: Conversation) -> Calling:
+    def _calling(self, ask: RunRequest, tools: Tools, asking: ModelCaller, conversation: Conversation) -> ToolCaller:
         state = conversation.state
-        return Calling(
+        return ToolCaller(
             dispatcher=replace(self._dispatcher(ask, tools, asking), count=conversation.tally.count),
             tools=tools,
-            inbox=Inbox(self.options.get("queue", "one")),
+            inbox=MessageQueue(self.options.get("queue", "one")),
             order=self.order,
             width=self.options.get("max_parallel", MAX_PARALLEL),
             live=ask.streams,
             is_apart=ask.is_apart,
             run_id=state.run_id,
             deps=ask.deps,
-            shared=recalled(ask.shared, (*state.messages, *state.answered), tools),
+            shared=restore_shared(ask.shared, (*state.messages, *state.answered), tools),
             work=asking.work,
             early=EarlyCalls(),
             raises=self.options.get("raise_errors", False),
         )
 
-    def _asking(self, ask: Ask, tools: Tools, stop: Cancellation, work: Cancellation) -> Asking:
-        choice, allowed = checked_choice(self.options.get("tool_choice"), self.options.get("allowed_tools"), tools)
-        return Asking(
+    def _asking(self, ask: RunRequest, tools: Tools, stop: Cancellation, work: Cancellation) -> ModelCaller:
+        choice, allowed = check_choice(self.options.get("tool_choice"), self.options.get("allowed_tools"), tools)
+        return ModelCaller(
             limits=self.limits,
             hooks=self.hooks,
             output=output_of(ask.output_type, taken=tools),
@@ -146,29 +148,29 @@ class Assembly:
             work=work,
         )
 
-    def _dispatcher(self, ask: Ask, tools: Tools, asking: Asking) -> Dispatcher:
+    def _dispatcher(self, ask: RunRequest, tools: Tools, asking: ModelCaller) -> Dispatcher:
         options = self.options
         is_free = asking.allowed is None and asking.choice != "none"
         return Dispatcher(
             tools=tools,
-            available=None if is_free else available(tools, asking.choice, asking.allowed),
+            available=None if is_free else allowed_names(tools, asking.choice, asking.allowed),
             authorizer=options.get("authorize"),
             approver=self._approver(ask),
             approval_timeout=options.get("approval_timeout"),
             middleware=(*self.hooks.middleware, *options.get("middleware", ())),
             max_result=options.get("max_result", MAX_RESULT),
-            overflow=Overflow(options.get("max_result", MAX_RESULT)) if is_free else None,
+            overflow=ResultStore(options.get("max_result", MAX_RESULT)) if is_free else None,
             ledger=self.ledger if "ledger" in options or isinstance(ask.prompt, RunState) else None,
             suspects=() if "ledger" in options else _begun_elsewhere(ask.prompt),
         )
 
-    def _approver(self, ask: Ask) -> Approver | None:
+    def _approver(self, ask: RunRequest) -> Approver | None:
         given = self.options.get("approve")
         if not isinstance(ask.prompt, RunState) or not (ask.prompt.pending or ask.decisions):
             return given
-        return Decided(ask.decisions, ask.prompt.pending, otherwise=given)
+        return RecordedDecisions(ask.decisions, ask.prompt.pending, otherwise=given)
 
-    def _conversation(self, ask: Ask, instructions: str) -> Conversation:
+    def _conversation(self, ask: RunRequest, instructions: str) -> Conversation:
         if isinstance(ask.prompt, RunState):
             return _resumed(ask.prompt, self.limits)
         if ask.decisions:
@@ -185,7 +187,7 @@ def _choice(toolbox: Toolbox, model: str | Model | None, options: RunnerOptions)
         base_url=options.get("base_url"),
         api_key=options.get("api_key"),
         api=options.get("api", "chat"),
-        dialect=run_dialect_named(options["dialect"], strict=strict, api=options.get("api", "chat"))
+        dialect=get_run_dialect(options["dialect"], strict=strict, api=options.get("api", "chat"))
         if "dialect" in options
         else None,
         strict=strict,
@@ -197,7 +199,7 @@ def _resumed(state: RunState, limits: Limits) -> Conversation:
     if state.phase == "finished":
         raise ConversationError("This run has finished: go on from it with run(prompt, messages=state.messages).")
     state.check()
-    conversation = Conversation.restored(state, limits)
+    conversation = Conversation.restore(state, limits)
     if state.phase == "paused":
         conversation.resume()
     return conversation
@@ -210,11 +212,11 @@ def _begun_elsewhere(prompt: Prompt) -> tuple[str, ...]:
     return tuple(call.id for call in open_calls(prompt.messages, prompt.answered))
 
 
-def _said(ask: Ask, instructions: str) -> list[Message]:
+def _said(ask: RunRequest, instructions: str) -> list[Message]:
     prompt = ask.prompt
     if not isinstance(prompt, (str, type(None))):
         raise TypeError(f"A prompt is text, not {prompt!r}; what was said before goes in as messages=[...].")
-    said, notes = repaired(decoded(ask.messages))
+    said, notes = repaired(parse_history(ask.messages))
     for note in notes:
         logger.warning("The history was mended: %s", note)
     if prompt is not None:
@@ -233,7 +235,7 @@ def _said(ask: Ask, instructions: str) -> list[Message]:
 def _check_per_tool(limits: Limits, tools: Tools) -> None:
     for name in limits.per_tool:
         if name not in tools:
-            raise ValueError(f"Limits(per_tool=...) has {name!r}, which is no tool here{close_to(str(name), tools)}")
+            raise ValueError(f"Limits(per_tool=...) has {name!r}, which is no tool here{suggest(str(name), tools)}")
 
 
 def _check_width(width: Any) -> None:

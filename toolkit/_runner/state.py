@@ -14,8 +14,8 @@ from itertools import chain, count
 from typing import Any, Literal, TypeAlias
 
 from toolkit._messages import (
-    Answered,
-    Brief,
+    AnsweredCall,
+    FrozenValue,
     Message,
     ModelResponse,
     PendingApproval,
@@ -37,7 +37,7 @@ def is_own(call_id: str, run_id: str) -> bool:
     return call_id.startswith(f"{run_id[:8]}_")
 
 
-class Numbering:
+class CallIds:
     """Gives the calls of one conversation their ids.
 
     Args:
@@ -55,9 +55,9 @@ class Numbering:
         """Give a call of an answer that still arrives the id that it will have, and no other call."""
         own = self._own(call, number, at)
         self._foreseen[own] = at, call.name, call.arguments
-        return call.changed(id=own)
+        return call.replace(id=own)
 
-    def numbered(self, call: ToolCall, number: int, at: Answer) -> ToolCall:
+    def assign(self, call: ToolCall, number: int, at: Answer) -> ToolCall:
         """Give a call our id, and one for the provider that no other call of the history has.
 
         Args:
@@ -69,7 +69,7 @@ class Numbering:
         candidates = chain((call.provider_call_id, own), (f"{own}_{again}" for again in count(2)))
         unused = next(one for one in candidates if one.strip() and one not in self._taken)
         self._taken.add(unused)
-        return call.changed(id=own, provider_call_id=unused)
+        return call.replace(id=own, provider_call_id=unused)
 
     def _own(self, call: ToolCall, number: int, at: Answer) -> str:
         """Say what our id of a call is: by its number, and promised to no other call."""
@@ -87,7 +87,7 @@ VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class RunState(Brief):
+class RunState(FrozenValue):
     """A run put away: plain data, enough to go on in another process.
 
     Attributes:
@@ -120,7 +120,7 @@ class RunState(Brief):
 
     def to_json(self) -> str:
         """Write the state as a JSON text."""
-        plain = asdict(self.changed(messages=(), answered=(), used={}))
+        plain = asdict(self.replace(messages=(), answered=(), used={}))
         told = {name: list(map(message_to_dict, getattr(self, name))) for name in ("messages", "answered")}
         return json.dumps({"version": VERSION, **plain, **told, "used": dict(self.used)}, ensure_ascii=False)
 
@@ -169,11 +169,11 @@ def open_calls(messages: Sequence[Message], answered: Sequence[ToolMessage]) -> 
     return tuple(call for call in last_calls(messages) if call.id not in done)
 
 
-def answered_calls(messages: Sequence[Message], answered: Sequence[ToolMessage]) -> tuple[Answered, ...]:
+def answered_calls(messages: Sequence[Message], answered: Sequence[ToolMessage]) -> tuple[AnsweredCall, ...]:
     """Give the calls of the last message that have a result."""
     told = {result.call_id: result for result in answered}
     calls = enumerate(last_calls(messages))
-    return tuple(Answered(place, call, told[call.id]) for place, call in calls if call.id in told)
+    return tuple(AnsweredCall(place, call, told[call.id]) for place, call in calls if call.id in told)
 
 
 def _wrong_phase(state: RunState) -> str:
@@ -248,7 +248,7 @@ class RunCalls:
 
     calls: tuple[ToolCall, ...]
     turn: int
-    answered: tuple[Answered, ...] = ()
+    answered: tuple[AnsweredCall, ...] = ()
 
 
 @dataclass(frozen=True)

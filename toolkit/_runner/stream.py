@@ -15,11 +15,11 @@ from typing import Any, Generic, Literal, TypeAlias
 
 from typing_extensions import Self, TypeVar, override
 
-from toolkit._concurrency.async_backend import AsyncDoor
-from toolkit._concurrency.backend import step
+from toolkit._concurrency.async_backend import AsyncBackend
+from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.sync_backend import SyncDoor
-from toolkit._runner.control import Controls, Inbox
+from toolkit._concurrency.sync_backend import SyncBackend
+from toolkit._runner.control import Controls, MessageQueue
 from toolkit._runner.result import RunResult, ended
 from toolkit._runner.run import Run
 from toolkit.events import Event
@@ -36,7 +36,7 @@ class _Drawn(Controls, Generic[T]):
 
     @property
     @override
-    def _inbox(self) -> Inbox:
+    def _inbox(self) -> MessageQueue:
         return self._run.inbox
 
     @property
@@ -59,14 +59,14 @@ class RunStream(_Drawn[T]):
 
     def __init__(self, run: Run[T]) -> None:
         self._run = run
-        self._events = run.events(SyncDoor(), _in_place)
+        self._events = run.events(SyncBackend(), _in_place)
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Event:
         try:
-            return step(self._events.__anext__())
+            return run_sync(self._events.__anext__())
         except StopAsyncIteration:
             raise StopIteration from None
 
@@ -83,7 +83,7 @@ class RunStream(_Drawn[T]):
         if getattr(self._events, "ag_running", False):  # another thread draws from it
             self._run.stop.cancel()
             return
-        step(self._events.aclose())
+        run_sync(self._events.aclose())
         self._run.leave()  # one that was never begun has nothing to close
 
     def __del__(self) -> None:
@@ -96,7 +96,7 @@ class AsyncRunStream(_Drawn[T]):
 
     def __init__(self, run: Run[T]) -> None:
         self._run = run
-        self._events = run.events(AsyncDoor(), _in_loop)
+        self._events = run.events(AsyncBackend(), _in_loop)
 
     def __aiter__(self) -> Self:
         return self
@@ -144,7 +144,7 @@ class RunHandle(Controls, Generic[T]):
 
     @property
     @override
-    def _inbox(self) -> Inbox:
+    def _inbox(self) -> MessageQueue:
         return self._run.inbox
 
     @property

@@ -13,44 +13,44 @@ from functools import partial
 from threading import Lock
 from typing import Any, TypeAlias
 
-from toolkit._concurrency.backend import Door, Handle
-from toolkit._concurrency.cancellation import DEADLINE, Cancellation, outer
-from toolkit._concurrency.threads import unended
-from toolkit._context import ToolContext, unheard
+from toolkit._concurrency.backend import Backend, Handle
+from toolkit._concurrency.cancellation import DEADLINE, Cancellation, current_cancellation
+from toolkit._concurrency.threads import note_still_running
+from toolkit._context import ToolContext, ignore
 from toolkit._execution.approval import Deferred, Stopped
 from toolkit._execution.dispatcher import Dispatcher
-from toolkit._execution.invoke import Tell
-from toolkit._execution.parallel import Order, batches, dispatching, execute, width_of
-from toolkit._execution.references import Blocked, Dependencies, may_wait, refer
+from toolkit._execution.invoke import Emit
+from toolkit._execution.parallel import Order, dispatching, parallel_limit, run_batch, split_batches
+from toolkit._execution.references import Blocked, Dependencies, any_references, may_depend
 from toolkit._messages import PendingApproval, ToolCall, ToolMessage, ToolResult
-from toolkit._runner.control import Inbox
+from toolkit._runner.control import MessageQueue
 from toolkit._runner.conversation import CANCELLED_TEXT, LATE_TEXT, SKIPPED_TEXT, STOPPED_TEXT
 from toolkit._runner.state import RunCalls
 from toolkit._tools.bindings import AnyTool
-from toolkit._tools.shared_values import Shared
+from toolkit._tools.shared_values import SharedValues
 from toolkit.errors import Cancelled, TimedOut, ToolError
 from toolkit.events import ApprovalNeeded, CallEvent, Event, ToolCallFinished, ToolCallStarted
 from toolkit.models import CallReady
 
 DROPPED_TEXT = "Dropped: the model's answer does not hold this call in the end."
 
-Job: TypeAlias = Callable[[Tell], Coroutine[Any, Any, ToolResult]]
+Job: TypeAlias = Callable[[Emit], Coroutine[Any, Any, ToolResult]]
 
 
-class Kept:
+class EventBuffer:
     """What is told before anybody hears it; any thread may tell."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._told: list[CallEvent] = []
-        self._hear: Tell = self._told.append
+        self._hear: Emit = self._told.append
 
-    def tell(self, event: CallEvent) -> None:
+    def emit(self, event: CallEvent) -> None:
         """Pass an event on, or keep it."""
         with self._lock:
             self._hear(event)
 
-    def hear(self, hear: Tell) -> None:
+    def listen(self, hear: Emit) -> None:
         """Pass on what was told so far, and from now on whatever is told."""
         with self._lock:
             for event in self._told:
@@ -59,21 +59,21 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Begun:
+class EarlyCall:
     """A call that has begun early."""
 
     call: ToolCall
-    told: Kept
+    message: EventBuffer
     handle: Handle[ToolResult]
 
-    async def wait(self, tell: Tell) -> ToolResult:
+    async def wait(self, tell: Emit) -> ToolResult:
         """Wait for its result, and pass on what it tells."""
-        self.told.hear(tell)
+        self.message.listen(tell)
         return await self.handle.wait()
 
     def drop(self) -> ToolCallFinished:
         """Give it up."""
-        self.told.hear(unheard)
+        self.message.listen(ignore)
         self.handle.drop()
         result = ToolResult(text=DROPPED_TEXT, error=DROPPED_TEXT, kind="cancelled")
         return ToolCallFinished(self.call, result, 0.0)
@@ -83,17 +83,17 @@ class Begun:
 class EarlyCalls:
     """The calls of one answer that have begun early, by call id."""
 
-    begun: dict[str, Begun] = field(default_factory=dict)
+    begun: dict[str, EarlyCall] = field(default_factory=dict)
 
     def __contains__(self, call_id: str) -> bool:
         return call_id in self.begun
 
-    def begin(self, call: ToolCall, job: Job, door: Door) -> None:
+    def start(self, call: ToolCall, job: Job, backend: Backend) -> None:
         """Begin a call."""
-        told = Kept()
-        self.begun[call.id] = Begun(call, told, door.begin(lambda: job(told.tell)))
+        told = EventBuffer()
+        self.begun[call.id] = EarlyCall(call, told, backend.start(lambda: job(told.emit)))
 
-    def take(self, call: ToolCall) -> Begun | None:
+    def take(self, call: ToolCall) -> EarlyCall | None:
         """Find what was begun for a call."""
         return self.begun.pop(call.id, None)
 
@@ -110,7 +110,7 @@ BEGUN_TEXT = "it had begun, and what it has done stays."
 
 
 @dataclass(kw_only=True)
-class Calling:
+class ToolCaller:
     """How a run has calls carried out.
 
     Attributes:
@@ -127,13 +127,13 @@ class Calling:
 
     dispatcher: Dispatcher
     tools: dict[str, AnyTool]
-    inbox: Inbox
+    inbox: MessageQueue
     order: Order
     width: int
     live: bool
     run_id: str
     deps: Any
-    shared: Shared
+    shared: SharedValues
     work: Cancellation
     early: EarlyCalls
     is_apart: bool = False
@@ -141,7 +141,7 @@ class Calling:
 
     def begun(self, todo: RunCalls) -> Turn:
         """Make what carries out the calls of one turn."""
-        if not refer(self.tools):
+        if not any_references(self.tools):
             return Turn(self, todo.calls, todo.turn)
         linked = Dependencies.of(todo.calls, self.shared, self.tools, self.work, todo.answered)
         return Turn(self, todo.calls, todo.turn, linked)
@@ -168,24 +168,24 @@ class Calling:
         return (
             tool is not None
             and tool.settings.effect == "read"
-            and not may_wait(ready.call, tool)
+            and not may_depend(ready.call, tool)
             and by.ledger is None
             and not (tool.settings.exclusive or by.is_gated(tool) or by.middleware)
-            and ready.position == len(self.early.begun) < width_of(self.order, self.width)
+            and ready.position == len(self.early.begun) < parallel_limit(self.order, self.width)
             and not self.inbox.is_steered
         )
 
-    def begin_early(self, call: ToolCall, turn: int, door: Door) -> None:
+    def start_early(self, call: ToolCall, turn: int, backend: Backend) -> None:
         """Begin a call while the answer that holds it is still arriving."""
-        self.early.begin(call, lambda tell: self.dispatched(call, turn, tell, door), door)
+        self.early.start(call, lambda tell: self.dispatch(call, turn, tell, backend), backend)
 
-    async def carried_out(self, call: ToolCall, turn: int, tell: Tell, door: Door) -> ToolResult:
+    async def execute(self, call: ToolCall, turn: int, tell: Emit, backend: Backend) -> ToolResult:
         """Take what was begun early; or have the call carried out now."""
         if (early := self.early.take(call)) is not None:
             return await early.wait(tell)
-        return await self.dispatched(call, turn, tell, door)
+        return await self.dispatch(call, turn, tell, backend)
 
-    async def dispatched(self, call: ToolCall, turn: int, tell: Tell, door: Door) -> ToolResult:
+    async def dispatch(self, call: ToolCall, turn: int, tell: Emit, backend: Backend) -> ToolResult:
         """Have one call carried out."""
         cancellation = Cancellation(parent=self.work)  # a tool may call off its own call, and no more
         context = ToolContext(
@@ -198,11 +198,11 @@ class Calling:
             shared=self.shared.view(instance=call.instance),
             cancellation=cancellation,
         )
-        tokens = outer.set(self.work), dispatching.set(self.dispatcher)
+        tokens = current_cancellation.set(self.work), dispatching.set(self.dispatcher)
         try:
-            return await self.dispatcher.dispatch(call, context, door, tell)
+            return await self.dispatcher.dispatch(call, context, backend, tell)
         finally:
-            outer.reset(tokens[0])
+            current_cancellation.reset(tokens[0])
             dispatching.reset(tokens[1])
             cancellation.close()
             cancellation.cancel()  # what works on may look whether it still should
@@ -221,34 +221,34 @@ class Turn:
         is_stopped: Whether an approver has ended the run.
     """
 
-    by: Calling
+    by: ToolCaller
     calls: tuple[ToolCall, ...]
     number: int
     linked: Dependencies | None = None
     finished: dict[str, ToolCallFinished] = field(default_factory=dict)
     results: dict[str, ToolResult] = field(default_factory=dict)
-    told: list[ToolMessage] = field(default_factory=list)
+    messages: list[ToolMessage] = field(default_factory=list)
     pending: list[PendingApproval] = field(default_factory=list)
     is_stopped: bool = False
 
-    async def events(self, door: Door) -> AsyncGenerator[Event, None]:
+    async def events(self, backend: Backend) -> AsyncGenerator[Event, None]:
         """Carry the calls out, batch after batch."""
         calls = self.linked.calls if self.linked else self.calls
-        for batch in batches(calls, self.by.order, self._runs_alone):
+        for batch in split_batches(calls, self.by.order, self._runs_alone):
             for call in batch:
                 if call.id not in self.by.early:
                     yield ToolCallStarted(call)
-            async with aclosing(self._batch(batch, door)) as happened:
+            async with aclosing(self._batch(batch, backend)) as happened:
                 async for event in happened:
                     if (seen := self._seen(event)) is not None:
                         yield seen
 
-    def break_off(self, door: Door) -> None:
+    def break_off(self, backend: Backend) -> None:
         """Answer the calls of which nothing was told: with their results, or with what is known of their effects."""
         for call in self.calls:
             if call.id not in self.finished:
                 known = self.results.get(call.id)
-                result = ToolResult.failed(self._left(call, door)) if known is None else known
+                result = ToolResult.from_error(self._left(call, backend)) if known is None else known
                 self._finish(ToolCallFinished(call, result, 0.0))
 
     @property
@@ -266,13 +266,13 @@ class Turn:
         errors = (result.exception for result in results if result.kind == "failed")
         return next((e for e in errors if isinstance(e, Exception) and not isinstance(e, ToolError)), None)
 
-    def _batch(self, batch: Sequence[ToolCall], door: Door) -> AsyncGenerator[CallEvent | ToolCallFinished, None]:
+    def _batch(self, batch: Sequence[ToolCall], backend: Backend) -> AsyncGenerator[CallEvent | ToolCallFinished, None]:
         if (why := self._skips()) and not any(call.id in self.by.early for call in batch):
             return _skipped(batch, why)
 
-        async def carry_out(call: ToolCall, tell: Tell) -> ToolResult:
-            begin = partial(self.by.carried_out, turn=self.number, tell=tell, door=door)
-            result = await (self.linked.carried_out(call, begin, door) if self.linked else begin(call))
+        async def carry_out(call: ToolCall, tell: Emit) -> ToolResult:
+            begin = partial(self.by.execute, turn=self.number, tell=tell, backend=backend)
+            result = await (self.linked.execute(call, begin, backend) if self.linked else begin(call))
             if type(result.exception) is not Deferred:
                 self.results[call.id] = result
             return result
@@ -280,7 +280,9 @@ class Turn:
         tells = any(map(self._may_tell, batch))
         apart = self.by.is_apart or (self.by.live and tells)
         heard = tells or len(batch) > 1
-        return execute(batch, carry_out, door, width=self.by.width, until=self.by.work, apart=apart, heard=heard)
+        return run_batch(
+            batch, carry_out, backend, width=self.by.width, cancellation=self.by.work, apart=apart, heard=heard
+        )
 
     def _seen(self, event: CallEvent | ToolCallFinished) -> Event | None:
         """Take note of what happened; what waits for a yes, or for the result of what does, has not finished."""
@@ -300,12 +302,12 @@ class Turn:
 
     def _finish(self, event: ToolCallFinished) -> None:
         self.finished[event.call.id] = event
-        self.told.append(_told(event))
+        self.messages.append(_told(event))
 
-    def _left(self, call: ToolCall, door: Door) -> Cancelled | TimedOut:
-        if call.id in door.at_work:
-            return unended(Cancelled())
-        return Cancelled(BEGUN_TEXT) if call.id in self.by.dispatcher.begun else Cancelled()
+    def _left(self, call: ToolCall, backend: Backend) -> Cancelled | TimedOut:
+        if call.id in backend.running:
+            return note_still_running(Cancelled())
+        return Cancelled(BEGUN_TEXT) if call.id in self.by.dispatcher.started else Cancelled()
 
     def _skips(self) -> str:
         """Say why the next calls are not begun; nothing where they are."""
@@ -321,7 +323,7 @@ class Turn:
 
     def _may_tell(self, call: ToolCall) -> bool:
         tool = self.by.tools.get(call.name)
-        return tool is not None and self.by.dispatcher.may_tell(tool)
+        return tool is not None and self.by.dispatcher.may_emit(tool)
 
 
 async def _skipped(calls: Sequence[ToolCall], why: str) -> AsyncGenerator[ToolCallFinished, None]:

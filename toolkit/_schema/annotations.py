@@ -97,7 +97,7 @@ def _does_as_little(code: CodeType) -> bool:
     return code.co_code[::2] in _NOTHING and code.co_consts[-1] is None
 
 
-def without_partials(function: Callable[..., Any]) -> Callable[..., Any]:
+def unwrap_partials(function: Callable[..., Any]) -> Callable[..., Any]:
     """Find what a partial, or a partial of one, calls."""
     while isinstance(function, partial):
         function = function.func
@@ -106,7 +106,7 @@ def without_partials(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def documentation(function: Callable[..., Any]) -> str | None:
     """Find the docstring of what a callable does; a callable object's or a partial's own class is not it."""
-    function = without_partials(function)
+    function = unwrap_partials(function)
     if inspect.isclass(function) or inspect.isroutine(function):
         return inspect.getdoc(function)
     return inspect.getdoc(source_of(function)) or inspect.getdoc(function)
@@ -235,7 +235,7 @@ def signature(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
 
 
-def shown_signature(function: Callable[..., Any]) -> str:
+def render_signature(function: Callable[..., Any]) -> str:
     """Write a signature as its author did; `(...)` where there is none."""
     try:
         written = signature(function)
@@ -245,7 +245,7 @@ def shown_signature(function: Callable[..., Any]) -> str:
     return str(written.replace(parameters=parameters, return_annotation=_as_written(written.return_annotation)))
 
 
-def looks(function: Callable[..., Any]) -> dict[str, Any]:
+def function_attributes(function: Callable[..., Any]) -> dict[str, Any]:
     """Gather what makes an object look like a function: names, docstring, annotations, and the function behind it."""
     found = {key: value for key in _COPIED if (value := getattr(function, key, None)) is not None}
     found["__doc__"] = getattr(function, "__doc__", None)
@@ -254,7 +254,7 @@ def looks(function: Callable[..., Any]) -> dict[str, Any]:
     return found | vars(_MARKED) if inspect.iscoroutinefunction(function) else found
 
 
-def resolved(annotation: Any, function: Callable[..., Any], names: Mapping[str, Any]) -> Any:
+def resolve_annotation(annotation: Any, function: Callable[..., Any], names: Mapping[str, Any]) -> Any:
     """Make the type that an annotation of `function` means.
 
     Raises:
@@ -268,7 +268,7 @@ def resolved(annotation: Any, function: Callable[..., Any], names: Mapping[str, 
         holder, globalns=getattr(function, "__globals__", {}), localns=scope, include_extras=True
     )
     again = hints["it"] if sys.version_info >= (3, 11) else _referring(hints["it"])
-    return again if again is hints["it"] else resolved(again, function, names)
+    return again if again is hints["it"] else resolve_annotation(again, function, names)
 
 
 def _is_literal(annotation: Any) -> bool:

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from pydantic_core import ValidationError, from_json, to_json
 
 from toolkit._messages import META
-from toolkit._schema.error_messages import explained, path_of
-from toolkit._schema.json_text import as_text, doubts, least_marks
-from toolkit._schema.parameters import Accepted
+from toolkit._schema.error_messages import explain_errors, format_path
+from toolkit._schema.json_text import find_ambiguity, least_marks, to_json_text
+from toolkit._schema.parameters import ArgumentSchema
 from toolkit.errors import InvalidArguments
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-Words: TypeAlias = str | bytes | Mapping[str, Any]
+RawArguments: TypeAlias = str | bytes | Mapping[str, Any]
 # Values, and what had to be mended for them; or why there are none.
 Outcome: TypeAlias = tuple[dict[str, Any], tuple[str, ...]] | InvalidArguments
 
@@ -47,7 +47,7 @@ _MENDABLE = _NOT_A_STRING | {"json_invalid"}  # blank text is
 
 
 @dataclass(frozen=True)
-class Reader:
+class ArgumentParser:
     """Turns a model's words into the values of one tool's parameters.
 
     Attributes:
@@ -63,7 +63,7 @@ class Reader:
     braces: int
 
     @classmethod
-    def of(cls, name: str, built: Accepted) -> Reader:
+    def of(cls, name: str, built: ArgumentSchema) -> ArgumentParser:
         """Make the reader of what a tool accepts.
 
         Raises:
@@ -71,7 +71,7 @@ class Reader:
         """
         return cls(name, built.validator, built.schema, *least_marks(built.schema))
 
-    def read(self, words: Words | None) -> tuple[dict[str, Any], tuple[str, ...]]:
+    def read(self, words: RawArguments | None) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Turn words into values, and say what had to be mended.
 
         Args:
@@ -86,23 +86,23 @@ class Reader:
             raise outcome
         return outcome
 
-    def outcome(self, words: Words | None) -> Outcome:
+    def outcome(self, words: RawArguments | None) -> Outcome:
         """Do what `read` does, and give a refusal back: raising it takes time."""
-        text = as_text(words)
+        text = to_json_text(words)
         try:
-            return self.checked(text), ()
+            return self.check(text), ()
         except Exception as error:  # noqa: BLE001  pydantic-core's own, and those of the user's types
             return self.mended(text, error)
 
-    def said(self, words: Words | None) -> dict[str, Any]:
+    def said(self, words: RawArguments | None) -> dict[str, Any]:
         """Give the object that fitting words are read as, mended as `read` mends them, with no default in it.
 
         Raises:
             InvalidArguments: They do not fit.
         """
-        text = as_text(words)
+        text = to_json_text(words)
         try:
-            self.checked(text)
+            self.check(text)
         except ValidationError as error:
             mended = _mended(text, error.errors(include_url=False, include_context=False), self.schema)
             if mended is None:
@@ -111,7 +111,7 @@ class Reader:
         said: dict[str, Any] = from_json(text)
         return said
 
-    def checked(self, text: str) -> dict[str, Any]:
+    def check(self, text: str) -> dict[str, Any]:
         """Validate a text in one pass.
 
         Raises:
@@ -122,7 +122,7 @@ class Reader:
             refuse_long(text)
         values = self.validate(text)
         if text.count(":") != self.colons or text.count("{") != self.braces:
-            refuse_doubtful(text)
+            refuse_ambiguous(text)
         return values
 
     def mended(self, text: str, error: Exception) -> Outcome:
@@ -135,18 +135,18 @@ class Reader:
         try:
             mended = _mended(text, faults, self.schema)
             return (
-                (self.checked(mended[0]), mended[1])
+                (self.check(mended[0]), mended[1])
                 if mended
-                else InvalidArguments(explained(faults, self.schema, self.name))
+                else InvalidArguments(explain_errors(faults, self.schema, self.name))
             )
         except ValidationError as still:
             faults = still.errors(include_url=False, include_context=False)
-            return InvalidArguments(explained(faults, self.schema, self.name))
+            return InvalidArguments(explain_errors(faults, self.schema, self.name))
         except InvalidArguments as refusal:
             return refusal
 
 
-def refuse_long(words: Words) -> NoReturn:
+def refuse_long(words: RawArguments) -> NoReturn:
     """Refuse a text that is too long to be read.
 
     Raises:
@@ -155,13 +155,13 @@ def refuse_long(words: Words) -> NoReturn:
     raise InvalidArguments(f"they have {len(words):,} characters, and {MAX_TEXT:,} are the most. Send less.")
 
 
-def refuse_doubtful(text: str) -> None:
+def refuse_ambiguous(text: str) -> None:
     """Refuse a text that readers of JSON would read in different ways.
 
     Raises:
         InvalidArguments: It is one.
     """
-    if len(text) <= MAX_DOUBTED and (doubt := doubts(text)):
+    if len(text) <= MAX_DOUBTED and (doubt := find_ambiguity(text)):
         raise InvalidArguments(f"{doubt}. Send one JSON object with each key once.")
 
 
@@ -194,7 +194,7 @@ def _is_about_the_call(fault: ErrorDetails) -> bool:
 def _repaired_text(
     text: str, faults: Sequence[ErrorDetails], schema: Mapping[str, Any]
 ) -> tuple[str, tuple[str, ...]] | None:
-    refuse_doubtful(text)
+    refuse_ambiguous(text)
     document = [from_json(text)]  # in a list, so that the whole is a place like any other
     optional = schema["properties"].keys() - set(schema.get("required", ()))
     texts = {_place(document, fault["loc"])[2] for fault in faults if _was_due_as_text(fault)}
@@ -234,7 +234,7 @@ def _place(document: list[Any], location: Sequence[int | str]) -> tuple[Any, Any
             continue
         holder, key = inner, step
         walked.append(step)
-    return holder, key, path_of(walked)
+    return holder, key, format_path(walked)
 
 
 def _decoded(text: str) -> dict[str, Any] | list[Any] | None:
@@ -242,4 +242,4 @@ def _decoded(text: str) -> dict[str, Any] | list[Any] | None:
         value = from_json(text)
     except ValueError:
         return None
-    return value if isinstance(value, (dict, list)) and not doubts(text) else None
+    return value if isinstance(value, (dict, list)) and not find_ambiguity(text) else None

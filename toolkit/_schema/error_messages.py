@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from toolkit._messages import sendable
+from toolkit._messages import replace_surrogates
 from toolkit.errors import InvalidArguments, UnknownTool
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ MAX_CHOICES = 8  # of one parameter, in a signature
 LEAST_SIGNATURE = 20  # a few letters of it would help nobody
 
 
-def explained(faults: Sequence[ErrorDetails], schema: Mapping[str, Any], name: str = "") -> str:
+def explain_errors(faults: Sequence[ErrorDetails], schema: Mapping[str, Any], name: str = "") -> str:
     """Say to a model what is wrong with its arguments: path, reason, what was received, what there is.
 
     Where there is room for it, the signature of the tool of this name comes last.
@@ -33,10 +33,10 @@ def explained(faults: Sequence[ErrorDetails], schema: Mapping[str, Any], name: s
     if len(faults) > MAX_FAULTS:
         told.append(f"and {len(faults) - MAX_FAULTS} more")
     limit = MAX_ERROR - len(InvalidArguments.prefix)
-    text = shortened("; ".join(told), limit)
+    text = shorten("; ".join(told), limit)
     signature = f"{'' if text.endswith('.') else '.'} Expected: {signature_of(name, schema)}" if name else ""
     room = limit - len(text)
-    return sendable(text + shortened(signature, room) if room >= LEAST_SIGNATURE else text)
+    return replace_surrogates(text + shorten(signature, room) if room >= LEAST_SIGNATURE else text)
 
 
 def signature_of(name: str, schema: Mapping[str, Any]) -> str:
@@ -46,30 +46,30 @@ def signature_of(name: str, schema: Mapping[str, Any]) -> str:
     return f"{name}({', '.join(islice(taken, MAX_ERROR))})"
 
 
-def unknown(name: str, names: Collection[str]) -> str:
+def unknown_tool(name: str, names: Collection[str]) -> str:
     """Say to a model that there is no tool of this name, and which there are."""
-    called = shortened(repr(name[:MAX_NAME]), MAX_NAME + 2) if name else "the call names none"
-    return f"{called}{close_to(name, names)}"
+    called = shorten(repr(name[:MAX_NAME]), MAX_NAME + 2) if name else "the call names none"
+    return f"{called}{suggest(name, names)}"
 
 
-def shortened(text: str, limit: int) -> str:
+def shorten(text: str, limit: int) -> str:
     """Cut a text to `limit` characters, and say so."""
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def close_to(name: str, names: Collection[str]) -> str:
+def suggest(name: str, names: Collection[str]) -> str:
     """Suggest the names that a wrong one may stand for, and list what there is."""
     import difflib  # needed where a model errs
 
     near = difflib.get_close_matches(name[:MAX_SHOWN], names, n=3)
     hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
     known = ", ".join(names) or "none"
-    return shortened(f"{hint} There is: {known}", MAX_LISTED)
+    return shorten(f"{hint} There is: {known}", MAX_LISTED)
 
 
 def _taken(name: str, schema: Any, *, is_optional: bool) -> str:
     part = schema if type(schema) is dict else {}
-    default = f" = {shortened(_written(part['default']), MAX_SHOWN) if 'default' in part else '...'}"
+    default = f" = {shorten(_written(part['default']), MAX_SHOWN) if 'default' in part else '...'}"
     return f"{name}: {_kind(part)}{default if is_optional else ''}"
 
 
@@ -96,7 +96,7 @@ def _either(names: Iterable[str]) -> str:
 
 
 def _fault(fault: ErrorDetails, schema: Mapping[str, Any]) -> str:
-    path, kind, reason = shortened(path_of(fault["loc"]), MAX_NAME), fault["type"], shortened(fault["msg"], MAX_REASON)
+    path, kind, reason = shorten(format_path(fault["loc"]), MAX_NAME), fault["type"], shorten(fault["msg"], MAX_REASON)
     if kind == "json_invalid":
         return f"not valid JSON ({reason.removeprefix('Invalid JSON: ')}). Send one whole JSON object."
     if kind == "missing":
@@ -112,10 +112,10 @@ def _fault(fault: ErrorDetails, schema: Mapping[str, Any]) -> str:
 def _instead(location: Sequence[int | str], schema: Mapping[str, Any]) -> str:
     """Say what parameters there are; of what lies deeper nothing is known here."""
     known = schema["properties"] if len(location) == 1 else ()
-    return close_to(str(location[0]), known) if known else ""
+    return suggest(str(location[0]), known) if known else ""
 
 
-def path_of(location: Sequence[int | str]) -> str:
+def format_path(location: Sequence[int | str]) -> str:
     """Write where in a document something is: `places[0].name`."""
     path = ""
     for step in location:
@@ -130,7 +130,7 @@ _written = json.JSONEncoder(ensure_ascii=False, default=repr).encode
 def _received(fault: ErrorDetails, schema: Mapping[str, Any]) -> str:
     """Show the value that is wrong, unless it may hold what nobody is to read."""
     place = schema["properties"].get(fault["loc"][0]) if fault["loc"] else schema["properties"]
-    return "a secret" if _is_secret(place, schema) else shortened(_written(fault["input"]), MAX_SHOWN)
+    return "a secret" if _is_secret(place, schema) else shorten(_written(fault["input"]), MAX_SHOWN)
 
 
 def _is_secret(place: Any, schema: Mapping[str, Any]) -> bool:

@@ -30,10 +30,10 @@ _NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties", "
 _DATA = frozenset({"default", "const", "enum", "examples", "example", "required", "dependentRequired", "$vocabulary"})
 
 
-def rewritten(schema: Any, rewrite: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+def map_schemas(schema: Any, rewrite: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
     """Apply `rewrite` to every schema inside a schema, from the inside out, and give a new one."""
     if isinstance(schema, list):
-        return [rewritten(item, rewrite) for item in schema]
+        return [map_schemas(item, rewrite) for item in schema]
     if not isinstance(schema, (dict, Mapping)):  # a dict is told from other things several times faster
         return schema
     return rewrite({keyword: _inner(keyword, value, rewrite) for keyword, value in schema.items()})
@@ -41,7 +41,7 @@ def rewritten(schema: Any, rewrite: Callable[[dict[str, Any]], dict[str, Any]]) 
 
 def clean(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Drop titles, which repeat names, and defaults that are no JSON."""
-    made: dict[str, Any] = rewritten(schema, _plain)
+    made: dict[str, Any] = map_schemas(schema, _plain)
     return made
 
 
@@ -70,15 +70,15 @@ def generator() -> type[GenerateJsonSchema]:
     return Generator
 
 
-def apart(schema: Mapping[str, Any], owner: str) -> dict[str, Any]:
+def rename_definitions(schema: Mapping[str, Any], owner: str) -> dict[str, Any]:
     """Give the definitions of a schema names that no other owner uses."""
-    whole: dict[str, Any] = rewritten(schema, lambda node: _pointing_to(node, owner))
+    whole: dict[str, Any] = map_schemas(schema, lambda node: _pointing_to(node, owner))
     if "$defs" in whole:
         whole["$defs"] = {f"{owner}.{name}": part for name, part in whole["$defs"].items()}
     return whole
 
 
-def inlined(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def inline_root(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Put what a schema refers to as a whole in the place of the reference."""
     definitions = schema.get("$defs")
     if not isinstance(definitions, Mapping) or schema.keys() - {"$defs", "$ref", "$schema", "description", "title"}:
@@ -88,7 +88,7 @@ def inlined(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**target, **own} if isinstance(target, Mapping) else schema
 
 
-def of_object(adapter: TypeAdapter[Any]) -> dict[str, Any]:
+def object_schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
     """Make the JSON Schema of an object; an empty one of any other type. Only a type with members has `properties`."""
     schema = adapter.json_schema(schema_generator=generator())
     definitions = schema.get("$defs", {})
@@ -138,8 +138,8 @@ def _plain(node: dict[str, Any]) -> dict[str, Any]:
 
 def _inner(keyword: str, value: Any, rewrite: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
     if keyword in _NAMED and isinstance(value, (dict, Mapping)):
-        return {name: rewritten(schema, rewrite) for name, schema in value.items()}
-    return value if keyword in _DATA else rewritten(value, rewrite)
+        return {name: map_schemas(schema, rewrite) for name, schema in value.items()}
+    return value if keyword in _DATA else map_schemas(value, rewrite)
 
 
 # Schemas may refer to themselves, in many places each time: so many levels are compared.
@@ -168,7 +168,7 @@ class Part:
     def of(cls, schema: Mapping[str, Any]) -> Part:
         """Take a schema as a whole."""
         definitions = schema.get("$defs", {})
-        return cls(inlined(schema), definitions)
+        return cls(inline_root(schema), definitions)
 
     @property
     def required(self) -> Collection[str]:
@@ -221,7 +221,7 @@ class Part:
     def inner(self, schema: Any) -> Part:
         """Give a part of this part, what it refers to in the place of a reference."""
         shown = schema if isinstance(schema, Mapping) else {}
-        return Part(inlined({**shown, "$defs": self.definitions}), self.definitions)
+        return Part(inline_root({**shown, "$defs": self.definitions}), self.definitions)
 
 
 def differs(given: Part, wanted: Part, depth: int = MAX_DEPTH) -> str:
@@ -283,7 +283,7 @@ _OBJECTS = frozenset(
 _TELLING = frozenset({"$ref", "const", "enum", "allOf", "anyOf", "oneOf", "properties"})
 
 
-def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
+def forbid_extra(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Accept no other parameter than those listed, unless the schema says so: models invent some.
 
     Raises:
@@ -325,7 +325,7 @@ def _is_parameter(key: str, value: Any) -> bool:
     return not _TELLING.isdisjoint(value) or any(name in names for name in TYPES)
 
 
-def elsewhere(document: Document, whole: Mapping[str, Any]) -> Iterator[str]:
+def find_outer_properties(document: Document, whole: Mapping[str, Any]) -> Iterator[str]:
     """List the properties that a schema has elsewhere than in its own `properties`.
 
     Args:

@@ -20,14 +20,14 @@ from typing import Any, NoReturn
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from toolkit._messages import sendable
-from toolkit._schema.json_schema import rewritten
+from toolkit._messages import replace_surrogates
+from toolkit._schema.json_schema import map_schemas
 
 # Keywords of which each place that is restricted to something has at least one, and OpenAPI's `discriminator`, too.
 TYPED = frozenset({"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const", "propertyName"})
 
 
-def doubts(text: str) -> str:
+def find_ambiguity(text: str) -> str:
     """Say about what in a JSON text readers disagree: equal keys, numbers that JSON has not; or nothing."""
     try:
         json.loads(text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite)
@@ -86,7 +86,7 @@ def _has_untyped(schema: Mapping[str, Any]) -> bool:
         found.append(kinds or not TYPED & node.keys())
         return node
 
-    rewritten(schema, look)
+    map_schemas(schema, look)
     return any(found)
 
 
@@ -179,7 +179,7 @@ class Nesting:
             self._last = mark
 
 
-def as_text(words: str | bytes | Mapping[str, Any] | None) -> str:
+def to_json_text(words: str | bytes | Mapping[str, Any] | None) -> str:
     """Write arguments as the text of a JSON object."""
     if isinstance(words, bytes):
         words = words.decode("utf-8", "surrogateescape")  # what is not UTF-8 is refused later, and never repaired
@@ -191,7 +191,7 @@ def as_text(words: str | bytes | Mapping[str, Any] | None) -> str:
         return json.dumps(words, default=repr)  # halves of surrogate pairs, as escapes: refused later, too
 
 
-class Repeating(dict[str, Any]):
+class DuplicateKeys(dict[str, Any]):
     """An object in which a key stands twice: its items are all that stood there."""
 
     def __init__(self, pairs: Sequence[tuple[str, Any]]) -> None:
@@ -203,50 +203,50 @@ class Repeating(dict[str, Any]):
         return self._pairs
 
 
-def loaded(text: str) -> Any:
+def load_json(text: str) -> Any:
     """Read a JSON text with all that is doubtful in it, which `dumped` writes again: a tool refuses it, and says why.
 
     Raises:
         ValueError: It is no JSON, or too deep.
     """
-    from_json(_HALF.sub(r"\\u00", sendable(text)))  # which limits the depth
+    from_json(_HALF.sub(r"\\u00", replace_surrogates(text)))  # which limits the depth
     return json.loads(text, object_pairs_hook=_object)
 
 
-def dumped(document: Any) -> str:
+def dump_json(document: Any) -> str:
     """Write what `loaded` gave, or a part of it; halves of characters as escapes."""
     return json.dumps(document, ensure_ascii=False).encode(errors="backslashreplace").decode()
 
 
 def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
-    return members if len(members) == len(pairs) else Repeating(pairs)
+    return members if len(members) == len(pairs) else DuplicateKeys(pairs)
 
 
-def without_opening(text: str) -> str:
+def strip_fence_start(text: str) -> str:
     """Take off the beginning of a Markdown fence: some models wrap JSON for people to read."""
     opening = _OPENING.match(text)
     return text[opening.end() :] if opening else text
 
 
-def unfenced(text: str) -> str:
+def strip_fence(text: str) -> str:
     """Take a Markdown fence off, where there is one."""
-    bare = without_opening(text)
+    bare = strip_fence_start(text)
     return text if bare == text else bare.rstrip().removesuffix(_FENCE)
 
 
 def is_object(text: str) -> bool:
     """Tell whether a text is one whole JSON object."""
     try:
-        return isinstance(from_json(sendable(text)), dict)
+        return isinstance(from_json(replace_surrogates(text)), dict)
     except ValueError:
         return False
 
 
-def is_cut(text: str) -> bool:
+def is_truncated(text: str) -> bool:
     """Tell whether a text ends inside a bracket or a string: it was not received whole, whatever else is wrong."""
     try:
-        from_json(sendable(text))
+        from_json(replace_surrogates(text))
     except ValueError:
         nesting = Nesting()
         nesting.add(text)
@@ -274,14 +274,14 @@ _ASCII_AGAIN = re.compile("<(compat|font)> 00[4-7]")
 _LATIN = re.compile("[A-Za-z]")
 
 
-def escaped(text: str, keep: str = "") -> str:
+def escape_confusable(text: str, keep: str = "") -> str:
     """Write what is unseen or acts on a terminal as escapes, and letters that pass for Latin ones beside them."""
     if text.isascii() and text.isprintable():
         return text
-    return revealed(re.sub(r"\w+", lambda word: _told_apart(word.group()), text), keep)
+    return escape_invisible(re.sub(r"\w+", lambda word: _told_apart(word.group()), text), keep)
 
 
-def revealed(text: str, keep: str = "") -> str:
+def escape_invisible(text: str, keep: str = "") -> str:
     """Write what is unseen or acts on a terminal as escapes, and leave all letters as they are."""
     return "".join(c if c in keep or _is_seen(c) else _escape(c) for c in text)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
 from typing import Any, TypeAlias
 
-from toolkit._schema.json_schema import rewritten
+from toolkit._schema.json_schema import map_schemas
 
 Schema: TypeAlias = Mapping[str, Any]
 
@@ -40,15 +40,15 @@ _BOUNDS: Mapping[str, tuple[type, Callable[[Any, Any], bool]]] = {
 }
 
 
-def fits(schema: Any, document: Any, root: Any) -> bool:
+def is_valid(schema: Any, document: Any, root: Any) -> bool:
     """Tell whether a document is of a schema, whose references point into `root`."""
     if not isinstance(schema, Mapping):
         return schema is not False
-    schema = resolved(schema, root)
+    schema = resolve_reference(schema, root)
     return all(fit(schema, document, root) for fit in _FITS)
 
 
-def is_of(document: Any, kind: str) -> bool:
+def is_type(document: Any, kind: str) -> bool:
     """Tell whether a document is of a type, by JSON Schema's name."""
     return kind in _TYPES and _TYPES[kind](document)
 
@@ -72,29 +72,29 @@ def _marked(value: Any) -> Any:
     return {key: _marked(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
-def allowed(schema: Schema, otherwise: list[Any]) -> list[Any]:
+def allowed_values(schema: Schema, otherwise: list[Any]) -> list[Any]:
     """List the values that `enum` or `const` allows; `otherwise`, where there is neither."""
     values = [schema["const"]] if "const" in schema else schema.get("enum", otherwise)
     return values if isinstance(values, list) else otherwise
 
 
-def mapping(value: Any) -> Mapping[str, Any]:
+def as_mapping(value: Any) -> Mapping[str, Any]:
     """Take a mapping as it is, and anything else as an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 
-def resolved(schema: Schema, root: Any) -> Schema:
+def resolve_reference(schema: Schema, root: Any) -> Schema:
     """Follow a schema's reference as far as it leads; a dead end is a schema that takes everything."""
     for _ in range(64):
         if not isinstance(schema.get("$ref"), str):
             return schema
-        target = at(root, schema["$ref"])
+        target = lookup(root, schema["$ref"])
         rest = {key: value for key, value in schema.items() if key != "$ref"}
-        schema = {**mapping(target), **rest}
+        schema = {**as_mapping(target), **rest}
     return {}
 
 
-def at(root: Any, reference: str) -> Any:
+def lookup(root: Any, reference: str) -> Any:
     """Find what a reference inside a document points to; None where it points nowhere."""
     if reference == "#":
         return root
@@ -110,7 +110,7 @@ def _member(node: Any, key: str) -> Any:
     return node.get(key) if isinstance(node, Mapping) else None
 
 
-def nodes_of(schema: Any) -> list[dict[str, Any]]:
+def iterate_schemas(schema: Any) -> list[dict[str, Any]]:
     """List every schema inside a schema, from the inside out."""
     found: list[dict[str, Any]] = []
 
@@ -118,48 +118,48 @@ def nodes_of(schema: Any) -> list[dict[str, Any]]:
         found.append(node)
         return node
 
-    rewritten(schema, look)
+    map_schemas(schema, look)
     return found
 
 
-def references_in(schema: Any, root: Any) -> dict[str, None]:
+def collect_references(schema: Any, root: Any) -> dict[str, None]:
     """List the references in a schema, and those in what they point to, in order."""
     reached: dict[str, None] = {}
     fresh = [schema]
     while fresh:
-        found = [str(node["$ref"]) for node in nodes_of(fresh.pop()) if "$ref" in node]
-        fresh += [at(root, reference) for reference in dict.fromkeys(found) if reference not in reached]
+        found = [str(node["$ref"]) for node in iterate_schemas(fresh.pop()) if "$ref" in node]
+        fresh += [lookup(root, reference) for reference in dict.fromkeys(found) if reference not in reached]
         reached |= dict.fromkeys(found)
     return reached
 
 
-def apart(one: Any, other: Any, root: Any, depth: int = 8) -> bool:
+def are_disjoint(one: Any, other: Any, root: Any, depth: int = 8) -> bool:
     """Tell whether no document can be of both schemas; when in doubt, say no."""
     if depth == 0:
         return False
-    one, other = resolved(mapping(one), root), resolved(mapping(other), root)
+    one, other = resolve_reference(as_mapping(one), root), resolve_reference(as_mapping(other), root)
     for schema, rest in ((one, other), (other, one)):
         if "anyOf" in schema:
-            return all(apart(choice, rest, root, depth - 1) for choice in schema["anyOf"])
+            return all(are_disjoint(choice, rest, root, depth - 1) for choice in schema["anyOf"])
     return any(told(one, other, root, depth - 1) for told in _APART)
 
 
 def _type_fits(schema: Schema, document: Any, _: Any) -> bool:
     kind = schema.get("type")
-    return kind is None or any(is_of(document, name) for name in _listed(kind))
+    return kind is None or any(is_type(document, name) for name in _listed(kind))
 
 
 def _choice_fits(schema: Schema, document: Any, root: Any) -> bool:
     choices = schema.get("anyOf") or schema.get("oneOf")
-    return choices is None or any(fits(choice, document, root) for choice in choices)
+    return choices is None or any(is_valid(choice, document, root) for choice in choices)
 
 
 def _parts_fit(schema: Schema, document: Any, root: Any) -> bool:
-    return all(fits(part, document, root) for part in schema.get("allOf", ()))
+    return all(is_valid(part, document, root) for part in schema.get("allOf", ()))
 
 
 def _value_fits(schema: Schema, document: Any, _: Any) -> bool:
-    return any(same(document, value) for value in allowed(schema, [document]))
+    return any(same(document, value) for value in allowed_values(schema, [document]))
 
 
 def _bounds_fit(schema: Schema, document: Any, _: Any) -> bool:
@@ -180,7 +180,7 @@ def _object_fits(schema: Schema, document: Any, root: Any) -> bool:
     properties = schema.get("properties", {})
     free: Any = "patternProperties" in schema or schema.get("additionalProperties", "properties" not in schema)
     whole = all(key in document for key in schema.get("required", ()))
-    return whole and all(fits(properties.get(key, free), value, root) for key, value in document.items())
+    return whole and all(is_valid(properties.get(key, free), value, root) for key, value in document.items())
 
 
 def _array_fits(schema: Schema, document: Any, root: Any) -> bool:
@@ -188,7 +188,7 @@ def _array_fits(schema: Schema, document: Any, root: Any) -> bool:
         return True
     first = schema.get("prefixItems", [])
     items = [*first, *[schema.get("items", True)] * (len(document) - len(first))]
-    return all(fits(item, value, root) for item, value in zip(items, document))
+    return all(is_valid(item, value, root) for item, value in zip(items, document))
 
 
 _FITS = (_type_fits, _choice_fits, _parts_fit, _value_fits, _bounds_fit, _object_fits, _array_fits)
@@ -208,7 +208,7 @@ def _types_apart(one: Schema, other: Schema, _root: Any, _depth: int) -> bool:
 
 
 def _values_apart(one: Schema, other: Schema, _root: Any, _depth: int) -> bool:
-    values, others = allowed(one, []), allowed(other, [])
+    values, others = allowed_values(one, []), allowed_values(other, [])
     alike = any(same(value, rest) for value in values for rest in others)
     return bool(values and others) and not alike
 
@@ -218,7 +218,7 @@ def _objects_apart(one: Schema, other: Schema, root: Any, depth: int) -> bool:
         return False
     if _has_no_place(one, other) or _has_no_place(other, one):
         return True
-    return any(apart(a, b, root, depth) for a, b in _required_in_both(one, other))
+    return any(are_disjoint(a, b, root, depth) for a, b in _required_in_both(one, other))
 
 
 def _has_no_place(one: Schema, other: Schema) -> bool:
@@ -236,7 +236,7 @@ def _required_in_both(one: Schema, other: Schema) -> Iterator[tuple[Any, Any]]:
 def _arrays_apart(one: Schema, other: Schema, root: Any, depth: int) -> bool:
     filled = one.get("minItems", 0) > 0 and other.get("minItems", 0) > 0
     only = _types(one) & _types(other) == {"array"}
-    return only and filled and apart(one.get("items"), other.get("items"), root, depth)
+    return only and filled and are_disjoint(one.get("items"), other.get("items"), root, depth)
 
 
 _APART = (_types_apart, _values_apart, _objects_apart, _arrays_apart)

@@ -30,8 +30,8 @@ from typing_extensions import NotRequired, ReadOnly, Required, Unpack
 from toolkit._context import ToolContext
 from toolkit._messages import META
 from toolkit._schema.core_schema import Core, Fields, FieldWriter, Unusual, key_of, mended, typed_fields, validating
-from toolkit._schema.error_messages import shortened
-from toolkit._schema.json_schema import apart, json_default, of_object
+from toolkit._schema.error_messages import shorten
+from toolkit._schema.json_schema import json_default, object_schema, rename_definitions
 from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _alternatives(annotation: Any) -> tuple[Any, ...]:
 _UNION = type(int | str)
 
 
-class Accepted(Protocol):
+class ArgumentSchema(Protocol):
     """What a tool accepts."""
 
     @property
@@ -158,7 +158,7 @@ class Accepted(Protocol):
         ...
 
 
-class Filled(dict[str, Any]):
+class ModelArguments(dict[str, Any]):
     """Values by name, and the one value that they were read into."""
 
     def __init__(self, whole: Any) -> None:
@@ -183,7 +183,7 @@ class Shown(Lean):
 
 
 @dataclass(frozen=True, eq=False)
-class ByDocument(Shown):
+class DocumentSchema(Shown):
     """Accepts what a JSON Schema says; values are plain data."""
 
     schema: dict[str, Any]
@@ -202,7 +202,7 @@ class ByDocument(Shown):
 
 
 @dataclass(frozen=True, eq=False)
-class ByType(Shown):
+class TypeSchema(Shown):
     """Accepts the members of one type: a pydantic model, a dataclass, a TypedDict."""
 
     kind: Any
@@ -215,7 +215,7 @@ class ByType(Shown):
         Raises:
             DefinitionError: The type is none of an object.
         """
-        shown = of_object(self._adapter)
+        shown = object_schema(self._adapter)
         if "properties" in shown:
             return {**shown, "additionalProperties": shown.get("additionalProperties", False)}
         raise DefinitionError(f"{self.kind!r} has no members: the input of a tool is a model, dataclass or TypedDict.")
@@ -224,7 +224,7 @@ class ByType(Shown):
     def validator(self) -> Callable[[str], dict[str, Any]]:
         """What turns JSON text into values by name."""
         read = self._adapter.validate_json
-        return lambda text: Filled(read(text))
+        return lambda text: ModelArguments(read(text))
 
     def written(self, value: Any, *, by_alias: bool) -> dict[str, Any]:
         """Write a value as plain data."""
@@ -252,11 +252,11 @@ class ByType(Shown):
 
 
 @dataclass(frozen=True, eq=False)
-class Joined(Shown):
+class JoinedSchema(Shown):
     """Accepts what two accept, each its own keys."""
 
-    first: Accepted
-    second: Accepted
+    first: ArgumentSchema
+    second: ArgumentSchema
 
     @property
     def hidden(self) -> Mapping[str, str]:
@@ -266,7 +266,7 @@ class Joined(Shown):
     @kept
     def schema(self) -> dict[str, Any]:
         """JSON Schema of both, the keys of the first in front."""
-        first, second = apart(self.first.schema, "output"), self.second.schema
+        first, second = rename_definitions(self.first.schema, "output"), self.second.schema
         both = {name: {**first.get(name, {}), **second.get(name, {})} for name in ("properties", "$defs")}
         required = [*first.get("required", ()), *second.get("required", ())]
         return {**second, "properties": both["properties"], "required": required} | _unless_empty(both["$defs"])
@@ -287,10 +287,10 @@ class Joined(Shown):
 
 
 @dataclass(frozen=True, eq=False)
-class Heedless(Lean):
+class LenientSchema(Lean):
     """Accepts what another does, and overlooks what else may be said about a call."""
 
-    inner: Accepted
+    inner: ArgumentSchema
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -383,7 +383,7 @@ class Described:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Built:
+class ParameterSchema:
     """Validator and JSON Schema of the parameters that a model may fill; each is made when it is first asked for.
 
     Attributes:
@@ -509,8 +509,8 @@ class Built:
         except PydanticOmit:
             return "pydantic is told to leave it out (SkipJsonSchema)"
         except Exception as error:  # noqa: BLE001  as in `_generated`
-            written = shortened(inspect.formatannotation(p.annotation), MAX_SHOWN_TYPE)
-            return f"its type is {written} ({shortened(_why(error), MAX_SHOWN_TYPE)})"
+            written = shorten(inspect.formatannotation(p.annotation), MAX_SHOWN_TYPE)
+            return f"its type is {written} ({shorten(_why(error), MAX_SHOWN_TYPE)})"
         return ""
 
 

@@ -34,13 +34,13 @@ from toolkit._schema.annotations import (
     inherited,
     is_dispatched,
     known_keywords,
-    resolved,
+    resolve_annotation,
     signature,
     source_of,
 )
 from toolkit._schema.core_schema import FieldWriter
 from toolkit._schema.json_schema import clean, generator
-from toolkit._schema.parameters import Built, Lean, Parameter, kept
+from toolkit._schema.parameters import Lean, Parameter, ParameterSchema, kept
 from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ _SAYS_NOTHING = frozenset({Any, inspect.Parameter.empty, object, ToolResult, Ima
 
 
 @dataclass(frozen=True)
-class Returns(Lean):
+class ReturnType(Lean):
     """What a function gives, as its annotation says.
 
     Attributes:
@@ -151,11 +151,11 @@ class Returns(Lean):
         return adapter and partial(adapter.serializer.to_json, warnings=False)
 
     @kept
-    def asked(self) -> Built:
+    def asked(self) -> ParameterSchema:
         """The value as an argument: what a model fills in that is to give it by itself; a text, if nothing is said."""
         annotation = str if self.annotation in (Any, inspect.Parameter.empty, object) else self.annotation
         output = Parameter(name=OUTPUT, kind=inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
-        return Built(
+        return ParameterSchema(
             offered=[output],
             label="what it returns",
             texts=lambda: {OUTPUT: self.text} if self.text else {},
@@ -251,16 +251,16 @@ class Signature:
         return parse(text, {name.lstrip("*") for name in self._written})
 
     @cached_property
-    def returns(self) -> Returns:
+    def returns(self) -> ReturnType:
         """What a call gives, as the return annotation says; one that has no meaning here says nothing."""
         if inspect.isclass(self.callable):
-            return Returns(self.callable, "")
+            return ReturnType(self.callable, "")
         try:
             written = self._python.return_annotation
-            annotation = in_the_end(resolved(written, self.source, self.names))
+            annotation = in_the_end(resolve_annotation(written, self.source, self.names))
         except Exception:  # noqa: BLE001  an annotation is code of the user's
             annotation = Any
-        return Returns(annotation, self.docstring.returns, self._around)
+        return ReturnType(annotation, self.docstring.returns, self._around)
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -282,9 +282,9 @@ class Signature:
         )
 
     @cached_property
-    def built(self) -> Built:
+    def built(self) -> ParameterSchema:
         """Validator and schema."""
-        return Built(
+        return ParameterSchema(
             offered=[p for p in self.parameters if not p.injected],
             label=self.label,
             texts=lambda: self.docstring.parameters,
@@ -312,9 +312,9 @@ class Signature:
             elif p.kind is Written.VAR_KEYWORD:
                 by_keyword |= values.get(p.name, {})
             elif p.kind in placed:
-                by_position.append(given(p, values, context))
+                by_position.append(value_or_default(p, values, context))
             elif _is_given(p, values):
-                by_keyword[p.name] = given(p, values, context)
+                by_keyword[p.name] = value_or_default(p, values, context)
         return by_position, by_keyword
 
     def _placed(self, values: Mapping[str, Any]) -> Collection[Any]:
@@ -361,7 +361,7 @@ class Signature:
         if annotation is Written.empty:
             return Any, ""
         try:
-            return resolved(annotation, self.source, self.names), ""
+            return resolve_annotation(annotation, self.source, self.names), ""
         except Exception as error:  # noqa: BLE001  an annotation is code of the user's
             if re.fullmatch(_CONTEXT_NAME, getattr(annotation, "__forward_arg__", str(annotation))):
                 return ToolContext, ""  # imported for type checkers only, which is all that a context needs
@@ -391,7 +391,7 @@ def _is_given(p: Parameter, values: Mapping[str, Any]) -> bool:
     return p.injected or p.field is not None or p.is_mutable or p.name in values
 
 
-def given(p: Parameter, values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
+def value_or_default(p: Parameter, values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
     """Give a parameter's value: what was given, or its default, which is this call's own."""
     if p.injected:
         return context

@@ -11,7 +11,7 @@ from threading import RLock
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from toolkit._schema.error_messages import close_to
+from toolkit._schema.error_messages import suggest
 from toolkit._tools.delegation import Carrier, Delegated, carrier_of, delegated
 from toolkit._tools.handlers import Bound, Function, Latent, Unbound, implementation
 from toolkit._tools.tool import Tool
@@ -92,7 +92,7 @@ class Bindings:
         """
         with _writing:
             if activity not in self.functions:
-                raise KeyError(f"Nothing is bound as {activity!r}{close_to(activity, list(self.functions))}")
+                raise KeyError(f"Nothing is bound as {activity!r}{suggest(activity, list(self.functions))}")
             self.functions = {name: function for name, function in self.functions.items() if name != activity}
 
     def module(self, name: str, carrier: Any) -> None:

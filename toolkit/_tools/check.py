@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from toolkit._dialects.base import Dialect
-from toolkit._schema.error_messages import close_to
+from toolkit._schema.error_messages import suggest
 from toolkit._schema.json_schema import Part, differs
 from toolkit._tools.bindings import Bindings
 from toolkit._tools.delegation import Delegated
@@ -52,7 +52,7 @@ class Finding:
         return f"{self.level:<7}  {place}: {self.text} [{self.code}]"
 
 
-class Report(tuple[Finding, ...]):
+class CheckReport(tuple[Finding, ...]):
     """All findings, errors first; printed, one line for each. It is empty, and so false, where there is nothing."""
 
     __slots__ = ()
@@ -62,12 +62,12 @@ class Report(tuple[Finding, ...]):
 
     __str__ = __repr__
 
-    def at_least(self, level: Level) -> Report:
+    def at_least(self, level: Level) -> CheckReport:
         """Choose the findings of a level and those above it."""
-        return Report(found for found in self if LEVELS.index(found.level) <= LEVELS.index(level))
+        return CheckReport(found for found in self if LEVELS.index(found.level) <= LEVELS.index(level))
 
 
-def checked(tools: Iterable[Tool[..., Any]], dialect: Dialect, bindings: Bindings) -> Report:
+def check_tools(tools: Iterable[Tool[..., Any]], dialect: Dialect, bindings: Bindings) -> CheckReport:
     """Look at tools as a model and its provider will see them.
 
     Args:
@@ -82,7 +82,7 @@ def checked(tools: Iterable[Tool[..., Any]], dialect: Dialect, bindings: Binding
         *_chosen(listed, bindings),
         *(finding for tool in listed for finding in _about(tool, dialect)),
     ]
-    return Report(sorted(found, key=lambda finding: LEVELS.index(finding.level)))
+    return CheckReport(sorted(found, key=lambda finding: LEVELS.index(finding.level)))
 
 
 def _together(tools: list[Tool[..., Any]]) -> Iterator[Finding]:
@@ -117,7 +117,7 @@ def _idle(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator[Finding]:
 def _chosen(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator[Finding]:
     names = [tool.name for tool in tools]
     for name in (each for each in bindings.choices if each not in names):
-        text = f"it is chosen what carries {name!r} out, and there is no such tool{close_to(name, names)}"
+        text = f"it is chosen what carries {name!r} out, and there is no such tool{suggest(name, names)}"
         yield Finding(level="warning", tool="", code="no-tool", text=text)
 
 

@@ -11,11 +11,11 @@ from typing import Any, ParamSpec, TypeVar, get_args, get_origin, overload
 
 from typing_extensions import Unpack
 
-from toolkit._schema.annotations import frame_names, is_declaration, raw_annotations, resolved, source_of
+from toolkit._schema.annotations import frame_names, is_declaration, raw_annotations, resolve_annotation, source_of
 from toolkit._schema.signature import Signature
 from toolkit._tools.handlers import Bound, Function, Handler, Latent, refuse_private, without_function
-from toolkit._tools.options import USUAL, ToolOptions, fields_of, refuse_unknown
-from toolkit._tools.tool import Tool, legal_name, name_of
+from toolkit._tools.options import USUAL, ToolOptions, refuse_unknown, split_options
+from toolkit._tools.tool import Tool, name_of, safe_name
 from toolkit.errors import DefinitionError
 
 P = ParamSpec("P")
@@ -88,7 +88,7 @@ def _is_tool(attribute: object) -> bool:
 
 def _decorated(given: Mapping[str, Any], function: Any) -> Any:
     if isinstance(function, Tool):
-        fields = fields_of(given, name_of(function), function.settings)
+        fields = split_options(given, name_of(function), function.settings)
         return replace(function, handler=_carried(function.handler, fields.get("activity")), **fields)
     bound = getattr(function, "__func__", None)
     if isinstance(bound, Tool):  # a class method made of a tool
@@ -100,7 +100,7 @@ def _decorated(given: Mapping[str, Any], function: Any) -> Any:
         )
     own = Function(Signature(plain, frame_names(source_of(plain))))
     _refuse_maker(own.signature)
-    named = {"name": legal_name(name_of(plain)), **fields_of(given, name_of(plain), USUAL)}
+    named = {"name": safe_name(name_of(plain)), **split_options(given, name_of(plain), USUAL)}
     handler = _carried(Latent(own) if is_declaration(plain) else own, named.get("activity"))
     made: Tool[Any, Any] = Tool(handler=handler, of_class=isinstance(function, classmethod), **named)
     return staticmethod(made) if isinstance(function, staticmethod) else made
@@ -122,7 +122,7 @@ def _returned(signature: Signature) -> Any:
     try:
         written = raw_annotations(signature.source).get("return")
         is_meant = _ABOUT_TOOLS.search(repr(written))
-        return resolved(written, signature.source, signature.names) if is_meant else None
+        return resolve_annotation(written, signature.source, signature.names) if is_meant else None
     except Exception:  # noqa: BLE001  an annotation is code of the user's
         return None
 

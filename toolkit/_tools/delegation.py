@@ -17,7 +17,7 @@ from pydantic_core import ValidationError, to_json
 
 from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT, UNANSWERED, ToolCall, ToolResult
-from toolkit._schema.error_messages import explained
+from toolkit._schema.error_messages import explain_errors
 from toolkit._tools.handlers import Action, Declared, Function, implementation
 from toolkit._tools.options import Scope
 from toolkit.errors import DefinitionError, Failed, NotFound
@@ -44,7 +44,7 @@ class Ended(Protocol):
 
 
 @runtime_checkable
-class Answering(Protocol):
+class AnsweringRunner(Protocol):
     """What a module asks: a Runner."""
 
     async def arun(self, prompt: str, *, output_type: Any, shared: Mapping[str, Any]) -> Ended:
@@ -54,16 +54,16 @@ class Answering(Protocol):
 
 # Gets the call, its tool, and the values that it imports; gives what the tool gives.
 Answerer: TypeAlias = Callable[[ToolCall, "Tool[..., Any]", Mapping[str, Any]], Any]
-Carrier: TypeAlias = Answering | Function
+Carrier: TypeAlias = AnsweringRunner | Function
 
 
-def carrier_of(given: Answering | Answerer) -> Carrier:
+def carrier_of(given: AnsweringRunner | Answerer) -> Carrier:
     """Make what carries out the tools of a module.
 
     Raises:
         DefinitionError: It is neither a runner nor a function.
     """
-    if isinstance(given, Answering):
+    if isinstance(given, AnsweringRunner):
         return given
     if not callable(given):
         raise DefinitionError(f"A module is a Runner, or a function of call, tool and imports; this is {given!r}.")
@@ -123,9 +123,9 @@ class Delegated(Declared):
             text = to_json({OUTPUT: given.value}, inf_nan_mode="strings").decode()
             return given._replace(value=asked.validator(text)[OUTPUT])
         except ValidationError as error:
-            faults = explained(error.errors(include_url=False, include_context=False), asked.schema)
+            faults = explain_errors(error.errors(include_url=False, include_context=False), asked.schema)
             failure = Failed(f"The module {self.scope.module!r} gave what {self.tool.name} does not give: {faults}")
-            return ToolResult.failed(failure)._replace(details=given.details)
+            return ToolResult.from_error(failure)._replace(details=given.details)
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class ByFunction(Delegated):
 class ByRunner(Delegated):
     """Leaves a tool to a module that is a runner: in a run of its own, which ends with the one that makes the call."""
 
-    carrier: Answering
+    carrier: AnsweringRunner
 
     @property
     def is_async(self) -> bool:
@@ -184,7 +184,7 @@ class ByRunner(Delegated):
         if ended.finish_reason not in UNANSWERED:
             return self.settled(ToolResult(ended.output, details=ended))
         failure = Failed(f"The module {self.scope.module!r} gave no answer: {ended.finish_reason}.")
-        return ToolResult.failed(failure)._replace(details=ended)
+        return ToolResult.from_error(failure)._replace(details=ended)
 
     @cached_property
     def _wanted(self) -> Any:

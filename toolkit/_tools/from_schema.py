@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolkit._messages import ACTIVITY, IMPORTS, INSTANCE, META, MODULE, OUTPUT, REASONING, TOOL
-from toolkit._schema.json_schema import closed, elsewhere, inlined
-from toolkit._schema.parameters import ByDocument, ByType
-from toolkit._schema.signature import Returns
+from toolkit._schema.json_schema import find_outer_properties, forbid_extra, inline_root
+from toolkit._schema.parameters import DocumentSchema, TypeSchema
+from toolkit._schema.signature import ReturnType
 from toolkit._schema.validation.references import Document as Parts
-from toolkit._schema.validation.references import hoisted
+from toolkit._schema.validation.references import bundle
 from toolkit._tools.handlers import Declaration, Document, checked, named, refuse_private
 from toolkit._tools.options import Scope, scope_of
 from toolkit.errors import DefinitionError
@@ -66,7 +66,7 @@ def declared(name: str, schema: Any) -> Declared:
     origin = f"Tool.from_schema({name!r})"
     with named(origin):
         document = Parts.of(schema)
-        whole = inlined(document.root) if isinstance(document.root, dict) else {}
+        whole = inline_root(document.root) if isinstance(document.root, dict) else {}
         properties, said = _properties(document.root, whole)
         _check_name(name, said)
         about = {key: _text(key, said[key]) for key in (INSTANCE, REASONING) if key in said}
@@ -74,7 +74,7 @@ def declared(name: str, schema: Any) -> Declared:
         interface = _interface(origin, document, {**whole, "properties": properties}, said)
     refuse_private(origin, properties)
     made = checked(interface)
-    refuse_private(origin, elsewhere(document, whole))
+    refuse_private(origin, find_outer_properties(document, whole))
     return Declared(made, activity, about, _asked(whole.get("required")), scope)
 
 
@@ -109,9 +109,9 @@ def _interface(origin: str, document: Parts, whole: dict[str, Any], said: Mappin
         raise DefinitionError(f"description={description!r} is no text.")
     if isinstance(required, list):
         whole["required"] = [key for key in required if key not in (*META, *_LATER)]
-    bare = closed({key: value for key, value in whole.items() if key != "title"})
-    output = hoisted(document, f"/properties/{OUTPUT}", said[OUTPUT], whole=bare) if OUTPUT in said else None
-    return Declaration(origin, description, ByDocument(hoisted(document, part=bare, whole=bare)), Document(output))
+    bare = forbid_extra({key: value for key, value in whole.items() if key != "title"})
+    output = bundle(document, f"/properties/{OUTPUT}", said[OUTPUT], whole=bare) if OUTPUT in said else None
+    return Declaration(origin, description, DocumentSchema(bundle(document, part=bare, whole=bare)), Document(output))
 
 
 def _constant(said: Any) -> Any:
@@ -156,8 +156,8 @@ def of_types(name: str, accepts: Any, gives: Any) -> Declaration:
     """
     origin = f"Tool.from_models({name!r})"
     with named(origin):
-        built = ByDocument(_document(accepts)) if isinstance(accepts, Mapping) else ByType(accepts)
-        returns = Document(hoisted(Parts.of(gives))) if isinstance(gives, Mapping) else Returns(gives)
+        built = DocumentSchema(_document(accepts)) if isinstance(accepts, Mapping) else TypeSchema(accepts)
+        returns = Document(bundle(Parts.of(gives))) if isinstance(gives, Mapping) else ReturnType(gives)
         made = Declaration(origin, built.schema.get("description", ""), built, returns)
     refuse_private(origin, built.schema["properties"])
     return checked(made)
@@ -165,8 +165,8 @@ def of_types(name: str, accepts: Any, gives: Any) -> Declaration:
 
 def _document(given: Mapping[str, Any]) -> dict[str, Any]:
     document = Parts.of(given)
-    whole = inlined(document.root)
+    whole = inline_root(document.root)
     if whole.get("type", "object") != "object" or not isinstance(whole.get("properties", {}), Mapping):
         raise DefinitionError('the input of a tool is a JSON Schema {"type": "object", "properties": ...}.')
-    built: dict[str, Any] = hoisted(document, part=closed(whole))
+    built: dict[str, Any] = bundle(document, part=forbid_extra(whole))
     return built

@@ -25,20 +25,20 @@ from toolkit._concurrency.cancellation import CANCELLED
 from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT
 from toolkit._schema.annotations import frame_names, source_of
-from toolkit._schema.arguments import Reader
+from toolkit._schema.arguments import ArgumentParser
 from toolkit._schema.parameters import (
-    Accepted,
-    Built,
-    ByDocument,
-    ByType,
-    Filled,
-    Heedless,
-    Joined,
+    ArgumentSchema,
+    DocumentSchema,
+    JoinedSchema,
     Lean,
+    LenientSchema,
+    ModelArguments,
     Parameter,
+    ParameterSchema,
+    TypeSchema,
     kept,
 )
-from toolkit._schema.signature import Returns, Signature, given
+from toolkit._schema.signature import ReturnType, Signature, value_or_default
 from toolkit.errors import Cancelled, DefinitionError, InvalidArguments, UnknownActivity
 
 
@@ -56,7 +56,7 @@ class Given(Protocol):
         ...
 
     @property
-    def asked(self) -> Accepted:
+    def asked(self) -> ArgumentSchema:
         """The value as an argument: what a model fills in that is to give it by itself."""
         ...
 
@@ -80,7 +80,7 @@ class Interface(Protocol):
         ...
 
     @property
-    def built(self) -> Accepted:
+    def built(self) -> ArgumentSchema:
         """What it accepts."""
         ...
 
@@ -98,12 +98,12 @@ class Document(Lean):
     to_json: None = None
 
     @kept
-    def asked(self) -> Accepted:
+    def asked(self) -> ArgumentSchema:
         """The value as an argument; a text, where nothing is said of it."""
         whole = {"type": "string"} if self.schema is None else self.schema
         definitions = {"$defs": whole["$defs"]} if "$defs" in whole else {}
         shown = {keyword: value for keyword, value in whole.items() if keyword != "$defs"}
-        return ByDocument({"type": "object", "properties": {OUTPUT: shown}, "required": [OUTPUT], **definitions})
+        return DocumentSchema({"type": "object", "properties": {OUTPUT: shown}, "required": [OUTPUT], **definitions})
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,7 @@ class Declaration:
 
     origin: str
     description: str
-    built: Accepted
+    built: ArgumentSchema
     returns: Given
     raises: Mapping[str, str] = field(default_factory=dict)
 
@@ -230,12 +230,12 @@ class Function:
         return self.signature.docstring.raises
 
     @property
-    def built(self) -> Built:
+    def built(self) -> ParameterSchema:
         """What the signature accepts."""
         return self.signature.built
 
     @property
-    def returns(self) -> Returns:
+    def returns(self) -> ReturnType:
         """What the return annotation says."""
         return self.signature.returns
 
@@ -352,18 +352,18 @@ async def _collected(values: AsyncIterator[Any], context: ToolContext[Any] | Non
 _REST = (Written.VAR_KEYWORD, Written.VAR_POSITIONAL)
 
 
-def types_of(accepted: Accepted) -> Mapping[str, Any]:
+def types_of(accepted: ArgumentSchema) -> Mapping[str, Any]:
     """Give Python's types of the values by name; none where a JSON Schema says it, or where they cannot be told."""
-    if isinstance(accepted, Built):
+    if isinstance(accepted, ParameterSchema):
         return {p.name: p.annotation for p in accepted.offered}
-    if not isinstance(accepted, ByType):
+    if not isinstance(accepted, TypeSchema):
         return {}
     with suppress(NameError, TypeError):  # a name of a local scope: such values are checked once more
         return get_type_hints(get_origin(accepted.kind) or accepted.kind, include_extras=True)
     return {}
 
 
-def written(accepted: Accepted, values: dict[str, Any], *, by_alias: bool) -> dict[str, Any]:
+def written(accepted: ArgumentSchema, values: dict[str, Any], *, by_alias: bool) -> dict[str, Any]:
     """Write values as plain data, as their own types say.
 
     Args:
@@ -371,35 +371,38 @@ def written(accepted: Accepted, values: dict[str, Any], *, by_alias: bool) -> di
         values: By name.
         by_alias: Whether members of a type get the names that they have in JSON.
     """
-    if isinstance(accepted, Built):
+    if isinstance(accepted, ParameterSchema):
         return {p.name: _plain(accepted, p, values[p.name]) for p in accepted.offered if p.name in values}
-    if isinstance(accepted, ByType) and isinstance(values, Filled):
+    if isinstance(accepted, TypeSchema) and isinstance(values, ModelArguments):
         return accepted.written(values.whole, by_alias=by_alias)
     return values
 
 
-def filled(accepted: Accepted) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def filled(accepted: ArgumentSchema) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Make what adds the defaults that a model was told of; a type or a schema adds its own where it is read."""
-    if not isinstance(accepted, Built):
+    if not isinstance(accepted, ParameterSchema):
         return lambda values: values
     told = [p for p in accepted.offered if not p.required and p.kind not in _REST and p.name not in accepted.hidden]
     if not told:
         return lambda values: values
-    return lambda values: {**{p.name: given(p, values, None) for p in told if p.name not in values}, **values}
+    return lambda values: {
+        **{p.name: value_or_default(p, values, None) for p in told if p.name not in values},
+        **values,
+    }
 
 
-def left_out(accepted: Accepted) -> Collection[str]:
+def left_out(accepted: ArgumentSchema) -> Collection[str]:
     """List what a call may leave out, and nothing fills in."""
-    if isinstance(accepted, Built):
+    if isinstance(accepted, ParameterSchema):
         return ()
-    if isinstance(accepted, ByType) and not is_typeddict(get_origin(accepted.kind) or accepted.kind):
+    if isinstance(accepted, TypeSchema) and not is_typeddict(get_origin(accepted.kind) or accepted.kind):
         return ()
     shown, required = accepted.schema["properties"], accepted.schema.get("required", ())
     return [name for name, said in shown.items() if name not in required and "default" not in {**said}]
 
 
-def _plain(accepted: Built, p: Parameter, value: Any) -> Any:
-    write = Returns(p.document_type, names=accepted.names).to_json or to_json
+def _plain(accepted: ParameterSchema, p: Parameter, value: Any) -> Any:
+    write = ReturnType(p.document_type, names=accepted.names).to_json or to_json
     return from_json(write(value))
 
 
@@ -440,9 +443,9 @@ class Declared(Lean):
         return self.interface.raises
 
     @kept
-    def built(self) -> Accepted:
+    def built(self) -> ArgumentSchema:
         """What it accepts; what a model wrote beside it, such as the output that it thought of, is overlooked."""
-        return Heedless(self.interface.built)
+        return LenientSchema(self.interface.built)
 
     @property
     def returns(self) -> Given:
@@ -475,14 +478,14 @@ class Latent(Declared):
         return ""
 
     @kept
-    def built(self) -> Accepted:
+    def built(self) -> ArgumentSchema:
         """What it accepts: the output, and the arguments.
 
         Raises:
             DefinitionError: A parameter begins with an underscore, as the output does.
         """
         refuse_private(self.origin, self.interface.built.schema["properties"])
-        return Heedless(Joined(self.interface.returns.asked, self.interface.built))
+        return LenientSchema(JoinedSchema(self.interface.returns.asked, self.interface.built))
 
     def prepared(self) -> Action:
         """Take the output for the result; it was checked with the arguments."""
@@ -540,8 +543,8 @@ class Bound(Declared):
         act, fit, fill = self.function.prepared(), self._fitted, filled(self.interface.built)
         if not self.retyped:
             return lambda values, context: act(fit(fill(values)), context)
-        read = Reader.of(self.activity, replace(self.function.built, offered=self.retyped)).read
-        if isinstance(self.interface.built, ByDocument):
+        read = ArgumentParser.of(self.activity, replace(self.function.built, offered=self.retyped)).read
+        if isinstance(self.interface.built, DocumentSchema):
             return lambda values, context: act(read(fit(values))[0], context)
         return lambda values, context: act(self._read(fill(values), read), context)
 
@@ -565,7 +568,7 @@ class Bound(Declared):
     def retyped(self) -> tuple[Parameter, ...]:
         """The function's parameters whose values come in another type than they have there."""
         built = self.interface.built
-        if isinstance(built, ByDocument):
+        if isinstance(built, DocumentSchema):
             return self.offered
         types = {self.whole: getattr(built, "kind", Any)} if self.whole else types_of(built)
         return tuple(p for p in self.offered if p.annotation not in (Any, types.get(p.name, Any)))
@@ -610,7 +613,7 @@ class Bound(Declared):
     def known(self) -> Collection[str]:
         """The names by which the values come."""
         built = self.interface.built
-        return built.names if isinstance(built, ByType) else built.schema["properties"]
+        return built.names if isinstance(built, TypeSchema) else built.schema["properties"]
 
     @cached_property
     def _rest(self) -> str:
@@ -623,7 +626,7 @@ class Bound(Declared):
             TypeError: It does not take one of them, or needs another.
         """
         if self.whole:
-            return {self.whole: values.whole if isinstance(values, Filled) else values}
+            return {self.whole: values.whole if isinstance(values, ModelArguments) else values}
         missing = next((name for name in self.unfilled if name not in values), None)
         if missing is not None:
             raise TypeError(f"{self.function.origin} needs {missing!r}; Toolbox.check() tells more")

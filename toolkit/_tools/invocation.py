@@ -19,13 +19,13 @@ from typing import Any, TypeAlias
 
 from pydantic_core import to_json
 
-from toolkit._concurrency.async_backend import AsyncDoor
-from toolkit._concurrency.backend import awaited, is_cancelling, is_interrupt
+from toolkit._concurrency.async_backend import AsyncBackend
+from toolkit._concurrency.backend import await_value, is_cancelling, is_interrupt
 from toolkit._concurrency.event_loop import private_loop
 from toolkit._context import ToolContext
-from toolkit._messages import File, Image, ToolResult, sendable
-from toolkit._schema.arguments import Reader, Words
-from toolkit._schema.error_messages import MAX_ERROR, shortened
+from toolkit._messages import File, Image, ToolResult, replace_surrogates
+from toolkit._schema.arguments import ArgumentParser, RawArguments
+from toolkit._schema.error_messages import MAX_ERROR, shorten
 from toolkit._tools.handlers import Action, Handler, gathered
 from toolkit.errors import Cancelled, FatalError, InvalidArguments, ToolError
 
@@ -53,10 +53,10 @@ def explanation(
     return _summary(name, dict(_told(leaf, announced, relay) for leaf in leaves)), "failed"
 
 
-def safely(write: Callable[[Any], str], value: Any) -> str:
+def write_safely(write: Callable[[Any], str], value: Any) -> str:
     """Write a value by code of the user's, or nothing where that fails."""
     try:
-        return sendable(shortened(write(value), MAX_WRITTEN))
+        return replace_surrogates(shorten(write(value), MAX_WRITTEN))
     except Exception:  # noqa: BLE001  it is the user's: anything may happen
         return ""
 
@@ -76,7 +76,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 def _said(error: ToolError) -> str:
     try:
-        return sendable(error.text)
+        return replace_surrogates(error.text)
     except Exception:  # noqa: BLE001  as in `safely`
         return ""
 
@@ -85,10 +85,10 @@ def _told(error: BaseException, announced: Collection[str], relay: Collection[ty
     """Say what the model may know of an exception, and whether its message is part of that."""
     if isinstance(error, ToolError) and (text := _said(error)):
         return text, True
-    title = shortened(type(error).__name__, MAX_NAME)
+    title = shorten(type(error).__name__, MAX_NAME)
     names = [f".{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__]
     if isinstance(error, tuple(relay)) or any(_is_called(name, known) for name in names for known in announced):
-        return f"{title}: {_without_secrets(safely(str, error))}", True
+        return f"{title}: {_without_secrets(write_safely(str, error))}", True
     return title, False
 
 
@@ -96,8 +96,8 @@ def _summary(name: str, told: Mapping[str, bool]) -> str:
     """Say what went wrong: what the model may know of each exception, and whether it knows all."""
     which = "Its message is" if len(told) == 1 else "Not all messages are"
     rest = "" if all(told.values()) else f". {which} not shown here. {REMEDY}"
-    what = f"{shortened(sendable(name), MAX_NAME)} failed: {'; '.join(told)}"
-    return sendable(shortened(what, MAX_ERROR - len(rest)) + rest)
+    what = f"{shorten(replace_surrogates(name), MAX_NAME)} failed: {'; '.join(told)}"
+    return replace_surrogates(shorten(what, MAX_ERROR - len(rest)) + rest)
 
 
 def _is_called(name: str, known: str) -> bool:
@@ -127,13 +127,13 @@ def writer(to_json: Callable[[Any], bytes] | None) -> Callable[[Any], str]:
         to_json: Writes values as the type that the tool announced; may raise.
     """
     if to_json is None:
-        return written
+        return write_value
 
     def write(value: Any) -> str:
         try:
-            return written(value) if isinstance(value, str) else to_json(value).decode()
+            return write_value(value) if isinstance(value, str) else to_json(value).decode()
         except Exception:  # noqa: BLE001  values are the user's: anything may happen while one is read
-            return written(value)
+            return write_value(value)
 
     return write
 
@@ -141,27 +141,29 @@ def writer(to_json: Callable[[Any], bytes] | None) -> Callable[[Any], str]:
 def writers(write: Callable[[Any], str]) -> dict[type, Callable[[Any], str]]:
     """Say how values of the usual types are written; unlike `write`, these may raise."""
     usual = (int, float, bool, dict, type(None))
-    return dict.fromkeys(usual, write) if write is not written else {**_QUICK, **dict.fromkeys(usual[1:], written)}
+    return (
+        dict.fromkeys(usual, write) if write is not write_value else {**_QUICK, **dict.fromkeys(usual[1:], write_value)}
+    )
 
 
-def rendered(value: Any, write: Callable[[Any], str]) -> ToolResult:
+def render(value: Any, write: Callable[[Any], str]) -> ToolResult:
     """Make a result of what a function returned."""
     if type(value) in SPECIAL and (made := _special(value, write)) is not None:
         return made
     return ToolResult(value, write(value))
 
 
-def written(value: Any) -> str:
+def write_value(value: Any) -> str:
     """Write any value."""
     try:
         if isinstance(value, str):
-            return sendable(str.__str__(value))
+            return replace_surrogates(str.__str__(value))
         return to_json(value, inf_nan_mode="strings").decode()
     except Exception:  # noqa: BLE001  as in `writer`
         return _to_text_somehow(value)
 
 
-def completed(result: ToolResult, write: Callable[[Any], str] = written) -> ToolResult:
+def complete(result: ToolResult, write: Callable[[Any], str] = write_value) -> ToolResult:
     """Add to a result of somebody's own making what it leaves out: its text, from value and error, and its kind."""
     shown, error = _content(result, write), None if result.error is None else _as_text(result.error)
     text = shown.text or ""
@@ -176,11 +178,11 @@ def completed(result: ToolResult, write: Callable[[Any], str] = written) -> Tool
     )
 
 
-_QUICK: Mapping[type, Callable[[Any], str]] = {int: str, str: written}
+_QUICK: Mapping[type, Callable[[Any], str]] = {int: str, str: write_value}
 SPECIAL = frozenset({ToolResult, Image, File, list, tuple})
 
 
-def explained(
+def explain(
     error: BaseException, name: str, announced: Collection[str], relay: Collection[type[BaseException]]
 ) -> ToolResult:
     """Make a result of what a tool raised; only texts that are meant for the model reach it.
@@ -193,7 +195,7 @@ def explained(
         relay: Such exceptions themselves.
     """
     if type(error).__name__ == "CancelledError":  # asyncio's, or that of futures: neither need be loaded
-        return ToolResult.failed(Cancelled(), error)
+        return ToolResult.from_error(Cancelled(), error)
     text, kind = explanation(error, name, announced, relay)
     return ToolResult(text=text, error=text, kind=kind, exception=error)
 
@@ -205,13 +207,13 @@ def _content(result: ToolResult, write: Callable[[Any], str]) -> ToolResult:
     parts = (*_only(Image, result.images), *_only(File, result.files))
     if result.value is None and (parts or result.is_error):
         return ToolResult(text="\n".join(map(_shown, parts)))
-    return rendered(result.value, write)
+    return render(result.value, write)
 
 
 def _special(value: Any, write: Callable[[Any], str]) -> ToolResult | None:
     """Make a result of what is one already, or holds pictures or files; None of a list without."""
     if type(value) is ToolResult:
-        return completed(value, write)
+        return complete(value, write)
     parts = value if type(value) in (list, tuple) else [value]
     return _parted(value, parts) if any(type(part) in (Image, File) for part in parts) else None
 
@@ -231,11 +233,11 @@ def _only(kind: type[Any], parts: Any) -> tuple[Any, ...]:
 def _shown(part: Any) -> str:
     if type(part) is File:
         return f"[file {part.name}]"
-    return "[image]" if type(part) is Image else rendered(part, written).text or ""
+    return "[image]" if type(part) is Image else render(part, write_value).text or ""
 
 
 def _as_text(value: Any) -> str:
-    return written(value) if isinstance(value, str) else safely(str, value)
+    return write_value(value) if isinstance(value, str) else write_safely(str, value)
 
 
 def _to_text_somehow(value: Any) -> str:
@@ -244,7 +246,7 @@ def _to_text_somehow(value: Any) -> str:
 
 def _tried(write: Callable[[Any], str], value: Any) -> str:
     try:
-        return sendable(write(value))
+        return replace_surrogates(write(value))
     except Exception:  # noqa: BLE001  as in `writer`
         return ""
 
@@ -254,7 +256,7 @@ def _to_json_with_words(value: Any) -> str:
 
 
 def _as_word(value: Any, write: Callable[[Any], str] = str) -> str:
-    return safely(write, value) or f"<{type(value).__name__} that cannot be shown>"
+    return write_safely(write, value) or f"<{type(value).__name__} that cannot be shown>"
 
 
 # As pydantic-core's writer does not, it takes halves of characters.
@@ -277,12 +279,12 @@ class Invocation:
     relay: tuple[type[BaseException], ...]
 
     @cached_property
-    def reader(self) -> Reader:
+    def reader(self) -> ArgumentParser:
         """Makes values of words."""
-        return Reader.of(self.name, self.handler.built)
+        return ArgumentParser.of(self.name, self.handler.built)
 
     @cached_property
-    def hot(self) -> Hot:
+    def fast_path(self) -> Hot:
         """What every call needs."""
         reader, function = self.reader, self.handler.plain_function
         return function, reader.validate, reader.colons, reader.braces, writers(self.write)
@@ -297,59 +299,59 @@ class Invocation:
         """Writes what the tool gives, as its return annotation says; what it makes never raises."""
         return writer(self.handler.returns.to_json)
 
-    def again(self, words: Words, context: ToolContext[Any] | None, error: Exception) -> ToolResult:
+    def again(self, words: RawArguments, context: ToolContext[Any] | None, error: Exception) -> ToolResult:
         """Carry out a call whose words did not fit, where they can be mended."""
         outcome = self.reader.mended(words, error) if type(words) is str else self.reader.outcome(words)
         if isinstance(outcome, InvalidArguments):
-            return ToolResult.failed(outcome)
+            return ToolResult.from_error(outcome)
         values, repairs = outcome
-        result = self.finished(self.carry_out(values, context))
+        result = self.finished(self.execute(values, context))
         return result._replace(repairs=repairs) if repairs else result
 
     def finished(self, result: ToolResult | Awaitable[ToolResult]) -> ToolResult:
         """Wait for a promise, in the private loop."""
-        return result if isinstance(result, ToolResult) else private_loop.run(awaited(result))
+        return result if isinstance(result, ToolResult) else private_loop.run(await_value(result))
 
-    async def ainvoke(self, words: Words, context: ToolContext[Any] | None) -> ToolResult:
+    async def ainvoke(self, words: RawArguments, context: ToolContext[Any] | None) -> ToolResult:
         """Carry out a call in the running loop; a sync function gets a thread of its own."""
         outcome = self.reader.outcome(words)
         if isinstance(outcome, InvalidArguments):
-            return ToolResult.failed(outcome)
+            return ToolResult.from_error(outcome)
         values, repairs = outcome
-        result = self.carry_out(values, context) if self.is_async else await self._in_thread(values, context)
+        result = self.execute(values, context) if self.is_async else await self._in_thread(values, context)
         whole = result if isinstance(result, ToolResult) else await result
         return whole._replace(repairs=repairs) if repairs else whole
 
-    def carry_out(
+    def execute(
         self, values: dict[str, Any], context: ToolContext[Any] | None = None
     ) -> ToolResult | Awaitable[ToolResult]:
         """Call the handler with validated values; what comes back is a result, or a promise of one."""
         try:
-            function = self.hot[0]
+            function = self.fast_path[0]
             value = function(**values) if function else self._action(values, context)
         except BaseException as error:  # noqa: BLE001  whatever a tool raises is the answer to its call
-            return self.failed(error)
-        return self.settled(value, context)
+            return self.fail(error)
+        return self.settle(value, context)
 
-    def settled(self, value: Any, context: ToolContext[Any] | None = None) -> ToolResult | Awaitable[ToolResult]:
+    def settle(self, value: Any, context: ToolContext[Any] | None = None) -> ToolResult | Awaitable[ToolResult]:
         """Make a result, or a promise of one, of what the handler gave."""
         try:
             whole = gathered(value, context)
         except BaseException as error:  # noqa: BLE001  as in `carry_out`
-            return self.failed(error)
+            return self.fail(error)
         if hasattr(type(whole), "__await__"):
             return self._later(whole)
         if whole is value and type(value) not in SPECIAL:
-            self.hot[-1][type(value)] = self.write
-        return rendered(whole, self.write)
+            self.fast_path[-1][type(value)] = self.write
+        return render(whole, self.write)
 
-    def failed(self, error: BaseException, *, may_be_the_runs: bool = False) -> ToolResult:
+    def fail(self, error: BaseException, *, may_be_the_runs: bool = False) -> ToolResult:
         """Make the result of what a tool raised; what is meant for the run leaves."""
         if is_interrupt(error) or (may_be_the_runs and is_cancelling(error)):
             raise error
         if (fatal := _fatal_in(error)) is not None:
             raise fatal
-        return explained(error, self.name, self.handler.raises, self.relay)
+        return explain(error, self.name, self.handler.raises, self.relay)
 
     def perform(self, values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
         """Call the handler where there is neither a loop nor a run: its value, whole, or what it raises."""
@@ -358,22 +360,22 @@ class Invocation:
             return whole
         import asyncio
 
-        return asyncio.run(awaited(whole))
+        return asyncio.run(await_value(whole))
 
     async def _later(self, promise: Awaitable[Any]) -> ToolResult:
         try:
             value = await promise
         except BaseException as error:  # noqa: BLE001  as in `carry_out`
-            return self.failed(error, may_be_the_runs=True)
-        return rendered(value, self.write)
+            return self.fail(error, may_be_the_runs=True)
+        return render(value, self.write)
 
     async def _in_thread(
         self, values: dict[str, Any], context: ToolContext[Any] | None
     ) -> ToolResult | Awaitable[ToolResult]:
         async def begun() -> ToolResult | Awaitable[ToolResult]:
-            return self.carry_out(values, context)
+            return self.execute(values, context)
 
-        return await AsyncDoor().call(begun, is_async=False)
+        return await AsyncBackend().call(begun, is_async=False)
 
     @cached_property
     def is_async(self) -> bool:

@@ -18,8 +18,8 @@ from typing_extensions import TypedDict
 from toolkit._concurrency.threads import Semaphore
 from toolkit._context import ToolContext
 from toolkit._messages import IMPORTS, MODULE, REASONING
-from toolkit._schema.error_messages import close_to
-from toolkit._tools.shared_values import Shared, path_of
+from toolkit._schema.error_messages import suggest
+from toolkit._tools.shared_values import SharedValues, parse_path
 from toolkit.errors import DefinitionError, Failed, InvalidArguments
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Scope:
         inner = replace(context, deps=None) if self.module else context
         if self.imports is None and not self.module:
             return inner
-        return replace(inner, shared=Shared(_found(context.shared, self._names(asked))).view())
+        return replace(inner, shared=SharedValues(_found(context.shared, self._names(asked))).view())
 
     def _names(self, asked: Collection[str]) -> Collection[str]:
         allowed = self.imports or ()
@@ -106,7 +106,7 @@ def _imports(said: Any) -> tuple[tuple[str, ...] | None, Mapping[str, Any] | Non
 
 def _paths(said: Any, names: Any) -> tuple[str, ...]:
     try:
-        if isinstance(names, (list, tuple)) and all(path_of(name) for name in names):
+        if isinstance(names, (list, tuple)) and all(parse_path(name) for name in names):
             return tuple(names)
     except (ValueError, AttributeError):
         pass
@@ -119,7 +119,7 @@ def _paths(said: Any, names: Any) -> tuple[str, ...]:
 def _found(shared: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
     missing = next((name for name in names if name not in shared), None)
     if missing is not None:
-        raise Failed(f"{IMPORTS}: there is nothing at {missing!r}{close_to(missing, [*shared])}")
+        raise Failed(f"{IMPORTS}: there is nothing at {missing!r}{suggest(missing, [*shared])}")
     return {name: shared[name] for name in names}
 
 
@@ -319,7 +319,7 @@ class ToolOptions(TypedDict, total=False):
     defer_loading: bool
 
 
-def fields_of(given: Mapping[str, Any], owner: str, settings: ToolSettings) -> Mapping[str, Any]:
+def split_options(given: Mapping[str, Any], owner: str, settings: ToolSettings) -> Mapping[str, Any]:
     """Part what is given into a tool's own fields, and its settings.
 
     Raises:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from toolkit._messages import INSTANCE, OUTPUT, OUTPUT_PATH
-from toolkit._schema.error_messages import close_to
+from toolkit._schema.error_messages import suggest
 
 # What one run may keep, in bytes of JSON and of paths; and how deep a path may lead.
 MAX_BYTES = 16 * 2**20
@@ -22,7 +22,7 @@ STATE = "state."
 Path: TypeAlias = tuple[str, ...]
 
 
-class Shared:
+class SharedValues:
     """Values of one run, as JSON has them: each at a dotted path, such as "trip.city", and of an instance or of none.
 
     Any thread may read and write. What is given out is a copy.
@@ -39,10 +39,10 @@ class Shared:
         self._trees: Mapping[str, Any] = {}  # never changed, so that who reads needs no lock
         self._sizes: Mapping[Path, int] = {}
         for path, value in values.items():
-            self.put(path, value)
+            self.set(path, value)
 
     @classmethod
-    def of(cls, given: Shared | Mapping[str, Any] | None) -> Shared:
+    def of(cls, given: SharedValues | Mapping[str, Any] | None) -> SharedValues:
         """Take what there is, or make it of values by path.
 
         Raises:
@@ -51,11 +51,11 @@ class Shared:
         """
         if isinstance(given, (Mapping, type(None))):
             return cls(given or {})
-        if not isinstance(given, Shared):
+        if not isinstance(given, SharedValues):
             raise TypeError(f"shared={given!r} is neither a Shared nor a mapping of values by path.")
         return given
 
-    def put(self, path: str, value: Any, instance: str = "") -> None:
+    def set(self, path: str, value: Any, instance: str = "") -> None:
         """Keep a value; what stood there gives way, and what is missing on the way is made.
 
         Args:
@@ -66,7 +66,7 @@ class Shared:
         Raises:
             ValueError: It is no JSON, or there is no room left: 16 MiB for all together; or the path is none.
         """
-        place, text = (instance, *path_of(path)), _written(path, value)
+        place, text = (instance, *parse_path(path)), _written(path, value)
         with self._lock:
             sizes = {kept: size for kept, size in self._sizes.items() if kept[: len(place)] != place}
             sizes[place] = len(text) + len(path)
@@ -82,16 +82,16 @@ class Shared:
             KeyError: There is none; the message says what there is.
             ValueError: The path is none.
         """
-        steps = path_of(path)
+        steps = parse_path(path)
         for owner in (instance, ""):
             found = _found(self._trees.get(owner), steps)
             if found is not None:
                 return deepcopy(found[0])
-        raise missing(path, self.paths(instance))
+        raise missing_value(path, self.paths(instance))
 
-    def copied(self) -> Shared:
+    def copy(self) -> SharedValues:
         """Give another one with what is there now."""
-        copy = Shared()
+        copy = SharedValues()
         with self._lock:
             copy._trees, copy._sizes = self._trees, self._sizes
         return copy
@@ -106,20 +106,20 @@ class Shared:
 
 
 # What a run is given to share: a Shared, which keeps what is put into it, or values by path.
-Values: TypeAlias = Shared | Mapping[str, Any] | None
+Values: TypeAlias = SharedValues | Mapping[str, Any] | None
 
 
 class _View(Mapping[str, Any]):
     """Values by path, for reading."""
 
-    def __init__(self, shared: Shared, names: tuple[str, ...] | None, instance: str) -> None:
+    def __init__(self, shared: SharedValues, names: tuple[str, ...] | None, instance: str) -> None:
         self._shared = shared
         self._names = names
         self._instance = instance
 
     def __getitem__(self, path: str) -> Any:
         if not self._shows(path):
-            raise missing(path, list(self))
+            raise missing_value(path, list(self))
         try:
             return self._shared.get(path, self._instance)
         except ValueError as error:
@@ -143,12 +143,12 @@ class _View(Mapping[str, Any]):
         return self._names is None or any(f"{path}.".startswith(f"{name}.") for name in self._names)
 
 
-def missing(path: str, paths: Collection[str]) -> KeyError:
+def missing_value(path: str, paths: Collection[str]) -> KeyError:
     """Say that there is nothing at a path, and where there is something."""
-    return KeyError(f"there is nothing at {path!r}{close_to(path, paths)}")
+    return KeyError(f"there is nothing at {path!r}{suggest(path, paths)}")
 
 
-def path_of(text: str) -> Path:
+def parse_path(text: str) -> Path:
     """Read a path: the names in it, outermost first.
 
     Raises:
@@ -219,7 +219,7 @@ ABOUT: Mapping[str, Any] = {
 _TOLD = ("title", "description", "default", "examples", "deprecated")
 
 
-def widened(schema: Mapping[str, Any]) -> dict[str, Any]:
+def allow_references(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Show that each argument may be a reference."""
     shown = schema["properties"]
     wide = {name: part if name == OUTPUT else _wide(part) for name, part in shown.items()}

@@ -23,12 +23,12 @@ from typing_extensions import Self, Unpack
 
 from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT_PATH, ToolResult, ToolSpec
-from toolkit._schema.annotations import looks, shown_signature, without_partials
-from toolkit._schema.arguments import MAX_TEXT, Words, refuse_doubtful, refuse_long
+from toolkit._schema.annotations import function_attributes, render_signature, unwrap_partials
+from toolkit._schema.arguments import MAX_TEXT, RawArguments, refuse_ambiguous, refuse_long
 from toolkit._tools.handlers import Bound, BoundFunction, Declared, Function, Handler, implementation, without_function
 from toolkit._tools.invocation import Hot, Invocation
-from toolkit._tools.options import USUAL, Scope, ToolOptions, ToolSettings, fields_of, refuse_unknown
-from toolkit._tools.shared_values import widened
+from toolkit._tools.options import USUAL, Scope, ToolOptions, ToolSettings, refuse_unknown, split_options
+from toolkit._tools.shared_values import allow_references
 from toolkit.errors import DefinitionError, InvalidArguments
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Invocable:
     handler: Handler
     relay: tuple[type[BaseException], ...]
 
-    def invoke(self, words: Words = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
+    def invoke(self, words: RawArguments = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
         """Carry out a model's call, without gates; a tool's fault is a result, not an exception.
 
         Args:
@@ -60,25 +60,25 @@ class Invocable:
                 refuse_long(words)
             values = validate(words)  # type: ignore[arg-type]  # what is no text is refused, and read again
             if words.count(":") != colons or words.count("{") != braces:  # type: ignore[union-attr, arg-type]  # as above
-                refuse_doubtful(words)  # type: ignore[arg-type]  # as above
+                refuse_ambiguous(words)  # type: ignore[arg-type]  # as above
         except Exception as error:  # noqa: BLE001  read again, and explained there
             return self.invocation.again(words, context, error)
         if function is None:
-            return self.invocation.finished(self.invocation.carry_out(values, context))
+            return self.invocation.finished(self.invocation.execute(values, context))
         try:
             value = function(**values)
         except BaseException as error:  # noqa: BLE001  whatever a tool raises is the answer to its call
-            return self.invocation.failed(error)
+            return self.invocation.fail(error)
         try:  # the constructor takes twice the time, on every call
             return _new(ToolResult, (value, writers[type(value)](value), None, None, None, None, (), (), ()))
         except Exception:  # noqa: BLE001  a value of another type, or one that cannot be written as others of its type
-            return self.invocation.finished(self.invocation.settled(value))
+            return self.invocation.finished(self.invocation.settle(value))
 
-    async def ainvoke(self, words: Words = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
+    async def ainvoke(self, words: RawArguments = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
         """Carry out a model's call, without gates, in the running loop; a sync function gets a thread of its own."""
         return await self.invocation.ainvoke(words, context)
 
-    def read(self, words: Words) -> tuple[dict[str, Any], tuple[str, ...]]:
+    def read(self, words: RawArguments) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Turn a model's words into typed values, and say what had to be mended.
 
         Raises:
@@ -86,16 +86,16 @@ class Invocable:
         """
         return self.invocation.reader.read(words)
 
-    def refusal(self, words: Words) -> InvalidArguments | None:
+    def refusal(self, words: RawArguments) -> InvalidArguments | None:
         """Tell why a model's words would be refused; None where they fit."""
         outcome = self.invocation.reader.outcome(words)
         return outcome if isinstance(outcome, InvalidArguments) else None
 
-    def carry_out(
+    def execute(
         self, values: dict[str, Any], context: ToolContext[Any] | None = None
     ) -> ToolResult | Awaitable[ToolResult]:
         """Call the handler with validated values; what comes back is a result, or a promise of one."""
-        return self.invocation.carry_out(values, context)
+        return self.invocation.execute(values, context)
 
     @cached_property
     def invocation(self) -> Invocation:
@@ -104,7 +104,7 @@ class Invocable:
 
     @cached_property
     def _hot(self) -> Hot:
-        return self.invocation.hot
+        return self.invocation.fast_path
 
 
 class Described(Invocable):
@@ -134,7 +134,7 @@ class Described(Invocable):
 
     @property
     def _shown_parameters(self) -> dict[str, Any]:
-        own = widened(self.parameters) if OUTPUT_PATH in self.about else self.parameters
+        own = allow_references(self.parameters) if OUTPUT_PATH in self.about else self.parameters
         if not self.about:
             return own
         required = [*(key for key in self.asked if key in self.about), *own.get("required", ())]
@@ -185,17 +185,17 @@ class Described(Invocable):
             ValueError: There is no such dialect.
             DefinitionError: The tool cannot be described to a model, or to this provider.
         """
-        from toolkit._dialects import dialect_named  # all of them take longer to load than the rest of a tool
-        from toolkit._dialects.explain import explained
+        from toolkit._dialects import get_dialect  # all of them take longer to load than the rest of a tool
+        from toolkit._dialects.explain import explain
 
-        return explained(self.spec, dialect_named(dialect, strict=strict))
+        return explain(self.spec, get_dialect(dialect, strict=strict))
 
 
 # What OpenAI and Anthropic accept as a tool's name; one bad name makes them refuse the whole request.
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-def legal_name(name: str) -> str:
+def safe_name(name: str) -> str:
     """Make a name that providers accept of one that they may refuse; names that differ stay apart.
 
     Letters lose their accents, what is left over becomes `_`, and what is too long ends in a hash of the whole.
@@ -215,7 +215,7 @@ def legal_name(name: str) -> str:
 
 def name_of(function: Any) -> str:
     """Find what a callable is called; an object that is called has the name of its class."""
-    function = without_partials(function)
+    function = unwrap_partials(function)
     written = getattr(function, "__name__", None)
     return (
         written
@@ -272,11 +272,11 @@ class Tool(Described, Generic[P, R]):
         if not (isinstance(self.name, str) and NAME.fullmatch(self.name)):
             raise DefinitionError(
                 f"{self.origin}: {self.name!r} is no name for a tool: providers accept 1 to 64 letters, digits, '_' "
-                f"and '-'. Pass name={legal_name(str(self.name))!r}, for example."
+                f"and '-'. Pass name={safe_name(str(self.name))!r}, for example."
             )
         function = self._function
         if function:
-            self.__dict__.update(looks(function.function))
+            self.__dict__.update(function_attributes(function.function))
 
     @classmethod
     def from_schema(
@@ -346,7 +346,7 @@ class Tool(Described, Generic[P, R]):
         given = {key: value for key, value in told.items() if value is not None}
         own = ("title", "text", "about", "asked", "scope")
         refuse_unknown({key: value for key, value in told.items() if key not in own})
-        fields = fields_of(given, interface.origin, USUAL)
+        fields = split_options(given, interface.origin, USUAL)
         activity = fields.get("activity")
         if function is None:
             return cls(name=name, handler=without_function(interface, activity), **fields)
@@ -401,7 +401,7 @@ class Tool(Described, Generic[P, R]):
 
     def __repr__(self) -> str:
         function = self._function
-        shown = shown_signature(function.function) if function else "(...)"
+        shown = render_signature(function.function) if function else "(...)"
         return f"<Tool {self.name}{shown}>"
 
     @property
@@ -429,7 +429,7 @@ class Tool(Described, Generic[P, R]):
         """Whether its function is a coroutine function."""
         return self.invocation.is_async
 
-    def renamed(self, name: str) -> Self:
+    def with_name(self, name: str) -> Self:
         """Make the same tool under another name."""
         return replace(self, name=name)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolkit._lazy import lazily
+from toolkit._lazy import lazy_names
 
 if TYPE_CHECKING:
     from toolkit._guards.network import Dialer as Dialer
@@ -169,4 +169,4 @@ _HOMES = {
 }
 
 if not TYPE_CHECKING:  # for which each name that is not declared above is a mistake
-    __getattr__, __dir__, __all__ = lazily(globals(), _HOMES)
+    __getattr__, __dir__, __all__ = lazy_names(globals(), _HOMES)

@@ -11,10 +11,10 @@ from typing import Annotated, Any, TypeAlias
 from annotated_types import MaxLen
 from pydantic import StringConstraints
 
-from toolkit._concurrency.async_backend import AsyncDoor
-from toolkit._concurrency.backend import called, is_async
+from toolkit._concurrency.async_backend import AsyncBackend
+from toolkit._concurrency.backend import call_function, is_async
 from toolkit._context import ToolContext
-from toolkit._schema.json_text import escaped
+from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError, Failed
@@ -53,7 +53,10 @@ class Question:
     context: ToolContext[Any] = field(repr=False, compare=False)
 
     def __str__(self) -> str:
-        lines = (escaped(self.text, keep="\n"), *(f"- {escaped(option)}" for option in self.options))
+        lines = (
+            escape_confusable(self.text, keep="\n"),
+            *(f"- {escape_confusable(option)}" for option in self.options),
+        )
         return "\n".join((*lines, ""))
 
 
@@ -121,7 +124,7 @@ class Asking:
     async def _answer(self, question: Question) -> object:
         handler = self.handler if is_async(self.handler) else self._placed
         try:
-            return await called(handler, (question,), AsyncDoor(), question.context.cancellation)
+            return await call_function(handler, (question,), AsyncBackend(), question.context.cancellation)
         except EOFError:
             logger.warning("Nobody is there to answer %r", question)
             raise Failed(NOBODY) from None

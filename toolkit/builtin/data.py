@@ -26,9 +26,9 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 from pydantic_core import from_json
 from typing_extensions import TypedDict
 
-from toolkit._schema.error_messages import MAX_NAME, close_to
+from toolkit._schema.error_messages import MAX_NAME, suggest
 from toolkit._tools.decorator import tool
-from toolkit._tools.invocation import written
+from toolkit._tools.invocation import write_value
 from toolkit._tools.tool import Tool
 from toolkit.builtin.arithmetic import whole
 from toolkit.errors import Failed, InvalidArguments
@@ -69,7 +69,7 @@ def order_of(value: Any) -> tuple[int, Any]:
     if value is None:
         return 2, ""
     number = number_of(value)
-    return (1, written(value)) if number is None else (0, number)
+    return (1, write_value(value)) if number is None else (0, number)
 
 
 def matcher(op: str, wanted: Any) -> Callable[[Any], bool]:
@@ -79,8 +79,8 @@ def matcher(op: str, wanted: Any) -> Callable[[Any], bool]:
         InvalidArguments: `in` has no list.
     """
     if op == "contains":
-        part = written(wanted).casefold()
-        return lambda value: part in written(value).casefold()
+        part = write_value(wanted).casefold()
+        return lambda value: part in write_value(value).casefold()
     if op == "in":
         keys = _keys(wanted)
         return lambda value: key_of(value) in keys
@@ -151,7 +151,7 @@ def refuse_unknown(parameter: str, columns: Iterable[str], rows: Sequence[Row]) 
     known = {name: None for row in rows for name in row}
     missing = next((column for column in columns if column not in known), None)
     if rows and missing is not None:
-        raise InvalidArguments(f"{parameter}: no record has a column {missing[:MAX_NAME]!r}{close_to(missing, known)}")
+        raise InvalidArguments(f"{parameter}: no record has a column {missing[:MAX_NAME]!r}{suggest(missing, known)}")
 
 
 def fitting(name: str, rows: list[Row]) -> dict[str, Any]:
@@ -162,8 +162,8 @@ def fitting(name: str, rows: list[Row]) -> dict[str, Any]:
 def fitted(result: dict[str, Any], name: str) -> dict[str, Any]:
     """Leave out the last rows of a result that is too long, and say how many of all that were counted are shown."""
     rows: list[Row] = result[name]
-    sizes = [len(written(row).encode()) + 1 for row in rows]
-    room = MAX_OUTPUT - len(written({**result, name: [], CUT: _cut(len(rows), result)}).encode())
+    sizes = [len(write_value(row).encode()) + 1 for row in rows]
+    room = MAX_OUTPUT - len(write_value({**result, name: [], CUT: _cut(len(rows), result)}).encode())
     if room < 0:
         raise InvalidArguments(f"there are too many columns, or their names are too long, for {MAX_OUTPUT} bytes.")
     shown = 0

@@ -39,7 +39,7 @@ from pydantic import Field, InstanceOf, TypeAdapter, ValidationError
 from typing_extensions import TypedDict, Unpack
 
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.threads import over
+from toolkit._concurrency.threads import cancellation_error
 from toolkit._context import ToolContext
 from toolkit._guards.network import PORTS, Allowed, Dialer, Refused
 from toolkit._guards.transport import SHOWN, GuardedTransport, parsed
@@ -128,40 +128,40 @@ class Web:
         self._dialer, self._timeout, self._max_bytes = dialer, timeout, max_bytes
         self._headers, self._given = httpx2.Headers(headers), context
 
-    def get(self, url: str, until: Cancellation | None = None) -> Answer:
+    def get(self, url: str, cancellation: Cancellation | None = None) -> Answer:
         """Get what is at a URL, by way of five redirects at most.
 
         Raises:
             Failed: It cannot be had; the text begins with `invalid URL`, `fetch error`, `read error` or `HTTP`.
-            Cancelled: `until` was called off.
-            TimedOut: `until` has no time left.
+            Cancelled: `cancellation` was called off.
+            TimedOut: `cancellation` has no time left.
         """
         try:
             start = parsed(url)
         except ValueError as error:
             raise Failed(f"invalid URL: {error}") from None
-        with self._limited(until) as limit:
+        with self._limited(cancellation) as limit:
             answer = self._followed(start, limit)
         if answer.status >= FAILING:
             raise Failed(f"HTTP {answer.status} from {answer.url[:SHOWN]}")
         return answer
 
-    def send(self, request: httpx2.Request, until: Cancellation | None = None) -> Answer:
+    def send(self, request: httpx2.Request, cancellation: Cancellation | None = None) -> Answer:
         """Send one request; any status is an answer, that of a redirect too.
 
         Raises:
             Failed: As for `get`, and so are the others.
         """
-        with self._limited(until) as limit, self._sent(request, limit) as response:
+        with self._limited(cancellation) as limit, self._sent(request, limit) as response:
             return self._read(response, request.url, limit)
 
     @contextmanager
-    def _limited(self, until: Cancellation | None) -> Iterator[Cancellation]:
-        with Cancellation(self._timeout, until) as limit:
+    def _limited(self, cancellation: Cancellation | None) -> Iterator[Cancellation]:
+        with Cancellation(self._timeout, cancellation) as limit:
             try:
                 yield limit
             except Failed as error:
-                raise over(until) if until else error from None
+                raise cancellation_error(cancellation) if cancellation else error from None
 
     def _followed(self, url: httpx2.URL, limit: Cancellation) -> Answer:
         said = httpx2.Headers(SAID)
@@ -535,15 +535,15 @@ class Page:
     is_cut: bool
 
 
-def page(web: Web, url: str, until: Cancellation | None = None) -> Page:
+def page(web: Web, url: str, cancellation: Cancellation | None = None) -> Page:
     """Get a page, and its text.
 
     Raises:
         Failed: It cannot be had, or is no text.
-        Cancelled: `until` was called off.
-        TimedOut: `until` has no time left.
+        Cancelled: `cancellation` was called off.
+        TimedOut: `cancellation` has no time left.
     """
-    answer = web.get(url, until)
+    answer = web.get(url, cancellation)
     return Page(
         url=answer.url,
         status=answer.status,
@@ -608,21 +608,21 @@ def http_tool(**options: Unpack[WebOptions]) -> Tool[..., Any]:
     return http_fetch
 
 
-def fetch(url: str, *, until: Cancellation | None = None, **options: Unpack[WebOptions]) -> Page:
+def fetch(url: str, *, cancellation: Cancellation | None = None, **options: Unpack[WebOptions]) -> Page:
     """Get a page with all of its text, guarded as `http_fetch` is.
 
     Args:
         url: Where the page is.
-        until: Ends it.
+        cancellation: Ends it.
         options: See `WebOptions`.
 
     Raises:
         Failed: It cannot be had, or is no text; the message is what a model would be told.
-        Cancelled: `until` was called off.
-        TimedOut: `until` has no time left.
+        Cancelled: `cancellation` was called off.
+        TimedOut: `cancellation` has no time left.
         DefinitionError: An option is none that can be used.
     """
-    return page(web_of(**options), url, until)
+    return page(web_of(**options), url, cancellation)
 
 
 def _shortened(found: Page) -> str:

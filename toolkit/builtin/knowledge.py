@@ -24,12 +24,12 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
-from toolkit._concurrency.threads import ended_by
+from toolkit._concurrency.threads import use_cancellation
 from toolkit._context import ToolContext
 from toolkit._guards.options import number, of_type, plain_function, whole
 from toolkit._guards.paths import Root
 from toolkit._messages import ToolResult
-from toolkit._schema.json_text import escaped
+from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 from toolkit.builtin.files.text import decoded, shown
@@ -319,7 +319,7 @@ def memory_tool(save: Callable[[str, Kind], object]) -> Tool[..., Any]:
             raise Failed('save_memory: "text" must be non-empty')
         if len(text) > MAX_TEXT:
             raise Failed(f'save_memory: "text" must be at most {MAX_TEXT} characters; it has {len(text)}')
-        with ended_by(context.cancellation):
+        with use_cancellation(context.cancellation):
             save(text, kind)
         return "memory saved"
 
@@ -385,7 +385,7 @@ class Knowledge:
             content: The text, which makes sense by itself.
             context: Says whether the call was called off.
         """
-        with ended_by(context.cancellation):
+        with use_cancellation(context.cancellation):
             count = ingest_text(content, self._store, self._embed)
         return f"Saved and indexed {count} chunk(s) to knowledge base."
 
@@ -413,7 +413,7 @@ def _fused(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
 
 def _told(chunks: list[Hit], messages: list[Hit]) -> str:
     numbered = [f"{number}. {_source(hit)}\n{QUOTE}{_quoted(hit.content)}" for number, hit in enumerate(chunks, 1)]
-    quoted = [f"[{escaped(hit.title)}]: {_quoted(hit.content)}" for hit in messages]
+    quoted = [f"[{escape_confusable(hit.title)}]: {_quoted(hit.content)}" for hit in messages]
     blocks = {"From knowledge base:": numbered, "From past conversations:": quoted}
     return "\n\n".join([*("\n".join([title, *lines]) for title, lines in blocks.items() if lines), NOTE])
 
@@ -425,7 +425,7 @@ def _quoted(content: str) -> str:
 
 def _source(hit: Hit) -> str:
     at = datetime.fromtimestamp(hit.created_at, timezone.utc)
-    return f"(source: {escaped(hit.source)[:MAX_SOURCE]}, kept: {at:%Y-%m-%d})"
+    return f"(source: {escape_confusable(hit.source)[:MAX_SOURCE]}, kept: {at:%Y-%m-%d})"
 
 
 def _details(hit: Hit) -> dict[str, Any]:

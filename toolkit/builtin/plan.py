@@ -11,15 +11,15 @@ from typing import Annotated, Any
 from annotated_types import MaxLen, MinLen
 from typing_extensions import TypedDict
 
-from toolkit._concurrency.async_backend import AsyncDoor
+from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._context import ToolContext
 from toolkit._execution.dispatcher import Dispatcher
-from toolkit._execution.parallel import Callings, batches, dispatching
+from toolkit._execution.parallel import ParallelCalls, dispatching, split_batches
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._toolbox import Addable, Toolbox
 from toolkit._tools.decorator import tool
 from toolkit._tools.options import Effect
-from toolkit._tools.shared_values import Shared
+from toolkit._tools.shared_values import SharedValues
 from toolkit._tools.tool import Tool
 from toolkit.builtin.ask_user import Asking
 from toolkit.errors import ToolError
@@ -82,9 +82,9 @@ class _Plan:
     async def _carried_out(self, calls: Sequence[ToolCall], context: ToolContext[Any]) -> list[ToolResult]:
         """Carry calls out, until an approver ends the run; those that are too many for its limits are refused."""
         dispatcher = replace(dispatching.get() or Dispatcher(tools=self.tools), tools=self.tools, available=None)
-        callings = Callings(dispatcher, context, AsyncDoor(), Shared.of(None))
+        callings = ParallelCalls(dispatcher, context, AsyncBackend(), SharedValues.of(None))
         ended = _refused(calls, dispatcher)
-        for batch in batches([call for call in calls if call.id not in ended], "parallel", self._runs_alone):
+        for batch in split_batches([call for call in calls if call.id not in ended], "parallel", self._runs_alone):
             results = await callings.all(batch)
             ended |= {call.id: result for call, result in zip(batch, results)}
             if any(result.kind == "stopped" for result in results):

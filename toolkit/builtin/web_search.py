@@ -36,10 +36,10 @@ import httpx2
 from pydantic import Field, StringConstraints
 from typing_extensions import Unpack
 
-from toolkit._concurrency.async_backend import AsyncDoor
-from toolkit._concurrency.backend import called
-from toolkit._concurrency.cancellation import Cancellation, outer
-from toolkit._concurrency.threads import Crew, Outcome, Work, taken
+from toolkit._concurrency.async_backend import AsyncBackend
+from toolkit._concurrency.backend import call_function
+from toolkit._concurrency.cancellation import Cancellation, current_cancellation
+from toolkit._concurrency.threads import Job, Outcome, ThreadPool, get_unless_cancelled
 from toolkit._context import ToolContext
 from toolkit._guards.network import Dialer
 from toolkit._guards.transport import parsed
@@ -85,9 +85,9 @@ async def found(search: Search, query: str, count: int) -> list[Result]:
     Raises:
         Failed: The results are none that can be read.
     """
-    door = AsyncDoor()
-    listed = await called(search, (query, count), door)
-    results: list[Result] = await called(_results, (listed,), door)  # a generator may go on asking
+    backend = AsyncBackend()
+    listed = await call_function(search, (query, count), backend)
+    results: list[Result] = await call_function(_results, (listed,), backend)  # a generator may go on asking
     return results[:count]
 
 
@@ -161,7 +161,7 @@ class _Engine:
         """
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "Connection": "close", **headers}
         request = httpx2.Request(method, self._base_url + path, headers=headers, **sent)
-        answer = self._web.send(request, outer.get())
+        answer = self._web.send(request, current_cancellation.get())
         if answer.status >= FAILING:
             said = self._masked(answer.body.decode("utf-8", "replace"))
             raise Failed(f"{self.name} API {answer.status}: {' '.join(said.split())[:MAX_SHOWN]}")
@@ -251,13 +251,13 @@ Arrived: TypeAlias = tuple[str, Outcome[str]]
 MAX_TEXT = 8000  # characters
 
 
-def texts(read: Read, urls: Sequence[str], seconds: float, until: Cancellation) -> dict[str, str]:
+def texts(read: Read, urls: Sequence[str], seconds: float, cancellation: Cancellation) -> dict[str, str]:
     """Read pages at the same time; those that fail, or take longer than so many seconds, are left out."""
     arriving, found = SimpleQueue[Arrived | None](), dict[str, str]()
-    with Cancellation(seconds, until) as limit:
-        works = [Work(partial(read, url, limit), partial(_put, arriving, url)) for url in urls]
-        Crew(works, len(works)).start()
-        while len(found) < len(urls) and (arrived := taken(arriving, limit)):
+    with Cancellation(seconds, cancellation) as limit:
+        works = [Job(partial(read, url, limit), partial(_put, arriving, url)) for url in urls]
+        ThreadPool(works, len(works)).start()
+        while len(found) < len(urls) and (arrived := get_unless_cancelled(arriving, limit)):
             url, (text, _) = arrived
             found[url] = (text or "")[:MAX_TEXT]
     return found
@@ -304,24 +304,24 @@ def pieces(result: Result, text: str) -> list[Piece]:
 
 
 async def ranked(
-    embed: Embedding | None, query: str, given: Sequence[Piece], until: Cancellation
+    embed: Embedding | None, query: str, given: Sequence[Piece], cancellation: Cancellation
 ) -> list[Piece] | None:
     """Put the pieces nearest to a question first; None where they cannot be compared.
 
     Raises:
-        Cancelled: `until` was called off.
-        TimedOut: `until` has no time left.
+        Cancelled: `cancellation` was called off.
+        TimedOut: `cancellation` has no time left.
     """
     if embed is None:
         return None
     if not given:
         return []
-    door, texts = AsyncDoor(), [query, *(piece.text for piece in given)]
+    backend, texts = AsyncBackend(), [query, *(piece.text for piece in given)]
     try:
-        embeddings = await called(embed, (texts,), door)
-        scored: list[Piece] | None = await called(_compared, (embeddings, given), door)
+        embeddings = await call_function(embed, (texts,), backend)
+        scored: list[Piece] | None = await call_function(_compared, (embeddings, given), backend)
     except Exception:  # the pieces are worth something without an order too
-        if until:
+        if cancellation:
             raise
         logging.getLogger("toolkit").exception("The results of a search were not ranked: they could not be embedded.")
         scored = None
@@ -411,37 +411,37 @@ class _WebSearch:
     read: Read
     seconds: float
 
-    async def best(self, query: str, until: Cancellation) -> list[Piece]:
+    async def best(self, query: str, cancellation: Cancellation) -> list[Piece]:
         """Find the best pieces; look further where none is near."""
         results = await found(self.search, query, RESULTS)
-        given = await self._pieces(results, until)
-        best = await ranked(self.embed, query, given, until)
+        given = await self._pieces(results, cancellation)
+        best = await ranked(self.embed, query, given, cancellation)
         if best is None:
             return given[:PIECES]
         if not best or best[0].score < NEAR:
-            further = await self._pieces(await self._more(query, results, until), until)
-            more = await ranked(self.embed, query, further, until) or []
+            further = await self._pieces(await self._more(query, results, cancellation), cancellation)
+            more = await ranked(self.embed, query, further, cancellation) or []
             best = sorted([*best, *more], key=order)
         return best[:PIECES]
 
-    async def _more(self, query: str, results: Sequence[Result], until: Cancellation) -> list[Result]:
+    async def _more(self, query: str, results: Sequence[Result], cancellation: Cancellation) -> list[Result]:
         known = {result.url for result in results}
         try:
             more = await found(self.search, query, MORE_RESULTS)
         except Exception:  # there are results already
-            if until:
+            if cancellation:
                 raise
             logging.getLogger("toolkit").exception("A search engine failed when it was asked for more results.")
             return []
         return [result for result in more if result.url not in known]
 
-    async def _pieces(self, results: Sequence[Result], until: Cancellation) -> list[Piece]:
+    async def _pieces(self, results: Sequence[Result], cancellation: Cancellation) -> list[Piece]:
         def read() -> list[Piece]:
             """Read the pages, and cut them in pieces."""
-            found = texts(self.read, [result.url for result in results], self.seconds, until)
+            found = texts(self.read, [result.url for result in results], self.seconds, cancellation)
             return [piece for result in results for piece in pieces(result, found.get(result.url, ""))]
 
-        read_all: list[Piece] = await called(read, (), AsyncDoor())
+        read_all: list[Piece] = await call_function(read, (), AsyncBackend())
         return read_all
 
 
@@ -450,8 +450,8 @@ def _check(search: object) -> None:
         raise DefinitionError(f"search={search!r} is no search engine. Give one, such as Brave(), or a function.")
 
 
-def _text(web: Web, url: str, until: Cancellation) -> str:
-    return page(web, url, until).text
+def _text(web: Web, url: str, cancellation: Cancellation) -> str:
+    return page(web, url, cancellation).text
 
 
 def _shown(query: str, best: Sequence[Piece]) -> str:

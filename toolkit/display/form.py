@@ -24,10 +24,10 @@ from pydantic_core import ValidationError, from_json
 from typing_extensions import override
 
 from toolkit._dialects.strict.scope import without_null
-from toolkit._messages import sendable
-from toolkit._schema.error_messages import path_of
-from toolkit._schema.matching import mapping, resolved
-from toolkit._schema.parameters import Accepted
+from toolkit._messages import replace_surrogates
+from toolkit._schema.error_messages import format_path
+from toolkit._schema.matching import as_mapping, resolve_reference
+from toolkit._schema.parameters import ArgumentSchema
 from toolkit._tools.tool import Tool
 from toolkit.display.formatting import shortened, visible
 from toolkit.errors import InvalidArguments
@@ -38,7 +38,7 @@ MAX_HELP = 2_000
 
 def textarea(text: str, attributes: Mapping[str, Any]) -> str:
     """Write a text of several lines; browsers drop the first line break."""
-    return f"<textarea{written_attributes({'rows': 4, **attributes})}>\n{escape(sendable(text))}</textarea>"
+    return f"<textarea{written_attributes({'rows': 4, **attributes})}>\n{escape(replace_surrogates(text))}</textarea>"
 
 
 def tag(name: str, attributes: Mapping[str, Any]) -> str:
@@ -69,7 +69,7 @@ def written(value: Any, indent: int | None = None) -> str:
 
 
 def _quoted(value: Any) -> str:
-    return escape(sendable(str(value)))
+    return escape(replace_surrogates(str(value)))
 
 
 LONG = 200  # characters; a longer text gets several lines
@@ -366,7 +366,7 @@ class Group:
 
     def enter(self, value: Any) -> Iterator[tuple[str, Texts]]:
         """Write the values of its members; those of its default, where there are none."""
-        known = mapping(self.schema.get("default") if value is NOTHING else value)
+        known = as_mapping(self.schema.get("default") if value is NOTHING else value)
         for part in self.parts:
             yield from part.enter(known.get(_key(part), NOTHING))
 
@@ -413,12 +413,12 @@ def _group(schema: Mapping[str, Any], place: _Place, label: str, *, is_nullable:
         schema=schema,
         is_required=place.is_required,
         is_nullable=is_nullable,
-        parts=tuple(_part(mapping(part), here.below(key, is_required=key in needed)) for key, part in inner),
+        parts=tuple(_part(as_mapping(part), here.below(key, is_required=key in needed)) for key, part in inner),
     )
 
 
 def _part(schema: Mapping[str, Any], place: _Place) -> Part:
-    whole = resolved(schema, place.root)
+    whole = resolve_reference(schema, place.root)
     some = without_null(whole)
     bare = whole if some is None else _single(some, place.root)
     label = str(bare.get("title") or place.path[-1].replace("_", " "))
@@ -436,7 +436,7 @@ def _single(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, 
     if not isinstance(ways, list) or len(ways) != 1:
         return schema
     rest = {keyword: value for keyword, value in schema.items() if keyword not in ("anyOf", "oneOf")}
-    return {**resolved(mapping(ways[0]), root), **rest}
+    return {**resolve_reference(as_mapping(ways[0]), root), **rest}
 
 
 def _is_group(schema: Mapping[str, Any]) -> bool:
@@ -452,7 +452,7 @@ def _kind(
         return Choice, {"options": options}
     if not _COMPOSED.isdisjoint(schema) or not isinstance(schema.get("type"), str):
         return Document, {}
-    if schema["type"] == "array" and (options := _options(resolved(mapping(schema.get("items")), root))):
+    if schema["type"] == "array" and (options := _options(resolve_reference(as_mapping(schema.get("items")), root))):
         return Choice, {"options": options, "takes_many": True}
     if schema["type"] == "boolean" and is_nullable:
         return Choice, {"options": [True, False]}
@@ -545,7 +545,7 @@ class Form:
         return told + wrong + self._whole.drawn(self._entries)
 
     @property
-    def _accepted(self) -> Accepted:
+    def _accepted(self) -> ArgumentSchema:
         return self.tool.handler.interface.built
 
     @cached_property
@@ -571,7 +571,7 @@ class Form:
         """Find the control of a fault; what lies deeper is told in words."""
         names = {part.name for part in self._whole.inside}
         depth = next((size for size in range(len(location), 0, -1) if name_of(location[:size]) in names), 0)
-        rest = path_of(location[depth:])
+        rest = format_path(location[depth:])
         return name_of(location[:depth]), f"{rest}: {said}" if rest else said
 
 

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import Self
 
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._dialects.base import RunDialect, answered
-from toolkit._dialects.tool_choice import holds, settled
-from toolkit._messages import ModelRequest, ModelResponse, ToolCall, Usage, sendable
+from toolkit._dialects.base import RunDialect, extract_output
+from toolkit._dialects.tool_choice import applies_to_turn, resolve_choice
+from toolkit._messages import ModelRequest, ModelResponse, ToolCall, Usage, replace_surrogates
 from toolkit.errors import ModelError
 from toolkit.events import TextDelta
 from toolkit.models import CallReady, Piece
@@ -269,10 +269,10 @@ class ServerModel(ABC):
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         """Make the body, without what servers refuse where there are no tools."""
-        said = self.dialect.body(settled(request, knows_allowed=self._knows_allowed))
+        said = self.dialect.body(resolve_choice(request, knows_allowed=self._knows_allowed))
         body = {**self.defaults, **self._with_options(said)}
         unfit = frozenset() if "tools" in body else ONLY_WITH_TOOLS
-        if not holds(self.options.get("tool_choice"), request.turn):
+        if not applies_to_turn(self.options.get("tool_choice"), request.turn):
             unfit |= {"tool_choice"}
         return {key: value for key, value in body.items() if key not in unfit}
 
@@ -285,17 +285,17 @@ class ServerModel(ABC):
         return isinstance(host, str) and host.endswith(KNOW_ALLOWED)
 
     def _read(self, answer: Answer, request: ModelRequest) -> ModelResponse:
-        said = sendable("".join(answer.text))
+        said = replace_surrogates("".join(answer.text))
         text, calls = self.dialect.read(said, answer.calls(), request.offered)
         if request.output:
-            text, calls = answered(text, calls, request.output, self.dialect.read)
+            text, calls = extract_output(text, calls, request.output, self.dialect.read)
         return ModelResponse(
             text=text,
             calls=calls,
             finish_reason=answer.finish_reason,
             usage=answer.usage,
             model=answer.model or self.name,
-            reasoning=sendable("".join(answer.reasoning)),
+            reasoning=replace_surrogates("".join(answer.reasoning)),
             items=answer.items,
         )
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from toolkit._concurrency.async_backend import AsyncDoor
+from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._dialects import APIS
 from toolkit._dialects.base import RunDialect
 from toolkit.errors import NoModelError
@@ -125,7 +125,7 @@ class ModelChoice:
         model = self.given or self._made
         if model is None or not getattr(model, "is_open", True):
             self._by_loop.clear()
-            model = await AsyncDoor().call(self._found, is_async=False)
+            model = await AsyncBackend().call(self._found, is_async=False)
         if self.given or self.client or not isinstance(model, ServerModel):
             return model
         return await self._in_loop(model)

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from toolkit._dialects.base import attribute, content_of
-from toolkit._dialects.chat import Chat, choice_of, listed_calls
-from toolkit._messages import ToolCall, Usage, sendable
+from toolkit._dialects.chat import Chat, first_choice, list_calls
+from toolkit._messages import ToolCall, Usage, replace_surrogates
 from toolkit.errors import ModelError
 from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
 from toolkit.models import Piece
@@ -30,14 +30,14 @@ class _Answer(Answer):
     def of(cls, reply: Any) -> _Answer:
         """Read an answer that came whole."""
         answer = cls()
-        choice = choice_of(reply)
+        choice = first_choice(reply)
         if choice is None:
             raise ModelError(f"The server's answer is no chat completion: {excerpt(reply)}")
         message = attribute(choice, "message")
         answer._take_about(reply, choice)
         answer.text.append(_text(message))
         answer.reasoning.append(_reasoning(message))
-        for call in listed_calls(message):
+        for call in list_calls(message):
             answer.accumulator.take_whole(call)
         answer.finish_reason = answer.finish_reason or "stop"
         return answer
@@ -52,14 +52,16 @@ class _Answer(Answer):
         delta = attribute(choice, "delta")
         if thought := _reasoning(delta):
             self.reasoning.append(thought)
-            yield ReasoningDelta(sendable(thought))
+            yield ReasoningDelta(replace_surrogates(thought))
         if text := _text(delta):
             self.text.append(text)
-            yield TextDelta(sendable(text))
-        for fragment in listed_calls(delta):
+            yield TextDelta(replace_surrogates(text))
+        for fragment in list_calls(delta):
             call, arguments = self.accumulator.take(fragment)
             if arguments:
-                yield ToolArgumentsDelta(index=call.number, name=sendable(call.name), text=sendable(arguments))
+                yield ToolArgumentsDelta(
+                    index=call.number, name=replace_surrogates(call.name), text=replace_surrogates(arguments)
+                )
 
     @override
     def calls(self) -> tuple[ToolCall, ...]:

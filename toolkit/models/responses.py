@@ -20,8 +20,8 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from toolkit._dialects.base import attribute
-from toolkit._dialects.responses import Responses, call_in, is_call, plain, text_in, thoughts_in
-from toolkit._messages import ToolCall, Usage, sendable
+from toolkit._dialects.responses import Responses, is_call, output_text, parse_call, reasoning_text, to_plain_item
+from toolkit._messages import ToolCall, Usage, replace_surrogates
 from toolkit._schema.json_text import is_object
 from toolkit.errors import ModelError
 from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
@@ -56,7 +56,7 @@ class Item:
         """Make the item of what has arrived; where its last form never came, it is as whole as the answer."""
         if self.last is not None:
             return self.last
-        arrived = sendable("".join(self.parts))
+        arrived = replace_surrogates("".join(self.parts))
         begun = {name: value for name, value in self.first.items() if name != "status"}
         if begun["type"] == "message":
             return {**begun, "content": [{"type": "output_text", "text": arrived, "annotations": []}]}
@@ -164,27 +164,27 @@ class _Answer(Answer):
     @override
     def calls(self) -> tuple[ToolCall, ...]:
         """Make the calls, in the order in which they stand."""
-        return tuple(map(call_in, filter(is_call, self.items)))
+        return tuple(map(parse_call, filter(is_call, self.items)))
 
     @override
     def ready(self) -> Iterator[tuple[ToolCall, int]]:
         """List the calls that have become whole since this was asked last, and which of the answer's they are."""
         whole, self._whole = self._whole, []
-        calls = ((call_in(item.last), item.call) for item in whole)
+        calls = ((parse_call(item.last), item.call) for item in whole)
         return (
             (call, number) for call, number in calls if call.name and number is not None and is_object(call.arguments)
         )
 
     def added(self, event: Any) -> Iterator[Piece]:
         """Begin an item."""
-        item = plain(attribute(event, "item"))
+        item = to_plain_item(attribute(event, "item"))
         if item is not None:
             self.arrival.begun(item, event)
         return iter(())
 
     def done(self, event: Any) -> Iterator[Piece]:
         """Take an item's last form."""
-        item = plain(attribute(event, "item"))
+        item = to_plain_item(attribute(event, "item"))
         if item is not None:
             found = self.arrival.found(event, item) or self.arrival.begun(item, event)
             found.last = item
@@ -196,12 +196,12 @@ class _Answer(Answer):
         if delta := _delta(event):
             self.arrival.open_at(event, {"type": "message", "role": "assistant"}).parts.append(delta)
             self.has_shown_text = True
-            yield TextDelta(sendable(delta))
+            yield TextDelta(replace_surrogates(delta))
 
     def thought(self, event: Any) -> Iterator[Piece]:
         """Show a thought; the item brings it whole."""
         if delta := _delta(event):
-            yield ReasoningDelta(sendable(delta))
+            yield ReasoningDelta(replace_surrogates(delta))
 
     def next_thought(self, event: Any) -> Iterator[Piece]:
         """Part a thought from the one before it."""
@@ -213,7 +213,9 @@ class _Answer(Answer):
         if delta := _delta(event):
             item = self.arrival.open_at(event, {"type": "function_call"})
             item.parts.append(delta)
-            yield ToolArgumentsDelta(index=item.call or 0, name=call_in(item.first).name, text=sendable(delta))
+            yield ToolArgumentsDelta(
+                index=item.call or 0, name=parse_call(item.first).name, text=replace_surrogates(delta)
+            )
 
     def fully_argued(self, event: Any) -> Iterator[Piece]:
         """Take a call's arguments, all of them."""
@@ -228,7 +230,7 @@ class _Answer(Answer):
         self.is_over = True
         said = "".join(self.text)
         if said and not self.has_shown_text:
-            yield TextDelta(sendable(said))
+            yield TextDelta(replace_surrogates(said))
 
     def incomplete(self, event: Any) -> Iterator[Piece]:
         """Take an end after which there was more to come."""
@@ -249,7 +251,7 @@ class _Answer(Answer):
         is_list = isinstance(output, (list, tuple))
         if not is_list and not self.arrival.items:
             raise ModelError(f"The server's answer is no response: {excerpt(response)}")
-        listed = [item for item in map(plain, output if is_list else ()) if item is not None]
+        listed = [item for item in map(to_plain_item, output if is_list else ()) if item is not None]
         check_count(listed)
         arrived = [item.whole() for item in self.arrival.items]
         is_whole = self.arrival.is_whole and len(arrived) >= len(listed)
@@ -257,8 +259,8 @@ class _Answer(Answer):
         self._settle(response, status)
 
     def _settle(self, response: Any, status: Any) -> None:
-        self.text.append(text_in(self.items))
-        self.reasoning.append(thoughts_in(self.items))
+        self.text.append(output_text(self.items))
+        self.reasoning.append(reasoning_text(self.items))
         model, usage = attribute(response, "model"), attribute(response, "usage")
         self.model = model if isinstance(model, str) else ""
         self.usage = Usage(count_of(attribute(usage, "input_tokens")), count_of(attribute(usage, "output_tokens")), 1)

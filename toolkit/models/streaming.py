@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from toolkit._dialects.base import attribute, function_of
-from toolkit._messages import ToolCall, sendable
-from toolkit._schema.json_text import Nesting, is_cut, is_object
+from toolkit._messages import ToolCall, replace_surrogates
+from toolkit._schema.json_text import Nesting, is_object, is_truncated
 from toolkit.errors import ModelError
 
 # More calls than this in one answer are no answer; each of them would have to be kept, and answered.
@@ -50,7 +50,7 @@ class OpenCall:
     @property
     def arguments(self) -> str:
         """What has arrived of the arguments."""
-        return sendable("".join(self.parts))
+        return replace_surrogates("".join(self.parts))
 
     def take(self, piece: Any) -> str:
         """Add a fragment, and give what it brought of the arguments."""
@@ -75,7 +75,9 @@ class OpenCall:
 
     def call(self) -> ToolCall:
         """Make one call of what has arrived."""
-        return ToolCall(name=sendable(self.name), arguments=self.arguments, provider_call_id=sendable(self.id))
+        return ToolCall(
+            name=replace_surrogates(self.name), arguments=self.arguments, provider_call_id=replace_surrogates(self.id)
+        )
 
     def closed(self) -> Iterable[ToolCall]:
         """Make calls of what has arrived: one, or several where whole objects stand one after the other."""
@@ -189,7 +191,7 @@ def _objects(text: str) -> list[str]:
     if is_object(text) or not text.lstrip().startswith("{"):
         return [text]
     *whole, last = _parted(text)
-    lawful = all(map(is_object, whole)) and (is_object(last) or is_cut(last))
+    lawful = all(map(is_object, whole)) and (is_object(last) or is_truncated(last))
     return [*whole, last] if lawful else [text]
 
 

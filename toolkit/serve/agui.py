@@ -48,7 +48,7 @@ from typing import Any, TypeAlias, overload
 from typing_extensions import override
 
 from toolkit._execution.approval import Decision
-from toolkit._messages import File, Image, PendingApproval, ToolCall, ToolResult, Usage, sendable
+from toolkit._messages import File, Image, PendingApproval, ToolCall, ToolResult, Usage, replace_surrogates
 from toolkit.events import (
     ApprovalNeeded,
     Event,
@@ -121,7 +121,7 @@ def _decision(entry: Mapping[str, Any]) -> Decision:
 
 def content_of(result: ToolResult) -> str | list[dict[str, Any]]:
     """Write what a result shows: a text, or the parts of it where there are pictures or files."""
-    text = sendable(result.text or "")
+    text = replace_surrogates(result.text or "")
     parts: list[Image | File] = [*result.images, *result.files]
     return [{"type": "text", "text": text}, *map(_part, parts)] if parts else text
 
@@ -131,7 +131,7 @@ def interrupt_of(approval: PendingApproval) -> dict[str, Any]:
     call, facts = approval.call, event_to_dict(ApprovalNeeded(approval))
     told = ("toolName", "arguments", "reasoning", "digest", "effect")
     about = {name: facts[name] for name in told if name in facts}
-    message = sendable(f"Allow {approval.title or call.name}? {approval.reason}".rstrip())
+    message = replace_surrogates(f"Allow {approval.title or call.name}? {approval.reason}".rstrip())
     identity = {"id": call.id, "reason": "tool_call", "toolCallId": call.id}
     return {**identity, "message": message, "responseSchema": ANSWER, "metadata": about}
 
@@ -140,7 +140,7 @@ def usage_of(usage: Usage, model: str) -> dict[str, Any]:
     """Write tokens; a count of 0 means that the provider has not told, and then nothing must be said."""
     counts = {"inputTokens": usage.input_tokens, "outputTokens": usage.output_tokens}
     told = {name: count for name, count in counts.items() if count}
-    return {"usage": [{"model": sendable(model), **told}]} if told else {}
+    return {"usage": [{"model": replace_surrogates(model), **told}]} if told else {}
 
 
 def _part(part: Image | File) -> dict[str, Any]:
@@ -213,7 +213,7 @@ class Telling:
         if not self._is_open("text"):
             opening = {"type": "TEXT_MESSAGE_START", **identity, "role": "assistant"}
             yield self._opened("text", opening, "TEXT_MESSAGE_END")
-        yield {"type": "TEXT_MESSAGE_CONTENT", **identity, "delta": sendable(event.text)}
+        yield {"type": "TEXT_MESSAGE_CONTENT", **identity, "delta": replace_surrogates(event.text)}
         self._spoken.add("text")
 
     def reasoning(self, event: ReasoningDelta) -> Iterator[Told]:
@@ -225,7 +225,7 @@ class Telling:
             yield self._opened("reasoning", {"type": "REASONING_START", **identity}, "REASONING_END")
             opening = {"type": "REASONING_MESSAGE_START", **identity, "role": "reasoning"}
             yield self._opened("reasoning", opening, "REASONING_MESSAGE_END")
-        yield {"type": "REASONING_MESSAGE_CONTENT", **identity, "delta": sendable(event.text)}
+        yield {"type": "REASONING_MESSAGE_CONTENT", **identity, "delta": replace_surrogates(event.text)}
         self._spoken.add("reasoning")
 
     def turn_finished(self, event: TurnFinished) -> Iterator[Told]:
@@ -257,7 +257,7 @@ class Telling:
         self._said += 1
         identity = {"messageId": f"{self._turn_id or self.run_id}-user-{self._said}"}
         yield {"type": "TEXT_MESSAGE_START", **identity, "role": "user"}
-        yield {"type": "TEXT_MESSAGE_CONTENT", **identity, "delta": sendable(event.message.text)}
+        yield {"type": "TEXT_MESSAGE_CONTENT", **identity, "delta": replace_surrogates(event.message.text)}
         yield {"type": "TEXT_MESSAGE_END", **identity}
 
     def approval(self, event: ApprovalNeeded) -> Iterator[Told]:
@@ -275,7 +275,7 @@ class Telling:
         self._is_over = True
         yield from self._close()
         outcome = self._outcome(event)
-        result = {"result": sendable(event.output)} if outcome["type"] == "success" else {}
+        result = {"result": replace_surrogates(event.output)} if outcome["type"] == "success" else {}
         about = {"metadata": {"finishReason": event.finish_reason}, **usage_of(event.usage, self._model)}
         yield {"type": "RUN_FINISHED", **self._ids(), "outcome": outcome, **result, **about}
 
@@ -284,11 +284,11 @@ class Telling:
             return
         self._called.add(call.id)
         identity = {"toolCallId": call.id}
-        about = {"toolCallName": sendable(call.name), "parentMessageId": self._turn_id}
-        reasoned = {"metadata": {"reasoning": sendable(call.reasoning)}} if call.reasoning else {}
+        about = {"toolCallName": replace_surrogates(call.name), "parentMessageId": self._turn_id}
+        reasoned = {"metadata": {"reasoning": replace_surrogates(call.reasoning)}} if call.reasoning else {}
         yield {"type": "TOOL_CALL_START", **identity, **about, **reasoned}
         if call.arguments.strip() not in ("", "{}"):
-            yield {"type": "TOOL_CALL_ARGS", **identity, "delta": sendable(call.arguments)}
+            yield {"type": "TOOL_CALL_ARGS", **identity, "delta": replace_surrogates(call.arguments)}
         yield {"type": "TOOL_CALL_END", **identity}
 
     def _outcome(self, event: RunFinished) -> Told:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from toolkit._concurrency.backend import is_async
-from toolkit._concurrency.threads import refuse_late
+from toolkit._concurrency.threads import check_cancelled
 from toolkit.errors import DefinitionError, Failed, FatalError, Halt, ToolError
 from toolkit.models.default import sync_client
 
@@ -78,7 +78,7 @@ def embedded(embed: Embed, texts: Sequence[str]) -> list[Sequence[float]]:
 
 
 def _embedded(embed: Embed, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-    refuse_late()
+    check_cancelled()
     try:
         found = list(embed(texts))
     except (ToolError, FatalError, Halt):

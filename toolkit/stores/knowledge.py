@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from typing_extensions import Self
 
-from toolkit._concurrency.threads import refuse_late
+from toolkit._concurrency.threads import check_cancelled
 from toolkit.errors import DefinitionError
 from toolkit.stores.database import MEMORY, Database, Layout, StoreError
 
@@ -279,7 +279,7 @@ class SQLiteKnowledge:
             connection.execute(_ADD, (self._owner, document.id, *fields, now, document.expires_at))
             connection.executemany(_ADD_CHUNK, rows)
             connection.execute(_ADD_WORDS, (self._owner, document.id))
-            refuse_late()  # now, as others may have kept the file busy
+            check_cancelled()  # now, as others may have kept the file busy
 
     def search(
         self, embedding: Sequence[float], *, collection: str = KNOWLEDGE, limit: int = 5, model: str = ""

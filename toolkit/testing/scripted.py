@@ -20,7 +20,7 @@ from toolkit._messages import (
     ModelResponse,
     ToolCall,
     Usage,
-    parted,
+    split_meta,
 )
 from toolkit.events import TextDelta
 from toolkit.models import Piece
@@ -34,7 +34,7 @@ ModelReply: TypeAlias = (
 
 def call(name: str, /, **arguments: Any) -> ToolCall:
     """Make a call for a script: `call("add", a=1, b=2)`; `_reasoningForCall="why"` and the like become its fields."""
-    own, said = parted(arguments, (REASONING, INSTANCE, OUTPUT_PATH, IMPORTS))
+    own, said = split_meta(arguments, (REASONING, INSTANCE, OUTPUT_PATH, IMPORTS))
     return ToolCall(name=name, arguments=json.dumps(own, ensure_ascii=False), **said)
 
 

@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Any, NoReturn, Protocol, TypeAlias
 
-from toolkit._schema.matching import fits, is_of, resolved
+from toolkit._schema.matching import is_type, is_valid, resolve_reference
 
 Document: TypeAlias = Any
 
@@ -112,13 +112,13 @@ class Choice:
 
     def decode(self, document: Document) -> Document:
         """Decode as the alternative that fits; else as the only one of the document's type."""
-        fitting = [i for i, schema in enumerate(self.shown) if fits(schema, document, self.shown_root)]
+        fitting = [i for i, schema in enumerate(self.shown) if is_valid(schema, document, self.shown_root)]
         close = fitting or [i for i, schema in enumerate(self.shown) if _is_of_type(schema, document, self.shown_root)]
         return decoded(self.codecs[close[0]], document) if fitting or len(close) == 1 else document
 
     def encode(self, document: Document) -> Document:
         """Encode as the first alternative that fits."""
-        fitting = (i for i, schema in enumerate(self.own) if fits(schema, document, self.own_root))
+        fitting = (i for i, schema in enumerate(self.own) if is_valid(schema, document, self.own_root))
         number = next(fitting, None)
         return document if number is None else encoded(self.codecs[number], document)
 
@@ -150,8 +150,8 @@ def read_json(text: str) -> Any:
 
 
 def _is_of_type(schema: Any, document: Document, root: Any) -> bool:
-    kind = resolved(schema, root).get("type")
-    return isinstance(kind, str) and is_of(document, kind)
+    kind = resolve_reference(schema, root).get("type")
+    return isinstance(kind, str) and is_type(document, kind)
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

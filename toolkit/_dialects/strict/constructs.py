@@ -49,7 +49,7 @@ from toolkit._dialects.strict.scope import (
     nullable,
     without_null,
 )
-from toolkit._schema.matching import allowed, apart, at, fits, mapping, references_in
+from toolkit._schema.matching import allowed_values, are_disjoint, as_mapping, collect_references, is_valid, lookup
 
 # How often one definition is written inside itself where references are inlined; what lies deeper is JSON text.
 MAX_DEPTH = 3
@@ -58,7 +58,7 @@ MAX_DEPTH = 3
 def reference(scope: Scope, schema: Schema, path: str) -> Part:
     """Show a reference."""
     pointer = schema["$ref"]
-    if not isinstance(at(scope.root, str(pointer)), Mapping):
+    if not isinstance(lookup(scope.root, str(pointer)), Mapping):
         return scope.text(schema, path, f"{pointer!r} is not in the schema")
     if is_inlined(scope, schema):
         return _inlined(scope, schema, path)
@@ -72,7 +72,7 @@ def reference(scope: Scope, schema: Schema, path: str) -> Part:
 
 def is_inlined(scope: Scope, schema: Any) -> bool:
     """Tell whether a schema is a reference that is shown as what it points to."""
-    if not isinstance(schema, Mapping) or not isinstance(at(scope.root, str(schema.get("$ref", ""))), Mapping):
+    if not isinstance(schema, Mapping) or not isinstance(lookup(scope.root, str(schema.get("$ref", ""))), Mapping):
         return False
     sort = "recursive" if _is_recursive(scope, schema["$ref"]) else ""
     return not scope.rules.sends("$ref", sort) or bool(schema.keys() - ANNOTATIONS - {"$ref"})
@@ -87,7 +87,7 @@ def opened(scope: Scope, schema: Any) -> Iterator[Any]:
     scope.entered.append(schema["$ref"])
     beside = {key: value for key, value in schema.items() if key != "$ref"}
     try:
-        yield merged(beside, at(scope.root, schema["$ref"]))
+        yield merged(beside, lookup(scope.root, schema["$ref"]))
     finally:
         scope.entered.pop()
 
@@ -122,7 +122,7 @@ def _defined(scope: Scope, pointer: str) -> str:
         return scope.names[pointer]
     last = pointer.rpartition("/")[2].strip("#") or "root"
     name = scope.names[pointer] = scope.key(last, scope.names.values(), pointer)
-    target = at(scope.root, pointer)
+    target = lookup(scope.root, pointer)
     scope.definitions[name] = _outline(scope, target)  # what is inside it may point to it
     part = scope.part(target, last)
     scope.definitions[name], scope.codecs[name] = part.shown, part.codec
@@ -139,7 +139,7 @@ def _outline(scope: Scope, schema: Schema) -> dict[str, Any]:
 def _is_recursive(scope: Scope, pointer: str) -> bool:
     """Tell whether what a reference points to leads back to itself."""
     if pointer not in scope.recursive:
-        scope.recursive[pointer] = pointer in references_in(at(scope.root, pointer), scope.root)
+        scope.recursive[pointer] = pointer in collect_references(lookup(scope.root, pointer), scope.root)
     return scope.recursive[pointer]
 
 
@@ -160,10 +160,10 @@ class Property:
 
 def object_(scope: Scope, schema: Schema, path: str) -> Part:
     """Show an object: closed, open, or with nothing but free keys."""
-    unknown = _conditional_names(schema) - mapping(schema.get("properties")).keys()
+    unknown = _conditional_names(schema) - as_mapping(schema.get("properties")).keys()
     if unknown:
         return scope.text(schema, path, f"{min(unknown)!r} is a property under some condition only")
-    if is_open(schema) and not mapping(schema.get("properties")) and path:
+    if is_open(schema) and not as_mapping(schema.get("properties")) and path:
         return _described(scope, schema, path, free(scope, schema, path))
     if not schema.get("properties") and path and not scope.rules.sends("properties", "none"):
         return scope.text(schema, path, "the provider takes no object without properties")
@@ -174,9 +174,9 @@ def free(scope: Scope, schema: Schema, path: str) -> Part:
     """Show the free keys of an object as an array of pairs."""
     scope.note(path, "sent as a list of key and value")
     value = scope.part(_free_value(schema), f"{path}.*".lstrip("."))
-    names = mapping(schema.get("propertyNames"))
+    names = as_mapping(schema.get("propertyNames"))
     key = scope.part({"type": "string", **names}, f"{path} (keys)")
-    patterns = " or ".join(map(json_of, mapping(schema.get("patternProperties"))))
+    patterns = " or ".join(map(json_of, as_mapping(schema.get("patternProperties"))))
     said = f"Keys match the regular expression {patterns}." if patterns else ""
     keyed = key.shown if key.codec is None and key.shown.get("type") == "string" else {"type": "string"}
     pair = scope.object_of({KEY: keyed, VALUE: value.shown}, [KEY, VALUE])
@@ -239,7 +239,7 @@ def _fields(scope: Scope, schema: Schema, path: str) -> Part:
     required = [made.field.shown for made in properties if made.required]
     if not is_open(schema):
         return Part(scope.object_of(shown, required), Fields(fields) if fields else None)
-    known = frozenset(mapping(schema.get("properties")))
+    known = frozenset(as_mapping(schema.get("properties")))
     rest, pairs = free_name("additional_properties", known | shown.keys()), free(scope, schema, path)
     required += [] if scope.rules.sends("required", "partial") else [rest]
     return Part(
@@ -248,7 +248,7 @@ def _fields(scope: Scope, schema: Schema, path: str) -> Part:
 
 
 def _properties(scope: Scope, schema: Schema, path: str) -> Iterator[Property]:
-    own, required = mapping(schema.get("properties")), schema.get("required", ())
+    own, required = as_mapping(schema.get("properties")), schema.get("required", ())
     for name, shown in scope.keys(own, path).items():
         place = f"{path}.{name}".lstrip(".")
         if own[name] is False:
@@ -273,7 +273,7 @@ def _property(scope: Scope, field: Field, schema: Any, required: bool, path: str
 
 def _null_is_left_out(scope: Scope, schema: Any) -> bool:
     """Tell whether null may stand for a property that is left out: it is no value, or it is the default."""
-    return not fits(schema, None, scope.root) or mapping(schema).get("default", schema) is None
+    return not is_valid(schema, None, scope.root) or as_mapping(schema).get("default", schema) is None
 
 
 def _marked(scope: Scope, field: Field, schema: Any, part: Part, path: str) -> Property:
@@ -281,7 +281,7 @@ def _marked(scope: Scope, field: Field, schema: Any, part: Part, path: str) -> P
     scope.note(path, f"optional, and null is a value: {json_of(OMIT)} leaves it out")
     (name,) = OMIT
     mark = scope.object_of({name: {"type": "boolean", "enum": [True]}}, [name])
-    if not apart(part.shown, mark, {"$defs": scope.definitions}):
+    if not are_disjoint(part.shown, mark, {"$defs": scope.definitions}):
         part = scope.text(schema, path, "it cannot be told from the mark")
     shown = Part(either(part.shown, mark)).saying(f"Send {json_of(OMIT)} to leave it out.")
     return Property(shown, replace(field, codec=part.codec, omission=(OMIT,)), required=True)
@@ -307,7 +307,7 @@ def _property_without_null(
 
 
 def _free_value(schema: Schema) -> Any:
-    patterns = list(mapping(schema.get("patternProperties")).values())
+    patterns = list(as_mapping(schema.get("patternProperties")).values())
     others = schema.get("additionalProperties", not patterns)
     values = [*patterns, *([] if others is False else [others])]
     return values[0] if len(values) == 1 else True if True in values else {"anyOf": values}
@@ -315,12 +315,12 @@ def _free_value(schema: Schema) -> Any:
 
 def _conditional_names(schema: Schema) -> set[str]:
     """Name the properties that a schema knows only under a condition, such as those in `then`."""
-    return {name for part in _conditional(schema) for name in mapping(mapping(part).get("properties"))}
+    return {name for part in _conditional(schema) for name in as_mapping(as_mapping(part).get("properties"))}
 
 
 def _conditional(schema: Schema) -> Iterator[Any]:
     yield from (schema.get(keyword) for keyword in ("then", "else"))
-    yield from mapping(schema.get("dependentSchemas")).values()
+    yield from as_mapping(schema.get("dependentSchemas")).values()
     for keyword in ("anyOf", "oneOf"):
         yield from schema.get(keyword, ())
 
@@ -368,7 +368,7 @@ def scalar(scope: Scope, schema: Schema, path: str) -> Part:
 def enumeration(scope: Scope, schema: Schema, path: str) -> Part:
     """Show the values that are listed, or the only one."""
     kind = {"type": schema.get("type")}
-    values = [value for value in allowed(schema, []) if fits(kind, value, {})]
+    values = [value for value in allowed_values(schema, []) if is_valid(kind, value, {})]
     support = scope.rules.support("enum", sort_of_values(values))
     if not values or support not in ("sent", "words"):
         return scope.text(schema, path, "the provider does not take such an enumeration")
@@ -428,7 +428,7 @@ def _all_apart(scope: Scope, parts: Sequence[Part]) -> bool:
 
 
 def _apart(scope: Scope, one: Part, other: Part) -> bool:
-    return apart(one.shown, other.shown, {"$defs": scope.definitions})
+    return are_disjoint(one.shown, other.shown, {"$defs": scope.definitions})
 
 
 def _choices(part: Part) -> list[Any]:

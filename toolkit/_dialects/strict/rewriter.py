@@ -47,8 +47,8 @@ from toolkit._dialects.strict.rules import (
 )
 from toolkit._dialects.strict.scope import Note, Part, Schema, Scope, Unsayable
 from toolkit._messages import ToolSpec
-from toolkit._schema.json_schema import rewritten
-from toolkit._schema.matching import mapping, references_in
+from toolkit._schema.json_schema import map_schemas
+from toolkit._schema.matching import as_mapping, collect_references
 
 # More schemas than this are not rewritten one by one, as inlined references can multiply; what is left is JSON text.
 MAX_PARTS = 2000
@@ -92,7 +92,7 @@ class Rewriter(Scope):
 
     def _definitions(self, shown: Schema) -> dict[str, Any]:
         """Give the definitions that are needed, in the order in which they are."""
-        used = [pointer.rpartition("/")[2] for pointer in references_in(shown, {"$defs": self.definitions})]
+        used = [pointer.rpartition("/")[2] for pointer in collect_references(shown, {"$defs": self.definitions})]
         return {"$defs": {name: self.definitions[name] for name in used}} if used else {}
 
 
@@ -199,7 +199,7 @@ def _plain(schema: Mapping[str, Any], rules: Rules) -> Form:
         text = to_json(schema)
         if not rules.keys and not any(word in text for word in quoted_changes(rules.column)):
             return Form(schema=schema)
-        shown = rewritten(schema, lambda node: _without_noise(node, rules, notes))
+        shown = map_schemas(schema, lambda node: _without_noise(node, rules, notes))
     except (RecursionError, ValueError):  # pydantic-core calls what is too deep circular
         return Form(schema=schema, notes=(Note("", "sent as it is: it is too deep to be read"),))
     return _form(_renamed(Part(shown), rules, notes), tuple(notes))
@@ -236,7 +236,7 @@ def _without_noise(node: dict[str, Any], rules: Rules, notes: dict[Note, None]) 
 
 def _renamed(part: Part, rules: Rules, notes: dict[Note, None]) -> Part:
     """Rename the parameters whose names the provider refuses."""
-    own = mapping(part.shown.get("properties"))
+    own = as_mapping(part.shown.get("properties"))
     names = Rewriter(rules, part.shown, notes).keys(own, "")
     changed = tuple(Field(name, shown) for name, shown in names.items() if name != shown)
     if not changed:

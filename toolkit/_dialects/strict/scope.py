@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 from toolkit._dialects.strict.codecs import Codec, Text
 from toolkit._dialects.strict.rules import WORDS, Rules, json_of, sort_of, words
-from toolkit._schema.json_schema import rewritten
-from toolkit._schema.matching import at, mapping, references_in
+from toolkit._schema.json_schema import map_schemas
+from toolkit._schema.matching import as_mapping, collect_references, lookup
 
 Schema: TypeAlias = Mapping[str, Any]
 
@@ -148,10 +148,10 @@ class Scope(ABC):
 
     def _value(self, schema: Any) -> str:
         """Say in words which values a schema takes."""
-        bare = without_noise(mapping(schema))
+        bare = without_noise(as_mapping(schema))
         told = {key: value for key, value in bare.items() if key not in ANNOTATIONS}
-        if pointers := references_in(told, self.root):
-            told["$defs"] = {p.rpartition("/")[2]: without_noise(at(self.root, p)) for p in pointers}
+        if pointers := collect_references(told, self.root):
+            told["$defs"] = {p.rpartition("/")[2]: without_noise(lookup(self.root, p)) for p in pointers}
         text = json_of(told)
         return f"a value that matches {text}" if told and len(text) <= MAX_QUOTED else "any value"
 
@@ -207,4 +207,4 @@ def _without(null: Any, values: Any) -> Any:
 def without_noise(schema: Any) -> Any:
     """Leave out of a schema what tells a model nothing."""
     noise = ("title", "$schema", "$comment", "$vocabulary", "$defs", "definitions", "discriminator")
-    return rewritten(schema, lambda node: {key: value for key, value in node.items() if key not in noise})
+    return map_schemas(schema, lambda node: {key: value for key, value in node.items() if key not in noise})

@@ -155,20 +155,20 @@ class Sorted:
     declared: Collection[str]
     patterns: Sequence[Callable[[str], bool]]
 
-    def check(self, value: dict[str, Any], doors: Callable[[Any], Sequence[Callable[[Any], Any]]]) -> dict[str, Any]:
+    def check(self, value: dict[str, Any], backends: Callable[[Any], Sequence[Callable[[Any], Any]]]) -> dict[str, Any]:
         """Give an object, its other keys checked."""
         free = [key for key in value if key not in self.declared]
         matched = [[key for key in free if matches(key)] for matches in self.patterns]
         known = {key for keys in matched for key in keys}
         groups = [*matched, [key for key in free if key not in known]]
         made = dict(value)
-        for keys, check in zip(groups, doors((None,) * len(groups))):
+        for keys, check in zip(groups, backends((None,) * len(groups))):
             if keys:
                 made |= check({key: made[key] for key in keys})
         return made
 
 
-def door(_value: Any, check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def backend(_value: Any, check: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Give a check away, to be called later or not at all."""
     return check
 
@@ -204,10 +204,10 @@ class Alternatives:
             raise PydanticCustomError("one_of", "Input should match one of the alternatives")
         return value
 
-    def check(self, value: Any, doors: Callable[[Any], Sequence[Callable[[Any], Any]]], info: Any) -> Any:
+    def check(self, value: Any, backends: Callable[[Any], Sequence[Callable[[Any], Any]]], info: Any) -> Any:
         """Read a value as the one that it fits."""
         first = self.fitting(value, info)
-        checks = doors((None,) * (len(self.places) + 1))
+        checks = backends((None,) * (len(self.places) + 1))
         return checks[-1 if first is None else first](value)
 
 
@@ -232,9 +232,9 @@ class Conditional:
     probe: Probe
     place: str
 
-    def check(self, value: Any, doors: Callable[[Any], Sequence[Callable[[Any], Any]]], info: Any) -> Any:
+    def check(self, value: Any, backends: Callable[[Any], Sequence[Callable[[Any], Any]]], info: Any) -> Any:
         """Read a value by the one or the other."""
-        then, otherwise = doors((None, None))
+        then, otherwise = backends((None, None))
         return then(value) if self.probe.fits(self.place, value, info) else otherwise(value)
 
 
@@ -244,10 +244,10 @@ class Dependent:
 
     keys: Sequence[str]
 
-    def check(self, value: dict[str, Any], doors: Callable[[Any], Sequence[Callable[[Any], Any]]]) -> dict[str, Any]:
+    def check(self, value: dict[str, Any], backends: Callable[[Any], Sequence[Callable[[Any], Any]]]) -> dict[str, Any]:
         """Read an object by the schemas of its keys."""
         present = frozenset(value)
-        for key, check in zip(self.keys, doors((None,) * len(self.keys))):
+        for key, check in zip(self.keys, backends((None,) * len(self.keys))):
             value = check(value) if key in present else value
         return value
 

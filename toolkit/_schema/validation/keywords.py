@@ -29,7 +29,7 @@ from toolkit._schema.validation.checks import (
     Sorted,
     Together,
     Work,
-    door,
+    backend,
     never,
     number,
     same,
@@ -137,9 +137,9 @@ def wrapped(function: Node, core: Node) -> Node:
     return {"type": "function-wrap", "function": function, "schema": core}
 
 
-def doors(cores: list[Node]) -> Node:
+def backends(cores: list[Node]) -> Node:
     """Write checks that a function may call, each or not."""
-    return {"type": "tuple", "items_schema": [wrapped(plain(door), core) for core in cores]}
+    return {"type": "tuple", "items_schema": [wrapped(plain(backend), core) for core in cores]}
 
 
 def chained(steps: list[Node]) -> Node:
@@ -302,7 +302,7 @@ def _fields(writer: Writer, schema: Schema, place: str) -> list[Node]:
     cores = [
         {"type": "dict", "keys_schema": texts, "values_schema": _matched(writer, place, each)} for each in patterns
     ]
-    return [core, wrapped(plain(Sorted(frozenset(fields), list(patterns.values())).check), doors([*cores, rest]))]
+    return [core, wrapped(plain(Sorted(frozenset(fields), list(patterns.values())).check), backends([*cores, rest]))]
 
 
 def _extras(writer: Writer, schema: Schema, place: str) -> Node:
@@ -554,7 +554,7 @@ def _alternatives(writer: Writer, choices: list[Any], place: str, *, is_exclusiv
         return after(informed(check.only), dict(FREE))
     cores = [writer.shared(each) for each in places]
     union = labelled([(core, _label(each, i)) for i, (core, each) in enumerate(zip(cores, choices))])
-    return wrapped(informed(check.check), doors([*cores, union]))
+    return wrapped(informed(check.check), backends([*cores, union]))
 
 
 def _may_hold(schema: Any) -> bool:
@@ -580,13 +580,13 @@ def _if(writer: Writer, schema: Schema, place: str) -> Node:
     inner = writer.probing(below(place, "if"))
     writer.work.add(place, here=[inner])
     cores = [writer.here(place, schema[each], each) if each in schema else {"type": "any"} for each in ("then", "else")]
-    return wrapped(informed(Conditional(writer.probe, inner).check), doors(cores))
+    return wrapped(informed(Conditional(writer.probe, inner).check), backends(cores))
 
 
 def _dependent(writer: Writer, schema: Schema, place: str) -> Node:
     schemas = schema["dependentSchemas"]
     cores = [writer.here(place, each, "dependentSchemas", key) for key, each in schemas.items()]
-    return wrapped(plain(Only({dict}).check), wrapped(plain(Dependent(list(schemas)).check), doors(cores)))
+    return wrapped(plain(Only({dict}).check), wrapped(plain(Dependent(list(schemas)).check), backends(cores)))
 
 
 # What takes a value in, and refuses what is no JSON.

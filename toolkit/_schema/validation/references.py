@@ -170,7 +170,7 @@ _HOISTED = frozenset({"properties", "patternProperties", "dependentSchemas"})
 _NAMES = frozenset({"$id", "$anchor", "$dynamicAnchor", "$defs", "definitions"})
 
 
-def hoisted(
+def bundle(
     document: Document, place: str = "", part: Mapping[str, Any] | None = None, whole: Mapping[str, Any] | None = None
 ) -> Any:
     """Make a part of a document stand alone.

@@ -29,7 +29,7 @@ from annotated_types import Ge
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.threads import over
+from toolkit._concurrency.threads import cancellation_error
 from toolkit._context import ToolContext
 from toolkit._guards.media import picture
 from toolkit._guards.options import seconds, whole
@@ -402,7 +402,7 @@ def _until(context: ToolContext, seconds: float, late: str) -> Iterator[Callable
 
         def check() -> None:
             if context.cancellation:
-                raise over(context.cancellation)
+                raise cancellation_error(context.cancellation)
             if ended:
                 raise Failed(late)
 

@@ -22,7 +22,7 @@ from io import BufferedReader
 from typing import Annotated
 
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.threads import over
+from toolkit._concurrency.threads import cancellation_error
 from toolkit._context import ToolContext
 from toolkit.builtin.files.text import TooLarge, pieces
 
@@ -202,7 +202,7 @@ def _is_locked(directory: int) -> bool:
 
 def _refuse_late(ended: Cancellation) -> None:
     if ended:
-        raise over(ended)
+        raise cancellation_error(ended)
 
 
 def _write(directory: int, name: str, data: bytes, like: int | None) -> None:

@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from toolkit._concurrency.async_backend import AsyncDoor
-from toolkit._concurrency.backend import Door, called, step
+from toolkit._concurrency.async_backend import AsyncBackend
+from toolkit._concurrency.backend import Backend, call_function, run_sync
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.sync_backend import SyncDoor
+from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._context import ToolContext
 from toolkit._execution.approval import Verdict
 from toolkit._execution.authorization import Deny
@@ -161,7 +161,7 @@ class _Round:
         run_id: The run that is gone on with; it can be until it is done.
     """
 
-    door: Door
+    backend: Backend
     run: Function
     oldest: float = -math.inf
     run_id: str | None = None
@@ -233,11 +233,11 @@ class Scheduler:
 
     def run_forever(self) -> None:
         """Carry out what is due, until `stop` is called; what the store raises is logged."""
-        step(self._forever(SyncDoor(), self._run))
+        run_sync(self._forever(SyncBackend(), self._run))
 
     async def arun_forever(self) -> None:
         """Do the same in the running event loop. Cancelled, it leaves the firing under way as one that has crashed."""
-        await self._forever(AsyncDoor(), self._arun)
+        await self._forever(AsyncBackend(), self._arun)
 
     def stop(self) -> None:
         """Let the loop end, once the action under way has ended; without a loop, the next one ends at once.
@@ -251,11 +251,11 @@ class Scheduler:
 
         What ends more than the action, such as KeyboardInterrupt, leaves it, and the firing counts as crashed.
         """
-        return step(self._due(SyncDoor(), self._run, Cancellation()))
+        return run_sync(self._due(SyncBackend(), self._run, Cancellation()))
 
     async def arun_due(self) -> tuple[FiringOutcome, ...]:
         """Do the same in the running event loop."""
-        return await self._due(AsyncDoor(), self._arun, Cancellation())
+        return await self._due(AsyncBackend(), self._arun, Cancellation())
 
     def resume(self, state: RunState | str, decisions: Decisions) -> FiringOutcome:
         """Go on with the run of a paused firing, in this process or another, as what it is: a scheduled run.
@@ -273,40 +273,40 @@ class Scheduler:
             ConversationError: It is not the state of a run.
         """
         state = _read(state)
-        return step(self._resumed(state.run_id, SyncDoor(), resuming(self._work, state, decisions)[0]))
+        return run_sync(self._resumed(state.run_id, SyncBackend(), resuming(self._work, state, decisions)[0]))
 
     async def aresume(self, state: RunState | str, decisions: Decisions) -> FiringOutcome:
         """Do the same in the running event loop."""
         state = _read(state)
-        return await self._resumed(state.run_id, AsyncDoor(), resuming(self._work, state, decisions)[1])
+        return await self._resumed(state.run_id, AsyncBackend(), resuming(self._work, state, decisions)[1])
 
-    async def _forever(self, door: Door, run: Function) -> None:
+    async def _forever(self, backend: Backend, run: Function) -> None:
         stopping = self._stopping
         while not stopping:
             try:
-                await self._due(door, run, stopping)
+                await self._due(backend, run, stopping)
             except Exception:  # the next look may find the store whole again
                 logger.exception("The scheduler could not look into its store.")
             with suppress(Cancelled):
-                await door.sleep(self._poll, stopping)  # by a clock that nobody sets
+                await backend.sleep(self._poll, stopping)  # by a clock that nobody sets
         self._stopping = Cancellation()
 
-    async def _due(self, door: Door, run: Function, stopping: Cancellation) -> tuple[FiringOutcome, ...]:
+    async def _due(self, backend: Backend, run: Function, stopping: Cancellation) -> tuple[FiringOutcome, ...]:
         outcomes: list[FiringOutcome] = []
         begun = self._clock()
         oldest = begun - self._grace
-        this = _Round(door, run, oldest if self._busy_until < oldest else -math.inf)
+        this = _Round(backend, run, oldest if self._busy_until < oldest else -math.inf)
         firings = self._firings(begun)
-        while not stopping and (firing := await _aside(door, partial(next, firings, None))):
+        while not stopping and (firing := await _aside(backend, partial(next, firings, None))):
             outcomes.append(await self._settled(firing, this))
         self._busy_until = self._clock()
         return tuple(outcomes)
 
-    async def _resumed(self, run_id: str, door: Door, run: Function) -> FiringOutcome:
-        firing = await _aside(door, partial(self._store.paused, run_id))
+    async def _resumed(self, run_id: str, backend: Backend, run: Function) -> FiringOutcome:
+        firing = await _aside(backend, partial(self._store.paused, run_id))
         if firing is None:
             raise ValueError(f"No firing of this store waits for the run {run_id}.")
-        return await self._settled(firing, _Round(door, run, run_id=run_id))
+        return await self._settled(firing, _Round(backend, run, run_id=run_id))
 
     def _firings(self, begun: float) -> Iterator[Firing]:
         """Claim what is due: each only when the one before has ended."""
@@ -326,9 +326,9 @@ class Scheduler:
             outcome = await self._outcome(firing, this)
         finally:
             current.reset(token)
-        await _tried(_aside(this.door, partial(self._finish, outcome, this)), "write down the end of", firing)
+        await _tried(_aside(this.backend, partial(self._finish, outcome, this)), "write down the end of", firing)
         if self._on_run is not None:
-            await _tried(called(self._on_run, (outcome,), this.door), "tell of", firing)
+            await _tried(call_function(self._on_run, (outcome,), this.backend), "tell of", firing)
         return outcome
 
     def _finish(self, outcome: FiringOutcome, this: _Round) -> None:
@@ -338,7 +338,7 @@ class Scheduler:
         try:
             if status := await self._hindrance(firing, this):
                 return FiringOutcome(firing=firing, status=status)
-            return outcome_of(firing, await called(this.run, (firing,), this.door))
+            return outcome_of(firing, await call_function(this.run, (firing,), this.backend))
         except Exception as error:
             logger.exception("The scheduled action %s failed.", firing.key)
             return FiringOutcome(firing=firing, status="failed", error=error)
@@ -349,7 +349,7 @@ class Scheduler:
             return "crashed"
         if firing.attempt == 1 and firing.due < this.oldest:
             return "missed"
-        is_allowed = self._allow is None or await called(self._allow, (firing,), this.door) is True
+        is_allowed = self._allow is None or await call_function(self._allow, (firing,), this.backend) is True
         return None if is_allowed else "refused"
 
 
@@ -357,13 +357,13 @@ def _read(state: RunState | str) -> RunState:
     return RunState.from_json(state) if isinstance(state, str) else state
 
 
-async def _aside(door: Door, work: Callable[[], T]) -> T:
+async def _aside(backend: Backend, work: Callable[[], T]) -> T:
     """Do what waits for a disk: in an event loop, on a thread of its own."""
 
     async def job() -> T:
         return work()
 
-    return await door.call(job, is_async=False)
+    return await backend.call(job, is_async=False)
 
 
 def _is_due(action: Action, now: float) -> bool:

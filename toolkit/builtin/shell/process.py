@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Final, TypeAlias, cast
 
 from toolkit._concurrency.cancellation import CANCELLED, Cancellation
-from toolkit._concurrency.threads import calling_off
+from toolkit._concurrency.threads import on_cancel
 from toolkit._guards.options import LONGEST
 from toolkit._guards.paths import Root
 from toolkit.builtin.shell.guard.families import GRACE, PERSISTENCE, Heirs, Marked, end
@@ -156,7 +156,7 @@ class Commands:
     limits: CommandLimits = field(default_factory=CommandLimits)
     sandbox: tuple[Sandbox, str] | None = None
 
-    def run(self, command: str, seconds: float, until: Cancellation) -> Outcome:
+    def run(self, command: str, seconds: float, cancellation: Cancellation) -> Outcome:
         """Run a command, for so many seconds at most; then nothing of it is left, be it in the background.
 
         What will not end holds the call for up to 10 seconds more.
@@ -173,7 +173,7 @@ class Commands:
                 variables = {**environment(self.variables), MARK: mark}
                 encoded = {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}
                 order = marshal.dumps((words, encoded, directory, self.limits.numbers(), os.getpid()))
-                return guard.outcome(order, self.max_output, seconds, until)
+                return guard.outcome(order, self.max_output, seconds, cancellation)
         except OSError as error:
             raise Failed(f"Failed to execute: {error.strerror or error}") from error
 
@@ -216,12 +216,17 @@ class _Guard:
         self._report = bytearray()
         control.settimeout(PATIENCE)
 
-    def outcome(self, order: bytes, most: int, seconds: float, until: Cancellation) -> Outcome:
+    def outcome(self, order: bytes, most: int, seconds: float, cancellation: Cancellation) -> Outcome:
         """Have it carry an order out, and wait for the end; it comes soon after the time is up, or it is called off."""
         stdout, stderr = Capture(most), Capture(most)
         sinks = self._sinks(stdout, stderr)
-        self._ends = time.monotonic() + min(seconds, LONGEST if until.remaining is None else until.remaining)
-        with calling_off(until, lambda: self._call_off(until.reason)), selectors.DefaultSelector() as selector:
+        self._ends = time.monotonic() + min(
+            seconds, LONGEST if cancellation.remaining is None else cancellation.remaining
+        )
+        with (
+            on_cancel(cancellation, lambda: self._call_off(cancellation.reason)),
+            selectors.DefaultSelector() as selector,
+        ):
             for stream, sink in sinks.items():
                 os.set_blocking(stream, False)
                 selector.register(stream, selectors.EVENT_READ, sink)
@@ -229,7 +234,7 @@ class _Guard:
                 self._control.sendall(order)
             self._listen(selector)
             if not self._is_over(selector):
-                self._call_off(until.reason or LATE)
+                self._call_off(cancellation.reason or LATE)
                 self._listen(selector)
         for stream, sink in sinks.items():
             _drained(stream, sink)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from toolkit._concurrency.cancellation import DEADLINE, Cancellation
-from toolkit._concurrency.tasks import finished
+from toolkit._concurrency.tasks import run_to_end
 from toolkit._context import ToolContext
 from toolkit._messages import ToolResult
 from toolkit._tools.decorator import tool
@@ -57,9 +57,9 @@ class ShellExec:
             timeout: Seconds that it may take, 300 at most; 0 for the usual time.
             context: Ends the command.
         """
-        return await finished(partial(self._run, command, timeout), context.cancellation)
+        return await run_to_end(partial(self._run, command, timeout), context.cancellation)
 
-    def _run(self, command: str, timeout: int, until: Cancellation) -> ToolResult:
+    def _run(self, command: str, timeout: int, cancellation: Cancellation) -> ToolResult:
         if not command.strip():
             raise Failed("command is required")
         blocked = next((text for text in self._rules.deny if text.lower() in command.lower()), None)
@@ -67,7 +67,7 @@ class ShellExec:
             raise Failed(f"command blocked for safety: {blocked}")
         _ask(self._rules, command)
         seconds = min(timeout if timeout > 0 else self._rules.seconds, MAX_SECONDS)
-        outcome = self._commands.run(command, seconds, until)
+        outcome = self._commands.run(command, seconds, cancellation)
         output = _joined(outcome.stdout, outcome.stderr, self._commands.max_output)
         if outcome.status is None:
             return _unfinished(outcome, output, f"command timed out after {seconds:g}s")
@@ -91,14 +91,14 @@ class Bash:
             command: The bash command to execute.
             context: Ends the command.
         """
-        return await finished(partial(self._run, command), context.cancellation)
+        return await run_to_end(partial(self._run, command), context.cancellation)
 
-    def _run(self, command: str, until: Cancellation) -> ToolResult:
+    def _run(self, command: str, cancellation: Cancellation) -> ToolResult:
         denied = next((text for text in self._rules.deny if text in command), None)
         if denied is not None:
             raise Failed(f"Command blocked by safety policy: contains '{denied}'. This pattern is denied for safety.")
         _ask(self._rules, command)
-        outcome = self._commands.run(command, self._rules.seconds, until)
+        outcome = self._commands.run(command, self._rules.seconds, cancellation)
         output = _parted(outcome.stdout, outcome.stderr, self._commands.max_output)
         if outcome.status is None:
             return _unfinished(outcome, output, f"Command timed out after {self._rules.seconds:g}s")

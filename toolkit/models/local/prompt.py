@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from toolkit._dialects.base import asked
-from toolkit._dialects.calls import Calls, composed, plain, response_format
+from toolkit._dialects.base import output_request
+from toolkit._dialects.calls import Calls, render_message, reply_schema, response_format
 from toolkit._messages import META, Message, ModelRequest, SystemMessage, ToolCall, ToolMessage, ToolSpec, UserMessage
-from toolkit._schema.json_schema import rewritten
+from toolkit._schema.json_schema import map_schemas
 
 TASK = "Answer each request with one JSON call of the right tool."
 
@@ -80,12 +80,12 @@ class SmallCalls(Calls):
     def body(self, request: ModelRequest) -> dict[str, Any]:
         """Ask for a call where the user has spoken, for a sentence or the wanted output where a tool has."""
         question, results = _question(request.messages), _results(request.messages)
-        wanted = asked(request.output, self.form)
+        wanted = output_request(request.output, self.form)
         if results:
             sampling = CALL_SAMPLING if wanted else ANSWER_SAMPLING
             return {**sampling, "messages": answer_messages(question, results), **wanted}
         if not request.tools:
-            return {**CALL_SAMPLING, "messages": [plain(message) for message in request.messages], **wanted}
+            return {**CALL_SAMPLING, "messages": [render_message(message) for message in request.messages], **wanted}
         told = " ".join(message.text for message in request.messages if isinstance(message, SystemMessage))
         messages = call_messages(request.tools, question, told)
         return {**CALL_SAMPLING, "messages": messages, "response_format": response_format(call_schema(request.tools))}
@@ -115,7 +115,7 @@ def answer_messages(question: str, results: Sequence[ToolMessage]) -> list[dict[
 
 def call_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
     """Make the schema of a reply with exactly one call."""
-    bare: dict[str, Any] = rewritten(composed(tools, only_one=True), _without_prose)
+    bare: dict[str, Any] = map_schemas(reply_schema(tools, only_one=True), _without_prose)
     return {"x-guidance": GUIDANCE, **bare}
 
 

@@ -30,7 +30,7 @@ from typing_extensions import Unpack
 from toolkit._guards.options import of_type, whole
 from toolkit._messages import ToolResult
 from toolkit._schema.validation.references import Document
-from toolkit._tools.options import ToolOptions, ToolSettings, fields_of, refuse_unknown
+from toolkit._tools.options import ToolOptions, ToolSettings, refuse_unknown, split_options
 from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError
 from toolkit.sources.openapi.document import (
@@ -104,7 +104,7 @@ def openapi_tools(
     """
     refuse_unknown(options)
     of_type("deprecated", deprecated, bool)
-    fields_of(options, "openapi_tools", ToolSettings())
+    split_options(options, "openapi_tools", ToolSettings())
     source = Source(Document(read(document), {"": ""}, {}))
     root = source.read(Root, source.document.root, "the document")
     security = security_of(source, root, auth)
@@ -197,7 +197,7 @@ class _Sender:
 
     def __post_init__(self) -> None:
         if not isinstance(self.client, (httpx2.AsyncClient, type(None))):
-            raise DefinitionError(f"client={self.client!r} is no httpx2.AsyncClient; the sync doors take that too.")
+            raise DefinitionError(f"client={self.client!r} is no httpx2.AsyncClient; the sync backends take that too.")
         if self.client is not None and self.client.params:
             raise DefinitionError("client= has params, which would stand for each query. Make it without them.")
         if not (isinstance(self.auth, (httpx2.Auth, type(None))) or _is_pair(self.auth)):

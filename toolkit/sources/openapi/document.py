@@ -25,7 +25,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from toolkit._guards.options import texts
 from toolkit._tools.options import Effect
-from toolkit._tools.tool import legal_name
+from toolkit._tools.tool import safe_name
 from toolkit.errors import DefinitionError
 from toolkit.sources.openapi.schema import OperationObject, PathItem, Root, Server, Source
 
@@ -159,7 +159,7 @@ def _read(source: Source, method: str, path: str, item: PathItem, part: Any) -> 
 
 
 def _name(prefix: str, name: str) -> str:
-    return legal_name(f"{prefix}__{name}" if prefix else name)
+    return safe_name(f"{prefix}__{name}" if prefix else name)
 
 
 def _free(name: str, label: str, taken: Collection[str]) -> str:

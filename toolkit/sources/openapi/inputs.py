@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from toolkit._schema.validation.references import hoisted
-from toolkit._tools.tool import legal_name
+from toolkit._schema.validation.references import bundle
+from toolkit._tools.tool import safe_name
 from toolkit.errors import DefinitionError, InvalidArguments
 from toolkit.sources.openapi.document import Operation
 from toolkit.sources.openapi.schema import (
@@ -434,9 +434,9 @@ class _Names:
 
     def free(self, name: str, place: str) -> str:
         """Name the argument of what goes by a name somewhere."""
-        plain_name = legal_name(name).strip("_") or place
-        choices = [plain_name, legal_name(f"{place}_{plain_name}")]
-        choices += [legal_name(f"{place}_{plain_name}_{number}") for number in range(2, len(self._taken) + 3)]
+        plain_name = safe_name(name).strip("_") or place
+        choices = [plain_name, safe_name(f"{place}_{plain_name}")]
+        choices += [safe_name(f"{place}_{plain_name}_{number}") for number in range(2, len(self._taken) + 3)]
         chosen = next(choice for choice in choices if choice not in self._taken)
         self._taken.add(chosen)
         return chosen
@@ -449,7 +449,7 @@ def _schema(source: Source, parameters: list[Parameter], body: Body | None) -> d
         properties |= body.properties
         required += body.asked
     whole = {"type": "object", "properties": properties, "required": required}
-    alone: dict[str, Any] = translated(hoisted(source.document, part=whole))
+    alone: dict[str, Any] = translated(bundle(source.document, part=whole))
     return {**alone, "required": [name for name in alone["required"] if name in alone["properties"]]}
 
 

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from toolkit._schema.json_schema import rewritten
+from toolkit._schema.json_schema import map_schemas
 from toolkit._schema.validation.references import Document
 from toolkit.errors import DefinitionError
 
@@ -195,8 +195,8 @@ _TOLD = 200
 def translated(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Translate a schema all of whose references lead into its `$defs`."""
     definitions = schema.get("$defs", {})
-    asking = rewritten(schema, partial(_asking, definitions=definitions))
-    made: dict[str, Any] = rewritten(asking, partial(_node, definitions=definitions))
+    asking = map_schemas(schema, partial(_asking, definitions=definitions))
+    made: dict[str, Any] = map_schemas(asking, partial(_node, definitions=definitions))
     return made
 
 

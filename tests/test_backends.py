@@ -1,4 +1,4 @@
-"""Two doors to one implementation: what is sync is stepped, what is async is awaited, and nothing waits for itself."""
+"""The two backends: sync leaves are stepped, async leaves are awaited, and nothing waits for itself."""
 
 import asyncio
 import concurrent.futures
@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from toolkit._concurrency.async_backend import AsyncDoor
-from toolkit._concurrency.backend import Door, step
+from toolkit._concurrency.async_backend import AsyncBackend
+from toolkit._concurrency.backend import Backend, run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.event_loop import PrivateLoop, private_loop
-from toolkit._concurrency.sync_backend import SyncDoor
+from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit.errors import Cancelled, TimedOut
 
 WAITS = "waits for an event loop; use the method whose name begins with a"
@@ -31,8 +31,8 @@ async def suspended() -> None:
     await asyncio.sleep(0)
 
 
-async def asked(door: Door, *, is_async: bool) -> threading.Thread:
-    return await door.call(here, is_async=is_async)
+async def asked(backend: Backend, *, is_async: bool) -> threading.Thread:
+    return await backend.call(here, is_async=is_async)
 
 
 async def counted(closed: list[str], *, to: int = 3) -> AsyncIterator[int]:
@@ -62,13 +62,13 @@ async def all_of(values: AsyncIterator[Any]) -> list[Any]:
     return [value async for value in values]
 
 
-def through_sync(made: Callable[[Door], Any]) -> Any:
-    return step(made(SyncDoor()))
+def through_sync(made: Callable[[Backend], Any]) -> Any:
+    return run_sync(made(SyncBackend()))
 
 
-def through_async(made: Callable[[Door], Any]) -> Any:
+def through_async(made: Callable[[Backend], Any]) -> Any:
     async def main() -> Any:
-        return await made(AsyncDoor())
+        return await made(AsyncBackend())
 
     return asyncio.run(main())
 
@@ -84,13 +84,13 @@ LEAVES = pytest.mark.parametrize("is_async", [False, True], ids=["sync leaf", "a
 
 def test_step() -> None:
     """A coroutine that never suspends is run in place."""
-    assert threading.current_thread() is step(here())
+    assert threading.current_thread() is run_sync(here())
 
 
 def test_step_of_what_suspends() -> None:
     """A coroutine that suspends is ended where it waits, with what to do."""
     with pytest.raises(RuntimeError, match=WAITS):
-        step(suspended())
+        run_sync(suspended())
 
 
 def test_step_leaves_in_order() -> None:
@@ -111,7 +111,7 @@ def test_step_leaves_in_order() -> None:
             left.append("outer")
 
     with pytest.raises(RuntimeError, match=WAITS):
-        step(outer())
+        run_sync(outer())
 
     assert ["inner", "outer"] == left
 
@@ -126,7 +126,7 @@ def test_step_of_what_suspends_again() -> None:
             await asyncio.sleep(0)
 
     with pytest.raises(RuntimeError, match=WAITS):
-        step(stubborn())
+        run_sync(stubborn())
 
 
 def test_step_of_what_bears_it() -> None:
@@ -139,7 +139,7 @@ def test_step_of_what_bears_it() -> None:
             return "without"
         return "with"
 
-    assert "without" == step(patient())
+    assert "without" == run_sync(patient())
 
 
 # -- one leaf
@@ -157,7 +157,7 @@ def test_step_of_what_bears_it() -> None:
 )
 def test_where_a_leaf_runs(through: Callable[..., Any], is_async: bool, expected: tuple[str]) -> None:
     """A leaf runs on the caller's thread where it can, else on the private loop or a thread of its own."""
-    thread = through(lambda door: asked(door, is_async=is_async))
+    thread = through(lambda backend: asked(backend, is_async=is_async))
     name = "caller" if thread is threading.current_thread() else thread.name
 
     assert expected == (name,)
@@ -172,9 +172,9 @@ def test_what_a_leaf_raises(through: Callable[..., Any], is_async: bool, kind: t
     async def fail() -> None:
         raise kind("mine")
 
-    async def ask(door: Door) -> str:
+    async def ask(backend: Backend) -> str:
         try:
-            await door.call(fail, is_async=is_async)
+            await backend.call(fail, is_async=is_async)
         except kind as error:
             return str(error)
         return "nothing"
@@ -195,9 +195,9 @@ def test_context_variables(through: Callable[..., Any], is_async: bool) -> None:
     async def look() -> str:
         return NAME.get()
 
-    async def ask(door: Door) -> Any:
+    async def ask(backend: Backend) -> Any:
         NAME.set("set")
-        return await door.call(look, is_async=is_async)
+        return await backend.call(look, is_async=is_async)
 
     assert "set" == contextvars.copy_context().run(through, ask)
 
@@ -211,7 +211,7 @@ def test_iterate(through: Callable[..., Any], is_async: bool) -> None:
     """Values come one by one, and the source is closed at their end."""
     closed: list[str] = []
 
-    assert [0, 1, 2] == through(lambda door: all_of(door.iterate(counted(closed), is_async=is_async)))
+    assert [0, 1, 2] == through(lambda backend: all_of(backend.iterate(counted(closed), is_async=is_async)))
     assert ["closed"] == closed
 
 
@@ -219,7 +219,7 @@ def test_iterate(through: Callable[..., Any], is_async: bool) -> None:
 @LEAVES
 def test_iterate_what_cannot_be_closed(through: Callable[..., Any], is_async: bool) -> None:
     """A source that has no aclose is drawn to its end all the same."""
-    assert [1, 2] == through(lambda door: all_of(door.iterate(Bare(), is_async=is_async)))
+    assert [1, 2] == through(lambda backend: all_of(backend.iterate(Bare(), is_async=is_async)))
 
 
 @BOTH
@@ -228,8 +228,8 @@ def test_iterate_left_early(through: Callable[..., Any], is_async: bool) -> None
     """A source whose drawer leaves is closed before the drawer goes on."""
     closed: list[str] = []
 
-    async def leave(door: Door) -> list[str]:
-        values: Any = door.iterate(counted(closed), is_async=is_async)
+    async def leave(backend: Backend) -> list[str]:
+        values: Any = backend.iterate(counted(closed), is_async=is_async)
         await values.__anext__()
         await values.aclose()
         return list(closed)
@@ -251,10 +251,10 @@ def jobs(count: int, work: Callable[[int], Any]) -> list[Any]:
 @pytest.mark.parametrize("count", [0, 1, 2, 10])
 def test_together(through: Callable[..., Any], count: int) -> None:
     """Every job has its value, also where there are fewer places than jobs."""
-    assert list(range(count)) == sorted(through(lambda door: all_of(door.together(jobs(count, lambda n: n), 3))))
+    assert list(range(count)) == sorted(through(lambda backend: all_of(backend.together(jobs(count, lambda n: n), 3))))
 
 
-def test_width_of_the_sync_door() -> None:
+def test_width_of_the_sync_backend() -> None:
     """No more jobs than there are places are at work at the same time."""
     at_work, most, lock = [0], [0], threading.Lock()
 
@@ -266,12 +266,12 @@ def test_width_of_the_sync_door() -> None:
         with lock:
             at_work[0] -= 1
 
-    through_sync(lambda door: all_of(door.together(jobs(12, work), 3)))
+    through_sync(lambda backend: all_of(backend.run_all(jobs(12, work), 3)))
 
     assert most[0] <= 3
 
 
-def test_width_of_the_async_door() -> None:
+def test_width_of_the_async_backend() -> None:
     """No more tasks than there are places are at work at the same time."""
     at_work: list[int] = []
     most: list[int] = []
@@ -282,7 +282,7 @@ def test_width_of_the_async_door() -> None:
         await asyncio.sleep(0)
         at_work.pop()
 
-    through_async(lambda door: all_of(door.together([job] * 12, 3)))
+    through_async(lambda backend: all_of(backend.run_all([job] * 12, 3)))
 
     assert 3 == max(most)
 
@@ -297,16 +297,16 @@ def test_error_among_jobs(through: Callable[..., Any]) -> None:
         return number
 
     with pytest.raises(ValueError, match="mine"):
-        through(lambda door: all_of(door.together(jobs(4, work), 2)))
+        through(lambda backend: all_of(backend.together(jobs(4, work), 2)))
 
 
 # -- waits that end
 
 
-async def outlasted(door: Door, job: Any, until: Cancellation, *, is_async: bool) -> str:
+async def outlasted(backend: Backend, job: Any, cancellation: Cancellation, *, is_async: bool) -> str:
     """What a wait ends with."""
     try:
-        return f"gave {await door.call(job, is_async=is_async, until=until)}"
+        return f"gave {await backend.call(job, is_async=is_async, cancellation=cancellation)}"
     except (TimedOut, Cancelled) as error:
         return type(error).__name__
 
@@ -335,7 +335,7 @@ def test_deadline(through: Callable[..., Any], is_async: bool, release: threadin
     """A leaf that is not done at the deadline is given up."""
     job = hanging(release, is_async=is_async)
 
-    assert "TimedOut" == through(lambda door: outlasted(door, job, Cancellation(0.01), is_async=is_async))
+    assert "TimedOut" == through(lambda backend: outlasted(backend, job, Cancellation(0.01), is_async=is_async))
 
 
 @BOTH
@@ -346,19 +346,19 @@ def test_in_time(through: Callable[..., Any], is_async: bool) -> None:
     async def quick() -> int:
         return 1
 
-    assert "gave 1" == through(lambda door: outlasted(door, quick, Cancellation(60), is_async=is_async))
+    assert "gave 1" == through(lambda backend: outlasted(backend, quick, Cancellation(60), is_async=is_async))
 
 
 @BOTH
 @LEAVES
 def test_called_off(through: Callable[..., Any], is_async: bool, release: threading.Event) -> None:
     """A leaf is given up when it is called off, from whatever thread."""
-    until = Cancellation(60)
+    cancellation = Cancellation(60)
     job = hanging(release, is_async=is_async)
-    timer = threading.Timer(0.01, until.cancel)
+    timer = threading.Timer(0.01, cancellation.cancel)
     timer.start()
 
-    assert "Cancelled" == through(lambda door: outlasted(door, job, until, is_async=is_async))
+    assert "Cancelled" == through(lambda backend: outlasted(backend, job, cancellation, is_async=is_async))
 
 
 @BOTH
@@ -369,17 +369,17 @@ def test_too_late_to_begin(through: Callable[..., Any]) -> None:
     async def begin() -> None:
         begun.append(1)
 
-    assert "TimedOut" == through(lambda door: outlasted(door, begin, Cancellation(0), is_async=False))
+    assert "TimedOut" == through(lambda backend: outlasted(backend, begin, Cancellation(0), is_async=False))
     assert [] == begun
 
 
 @pytest.mark.parametrize("until", [None, Cancellation()], ids=["no end", "no deadline"])
-def test_caller_thread_has_no_deadline(until: Cancellation | None) -> None:
-    """In the sync door a sync leaf leaves the caller's thread only where it has a deadline."""
+def test_caller_thread_has_no_deadline(cancellation: Cancellation | None) -> None:
+    """In the sync backend a sync leaf leaves the caller's thread only where it has a deadline."""
 
-    async def ask(door: Door) -> list[threading.Thread]:
-        late = await door.call(here, is_async=False, until=Cancellation(60))
-        return [await door.call(here, is_async=False, until=until), late]
+    async def ask(backend: Backend) -> list[threading.Thread]:
+        late = await backend.call(here, is_async=False, cancellation=Cancellation(60))
+        return [await backend.call(here, is_async=False, cancellation=cancellation), late]
 
     caller, other = through_sync(ask)
 
@@ -391,13 +391,13 @@ def test_abandoned_thread(through: Callable[..., Any], release: threading.Event)
     """A thread that was given up is counted, until it ends."""
     job = hanging(release, is_async=False)
 
-    async def count_abandoned(door: Door) -> list[int]:
-        await outlasted(door, job, Cancellation(SOON), is_async=False)
-        counts = [len(door.abandoned)]
+    async def count_abandoned(backend: Backend) -> list[int]:
+        await outlasted(backend, job, Cancellation(SOON), is_async=False)
+        counts = [len(backend.abandoned)]
         release.set()
-        while len(door.abandoned):
-            await door.sleep(0.001)
-        return [*counts, len(door.abandoned)]
+        while len(backend.abandoned):
+            await backend.sleep(0.001)
+        return [*counts, len(backend.abandoned)]
 
     assert [1, 0] == through(count_abandoned)
 
@@ -414,13 +414,13 @@ def test_abandoned_task(through: Callable[..., Any]) -> None:
             ended.append(asyncio.get_running_loop())
             await release.wait()
 
-    async def count_abandoned(door: Door) -> list[int]:
-        await outlasted(door, stubborn, Cancellation(SOON), is_async=True)
-        counts = [len(door.abandoned)]
+    async def count_abandoned(backend: Backend) -> list[int]:
+        await outlasted(backend, stubborn, Cancellation(SOON), is_async=True)
+        counts = [len(backend.abandoned)]
         ended[0].call_soon_threadsafe(release.set)
-        while len(door.abandoned):
-            await door.sleep(0.001)
-        return [*counts, len(door.abandoned)]
+        while len(backend.abandoned):
+            await backend.sleep(0.001)
+        return [*counts, len(backend.abandoned)]
 
     ended: list[asyncio.AbstractEventLoop] = []
 
@@ -438,7 +438,7 @@ def test_finally_of_what_is_late(through: Callable[..., Any]) -> None:
         finally:
             ended.append("finally")
 
-    through(lambda door: outlasted(door, tidy, Cancellation(SOON), is_async=True))
+    through(lambda backend: outlasted(backend, tidy, Cancellation(SOON), is_async=True))
 
     assert ["finally"] == ended
 
@@ -453,9 +453,9 @@ def test_leaf_that_cancels_its_task(through: Callable[..., Any]) -> None:
         task.cancel()
         await asyncio.sleep(0)
 
-    async def ask(door: Door) -> str:
+    async def ask(backend: Backend) -> str:
         with pytest.raises(concurrent.futures.CancelledError):
-            await door.call(cancel, is_async=True)
+            await backend.call(cancel, is_async=True)
         return "goes on"
 
     assert "goes on" == through(ask)
@@ -469,9 +469,9 @@ def test_errors_that_asyncio_knows(through: Callable[..., Any], kind: type[Excep
     async def fail() -> None:
         raise kind("mine")
 
-    async def ask(door: Door) -> str:
+    async def ask(backend: Backend) -> str:
         try:
-            await door.call(fail, is_async=True, until=Cancellation(60))
+            await backend.call(fail, is_async=True, cancellation=Cancellation(60))
         except kind as error:
             return str(error)
         return "nothing"
@@ -481,12 +481,12 @@ def test_errors_that_asyncio_knows(through: Callable[..., Any], kind: type[Excep
 
 @BOTH
 @pytest.mark.parametrize(("until", "expected"), [(None, "slept"), (0.01, "TimedOut")], ids=["whole", "deadline"])
-def test_sleep(through: Callable[..., Any], until: float | None, expected: str) -> None:
-    """A door sleeps, but not beyond a deadline."""
+def test_sleep(through: Callable[..., Any], cancellation: float | None, expected: str) -> None:
+    """A backend sleeps, but not beyond a deadline."""
 
-    async def sleep(door: Door) -> str:
+    async def sleep(backend: Backend) -> str:
         try:
-            await door.sleep(0.001 if until is None else 60, Cancellation(until))
+            await backend.sleep(0.001 if cancellation is None else 60, Cancellation(cancellation))
         except TimedOut as error:
             return type(error).__name__
         return "slept"
@@ -503,15 +503,15 @@ def test_sleep(through: Callable[..., Any], until: float | None, expected: str) 
 def test_told(through: Callable[..., Any], count: int, apart: bool) -> None:
     """What a job tells comes before its end, in its order; every job ends."""
 
-    async def run(door: Door) -> list[Any]:
-        told = door.channel()
+    async def run(backend: Backend) -> list[Any]:
+        told = backend.channel()
 
         async def job(number: int) -> int:
             told.put(f"{number} begins")
             told.put(f"{number} ends")
             return number
 
-        return await all_of(door.together([partial(job, n) for n in range(count)], 9, told, apart=apart))
+        return await all_of(backend.run_all([partial(job, n) for n in range(count)], 9, told, apart=apart))
 
     news = through(run)
 
@@ -525,14 +525,14 @@ def test_told_at_once(through: Callable[..., Any]) -> None:
     """What is told by a job on a thread is given while the job is at work."""
     heard = threading.Event()
 
-    async def run(door: Door) -> list[Any]:
-        told, items = door.channel(), []
+    async def run(backend: Backend) -> list[Any]:
+        told, items = backend.channel(), []
 
         async def work() -> bool:
             told.put("begun")
             return heard.wait(10)
 
-        async for item in door.together([partial(door.call, work, is_async=False)], 1, told, apart=True):
+        async for item in backend.run_all([partial(backend.call, work, is_async=False)], 1, told, apart=True):
             items.append(item)
             heard.set()
         return items
@@ -544,18 +544,18 @@ def test_told_at_once(through: Callable[..., Any]) -> None:
 @LEAVES
 def test_jobs_called_off(through: Callable[..., Any], is_async: bool, release: threading.Event) -> None:
     """When jobs are called off, those that are done have been given, and the others are given up."""
-    until, values = Cancellation(), list[Any]()
+    cancellation, values = Cancellation(), list[Any]()
     hang = hanging(release, is_async=is_async)
 
     async def quick() -> str:
         return "quick"
 
-    async def run(door: Door) -> str:
-        both: list[Any] = [quick, partial(door.call, hang, is_async=is_async)]
+    async def run(backend: Backend) -> str:
+        both: list[Any] = [quick, partial(backend.call, hang, is_async=is_async)]
         try:
-            async for value in door.together(both, 2, until=until):
+            async for value in backend.run_all(both, 2, cancellation=cancellation):
                 values.append(value)
-                until.cancel()
+                cancellation.cancel()
         except Cancelled:
             return "called off"
         return "ended"
@@ -568,10 +568,10 @@ def test_jobs_that_are_late(through: Callable[..., Any], release: threading.Even
     """Jobs have no more time than there is."""
     hang = hanging(release, is_async=False)
 
-    async def run(door: Door) -> str:
-        jobs = [partial(door.call, hang, is_async=False)] * 2
+    async def run(backend: Backend) -> str:
+        jobs = [partial(backend.call, hang, is_async=False)] * 2
         try:
-            await all_of(door.together(jobs, 2, until=Cancellation(0.01)))
+            await all_of(backend.run_all(jobs, 2, cancellation=Cancellation(0.01)))
         except TimedOut:
             return "late"
         return "ended"
@@ -587,7 +587,7 @@ def test_many_threads() -> None:
 
     def run() -> list[tuple[str, int]]:
         NAME.set("set")
-        return through_sync(lambda door: all_of(door.together(jobs(20, look), 20)))  # type: ignore[no-any-return]
+        return through_sync(lambda backend: all_of(backend.run_all(jobs(20, look), 20)))  # type: ignore[no-any-return]
 
     barrier = threading.Barrier(20)
     seen = contextvars.copy_context().run(run)
@@ -599,7 +599,7 @@ def test_system_without_threads() -> None:
     """Where the system gives no thread, a job is carried out on the caller's."""
     before = threading.stack_size(1 << 45)
     try:
-        threads = through_sync(lambda door: all_of(door.together([here, here], 2)))
+        threads = through_sync(lambda backend: all_of(backend.run_all([here, here], 2)))
     finally:
         threading.stack_size(before)
 
@@ -613,8 +613,8 @@ def test_system_without_threads() -> None:
 def test_begin(through: Callable[..., Any]) -> None:
     """A job begins at once, and gives its value to whoever waits, as often as they ask."""
 
-    async def begin(door: Door) -> list[str]:
-        handle = door.begin(partial(door.call, name, is_async=False))
+    async def begin(backend: Backend) -> list[str]:
+        handle = backend.start(partial(backend.call, name, is_async=False))
         return [await handle.wait(), await handle.wait()]
 
     async def name() -> str:
@@ -630,8 +630,8 @@ def test_begin_what_fails(through: Callable[..., Any]) -> None:
     async def fail() -> None:
         raise ValueError("mine")
 
-    async def begin(door: Door) -> None:
-        await door.begin(fail).wait()
+    async def begin(backend: Backend) -> None:
+        await backend.start(fail).wait()
 
     with pytest.raises(ValueError, match="mine"):
         through(begin)
@@ -649,13 +649,13 @@ def test_drop(through: Callable[..., Any]) -> None:
         finally:
             ended.set()
 
-    async def begin(door: Door) -> bool:
-        handle = door.begin(partial(door.call, hang, is_async=True))
+    async def begin(backend: Backend) -> bool:
+        handle = backend.start(partial(backend.call, hang, is_async=True))
         while not begun.is_set():
-            await door.sleep(0.001)
+            await backend.sleep(0.001)
         handle.drop()
         while not ended.is_set():
-            await door.sleep(0.001)
+            await backend.sleep(0.001)
         return ended.is_set()
 
     begun = threading.Event()
@@ -675,7 +675,7 @@ def test_loop_that_has_gone() -> None:
 
     async def give_up() -> None:
         before = set(threading.enumerate())
-        waiting = asyncio.ensure_future(AsyncDoor().call(wait, is_async=False))
+        waiting = asyncio.ensure_future(AsyncBackend().call(wait, is_async=False))
         await asyncio.sleep(0)
         threads.extend(set(threading.enumerate()) - before)
         waiting.cancel()
@@ -699,7 +699,7 @@ def test_value_that_comes_too_late() -> None:
 
     async def main() -> bool:
         before = set(threading.enumerate())
-        waiting = asyncio.ensure_future(AsyncDoor().call(wait, is_async=False))
+        waiting = asyncio.ensure_future(AsyncBackend().call(wait, is_async=False))
         await asyncio.sleep(0)
         waiting.cancel()
         threads = set(threading.enumerate()) - before
@@ -716,7 +716,7 @@ def test_value_that_comes_too_late() -> None:
 
 
 def test_private_loop_is_one() -> None:
-    """Every async leaf of a sync door runs in the same loop."""
+    """Every async leaf of a sync backend runs in the same loop."""
 
     async def loop() -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
@@ -838,7 +838,7 @@ def test_private_loop_after_a_fork() -> None:
 
 
 def test_nothing_is_kept() -> None:
-    """Neither door keeps what went through it."""
+    """Neither backend keeps what went through it."""
 
     class Value:
         pass
@@ -846,7 +846,7 @@ def test_nothing_is_kept() -> None:
     async def make() -> Value:
         return Value()
 
-    known = weakref.ref(through_async(lambda door: door.call(make, is_async=False)))
+    known = weakref.ref(through_async(lambda backend: backend.call(make, is_async=False)))
     gc.collect()
 
     assert known() is None
