@@ -565,7 +565,7 @@ def test_desk(backend: BackendName) -> None:
     """A call lies on the desk, is announced, and gets its answer from another thread."""
     office = Office(Decision.modify({"amount": 1}))
 
-    assert Decision.modify({"amount": 1}) == decided(office.desk, backend=backend, tell=office.tell)
+    assert Decision.modify({"amount": 1}) == decided(office.desk, backend=backend, emit=office.tell)
     assert ([request_for().pending()], ()) == (office.seen, office.desk.open)
 
 
@@ -575,7 +575,7 @@ def test_desk_rejects(backend: BackendName) -> None:
     office = Office(Decision.reject("Too much."))
 
     with pytest.raises(Denied, match=r"Reason: Too much\."):
-        decided(office.desk, backend=backend, tell=office.tell)
+        decided(office.desk, backend=backend, emit=office.tell)
 
 
 def test_desk_in_any_order() -> None:
@@ -601,7 +601,7 @@ ANSWERED_LATE = "The call 'run_1' does not wait for a decision, or is already re
 def test_desk_second_answer(backend: BackendName) -> None:
     """The second answer to a call is refused."""
     office = Office(True)
-    decided(office.desk, backend=backend, tell=office.tell)
+    decided(office.desk, backend=backend, emit=office.tell)
 
     with pytest.raises(ApprovalError) as refusal:
         office.desk.answer("run_1", True)
@@ -629,7 +629,7 @@ def test_desk_answer_while_the_loop_is_busy() -> None:
 
     async def office_hours() -> tuple[Any, ...]:
         desk, announced = ApprovalQueue(), asyncio.Event()
-        request = request_for(tell=lambda _: announced.set())
+        request = request_for(emit=lambda _: announced.set())
         asked = asyncio.ensure_future(approve(desk, request, AsyncBackend(), 0.05))
         await announced.wait()
         threading.Event().wait(0.06)

@@ -251,7 +251,7 @@ def jobs(count: int, work: Callable[[int], Any]) -> list[Any]:
 @pytest.mark.parametrize("count", [0, 1, 2, 10])
 def test_together(through: Callable[..., Any], count: int) -> None:
     """Every job has its value, also where there are fewer places than jobs."""
-    assert list(range(count)) == sorted(through(lambda backend: all_of(backend.together(jobs(count, lambda n: n), 3))))
+    assert list(range(count)) == sorted(through(lambda backend: all_of(backend.run_all(jobs(count, lambda n: n), 3))))
 
 
 def test_width_of_the_sync_backend() -> None:
@@ -297,7 +297,7 @@ def test_error_among_jobs(through: Callable[..., Any]) -> None:
         return number
 
     with pytest.raises(ValueError, match="mine"):
-        through(lambda backend: all_of(backend.together(jobs(4, work), 2)))
+        through(lambda backend: all_of(backend.run_all(jobs(4, work), 2)))
 
 
 # -- waits that end
@@ -373,7 +373,7 @@ def test_too_late_to_begin(through: Callable[..., Any]) -> None:
     assert [] == begun
 
 
-@pytest.mark.parametrize("until", [None, Cancellation()], ids=["no end", "no deadline"])
+@pytest.mark.parametrize("cancellation", [None, Cancellation()], ids=["no end", "no deadline"])
 def test_caller_thread_has_no_deadline(cancellation: Cancellation | None) -> None:
     """In the sync backend a sync leaf leaves the caller's thread only where it has a deadline."""
 
@@ -480,7 +480,7 @@ def test_errors_that_asyncio_knows(through: Callable[..., Any], kind: type[Excep
 
 
 @BOTH
-@pytest.mark.parametrize(("until", "expected"), [(None, "slept"), (0.01, "TimedOut")], ids=["whole", "deadline"])
+@pytest.mark.parametrize(("cancellation", "expected"), [(None, "slept"), (0.01, "TimedOut")], ids=["whole", "deadline"])
 def test_sleep(through: Callable[..., Any], cancellation: float | None, expected: str) -> None:
     """A backend sleeps, but not beyond a deadline."""
 

@@ -477,7 +477,7 @@ TestMachine.settings = settings(max_examples=40, stateful_step_count=25, deadlin
 KILLER = """
 import json, os, random, signal, sys
 from toolkit.stores import Chunk, Document
-from toolkit._concurrency.threads import ended_by
+from toolkit._concurrency.threads import use_cancellation
 from toolkit.stores import SQLiteKnowledge
 
 path, kills = sys.argv[1], int(sys.argv[2])

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
 
 # What of a context stays in its process: others have a copy of the rest, made of what there is of it when they begin.
-AT_HOME = frozenset({"cancellation", "tell"})
+AT_HOME = frozenset({"cancellation", "emit"})
 
 
 class RemoteTraceback(Exception):
@@ -422,7 +422,7 @@ def _sent(orders: IO[bytes], report: Callable[[object], None]) -> Sent:
     if order is None:
         return packed(error or EOFError())
     tool, values, context = order
-    return performed(tool, values, arrived(context, tell=partial(_tell, report)))
+    return performed(tool, values, arrived(context, emit=partial(_tell, report)))
 
 
 def _tell(report: Callable[[object], None], text: str, partial: Any) -> None:
