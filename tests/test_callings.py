@@ -149,7 +149,7 @@ def test_no_call(text: str) -> None:
 
 def test_call_of_other_types_is_not_written() -> None:
     """A call whose arguments are no text is refused where it would be written, not where it is read."""
-    with pytest.raises(TypeError, match=r"arguments=\{'n': 1\} is no text"):
+    with pytest.raises(TypeError, match=r"arguments=\{'n': 1\} is not text"):
         ToolCall(name="a", arguments=cast("Any", {"n": 1})).to_json()
 
 
@@ -468,7 +468,7 @@ def test_calls_that_are_left_are_called_off(verb: str, given: list[Any]) -> None
 
 
 OTHERS: dict[str, tuple[str, Any, str]] = {
-    "a dict": ("run", {"name": "weather"}, r"is no ToolCall: ToolCall\.of\(data\)"),
+    "a dict": ("run", {"name": "weather"}, r"is no ToolCall: ToolCall\.from_dict\(data\)"),
     "a text": ("run", "weather", r"'weather' is no ToolCall"),
     "one call for many": ("all", OSLO, r"Calls come in a list, so write \[ToolCall"),
     "arguments as a dict": (

@@ -23,7 +23,7 @@ from toolkit._messages import (
     ToolCall,
     ToolMessage,
     UserMessage,
-    attachment_message,
+    collect_attachments,
 )
 from toolkit._runner.conversation import CUT_TEXT
 from toolkit._runner.state import RunState
@@ -251,7 +251,7 @@ def test_pictures_of_a_tool() -> None:
     """Pictures stand in the answer to the call that gave them, and nowhere else."""
     calls = ModelResponse(calls=(ToolCall(name="draw", id="a"), ToolCall(name="draw", id="b")))
     answers = [ToolMessage(call_id=name, name="draw", text="", images=(Image(name.encode()),)) for name in "ab"]
-    messages: tuple[Message, ...] = (calls, *answers, *attachment_message(answers), UserMessage("Go on."))
+    messages: tuple[Message, ...] = (calls, *answers, *collect_attachments(answers), UserMessage("Go on."))
     said = get_run_dialect("responses", api="responses").body(ModelRequest(messages=messages))["input"]
 
     assert ["function_call_output"] * 2 == [item["type"] for item in said[2:4]]

@@ -296,9 +296,9 @@ def test_parts(value: Any, text: str, images: tuple[Image, ...], files: tuple[Fi
 @pytest.mark.parametrize("kind", [Image, File])
 def test_parts_that_are_none(kind: type[Any]) -> None:
     """A path is no picture, and a word no media type: who makes one is told so at once."""
-    with pytest.raises(TypeError, match=r"takes the bytes of a file, as Path.read_bytes\(\) gives them, not 'a.png'"):
+    with pytest.raises(TypeError, match=r"takes the bytes of a file, as Path.read_bytes\(\) returns them, not 'a.png'"):
         kind("a.png")
-    with pytest.raises(ValueError, match="'png' is no media type"):
+    with pytest.raises(ValueError, match="'png' is not a media type"):
         kind(b"", "png")
 
 

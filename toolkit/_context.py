@@ -1,4 +1,4 @@
-"""What a tool may know of the run that called it, and tell it."""
+"""The context of a call: facts about its run, cancellation, and progress reports."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from toolkit._concurrency.cancellation import Cancellation
 Deps = TypeVar("Deps", default=None)
 
 
-def ignore(*_: object) -> None:
-    """Take no notice of what a tool tells: it was called without a run."""
+def discard(*_: object) -> None:
+    """Ignore what a tool emits when it was called without a run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolContext(Generic[Deps]):
-    """Ask for it with a parameter annotated `ToolContext`; the model neither sees nor supplies it.
+    """The call's view of its run, passed to every parameter annotated `ToolContext`.
+
+    Such a parameter is not part of the schema, and the model never fills it in.
 
     Attributes:
-        deps: What the application gave to the run: a database, a user, a client.
-        run_id: The run; empty when the tool was called without one.
-        call_id: The call, unique in the run.
-        provider_call_id: What the provider calls this call.
+        deps: The object that the application passed to the run: a database, a user, a client.
+        run_id: Id of the run; empty without one.
+        call_id: Id of the call, unique in the run.
+        provider_call_id: The provider's id of the call.
         tool_name: The name by which the model called.
-        iteration: Which turn of the run, counted from 0.
-        attempt: Which try of the call, counted from 0.
-        shared: What the calls of the run share, as far as this one may see it: copies of values, by dotted path.
-        cancellation: Tells when the call is to end.
-        tell: Takes progress and partial results; `progress` and `update` are how a tool says them.
+        iteration: Turn of the run, counted from 0.
+        attempt: Attempt of the call, counted from 0.
+        shared: Values shared by the calls of the run, as far as this call may see them: copies, by dotted path.
+        cancellation: Cancels the call, from any thread or at its deadline.
+        emit: Receives the arguments of `progress` and `update`; tools call those.
     """
 
     deps: Deps
@@ -43,36 +45,36 @@ class ToolContext(Generic[Deps]):
     attempt: int = 0
     shared: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     cancellation: Cancellation = field(default_factory=Cancellation, repr=False, compare=False)
-    emit: Callable[[str | None, Any], object] = field(default=ignore, repr=False, compare=False)
+    emit: Callable[[str | None, Any], object] = field(default=discard, repr=False, compare=False)
 
     @property
     def cancelled(self) -> bool:
-        """Whether the call is to end: the run was cancelled, left or failed, or the time is up."""
+        """True once the call should end: the run was cancelled, left or failed, or the deadline has passed."""
         return bool(self.cancellation)
 
     @property
     def deadline(self) -> float | None:
-        """When the call has to be done, by `time.monotonic()`; None where nothing says so."""
+        """Deadline of the call on the clock of `time.monotonic()`, in seconds; None without one."""
         return self.cancellation.deadline
 
     def progress(self, text: str) -> None:
-        """Tell how far the call is; the model never sees it. May be called from any thread."""
+        """Report progress as text, for users: the model never sees it. Safe from any thread."""
         self.emit(str(text), None)
 
     def update(self, partial: Any) -> None:
-        """Show what there is so far, in whole; the model never sees it. May be called from any thread."""
+        """Report the whole result so far, for users: the model never sees it. Safe from any thread."""
         self.emit(None, partial)
+
+    @property
+    def idempotency_key(self) -> str:
+        """A key of 32 hexadecimal digits, the same for every attempt of one call; empty without a run."""
+        if not self.run_id:
+            return ""
+        import hashlib  # takes longer to load than this module, and few tools ask for the key
+
+        identity = f"{self.run_id}:{self.iteration}:{self.call_id}"
+        return hashlib.sha256(identity.encode()).hexdigest()[:32]
 
     @classmethod
     def __get_pydantic_core_schema__(cls, *_: object) -> NoReturn:
         raise TypeError("a context comes from the run: write ToolContext alone, or ToolContext | None")
-
-    @property
-    def idempotency_key(self) -> str:
-        """The same for every try of one call, another for every other: 32 hexadecimal digits; empty without a run."""
-        if not self.run_id:
-            return ""
-        import hashlib  # it takes longer to load than all of the context, and few tools ask for the key
-
-        identity = f"{self.run_id}:{self.iteration}:{self.call_id}"
-        return hashlib.sha256(identity.encode()).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""Names of a package that are loaded when they are first used."""
+"""Lazy loading of a package's public names."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from importlib import import_module
 def lazy_names(
     scope: dict[str, object], homes: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
-    """Make a package's `__getattr__`, `__dir__` and `__all__`.
+    """Return a package's `__getattr__`, `__dir__` and `__all__`.
 
     Args:
-        scope: The package's own names, its `globals()`.
-        homes: For each module the public names that live there.
+        scope: The package's `globals()`.
+        homes: Public names by the module that defines them.
     """
     names = sorted(name for there in homes.values() for name in there)
 
@@ -21,7 +21,7 @@ def lazy_names(
         home = next((home for home, there in homes.items() if name in there), None)
         if home is None:
             raise AttributeError(f"module {scope['__name__']!r} has no attribute {name!r}")
-        scope[name] = getattr(import_module(home), name)  # the next look-up is an ordinary one
+        scope[name] = getattr(import_module(home), name)  # the next access bypasses `__getattr__`
         return scope[name]
 
     return load, lambda: sorted({*scope, *names}), names

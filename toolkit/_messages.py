@@ -1,14 +1,8 @@
-"""What is said about a call, in the keys that stand beside its arguments and begin with an underscore.
+"""Values exchanged with a model: requests, messages, calls, results, usage; the same for every provider.
 
-Pictures, files and texts, as a message can carry them.
-
-What the values of a conversation have in common.
-
-What a model is shown of a tool, and of the answer that it is to give: plain data.
-
-What is said between a run and a model: frozen values, the same for every provider.
-
-Messages as JSON-able data, and back: what a state, a file or a database keeps of a conversation.
+All of them are plain data and most are frozen, so they can be compared, pickled and written as JSON. They stand here
+from the outside in: a request, its tools, its messages, the calls and results in those, attachments; then their JSON
+form, and the meta keys that a model may write beside a call's arguments.
 """
 
 from __future__ import annotations
@@ -16,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from types import UnionType
 from typing import Any, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
@@ -26,137 +20,78 @@ from typing_extensions import Self
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit.errors import ToolError
 
+# Finish reasons of a run whose last text is not an answer.
+REASONS_WITHOUT_ANSWER = frozenset({"cancelled", "error", "paused", "stopped"})
 
-@dataclass(frozen=True)
-class Image:
-    """A picture, for a model that can see.
-
-    Attributes:
-        data: The file's bytes.
-        media_type: IANA media type, such as `image/png`.
-
-    Raises:
-        TypeError: The data are no bytes.
-        ValueError: The media type is none.
-    """
-
-    data: bytes
-    media_type: str = "image/png"
-
-    def __post_init__(self) -> None:
-        _check(self)
-
-    def __repr__(self) -> str:
-        return f"<Image of {len(self.data)} bytes, {self.media_type}>"
-
-
-@dataclass(frozen=True)
-class File:
-    """A document, for a model that can read it.
-
-    Attributes:
-        data: The file's bytes.
-        media_type: IANA media type, such as `application/pdf`, which is what most providers take.
-        name: What the model calls it by, such as `report.pdf`.
-
-    Raises:
-        TypeError: The data are no bytes.
-        ValueError: The media type is none.
-    """
-
-    data: bytes
-    media_type: str = "application/pdf"
-    name: str = "file"
-
-    def __post_init__(self) -> None:
-        _check(self)
-        object.__setattr__(self, "name", replace_surrogates(self.name) or "file")
-
-    def __repr__(self) -> str:
-        return f"<File {self.name!r} of {len(self.data)} bytes, {self.media_type}>"
-
-
-def _check(part: Image | File) -> None:
-    kind = type(part).__name__
-    if not isinstance(part.data, bytes):
-        raise TypeError(f"{kind} takes the bytes of a file, as Path.read_bytes() gives them, not {part.data!r:.100}.")
-    if not re.fullmatch(r"[\w.+-]+/[\w.+-]+(;[ -~]*)?", part.media_type, re.ASCII):
-        raise ValueError(f"{kind}: {part.media_type!r:.100} is no media type, such as 'image/png'.")
-
-
-def replace_surrogates(text: str) -> str:
-    """Join halves of a character that came apart, and replace those without a partner: no request can carry them."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
-
-
-TOOL, ACTIVITY, REASONING, OUTPUT = "_tool", "_activity", "_reasoningForCall", "_output"
-INSTANCE, OUTPUT_PATH, MODULE, IMPORTS = "_instance", "_outputPath", "_module", "_imports"
-
-# In the order in which they are shown, in front of the arguments.
-META = (TOOL, ACTIVITY, MODULE, IMPORTS, INSTANCE, OUTPUT_PATH, REASONING, OUTPUT)
-
-
-def split_meta(document: Mapping[str, Any], keys: Collection[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Part what a model wrote into the arguments, and the fields of a call that hold what it said about it.
-
-    Args:
-        document: The arguments as they came.
-        keys: Those that are none of the tool's arguments.
-    """
-    said = {_FIELDS[key]: value for key, value in document.items() if key in keys and key in _FIELDS}
-    fields = {field: replace_surrogates(value) for field, value in said.items() if isinstance(value, str)}
-    return {key: value for key, value in document.items() if key not in keys}, fields | _listed(document, keys)
-
-
-def _listed(document: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
-    named = document.get(IMPORTS) if IMPORTS in keys else None
-    return (
-        {"imports": tuple(replace_surrogates(name) for name in named if isinstance(name, str))}
-        if isinstance(named, list)
-        else {}
-    )
-
-
-_FIELDS = {REASONING: "reasoning", INSTANCE: "instance", OUTPUT_PATH: "output_path"}
+# Texts in front of the attachments of tools, for providers whose tool messages hold text alone.
+IMAGES_TEXT = "The images of the results above, in order."
+FILES_TEXT = "The files of the results above, in order: the images first."
 
 
 class FrozenValue:
-    """A frozen value that shows only what differs from its defaults."""
+    """Base of frozen dataclasses; its `repr` omits fields that have their default."""
 
     def replace(self, **changes: Any) -> Self:
-        """Make the same value with other fields; `dataclasses.replace` takes six times as long."""
+        """Return a copy with other fields; `dataclasses.replace` takes six times as long."""
         value = object.__new__(type(self))
         vars(value).update(vars(self), **changes)
         return value
 
     def __repr__(self) -> str:
-        told = ((f.name, getattr(self, f.name), f.default) for f in fields(self) if f.repr)  # type: ignore[arg-type]
-        shown = (f"{name}={value!r}" for name, value, default in told if value != default)
-        return f"{type(self).__name__}({', '.join(shown)})"
+        values = ((f.name, getattr(self, f.name), f.default) for f in fields(self) if f.repr)  # type: ignore[arg-type]
+        changed = (f"{name}={value!r}" for name, value, default in values if value != default)
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRequest:
+    """Everything a model needs for one response.
+
+    Attributes:
+        messages: The conversation so far.
+        tools: The tools on offer; none on a last turn.
+        output: Interface of the structured output; None where the answer is text.
+        choice: Tool choice: "auto", "none", "required", or one tool's name; None leaves it to the server.
+        allowed: Names of the tools on offer that may be called in this turn; None means all.
+        turn: Number of the response in the run, from 0.
+        early: Whether a stream yields each call as soon as its arguments are complete.
+        memo: Wire forms of the first messages, cached by the model from one turn of a run to the next.
+        cancellation: For a model that runs on a thread: cancelled when the response is no longer wanted.
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    output: OutputSpec | None = None
+    choice: str | None = None
+    allowed: tuple[str, ...] | None = None
+    turn: int = 0
+    early: bool = False
+    memo: list[dict[str, Any]] = field(default_factory=list, compare=False, repr=False)
+    cancellation: Cancellation | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def all_tools(self) -> tuple[ToolSpec, ...]:
+        """The tools on offer, and behind them the one whose call is the structured output."""
+        return (*self.tools, self.output.spec) if self.output and self.output.by_tool else self.tools
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolSpec:
-    """A tool as a model may see it: plain data, no function.
+    """A tool as dialects render it: plain data, no function.
 
     Attributes:
         parameters: JSON Schema (draft 2020-12) of the arguments, of type object.
-        output: JSON Schema of what the tool gives, where it says so.
+        output: JSON Schema of the tool's value; None where it is not declared.
         title: A name for people, for protocols that show tools to people.
-        strict: Whether the provider is to enforce the schema; None leaves that to the dialect.
-        namespace: A group that the tool is shown in, where the provider knows groups.
-        activity: What carries the tool out; empty where the model does; None where nothing was said about it.
-        about: What the model is to say of a call beside its arguments: schemas by key.
-        module: Where the tool is carried out apart from the run; empty where it is not.
-        defer_loading: Whether the provider shows the parameters only once the model looks for the tool, where it can.
-        forms: How `parameters` is shown, kept by dialects; other specs with the same schema may share it.
-        shown: The wire forms of the tool, kept by dialects.
+        strict: Whether the provider should enforce the schema; None leaves that to the dialect.
+        namespace: Group of the tool, for providers that know groups.
+        activity: Name of the function that executes the tool; empty for a tool that the model itself executes; None
+            where it is not declared.
+        meta: Schemas of the meta keys that the model fills in beside the arguments, by key.
+        module: Isolated module that executes the tool; empty where the run does.
+        defer_loading: Whether a provider that can do so shows the parameters only once the model searches for the tool.
+        forms: Rewritten `parameters`, cached by the strict rules; specs with the same schema may share them.
+        rendered: Wire forms of the tool, cached by dialects.
     """
 
     name: str
@@ -167,45 +102,118 @@ class ToolSpec:
     strict: bool | None = None
     namespace: str | None = None
     activity: str | None = None
-    about: Mapping[str, Any] = field(default_factory=dict)
+    meta: Mapping[str, Any] = field(default_factory=dict)
     module: str = ""
     defer_loading: bool = False
     forms: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
     rendered: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "forms": {}, "shown": {}}  # they are made again where they are needed
+        return {**vars(self), "forms": {}, "rendered": {}}  # caches are filled again where they are needed
 
 
 @dataclass(kw_only=True)
 class OutputSpec:
-    """What the answers of one run have to be: plain data, no type.
+    """Interface of the structured output of one run.
 
     Attributes:
-        spec: The answer as the arguments of a tool, whose schema is the answer's own.
-        by_tool: Whether the answer is a call of that tool: set where a server refuses `response_format`, and kept for
-            the rest of the run.
+        spec: The output as the arguments of a tool, whose schema is the output's own.
+        by_tool: Whether the output is a call of that tool: set for the rest of the run where a server refuses
+            `response_format`.
     """
 
     spec: ToolSpec
     by_tool: bool = False
 
 
+@dataclass(frozen=True)
+class Usage:
+    """Tokens, and the number of requests that they were spent on."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    requests: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.requests + other.requests,
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class SystemMessage(FrozenValue):
+    """Instructions from the application."""
+
+    text: str
+
+
+@dataclass(frozen=True, repr=False)
+class UserMessage(FrozenValue):
+    """A message of the user."""
+
+    text: str
+    images: tuple[Image, ...] = ()
+    files: tuple[File, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ToolCall(FrozenValue):
-    """A model's wish to have one tool carried out.
+class ModelResponse(FrozenValue):
+    """One response of a model: text, calls, or both.
 
     Attributes:
-        name: The tool's name as the model wrote it; it may not exist.
-        arguments: JSON text, not yet checked: the model's own, or what its dialect made of it.
-        id: Ours, unique in the run.
-        provider_call_id: What the provider calls this call; they repeat or omit theirs, so nothing is looked up by it.
-        reasoning: Why the model makes the call, where it was asked.
-        instance: Which of several things the call is about, where they are told apart.
-        output_path: Where the result is to be kept for other calls.
-        imports: Names of what a call that is carried out apart may see.
-        wire_arguments: The model's own text, where the dialect had to read it back into the tool's form.
-        namespace: The group that the model named with the tool, where the provider knows groups.
+        finish_reason: The provider's reason for the end, such as `stop`, `tool_calls` or `length`.
+        model: Name of the model that responded, as the provider reports it.
+        reasoning: The model's reasoning, where the provider returns it; sent back to the model, not part of the answer.
+        items: The provider's output items, where it expects them back unchanged: plain data.
+    """
+
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    finish_reason: str = ""
+    usage: Usage = Usage()
+    model: str = ""
+    reasoning: str = ""
+    items: tuple[Mapping[str, Any], ...] = field(default=(), hash=False, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ToolMessage(FrozenValue):
+    """The result of one call as the model receives it: no details, no exception.
+
+    Attributes:
+        timestamp: End of the call, in seconds since 1970, UTC; never sent to a model.
+    """
+
+    call_id: str
+    provider_call_id: str = ""
+    name: str
+    text: str
+    is_error: bool = False
+    images: tuple[Image, ...] = ()
+    files: tuple[File, ...] = ()
+    timestamp: float = field(default=0.0, compare=False, repr=False)
+
+
+Message: TypeAlias = SystemMessage | UserMessage | ModelResponse | ToolMessage
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ToolCall(FrozenValue):
+    """A model's request to execute one tool.
+
+    Attributes:
+        name: Name of the tool as the model wrote it; there may be no such tool.
+        arguments: JSON text, not yet validated: the model's own, or the one that its dialect made of it.
+        id: The library's id, unique in the run.
+        provider_call_id: The provider's id; providers repeat or omit it, so it is never a key.
+        reasoning: The model's reason for the call, where it was asked for one.
+        instance: Instance that the call is for, where a tool has several.
+        output_path: Path under which the result is stored for other calls.
+        imports: Names of the shared values that an isolated call may read.
+        wire_arguments: The model's own text, where the dialect converted it to the tool's form.
+        namespace: Group that the model named with the tool, for providers that know groups.
     """
 
     name: str
@@ -220,19 +228,19 @@ class ToolCall(FrozenValue):
     imports: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> ToolCall:
-        """Make a call of plain data: its fields by name.
+    def from_dict(cls, data: Mapping[str, Any]) -> ToolCall:
+        """Make a call from its fields by name.
 
         Raises:
-            TypeError: A call has no such field, or it is of another type.
+            TypeError: A field is unknown, or of another type.
         """
         imports = data.get("imports", ())
         if not isinstance(imports, (list, tuple)):
-            raise TypeError(f"imports={imports!r:.100} is no list")
-        return cls(**{**data, "imports": tuple(imports)}).check()
+            raise TypeError(f"imports={imports!r:.100} is not a list")
+        return cls(**{**data, "imports": tuple(imports)}).validate()
 
-    def check(self) -> Self:
-        """Give the call back, where all of it is text.
+    def validate(self) -> Self:
+        """Return the call itself after checking that all of its fields are text.
 
         Raises:
             TypeError: A field is of another type.
@@ -240,43 +248,56 @@ class ToolCall(FrozenValue):
         texts = [*vars(self).items(), *((f"imports[{place}]", name) for place, name in enumerate(self.imports))]
         for name, value in texts:
             if type(value) is not str and name != "imports":
-                raise TypeError(f"{name}={value!r:.100} is no text")
+                raise TypeError(f"{name}={value!r:.100} is not text")
         return self
 
     @classmethod
     def from_json(cls, text: str) -> ToolCall:
-        """Read what `to_json` wrote.
+        """Read the output of `to_json`.
 
         Raises:
-            ValueError: It is something else.
+            ValueError: The text is not a call in this form.
         """
         try:
-            return cls.of(json.loads(text))
+            return cls.from_dict(json.loads(text))
         except (TypeError, AttributeError, RecursionError) as error:
-            raise ValueError(f"This is no tool call: {error}") from error
+            raise ValueError(f"This is not a tool call: {error}") from error
 
     def to_json(self) -> str:
-        """Write the call as a JSON text, to be kept, compared, and carried out another time.
+        """Write the call as JSON text, to store it, compare it, or execute it later.
 
         Raises:
-            TypeError: A field is of another type than it has to be.
+            TypeError: A field is not text.
         """
-        told = vars(self.check())
-        changed = {f.name: told[f.name] for f in fields(self) if told[f.name] != f.default}
+        values = vars(self.validate())
+        changed = {f.name: values[f.name] for f in fields(self) if values[f.name] != f.default}
         return json.dumps(changed, ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class AnsweredCall:
+    """A call that has its result.
+
+    Attributes:
+        position: Position among the calls of its response, from 0.
+    """
+
+    position: int
+    call: ToolCall
+    message: ToolMessage
 
 
 @dataclass(frozen=True, kw_only=True)
 class PendingApproval:
-    """A call that waits for somebody's yes: plain data.
+    """A call that waits for approval: plain data.
 
     Attributes:
-        call: The call; its `id` is what a decision names.
-        digest: What a yes is bound to: the tool, its definition, the arguments, the call.
+        call: The call; a decision names its `id`.
+        digest: SHA-256 that an approval is bound to: tool, definition, arguments and call.
         arguments: The validated arguments as JSON, for people to read.
         title: The tool's name for people.
-        effect: What the tool says that a call does: read, write, destructive; empty where it says nothing.
-        reason: Why it was not decided at once.
+        effect: Effect of the tool: read, write or destructive; empty where it is not declared.
+        reason: Why no decision was made at once.
     """
 
     call: ToolCall
@@ -288,20 +309,20 @@ class PendingApproval:
 
 
 class ToolResult(NamedTuple):
-    """What came of one call.
+    """The outcome of one call.
 
     A tool may return one itself: `ToolResult(rows, details={"seconds": 0.2})`, or `ToolResult(error="not found: X")`.
 
     Attributes:
-        value: What the function returned; for Python, the model sees `text`.
-        text: What the model sees. Made from `value` (and `error`) when a tool leaves it out.
-        error: Why there is no result, or nothing but a partial one; None when all went well.
-        kind: Sort of error: failed, not_found, invalid_arguments, cancelled, denied, timed_out.
+        value: The function's return value, for Python; the model receives `text`.
+        text: The text that the model receives. Made from `value` and `error` when a tool leaves it out.
+        error: Why there is no result, or only a partial one; None for success.
+        kind: Kind of error: failed, not_found, invalid_arguments, cancelled, denied, timed_out.
         details: Anything for the application; never sent to a model.
-        exception: What the tool raised, with its traceback; never sent to a model.
-        repairs: What was mended in the model's arguments before they were valid.
-        images: Pictures for the model; taken from `value` where that is one, or a list that holds some.
-        files: Documents for the model; taken from `value` as pictures are.
+        exception: The exception that the tool raised, with its traceback; never sent to a model.
+        repairs: Repairs that made the model's arguments valid.
+        images: Images for the model; taken from `value` where that is one, or a list that holds some.
+        files: Files for the model; taken from `value` as images are.
     """
 
     value: Any = None
@@ -315,8 +336,8 @@ class ToolResult(NamedTuple):
     files: tuple[File, ...] = ()
 
     def __repr__(self) -> str:
-        told = zip(self._fields, self, self._field_defaults.values())
-        return f"ToolResult({', '.join(f'{name}={value!r}' for name, value, default in told if value != default)})"
+        values = zip(self._fields, self, self._field_defaults.values())
+        return f"ToolResult({', '.join(f'{name}={value!r}' for name, value, default in values if value != default)})"
 
     @property
     def is_error(self) -> bool:
@@ -334,141 +355,83 @@ _new = tuple.__new__  # the constructor takes twice the time
 
 
 @dataclass(frozen=True)
-class Usage:
-    """Tokens that a run has cost so far, and the requests that cost them."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    requests: int = 0
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.requests + other.requests,
-        )
-
-
-@dataclass(frozen=True, repr=False)
-class SystemMessage(FrozenValue):
-    """Instructions that stand above the conversation."""
-
-    text: str
-
-
-@dataclass(frozen=True, repr=False)
-class UserMessage(FrozenValue):
-    """What the user says."""
-
-    text: str
-    images: tuple[Image, ...] = ()
-    files: tuple[File, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class ModelResponse(FrozenValue):
-    """One answer of a model: text, calls, or both.
+class Image:
+    """An image, for a model that can see.
 
     Attributes:
-        finish_reason: The provider's word for why it stopped, such as `stop`, `tool_calls` or `length`.
-        model: Which model answered, in the provider's words.
-        reasoning: The model's thoughts, where the provider shows them; sent back to it, never shown as an answer.
-        items: What the provider sent, item by item, where it wants that back word for word: plain data.
+        data: Content of the file.
+        media_type: IANA media type, such as `image/png`.
+
+    Raises:
+        TypeError: The data are not bytes.
+        ValueError: The media type is malformed.
     """
 
-    text: str = ""
-    calls: tuple[ToolCall, ...] = ()
-    finish_reason: str = ""
-    usage: Usage = Usage()
-    model: str = ""
-    reasoning: str = ""
-    items: tuple[Mapping[str, Any], ...] = field(default=(), hash=False, repr=False)
+    data: bytes
+    media_type: str = "image/png"
+
+    def __post_init__(self) -> None:
+        _validate_attachment(self)
+
+    def __repr__(self) -> str:
+        return f"<Image of {len(self.data)} bytes, {self.media_type}>"
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class ToolMessage(FrozenValue):
-    """What the model is told about one call: no details, no exception.
+@dataclass(frozen=True)
+class File:
+    """A document, for a model that can read it.
 
     Attributes:
-        timestamp: When the call ended, in seconds since 1970, UTC; never sent to a model.
+        data: Content of the file.
+        media_type: IANA media type; most providers take `application/pdf`.
+        name: Name that the model sees, such as `report.pdf`.
+
+    Raises:
+        TypeError: The data are not bytes.
+        ValueError: The media type is malformed.
     """
 
-    call_id: str
-    provider_call_id: str = ""
-    name: str
-    text: str
-    is_error: bool = False
-    images: tuple[Image, ...] = ()
-    files: tuple[File, ...] = ()
-    timestamp: float = field(default=0.0, compare=False, repr=False)
+    data: bytes
+    media_type: str = "application/pdf"
+    name: str = "file"
+
+    def __post_init__(self) -> None:
+        _validate_attachment(self)
+        object.__setattr__(self, "name", replace_surrogates(self.name) or "file")
+
+    def __repr__(self) -> str:
+        return f"<File {self.name!r} of {len(self.data)} bytes, {self.media_type}>"
 
 
-Message: TypeAlias = SystemMessage | UserMessage | ModelResponse | ToolMessage
+def _validate_attachment(attachment: Image | File) -> None:
+    kind, data, media_type = type(attachment).__name__, attachment.data, attachment.media_type
+    if not isinstance(data, bytes):
+        raise TypeError(f"{kind} takes the bytes of a file, as Path.read_bytes() returns them, not {data!r:.100}.")
+    if not re.fullmatch(r"[\w.+-]+/[\w.+-]+(;[ -~]*)?", media_type, re.ASCII):
+        raise ValueError(f"{kind}: {media_type!r:.100} is not a media type, such as 'image/png'.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelRequest:
-    """Everything a model needs for one answer.
+def collect_attachments(results: Iterable[ToolResult | ToolMessage]) -> list[UserMessage]:
+    """Make one user message of all images and files of results, for providers whose tool messages hold text alone.
 
-    Attributes:
-        tools: The tools on offer; none on a last turn.
-        output: What the answer has to be; None where any text will do.
-        choice: Whether tools are called: "auto", "none", "required", or one tool's name; None leaves it to the server.
-        allowed: Names of the tools that may be called now, of those on offer; None means all.
-        turn: Which answer of the run it is for, from 0.
-        early: Whether a stream is to give each call as soon as its arguments are whole.
-        memo: Wire forms of the first messages, kept by the model between the turns of one run.
-        cancellation: Tells a model that works on a thread when nobody waits for the answer any more.
+    The list is empty where the results have neither.
     """
-
-    messages: tuple[Message, ...]
-    tools: tuple[ToolSpec, ...] = ()
-    output: OutputSpec | None = None
-    choice: str | None = None
-    allowed: tuple[str, ...] | None = None
-    turn: int = 0
-    early: bool = False
-    memo: list[dict[str, Any]] = field(default_factory=list, compare=False, repr=False)
-    cancellation: Cancellation | None = field(default=None, compare=False, repr=False)
-
-    @property
-    def offered(self) -> tuple[ToolSpec, ...]:
-        """What the model may call: the tools, and the one whose call is the answer."""
-        return (*self.tools, self.output.spec) if self.output and self.output.by_tool else self.tools
-
-
-# What stands before pictures that tools gave, where a provider takes no pictures in a tool's answer.
-IMAGES_TEXT = "The images of the results above, in order."
-FILES_TEXT = "The files of the results above, in order: the images first."
-
-
-def attachment_message(results: Iterable[ToolResult | ToolMessage]) -> list[UserMessage]:
-    """Make the message that shows the pictures and files of results; none where they have none.
-
-    For providers whose tools answer with text alone.
-    """
-    told = list(results)
-    images = tuple(image for result in told for image in result.images)
-    files = tuple(file for result in told for file in result.files)
+    results = list(results)
+    images = tuple(image for result in results for image in result.images)
+    files = tuple(file for result in results for file in result.files)
     text = FILES_TEXT if files else IMAGES_TEXT
     return [UserMessage(text, images, files)] if images or files else []
 
 
-# Reasons after which the model's last words are no answer.
-UNANSWERED = frozenset({"cancelled", "error", "paused", "stopped"})
-
-
-@dataclass(frozen=True)
-class AnsweredCall:
-    """A call that has its result.
-
-    Attributes:
-        place: Where it stands among the calls of its answer, from 0.
-    """
-
-    position: int
-    call: ToolCall
-    message: ToolMessage
+def replace_surrogates(text: str) -> str:
+    """Join surrogate pairs, and replace unpaired surrogates, which UTF-8 cannot encode."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 _KINDS: Mapping[str, type[Message]] = {
@@ -481,88 +444,108 @@ _NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
 def message_to_dict(message: Message) -> dict[str, Any]:
-    """Write a message as JSON-able data; `message_from_dict` reads it back."""
-    return {"kind": _NAMES[type(message)], **{f.name: _plain(getattr(message, f.name)) for f in fields(message)}}
+    """Convert a message to JSON-able data; `message_from_dict` is the inverse."""
+    return {"kind": _NAMES[type(message)], **_fields_to_json(message)}
+
+
+def _fields_to_json(value: Any) -> dict[str, Any]:
+    return {f.name: _to_json(getattr(value, f.name)) for f in fields(value)}
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_to_json(item) for item in value]
+    if isinstance(value, (ToolCall, Usage, Image, File)):
+        return _fields_to_json(value)
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
 
 def message_from_dict(data: Mapping[str, Any]) -> Message:
-    """Read what `message_to_dict` wrote.
+    """Make a message from the output of `message_to_dict`.
 
     Raises:
-        KeyError: There is no such kind of message.
+        KeyError: The kind of message is unknown.
     """
     values = {key: _READERS[key](value) if key in _READERS else value for key, value in data.items() if key != "kind"}
     return _KINDS[data["kind"]](**values)
 
 
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "usage": lambda usage: Usage(**usage),
+    "calls": lambda calls: tuple(map(ToolCall.from_dict, calls)),
+    "images": lambda images: tuple(Image(**_decode_data(image)) for image in images),
+    "files": lambda files: tuple(File(**_decode_data(file)) for file in files),
+    "items": tuple,
+}
+
+
+def _decode_data(attachment: Mapping[str, Any]) -> dict[str, Any]:
+    return {**attachment, "data": base64.b64decode(attachment["data"])}
+
+
 def check_fields(value: Any) -> None:
-    """Check that the fields of a dataclass hold what they say, at any depth; whole numbers are counts, from 0.
+    """Check that the fields of a dataclass have their declared types, at any depth; an `int` is a count, from 0.
 
     Raises:
-        ValueError: One of them does not.
+        ValueError: A field has another type.
     """
     kinds = get_type_hints(type(value))
-    for told in fields(value):
-        found = getattr(value, told.name)
-        if not _check_of(kinds[told.name])(found):
-            raise ValueError(f"{told.name}={found!r:.100} is not of type {told.type}.")
+    for declared in fields(value):
+        received = getattr(value, declared.name)
+        if not _make_check(kinds[declared.name])(received):
+            raise ValueError(f"{declared.name}={received!r:.100} is not of type {declared.type}.")
 
 
-def _check_of(kind: Any) -> _Check:
-    """Make what tells whether a value is of a type."""
+def _make_check(kind: Any) -> Callable[[Any], bool]:
+    """Make a predicate for values of a type."""
     if is_dataclass(kind):
-        checks = {name: _check_of(inner) for name, inner in get_type_hints(kind).items()}
+        checks = {name: _make_check(inner) for name, inner in get_type_hints(kind).items()}
         return lambda value: type(value) is kind and all(fits(getattr(value, name)) for name, fits in checks.items())
-    if made := _CHECKS.get(get_origin(kind)):
-        return made(get_args(kind))
-    return _SIMPLE.get(kind) or (lambda value: type(value) is kind)
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return lambda value: value in inner
+    if origin in (Union, UnionType):
+        choices = [*map(_make_check, inner)]
+        return lambda value: any(fits(value) for fits in choices)
+    if origin is tuple:
+        fits_item = _make_check(inner[0])
+        return lambda value: type(value) is tuple and all(map(fits_item, value))
+    if origin is Mapping:
+        fits_value = _make_check(inner[1])
+        return lambda value: type(value) is dict and all(map(fits_value, value.values()))
+    return _SIMPLE_CHECKS.get(kind) or (lambda value: type(value) is kind)
 
 
-def _any_of(kinds: Sequence[Any]) -> _Check:
-    checks = [*map(_check_of, kinds)]
-    return lambda value: any(fits(value) for fits in checks)
-
-
-def _each_of(kinds: Sequence[Any]) -> _Check:
-    fits = _check_of(kinds[0])
-    return lambda value: type(value) is tuple and all(map(fits, value))
-
-
-def _by_name(kinds: Sequence[Any]) -> _Check:
-    fits = _check_of(kinds[1])
-    return lambda value: type(value) is dict and all(map(fits, value.values()))
-
-
-_Check: TypeAlias = Callable[[Any], bool]
-_CHECKS: Mapping[Any, Callable[[Sequence[Any]], _Check]] = {
-    Literal: lambda words: lambda value: value in words,
-    Union: _any_of,
-    UnionType: _any_of,
-    tuple: _each_of,
-    Mapping: _by_name,
-}
-_SIMPLE: Mapping[Any, _Check] = {
+_SIMPLE_CHECKS: Mapping[Any, Callable[[Any], bool]] = {
     Any: lambda _: True,
     int: lambda value: type(value) is int and value >= 0,
     float: lambda value: type(value) in (int, float),
 }
 
-_READERS: Mapping[str, Callable[[Any], Any]] = {
-    "usage": lambda usage: Usage(**usage),
-    "calls": lambda calls: tuple(map(ToolCall.of, calls)),
-    "images": lambda images: tuple(Image(**_decoded(image)) for image in images),
-    "files": lambda files: tuple(File(**_decoded(file)) for file in files),
-    "items": tuple,
-}
+
+# Meta keys: a model writes them beside a call's arguments, and they are not passed to the tool.
+TOOL, ACTIVITY, REASONING, OUTPUT = "_tool", "_activity", "_reasoningForCall", "_output"
+INSTANCE, OUTPUT_PATH, MODULE, IMPORTS = "_instance", "_outputPath", "_module", "_imports"
+
+# All of them, in the order in which a schema has them, in front of the arguments.
+META = (TOOL, ACTIVITY, MODULE, IMPORTS, INSTANCE, OUTPUT_PATH, REASONING, OUTPUT)
+
+_FIELDS = {REASONING: "reasoning", INSTANCE: "instance", OUTPUT_PATH: "output_path"}
 
 
-def _decoded(part: Mapping[str, Any]) -> dict[str, Any]:
-    return {**part, "data": base64.b64decode(part["data"])}
+def split_meta(document: Mapping[str, Any], keys: Collection[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split a model's JSON object into the arguments, and the fields of `ToolCall` that its meta keys set.
 
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, (ToolCall, Usage, Image, File)):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
+    Args:
+        document: The object as the model wrote it.
+        keys: The keys that are not arguments of the tool.
+    """
+    meta = {key: value for key, value in document.items() if key in keys}
+    call_fields: dict[str, Any] = {
+        _FIELDS[key]: replace_surrogates(value)
+        for key, value in meta.items()
+        if key in _FIELDS and isinstance(value, str)
+    }
+    if isinstance(imports := meta.get(IMPORTS), list):
+        call_fields["imports"] = tuple(replace_surrogates(name) for name in imports if isinstance(name, str))
+    return {key: value for key, value in document.items() if key not in keys}, call_fields

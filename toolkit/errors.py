@@ -1,28 +1,29 @@
-"""Every exception, by who has to act.
+"""Every public exception, sorted by who has to act.
 
     ToolkitError
-    ├── DefinitionError          the developer: a tool cannot be made or added
+    ├── DefinitionError          the developer: a tool or an option is invalid
     │   └── DuplicateToolError
-    ├── ToolError                the model: its text is what the model is shown
+    ├── ToolError                the model: it receives the message
     │   ├── Failed
-    │   │   └── StoreError       what `toolkit.stores` could not read or write
+    │   │   └── StoreError       a file of `toolkit.stores` cannot be used
     │   ├── NotFound
-    │   │   └── UnknownTool
+    │   │   ├── UnknownTool
+    │   │   └── UnknownActivity
     │   ├── InvalidArguments
     │   ├── Cancelled
     │   ├── Denied
     │   └── TimedOut
-    ├── FatalError               a tool says: end the run
-    ├── Halt                     a hook says: end the run with this answer
-    └── RunError                 the application: leaves `run`
-        ├── ModelError           the model's server failed or answered nonsense
-        ├── NoModelError         nothing says which model should answer
-        ├── LimitError           a limit was reached and `on_limit="raise"`
-        ├── BusyError            the runner has as many runs under way as it may have
-        ├── ApprovalError        a decision came too late, twice, or for no call that waits
-        └── ConversationError    a driver took a step that the conversation did not ask for
+    ├── FatalError               a tool ends the run with an error
+    ├── Halt                     a hook ends the run with an answer
+    └── RunError                 the application: it is raised by `run`
+        ├── ModelError
+        ├── NoModelError
+        ├── LimitError
+        ├── BusyError
+        ├── ApprovalError
+        └── ConversationError
 
-Pausing is not an error.
+A paused run raises nothing.
 """
 
 from __future__ import annotations
@@ -31,21 +32,28 @@ from typing import ClassVar
 
 
 class ToolkitError(Exception):
-    """The root of everything that this library raises."""
+    """Base class of every exception that this library defines for its users."""
 
 
 class DefinitionError(ToolkitError):
-    """A function cannot be a tool, or a tool cannot join a toolbox; the message says what to change."""
+    """A function cannot be a tool, a tool cannot join a toolbox, or an option is invalid.
+
+    The message names the thing and the change that it needs.
+    """
 
 
 class DuplicateToolError(DefinitionError):
-    """A toolbox already has a tool of this name."""
+    """The toolbox already has a tool of this name."""
 
 
 class ToolError(ToolkitError):
     """Raise it in a tool to tell the model why there is no result.
 
-    The message reaches the model word for word, so it should say what the model can do about it.
+    The message reaches the model unchanged, so it should say what the model can do about it.
+
+    Attributes:
+        kind: `ToolResult.kind` of the call.
+        prefix: Stands in front of the message in `text`.
     """
 
     kind: ClassVar[str] = "failed"
@@ -53,69 +61,73 @@ class ToolError(ToolkitError):
 
     @property
     def text(self) -> str:
-        """What the model is shown."""
+        """The text that the model receives."""
         return self.prefix + str(self)
 
 
 class Failed(ToolError):
-    """The tool ran and could not do what was asked."""
+    """The tool ran and could not do what the call asked for."""
+
+
+class StoreError(Failed):
+    """A file of `toolkit.stores` cannot be used, and nothing was written; the message says what to do."""
 
 
 class NotFound(ToolError):
-    """Something that the call needs is not there."""
+    """Something that the call needs does not exist."""
 
     kind = "not_found"
     prefix = "Tool not found: "
 
 
 class UnknownTool(NotFound):
-    """The model named a tool that was not offered."""
+    """The model called a tool that it was not offered."""
 
     prefix = "unknown tool: "
 
 
 class UnknownActivity(NotFound):
-    """A tool names what carries it out, and there is nothing of that name."""
+    """The tool declares an activity for which no function is registered."""
 
     prefix = "activity not found: "
 
 
 class InvalidArguments(ToolError):
-    """The arguments do not fit the tool's parameters; the tool's body was not entered."""
+    """The arguments do not match the tool's parameters; the tool did not run."""
 
     kind = "invalid_arguments"
     prefix = "Invalid arguments: "
 
 
 class Cancelled(ToolError):
-    """The call was given up before it had a result."""
+    """The call was cancelled before it had a result."""
 
     kind = "cancelled"
 
     @property
     def text(self) -> str:
-        """What the model is shown."""
+        """The text that the model receives."""
         return f"Cancelled: {self}" if self.args else "Cancelled"
 
 
 class Denied(ToolError):
-    """A gate refused the call; the tool's body was not entered."""
+    """A gate refused the call; the tool did not run."""
 
     kind = "denied"
 
 
 class TimedOut(ToolError):
-    """The call took longer than it may."""
+    """The call exceeded its timeout."""
 
     kind = "timed_out"
 
 
 class FatalError(ToolkitError):
-    """Raise it in a tool to end the run: it leaves `run` as it is, and the model is told nothing."""
+    """Raise it in a tool to end the run: `run` raises it unchanged, and the model receives nothing."""
 
 
 class Halt(ToolkitError):
-    """Raise it in a hook to end the run with this text as its answer."""
+    """Raise it in a hook to end the run; its message becomes the run's answer."""
 
 
 class RunError(ToolkitError):
@@ -123,10 +135,10 @@ class RunError(ToolkitError):
 
 
 class ModelError(RunError):
-    """The model's server could not be reached, refused the request, or sent an answer that cannot be used.
+    """The model's server could not be reached, refused the request, or sent an invalid response.
 
     Attributes:
-        status: HTTP status, where there was one.
+        status: HTTP status; None without a response.
     """
 
     def __init__(self, message: str, status: int | None = None) -> None:
@@ -138,20 +150,20 @@ class ModelError(RunError):
 
 
 class NoModelError(RunError):
-    """Nothing says which model should answer."""
+    """Neither arguments, environment nor extras name a model; the message lists the ways to name one."""
 
 
 class LimitError(RunError):
-    """A limit of the run was reached, and `on_limit="raise"` asks for this error."""
+    """The run reached a limit, and `on_limit="raise"` is set."""
 
 
 class BusyError(RunError):
-    """The runner has as many runs under way as it may have, or it is not clear which of them is meant."""
+    """The runner already has as many runs as it may have, or the call needs exactly one active run."""
 
 
 class ApprovalError(RunError):
-    """A decision came too late, for the second time, or for no call that waits for one."""
+    """A decision came too late, came twice, or names a call that is not pending."""
 
 
 class ConversationError(RunError):
-    """A driver took a step that the conversation did not ask for."""
+    """A driver passed the conversation a step that it did not ask for."""

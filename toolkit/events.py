@@ -1,9 +1,8 @@
-"""What happens in a run, as it happens: frozen values, in the order of the run.
+"""Events of a run, as frozen values, and their JSON form.
 
-The JSON form of events, for logs, queues and user interfaces in other languages.
-
-One table says what is told of each kind of event, so that nothing is told by accident: no details, no values of
-Python, no context, and of an exception the name of its class.
+A run emits them in the order in which things happen. `event_to_dict` is for logs, queues and user interfaces in other
+languages. One table lists the fields of each kind of event, so that nothing gets out by accident: no details, no Python
+values, no context, and of an exception only the name of its class.
 """
 
 from __future__ import annotations
@@ -40,32 +39,32 @@ class RunStarted:
 
 @dataclass(frozen=True, kw_only=True)
 class TurnStarted:
-    """The model is asked; turns count from 0."""
+    """The run requests a response from the model; turns are counted from 0."""
 
     turn: int
 
 
 @dataclass(frozen=True)
 class TextDelta:
-    """A piece of the model's answer."""
+    """A piece of the model's text."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class ReasoningDelta:
-    """A piece of the model's thoughts."""
+    """A piece of the model's reasoning."""
 
     text: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolArgumentsDelta:
-    """A piece of a call's arguments, as the model writes them; the call may still turn out to be cut.
+    """A piece of a call's arguments as the model generates them; the response may still be cut off.
 
     Attributes:
-        index: Which call of the answer, from 0.
-        name: The tool's, as far as it is known.
+        index: Position of the call in the response, from 0.
+        name: Name of the tool, as far as it has arrived.
     """
 
     index: int
@@ -75,21 +74,21 @@ class ToolArgumentsDelta:
 
 @dataclass(frozen=True)
 class OutputDelta:
-    """The structured answer so far: a value of the run's `output_type`, of what has arrived."""
+    """The structured output so far: a value of the run's `output_type`, made from the text that has arrived."""
 
     value: Any
 
 
 @dataclass(frozen=True)
 class MessageAdded:
-    """What the user says while the run is under way has reached the conversation."""
+    """A user message that was sent during the run was added to the conversation."""
 
     message: UserMessage
 
 
 @dataclass(frozen=True, kw_only=True)
 class TurnFinished:
-    """The model has answered, whole."""
+    """The model's response is complete."""
 
     turn: int
     response: ModelResponse
@@ -97,18 +96,18 @@ class TurnFinished:
 
 @dataclass(frozen=True)
 class ToolCallStarted:
-    """A call goes to its tool."""
+    """A call is passed to its tool."""
 
     call: ToolCall
 
 
 @dataclass(frozen=True)
 class ToolCallUpdated:
-    """A tool tells how far it is; the model never sees it.
+    """A tool reported progress; the model never sees it.
 
     Attributes:
-        text: What it says of its progress.
-        partial: What it has so far.
+        text: Argument of `ToolContext.progress`.
+        partial: The result so far, from `ToolContext.update`.
     """
 
     call: ToolCall
@@ -118,11 +117,11 @@ class ToolCallUpdated:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolCallRetried:
-    """A try has failed, and another follows.
+    """An attempt failed, and another follows.
 
     Attributes:
-        attempt: The one that failed, from 0.
-        seconds: How long the next one waits.
+        attempt: Number of the failed attempt, from 0.
+        seconds: Delay before the next one.
     """
 
     call: ToolCall
@@ -133,10 +132,10 @@ class ToolCallRetried:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolCallAbandoned:
-    """A call was given up, and its function works on: a thread cannot be ended.
+    """A call was abandoned while its function still runs, since a thread cannot be stopped.
 
     Attributes:
-        count: How many such functions of the run are at work.
+        count: Number of such functions that still run in this run.
     """
 
     call: ToolCall
@@ -145,17 +144,17 @@ class ToolCallAbandoned:
 
 @dataclass(frozen=True)
 class ApprovalNeeded:
-    """A call waits for somebody's yes."""
+    """A call waits for approval."""
 
     approval: PendingApproval
 
 
 @dataclass(frozen=True)
 class ToolCallFinished:
-    """A call has its result; with several calls in one turn they finish in any order.
+    """A call has its result; the calls of one turn finish in any order.
 
     Attributes:
-        seconds: How long it took, gates included.
+        seconds: Duration, gates included.
     """
 
     call: ToolCall
@@ -164,26 +163,26 @@ class ToolCallFinished:
 
     @property
     def name(self) -> str:
-        """The tool's name, as the model wrote it."""
+        """Name of the tool, as the model wrote it."""
         return self.call.name
 
     @property
     def arguments(self) -> str:
-        """The arguments, as the model wrote them."""
+        """Arguments as JSON text, as the model wrote them."""
         return self.call.arguments
 
     @property
     def exception(self) -> BaseException | None:
-        """What the tool raised, with its traceback."""
+        """The exception that the tool raised, with its traceback."""
         return self.result.exception
 
 
 @dataclass(frozen=True, kw_only=True)
 class LimitReached:
-    """A limit of the run was reached.
+    """The run reached a limit.
 
     Attributes:
-        limit: Which one, such as `turns`; the name of a field of Limits.
+        limit: Name of a field of `Limits`, such as `turns`.
     """
 
     limit: str
@@ -198,7 +197,7 @@ class RunFinished:
     usage: Usage
 
 
-# What a call tells while it is at work.
+# Events that a call emits while it runs.
 CallEvent: TypeAlias = ToolCallUpdated | ToolCallRetried | ToolCallAbandoned | ApprovalNeeded
 
 Event: TypeAlias = (
@@ -219,130 +218,137 @@ Event: TypeAlias = (
 
 
 def event_to_dict(event: Event) -> dict[str, Any]:
-    """Write an event as data that every JSON writer takes: a `type`, such as `toolCallFinished`, and its facts.
+    """Convert an event to data that every JSON writer takes: a `type`, such as `toolCallFinished`, and its fields.
 
-    Bytes are in base64; numbers that JSON has no word for, such as NaN, are texts; halves of characters are replaced.
-    There is no way back: what happened is told, not kept.
+    Bytes are in base64, numbers that JSON lacks, such as NaN, are strings, and unpaired surrogates are replaced. There
+    is no inverse.
 
     Raises:
-        TypeError: It is no event of a run.
+        TypeError: The value is not an event.
 
     Example:
         >>> from toolkit.events import TextDelta
         >>> event_to_dict(TextDelta("Hello."))
         {'type': 'textDelta', 'text': 'Hello.'}
     """
-    form = _FORMS.get(type(event))
-    if form is None:
-        raise TypeError(f"{event!r} is no event of a run.")
+    to_fields = _FIELDS.get(type(event))
+    if to_fields is None:
+        raise TypeError(f"{event!r} is not an event of a run.")
     name = type(event).__name__
-    facts: dict[str, Any] = _strict(form(event))
-    return {"type": name[0].lower() + name[1:], **facts}
+    fields: dict[str, Any] = _clean_json(to_fields(event))
+    return {"type": name[0].lower() + name[1:], **fields}
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
-    return {"toolCallId": call.id, "toolName": call.name}
-
-
-def _written(call: ToolCall) -> dict[str, Any]:
-    return {**_call(call), "arguments": call.arguments, **_reasoned(call)}
-
-
-def _reasoned(call: ToolCall) -> dict[str, Any]:
-    return {"reasoning": call.reasoning} if call.reasoning else {}
-
-
-def _approval(approval: PendingApproval) -> dict[str, Any]:
-    about = {"digest": approval.digest, "title": approval.title, "effect": approval.effect, "reason": approval.reason}
-    return {**_call(approval.call), "arguments": approval.arguments, **_reasoned(approval.call), **about}
-
-
-def _attached(told: ToolResult | UserMessage) -> dict[str, Any]:
-    return {"text": told.text or "", "images": list(map(_part, told.images)), "files": list(map(_part, told.files))}
-
-
-def _part(part: Image | File) -> dict[str, Any]:
-    named = {"name": part.name} if isinstance(part, File) else {}
-    return {**named, "mediaType": part.media_type, "data": base64.b64encode(part.data).decode()}
-
-
-def _result(result: ToolResult) -> dict[str, Any]:
-    return {"isError": result.is_error, "kind": result.kind, **_attached(result)}
-
-
-def _class(error: BaseException | None) -> str | None:
-    return None if error is None else type(error).__name__
-
-
-def _usage(usage: Usage) -> dict[str, int]:
-    return {"inputTokens": usage.input_tokens, "outputTokens": usage.output_tokens, "requests": usage.requests}
-
-
-def _turn(event: TurnFinished) -> dict[str, Any]:
+def _response_fields(event: TurnFinished) -> dict[str, Any]:
     response = event.response
     return {
         "turn": event.turn,
         "text": response.text,
         "reasoning": response.reasoning,
-        "calls": list(map(_written, response.calls)),
+        "calls": list(map(_call_fields, response.calls)),
         "finishReason": response.finish_reason,
         "model": response.model,
-        "usage": _usage(response.usage),
+        "usage": _usage_fields(response.usage),
     }
 
 
-_FORMS: Mapping[type[Any], Callable[[Any], dict[str, Any]]] = {
+def _approval_fields(approval: PendingApproval) -> dict[str, Any]:
+    return {
+        **_call_fields(approval.call),
+        "arguments": approval.arguments,
+        "digest": approval.digest,
+        "title": approval.title,
+        "effect": approval.effect,
+        "reason": approval.reason,
+    }
+
+
+def _call_fields(call: ToolCall) -> dict[str, Any]:
+    reasoning = {"reasoning": call.reasoning} if call.reasoning else {}
+    return {**_call_ids(call), "arguments": call.arguments, **reasoning}
+
+
+def _call_ids(call: ToolCall) -> dict[str, Any]:
+    return {"toolCallId": call.id, "toolName": call.name}
+
+
+def _result_fields(result: ToolResult) -> dict[str, Any]:
+    return {"isError": result.is_error, "kind": result.kind, **_content_fields(result)}
+
+
+def _content_fields(source: ToolResult | UserMessage) -> dict[str, Any]:
+    return {
+        "text": source.text or "",
+        "images": list(map(_attachment_fields, source.images)),
+        "files": list(map(_attachment_fields, source.files)),
+    }
+
+
+def _attachment_fields(attachment: Image | File) -> dict[str, Any]:
+    name = {"name": attachment.name} if isinstance(attachment, File) else {}
+    return {**name, "mediaType": attachment.media_type, "data": base64.b64encode(attachment.data).decode()}
+
+
+def _usage_fields(usage: Usage) -> dict[str, int]:
+    return {"inputTokens": usage.input_tokens, "outputTokens": usage.output_tokens, "requests": usage.requests}
+
+
+def _class_name(error: BaseException | None) -> str | None:
+    return None if error is None else type(error).__name__
+
+
+def _to_json(value: Any) -> Any:
+    """Convert a value of the user's own type."""
+    try:
+        return to_jsonable_python(value, bytes_mode="base64", fallback=str)
+    except Exception:  # noqa: BLE001  the user's code runs here, and may raise anything
+        return f"<{type(value).__name__}>"
+
+
+_FIELDS: Mapping[type[Any], Callable[[Any], dict[str, Any]]] = {
     RunStarted: lambda event: {"runId": event.run_id, "model": event.model},
     TurnStarted: lambda event: {"turn": event.turn},
     TextDelta: lambda event: {"text": event.text},
     ReasoningDelta: lambda event: {"text": event.text},
     ToolArgumentsDelta: lambda event: {"index": event.index, "toolName": event.name, "text": event.text},
-    OutputDelta: lambda event: {"value": _plain(event.value)},
-    MessageAdded: lambda event: _attached(event.message),
-    TurnFinished: _turn,
-    ToolCallStarted: lambda event: _written(event.call),
+    OutputDelta: lambda event: {"value": _to_json(event.value)},
+    MessageAdded: lambda event: _content_fields(event.message),
+    TurnFinished: _response_fields,
+    ToolCallStarted: lambda event: _call_fields(event.call),
     ToolCallUpdated: lambda event: {
-        **_call(event.call),
+        **_call_ids(event.call),
         "text": event.text,
-        "partial": _result(event.partial) if event.partial else None,
+        "partial": _result_fields(event.partial) if event.partial else None,
     },
     ToolCallRetried: lambda event: {
-        **_call(event.call),
+        **_call_ids(event.call),
         "attempt": event.attempt,
-        "exception": _class(event.error),
+        "exception": _class_name(event.error),
         "seconds": event.seconds,
     },
-    ToolCallAbandoned: lambda event: {**_call(event.call), "count": event.count},
-    ApprovalNeeded: lambda event: _approval(event.approval),
+    ToolCallAbandoned: lambda event: {**_call_ids(event.call), "count": event.count},
+    ApprovalNeeded: lambda event: _approval_fields(event.approval),
     ToolCallFinished: lambda event: {
-        **_call(event.call),
-        **_result(event.result),
-        "exception": _class(event.exception),
+        **_call_ids(event.call),
+        **_result_fields(event.result),
+        "exception": _class_name(event.exception),
         "seconds": event.seconds,
     },
     LimitReached: lambda event: {"limit": event.limit},
     RunFinished: lambda event: {
         "output": event.output,
         "finishReason": event.finish_reason,
-        "usage": _usage(event.usage),
+        "usage": _usage_fields(event.usage),
     },
 }
 
 
-def _plain(value: Any) -> Any:
-    """Make JSON of a value of the user's type."""
-    try:
-        return to_jsonable_python(value, bytes_mode="base64", fallback=str)
-    except Exception:  # noqa: BLE001  values are the user's: anything may happen while one is read
-        return f"<{type(value).__name__}>"
-
-
-def _strict(value: Any) -> Any:
-    """Put right what a JSON writer would refuse, or write as something that is no JSON."""
+def _clean_json(value: Any) -> Any:
+    """Replace what strict JSON in UTF-8 cannot hold: unpaired surrogates, NaN and infinities."""
     if isinstance(value, str):
         return replace_surrogates(value)
     if isinstance(value, dict):
-        return {replace_surrogates(key): _strict(item) for key, item in value.items()}
+        return {replace_surrogates(key): _clean_json(item) for key, item in value.items()}
     if isinstance(value, list):
-        return list(map(_strict, value))
+        return list(map(_clean_json, value))
     return json.dumps(value) if isinstance(value, float) and not isfinite(value) else value

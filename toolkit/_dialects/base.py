@@ -75,7 +75,7 @@ def function_of(item: Any) -> tuple[Any, Any]:
 def about_calls(spec: ToolSpec) -> Collection[str]:
     """List the keys that are said about a call of a tool: those asked for; of a declared one all but its output."""
     if spec.activity is None:
-        return spec.about.keys()
+        return spec.meta.keys()
     return META_BESIDE_OUTPUT if spec.activity == "" else META
 
 

@@ -85,7 +85,7 @@ class Calls(RunDialect):
     @override
     def form(self, spec: ToolSpec) -> Form:
         """Tell how a tool's arguments are shown; what is asked for about a call, or as its output, keeps its name."""
-        said = frozenset((*spec.about, *([OUTPUT] if spec.activity == "" else ())))
+        said = frozenset((*spec.meta, *([OUTPUT] if spec.activity == "" else ())))
         return form_of(spec, _beside(said & {*META}, strict=self.is_strict(spec)))
 
     @override

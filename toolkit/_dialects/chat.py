@@ -35,7 +35,7 @@ from toolkit._messages import (
     ToolResult,
     ToolSpec,
     UserMessage,
-    attachment_message,
+    collect_attachments,
     replace_surrogates,
 )
 from toolkit._schema.json_text import to_json_text
@@ -59,7 +59,7 @@ class Chat(RunDialect):
         memo = request.memo
         memo += map(encoded, request.messages[len(memo) :])
         body: dict[str, Any] = {"messages": list(memo)}  # whoever keeps it sees it as it was, not as the run goes on
-        if tools := [self.tool(spec) for spec in request.offered]:
+        if tools := [self.tool(spec) for spec in request.all_tools]:
             body["tools"] = tools
         return body | _chosen(request) | output_request(request.output, self.form)
 
@@ -98,7 +98,7 @@ def _chosen(request: ModelRequest) -> dict[str, Any]:
 
 def pictures(done: Sequence[tuple[ToolCall, ToolResult]]) -> list[dict[str, Any]]:
     """Make the message that shows what pictures and files results have, where there are any."""
-    return list(map(encoded, attachment_message(result for _, result in done)))
+    return list(map(encoded, collect_attachments(result for _, result in done)))
 
 
 def message_of(reply: Any) -> Any:

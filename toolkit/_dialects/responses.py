@@ -49,7 +49,7 @@ from toolkit._messages import (
     ToolResult,
     ToolSpec,
     UserMessage,
-    attachment_message,
+    collect_attachments,
     replace_surrogates,
 )
 
@@ -130,7 +130,7 @@ def input_of(messages: Sequence[Message], groups: Mapping[str, str]) -> Iterator
             answers.append(message)
             yield [answer_of(message, message, asked.get(message.provider_call_id or message.call_id, {}))]
             continue
-        shown_already = message in attachment_message(answers)
+        shown_already = message in collect_attachments(answers)
         answers = []
         items = said(message, groups) if isinstance(message, ModelResponse) else encoded(message)
         asked.update((item["call_id"], item) for item in items if is_call(item))
@@ -256,11 +256,11 @@ class Responses(RunDialect):
     def body(self, request: ModelRequest) -> dict[str, Any]:
         """Make input and tools; each message is turned into its wire form once in a run."""
         memo = request.memo
-        groups = {spec.name: spec.namespace for spec in request.offered if spec.namespace}
+        groups = {spec.name: spec.namespace for spec in request.all_tools if spec.namespace}
         memo += ({"items": told} for told in input_of(request.messages[len(memo) :], groups))
         body: dict[str, Any] = {"input": [item for told in memo for item in told["items"]]}
         request = _told_by_the_list(request)
-        if tools := self.tools(request.offered):
+        if tools := self.tools(request.all_tools):
             body["tools"] = tools
         return body | _chosen(request) | _text(output_request(request.output, self.form))
 

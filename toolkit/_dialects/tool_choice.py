@@ -94,11 +94,11 @@ def chosen(
         limited: Writes a choice among some tools: "auto" or "required", and the tools.
     """
     choice, allowed = request.choice, request.allowed
-    if not request.offered or (choice is None and allowed is None):
+    if not request.all_tools or (choice is None and allowed is None):
         return {}
     if allowed is None or choice not in (None, "auto", "required"):
         return {"tool_choice": choice if choice in WORDS else named(str(choice))}
-    answers = [spec.name for spec in request.offered[len(request.tools) :]]  # the call that is the answer
+    answers = [spec.name for spec in request.all_tools[len(request.tools) :]]  # the call that is the answer
     return {"tool_choice": limited(choice or "auto", [named(name) for name in (*allowed, *answers)])}
 
 

@@ -27,7 +27,7 @@ from pydantic_core import to_jsonable_python
 
 from toolkit._concurrency.backend import Backend
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._context import ToolContext, ignore
+from toolkit._context import ToolContext, discard
 from toolkit._execution.authorization import Unanswered, ask, because, guarded
 from toolkit._messages import PendingApproval, ToolCall
 from toolkit._schema.json_text import escape_confusable
@@ -164,7 +164,7 @@ class ApprovalRequest:
     context: ToolContext[Any]
     call: ToolCall = field(default=ToolCall(name=""), compare=False)
     required: bool = field(default=False, compare=False)
-    emit: Callable[[ApprovalNeeded], object] = field(default=ignore, compare=False, repr=False)
+    emit: Callable[[ApprovalNeeded], object] = field(default=discard, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "arguments", guarded(self.arguments))

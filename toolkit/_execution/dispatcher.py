@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from toolkit._concurrency.backend import Backend
-from toolkit._context import ToolContext, ignore
+from toolkit._context import ToolContext, discard
 from toolkit._execution.approval import ApprovalRequest, Approver, Deferred, Stopped, approve, digest_of
 from toolkit._execution.authorization import Authorizer, Unanswered, authorize
 from toolkit._execution.invoke import Emit, invoke
@@ -79,7 +79,7 @@ class Dispatcher:
     count: Callable[[str, int], str] = lambda *_: ""
 
     async def dispatch(
-        self, call: ToolCall, context: ToolContext[Any], backend: Backend, tell: Emit = ignore
+        self, call: ToolCall, context: ToolContext[Any], backend: Backend, tell: Emit = discard
     ) -> ToolResult:
         """Carry one call out; whatever a tool or a middleware does, there is a result.
 

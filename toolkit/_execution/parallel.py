@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 from toolkit._concurrency.backend import Backend
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import note_still_running
-from toolkit._context import ToolContext, ignore
+from toolkit._context import ToolContext, discard
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.invoke import Emit
 from toolkit._execution.references import Dependencies, any_references
@@ -116,7 +116,7 @@ async def run_batch(
 
     async def timed(call: ToolCall) -> ToolCallFinished:
         began = time.perf_counter()
-        result = await carry_out(call, told.put if told else ignore)
+        result = await carry_out(call, told.put if told else discard)
         return ToolCallFinished(call, result, time.perf_counter() - began)
 
     jobs = [partial(timed, call) for call in calls]
@@ -218,7 +218,7 @@ class ParallelCalls:
         finally:
             linked.close()
 
-    async def _dispatched(self, left: Cancellation, call: ToolCall, tell: Emit = ignore) -> ToolResult:
+    async def _dispatched(self, left: Cancellation, call: ToolCall, tell: Emit = discard) -> ToolResult:
         own = replace(
             self.context,
             call_id=call.id,
@@ -244,7 +244,7 @@ def _begun(calls: Iterable[ToolCall]) -> list[ToolCall]:
 def _checked(call: ToolCall) -> ToolCall:
     if not isinstance(call, ToolCall):
         raise TypeError(
-            f"{call!r:.100} is no ToolCall: ToolCall.of(data) and ToolCall.from_json(text) make one, "
+            f"{call!r:.100} is no ToolCall: ToolCall.from_dict(data) and ToolCall.from_json(text) make one, "
             f"and Toolbox.parse_calls(reply) makes those of a reply."
         )
     if not isinstance(call.arguments, str):

@@ -34,14 +34,14 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from toolkit._messages import (
-    UNANSWERED,
+    REASONS_WITHOUT_ANSWER,
     Message,
     ModelResponse,
     PendingApproval,
     ToolCall,
     ToolMessage,
     UserMessage,
-    attachment_message,
+    collect_attachments,
 )
 from toolkit._runner.limits import LAST_TURN, NO_TOOLS_TEXT, Limits
 from toolkit._runner.state import (
@@ -192,7 +192,7 @@ class Conversation:
     @property
     def hears(self) -> bool:
         """Whether the user can say something to it now: before an answer, or after one that was not the last."""
-        is_over = self.limit or self._state.reason in UNANSWERED
+        is_over = self.limit or self._state.reason in REASONS_WITHOUT_ANSWER
         return self._state.phase in ("asking", "finished") and not is_over
 
     @property
@@ -370,7 +370,7 @@ class Conversation:
         """Put the results of all calls into the history, in the order of the calls."""
         by_id = {result.call_id: result for result in results}
         told = [by_id[call.id].replace(provider_call_id=call.provider_call_id) for call in last_calls(self._messages)]
-        self._messages += [*told, *attachment_message(told)]  # most providers' tools give text only
+        self._messages += [*told, *collect_attachments(told)]  # most providers' tools give text only
         self._state = self._state.replace(phase="asking", answered=(), pending=())
         return told
 

@@ -14,7 +14,7 @@ from typing_extensions import TypeVar
 
 from toolkit._concurrency.backend import Backend, call_function
 from toolkit._concurrency.cancellation import DEADLINE, Cancellation
-from toolkit._messages import UNANSWERED, ModelResponse, ToolResult, UserMessage
+from toolkit._messages import REASONS_WITHOUT_ANSWER, ModelResponse, ToolResult, UserMessage
 from toolkit._runner.control import ActiveRuns, MessageQueue
 from toolkit._runner.conversation import STOPPED_TEXT, Conversation
 from toolkit._runner.model_call import ModelCaller
@@ -61,7 +61,7 @@ class Ending(Generic[T]):
 
     def end(self, output: Any, reason: str) -> None:
         """Make the result; a text that is no value of the output type is left out."""
-        is_text = isinstance(output, str) and reason in (*UNANSWERED, "halted")
+        is_text = isinstance(output, str) and reason in (*REASONS_WITHOUT_ANSWER, "halted")
         state = self.conversation.state
         calls = (call.id for message in state.messages if isinstance(message, ModelResponse) for call in message.calls)
         self.result = RunResult(
@@ -204,7 +204,7 @@ class Run(Generic[T]):
         if isinstance(todo, Paused):
             self.ending.end("", "paused")
             return
-        if todo.reason in UNANSWERED:
+        if todo.reason in REASONS_WITHOUT_ANSWER:
             self.ending.end(todo.output, todo.reason)
             return
         try:

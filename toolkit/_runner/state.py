@@ -218,7 +218,7 @@ def _messages(data: Any) -> tuple[Any, ...]:
 
 
 def _pending(data: Any) -> tuple[PendingApproval, ...]:
-    return tuple(PendingApproval(**{**item, "call": ToolCall.of(item["call"])}) for item in data)
+    return tuple(PendingApproval(**{**item, "call": ToolCall.from_dict(item["call"])}) for item in data)
 
 
 _READERS: Mapping[str, Any] = {

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from toolkit._concurrency.backend import Backend, Handle
 from toolkit._concurrency.cancellation import DEADLINE, Cancellation, current_cancellation
 from toolkit._concurrency.threads import note_still_running
-from toolkit._context import ToolContext, ignore
+from toolkit._context import ToolContext, discard
 from toolkit._execution.approval import Deferred, Stopped
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.invoke import Emit
@@ -73,7 +73,7 @@ class EarlyCall:
 
     def drop(self) -> ToolCallFinished:
         """Give it up."""
-        self.message.listen(ignore)
+        self.message.listen(discard)
         self.handle.drop()
         result = ToolResult(text=DROPPED_TEXT, error=DROPPED_TEXT, kind="cancelled")
         return ToolCallFinished(self.call, result, 0.0)

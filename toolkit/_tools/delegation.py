@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 from pydantic_core import ValidationError, to_json
 
 from toolkit._context import ToolContext
-from toolkit._messages import OUTPUT, UNANSWERED, ToolCall, ToolResult
+from toolkit._messages import OUTPUT, REASONS_WITHOUT_ANSWER, ToolCall, ToolResult
 from toolkit._schema.error_messages import explain_errors
 from toolkit._tools.handlers import Action, Declared, Function, implementation
 from toolkit._tools.options import Scope
@@ -181,7 +181,7 @@ class ByRunner(Delegated):
 
     def _ended(self, ended: Ended) -> ToolResult:
         """Make the result; what came of the run, and what it cost, stands in its details."""
-        if ended.finish_reason not in UNANSWERED:
+        if ended.finish_reason not in REASONS_WITHOUT_ANSWER:
             return self.settled(ToolResult(ended.output, details=ended))
         failure = Failed(f"The module {self.scope.module!r} gave no answer: {ended.finish_reason}.")
         return ToolResult.from_error(failure)._replace(details=ended)

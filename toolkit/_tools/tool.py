@@ -163,7 +163,7 @@ class Described(Invocable):
             description=self.description,
             parameters=self._shown_parameters,
             activity=self.handler.activity,
-            about=self.about,
+            meta=self.about,
             module=self.scope.module if self.scope else "",
             output=self.output_schema,
             title=self.title,

@@ -24,7 +24,7 @@ logger = logging.getLogger("toolkit")
 MAX_OPTIONS = 50
 # So many sync handlers may be at work; each of them holds a thread until it ends.
 MAX_OPEN = 64
-UNANSWERED = "No answer was given."
+NO_ANSWER = "No answer was given."
 NOBODY = "Nobody is there to answer. Go on without an answer."
 BUSY = "Too many earlier questions still wait for an answer. Go on without one."
 
@@ -148,7 +148,7 @@ def _checked(answer: object, asked: Question) -> str | list[str]:
     """
     if answer is None:
         logger.warning("The handler of ask_user gave None to %r", asked)
-        raise Failed(UNANSWERED)
+        raise Failed(NO_ANSWER)
     said = [answer] if isinstance(answer, str) else answer
     if not isinstance(said, (list, tuple)) or not all(isinstance(text, str) for text in said):
         raise TypeError(f"The handler of ask_user answers with a text, or several in a list, not {answer!r:.100}.")

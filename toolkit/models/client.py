@@ -286,7 +286,7 @@ class ServerModel(ABC):
 
     def _read(self, answer: Answer, request: ModelRequest) -> ModelResponse:
         said = replace_surrogates("".join(answer.text))
-        text, calls = self.dialect.read(said, answer.calls(), request.offered)
+        text, calls = self.dialect.read(said, answer.calls(), request.all_tools)
         if request.output:
             text, calls = extract_output(text, calls, request.output, self.dialect.read)
         return ModelResponse(

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from toolkit._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from toolkit.errors import StoreError as StoreError
     from toolkit.stores.database import Database as Database
     from toolkit.stores.database import Layout as Layout
-    from toolkit.stores.database import StoreError as StoreError
     from toolkit.stores.embeddings import Embed as Embed
     from toolkit.stores.embeddings import LocalEmbeddings as LocalEmbeddings
     from toolkit.stores.embeddings import OpenAIEmbeddings as OpenAIEmbeddings
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 # Where each public name lives. The block above says the same to type checkers; a test holds the two together.
 _HOMES = {
+    "toolkit.errors": ("StoreError",),
     "toolkit.stores.database": (
         "Database",
         "Layout",
-        "StoreError",
     ),
     "toolkit.stores.embeddings": (
         "Embed",

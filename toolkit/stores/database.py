@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import Self
 
-from toolkit.errors import DefinitionError, Failed
+from toolkit.errors import DefinitionError, StoreError
 from toolkit.stores.forks import forks
 
 if TYPE_CHECKING:
@@ -56,10 +56,6 @@ _SETTINGS = (
     "PRAGMA cell_size_check = ON",
     "PRAGMA journal_size_limit = 16777216",
 )
-
-
-class StoreError(Failed):
-    """A file could not be used; what was to be written then is not kept. The message says what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)

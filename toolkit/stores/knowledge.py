@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from typing_extensions import Self
 
 from toolkit._concurrency.threads import check_cancelled
-from toolkit.errors import DefinitionError
-from toolkit.stores.database import MEMORY, Database, Layout, StoreError
+from toolkit.errors import DefinitionError, StoreError
+from toolkit.stores.database import MEMORY, Database, Layout
 
 if TYPE_CHECKING:
     import sqlite3

@@ -161,7 +161,7 @@ def test_nothing_private_is_told() -> None:
 
 def test_what_is_no_event() -> None:
     """Anything else is refused, by name."""
-    with pytest.raises(TypeError, match=r"'x' is no event of a run\."):
+    with pytest.raises(TypeError, match=r"'x' is not an event of a run\."):
         event_to_dict("x")  # type: ignore[arg-type]
 
 
