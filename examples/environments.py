@@ -20,7 +20,7 @@ send_email = Tool.from_models(
     description="Sends an e-mail",
 )
 box = Toolbox([send_email])
-box.choose("sendEmail", lambda: ACTIVITIES[os.environ["APP_ENV"]])  # asked whenever the tools are composed
+box.bindings.choose("sendEmail", lambda: ACTIVITIES[os.environ["APP_ENV"]])  # asked whenever the tools are composed
 
 
 @box.bind("smtp")
@@ -38,7 +38,7 @@ def pretend(**mail: str) -> dict[str, bool]:
 
 def script() -> list[ModelReply]:
     """Say what the model says; it fills in `_output` where it is asked for it."""
-    guess = {} if box.activity_of("sendEmail") else {"_output": {"sent": False}}
+    guess = {} if box.bindings.activity_of("sendEmail") else {"_output": {"sent": False}}
     return [call("sendEmail", recipient="ann@example.com", subject="Lunch?", **guess), "That was all."]
 
 
@@ -49,7 +49,7 @@ def main() -> None:
         os.environ["APP_ENV"] = environment
         outbox.clear()
         (made,) = Runner(box, model=ScriptedModel(script())).run("Ask Ann to lunch.").calls
-        carrier = box.activity_of("sendEmail") or "the model"
+        carrier = box.bindings.activity_of("sendEmail") or "the model"
         print(f"{environment:12} by {carrier:10} {made.result.text:15} outbox {outbox}")
 
 

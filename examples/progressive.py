@@ -11,6 +11,7 @@ from typing import Literal
 from typing_extensions import TypedDict
 
 from toolkit import NoModelError, Runner, Tool, Toolbox
+from toolkit.calls import calls_schema
 from toolkit.models import Model
 from toolkit.models.local import embedded_model
 from toolkit.testing import ScriptedModel, call
@@ -44,7 +45,7 @@ def model() -> Model:
 
 def told() -> list[str]:
     """Write what the model is told of the tool."""
-    return json.dumps(box.calls_schema(), indent=2).splitlines()
+    return json.dumps(calls_schema(box), indent=2).splitlines()
 
 
 def counted(text: str) -> Sentiment:

@@ -5,6 +5,7 @@ plain text of a model that knows no tool calling. The model is scripted, so that
 """
 
 from toolkit import Runner, Tool, Toolbox, schema
+from toolkit.calls import calls_schema, parse_calls
 from toolkit.testing import ScriptedModel, call
 
 # Hand-made: `_tool` is the name, `_output` what it gives, whoever carries it out.
@@ -44,7 +45,7 @@ def weather(location: str) -> dict[str, float | str]:
 def main() -> None:
     """Compose, call natively, call by text."""
     print("What the model is told:")
-    for shown in box.calls_schema()["properties"]["calls"]["items"]["anyOf"]:
+    for shown in calls_schema(box)["properties"]["calls"]["items"]["anyOf"]:
         activity = shown["properties"]["_activity"]["const"]
         print(f"    _activity {activity!r:15} {', '.join(shown['properties'])}")
 
@@ -53,7 +54,7 @@ def main() -> None:
     both = [call("sentimentAnalysis", text=text, _output=output), call("weatherCheck", location="Paris")]
     result = Runner(box, model=ScriptedModel([both, "A lovely day, indeed."])).run("How is Paris?")
     for made in result.calls:
-        who = "the function" if box.activity_of(made.name) else "the model"
+        who = "the function" if box.bindings.activity_of(made.name) else "the model"
         print(f"    {made.name}, by {who}: {made.result.text}")
     print("    Answer:", result.output)
 
@@ -61,8 +62,8 @@ def main() -> None:
     reply = """{"calls": [
         {"_tool": "weatherCheck", "_activity": "weatherCheck", "location": "Oslo"},
         {"_tool": "sentimentAnalysis", "_activity": "", "text": "Oh no", "_output": {"confidence": "high"}}]}"""
-    calls = box.parse_calls(reply)
-    for asked, got in zip(calls, box.all(calls), strict=True):
+    calls = parse_calls(box, reply)
+    for asked, got in zip(calls, box.call_many(calls), strict=True):
         print(f"    {asked.name}: {got.text}")
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from toolkit import Runner, RunResult, Tool, Toolbox, ToolCall, schema, tool
 from toolkit._dialects.calls import Calls, reply_schema
 from toolkit._messages import ModelRequest, ModelResponse, SystemMessage, ToolMessage, UserMessage
+from toolkit.calls import calls_schema, parse_calls
 from toolkit.events import TextDelta
 from toolkit.testing import FakeServer, reply
 
@@ -148,7 +149,7 @@ def declared_box(**options: Any) -> Toolbox:
 
 def test_composition_of_a_declared_tool() -> None:
     """What is said about a call stands in front, the name and what carries it out as constants, then the arguments."""
-    shown = declared_box().calls_schema()["properties"]["calls"]["items"]["anyOf"][0]
+    shown = calls_schema(declared_box())["properties"]["calls"]["items"]["anyOf"][0]
 
     assert ["_tool", "_activity", "_reasoningForCall", "_output", "text"] == list(shown["properties"])
     assert ["mood", ""] == [shown["properties"][key]["const"] for key in ("_tool", "_activity")]
@@ -158,9 +159,9 @@ def test_composition_of_a_declared_tool() -> None:
 def test_composition_follows_what_is_bound() -> None:
     """Once a function carries the tool out, its name stands there, and no output is asked for; the rest stays."""
     box = declared_box()
-    latent = box.calls_schema()["properties"]["calls"]["items"]["anyOf"][0]
+    latent = calls_schema(box)["properties"]["calls"]["items"]["anyOf"][0]
     box.bind("mood", lambda text: {"mood": "good"})
-    bound = box.calls_schema()["properties"]["calls"]["items"]["anyOf"][0]
+    bound = calls_schema(box)["properties"]["calls"]["items"]["anyOf"][0]
     latent["properties"]["_activity"]["const"] = "mood"
     del latent["properties"]["_output"]
     latent["required"].remove("_output")
@@ -170,9 +171,9 @@ def test_composition_follows_what_is_bound() -> None:
 
 def test_meta_fields_come_in_one_order() -> None:
     """Whatever is said about calls comes in the same order, in front of the arguments."""
-    (shown,) = Toolbox([Tool.from_schema("mood", MOOD)], references=True).calls_schema()["properties"]["calls"][
-        "items"
-    ]["anyOf"]
+    (shown,) = calls_schema(Toolbox([Tool.from_schema("mood", MOOD)], references=True))["properties"]["calls"]["items"][
+        "anyOf"
+    ]
 
     assert ["_tool", "_activity", "_instance", "_outputPath", "_reasoningForCall", "_output", "text"] == list(
         shown["properties"]
@@ -197,21 +198,21 @@ WRONG: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("strict", [False, True], ids=["plain", "strict"])
 def test_composition_is_valid(*, strict: bool) -> None:
     """A composition is a JSON Schema, in OpenAI's strict form too."""
-    jsonschema.Draft202012Validator.check_schema(declared_box().calls_schema(strict=strict))
+    jsonschema.Draft202012Validator.check_schema(calls_schema(declared_box(), strict=strict))
 
 
 def test_composition_accepts() -> None:
     """Calls that fit are accepted, several of one tool too, in any order."""
     calls = [SAD, RAIN, TALL, {**SAD, "_reasoningForCall": "why"}, {"_tool": "add", "_activity": "add", "a": 1}]
 
-    jsonschema.validate({"calls": calls, "output": None}, declared_box().calls_schema())
+    jsonschema.validate({"calls": calls, "output": None}, calls_schema(declared_box()))
 
 
 @pytest.mark.parametrize("call", WRONG.values(), ids=WRONG)
 def test_composition_refuses(call: dict[str, Any]) -> None:
     """A call that does not fit its own tool is refused."""
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({"calls": [call], "output": None}, declared_box().calls_schema())
+        jsonschema.validate({"calls": [call], "output": None}, calls_schema(declared_box()))
 
 
 def test_free_names() -> None:
@@ -219,9 +220,9 @@ def test_free_names() -> None:
     marked = Tool.from_schema("t", {"properties": {}, "patternProperties": {"^x": {"type": "integer"}}})
     box = Toolbox([marked])
     call = {"_tool": "t", "_activity": "", "_output": "done", "x1": 5}
-    jsonschema.validate({"calls": [call], "output": None}, box.calls_schema())
+    jsonschema.validate({"calls": [call], "output": None}, calls_schema(box))
 
-    assert ["done"] == [result.value for result in box.all(box.parse_calls(replied(call)))]
+    assert ["done"] == [result.value for result in box.call_many(parse_calls(box, replied(call)))]
 
 
 def test_strict_within_limits() -> None:
@@ -244,7 +245,7 @@ def test_pointers_of_the_output() -> None:
     box = Toolbox([Tool.from_schema("echo", echo)])
     calls = [{"_tool": "echo", "n": 1, "_output": output} for output in (5, "five")]
 
-    assert [5, None] == [result.value for result in box.all(box.parse_calls(replied(*calls)))]
+    assert [5, None] == [result.value for result in box.call_many(parse_calls(box, replied(*calls)))]
 
 
 def test_names_of_our_own_beside_what_is_said() -> None:
@@ -255,12 +256,16 @@ def test_names_of_our_own_beside_what_is_said() -> None:
         return f"{_tool} {_output}"
 
     box = Toolbox([file])
-    (shown,) = box.calls_schema()["properties"]["calls"]["items"]["anyOf"]
+    (shown,) = calls_schema(box)["properties"]["calls"]["items"]["anyOf"]
     one, two = list(shown["properties"])[-2:]
     call = {"_tool": "file", "_activity": "file", "_reasoningForCall": "why", one: 1, two: "a"}
-    (read,) = box.parse_calls(replied(call))
+    (read,) = parse_calls(box, replied(call))
 
-    assert ("file", "why", "1 a") == (shown["properties"]["_tool"]["const"], read.reasoning, box.run(read).value)
+    assert ("file", "why", "1 a") == (
+        shown["properties"]["_tool"]["const"],
+        read.reasoning,
+        box.call_many([read])[0].value,
+    )
 
 
 # -- requests

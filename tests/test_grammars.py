@@ -23,6 +23,7 @@ from toolkit._dialects import get_dialect, get_run_dialect
 from toolkit._dialects.calls import response_format
 from toolkit._messages import ModelRequest, UserMessage
 from toolkit._schema.matching import collect_references, lookup
+from toolkit.calls import calls_schema
 from toolkit.testing import FakeServer, reply
 
 SHOWN = ["chat", "chat strict", "minimal", "calls", "calls strict"]
@@ -314,7 +315,7 @@ def dead_ends(schema: Any, root: Any) -> list[str]:
 @pytest.mark.parametrize("engine", [llguidance, xgrammar], ids=lambda engine: engine.__name__)
 def test_compositions_compile(engine: Callable[[str], None], *, strict: bool) -> None:
     """What is composed of tools of any kind is a grammar for the engines that servers use."""
-    made = {name: json.dumps(box.calls_schema(strict=strict)) for name, box in boxes().items()}
+    made = {name: json.dumps(calls_schema(box, strict=strict)) for name, box in boxes().items()}
 
     assert [] == [name for name, schema in made.items() if not compiles(engine, schema)]
 
@@ -322,13 +323,13 @@ def test_compositions_compile(engine: Callable[[str], None], *, strict: bool) ->
 @pytest.mark.parametrize("strict", [False, True], ids=["plain", "strict"])
 def test_compositions_compile_in_llama_cpp(*, strict: bool) -> None:
     """The same for llama.cpp."""
-    assert [] == llama_cpp({name: json.dumps(box.calls_schema(strict=strict)) for name, box in boxes().items()})
+    assert [] == llama_cpp({name: json.dumps(calls_schema(box, strict=strict)) for name, box in boxes().items()})
 
 
 @pytest.mark.parametrize("strict", [False, True], ids=["plain", "strict"])
 def test_pointers_lead_somewhere(*, strict: bool) -> None:
     """Whatever a composition refers to is in it, as one of its definitions."""
-    made = {name: box.calls_schema(strict=strict) for name, box in boxes().items()}
+    made = {name: calls_schema(box, strict=strict) for name, box in boxes().items()}
     pointers = {name: collect_references(schema, schema) for name, schema in made.items()}
 
     assert {} == {name: dead for name, schema in made.items() if (dead := dead_ends(schema, schema))}
@@ -343,7 +344,7 @@ def test_openai_takes_a_strict_composition() -> None:
         openai.OpenAI(base_url=server.base_url, api_key="test") as client,
     ):
         for box in made.values():
-            form: Any = response_format(box.calls_schema(strict=True), strict=True)
+            form: Any = response_format(calls_schema(box, strict=True), strict=True)
             client.chat.completions.create(
                 model="fake", messages=[{"role": "user", "content": "Hi"}], response_format=form
             )

@@ -13,7 +13,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__", "cli"),
     ("builtin", "serve", "sources", "testing"),
     ("_runner",),
-    ("_toolbox", "approvers"),
+    ("_toolbox", "approvers", "calls"),
     ("_execution",),
     ("display", "middleware", "stores"),
     ("_tools",),

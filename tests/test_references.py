@@ -64,16 +64,16 @@ def call(name: str, /, to: str = "", of: str = "", **arguments: Any) -> ToolCall
 
 def in_place(calls: Sequence[ToolCall], **options: Any) -> list[ToolResult]:
     """Carry calls out on this thread and others."""
-    return BOX.all(calls, **options)
+    return BOX.call_many(calls, **options)
 
 
 def in_a_loop(calls: Sequence[ToolCall], **options: Any) -> list[ToolResult]:
     """Carry calls out in an event loop."""
-    return asyncio.run(BOX.aall(calls, **options))
+    return asyncio.run(BOX.acall_many(calls, **options))
 
 
 WAYS = st.sampled_from([in_place, in_a_loop])
-ways = pytest.mark.parametrize("carried_out", [in_place, in_a_loop], ids=["all", "aall"])
+ways = pytest.mark.parametrize("carried_out", [in_place, in_a_loop], ids=["call_many", "acall_many"])
 
 
 @ways
@@ -105,14 +105,14 @@ def test_state() -> None:
         call("join", parts="†state.city"),
     ]
 
-    assert ["Rome"] * 3 == [result.value for result in BOX.all(calls)]
+    assert ["Rome"] * 3 == [result.value for result in BOX.call_many(calls)]
 
 
 def test_a_text_that_begins_with_a_mark() -> None:
     """Two marks stand for a text that begins with one; one inside of a text is a character like any other."""
     calls = [call("join", parts="††note"), call("join", parts="see †note"), call("join", parts=["a", "†††"])]
 
-    assert ["†note", "see †note", "a††"] == [result.value for result in BOX.all(calls)]
+    assert ["†note", "see †note", "a††"] == [result.value for result in BOX.call_many(calls)]
 
 
 def test_without_references() -> None:
@@ -120,14 +120,14 @@ def test_without_references() -> None:
     shared = SharedValues()
 
     assert ["†note"] == [
-        result.value for result in Toolbox(TOOLS).all([call("join", "note", parts="†note")], shared=shared)
+        result.value for result in Toolbox(TOOLS).call_many([call("join", "note", parts="†note")], shared=shared)
     ]
     assert () == shared.paths()
 
 
 def test_values_are_checked() -> None:
     """What a reference stands for is checked like any argument."""
-    wrong, _ = BOX.all([call("walk", miles="†city"), call("join", to="city", parts="Rome")])
+    wrong, _ = BOX.call_many([call("walk", miles="†city"), call("join", to="city", parts="Rome")])
 
     assert ("invalid_arguments", True) == (wrong.kind, (wrong.text or "").startswith("Invalid arguments: miles: "))
 
@@ -182,14 +182,14 @@ def test_what_a_dangling_reference_is_told(carried_out: All) -> None:
 @pytest.mark.parametrize("path", ["†", "†a..b", "†state."])
 def test_a_reference_that_is_no_path(path: str) -> None:
     """A reference without a path is refused."""
-    (result,) = BOX.all([call("walk", miles=path)])
+    (result,) = BOX.call_many([call("walk", miles=path)])
 
     assert (result.text or "").startswith(f"Invalid arguments: {path}: ")
 
 
 def test_an_output_path_that_is_none() -> None:
     """A call whose result could not be kept is not carried out."""
-    (result,) = BOX.all([call("walk", to="a..b", miles=3)])
+    (result,) = BOX.call_many([call("walk", to="a..b", miles=3)])
 
     assert (result.text or "").startswith("Invalid arguments: _outputPath: 'a..b' is no path: ")
 
@@ -221,7 +221,7 @@ def test_a_circle(carried_out: All) -> None:
 def test_its_own_path() -> None:
     """A call that refers to where it keeps its result gets what was there before."""
     shared = SharedValues({"count": 3})
-    BOX.all([call("join", to="text", parts=["a"]), call("walk", to="count", miles="†count")], shared=shared)
+    BOX.call_many([call("join", to="text", parts=["a"]), call("walk", to="count", miles="†count")], shared=shared)
 
     assert (3, "a") == (shared.get("count"), shared.get("text"))
 
@@ -243,7 +243,7 @@ def test_the_last_write_wins() -> None:
     box = Toolbox([slow, quick, join], references=True)
     calls = [call("join", parts="†x"), call("slow", to="x", text="1"), call("quick", to="y", text="2")]
 
-    assert ["3", "1", "2", "3"] == [r.value for r in box.all([*calls, call("quick", to="x", text="3")])]
+    assert ["3", "1", "2", "3"] == [r.value for r in box.call_many([*calls, call("quick", to="x", text="3")])]
 
 
 @ways
@@ -262,7 +262,7 @@ def test_unblocked_calls_run_in_parallel(carried_out: All) -> None:
 
     box = Toolbox([wait, tell, join], references=True)
     calls = [call("wait"), call("join", to="x", parts="go"), call("tell", text="†x")]
-    results = box.all(calls) if carried_out is in_place else asyncio.run(box.aall(calls))
+    results = box.call_many(calls) if carried_out is in_place else asyncio.run(box.acall_many(calls))
 
     assert [True, "go", "go"] == [result.value for result in results]
 
@@ -277,7 +277,7 @@ def test_instances() -> None:
         call("join", to="only", of="one", parts="x"),
         call("join", of="two", parts="†only"),
     ]
-    results = BOX.all(calls)
+    results = BOX.call_many(calls)
 
     assert ["Ann", "Bob", "Ann", "Bob", "x", None] == [result.value for result in results]
 
@@ -285,7 +285,7 @@ def test_instances() -> None:
 def test_a_text_stays_text() -> None:
     """A result is kept as JSON data; a text that looks like a number is none."""
     shared = SharedValues()
-    BOX.all([call("join", to="text", parts="5"), call("walk", to="number", miles=5)], shared=shared)
+    BOX.call_many([call("join", to="text", parts="5"), call("walk", to="number", miles=5)], shared=shared)
 
     assert ("5", 5) == (shared.get("text"), shared.get("number"))
 
@@ -298,7 +298,7 @@ def test_a_result_of_ones_own_making() -> None:
         return ToolResult(text=text, error=error)
 
     shared, box = SharedValues(), Toolbox([made], references=True)
-    box.all([call("made", to="a", text="hello"), call("made", to="b", text="", error="no")], shared=shared)
+    box.call_many([call("made", to="a", text="hello"), call("made", to="b", text="", error="no")], shared=shared)
 
     assert ("a",) == shared.paths()
     assert "hello" == shared.get("a")
@@ -306,7 +306,7 @@ def test_a_result_of_ones_own_making() -> None:
 
 def test_a_result_that_is_too_large() -> None:
     """A result for which there is no room is told all the same, with that."""
-    (result,) = BOX.all([call("join", to="x", parts="y" * 9_000_000)], shared={"z": "z" * 9_000_000})
+    (result,) = BOX.call_many([call("join", to="x", parts="y" * 9_000_000)], shared={"z": "z" * 9_000_000})
 
     assert (result.text or "").endswith("'x' was not kept: it has 9,000,002 bytes, and there is no room for them.")
 
@@ -315,18 +315,18 @@ def test_doubtful_arguments() -> None:
     """Arguments with a key that stands twice are refused, also where they refer to something."""
     doubtful = ToolCall(name="walk", arguments='{"miles": 1, "miles": "†x"}')
 
-    assert "stands twice" in (BOX.run(doubtful, shared={"x": 1}).text or "")
+    assert "stands twice" in (BOX.call_many([doubtful], shared={"x": 1})[0].text or "")
 
 
 def test_an_escaped_mark() -> None:
     """A reference may be written with an escape, as JSON allows it."""
-    assert 7 == BOX.run(ToolCall(name="walk", arguments='{"miles": "\\u2020x"}'), shared={"x": 7}).value
+    assert 7 == BOX.call_many([ToolCall(name="walk", arguments='{"miles": "\\u2020x"}')], shared={"x": 7})[0].value
 
 
 @pytest.mark.parametrize("arguments", ["", "†x", "[†x", '["†x"]', '{"miles": "†x"'])
 def test_what_is_no_object(arguments: str) -> None:
     """What is no JSON object is refused by the tool, as ever."""
-    assert "invalid_arguments" == BOX.run(ToolCall(name="walk", arguments=arguments), shared={"x": 7}).kind
+    assert "invalid_arguments" == BOX.call_many([ToolCall(name="walk", arguments=arguments)], shared={"x": 7})[0].kind
 
 
 def test_the_model_fills_the_output() -> None:
@@ -337,15 +337,16 @@ def test_the_model_fills_the_output() -> None:
     box = Toolbox([latent, join], references=True)
     calls = [call("judge", to="word", text="†given", _output="†good"), call("join", parts="†word")]
 
-    assert ["†good", "†good"] == [result.value for result in box.all(calls, shared={"given": "x"})]
+    assert ["†good", "†good"] == [result.value for result in box.call_many(calls, shared={"given": "x"})]
 
 
-def test_any_and_race() -> None:
-    """The first call that ends well may be one that refers to another."""
-    calls = [call("walk", miles="†no"), call("walk", miles="†x")]
+@ways
+@pytest.mark.parametrize("wait", ["success", "first"])
+def test_success_of_a_reference(carried_out: All, wait: str) -> None:
+    """The first call that succeeds may be one that refers to another."""
+    calls = [call("walk", miles="†no"), call("walk", miles="†x")][wait == "first" :]
 
-    assert 7 == BOX.any(calls, shared={"x": 7}).value == asyncio.run(BOX.aany(calls, shared={"x": 7})).value
-    assert 7 == BOX.race(calls[1:], shared={"x": 7}).value == asyncio.run(BOX.arace(calls[1:], shared={"x": 7})).value
+    assert [7] == [result.value for result in carried_out(calls, shared={"x": 7}, wait=wait)]
 
 
 @ways
@@ -359,7 +360,7 @@ def test_a_fatal_error(carried_out: All) -> None:
     box = Toolbox([end, join], references=True)
     calls = [call("end", to="x"), call("join", parts="†x")]
     with pytest.raises(FatalError, match="over"):
-        box.all(calls) if carried_out is in_place else asyncio.run(box.aall(calls))
+        box.call_many(calls) if carried_out is in_place else asyncio.run(box.acall_many(calls))
 
 
 def test_what_is_shown() -> None:
@@ -395,7 +396,7 @@ def test_what_is_not_shown() -> None:
 def test_boxes_made_of_it(box: Toolbox) -> None:
     """A toolbox that is made of one with references has them, too."""
     assert box.references
-    assert 7 == box.run(call("walk", miles="†x"), shared={"x": 7}).value
+    assert 7 == box.call_many([call("walk", miles="†x")], shared={"x": 7})[0].value
 
 
 ARGUMENTS = {"_instance": "one", "_outputPath": "n", "miles": 3}
@@ -419,7 +420,7 @@ def test_replies(dialect: str, reply: Any, strict: bool) -> None:
 
     assert 1 == len(answered)
     assert 3 == shared.get("n", "one")
-    assert "3" == BOX.run(call("walk", of="one", miles="†n"), shared=shared).text
+    assert "3" == BOX.call_many([call("walk", of="one", miles="†n")], shared=shared)[0].text
 
 
 @pytest.mark.parametrize(
@@ -467,7 +468,7 @@ def graphs(draw: st.DrawFn, *, with_circles: bool) -> list[ToolCall]:
 def one_by_one(calls: Sequence[ToolCall]) -> dict[str, Any]:
     """Carry calls out one after the other."""
     shared = SharedValues()
-    return {call.output_path: BOX.run(call, shared=shared).value for call in calls}
+    return {call.output_path: BOX.call_many([call], shared=shared)[0].value for call in calls}
 
 
 @settings(max_examples=60, deadline=None)

@@ -13,6 +13,7 @@ import pytest
 from typing_extensions import assert_type
 
 from toolkit import DefinitionError, Tool, Toolbox, ToolContext, ToolResult, tool
+from toolkit.calls import parse_calls
 
 
 class Database:
@@ -293,7 +294,7 @@ def test_declarations() -> None:
         return 2 * number
 
     assert_type(exactly(1), int)
-    assert_type(box.activity_of("double"), str)
-    assert_type(box.any(box.parse_calls('{"calls": []}')), ToolResult)
+    assert_type(box.bindings.activity_of("double"), str)
+    assert_type(box.call_many(parse_calls(box, '{"calls": []}'), wait="success"), list[ToolResult])
 
     assert 4 == box.call("double", {"number": 2}).value

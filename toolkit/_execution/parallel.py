@@ -163,13 +163,6 @@ class ParallelCalls:
     backend: Backend
     shared: SharedValues
 
-    async def one(self, call: ToolCall) -> ToolResult:
-        """Carry one call out."""
-        if any_references(self.dispatcher.tools):
-            return (await self.all([call]))[0]
-        with self._left() as left:
-            return await self._dispatched(left, _checked(call))
-
     async def all(self, calls: Iterable[ToolCall]) -> list[ToolResult]:
         """Carry all out; their results in call order."""
         own = _begun(calls)
@@ -245,7 +238,7 @@ def _checked(call: ToolCall) -> ToolCall:
     if not isinstance(call, ToolCall):
         raise TypeError(
             f"{call!r:.100} is no ToolCall: ToolCall.from_dict(data) and ToolCall.from_json(text) make one, "
-            f"and Toolbox.parse_calls(reply) makes those of a reply."
+            f"and toolkit.calls.parse_calls(toolbox, reply) makes those of a reply."
         )
     if not isinstance(call.arguments, str):
         raise TypeError(f"The arguments of a ToolCall are JSON text, so write json.dumps({call.arguments!r:.100}).")

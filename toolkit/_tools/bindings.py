@@ -1,70 +1,158 @@
-"""Which function carries which tool out: a table beside the tools, filled in any order."""
+"""Functions that execute tools: a table beside the tools, filled in any order.
+
+A tool's *activity* is the name that its function is bound under, by default the tool's own name. It is resolved in
+this order: an override, a choice, what the tool itself names, a function bound under the tool's name, the function that
+the tool was made of. Where there is none, the tool is latent: the model fills in the output.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from inspect import Parameter
 from operator import is_
 from threading import RLock
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar, overload
 
 from toolkit._schema.error_messages import suggest
-from toolkit._tools.delegation import Carrier, Delegated, carrier_of, delegated
+from toolkit._tools.delegation import Delegate, Delegated, ModuleFunction, ModuleRunner, delegate_of, delegate_tool
 from toolkit._tools.handlers import Bound, Function, Latent, Unbound, implementation
 from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError
 
 AnyTool: TypeAlias = Tool[..., Any]
 Tools: TypeAlias = Mapping[str, AnyTool]
-# The name of what carries a tool out, or what says it whenever tools are composed. "" leaves the tool to the model.
+# An activity, or a function that returns one whenever tools are composed. "" leaves the tool to the model.
 Choice: TypeAlias = str | Callable[[], str | None]
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(eq=False)
 class Bindings:
-    """What carries tools out, by name.
+    """Functions, choices and modules of one toolbox: `box.bindings`.
 
     Attributes:
-        functions: By the name of the activity, which is the tool's own where nothing else is said; None leaves to the
-            model what has this name.
-        choices: Which activity carries a tool out, by the name of the tool.
-        modules: What answers for tools that are carried out apart, by the name of the module.
-        about: What a model is asked to say of each call beside its arguments: schemas by key.
+        tools: The toolbox's tools as they were added, by name.
+        functions: Bound functions by activity; None leaves the tools of this activity to the model.
+        choices: Chosen activities by the tool's name.
+        modules: Runners and functions that answer for modules, by the module's name.
+        about: JSON Schemas, by key, of what a model may write beside the arguments of each call.
     """
 
+    tools: Tools = field(default_factory=dict)
     functions: Mapping[str, Function | None] = field(default_factory=dict)
     choices: Mapping[str, Choice] = field(default_factory=dict)
-    modules: Mapping[str, Carrier] = field(default_factory=dict)
+    modules: Mapping[str, Delegate] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
-    _layer: _Layer = field(default_factory=lambda: _Layer())
+    _overlay: _Overlay = field(default_factory=lambda: _Overlay())
 
-    def __or__(self, other: Bindings) -> Bindings:
-        """Make a table of the entries of both.
+    def bind(self, activity: str, function: Callable[..., Any]) -> None:
+        """Bind a function, in the place of one that is bound under the same name.
 
         Raises:
-            DefinitionError: Both have a function of one name, and not the same.
+            DefinitionError: The function cannot be called, or the name is empty.
         """
-        both = next(
-            (name for name, function in self.functions.items() if other.functions.get(name, function) != function), ""
-        )
-        if both:
-            raise DefinitionError(
-                f"Both toolboxes have something bound as {both!r}. Unbind one, or give it another name."
-            )
-        functions, choices = {**self.functions, **other.functions}, {**self.choices, **other.choices}
-        modules, about = {**self.modules, **other.modules}, {**self.about, **other.about}
-        return Bindings(functions, choices, modules, about)
+        bound = {_check_name(activity): _as_function(function)}
+        with _lock:
+            self.functions = {**self.functions, **bound}
 
-    def renamed(self, names: Mapping[str, str]) -> Bindings:
-        """Make a table for tools of other names; what stands in the place of a function now, stays there.
+    def unbind(self, activity: str) -> None:
+        """Remove a bound function.
+
+        Raises:
+            KeyError: Nothing is bound under this name.
+        """
+        with _lock:
+            if activity not in self.functions:
+                raise KeyError(f"Nothing is bound as {activity!r}{suggest(activity, list(self.functions))}")
+            self.functions = {name: function for name, function in self.functions.items() if name != activity}
+
+    def override(self, name: str, function: Callable[..., Any] | None) -> AbstractContextManager[None]:
+        """Replace a tool's function in the current context (see `contextvars`) while a `with` block runs.
+
+        Blocks may end in any order; each removes its own override only.
 
         Args:
-            names: The new names of all tools, by the old ones.
+            name: A tool or an activity.
+            function: As for `bind`; None leaves the tool to the model.
+
+        Raises:
+            KeyError: No tool, function or choice has this name.
         """
-        overrides = _layers.get().get(self, self._layer).functions
+        mentioned = (*(made.activity for made in self.tools.values()), *self.choices.values())
+        known = [*self.tools, *(each for each in mentioned if isinstance(each, str) and each), *self.functions]
+        if _check_name(name) not in known:
+            raise KeyError(f"There is nothing to override as {name!r}{suggest(name, known)}")
+        return self._apply(_Override(name, None if function is None else _as_function(function)))
+
+    def choose(self, tool: str, activity: Choice | None) -> None:
+        """Choose one of several bound functions for a tool, from the next run on.
+
+        Args:
+            tool: The tool's name.
+            activity: The name of a bound function; "" leaves the tool to the model; None removes the choice. Or a
+                function that returns one of these; it is called whenever tools are composed.
+
+        Raises:
+            DefinitionError: The activity is neither a name nor a function.
+        """
+        if not (activity is None or callable(activity)):
+            _check_choice(tool, activity)
+        with _lock:
+            others = {name: choice for name, choice in self.choices.items() if name != tool}
+            self.choices = others if activity is None else {**others, tool: activity}
+
+    @overload
+    def module(self, name: str) -> Callable[[F], F]: ...
+    @overload
+    def module(self, name: str, delegate: ModuleRunner | ModuleFunction) -> None: ...
+    def module(self, name: str, delegate: Any = Parameter.empty) -> Any:
+        """Execute the latent tools of a module by a runner or a function; also as a decorator.
+
+        The runner or function sees nothing of the run that makes a call. It gets the tool's description, the arguments
+        and the values that the tool imports. Its answer must match the tool's output schema.
+
+        Args:
+            name: The `module` of the tools.
+            delegate: A Runner, whose model answers in a run of its own, with its own instructions and tools; the
+                RunResult of that run is the `details` of the tool's result. Or a function, sync or async, of the call,
+                the tool and the imported values.
+
+        Raises:
+            DefinitionError: The delegate is neither a runner nor a function.
+        """
+        if delegate is Parameter.empty:
+            return lambda function: self.module(name, function) or function
+        made = delegate_of(delegate)
+        with _lock:
+            self.modules = {**self.modules, name: made}
+        return None
+
+    def activity_of(self, name: str) -> str:
+        """Return the activity that a tool resolves to now; "" where the model fills in the output.
+
+        Raises:
+            KeyError: There is no tool of this name.
+        """
+        if name not in self.tools:
+            raise KeyError(f"There is no tool {name!r}{suggest(name, self.tools)}")
+        activity = self.compose()[name].handler.activity
+        return name if activity is None else activity
+
+    def compose(self) -> Tools:
+        """Return the tools, each with the handler that executes it now."""
+        return _overlays.get().get(self, self._overlay).compose(self)
+
+    def rename(self, names: Mapping[str, str]) -> Bindings:
+        """Copy the tables for tools of other names; overrides of the current context become part of the copy.
+
+        Args:
+            names: The new names of all tools by the old ones.
+        """
+        overrides = _overlays.get().get(self, self._overlay).functions
         functions = {**self.functions, **overrides}
         choices = {**self.choices, **{name: name for name in overrides if name in names}}
         own = {new: functions[old] for old, new in names.items() if old in functions}
@@ -72,80 +160,48 @@ class Bindings:
             names.get(name, name): names.get(choice, choice) if isinstance(choice, str) else choice
             for name, choice in choices.items()
         }
-        return replace(self, functions={**functions, **own}, choices=chosen, _layer=_Layer())
+        return replace(self, tools={}, functions={**functions, **own}, choices=chosen, _overlay=_Overlay())
 
-    def bind(self, activity: str, function: Callable[..., Any]) -> None:
-        """Name a function; one that has this name gives way.
-
-        Raises:
-            DefinitionError: It cannot be called, or has no name.
-        """
-        bound = {_name(activity): _function(function)}
-        with _writing:
-            self.functions = {**self.functions, **bound}
-
-    def unbind(self, activity: str) -> None:
-        """Take a function out.
+    def __or__(self, other: Bindings) -> Bindings:
+        """Join the tables of two toolboxes, without their tools.
 
         Raises:
-            KeyError: There is none of this name.
+            DefinitionError: Both have different functions under one name.
         """
-        with _writing:
-            if activity not in self.functions:
-                raise KeyError(f"Nothing is bound as {activity!r}{suggest(activity, list(self.functions))}")
-            self.functions = {name: function for name, function in self.functions.items() if name != activity}
-
-    def module(self, name: str, carrier: Any) -> None:
-        """Name what answers for a module; what has this name gives way.
-
-        Raises:
-            DefinitionError: It is neither a runner nor a function.
-        """
-        made = carrier_of(carrier)
-        with _writing:
-            self.modules = {**self.modules, name: made}
-
-    def choose(self, tool: str, choice: Choice | None) -> None:
-        """Say which activity carries a tool out, from the next composition on; None takes that back.
-
-        Raises:
-            DefinitionError: It is no name, and no function that gives one.
-        """
-        if not (choice is None or callable(choice)):
-            _checked(tool, choice)
-        with _writing:
-            kept = {name: said for name, said in self.choices.items() if name != tool}
-            self.choices = kept if choice is None else {**kept, tool: choice}
+        clash = next(
+            (name for name, function in self.functions.items() if other.functions.get(name, function) != function), ""
+        )
+        if clash:
+            raise DefinitionError(
+                f"Both toolboxes have something bound as {clash!r}. Unbind one, or give it another name."
+            )
+        return Bindings(
+            functions={**self.functions, **other.functions},
+            choices={**self.choices, **other.choices},
+            modules={**self.modules, **other.modules},
+            about={**self.about, **other.about},
+        )
 
     @contextmanager
-    def override(self, name: str, function: Callable[..., Any] | None) -> Iterator[None]:
-        """Put a function in the place of what carries a tool out, in this context: see `contextvars`.
-
-        Blocks may end in any order: each takes back what it has put there, and nothing else.
-        """
-        own = _Override(_name(name), None if function is None else _function(function))
-        self._lay(lambda others: (*others, own))
+    def _apply(self, own: _Override) -> Iterator[None]:
+        self._change_overrides(lambda others: (*others, own))
         try:
             yield
         finally:
-            self._lay(lambda others: tuple(other for other in others if other is not own))
+            self._change_overrides(lambda others: tuple(other for other in others if other is not own))
 
-    def _lay(self, change: Callable[[tuple[_Override, ...]], tuple[_Override, ...]]) -> None:
-        layers = dict(_layers.get())
-        overrides = change(layers.pop(self).overrides if self in layers else ())
-        _layers.set({**layers, self: _Layer(overrides)} if overrides else layers)
-
-    def composed(self, tools: Tools) -> Tools:
-        """Give the tools as they are carried out now."""
-        return _layers.get().get(self, self._layer).composed(tools, self)
+    def _change_overrides(self, change: Callable[[tuple[_Override, ...]], tuple[_Override, ...]]) -> None:
+        overlays = dict(_overlays.get())
+        overrides = change(overlays.pop(self).overrides if self in overlays else ())
+        _overlays.set({**overlays, self: _Overlay(overrides)} if overrides else overlays)
 
 
 @dataclass(frozen=True, eq=False)
 class _Override:
-    """What one block has put in the place of a function.
+    """A function that replaces another inside one `with` block.
 
     Attributes:
-        name: That of a tool or of an activity.
+        name: Of a tool or an activity.
         function: None leaves a tool to the model.
     """
 
@@ -154,11 +210,11 @@ class _Override:
 
 
 @dataclass(eq=False)
-class _Layer:
-    """What stands above a table in one context; and what was composed there last.
+class _Overlay:
+    """Overrides of one context, and the last composition there.
 
     Attributes:
-        overrides: In the order of their blocks.
+        overrides: In the order of their blocks; the last one of a name counts.
     """
 
     overrides: tuple[_Override, ...] = ()
@@ -166,60 +222,61 @@ class _Layer:
 
     @property
     def functions(self) -> Mapping[str, Function | None]:
-        """What counts by name: the last of each."""
+        """Overriding functions by name."""
         return {each.name: each.function for each in self.overrides}
 
-    def composed(self, tools: Tools, table: Bindings) -> Tools:
-        """Give the tools as they are carried out now: the same ones, until something has changed."""
-        chosen = {name: _checked(name, said() if callable(said) else said) for name, said in table.choices.items()}
+    def compose(self, table: Bindings) -> Tools:
+        """Return the tools with their handlers: the same mapping until something changes."""
+        tools = table.tools
+        chosen = {name: _check_choice(name, each() if callable(each) else each) for name, each in table.choices.items()}
         last = self._last
         if last and all(map(is_, last, (tools, table.functions, table.modules))) and last[3] == chosen:
             return last[4]
         functions = {**table.functions, **self.functions}
-        made = {
-            name: _with_module(self._carried(tool, functions, chosen.get(name)), tool, table.modules)
+        composed = {
+            name: _use_module(self._resolve(tool, functions, chosen.get(name)), tool, table.modules)
             for name, tool in tools.items()
         }
         if table.about:
-            made = {name: replace(tool, about={**table.about, **tool.about}) for name, tool in made.items()}
-        self._last = tools, table.functions, table.modules, chosen, made
-        return made
+            composed = {name: replace(tool, about={**table.about, **tool.about}) for name, tool in composed.items()}
+        self._last = tools, table.functions, table.modules, chosen, composed
+        return composed
 
-    def _carried(self, tool: AnyTool, functions: Mapping[str, Function | None], chosen: str | None) -> AnyTool:
-        """Make a tool as it is carried out: by its override, as it says, by a function of its name, as it was made."""
-        says = tool.activity if chosen is None else chosen
-        activity = tool.name if says is None or tool.name in self.functions else says
+    def _resolve(self, tool: AnyTool, functions: Mapping[str, Function | None], chosen: str | None) -> AnyTool:
+        """Give a tool the handler of its override, its activity, its name, or the one it was made with."""
+        named = tool.activity if chosen is None else chosen
+        activity = tool.name if named is None or tool.name in self.functions else named
         if function := functions.get(activity):
             return replace(tool, activity=None, handler=Bound(tool.handler.interface, activity, function))
         if activity in functions or not activity:
             return replace(tool, handler=Latent(tool.handler.interface))
         has_function = isinstance(tool.handler, (Function, Bound))
-        if says is None or (has_function and activity == (tool.handler.activity or tool.name)):
+        if named is None or (has_function and activity == (tool.handler.activity or tool.name)):
             return tool
         return replace(tool, handler=Unbound(tool.handler.interface, activity))
 
 
-# Two that bind at the same time must not lose what the other has bound; a signal handler may come in between.
-_writing = RLock()
-_layers: ContextVar[Mapping[Bindings, _Layer]] = ContextVar("layers", default=MappingProxyType({}))
+# Two threads that bind at the same time must not lose an entry. Reentrant: a signal handler may bind in between.
+_lock = RLock()
+_overlays: ContextVar[Mapping[Bindings, _Overlay]] = ContextVar("overlays", default=MappingProxyType({}))
 
 
-def _with_module(carried: AnyTool, tool: AnyTool, modules: Mapping[str, Carrier]) -> AnyTool:
-    """Leave a tool to its module where it would be left to the model of the run."""
-    if not (carried.scope and carried.scope.module and isinstance(carried.handler, (Latent, Delegated))):
-        return carried
-    return replace(carried, handler=delegated(tool, modules.get(carried.scope.module)))
+def _use_module(resolved: AnyTool, tool: AnyTool, modules: Mapping[str, Delegate]) -> AnyTool:
+    """Delegate a latent tool of a module."""
+    if not (resolved.scope and resolved.scope.module and isinstance(resolved.handler, (Latent, Delegated))):
+        return resolved
+    return replace(resolved, handler=delegate_tool(tool, modules.get(resolved.scope.module)))
 
 
 def refuse_unbound(made: AnyTool, verb: str) -> None:
-    """Refuse a method that waits for its instance.
+    """Refuse a method without its instance.
 
     Args:
         made: Any tool.
-        verb: What was to be done with it.
+        verb: The intended action, for the message.
 
     Raises:
-        DefinitionError: It is one.
+        DefinitionError: The tool is an unbound method.
     """
     if made.is_unbound:
         raise DefinitionError(
@@ -228,25 +285,25 @@ def refuse_unbound(made: AnyTool, verb: str) -> None:
         )
 
 
-def _name(given: Any) -> str:
+def _check_name(given: Any) -> str:
     if isinstance(given, str) and given:
         return given
-    raise DefinitionError(f"{given!r} is no name for what carries a tool out. It is a text: the tool's own name.")
+    raise DefinitionError(f"{given!r} is not a name to bind a function under. Write a text: the tool's own name.")
 
 
-def _checked(tool: str, choice: Any) -> str | None:
+def _check_choice(tool: str, choice: Any) -> str | None:
     if choice is None or isinstance(choice, str):
         return choice
-    raise DefinitionError(f'{choice!r} does not say what carries {tool!r} out. Give the name of what is bound, or "".')
+    raise DefinitionError(f'{choice!r} is not an activity for {tool!r}. Give the name of a bound function, or "".')
 
 
-def _function(given: Any) -> Function:
-    """Make what calls a function; of a tool, its own."""
+def _as_function(given: Any) -> Function:
+    """Wrap a callable; take the function out of a tool."""
     if isinstance(given, Tool):
         refuse_unbound(given, "bind")
     handler = given.handler if isinstance(given, Tool) else None
     if isinstance(handler, (Latent, Unbound, Delegated)):
-        raise DefinitionError(f"{handler.origin} does nothing by itself, so it cannot carry a tool out.")
+        raise DefinitionError(f"{handler.origin} has no function of its own, so it cannot be bound.")
     if isinstance(handler, Bound):
         return handler.function
     return handler if isinstance(handler, Function) else implementation(given)

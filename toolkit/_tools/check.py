@@ -146,9 +146,11 @@ def _carried(tool: Tool[..., Any]) -> Iterator[Finding]:
     if isinstance(handler, Latent):
         text = "nothing carries it out: the model fills in its output itself. Bind a function where that is not wanted."
         yield Finding(level="note", tool=tool.name, code="latent", text=text)
-    if isinstance(handler, Delegated) and handler.carrier is None:
+    if isinstance(handler, Delegated) and handler.delegate is None:
         module = handler.scope.module
-        text = f"nothing answers for its module {module!r}, so every call fails. Say what does: Toolbox.module()."
+        text = (
+            f"nothing answers for its module {module!r}, so every call fails. Say what does: Toolbox.bindings.module()."
+        )
         yield Finding(level="error", tool=tool.name, code="no-module", text=text)
     if isinstance(handler, Unbound):
         text = f"nothing is bound as {handler.activity!r}, so every call fails. Bind it, or take the name away."

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MAX_DEPTH = 8
 
 
-class Ended(Protocol):
+class ModuleResult(Protocol):
     """What came of a module's run."""
 
     @property
@@ -44,26 +44,26 @@ class Ended(Protocol):
 
 
 @runtime_checkable
-class AnsweringRunner(Protocol):
+class ModuleRunner(Protocol):
     """What a module asks: a Runner."""
 
-    async def arun(self, prompt: str, *, output_type: Any, shared: Mapping[str, Any]) -> Ended:
+    async def arun(self, prompt: str, *, output_type: Any, shared: Mapping[str, Any]) -> ModuleResult:
         """Ask a model for an answer of a type, or of a JSON Schema."""
         ...
 
 
 # Gets the call, its tool, and the values that it imports; gives what the tool gives.
-Answerer: TypeAlias = Callable[[ToolCall, "Tool[..., Any]", Mapping[str, Any]], Any]
-Carrier: TypeAlias = AnsweringRunner | Function
+ModuleFunction: TypeAlias = Callable[[ToolCall, "Tool[..., Any]", Mapping[str, Any]], Any]
+Delegate: TypeAlias = ModuleRunner | Function
 
 
-def carrier_of(given: AnsweringRunner | Answerer) -> Carrier:
+def delegate_of(given: ModuleRunner | ModuleFunction) -> Delegate:
     """Make what carries out the tools of a module.
 
     Raises:
         DefinitionError: It is neither a runner nor a function.
     """
-    if isinstance(given, AnsweringRunner):
+    if isinstance(given, ModuleRunner):
         return given
     if not callable(given):
         raise DefinitionError(f"A module is a Runner, or a function of call, tool and imports; this is {given!r}.")
@@ -77,12 +77,12 @@ class Delegated(Declared):
     Attributes:
         tool: As it was declared.
         scope: What its calls may see.
-        carrier: What answers for the module; None where nothing does.
+        delegate: What answers for the module; None where nothing does.
     """
 
     tool: Tool[..., Any]
     scope: Scope
-    carrier: Carrier | None
+    delegate: Delegate | None
 
     @property
     def activity(self) -> str:
@@ -94,13 +94,14 @@ class Delegated(Declared):
 
         def refuse(_: dict[str, Any], __: ToolContext[Any] | None) -> Any:
             raise NotFound(
-                f"module not found: {self.scope.module}. Toolbox.module({self.scope.module!r}, Runner(...)) gives one; "
+                f"module not found: {self.scope.module}. "
+                f"Toolbox.bindings.module({self.scope.module!r}, Runner(...)) gives one; "
                 f"Toolbox.bind({self.tool.name!r}, function) does without."
             )
 
         return refuse
 
-    def told(self, values: dict[str, Any], context: ToolContext[Any] | None) -> tuple[ToolCall, Mapping[str, Any]]:
+    def make_call(self, values: dict[str, Any], context: ToolContext[Any] | None) -> tuple[ToolCall, Mapping[str, Any]]:
         """Say what the module may know: the call, without a word of the run that makes it, and its imports."""
         own = context or ToolContext(deps=None)
         imports = {name: own.shared[name] for name in self.scope.imports or () if name in own.shared}
@@ -113,7 +114,7 @@ class Delegated(Declared):
         )
         return call, imports
 
-    def settled(self, answer: Any) -> ToolResult:
+    def check_answer(self, answer: Any) -> ToolResult:
         """Make the result of an answer; one that is not what the tool gives is an error."""
         given = answer if isinstance(answer, ToolResult) else ToolResult(answer)
         if given.is_error:
@@ -129,34 +130,34 @@ class Delegated(Declared):
 
 
 @dataclass(frozen=True)
-class ByFunction(Delegated):
+class DelegatedToFunction(Delegated):
     """Leaves a tool to a module that is a function."""
 
-    carrier: Function
+    delegate: Function
 
     @property
     def is_async(self) -> bool:
         """Whether its answer must be awaited."""
-        return self.carrier.is_async
+        return self.delegate.is_async
 
     def prepared(self) -> Action:
         """Ask the function, and check its answer."""
         return self._ask
 
     def _ask(self, values: dict[str, Any], context: ToolContext[Any] | None) -> ToolResult | Awaitable[ToolResult]:
-        call, imports = self.told(values, context)
-        answer = self.carrier.function(call, self.tool, imports)
-        return self._later(answer) if hasattr(type(answer), "__await__") else self.settled(answer)
+        call, imports = self.make_call(values, context)
+        answer = self.delegate.function(call, self.tool, imports)
+        return self._await_answer(answer) if hasattr(type(answer), "__await__") else self.check_answer(answer)
 
-    async def _later(self, promise: Awaitable[Any]) -> ToolResult:
-        return self.settled(await promise)
+    async def _await_answer(self, promise: Awaitable[Any]) -> ToolResult:
+        return self.check_answer(await promise)
 
 
 @dataclass(frozen=True)
-class ByRunner(Delegated):
+class DelegatedToRunner(Delegated):
     """Leaves a tool to a module that is a runner: in a run of its own, which ends with the one that makes the call."""
 
-    carrier: AnsweringRunner
+    delegate: ModuleRunner
 
     @property
     def is_async(self) -> bool:
@@ -170,24 +171,24 @@ class ByRunner(Delegated):
     async def _ask(self, values: dict[str, Any], context: ToolContext[Any] | None) -> ToolResult:
         if (depth := _depth.get()) >= MAX_DEPTH:
             raise Failed(f"Not done: {MAX_DEPTH} modules wait for each other already.")
-        call, imports = self.told(values, context)
+        call, imports = self.make_call(values, context)
         token = _depth.set(depth + 1)
         try:
-            prompt = prompt_of(self.tool.description or self.tool.name, call, imports)
-            ended = await self.carrier.arun(prompt, output_type=self._wanted, shared=imports)
+            prompt = render_prompt(self.tool.description or self.tool.name, call, imports)
+            ended = await self.delegate.arun(prompt, output_type=self._output_type, shared=imports)
         finally:
             _depth.reset(token)
         return self._ended(ended)
 
-    def _ended(self, ended: Ended) -> ToolResult:
+    def _ended(self, ended: ModuleResult) -> ToolResult:
         """Make the result; what came of the run, and what it cost, stands in its details."""
         if ended.finish_reason not in REASONS_WITHOUT_ANSWER:
-            return self.settled(ToolResult(ended.output, details=ended))
+            return self.check_answer(ToolResult(ended.output, details=ended))
         failure = Failed(f"The module {self.scope.module!r} gave no answer: {ended.finish_reason}.")
         return ToolResult.from_error(failure)._replace(details=ended)
 
     @cached_property
-    def _wanted(self) -> Any:
+    def _output_type(self) -> Any:
         """What the answer has to be, as an output type."""
         schema = self.returns.asked.schema
         shown, definitions = schema["properties"][OUTPUT], schema.get("$defs")
@@ -196,17 +197,17 @@ class ByRunner(Delegated):
         return {**shown, "$defs": definitions} if definitions else shown
 
 
-def delegated(tool: Tool[..., Any], carrier: Carrier | None) -> Delegated:
+def delegate_tool(tool: Tool[..., Any], delegate: Delegate | None) -> Delegated:
     """Leave a tool to its module; to the one that it was left to before, where there is no other."""
     interface, scope, before = tool.handler.interface, tool.scope or Scope(), tool.handler
-    if carrier is None:
+    if delegate is None:
         return before if isinstance(before, Delegated) else Delegated(interface, tool, scope, None)
-    if isinstance(carrier, Function):
-        return ByFunction(interface, tool, scope, carrier)
-    return ByRunner(interface, tool, scope, carrier)
+    if isinstance(delegate, Function):
+        return DelegatedToFunction(interface, tool, scope, delegate)
+    return DelegatedToRunner(interface, tool, scope, delegate)
 
 
-def prompt_of(description: str, call: ToolCall, imports: Mapping[str, Any]) -> str:
+def render_prompt(description: str, call: ToolCall, imports: Mapping[str, Any]) -> str:
     """Write what a module's model is told."""
     context = [f"Context: {to_json(imports, inf_nan_mode='strings').decode()}"] if imports else []
     return "\n\n".join([description, f"Arguments: {call.arguments}", *context])

@@ -137,7 +137,7 @@ def _activity(said: Any) -> str | None:
         return activity
     raise DefinitionError(
         f'{ACTIVITY} is {said!r}. It names what carries the tool out, {{"const": "name"}}; empty, it leaves that to '
-        f"the model. To choose one of several, see Toolbox.choose()."
+        f"the model. To choose one of several, see Toolbox.bindings.choose()."
     )
 
 

@@ -287,8 +287,8 @@ class ToolOptions(TypedDict, total=False):
             output itself.
         latent: Whether the tool is left to the model, whatever the function's body is: the same as activity="".
         reasoning: Whether the model is asked why it makes a call: `ToolCall.reasoning`.
-        module: The name of what carries the tool out apart from the run, see Toolbox.module: it sees neither the
-            conversation nor `deps`.
+        module: The name of a module that executes the tool apart from the run, see Toolbox.bindings.module: it sees
+            neither the conversation nor `deps`.
         imports: Paths of the shared values that a call may see: all by default, and in a module none. Or a JSON Schema
             of an array, whose items are one of a few: the model asks for those that a call needs.
         namespace: A group that the tool is shown in, in dialects that know groups.

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import jsonschema  # type: ignore[import-untyped]
@@ -16,6 +16,7 @@ from toolkit import FatalError, Runner, RunResult, Tool, Toolbox, ToolCall, Tool
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._execution.approval import ApprovalRequest
 from toolkit._messages import ModelResponse, ToolMessage
+from toolkit.calls import calls_schema, parse_calls
 from toolkit.events import ToolCallFinished, ToolCallStarted
 from toolkit.testing import FakeServer, ScriptedModel, reply
 
@@ -88,19 +89,16 @@ def made(name: str, **arguments: Any) -> ToolCall:
 
 SAD = made("sentimentAnalysis", text="Rain again.", _output={"sentiment": "sad"})
 OSLO = made("weather", city="Oslo")
-Way = Callable[[Toolbox, str, Any], Any]
+Way = Callable[..., list[ToolResult]]
+WAITS = ("all", "success", "first")
 
 
-def in_place(box: Toolbox, verb: str, given: Any, *context: Any) -> Any:
-    return getattr(box, verb)(given, *context)
+def in_place(box: Toolbox, wait: Any, calls: Any, *context: Any) -> list[ToolResult]:
+    return box.call_many(calls, *context, wait=wait)
 
 
-def in_a_loop(box: Toolbox, verb: str, given: Any, *context: Any) -> Any:
-    async def carried_out() -> Any:
-        awaited: Awaitable[Any] = getattr(box, f"a{verb}")(given, *context)
-        return await awaited
-
-    return asyncio.run(carried_out())
+def in_a_loop(box: Toolbox, wait: Any, calls: Any, *context: Any) -> list[ToolResult]:
+    return asyncio.run(box.acall_many(calls, *context, wait=wait))
 
 
 both_ways = pytest.mark.parametrize("go", [in_place, in_a_loop], ids=["sync", "async"])
@@ -157,11 +155,11 @@ def test_call_is_kept_and_carried_out_later() -> None:
     """A call that was kept is carried out by what is there then: first the model's own output, then a function."""
     box = Toolbox([SENTIMENT])
     kept = SAD.to_json()
-    latent = box.run(ToolCall.from_json(kept)).value
+    latent = box.call_many([ToolCall.from_json(kept)])[0].value
     box.bind("sentimentAnalysis", lambda text: {"sentiment": f"wet: {text}"})
 
     assert {"sentiment": "sad"} == latent
-    assert {"sentiment": "wet: Rain again."} == box.run(ToolCall.from_json(kept)).value
+    assert {"sentiment": "wet: Rain again."} == box.call_many([ToolCall.from_json(kept)])[0].value
 
 
 # A reply that lists calls
@@ -176,7 +174,7 @@ def test_reply_is_read() -> None:
         {"_tool": "weather", "_activity": "weather", "city": "Oslo"},
         {"_tool": "weather", "_activity": "weather", "city": "Rome"},
     ]  # fmt: skip
-    calls = Toolbox([SENTIMENT, weather]).parse_calls(json.dumps({"calls": written, "output": None}))
+    calls = parse_calls(Toolbox([SENTIMENT, weather]), json.dumps({"calls": written, "output": None}))
 
     assert ["sentimentAnalysis", "weather", "weather"] == [call.name for call in calls]
     assert ["Mood?", "", ""] == [call.reasoning for call in calls]
@@ -189,17 +187,19 @@ def test_output_of_an_explicit_call_is_ignored() -> None:
     """What the model writes as the output of a tool that a function carries out is not the result."""
     box = Toolbox([SENTIMENT])
     box.bind("sentimentAnalysis", lambda text: {"sentiment": "bound"})
-    [call] = box.parse_calls(json.dumps({"calls": [{"_tool": "sentimentAnalysis", "text": "a", "_output": {"no": 1}}]}))
+    [call] = parse_calls(
+        box, json.dumps({"calls": [{"_tool": "sentimentAnalysis", "text": "a", "_output": {"no": 1}}]})
+    )
 
-    assert {"sentiment": "bound"} == box.run(call).value
+    assert {"sentiment": "bound"} == box.call_many([call])[0].value
 
 
 def test_reply_without_calls() -> None:
     """An empty list of calls is no fault, and nothing is carried out."""
     box = Toolbox([weather])
 
-    assert () == box.parse_calls('{"calls": [], "output": "Rain."}')
-    assert [] == box.all(())
+    assert () == parse_calls(box, '{"calls": [], "output": "Rain."}')
+    assert [] == box.call_many(())
 
 
 NO_REPLIES: list[Any] = ["", "[]", "{}", '{"calls": {}}', "Rain.", '{"calls": [', {"calls": 5}, None, 5, "[" * 999]
@@ -209,7 +209,7 @@ NO_REPLIES: list[Any] = ["", "[]", "{}", '{"calls": {}}', "Rain.", '{"calls": ['
 def test_no_reply(text: Any) -> None:
     """What lists no calls is refused, in words for the model."""
     with pytest.raises(ToolError, match='Invalid reply: it is no JSON object with a list "calls"'):
-        Toolbox([weather]).parse_calls(text)
+        parse_calls(Toolbox([weather]), text)
 
 
 IN_OSLO = json.dumps({"calls": [FOR_OSLO]})
@@ -222,7 +222,7 @@ IN_OSLO = json.dumps({"calls": [FOR_OSLO]})
 )
 def test_forms_of_a_reply(reply: Any) -> None:
     """A reply may be an object, bytes, or stand in a Markdown fence."""
-    assert ["weather"] == [call.name for call in Toolbox([weather]).parse_calls(reply)]
+    assert ["weather"] == [call.name for call in parse_calls(Toolbox([weather]), reply)]
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_forms_of_a_reply(reply: Any) -> None:
 def test_doubtful_reply(text: str, reason: str) -> None:
     """A reply about which readers of JSON disagree is refused, and the reason is said."""
     with pytest.raises(ToolError, match=f"^Invalid reply: {reason}"):
-        Toolbox([weather]).parse_calls(text)
+        parse_calls(Toolbox([weather]), text)
 
 
 def test_items_that_are_no_calls() -> None:
@@ -246,7 +246,7 @@ def test_items_that_are_no_calls() -> None:
     box = Toolbox([weather])
 
     assert ["not_found"] * 6 + [None] == [
-        result.kind for result in box.all(box.parse_calls(json.dumps({"calls": items})))
+        result.kind for result in box.call_many(parse_calls(box, json.dumps({"calls": items})))
     ]
 
 
@@ -256,7 +256,7 @@ def test_half_of_a_character_in_a_reply(half: str) -> None:
     box = Toolbox([weather])
     text = f'{{"calls": [{{"_tool": "weather", "city": "{half}"}}, {json.dumps(FOR_OSLO)}]}}'
 
-    assert ["invalid_arguments", None] == [result.kind for result in box.all(box.parse_calls(text))]
+    assert ["invalid_arguments", None] == [result.kind for result in box.call_many(parse_calls(box, text))]
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["of the toolbox", "of the call"])
@@ -268,14 +268,14 @@ def test_strict_reply(own: bool) -> None:
 
     box, said = (Toolbox([total], strict=True), None) if own else (Toolbox([total]), True)
     call = {"_tool": "total", "_activity": "total", "first": None, "more": [{"key": "a", "value": 2}]}
-    jsonschema.validate({"calls": [call], "output": None}, box.calls_schema(strict=said))
+    jsonschema.validate({"calls": [call], "output": None}, calls_schema(box, strict=said))
 
-    assert [3] == [result.value for result in box.all(box.parse_calls({"calls": [call]}, strict=said))]
+    assert [3] == [result.value for result in box.call_many(parse_calls(box, {"calls": [call]}, strict=said))]
 
 
 def test_schema_without_tools() -> None:
     """Where there is no tool, there is a schema, by which nothing can be called."""
-    schema = Toolbox([]).calls_schema()
+    schema = calls_schema(Toolbox([]))
     jsonschema.Draft202012Validator.check_schema(schema)
     accepted = [jsonschema.Draft202012Validator(schema).is_valid({"calls": c, "output": None}) for c in ([], [None])]
 
@@ -285,7 +285,7 @@ def test_schema_without_tools() -> None:
 def test_unknown_tool_of_a_reply() -> None:
     """A call of a tool that is not there is a result that lists those that are."""
     box = Toolbox([weather])
-    results = box.all(box.parse_calls('{"calls": [{"_tool": "wether", "city": "Oslo"}, {"city": "Oslo"}]}'))
+    results = box.call_many(parse_calls(box, '{"calls": [{"_tool": "wether", "city": "Oslo"}, {"city": "Oslo"}]}'))
 
     assert ["not_found", "not_found"] == [result.kind for result in results]
     assert "'wether'; did you mean 'weather'" in str(results[0].text)
@@ -307,7 +307,7 @@ ACCEPTED: dict[str, tuple[list[dict[str, Any]], bool]] = {
 @pytest.mark.parametrize(("calls", "is_valid"), ACCEPTED.values(), ids=ACCEPTED)
 def test_schema_of_calls(calls: list[dict[str, Any]], is_valid: bool) -> None:
     """The composed schema lets through what the tools take, and nothing else, in the eyes of others."""
-    schema = Toolbox([SENTIMENT, weather]).calls_schema()
+    schema = calls_schema(Toolbox([SENTIMENT, weather]))
     jsonschema.Draft202012Validator.check_schema(schema)
     checker = jsonschema.Draft202012Validator(schema)
 
@@ -316,7 +316,7 @@ def test_schema_of_calls(calls: list[dict[str, Any]], is_valid: bool) -> None:
 
 def test_schema_of_calls_shows_meta_fields_first() -> None:
     """Each tool is shown once, with what is said about a call in front."""
-    schema = Toolbox([SENTIMENT, weather]).calls_schema()
+    schema = calls_schema(Toolbox([SENTIMENT, weather]))
 
     assert [
         ["_tool", "_activity", "_reasoningForCall", "_output", "text"],
@@ -324,16 +324,16 @@ def test_schema_of_calls_shows_meta_fields_first() -> None:
     ] == [list(shown["properties"]) for shown in schema["properties"]["calls"]["items"]["anyOf"]]
 
 
-# One, all, any, race
+# All, the first success, the first end
 
 
 @both_ways
-def test_run(go: Way) -> None:
-    """One call is carried out; a fault of the tool is a result."""
+def test_one_call(go: Way) -> None:
+    """One call has one result; a failure of the tool is a result."""
     box = Toolbox([SENTIMENT, broken])
 
-    assert {"sentiment": "sad"} == go(box, "run", SAD).value
-    assert ("no weather", "failed") == go(box, "run", made("broken"))[1:4:2]
+    assert [{"sentiment": "sad"}] == [result.value for result in go(box, "all", [SAD])]
+    assert [("no weather", "failed")] == [result[1:4:2] for result in go(box, "all", [made("broken")])]
 
 
 @both_ways
@@ -375,59 +375,67 @@ def test_one_call_twice(go: Way) -> None:
 
 
 @both_ways
-@pytest.mark.parametrize(("verb", "wanted"), [("all", []), ("any", "there is no call"), ("race", "there is no call")])
-def test_no_calls(go: Way, verb: str, wanted: Any) -> None:
-    """Nothing comes of no calls: an empty list, or an error."""
-    ended = go(Toolbox([weather]), verb, [])
-
-    assert wanted == (ended if verb == "all" else ended.error)
+@pytest.mark.parametrize(
+    ("wait", "errors"), [("all", []), ("success", ["there is no call"]), ("first", ["there is no call"])]
+)
+def test_no_calls(go: Way, wait: str, errors: list[str]) -> None:
+    """Without calls there is no result to wait for; where one was due, it is an error."""
+    assert errors == [result.error for result in go(Toolbox([weather]), wait, [])]
 
 
 @both_ways
-def test_any(go: Way) -> None:
-    """The first that succeeds is the result, whatever failed before."""
+def test_first_success(go: Way) -> None:
+    """The first that succeeds is the only result, whatever failed before."""
     box = Toolbox([broken, weather])
 
-    assert "rain in Oslo" == go(box, "any", [made("broken"), made("wether"), OSLO]).text
+    assert ["rain in Oslo"] == texts(go(box, "success", [made("broken"), made("wether"), OSLO]))
 
 
 @both_ways
-def test_any_of_failures(go: Way) -> None:
+def test_no_success(go: Way) -> None:
     """Where none succeeds the error has that of each, in the order of the calls."""
-    ended = go(Toolbox([broken]), "any", [made("broken", city=city) for city in "abc"])
+    [ended] = go(Toolbox([broken]), "success", [made("broken", city=city) for city in "abc"])
 
     assert ("broken: no a; broken: no b; broken: no c", "failed") == (ended.error, ended.kind)
 
 
 @both_ways
-def test_race(go: Way) -> None:
-    """The first that ends is the result, a failure too."""
+def test_first_end(go: Way) -> None:
+    """The first that ends is the only result, a failure too."""
     slow = Slow()
     box = Toolbox([slow.slow, broken])
 
-    assert "no weather" == go(box, "race", [made("slow"), made("broken")]).text
+    assert ["no weather"] == texts(go(box, "first", [made("slow"), made("broken")]))
     assert slow.told.wait(20)
 
 
 @both_ways
 @pytest.mark.parametrize("loser", ["slow", "slow_later"])
-@pytest.mark.parametrize("verb", ["any", "race"])
-def test_losers_are_called_off(go: Way, verb: str, loser: str) -> None:
-    """When the winner is there, the others are told to end: by their context, or as tasks."""
+@pytest.mark.parametrize("wait", ["success", "first"])
+def test_losers_are_cancelled(go: Way, wait: str, loser: str) -> None:
+    """When the winner is there, the others are cancelled: by their context, or as tasks."""
     slow = Slow()
     box = Toolbox([slow.slow, slow.slow_later, slow.after, weather])
     winner = OSLO if loser == "slow_later" else made("after")
 
-    assert go(box, verb, [made(loser), winner]).text in ("rain in Oslo", "after")
+    [result] = go(box, wait, [made(loser), winner])
+    assert result.text in ("rain in Oslo", "after")
     assert slow.told.wait(20)
 
 
 @both_ways
-@pytest.mark.parametrize("verb", ["all", "any", "race"])
-def test_fatal_error_leaves(go: Way, verb: str) -> None:
+@pytest.mark.parametrize("wait", WAITS)
+def test_fatal_error_leaves(go: Way, wait: str) -> None:
     """A FatalError is raised to the caller."""
     with pytest.raises(FatalError, match="no more"):
-        go(Toolbox([fatal]), verb, [made("fatal")])
+        go(Toolbox([fatal]), wait, [made("fatal")])
+
+
+@both_ways
+def test_unknown_wait(go: Way) -> None:
+    """Another word than the three is refused by an error that lists them, and nothing is called."""
+    with pytest.raises(ValueError, match='wait=\'any\' is not "all", "success" or "first"'):
+        go(Toolbox([fatal]), "any", [made("fatal")])
 
 
 @both_ways
@@ -450,7 +458,7 @@ def test_fatal_error_calls_the_others_off(go: Way, references: bool) -> None:
 
 @pytest.mark.parametrize(
     ("verb", "given"),
-    [("aall", [[made("slow")]]), ("arun", [made("slow")]), ("acall", ["slow"])],
+    [("acall_many", [[made("slow")]]), ("acall", ["slow"])],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_calls_that_are_left_are_called_off(verb: str, given: list[Any]) -> None:
@@ -468,38 +476,38 @@ def test_calls_that_are_left_are_called_off(verb: str, given: list[Any]) -> None
 
 
 OTHERS: dict[str, tuple[str, Any, str]] = {
-    "a dict": ("run", {"name": "weather"}, r"is no ToolCall: ToolCall\.from_dict\(data\)"),
-    "a text": ("run", "weather", r"'weather' is no ToolCall"),
+    "a dict": ("all", [{"name": "weather"}], r"is no ToolCall: ToolCall\.from_dict\(data\)"),
+    "a text": ("all", ["weather"], r"'weather' is no ToolCall"),
     "one call for many": ("all", OSLO, r"Calls come in a list, so write \[ToolCall"),
     "arguments as a dict": (
-        "run", ToolCall(name="weather", arguments=cast("Any", {"city": "Oslo"})), r"so write json\.dumps\(\{'city'",
+        "all", [ToolCall(name="weather", arguments=cast("Any", {"city": "Oslo"}))], r"so write json\.dumps\(\{'city'",
     ),
-    "a dict among many": ("race", [OSLO, {}], r"\{\} is no ToolCall"),
+    "a dict among many": ("first", [OSLO, {}], r"\{\} is no ToolCall"),
 }  # fmt: skip
 
 
 @both_ways
-@pytest.mark.parametrize(("verb", "given", "text"), OTHERS.values(), ids=OTHERS)
-def test_what_is_no_call(go: Way, verb: str, given: Any, text: str) -> None:
+@pytest.mark.parametrize(("wait", "given", "text"), OTHERS.values(), ids=OTHERS)
+def test_what_is_no_call(go: Way, wait: str, given: Any, text: str) -> None:
     """What is no call is refused by a TypeError that says how one is made."""
     with pytest.raises(TypeError, match=text):
-        go(Toolbox([weather]), verb, given)
+        go(Toolbox([weather]), wait, given)
 
 
 @both_ways
-@pytest.mark.parametrize("verb", ["all", "any", "race"])
-def test_calls_are_called_off_from_outside(go: Callable[..., Any], verb: str) -> None:
-    """What calls the context off, calls off what is carried out under it."""
+@pytest.mark.parametrize("wait", WAITS)
+def test_cancelling_the_context(go: Way, wait: str) -> None:
+    """Cancelling the context cancels the calls that were made with it."""
     slow, cancellation = Slow(), Cancellation()
     threading.Thread(target=lambda: slow.began.wait(20) and cancellation.cancel()).start()
-    ended = go(Toolbox([slow.slow]), verb, [made("slow")], ToolContext(deps=None, cancellation=cancellation))
+    [ended] = go(Toolbox([slow.slow]), wait, [made("slow")], ToolContext(deps=None, cancellation=cancellation))
 
     assert slow.told.wait(20)
-    assert re.search("called off: True|Cancelled", (ended[0] if verb == "all" else ended).text)
+    assert re.search("called off: True|Cancelled", str(ended.text))
 
 
 @both_ways
-def test_context(go: Callable[..., Any]) -> None:
+def test_context(go: Way) -> None:
     """Each call knows what the context brings, and what it is itself."""
 
     @tool
@@ -516,7 +524,7 @@ def test_in_a_running_loop() -> None:
     """The sync forms work where a loop is running, too."""
 
     async def inside() -> str | None:
-        return Toolbox([weather]).any([OSLO]).text
+        return Toolbox([weather]).call_many([OSLO])[0].text
 
     assert "rain in Oslo" == asyncio.run(inside())
 
@@ -681,7 +689,7 @@ def test_explicit_activity_that_is_not_there(dialect: str) -> None:
 def test_half_a_character_in_what_is_said_about_a_call() -> None:
     """Half a character in the reasons for a call is replaced: a kept call can be written as UTF-8."""
     item = {"_tool": "sentimentAnalysis", "_reasoningForCall": "a\ud800b", "text": "Rain."}
-    [made] = Toolbox([SENTIMENT]).parse_calls(json.dumps({"calls": [item]}))
+    [made] = parse_calls(Toolbox([SENTIMENT]), json.dumps({"calls": [item]}))
 
     assert "a\ufffdb" == made.reasoning
     assert made == ToolCall.from_json(made.to_json().encode().decode())

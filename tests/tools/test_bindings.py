@@ -17,12 +17,14 @@ from contextlib import suppress
 from datetime import date
 from enum import Enum
 from functools import partial
+from operator import attrgetter
 from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel
 
 from toolkit import DefinitionError, Runner, Tool, Toolbox, ToolContext, tool
+from toolkit.calls import calls_schema
 from toolkit.testing import ScriptedModel, call
 
 OSLO = {"city": "Oslo"}
@@ -100,12 +102,12 @@ def test_latent_by_default() -> None:
     """Without anything bound a declared tool is left to the model."""
     box = Toolbox([weather])
 
-    assert ("", "from the model") == (box.activity_of("weather"), said(box))
+    assert ("", "from the model") == (box.bindings.activity_of("weather"), said(box))
 
 
 def test_plain_function_has_its_own_name() -> None:
     """A tool with a body is carried out by itself."""
-    assert "double" == Toolbox([double]).activity_of("double")
+    assert "double" == Toolbox([double]).bindings.activity_of("double")
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before the tool", "after it"])
@@ -116,7 +118,7 @@ def test_tables_are_filled_in_any_order(before: bool) -> None:
     for step in steps if before else reversed(steps):
         step()
 
-    assert ("weather", "real Oslo") == (box.activity_of("weather"), said(box))
+    assert ("weather", "real Oslo") == (box.bindings.activity_of("weather"), said(box))
 
 
 def test_bind_as_a_decorator() -> None:
@@ -156,7 +158,7 @@ def test_tool_as_an_implementation() -> None:
     box.bind("weather", tool(real))
 
     assert "real Oslo" == said(box)
-    with pytest.raises(DefinitionError, match="does nothing by itself, so it cannot carry a tool out"):
+    with pytest.raises(DefinitionError, match="has no function of its own, so it cannot be bound"):
         box.bind("weather", weather)
 
 
@@ -164,8 +166,8 @@ def test_tool_as_an_implementation() -> None:
     ("name", "function", "text"),
     [
         ("weather", 5, "something that can be called; this is 5"),
-        ("", real, "'' is no name for what carries a tool out"),
-        (5, real, "5 is no name for what carries a tool out"),
+        ("", real, "'' is not a name to bind a function under"),
+        (5, real, "5 is not a name to bind a function under"),
         ("weather", Guide.describe, r"is a method and needs its instance: bind instance\.describe"),
     ],
     ids=["no function", "no name", "number", "method without its instance"],
@@ -180,11 +182,11 @@ def test_nothing_to_bind(name: Any, function: Any, text: str) -> None:
         box.override(name, function).__enter__()
 
 
-@pytest.mark.parametrize("put", [Toolbox.bind, Toolbox.module], ids=["bind", "module"])
-def test_none_is_nothing_to_bind(put: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("put", ["bind", "bindings.module"])
+def test_none_is_nothing_to_bind(put: str) -> None:
     """None is refused: it makes no decorator."""
     with pytest.raises(DefinitionError, match="this is None"):
-        put(Toolbox([weather]), "weather", None)
+        attrgetter(put)(Toolbox([weather]))("weather", None)
 
 
 def test_bound_function_in_the_place_of_a_body() -> None:
@@ -200,9 +202,9 @@ def test_bound_function_in_the_place_of_a_body() -> None:
 def test_words_of_the_tool_stay() -> None:
     """Before and after binding a tool has the same text and parameters, but for its output and what carries it out."""
     box = Toolbox([weather])
-    latent = box.calls_schema()["properties"]["calls"]["items"]["anyOf"][0]
+    latent = calls_schema(box)["properties"]["calls"]["items"]["anyOf"][0]
     box.bind("weather", real)
-    explicit = box.calls_schema()["properties"]["calls"]["items"]["anyOf"][0]
+    explicit = calls_schema(box)["properties"]["calls"]["items"]["anyOf"][0]
     assert ("", "weather") == (latent["properties"]["_activity"]["const"], explicit["properties"]["_activity"]["const"])
     latent["properties"] |= {"_activity": explicit["properties"]["_activity"]}
     del latent["properties"]["_output"]
@@ -231,17 +233,17 @@ RESOLVED: dict[str, tuple[str | None, str | Callable[[], str | None] | None, lis
 def test_resolution(says: str | None, chosen: Any, bound: list[str], wanted: str) -> None:
     """A choice counts most, then what the schema says, then a function of the tool's name; or else the model."""
     box = Toolbox([mail() if says is None else mail(activity=says)])
-    box.choose("sendEmail", chosen)
+    box.bindings.choose("sendEmail", chosen)
     for name in bound:
         box.bind(name, lambda call: {"sent": True})
 
-    assert wanted == box.activity_of("sendEmail")
+    assert wanted == box.bindings.activity_of("sendEmail")
 
 
 def test_explicit_activity_that_is_not_there() -> None:
     """A tool that names what is not there has an error result, and shows the name all the same."""
     box = Toolbox([mail(activity="smtp")])
-    shown = box.calls_schema()["properties"]["calls"]["items"]["anyOf"][0]["properties"]
+    shown = calls_schema(box)["properties"]["calls"]["items"]["anyOf"][0]["properties"]
     result = box.call("sendEmail", {"recipient": "ann", "subject": "Hi", "_output": {"sent": True}})
 
     assert ("activity not found: smtp", "not_found") == (result.text, result.kind)
@@ -254,12 +256,12 @@ def test_environments(monkeypatch: pytest.MonkeyPatch) -> None:
     box = Toolbox([mail()])
     box.bind("smtp", lambda recipient, subject: {"sent": recipient == "ann"})
     box.bind("mock", lambda call: {"sent": True})
-    box.choose("sendEmail", lambda: {"prod": "smtp", "dev": "mock"}.get(os.environ["APP"], ""))
+    box.bindings.choose("sendEmail", lambda: {"prod": "smtp", "dev": "mock"}.get(os.environ["APP"], ""))
     words = {"recipient": "bob", "subject": "Hi", "_output": {"sent": True}}
     ended = []
     for environment in ("prod", "dev", "prototype"):
         monkeypatch.setenv("APP", environment)
-        ended.append((box.activity_of("sendEmail"), box.call("sendEmail", words).value))
+        ended.append((box.bindings.activity_of("sendEmail"), box.call("sendEmail", words).value))
 
     assert [("smtp", {"sent": False}), ("mock", {"sent": True}), ("", {"sent": True})] == ended
 
@@ -269,10 +271,10 @@ def test_no_choice(choice: Any) -> None:
     """What is no name is refused: at once, or where a function gives it."""
     box = Toolbox([weather])
 
-    with pytest.raises(DefinitionError, match="does not say what carries 'weather' out"):
-        box.choose("weather", choice)
-    box.choose("weather", lambda: choice)
-    with pytest.raises(DefinitionError, match="does not say what carries 'weather' out"):
+    with pytest.raises(DefinitionError, match="is not an activity for 'weather'"):
+        box.bindings.choose("weather", choice)
+    box.bindings.choose("weather", lambda: choice)
+    with pytest.raises(DefinitionError, match="is not an activity for 'weather'"):
         box.schemas()
 
 
@@ -311,7 +313,7 @@ def test_overrides_end_in_any_order() -> None:
     told = []
     for block in (first, third, second):
         block.__exit__(None, None, None)
-        told.append((box.activity_of("weather"), other.activity_of("weather")))
+        told.append((box.bindings.activity_of("weather"), other.bindings.activity_of("weather")))
 
     assert [("weather", "weather"), ("", "weather"), ("", "")] == told
 
@@ -323,10 +325,10 @@ def test_override_that_ends_in_another_task() -> None:
 
     async def step(act: Callable[[], Any]) -> str:
         act()
-        return box.activity_of("weather")
+        return box.bindings.activity_of("weather")
 
     assert "weather" == asyncio.run(step(block.__enter__))
-    assert "" == asyncio.run(step(lambda: block.__exit__(None, None, None))) == box.activity_of("weather")
+    assert "" == asyncio.run(step(lambda: block.__exit__(None, None, None))) == box.bindings.activity_of("weather")
 
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["in the block", "there before"])
@@ -336,7 +338,7 @@ def test_override_in_other_tasks(is_new: bool) -> None:
 
     async def asked(go: asyncio.Event) -> tuple[str, str]:
         await go.wait()
-        return box.activity_of("weather"), await asyncio.to_thread(box.activity_of, "weather")
+        return box.bindings.activity_of("weather"), await asyncio.to_thread(box.bindings.activity_of, "weather")
 
     async def main() -> tuple[str, str]:
         go = asyncio.Event()
@@ -351,7 +353,7 @@ def test_override_in_other_tasks(is_new: bool) -> None:
 def test_override_of_what_is_only_chosen() -> None:
     """A name that a choice mentions can be overridden before anything is bound under it."""
     box = Toolbox([weather])
-    box.choose("weather", "geo")
+    box.bindings.choose("weather", "geo")
     with box.override("geo", fake):
         ended = said(box)
 
@@ -362,7 +364,7 @@ def test_override_by_the_model() -> None:
     """None leaves a tool to the model, one with a body too."""
     box = Toolbox([double])
     with box.override("double", None):
-        latent = box.activity_of("double"), box.call("double", {"number": 1, "_output": 9}).value
+        latent = box.bindings.activity_of("double"), box.call("double", {"number": 1, "_output": 9}).value
 
     assert (("", 9), 2) == (latent, box.call("double", {"number": 1}).value)
 
@@ -373,7 +375,7 @@ def test_private_parameter_of_what_is_left_to_the_model(own: Callable[..., Any])
     box = Toolbox([tool(own, name="odd", description="Odd.")])
     with box.override("odd", None), pytest.raises(DefinitionError, match="'_.*' begins with '_', which is kept for"):
         box.schemas()
-    box.choose("odd", "")
+    box.bindings.choose("odd", "")
 
     assert [("error", "", "undescribable")] == codes(box)
 
@@ -381,7 +383,7 @@ def test_private_parameter_of_what_is_left_to_the_model(own: Callable[..., Any])
 def test_override_counts_more_than_a_choice() -> None:
     """What is overridden by the tool's name is so, whatever else is said."""
     box = Toolbox([mail(activity="smtp")])
-    box.choose("sendEmail", "other")
+    box.bindings.choose("sendEmail", "other")
     with box.override("sendEmail", lambda call: {"sent": True}):
         ended = box.call("sendEmail", {"recipient": "ann", "subject": "Hi"}).value
 
@@ -410,7 +412,7 @@ def test_override_is_not_seen_by_other_threads() -> None:
         pool.submit(int).result()
         with box.override("weather", fake):
             other = pool.submit(said, box).result()
-            [own] = box.all([call("weather", **OSLO)])
+            [own] = box.call_many([call("weather", **OSLO)])
 
     assert ("from the model", "fake Oslo") == (other, own.value)
 
@@ -858,9 +860,9 @@ def test_check_of_what_belongs_to_no_tool() -> None:
     """A choice for no tool is found, and so is a function that carries nothing out, unless a choice may name it."""
     box = Toolbox([double])
     box.bind("smtp", lambda call: call)
-    box.choose("dubble", "smtp")
+    box.bindings.choose("dubble", "smtp")
     assert [("warning", "", "idle"), ("warning", "", "no-tool")] == codes(box)
-    box.choose("double", lambda: "")
+    box.bindings.choose("double", lambda: "")
 
     assert [("warning", "", "no-tool"), ("note", "", "latent")] == codes(box)
 
@@ -954,7 +956,7 @@ def test_choice_of_a_prefixed_toolbox() -> None:
     """What was chosen for a tool stays chosen under its longer name."""
     box = Toolbox([weather])
     box.bind("fast", fake)
-    box.choose("weather", "fast")
+    box.bindings.choose("weather", "fast")
 
     assert "fake Oslo" == said(box.prefixed("geo_"), "geo_weather")
 
@@ -982,7 +984,7 @@ def test_override_of_an_activity_in_a_toolbox_made_there(make: Callable[[Toolbox
     """What is bound under a name of its own and left to the model stays so in a toolbox that is made in the block."""
     box = Toolbox([mail(description="Send.")])
     box.bind("smtp", lambda recipient, subject: {"sent": True})
-    box.choose("sendEmail", "smtp")
+    box.bindings.choose("sendEmail", "smtp")
     with box.override("smtp", None):
         made = make(box)
 
@@ -1074,8 +1076,8 @@ def test_calls_schema_is_of_one_moment() -> None:
     answers = iter(["weather", "", "weather", ""])
     box = Toolbox([weather])
     box.bind("weather", real)
-    box.choose("weather", lambda: next(answers))
-    shown = box.calls_schema()["properties"]["calls"]["items"]["anyOf"][0]["properties"]
+    box.bindings.choose("weather", lambda: next(answers))
+    shown = calls_schema(box)["properties"]["calls"]["items"]["anyOf"][0]["properties"]
 
     assert ("weather", False) == (shown["_activity"]["const"], "_output" in shown)
     assert "" == next(answers)
@@ -1146,6 +1148,6 @@ def test_activity_of_a_function_with_a_body() -> None:
 
     box = Toolbox([weather])
 
-    assert ("geo", "activity not found: geo") == (box.activity_of("weather"), box.call("weather").error)
+    assert ("geo", "activity not found: geo") == (box.bindings.activity_of("weather"), box.call("weather").error)
     box.bind("geo", lambda: "measured")
     assert "measured" == box.call("weather").value

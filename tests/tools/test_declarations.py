@@ -21,6 +21,7 @@ from pydantic import BaseModel, Field, RootModel, field_validator
 from typing_extensions import NotRequired, TypedDict
 
 from toolkit import DefinitionError, Tool, Toolbox, ToolContext, tool
+from toolkit.calls import calls_schema, parse_calls
 
 T = TypeVar("T")
 SENTIMENT: dict[str, Any] = {
@@ -537,7 +538,7 @@ def generating(city: str) -> Iterator[str]:
 
 
 def is_latent(function: Callable[..., Any]) -> bool:
-    return "" == Toolbox([function]).activity_of(tool(function).name)
+    return "" == Toolbox([function]).bindings.activity_of(tool(function).name)
 
 
 @pytest.mark.parametrize("function", [plain, later, documented, commented], ids=lambda made: made.__name__)
@@ -673,12 +674,14 @@ def test_names_of_meta_fields_in_a_function() -> None:
 
     box = Toolbox([odd])
     words = {"_tool": 1, "_output": 2, "_reasoningForCall": "r"}
-    shown = box.calls_schema()["properties"]["calls"]["items"]["anyOf"][0]
+    shown = calls_schema(box)["properties"]["calls"]["items"]["anyOf"][0]
     renamed = dict(zip([key for key in shown["properties"] if key not in ("_tool", "_activity")], words.values()))
 
     assert [1, 2, "r"] == box.call("odd", words).value
     assert "odd" == shown["properties"]["_tool"]["const"]
-    assert [1, 2, "r"] == box.run(box.parse_calls(json.dumps({"calls": [{"_tool": "odd", **renamed}]}))[0]).value
+    assert [1, 2, "r"] == box.call_many([parse_calls(box, json.dumps({"calls": [{"_tool": "odd", **renamed}]}))[0]])[
+        0
+    ].value
 
 
 def test_context_of_a_declaration() -> None:
@@ -708,10 +711,10 @@ def test_reasoning_is_asked_for() -> None:
         return city
 
     box = Toolbox([find])
-    [call] = box.parse_calls('{"calls": [{"_tool": "find", "_reasoningForCall": "They asked.", "city": "Oslo"}]}')
+    [call] = parse_calls(box, '{"calls": [{"_tool": "find", "_reasoningForCall": "They asked.", "city": "Oslo"}]}')
 
     assert ["_reasoningForCall", "city"] == list(box.schemas()[0]["function"]["parameters"]["properties"])
-    assert ("They asked.", "Oslo") == (call.reasoning, box.run(call).value)
+    assert ("They asked.", "Oslo") == (call.reasoning, box.call_many([call])[0].value)
 
 
 @pytest.mark.parametrize("strict", [False, True], ids=["plain", "strict"])
@@ -760,4 +763,4 @@ def test_activity_outside_a_toolbox(function: Callable[..., Any] | None) -> None
     wanted = ("geo", "found a" if function else "activity not found: geo")
 
     assert wanted == (made.spec.activity, made.invoke(words).text)
-    assert wanted == (Toolbox([made]).activity_of("x"), Toolbox([made]).call("x", words).text)
+    assert wanted == (Toolbox([made]).bindings.activity_of("x"), Toolbox([made]).call("x", words).text)

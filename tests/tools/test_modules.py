@@ -14,6 +14,7 @@ from toolkit import DefinitionError, Runner, RunResult, Tool, Toolbox, ToolConte
 from toolkit._execution.approval import ApprovalRequest
 from toolkit._messages import ModelRequest, ToolCall, ToolResult, Usage, UserMessage
 from toolkit._tools.options import Scope
+from toolkit.calls import calls_schema
 from toolkit.schema import array, enum, string
 from toolkit.schema import object as object_of
 from toolkit.testing import FakeServer, ScriptedModel, call, reply
@@ -69,7 +70,7 @@ def served(box: Toolbox, go: Callable[..., RunResult[Any]], dialect: str, *repli
 
 def wanted(call: ToolCall, box: Toolbox, **options: Any) -> ToolResult:
     """What came of a call that is made as data, with the shared values."""
-    return box.run(call, shared=SHARED, **options)
+    return box.call_many([call], shared=SHARED, **options)[0]
 
 
 # -- declarations
@@ -140,7 +141,7 @@ def test_what_a_model_is_shown() -> None:
     """A model is asked for imports where it may choose, never for an output; the schema of a reply names the module."""
     box = look_up(ASKING)
     native = box.schemas()[0]["function"]["parameters"]["properties"]
-    listed = box.calls_schema()["properties"]["calls"]["items"]["anyOf"][0]["properties"]
+    listed = calls_schema(box)["properties"]["calls"]["items"]["anyOf"][0]["properties"]
 
     assert (["_imports", "about"], ["city", "trip.day"], ["_tool", "_activity", "_module", "_imports", "about"]) == (
         [*native], native["_imports"]["items"]["enum"], [*listed]
@@ -230,7 +231,7 @@ def test_imports_that_cannot_be(asked: tuple[str, ...], shared: Mapping[str, Any
     """What may not be imported, or is not there, is told to the model; nothing is carried out."""
     box = look_up(ASKING)
     box.bind("look", told)
-    result = box.run(ToolCall(name="look", arguments='{"about": "x"}', imports=asked), shared=shared)
+    result = box.call_many([ToolCall(name="look", arguments='{"about": "x"}', imports=asked)], shared=shared)[0]
 
     assert (kind, text) == (result.kind, result.text)
 
@@ -264,11 +265,11 @@ def test_imports_are_waited_for(schema: Mapping[str, Any], asked: tuple[str, ...
         return {"day": 4}
 
     box = Toolbox([Tool.from_schema("look", schema), trip], references=True)
-    box.module("research", lambda _, __, imports: [f"{name}={value}" for name, value in imports.items()])
+    box.bindings.module("research", lambda _, __, imports: [f"{name}={value}" for name, value in imports.items()])
     look = ToolCall(name="look", arguments='{"about": "x"}', imports=asked)
     kept = [ToolCall(name="trip", output_path=path) for path in ("city", "trip")]
 
-    assert [told] == box.all([look, *kept])[0].value
+    assert [told] == box.call_many([look, *kept])[0].value
 
 
 def test_an_import_that_failed() -> None:
@@ -281,16 +282,19 @@ def test_an_import_that_failed() -> None:
     box = Toolbox([Tool.from_schema("look", LOOK), find], references=True)
     calls = [ToolCall(name="look", arguments='{"about": "x"}'), ToolCall(name="find", output_path="city")]
 
-    assert "Not run: it needs the result of find at 'city', which failed: lost" == box.all(calls, shared=SHARED)[0].text
+    assert (
+        "Not run: it needs the result of find at 'city', which failed: lost"
+        == box.call_many(calls, shared=SHARED)[0].text
+    )
 
 
 def test_imports_of_each_other() -> None:
     """Calls that keep their results where each other imports from are carried out, one after the other."""
     box = Toolbox([Tool.from_schema("look", LOOK)], references=True)
-    box.module("research", lambda _, __, imports: [str(imports["city"])])
+    box.bindings.module("research", lambda _, __, imports: [str(imports["city"])])
     calls = [ToolCall(name="look", arguments='{"about": "x"}', output_path=path) for path in ("city.a", "city")]
 
-    assert [["Paris"], ["{'a': ['Paris']}"]] == [result.value for result in box.all(calls, shared=SHARED)]
+    assert [["Paris"], ["{'a': ['Paris']}"]] == [result.value for result in box.call_many(calls, shared=SHARED)]
 
 
 def test_a_yes_is_for_the_imports() -> None:
@@ -311,7 +315,7 @@ def test_runner(go: Callable[..., RunResult[Any]], dialect: str, replies: tuple[
     """A module's runner is told the tool, the arguments and the imports, and nothing else of the run."""
     box = look_up()
     with ScriptedModel([FOUND]) as model:
-        box.module("research", Runner(model=model))
+        box.bindings.module("research", Runner(model=model))
         result = served(box, go, dialect, *replies)
 
     assert (["old", "grey"], (UserMessage(PROMPT),), (), False) == (
@@ -332,7 +336,7 @@ def test_tools_of_a_module(go: Callable[..., RunResult[Any]]) -> None:
         seen.append((context.deps, dict(context.shared)))
 
     box = look_up()
-    box.module("research", Runner([note], model=ScriptedModel([call("note"), FOUND])))
+    box.bindings.module("research", Runner([note], model=ScriptedModel([call("note"), FOUND])))
     go(Runner(box, model=ScriptedModel([call("look", about="x"), "Done."])), "x", deps="db", shared=SHARED)
 
     assert [(None, {"city": "Paris"})] == seen
@@ -341,7 +345,7 @@ def test_tools_of_a_module(go: Callable[..., RunResult[Any]]) -> None:
 def test_cost_of_a_module() -> None:
     """What came of a module's run, and what it cost, stands in the details of the result."""
     box = look_up()
-    box.module("research", Runner(model=ScriptedModel([FOUND])))
+    box.bindings.module("research", Runner(model=ScriptedModel([FOUND])))
     result = wanted(call("look", about="walls"), box)
 
     assert (Usage(requests=1), ["old", "grey"]) == (result.details.usage, result.details.output)
@@ -354,7 +358,7 @@ def test_typed_answer() -> None:
     def born(name: str) -> set[int]: ...  # type: ignore[empty-body]
 
     box = Toolbox([born])
-    box.module("research", Runner(model=ScriptedModel(["[1901]"])))
+    box.bindings.module("research", Runner(model=ScriptedModel(["[1901]"])))
 
     assert {1901} == wanted(call("born", name="Ann"), box).value
 
@@ -362,7 +366,7 @@ def test_typed_answer() -> None:
 def test_text_of_a_module() -> None:
     """Where a tool says nothing of its output, or that it is a text, any text will do."""
     box = look_up(object_of("Look facts up.", _module={"const": "research"}))
-    box.module("research", Runner(model=ScriptedModel(["Nothing to see."])))
+    box.bindings.module("research", Runner(model=ScriptedModel(["Nothing to see."])))
 
     assert "Nothing to see." == wanted(call("look"), box).value
 
@@ -376,7 +380,7 @@ def test_a_module_ends_with_the_run(go: Callable[..., RunResult[Any]]) -> None:
         return call("nothing")
 
     box, inner = look_up(), ScriptedModel([give_up])
-    box.module("research", Runner(model=inner))
+    box.bindings.module("research", Runner(model=inner))
     outer = Runner(box, model=ScriptedModel([call("look", about="x")]))
     result = go(outer, "x", shared=SHARED)
 
@@ -387,7 +391,7 @@ def test_a_module_ends_with_the_run(go: Callable[..., RunResult[Any]]) -> None:
 def test_runner_without_an_answer(answer: str) -> None:
     """A module that gives nothing that the tool gives makes an error of its call; what it cost is not lost."""
     box = look_up()
-    box.module("research", Runner(model=ScriptedModel([answer] * 3)))
+    box.bindings.module("research", Runner(model=ScriptedModel([answer] * 3)))
     result = wanted(call("look", about="x"), box)
 
     assert ("failed", 3) == (result.kind, result.exception.result.usage.requests)  # type: ignore[union-attr]
@@ -398,7 +402,7 @@ def test_paused_module() -> None:
     from toolkit.approvers import defer
 
     box = look_up()
-    box.module("research", Runner([len], model=ScriptedModel([call("len", obj=[])]), approve=defer))
+    box.bindings.module("research", Runner([len], model=ScriptedModel([call("len", obj=[])]), approve=defer))
     result = wanted(call("look", about="x"), box)
 
     assert ("The module 'research' gave no answer: paused.", True) == (result.text, result.details.is_paused)
@@ -408,8 +412,8 @@ def test_modules_inside_each_other() -> None:
     """A module that has its own tool to call comes to an end."""
     box = Toolbox([Tool.from_schema("look", object_of(_module={"const": "deeper"}))])
     model = ScriptedModel(lambda request: "Up." if len(request.messages) > 1 else call("look"))
-    box.module("deeper", Runner(box, model=model))
-    box.run(call("look"))
+    box.bindings.module("deeper", Runner(box, model=model))
+    box.call_many([call("look")])[0]
 
     assert 16 == len(model.requests)
 
@@ -421,7 +425,7 @@ def test_function() -> None:
     """A module's function is given the call, the tool and the imports."""
     box = look_up()
 
-    @box.module("research")
+    @box.bindings.module("research")
     def answer(made: ToolCall, about: Tool[..., Any], imports: Mapping[str, Any]) -> list[str]:
         return [made.name, made.arguments, *made.imports, about.description, *map(str, imports.items())]
 
@@ -436,7 +440,7 @@ def test_async_function(go: Callable[..., RunResult[Any]], dialect: str, replies
     """A module's function may be async."""
     box = look_up()
 
-    @box.module("research")
+    @box.bindings.module("research")
     async def answer(*_: Any) -> list[str]:
         await asyncio.sleep(0)
         return ["old"]
@@ -447,7 +451,7 @@ def test_async_function(go: Callable[..., RunResult[Any]], dialect: str, replies
 def test_function_that_promises() -> None:
     """A module's function may give a promise without being async itself."""
     box = look_up()
-    box.module("research", lambda *_: asyncio.sleep(0, ["old"]))
+    box.bindings.module("research", lambda *_: asyncio.sleep(0, ["old"]))
 
     assert ["old"] == wanted(call("look", about="x"), box).value
 
@@ -455,7 +459,7 @@ def test_function_that_promises() -> None:
 def test_function_that_gives_something_else() -> None:
     """What a module's function gives is checked."""
     box = look_up()
-    box.module("research", lambda *_: {"walls": "old"})
+    box.bindings.module("research", lambda *_: {"walls": "old"})
     result = wanted(call("look", about="x"), box)
 
     assert ("failed", True) == (result.kind, str(result.text).startswith("The module 'research' gave what look does"))
@@ -464,7 +468,7 @@ def test_function_that_gives_something_else() -> None:
 def test_no_carrier() -> None:
     """A module is a runner or a function."""
     with pytest.raises(DefinitionError, match="A module is a Runner, or a function"):
-        Toolbox().module("research", 5)  # type: ignore[call-overload]
+        Toolbox().bindings.module("research", 5)  # type: ignore[call-overload]
 
 
 # -- which it is
@@ -474,7 +478,7 @@ def test_nothing_answers() -> None:
     """Without anything that answers, a call is an error that says what to do, and `check` says it before."""
     box = look_up()
     text = (
-        "Tool not found: module not found: research. Toolbox.module('research', Runner(...)) gives one; "
+        "Tool not found: module not found: research. Toolbox.bindings.module('research', Runner(...)) gives one; "
         "Toolbox.bind('look', function) does without."
     )
 
@@ -487,7 +491,7 @@ def test_nothing_answers() -> None:
 def test_output_of_the_outer_model() -> None:
     """What the run's own model writes as the output of such a call is overlooked."""
     box = look_up()
-    box.module("research", lambda *_: ["old"])
+    box.bindings.module("research", lambda *_: ["old"])
 
     assert ["old"] == wanted(call("look", about="x", _output=["new"]), box).value
 
@@ -495,7 +499,7 @@ def test_output_of_the_outer_model() -> None:
 def test_bound_and_back() -> None:
     """What is bound comes before the module, for as long as it is bound."""
     box = look_up()
-    box.module("research", lambda *_: ["module"])
+    box.bindings.module("research", lambda *_: ["module"])
     with box.override("look", lambda _: ["double"]):
         during = wanted(call("look", about="x"), box).value
 
@@ -510,6 +514,6 @@ def test_bound_and_back() -> None:
 def test_other_toolboxes(other: Callable[[Toolbox], Toolbox]) -> None:
     """A toolbox that is made of another one has its modules, too."""
     box = look_up()
-    box.module("research", lambda *_: ["old"])
+    box.bindings.module("research", lambda *_: ["old"])
 
     assert ["old"] == wanted(call("look", about="x"), other(box)).value

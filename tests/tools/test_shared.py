@@ -132,12 +132,12 @@ def test_a_view_is_for_reading() -> None:
 def test_no_values(given: Any) -> None:
     """What calls share is a Shared or a mapping."""
     with pytest.raises(TypeError, match="is neither a Shared nor a mapping of values by path"):
-        Toolbox([seen]).all([], shared=given)
+        Toolbox([seen]).call_many([], shared=given)
 
 
 def test_in_the_context() -> None:
     """A call finds what is shared in its context, also where calls refer to nothing."""
-    assert {"city": "Rome"} == Toolbox([seen]).run(ToolCall(name="seen"), shared={"city": "Rome"}).value
+    assert {"city": "Rome"} == Toolbox([seen]).call_many([ToolCall(name="seen")], shared={"city": "Rome"})[0].value
     assert {} == Toolbox([seen]).call("seen").value
 
 
@@ -145,7 +145,7 @@ def test_in_another_process() -> None:
     """A call that is carried out in another process finds it, too."""
     apart = tool(name="seen", isolate="process")(seen)
 
-    assert {"city": "Rome"} == Toolbox([apart]).run(ToolCall(name="seen"), shared={"city": "Rome"}).value
+    assert {"city": "Rome"} == Toolbox([apart]).call_many([ToolCall(name="seen")], shared={"city": "Rome"})[0].value
 
 
 def test_threads() -> None:

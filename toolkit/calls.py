@@ -1,0 +1,62 @@
+"""Replies that list calls, for models and servers without tool calling.
+
+`calls_schema` composes the schema of such a reply, `parse_calls` reads it, and `Toolbox.call_many` executes the calls.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from toolkit._dialects import calls as dialect
+from toolkit._messages import ToolCall
+from toolkit._schema.arguments import RawArguments
+from toolkit._schema.json_text import find_ambiguity, strip_fence, to_json_text
+from toolkit._toolbox import Toolbox
+from toolkit.errors import ToolError
+
+__all__ = ["calls_schema", "parse_calls"]
+
+
+def calls_schema(toolbox: Toolbox, *, strict: bool | None = None) -> dict[str, Any]:
+    """Compose the JSON Schema of a reply that lists calls.
+
+    The reply is an object. Each of its `calls` is of one tool: first `_tool` and `_activity` as constants and what else
+    is said about a call, then the arguments. Its `output` is the answer, where there are no calls.
+
+    Args:
+        toolbox: The tools that may be called.
+        strict: Whether to write the schema so that OpenAI enforces it; as for `Toolbox.schemas`.
+
+    Raises:
+        DefinitionError: A tool cannot be described to a model.
+    """
+    specs = [replace(made.spec, activity=toolbox.bindings.activity_of(made.name)) for made in toolbox]
+    schema = dialect.reply_schema(specs, dialect=_dialect(toolbox, strict=strict))
+    copy: dict[str, Any] = from_json(to_json(schema))  # shares nothing with the tools
+    return copy
+
+
+def parse_calls(toolbox: Toolbox, reply: RawArguments, *, strict: bool | None = None) -> tuple[ToolCall, ...]:
+    """Parse a reply of the schema that `calls_schema` composes.
+
+    Args:
+        toolbox: As for `calls_schema`.
+        reply: The text, also in a Markdown fence; or the object, where the text is parsed already.
+        strict: As for `calls_schema`.
+
+    Raises:
+        ToolError: It is not such a reply, or JSON parsers disagree about it; the text is for the model.
+    """
+    text = strip_fence(to_json_text(reply))
+    if dialect.parse_calls(text) is None:
+        raise ToolError('Invalid reply: it is no JSON object with a list "calls". Send one whole object.')
+    if ambiguity := find_ambiguity(text):
+        raise ToolError(f"Invalid reply: {ambiguity}. Send one JSON object with each key once.")
+    return _dialect(toolbox, strict=strict).calls(text, [made.spec for made in toolbox])
+
+
+def _dialect(toolbox: Toolbox, *, strict: bool | None) -> dialect.Calls:
+    return dialect.Calls(bool(toolbox.strict if strict is None else strict))
