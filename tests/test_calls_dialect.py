@@ -450,9 +450,6 @@ REFUSED = {
     "number": ("7", "the call names none"),
     "null": ("null", "the call names none"),
     "name": ('"add"', "the call names none"),
-    "named twice": ('{"_tool": "add", "_tool": "ping", "a": 1}', "the call names none"),
-    "equal keys": ('{"_tool": "add", "a": 1, "a": 2}', "the key 'a' stands twice"),
-    "equal keys inside": ('{"_tool": "move", "to": {"x": 1, "x": 2}}', "the key 'x' stands twice"),
     "no number": ('{"_tool": "add", "a": 1, "b": NaN}', "received NaN"),
     "half of a character": ('{"_tool": "add", "a": 1, "\\ud83d": 2}', "Invalid arguments"),
 }
@@ -460,18 +457,23 @@ REFUSED = {
 
 @pytest.mark.parametrize(("item", "reason"), REFUSED.values(), ids=REFUSED)
 def test_refused_items(item: str, reason: str) -> None:
-    """An item that is no call, or that readers of JSON disagree about, is an error result; the others are run."""
+    """An item that is no call, or holds what JSON has not, is an error result; the others are run."""
     result, _, _ = ran(f'{{"calls": [{item}, {json.dumps(ADD)}], "output": null}}', replied(output="Done."))
     wrong, right = (made.result for made in result.calls)
 
     assert (True, 1) == (reason in str(wrong.text), right.value)
 
 
-def test_reply_that_lists_calls_twice() -> None:
-    """Of two lists of calls none is carried out, and the model is told."""
-    result, _, _ = ran(f'{{"calls": [], "calls": [{json.dumps(ADD)}], "output": null}}', replied(output="Done."))
+@pytest.mark.parametrize(
+    "calls",
+    ['[], "calls": [{"_tool": "add", "a": 1}]', '[{"_tool": "ping", "a": 0, "_tool": "add", "a": 1}]'],
+    ids=["list", "item"],
+)
+def test_equal_keys(calls: str) -> None:
+    """Of equal keys the last one wins: of two lists of calls, of two names, of two arguments."""
+    result, _, _ = ran(f'{{"calls": {calls}, "output": null}}', replied(output="Done."))
 
-    assert ("Done.", ["not_found"]) == (result.output, [made.result.kind for made in result.calls])
+    assert ("Done.", [("add", 1)]) == (result.output, [(made.call.name, made.result.value) for made in result.calls])
 
 
 def test_fence_around_a_reply() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic_core import ValidationError
 
-from toolkit._schema.validation import validator_of
+from toolkit._schema.validation.validator import build_validator
 from toolkit.errors import DefinitionError, InvalidArguments
 
 NESTED = {"$defs": {"t": {"properties": {"n": {"$ref": "#/$defs/t"}, "v": {"type": "integer"}}}}, "$ref": "#/$defs/t"}
@@ -112,14 +112,14 @@ REFUSED = [pytest.param(row[0], text, id=f"{name}: {text}") for name, row in KEY
 @pytest.mark.parametrize(("schema", "text"), ACCEPTED)
 def test_accepted(schema: Any, text: str) -> None:
     """A document that fits gives values."""
-    assert validator_of(schema)(text) is not NotImplemented
+    assert build_validator(schema)(text) is not NotImplemented
 
 
 @pytest.mark.parametrize(("schema", "text"), REFUSED)
 def test_refused(schema: Any, text: str) -> None:
     """A document that does not fit is refused."""
     with pytest.raises(ValidationError):
-        validator_of(schema)(text)
+        build_validator(schema)(text)
 
 
 VALUES: dict[str, tuple[Any, str, str]] = {
@@ -166,12 +166,12 @@ VALUES: dict[str, tuple[Any, str, str]] = {
 @pytest.mark.parametrize(("schema", "text", "expected"), VALUES.values(), ids=VALUES)
 def test_values(schema: Any, text: str, expected: str) -> None:
     """Values have the types of the schema, where nothing is lost by that, and absent ones their defaults."""
-    assert expected == repr(validator_of(schema)(text))
+    assert expected == repr(build_validator(schema)(text))
 
 
 def test_defaults_are_copied() -> None:
     """What is done to a default is not seen by the next call."""
-    validate = validator_of({"properties": {"a": {"default": []}}})
+    validate = build_validator({"properties": {"a": {"default": []}}})
 
     validate("{}")["a"].append(1)
 
@@ -181,7 +181,7 @@ def test_defaults_are_copied() -> None:
 def test_the_schema_is_copied() -> None:
     """What is done to the schema afterwards changes nothing."""
     schema = {"properties": {"a": {"enum": [1]}}}
-    validate = validator_of(schema)
+    validate = build_validator(schema)
 
     schema.clear()
 
@@ -234,7 +234,7 @@ FAULTS: dict[str, tuple[Any, str, list[tuple[Any, ...]]]] = {
 def test_faults(schema: Any, text: str, expected: list[tuple[Any, ...]]) -> None:
     """Faults have the kinds and the places that those of a function's arguments have."""
     with pytest.raises(ValidationError) as caught:
-        validator_of(schema)(text)
+        build_validator(schema)(text)
 
     assert expected == [(fault["type"], fault["loc"]) for fault in caught.value.errors()]
 
@@ -242,7 +242,7 @@ def test_faults(schema: Any, text: str, expected: list[tuple[Any, ...]]) -> None
 def test_a_pattern_is_shown_as_it_was_written() -> None:
     """The model reads the pattern of the schema, not what the engine was given."""
     with pytest.raises(ValidationError, match=r"should match pattern '\^\\d\$'"):
-        validator_of({"type": "string", "pattern": "^\\d$"})('"a"')
+        build_validator({"type": "string", "pattern": "^\\d$"})('"a"')
 
 
 def deep(schema: dict[str, Any], keyword: str, times: int) -> dict[str, Any]:
@@ -304,7 +304,7 @@ UNFIT: dict[str, tuple[Any, str]] = {
 def test_unfit_schemas(schema: Any, reason: str) -> None:
     """A schema that cannot be carried out is refused when it is read, with the place and the reason."""
     with pytest.raises(DefinitionError) as caught:
-        validator_of(schema)
+        build_validator(schema)
 
     assert reason in str(caught.value)
 
@@ -323,13 +323,13 @@ def test_trees_of_marked_alternatives() -> None:
     for _ in range(60):
         tree = {"op": "k2", "l": tree, "r": 1}
 
-    assert tree == validator_of(expression(3))(json.dumps(tree))
+    assert tree == build_validator(expression(3))(json.dumps(tree))
 
 
 @pytest.mark.parametrize("kind", ["anyOf", "oneOf"])
 def test_alternatives_inside_each_other(kind: str) -> None:
     """A document for which alternatives would be tried without end is refused soon."""
-    validate = validator_of({kind: [{"properties": {"n": {"$ref": "#"}}, "required": [f"a{i}"]} for i in range(3)]})
+    validate = build_validator({kind: [{"properties": {"n": {"$ref": "#"}}, "required": [f"a{i}"]} for i in range(3)]})
 
     with pytest.raises(InvalidArguments, match="too many alternatives"):
         validate('{"n":' * 90 + "1" + "}" * 90)
@@ -337,7 +337,7 @@ def test_alternatives_inside_each_other(kind: str) -> None:
 
 def test_deep_documents() -> None:
     """A document whose alternatives lie too deep inside each other for Python is refused."""
-    validate = validator_of({"oneOf": [{"type": "array", "items": {"$ref": "#"}}, False]})
+    validate = build_validator({"oneOf": [{"type": "array", "items": {"$ref": "#"}}, False]})
 
     with pytest.raises(InvalidArguments, match="too many alternatives"):
         validate("[" * 190 + "]" * 190)
@@ -345,14 +345,14 @@ def test_deep_documents() -> None:
 
 def test_long_lists_of_references() -> None:
     """What is counted for a document is no limit to its length."""
-    validate = validator_of({"anyOf": [{"type": "array", "items": {"$ref": "#"}}, {"type": "integer"}]})
+    validate = build_validator({"anyOf": [{"type": "array", "items": {"$ref": "#"}}, {"type": "integer"}]})
 
     assert 50_000 == len(validate(json.dumps([1] * 50_000)))
 
 
 def test_long_texts_for_look_around() -> None:
     """A text that Python's engine might take too long for is refused."""
-    validate = validator_of({"pattern": "(?=a*b)a*a*c"})
+    validate = build_validator({"pattern": "(?=a*b)a*a*c"})
 
     with pytest.raises(ValidationError, match="at most 56 characters"):
         validate(json.dumps("a" * 100_000))
@@ -404,7 +404,7 @@ def test_agrees_with_another_validator(schema: Any, documents: list[Any]) -> Non
     """Without what is read as something else, a document fits where another validator says so."""
     whole = {"$defs": {"it": schema}, "not": {"not": {"$ref": "#/$defs/it"}}}
     try:
-        validate = validator_of(whole)
+        validate = build_validator(whole)
     except DefinitionError:
         assume(False)
     oracle = Draft202012Validator(whole)
@@ -417,7 +417,7 @@ def test_what_fits_stays_as_it_is(schema: Any, documents: list[Any]) -> None:
     """A document that fits as it is gives the values that stand in it."""
     whole = {"$defs": {"it": schema}, "$ref": "#/$defs/it"}
     try:
-        validate = validator_of(whole)
+        validate = build_validator(whole)
     except DefinitionError:
         assume(False)
     valid = list(filter(Draft202012Validator(whole).is_valid, documents))

@@ -261,9 +261,8 @@ def test_retry(go: Callable[..., RunResult[Any]]) -> None:
         (list[int], '{"result": [1, "two"]}', r'result\[1\]: Input should be a valid integer.* \(received "two"\)'),
         (list[int], '{"numbers": [1]}', "result: missing, but required"),
         (float, "NaN", "result: Input should be a finite number"),
-        (Place, '{"x": NaN}', "NaN is no number in JSON"),
-        (Place, '{"x": 1e999}', "the number 1e999 is too large"),
-        (Place, '{"x": 1, "x": 2}', "the key 'x' stands twice in one object"),
+        (Place, '{"x": NaN}', "x: Input should be a finite number"),
+        (Place, '{"x": 1e999}', "x: Input should be a finite number"),
         (int, '1, "result": 2', r"not valid JSON \(trailing characters"),
         (Fussy, '{"value": 1}', r"it could not be checked \(ZeroDivisionError\)"),
     ],
@@ -277,7 +276,6 @@ def test_retry(go: Callable[..., RunResult[Any]]) -> None:
         "NaN",
         "NaN in a model",
         "too large",
-        "equal keys",
         "more than a value",
         "a validator that fails",
     ],
@@ -286,6 +284,12 @@ def test_budget(kind: Any, text: str, why: str) -> None:
     """After two retries the run ends in an error that says what was wrong."""
     with ScriptedModel([text] * 3) as model, pytest.raises(RunError, match=rf"after 3 answers.*Invalid output: {why}"):
         Runner(model=model).run("x", output_type=kind)
+
+
+def test_equal_keys() -> None:
+    """Of equal keys in an answer the last one wins."""
+    with ScriptedModel(['{"x": 1, "x": 2}']) as model:
+        assert Place(x=2) == Runner(model=model).run("x", output_type=Place).output
 
 
 @pytest.mark.parametrize("retries", [0, 1, 4])

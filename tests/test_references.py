@@ -311,11 +311,11 @@ def test_a_result_that_is_too_large() -> None:
     assert (result.text or "").endswith("'x' was not kept: it has 9,000,002 bytes, and there is no room for them.")
 
 
-def test_doubtful_arguments() -> None:
-    """Arguments with a key that stands twice are refused, also where they refer to something."""
-    doubtful = ToolCall(name="walk", arguments='{"miles": 1, "miles": "†x"}')
+def test_equal_keys() -> None:
+    """Of equal keys the last one wins, also where it refers to something."""
+    repeated = ToolCall(name="walk", arguments='{"miles": 1, "miles": "†x"}')
 
-    assert "stands twice" in (BOX.call_many([doubtful], shared={"x": 1})[0].text or "")
+    assert 7 == BOX.call_many([repeated], shared={"x": 7})[0].value
 
 
 def test_an_escaped_mark() -> None:

@@ -13,7 +13,7 @@ from pydantic_core import from_json, to_json
 from toolkit._dialects import calls as dialect
 from toolkit._messages import ToolCall
 from toolkit._schema.arguments import RawArguments
-from toolkit._schema.json_text import find_ambiguity, strip_fence, to_json_text
+from toolkit._schema.json_text import strip_fence, to_json_text
 from toolkit._toolbox import Toolbox
 from toolkit.errors import ToolError
 
@@ -48,13 +48,11 @@ def parse_calls(toolbox: Toolbox, reply: RawArguments, *, strict: bool | None = 
         strict: As for `calls_schema`.
 
     Raises:
-        ToolError: It is not such a reply, or JSON parsers disagree about it; the text is for the model.
+        ToolError: It is not such a reply; the text is for the model.
     """
     text = strip_fence(to_json_text(reply))
     if dialect.parse_calls(text) is None:
         raise ToolError('Invalid reply: it is no JSON object with a list "calls". Send one whole object.')
-    if ambiguity := find_ambiguity(text):
-        raise ToolError(f"Invalid reply: {ambiguity}. Send one JSON object with each key once.")
     return _dialect(toolbox, strict=strict).calls(text, [made.spec for made in toolbox])
 
 

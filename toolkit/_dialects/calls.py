@@ -42,7 +42,7 @@ from toolkit._messages import (
     replace_surrogates,
 )
 from toolkit._schema.json_schema import rename_definitions
-from toolkit._schema.json_text import DuplicateKeys, dump_json, is_object, is_truncated, load_json, strip_fence
+from toolkit._schema.json_text import dump_json, is_object, is_truncated, load_json, strip_fence
 
 GUIDE = """You can call tools. Reply with one JSON object and nothing else.
 To call tools, list them in "calls", each with its name in "_tool" and its arguments beside it, and leave "output" null.
@@ -261,18 +261,15 @@ def _output_of(reply: Mapping[str, Any]) -> str:
 
 
 def _calls_of(reply: Mapping[str, Any]) -> Iterator[ToolCall]:
-    """Make a call of each item; of a reply that says twice what is to be called, one that is no tool's."""
-    return map(_call, [reply] if isinstance(reply, DuplicateKeys) else reply.get("calls", ()))
+    return map(_call, reply.get("calls", ()))
 
 
 def _call(item: Any) -> ToolCall:
-    """Make a call of an item; what does not name one tool has no name, and is refused as such."""
-    members = item.items() if isinstance(item, dict) else ()
-    names = [value for key, value in members if key == TOOL]
-    if len(names) != 1:
+    """Make a call of an item; one that names no tool has no name, and is refused as such."""
+    if not isinstance(item, dict) or TOOL not in item:
         return ToolCall(name="", arguments=dump_json(item))
-    arguments = DuplicateKeys([(key, value) for key, value in members if key != TOOL])
-    return ToolCall(name=replace_surrogates(str(names[0] or "")), arguments=dump_json(arguments))
+    arguments = {key: value for key, value in item.items() if key != TOOL}
+    return ToolCall(name=replace_surrogates(str(item[TOOL] or "")), arguments=dump_json(arguments))
 
 
 def _meta(spec: ToolSpec) -> Collection[str]:

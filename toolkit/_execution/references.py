@@ -33,7 +33,7 @@ from toolkit._messages import (
     ToolMessage,
     ToolResult,
 )
-from toolkit._schema.arguments import MAX_TEXT, refuse_ambiguous
+from toolkit._schema.arguments import MAX_TEXT
 from toolkit._schema.error_messages import shorten
 from toolkit._schema.matching import as_mapping, resolve_reference
 from toolkit._tools.shared_values import MARK, Path, SharedValues, Values, missing_value, parse_path
@@ -115,12 +115,11 @@ def substituted(arguments: str, value_of: Callable[[str], Any]) -> str:
         value_of: Gives the value at a path.
 
     Raises:
-        InvalidArguments: There is no such value, or readers of JSON disagree about the text.
+        InvalidArguments: There is no such value.
     """
     document = _document(arguments)
     if document is None:
         return arguments
-    refuse_ambiguous(arguments)
     own = {name: value if name == OUTPUT else _filled(value, value_of) for name, value in document.items()}
     return to_json(own, inf_nan_mode="constants").decode()
 

@@ -18,10 +18,11 @@ from pydantic_core import ValidationError, from_json, to_json
 from typing_extensions import TypedDict, TypeVar
 
 from toolkit._messages import OutputSpec, ToolSpec, replace_surrogates
+from toolkit._schema.argument_schema import DocumentSchema
+from toolkit._schema.core_schema import json_validator
 from toolkit._schema.error_messages import MAX_NAME, explain_errors, shorten
 from toolkit._schema.json_schema import inline_root, object_schema
-from toolkit._schema.json_text import find_ambiguity, strip_fence, strip_fence_start
-from toolkit._schema.parameters import DocumentSchema
+from toolkit._schema.json_text import strip_fence, strip_fence_start
 from toolkit.errors import DefinitionError, InvalidArguments, ToolError
 from toolkit.events import OutputDelta, ReasoningDelta, TextDelta, ToolArgumentsDelta
 
@@ -59,7 +60,7 @@ class Output(Generic[T]):
 
     def _checked(self, text: str) -> T:
         try:
-            value, doubt = self.validate(text), find_ambiguity(text)
+            return self.validate(text)
         except ValidationError as error:
             faults = error.errors(include_url=False, include_context=False)
             raise ToolError(f"Invalid output: {explain_errors(faults, self.schema)}") from error
@@ -67,9 +68,6 @@ class Output(Generic[T]):
             raise ToolError(f"Invalid output: {error}") from error
         except Exception as error:
             raise ToolError(f"Invalid output: it could not be checked ({type(error).__name__}).") from error
-        if doubt:
-            raise ToolError(f"Invalid output: {doubt}.")
-        return value
 
     @property
     def schema(self) -> Mapping[str, Any]:
@@ -114,12 +112,12 @@ def _described(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
     if schema := object_schema(adapter):
         whole = {"type": "object", "properties": {}, **schema}
         _refuse_empty(whole)
-        return whole, adapter.validate_json
+        return whole, json_validator(adapter)
     wrapper = TypedDict("wrapper", {KEY: kind})  # type: ignore[misc]  # a type made at run time
     wrapper.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)  # type: ignore[attr-defined]
     wrapped = TypeAdapter[Any](wrapper)
-
-    return object_schema(wrapped), lambda text: wrapped.validate_json(_keyed(text))[KEY]
+    validate = json_validator(wrapped)
+    return object_schema(wrapped), lambda text: validate(_keyed(text))[KEY]
 
 
 def _documented(kind: Mapping[str, Any]) -> tuple[dict[str, Any], Callable[[str], Any]]:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from pydantic_core import ValidationError, from_json, to_json
 
 from toolkit._messages import META
+from toolkit._schema.argument_schema import ArgumentSchema
 from toolkit._schema.error_messages import explain_errors, format_path
-from toolkit._schema.json_text import find_ambiguity, least_marks, to_json_text
-from toolkit._schema.parameters import ArgumentSchema
+from toolkit._schema.json_text import to_json_text
 from toolkit.errors import InvalidArguments
 
 if TYPE_CHECKING:
@@ -30,9 +30,6 @@ Outcome: TypeAlias = tuple[dict[str, Any], tuple[str, ...]] | InvalidArguments
 MAX_TEXT = 16 * 2**20
 # Listing faults takes time for each, here about a quarter of a second; of more than so many none is named.
 MAX_COUNTED = 100_000
-# Readers of JSON disagree about a text with equal keys; looking for them in a text of this length takes about 1 ms. In
-# a longer one the last of them counts, as in Python.
-MAX_DOUBTED = 65_536
 
 # Faults that a text may have where JSON itself is due, by pydantic-core's names.
 _NOT_A_STRING = frozenset(
@@ -52,15 +49,11 @@ class ArgumentParser:
 
     Attributes:
         name: The tool's, for what is said of it.
-        colons: Of a document with nothing but what must be there; see `doubts`.
-        braces: Of the same.
     """
 
     name: str
     validate: Callable[[str], dict[str, Any]]
     schema: Mapping[str, Any]
-    colons: int
-    braces: int
 
     @classmethod
     def of(cls, name: str, built: ArgumentSchema) -> ArgumentParser:
@@ -69,7 +62,7 @@ class ArgumentParser:
         Raises:
             DefinitionError: A parameter cannot be described to a model.
         """
-        return cls(name, built.validator, built.schema, *least_marks(built.schema))
+        return cls(name, built.validator, built.schema)
 
     def read(self, words: RawArguments | None) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Turn words into values, and say what had to be mended.
@@ -115,15 +108,12 @@ class ArgumentParser:
         """Validate a text in one pass.
 
         Raises:
-            InvalidArguments: It is too long, or readers of JSON disagree about it.
+            InvalidArguments: It is too long.
             Exception: It does not fit, or one of the user's types failed.
         """
         if len(text) > MAX_TEXT:
             refuse_long(text)
-        values = self.validate(text)
-        if text.count(":") != self.colons or text.count("{") != self.braces:
-            refuse_ambiguous(text)
-        return values
+        return self.validate(text)
 
     def mended(self, text: str, error: Exception) -> Outcome:
         """Mend a text that did not fit, where that is safe, and validate it again."""
@@ -155,16 +145,6 @@ def refuse_long(words: RawArguments) -> NoReturn:
     raise InvalidArguments(f"they have {len(words):,} characters, and {MAX_TEXT:,} are the most. Send less.")
 
 
-def refuse_ambiguous(text: str) -> None:
-    """Refuse a text that readers of JSON would read in different ways.
-
-    Raises:
-        InvalidArguments: It is one.
-    """
-    if len(text) <= MAX_DOUBTED and (doubt := find_ambiguity(text)):
-        raise InvalidArguments(f"{doubt}. Send one JSON object with each key once.")
-
-
 def _unchecked(error: Exception) -> InvalidArguments:
     if isinstance(error, InvalidArguments):
         return error
@@ -194,13 +174,12 @@ def _is_about_the_call(fault: ErrorDetails) -> bool:
 def _repaired_text(
     text: str, faults: Sequence[ErrorDetails], schema: Mapping[str, Any]
 ) -> tuple[str, tuple[str, ...]] | None:
-    refuse_ambiguous(text)
     document = [from_json(text)]  # in a list, so that the whole is a place like any other
     optional = schema["properties"].keys() - set(schema.get("required", ()))
     texts = {_place(document, fault["loc"])[2] for fault in faults if _was_due_as_text(fault)}
     mendable = [fault for fault in faults if _place(document, fault["loc"])[2] not in texts]
     repairs = tuple(dict.fromkeys(note for fault in mendable for note in _repaired(document, fault, optional)))
-    return (to_json(document[0]).decode(), repairs) if repairs else None
+    return (to_json(document[0], inf_nan_mode="constants").decode(), repairs) if repairs else None
 
 
 def _was_due_as_text(fault: ErrorDetails) -> bool:
@@ -242,4 +221,4 @@ def _decoded(text: str) -> dict[str, Any] | list[Any] | None:
         value = from_json(text)
     except ValueError:
         return None
-    return value if isinstance(value, (dict, list)) and not find_ambiguity(text) else None
+    return value if isinstance(value, (dict, list)) else None

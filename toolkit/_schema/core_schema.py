@@ -30,14 +30,17 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from enum import Enum
 from itertools import chain, groupby
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, Union, get_args, get_origin
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
-from pydantic_core import SchemaValidator, from_json, to_json, to_jsonable_python
+from pydantic_core import CoreConfig, SchemaValidator, from_json, to_json, to_jsonable_python
 from typing_extensions import LiteralString, TypedDict
 
 from toolkit._schema.json_schema import clean, clean_all, generator
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 FINITE: Mapping[str, Any] = {"allow_inf_nan": False}  # JSON has no NaN and no infinity
 
@@ -506,6 +509,12 @@ def validating(cores: Mapping[str, Node], definitions: Mapping[str, Node]) -> Ca
     whole: Any = {"type": "definitions", "schema": arguments, "definitions": list(definitions.values())}
     # A model's own validator, which would be used otherwise, takes NaN.
     return SchemaValidator(whole, _use_prebuilt=False).validate_json
+
+
+def json_validator(adapter: TypeAdapter[Any]) -> Callable[[str], Any]:
+    """Build a validator of JSON text for any type, with pydantic's schemas adapted to JSON."""
+    core: Any = mended(adapter.core_schema)
+    return SchemaValidator(core, CoreConfig(allow_inf_nan=False), _use_prebuilt=False).validate_json
 
 
 @dataclass(frozen=True)

@@ -1,49 +1,33 @@
-"""One parameter of a function, as Python has it and as a JSON document has it.
+"""Parameters of a function, and the JSON Schema and validator of its arguments.
 
-A property that is made once, and fits a protocol that has a property of its name.
-
-pyright does not take `functools.cached_property` for a property.
-
-What a tool accepts where no Python signature says it: a JSON Schema, a type, or two of them joined.
-
-Parameters -> validator and JSON Schema of the arguments.
-
-How it works: the usual types are written by hand, models and other classes are described once each, and what is left
-goes through pydantic together.
+Usual types are written by hand, models and other classes are described once each, and what is left goes through
+pydantic together.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from inspect import Parameter as Written
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import typing_extensions
-from pydantic_core import PydanticOmit, SchemaError, from_json, to_json
+from pydantic_core import PydanticOmit, SchemaError
 from typing_extensions import NotRequired, ReadOnly, Required, Unpack
 
 from toolkit._context import ToolContext
-from toolkit._messages import META
+from toolkit._schema.argument_schema import ArgumentSchema
 from toolkit._schema.core_schema import Core, Fields, FieldWriter, Unusual, key_of, mended, typed_fields, validating
 from toolkit._schema.error_messages import shorten
-from toolkit._schema.json_schema import json_default, object_schema, rename_definitions
+from toolkit._schema.json_schema import json_default
 from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
     from pydantic.fields import FieldInfo
-
-if TYPE_CHECKING:
-    from builtins import property as kept
-else:
-    from functools import cached_property as kept
-
-__all__ = ["kept"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,217 +118,6 @@ def _alternatives(annotation: Any) -> tuple[Any, ...]:
 _UNION = type(int | str)
 
 
-class ArgumentSchema(Protocol):
-    """What a tool accepts."""
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        """JSON Schema of the arguments, of type object."""
-        ...
-
-    @property
-    def validator(self) -> Callable[[str], dict[str, Any]]:
-        """What turns JSON text into values by name."""
-        ...
-
-    @property
-    def hidden(self) -> Mapping[str, str]:
-        """Parameters that no JSON can fill: their names, and why."""
-        ...
-
-    @property
-    def forms(self) -> dict[Any, Any]:
-        """How dialects show the schema, kept by them."""
-        ...
-
-
-class ModelArguments(dict[str, Any]):
-    """Values by name, and the one value that they were read into."""
-
-    def __init__(self, whole: Any) -> None:
-        super().__init__(_members(whole))
-        self.whole = whole
-
-
-class Lean:
-    """What is copied and sent without what it has worked out."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {made.name: getattr(self, made.name) for made in fields(self)}  # type: ignore[arg-type]  # a dataclass is
-
-
-class Shown(Lean):
-    """What dialects show."""
-
-    @kept
-    def forms(self) -> dict[Any, Any]:
-        """How dialects show the schema, kept by them."""
-        return {}
-
-
-@dataclass(frozen=True, eq=False)
-class DocumentSchema(Shown):
-    """Accepts what a JSON Schema says; values are plain data."""
-
-    schema: dict[str, Any]
-    hidden: Mapping[str, str] = field(default_factory=dict)
-
-    @kept
-    def validator(self) -> Callable[[str], dict[str, Any]]:
-        """What turns JSON text into values by name.
-
-        Raises:
-            DefinitionError: The schema says what cannot be checked.
-        """
-        from toolkit._schema.validation import validator_of  # it takes long to load, and a signature does not need it
-
-        return validator_of(self.schema)
-
-
-@dataclass(frozen=True, eq=False)
-class TypeSchema(Shown):
-    """Accepts the members of one type: a pydantic model, a dataclass, a TypedDict."""
-
-    kind: Any
-    hidden: Mapping[str, str] = field(default_factory=dict)
-
-    @kept
-    def schema(self) -> dict[str, Any]:
-        """JSON Schema of the arguments, of type object.
-
-        Raises:
-            DefinitionError: The type is none of an object.
-        """
-        shown = object_schema(self._adapter)
-        if "properties" in shown:
-            return {**shown, "additionalProperties": shown.get("additionalProperties", False)}
-        raise DefinitionError(f"{self.kind!r} has no members: the input of a tool is a model, dataclass or TypedDict.")
-
-    @kept
-    def validator(self) -> Callable[[str], dict[str, Any]]:
-        """What turns JSON text into values by name."""
-        read = self._adapter.validate_json
-        return lambda text: ModelArguments(read(text))
-
-    def written(self, value: Any, *, by_alias: bool) -> dict[str, Any]:
-        """Write a value as plain data."""
-        plain: dict[str, Any] = self._adapter.dump_python(value, mode="json", by_alias=by_alias, round_trip=True)
-        return plain
-
-    @cached_property
-    def names(self) -> Collection[str]:
-        """What the members are called in Python, where they may have other names than in JSON."""
-        kind = get_origin(self.kind) or self.kind
-        tables = (getattr(kind, name, None) for name in ("model_fields", "__dataclass_fields__", "__annotations__"))
-        return [*next(filter(None, tables), self.schema["properties"])]
-
-    @cached_property
-    def _adapter(self) -> TypeAdapter[Any]:
-        from pydantic import TypeAdapter
-
-        try:
-            adapter = TypeAdapter(self.kind)
-            adapter.rebuild(raise_errors=True)
-        except Exception as error:  # pydantic and user types raise what they like while a schema is built
-            why = str(error).partition("\n")[0]
-            raise DefinitionError(f"{self.kind!r} is no type that JSON can fill: {why}") from error
-        return adapter
-
-
-@dataclass(frozen=True, eq=False)
-class JoinedSchema(Shown):
-    """Accepts what two accept, each its own keys."""
-
-    first: ArgumentSchema
-    second: ArgumentSchema
-
-    @property
-    def hidden(self) -> Mapping[str, str]:
-        """Parameters that no JSON can fill."""
-        return self.second.hidden
-
-    @kept
-    def schema(self) -> dict[str, Any]:
-        """JSON Schema of both, the keys of the first in front."""
-        first, second = rename_definitions(self.first.schema, "output"), self.second.schema
-        both = {name: {**first.get(name, {}), **second.get(name, {})} for name in ("properties", "$defs")}
-        required = [*first.get("required", ()), *second.get("required", ())]
-        return {**second, "properties": both["properties"], "required": required} | _unless_empty(both["$defs"])
-
-    @kept
-    def validator(self) -> Callable[[str], dict[str, Any]]:
-        """What turns JSON text into the values of both."""
-        keys = self.first.schema["properties"].keys()
-
-        def validate(text: str) -> dict[str, Any]:
-            document = _read(text)
-            if not isinstance(document, dict):
-                return self.second.validator(text)  # which refuses it
-            values = self.second.validator(_written(document, document.keys() - keys))
-            return {**self.first.validator(_written(document, keys & document.keys())), **values}
-
-        return validate
-
-
-@dataclass(frozen=True, eq=False)
-class LenientSchema(Lean):
-    """Accepts what another does, and overlooks what else may be said about a call."""
-
-    inner: ArgumentSchema
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        """JSON Schema of the arguments."""
-        return self.inner.schema
-
-    @property
-    def hidden(self) -> Mapping[str, str]:
-        """Parameters that no JSON can fill."""
-        return self.inner.hidden
-
-    @property
-    def forms(self) -> dict[Any, Any]:
-        """How dialects show the schema."""
-        return self.inner.forms
-
-    @kept
-    def validator(self) -> Callable[[str], dict[str, Any]]:
-        """What turns JSON text into values by name."""
-        validate, overlooked = self.inner.validator, {*META} - self.schema["properties"].keys()
-
-        def heedless(text: str) -> dict[str, Any]:
-            document = _read(text) if '"_' in text else None
-            if not isinstance(document, dict) or overlooked.isdisjoint(document):
-                return validate(text)
-            return validate(_written(document, document.keys() - overlooked))
-
-        return heedless
-
-
-def _members(whole: Any) -> dict[str, Any]:
-    if isinstance(whole, dict):
-        return whole
-    if is_dataclass(whole):
-        return {member.name: getattr(whole, member.name) for member in fields(whole)}
-    return {**vars(whole), **(getattr(whole, "model_extra", None) or {})}
-
-
-def _read(text: str) -> Any:
-    try:
-        return from_json(text)
-    except ValueError:
-        return None
-
-
-def _written(document: Mapping[str, Any], keys: Iterable[str]) -> str:
-    chosen = {*keys}
-    return to_json({key: value for key, value in document.items() if key in chosen}, inf_nan_mode="constants").decode()
-
-
-def _unless_empty(definitions: Mapping[str, Any]) -> dict[str, Any]:
-    return {"$defs": definitions} if definitions else {}
-
-
 T = TypeVar("T")
 
 REMEDY = "Give it a type that JSON can fill, or a default (it is then left out), or bind it by a partial."
@@ -382,8 +155,8 @@ class Described:
     hidden: dict[str, str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ParameterSchema:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ParameterSchema(ArgumentSchema):
     """Validator and JSON Schema of the parameters that a model may fill; each is made when it is first asked for.
 
     Attributes:
@@ -393,7 +166,6 @@ class ParameterSchema:
         names: What the function's annotations name in the frames that it was written in.
         examples: Gives arguments that the docstring shows.
         taken: Gives the keywords that belong to a parameter already, so that `**kwargs` may not bring them.
-        forms: How dialects show the schema, kept by them.
     """
 
     offered: Sequence[Parameter]
@@ -402,14 +174,13 @@ class ParameterSchema:
     names: Mapping[str, Any]
     examples: Callable[[], Sequence[Mapping[str, Any]]]
     taken: Callable[[], Collection[str]]
-    forms: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def hidden(self) -> Mapping[str, str]:
         """Parameters that no JSON can fill, left out because they have a default: their names, and why."""
         return self._described.hidden
 
-    @kept
+    @cached_property
     def schema(self) -> dict[str, Any]:
         """JSON Schema of the arguments: draft 2020-12, of type object.
 
@@ -428,7 +199,7 @@ class ParameterSchema:
             **_keyword_unless_empty("examples", self.examples()),
         }
 
-    @kept
+    @cached_property
     def validator(self) -> Callable[[str], dict[str, Any]]:
         """What turns JSON text into typed values.
 

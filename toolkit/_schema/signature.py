@@ -38,9 +38,10 @@ from toolkit._schema.annotations import (
     signature,
     source_of,
 )
+from toolkit._schema.argument_schema import ArgumentSchema, DocumentSchema, get_fields
 from toolkit._schema.core_schema import FieldWriter
 from toolkit._schema.json_schema import clean, generator
-from toolkit._schema.parameters import Lean, Parameter, ParameterSchema, kept
+from toolkit._schema.parameters import Parameter, ParameterSchema
 from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -119,8 +120,49 @@ _JSON = frozenset({str, int, float, bool, type(None), None, Any, list, dict})
 _SAYS_NOTHING = frozenset({Any, inspect.Parameter.empty, object, ToolResult, Image, File})
 
 
+class ReturnSchema:
+    """JSON Schema of a tool's value, a function that writes such values, and the value as an argument."""
+
+    __getstate__ = get_fields
+
+    @cached_property
+    def schema(self) -> dict[str, Any] | None:
+        """JSON Schema of the value; None where it is unknown."""
+        raise NotImplementedError
+
+    @cached_property
+    def to_json(self) -> Callable[[Any], bytes] | None:
+        """Function that writes a value; None where any JSON writer would do."""
+        return None
+
+    @cached_property
+    def argument_schema(self) -> ArgumentSchema:
+        """Argument schema of the value alone, as `_output`: the model fills it in itself."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class ReturnDocument(ReturnSchema):
+    """Return schema of a JSON Schema; None says nothing."""
+
+    document: dict[str, Any] | None
+
+    @cached_property
+    def schema(self) -> dict[str, Any] | None:
+        """The JSON Schema as it was given."""
+        return self.document
+
+    @cached_property
+    def argument_schema(self) -> ArgumentSchema:
+        """Argument schema of the value; of a text, where nothing is said of it."""
+        whole = {"type": "string"} if self.document is None else self.document
+        definitions = {"$defs": whole["$defs"]} if "$defs" in whole else {}
+        inner = {keyword: value for keyword, value in whole.items() if keyword != "$defs"}
+        return DocumentSchema({"type": "object", "properties": {OUTPUT: inner}, "required": [OUTPUT], **definitions})
+
+
 @dataclass(frozen=True)
-class ReturnType(Lean):
+class ReturnType(ReturnSchema):
     """What a function gives, as its annotation says.
 
     Attributes:
@@ -133,7 +175,7 @@ class ReturnType(Lean):
     text: str = ""
     names: Mapping[str, Any] = field(default_factory=dict)
 
-    @kept
+    @cached_property
     def schema(self) -> dict[str, Any] | None:
         """JSON Schema of the value, or None where the annotation says nothing."""
         if self.annotation is Any:
@@ -141,7 +183,7 @@ class ReturnType(Lean):
         shown = FieldWriter().write(self.annotation) if _is_json(self.annotation) else self._described()
         return {"description": self.text, **shown} if shown and self.text else shown
 
-    @kept
+    @cached_property
     def to_json(self) -> Callable[[Any], bytes] | None:
         """Writes a value by its annotated type, one of another type by that; None where any JSON writer would do."""
         if _is_json(self.annotation):
@@ -150,8 +192,8 @@ class ReturnType(Lean):
         adapter = self._adapted(lambda: self.annotation | None, {"ser_json_inf_nan": "strings"})
         return adapter and partial(adapter.serializer.to_json, warnings=False)
 
-    @kept
-    def asked(self) -> ParameterSchema:
+    @cached_property
+    def argument_schema(self) -> ArgumentSchema:
         """The value as an argument: what a model fills in that is to give it by itself; a text, if nothing is said."""
         annotation = str if self.annotation in (Any, inspect.Parameter.empty, object) else self.annotation
         output = Parameter(name=OUTPUT, kind=inspect.Parameter.KEYWORD_ONLY, annotation=annotation)

@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeAlias
 
 from toolkit._dialects.base import Dialect
 from toolkit._schema.error_messages import suggest
-from toolkit._schema.json_schema import Part, differs
 from toolkit._tools.bindings import Bindings
 from toolkit._tools.delegation import Delegated
 from toolkit._tools.handlers import Bound, Function, Latent, Unbound
@@ -171,27 +170,10 @@ def _agrees(name: str, handler: Bound) -> Iterator[Finding]:
     for parameter in handler.uncertain:
         text = f"{function} needs it, and calls may leave it out. Give it a default, or make it required."
         yield Finding(level="error", tool=name, parameter=parameter, code="mismatch", text=text)
-    yield from _parameters_agree(name, handler)
-    given, wanted = handler.function.returns.schema, handler.returns.schema
-    if given and wanted and (why := differs(Part.of(given), Part.of(wanted))):
-        text = f"{function} gives something else than the tool says: {why}. Correct one of them."
-        yield Finding(level="error", tool=name, code="mismatch", text=text)
-
-
-def _parameters_agree(name: str, handler: Bound) -> Iterator[Finding]:
-    """Compare what an interface lets through with what the function takes."""
     try:
-        taken = Part.of(handler.function.built.schema)
+        _ = handler.function.built.schema
     except DefinitionError as error:
         yield Finding(level="error", tool=name, code="undescribable", text=str(error))
-        return
-    given, optional = Part.of(handler.interface.built.schema), taken.properties.keys() - taken.required
-    pairs = {handler.whole: given} if handler.whole else {each: given.at(each) for each in given.properties}
-    for parameter in (each for each in pairs if each in taken.properties):
-        wanted = taken.at(parameter)
-        if why := differs(pairs[parameter], wanted.or_null() if parameter in optional else wanted):
-            text = f"{handler.function.origin} takes something else than the tool says: {why}. Correct one of them."
-            yield Finding(level="error", tool=name, parameter=parameter, code="mismatch", text=text)
 
 
 def _described(tool: Tool[..., Any]) -> Iterator[Finding]:

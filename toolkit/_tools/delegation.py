@@ -119,7 +119,7 @@ class Delegated(Declared):
         given = answer if isinstance(answer, ToolResult) else ToolResult(answer)
         if given.is_error:
             return given
-        asked = self.returns.asked
+        asked = self.returns.argument_schema
         try:
             text = to_json({OUTPUT: given.value}, inf_nan_mode="strings").decode()
             return given._replace(value=asked.validator(text)[OUTPUT])
@@ -190,7 +190,7 @@ class DelegatedToRunner(Delegated):
     @cached_property
     def _output_type(self) -> Any:
         """What the answer has to be, as an output type."""
-        schema = self.returns.asked.schema
+        schema = self.returns.argument_schema.schema
         shown, definitions = schema["properties"][OUTPUT], schema.get("$defs")
         if shown.get("type") == "string" and shown.keys() <= {"type", "description"}:
             return str

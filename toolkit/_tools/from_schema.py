@@ -22,12 +22,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolkit._messages import ACTIVITY, IMPORTS, INSTANCE, META, MODULE, OUTPUT, REASONING, TOOL
-from toolkit._schema.json_schema import find_outer_properties, forbid_extra, inline_root
-from toolkit._schema.parameters import DocumentSchema, TypeSchema
-from toolkit._schema.signature import ReturnType
+from toolkit._schema.argument_schema import DocumentSchema, TypeSchema
+from toolkit._schema.json_schema import inline_root
+from toolkit._schema.signature import ReturnDocument, ReturnType
+from toolkit._schema.validation.properties import find_outer_properties, forbid_extra
 from toolkit._schema.validation.references import Document as Parts
 from toolkit._schema.validation.references import bundle
-from toolkit._tools.handlers import Declaration, Document, checked, named, refuse_private
+from toolkit._tools.handlers import Declaration, checked, named, refuse_private
 from toolkit._tools.options import Scope, scope_of
 from toolkit.errors import DefinitionError
 
@@ -111,7 +112,9 @@ def _interface(origin: str, document: Parts, whole: dict[str, Any], said: Mappin
         whole["required"] = [key for key in required if key not in (*META, *_LATER)]
     bare = forbid_extra({key: value for key, value in whole.items() if key != "title"})
     output = bundle(document, f"/properties/{OUTPUT}", said[OUTPUT], whole=bare) if OUTPUT in said else None
-    return Declaration(origin, description, DocumentSchema(bundle(document, part=bare, whole=bare)), Document(output))
+    return Declaration(
+        origin, description, DocumentSchema(bundle(document, part=bare, whole=bare)), ReturnDocument(output)
+    )
 
 
 def _constant(said: Any) -> Any:
@@ -157,7 +160,7 @@ def of_types(name: str, accepts: Any, gives: Any) -> Declaration:
     origin = f"Tool.from_models({name!r})"
     with named(origin):
         built = DocumentSchema(_document(accepts)) if isinstance(accepts, Mapping) else TypeSchema(accepts)
-        returns = Document(bundle(Parts.of(gives))) if isinstance(gives, Mapping) else ReturnType(gives)
+        returns = ReturnDocument(bundle(Parts.of(gives))) if isinstance(gives, Mapping) else ReturnType(gives)
         made = Declaration(origin, built.schema.get("description", ""), built, returns)
     refuse_private(origin, built.schema["properties"])
     return checked(made)

@@ -25,40 +25,19 @@ from toolkit._concurrency.cancellation import CANCELLED
 from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT
 from toolkit._schema.annotations import frame_names, source_of
-from toolkit._schema.arguments import ArgumentParser
-from toolkit._schema.parameters import (
+from toolkit._schema.argument_schema import (
     ArgumentSchema,
     DocumentSchema,
     JoinedSchema,
-    Lean,
     LenientSchema,
     ModelArguments,
-    Parameter,
-    ParameterSchema,
     TypeSchema,
-    kept,
+    get_fields,
 )
-from toolkit._schema.signature import ReturnType, Signature, value_or_default
+from toolkit._schema.arguments import ArgumentParser
+from toolkit._schema.parameters import Parameter, ParameterSchema
+from toolkit._schema.signature import ReturnDocument, ReturnSchema, ReturnType, Signature, value_or_default
 from toolkit.errors import Cancelled, DefinitionError, InvalidArguments, UnknownActivity
-
-
-class Given(Protocol):
-    """What a tool gives."""
-
-    @property
-    def schema(self) -> dict[str, Any] | None:
-        """JSON Schema of the value; None where nothing is said."""
-        ...
-
-    @property
-    def to_json(self) -> Callable[[Any], bytes] | None:
-        """Writes a value; None where any JSON writer would do."""
-        ...
-
-    @property
-    def asked(self) -> ArgumentSchema:
-        """The value as an argument: what a model fills in that is to give it by itself."""
-        ...
 
 
 class Interface(Protocol):
@@ -85,25 +64,9 @@ class Interface(Protocol):
         ...
 
     @property
-    def returns(self) -> Given:
+    def returns(self) -> ReturnSchema:
         """What it gives."""
         ...
-
-
-@dataclass(frozen=True, eq=False)
-class Document(Lean):
-    """What a JSON Schema says that a tool gives."""
-
-    schema: dict[str, Any] | None
-    to_json: None = None
-
-    @kept
-    def asked(self) -> ArgumentSchema:
-        """The value as an argument; a text, where nothing is said of it."""
-        whole = {"type": "string"} if self.schema is None else self.schema
-        definitions = {"$defs": whole["$defs"]} if "$defs" in whole else {}
-        shown = {keyword: value for keyword, value in whole.items() if keyword != "$defs"}
-        return DocumentSchema({"type": "object", "properties": {OUTPUT: shown}, "required": [OUTPUT], **definitions})
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +76,7 @@ class Declaration:
     origin: str
     description: str
     built: ArgumentSchema
-    returns: Given
+    returns: ReturnSchema
     raises: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -123,7 +86,7 @@ def checked(made: Declaration) -> Declaration:
     Raises:
         DefinitionError: A schema cannot be carried out; the message says whose, and where.
     """
-    documents = [made.built, *([made.returns.asked] if isinstance(made.returns, Document) else [])]
+    documents = [made.built, *([made.returns.argument_schema] if isinstance(made.returns, ReturnDocument) else [])]
     with named(made.origin):
         _ = [each.validator for each in documents]  # it is kept
     return made
@@ -374,7 +337,7 @@ def written(accepted: ArgumentSchema, values: dict[str, Any], *, by_alias: bool)
     if isinstance(accepted, ParameterSchema):
         return {p.name: _plain(accepted, p, values[p.name]) for p in accepted.offered if p.name in values}
     if isinstance(accepted, TypeSchema) and isinstance(values, ModelArguments):
-        return accepted.written(values.whole, by_alias=by_alias)
+        return accepted.to_document(values.instance, by_alias=by_alias)
     return values
 
 
@@ -418,10 +381,12 @@ def implementation(function: Any) -> Function:
 
 
 @dataclass(frozen=True)
-class Declared(Lean):
+class Declared:
     """A handler of an interface: its words, its parameters, what it gives."""
 
     interface: Interface
+
+    __getstate__ = get_fields
 
     def of(self, interface: Any) -> Any:
         """Make the same handler of another form of its interface."""
@@ -442,13 +407,17 @@ class Declared(Lean):
         """The failures that its author has announced: exception name and text."""
         return self.interface.raises
 
-    @kept
+    @property
     def built(self) -> ArgumentSchema:
         """What it accepts; what a model wrote beside it, such as the output that it thought of, is overlooked."""
+        return self._built
+
+    @cached_property
+    def _built(self) -> ArgumentSchema:
         return LenientSchema(self.interface.built)
 
     @property
-    def returns(self) -> Given:
+    def returns(self) -> ReturnSchema:
         """What it gives."""
         return self.interface.returns
 
@@ -477,15 +446,15 @@ class Latent(Declared):
         """What carries the tool out: nothing."""
         return ""
 
-    @kept
-    def built(self) -> ArgumentSchema:
+    @cached_property
+    def _built(self) -> ArgumentSchema:
         """What it accepts: the output, and the arguments.
 
         Raises:
             DefinitionError: A parameter begins with an underscore, as the output does.
         """
         refuse_private(self.origin, self.interface.built.schema["properties"])
-        return LenientSchema(JoinedSchema(self.interface.returns.asked, self.interface.built))
+        return LenientSchema(JoinedSchema(self.interface.returns.argument_schema, self.interface.built))
 
     def prepared(self) -> Action:
         """Take the output for the result; it was checked with the arguments."""
@@ -562,7 +531,7 @@ class Bound(Declared):
             return {**kept, **read(changed)[0]}
         except InvalidArguments as error:
             what = f"{self.function.origin} takes something else than the tool says"
-            raise TypeError(f"{what}: {error}; Toolbox.check() tells more") from error
+            raise TypeError(f"{what}: {error}") from error
 
     @cached_property
     def retyped(self) -> tuple[Parameter, ...]:
@@ -626,7 +595,7 @@ class Bound(Declared):
             TypeError: It does not take one of them, or needs another.
         """
         if self.whole:
-            return {self.whole: values.whole if isinstance(values, ModelArguments) else values}
+            return {self.whole: values.instance if isinstance(values, ModelArguments) else values}
         missing = next((name for name in self.unfilled if name not in values), None)
         if missing is not None:
             raise TypeError(f"{self.function.origin} needs {missing!r}; Toolbox.check() tells more")

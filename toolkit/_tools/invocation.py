@@ -264,10 +264,8 @@ _lenient = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_as_wor
 
 
 # What every call needs, in one look-up: the function, if it takes the values by keyword as they are; what makes values
-# of a text; how many colons and braces a text has at least, see Reader; and how to write a value, by its type.
-Hot: TypeAlias = tuple[
-    Callable[..., Any] | None, Callable[[str], dict[str, Any]], int, int, dict[type, Callable[[Any], str]]
-]
+# of a text; and how to write a value, by its type.
+Hot: TypeAlias = tuple[Callable[..., Any] | None, Callable[[str], dict[str, Any]], dict[type, Callable[[Any], str]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,7 +285,7 @@ class Invocation:
     def fast_path(self) -> Hot:
         """What every call needs."""
         reader, function = self.reader, self.handler.plain_function
-        return function, reader.validate, reader.colons, reader.braces, writers(self.write)
+        return function, reader.validate, writers(self.write)
 
     @cached_property
     def tells(self) -> bool:

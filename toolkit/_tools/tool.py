@@ -24,7 +24,7 @@ from typing_extensions import Self, Unpack
 from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT_PATH, ToolResult, ToolSpec
 from toolkit._schema.annotations import function_attributes, render_signature, unwrap_partials
-from toolkit._schema.arguments import MAX_TEXT, RawArguments, refuse_ambiguous, refuse_long
+from toolkit._schema.arguments import MAX_TEXT, RawArguments, refuse_long
 from toolkit._tools.handlers import Bound, BoundFunction, Declared, Function, Handler, implementation, without_function
 from toolkit._tools.invocation import Hot, Invocation
 from toolkit._tools.options import USUAL, Scope, ToolOptions, ToolSettings, refuse_unknown, split_options
@@ -54,13 +54,11 @@ class Invocable:
         Raises:
             FatalError: The tool raised it.
         """
-        function, validate, colons, braces, writers = self._hot
+        function, validate, writers = self._hot
         try:
             if len(words) > MAX_TEXT:
                 refuse_long(words)
             values = validate(words)  # type: ignore[arg-type]  # what is no text is refused, and read again
-            if words.count(":") != colons or words.count("{") != braces:  # type: ignore[union-attr, arg-type]  # as above
-                refuse_ambiguous(words)  # type: ignore[arg-type]  # as above
         except Exception as error:  # noqa: BLE001  read again, and explained there
             return self.invocation.again(words, context, error)
         if function is None:

@@ -25,9 +25,9 @@ from typing_extensions import override
 
 from toolkit._dialects.strict.scope import without_null
 from toolkit._messages import replace_surrogates
+from toolkit._schema.argument_schema import ArgumentSchema
 from toolkit._schema.error_messages import format_path
 from toolkit._schema.matching import as_mapping, resolve_reference
-from toolkit._schema.parameters import ArgumentSchema
 from toolkit._tools.tool import Tool
 from toolkit.display.formatting import shortened, visible
 from toolkit.errors import InvalidArguments

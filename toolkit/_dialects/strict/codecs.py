@@ -143,21 +143,15 @@ def read_json(text: str) -> Any:
     """Read a JSON text as strictly as a tool reads its arguments.
 
     Raises:
-        ValueError: It is no JSON, a key stands twice in one object, or a number is not finite.
+        ValueError: It is no JSON, or a number is not finite.
         RecursionError: It is too deep.
     """
-    return json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_refused, parse_float=_finite)
+    return json.loads(text, parse_constant=_refused, parse_float=_finite)
 
 
 def _is_of_type(schema: Any, document: Document, root: Any) -> bool:
     kind = resolve_reference(schema, root).get("type")
     return isinstance(kind, str) and is_type(document, kind)
-
-
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(dict(pairs)) < len(pairs):
-        raise ValueError("A key stands there twice.")
-    return dict(pairs)
 
 
 def _refused(constant: str) -> NoReturn:

@@ -1,0 +1,99 @@
+"""The properties of a hand-made JSON Schema: its own, and those that other keywords add."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from toolkit._messages import META
+from toolkit._schema.validation.keywords import TYPES
+from toolkit._schema.validation.references import Document, below
+from toolkit.errors import DefinitionError
+
+# Keywords by which a schema lists properties elsewhere than in its own `properties`.
+_ELSEWHERE = frozenset({"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
+# Those keywords, and what belongs to `if`, by what they hold.
+_LISTS, _SCHEMAS = ("allOf", "anyOf", "oneOf"), ("if", "then", "else")
+# Keywords whose value may look like a schema: it is one, holds some, or is data.
+_OBJECTS = frozenset(
+    {
+        *("properties", "patternProperties", "additionalProperties", "unevaluatedProperties", "propertyNames"),
+        *("items", "additionalItems", "unevaluatedItems", "contains", "contentSchema"),
+        *("not", "if", "then", "else", "dependentSchemas", "dependentRequired", "dependencies", "definitions"),
+        *("default", "const", "example", "examples", "discriminator"),
+    }
+)
+# What a schema has and other objects hardly.
+_TELLING = frozenset({"$ref", "const", "enum", "allOf", "anyOf", "oneOf", "properties"})
+
+
+def forbid_extra(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Accept no other parameter than those listed, unless the schema says so: models invent some.
+
+    Raises:
+        DefinitionError: Its properties are none, or stand beside `properties`.
+    """
+    _refuse_beside(schema)
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    if schema.keys() & _ELSEWHERE:
+        return {**schema, "type": "object", "properties": properties}
+    if not isinstance(required, list):
+        raise DefinitionError(f"required={required!r} is no list of names.")
+    missing = next((name for name in required if name not in [*properties]), None)
+    if missing is not None:
+        raise DefinitionError(f"{missing!r} is required and not among the properties. Add it, or drop it.")
+    return {"additionalProperties": False, **schema, "type": "object", "properties": properties}
+
+
+def _refuse_beside(schema: Mapping[str, Any]) -> None:
+    """Refuse a parameter in the place of a keyword: as an unknown one it would say nothing.
+
+    Raises:
+        DefinitionError: There is one.
+    """
+    beside = next((key for key, value in schema.items() if _is_parameter(str(key), value)), None)
+    if beside is not None:
+        raise DefinitionError(
+            f"{beside!r} stands beside the keywords of the schema. Put the parameters under properties: "
+            f'{{"type": "object", "properties": {{"{beside}": ...}}}}.'
+        )
+
+
+def _is_parameter(key: str, value: Any) -> bool:
+    if key in META:
+        return True
+    if not isinstance(value, dict) or key in _OBJECTS or key.startswith(("$", "x-")):
+        return False
+    kind = value.get("type")
+    names = kind if isinstance(kind, list) else [kind]
+    return not _TELLING.isdisjoint(value) or any(name in names for name in TYPES)
+
+
+def find_outer_properties(document: Document, whole: Mapping[str, Any]) -> Iterator[str]:
+    """List the properties that a schema has elsewhere than in its own `properties`.
+
+    Args:
+        document: The schema.
+        whole: Its root, or what that refers to as a whole.
+
+    Raises:
+        DefinitionError: It refers to nothing.
+    """
+    waiting, seen = [""], set[str]()
+    while waiting:
+        place = waiting.pop()
+        part = document.at(place)
+        if isinstance(part, dict) and place not in seen:
+            seen.add(place)
+            waiting += _applied(document, place, part)
+            own = part.get("properties", {})
+            yield from () if own is whole.get("properties") else own
+
+
+def _applied(document: Document, place: str, part: Mapping[str, Any]) -> Iterator[str]:
+    """Point to the schemas that hold for the same object."""
+    if "$ref" in part:
+        yield document.target(part["$ref"], place)
+    yield from (below(place, keyword) for keyword in _SCHEMAS if keyword in part)
+    yield from (below(place, "dependentSchemas", name) for name in part.get("dependentSchemas", {}))
+    yield from (below(place, keyword, at) for keyword in _LISTS for at in range(len(part.get(keyword, ()))))

@@ -1,0 +1,110 @@
+"""A JSON Schema written by hand or by another program -> what checks a document and gives its values.
+
+How it works: the schema (draft 2020-12) is translated into one of pydantic-core's, so that a document is read in one
+pass, as the arguments of a function are. What pydantic-core has no word for is a function in Python. Whether a value
+fits `not`, `if`, `contains` or one of `oneOf` is asked of a second validator, the probe, which changes nothing.
+
+- "5" is taken where an integer is due, 3.0 as 3, "true" as true, where the same is taken for a function's parameter;
+  true is no number. A text stays as it is, an integer an integer, and there is no NaN and no infinity.
+- A property that is absent, and not required, gets its default.
+- Keys come in the order of `properties`, others behind them as they were written.
+- `format` says nothing to the validator, and unknown keywords are passed by.
+- Where alternatives that lie inside each other could take for ever, a document may take only so many steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic_core import SchemaError, SchemaValidator
+
+from toolkit._schema.validation.checks import NESTED, Allowance, Probe, Work, counted
+from toolkit._schema.validation.keywords import Node, Writer, free, informed, plain, steps_of
+from toolkit._schema.validation.references import Document
+from toolkit.errors import DefinitionError, InvalidArguments
+
+
+def build_validator(schema: Mapping[str, Any]) -> Callable[[str], Any]:
+    """Make what turns the text of a JSON document into values, or raises pydantic-core's `ValidationError`.
+
+    Besides, it raises `InvalidArguments` for a document that takes too many steps.
+
+    Args:
+        schema: Draft 2020-12, of at most 1 MiB, 10,000 parts, each at most 100
+            steps of a JSON pointer deep. It is copied.
+
+    Raises:
+        DefinitionError: The schema cannot be carried out; the message names the place.
+    """
+    document, probe, work = Document.of(schema), Probe(), Work()
+    reader = Writer(document, steps_of, probe, work, fills=True)
+    core = reader.core(document.root, "")
+    reader.complete()
+    asked = Writer(document, steps_of, probe, work, fills=False)
+    _probed(asked, reader.probed)
+    work.check()
+    is_counted = not work.is_small()
+    if asked.probed:
+        probe.made.append(_made(_choice(asked), asked, is_counted=is_counted))
+    validator = _made(core, reader, is_counted=is_counted)
+    return _counting(validator) if is_counted else validator.validate_json
+
+
+def _probed(asked: Writer, places: set[str]) -> None:
+    """Write what the probe is asked for, and what that asks for."""
+    while places - asked.definitions.keys() or None in asked.definitions.values():
+        for place in places:
+            asked.shared(place)
+        asked.probed.update(places)
+        asked.complete()
+        places = set(asked.probed)
+
+
+def _choice(asked: Writer) -> Node:
+    """Write what takes a pair of a place and a value, and checks the value by what stands in that place."""
+    choices = {
+        place: {"type": "function-before", "function": plain(_second), "schema": asked.shared(place)}
+        for place in asked.probed
+    }
+    return {"type": "tagged-union", "discriminator": _first, "choices": choices}
+
+
+def _first(pair: tuple[str, Any]) -> str:
+    return pair[0]
+
+
+def _second(pair: tuple[str, Any]) -> Any:
+    return pair[1]
+
+
+def _made(core: Node, writer: Writer, *, is_counted: bool) -> SchemaValidator:
+    cores = {pointer: each for pointer, each in writer.definitions.items() if each is not None}
+    definitions = [_definition(pointer, each, is_counted=is_counted) for pointer, each in cores.items()]
+    whole: Any = {"type": "definitions", "schema": core, "definitions": [free(), *definitions]}
+    try:
+        return SchemaValidator(whole)
+    except SchemaError as error:
+        raise DefinitionError(
+            f"JSON Schema: pydantic-core does not take it ({error}). Write it in plainer terms."
+        ) from error
+
+
+def _definition(pointer: str, core: Node, *, is_counted: bool) -> Node:
+    if is_counted:
+        return {"type": "function-before", "function": informed(counted), "schema": core, "ref": pointer}
+    return (
+        {"type": "chain", "steps": [core], "ref": pointer}
+        if core["type"] == "definition-ref"
+        else {**core, "ref": pointer}
+    )
+
+
+def _counting(validator: SchemaValidator) -> Callable[[str], Any]:
+    def validate(text: str) -> Any:
+        try:
+            return validator.validate_json(text, context=Allowance.of(text))
+        except RecursionError as error:
+            raise InvalidArguments(NESTED) from error
+
+    return validate
