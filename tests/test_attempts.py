@@ -187,7 +187,7 @@ def test_tool_that_holds_its_loop(go: Callable[..., ToolResult], caplog: pytest.
         return "done"
 
     assert "done" == go(tool(block, timeout=SOON)).text
-    assert caplog.messages[0].startswith("Tool block held its event loop for ")
+    assert caplog.messages[0].startswith("Tool block blocked its event loop for ")
     assert "Make it a sync function" in caplog.messages[0]
 
 

@@ -332,7 +332,7 @@ def test_middleware_fails(backend: BackendName, caplog: pytest.LogCaptureFixture
 
     result = carried_out(Account().pay, backend, middleware=(broken,))
 
-    assert ("pay was not carried out.", "failed") == (result.text, result.kind)
+    assert ("pay was not run.", "failed") == (result.text, result.kind)
     assert ("secret", True) == (str(result.exception), "secret" in caplog.text)
 
 
@@ -348,7 +348,7 @@ def test_middleware_forgets(backend: BackendName, answer: Any) -> None:
     result = carried_out(Account().pay, backend, middleware=(forgetful,))
 
     assert "pay has run, but its result was lost." == result.text
-    assert f"a middleware answers with a ToolResult, not {answer!r}" in str(result.exception)
+    assert f"a middleware must return a ToolResult, not {answer!r}" in str(result.exception)
 
 
 @BACKENDS

@@ -199,7 +199,7 @@ def test_context_that_does_not_pickle(caplog: pytest.LogCaptureFixture) -> None:
     """Dependencies that cannot go make the call fail, not the run; the developer is told what to do, the model not."""
     result = Toolbox([known]).call("known", {}, ToolContext(deps=lambda: 1))
 
-    assert "known was not carried out: it could not be sent to where it runs." == result.text
+    assert "known was not run: it could not be sent to where it runs." == result.text
     assert "Let parameters and deps be what pickles" in str(result.exception)
     assert "Let parameters and deps be what pickles" in caplog.text
 

@@ -200,7 +200,7 @@ def log_in(keys: list[SecretStr], port: int) -> str:
     return f"{[key.get_secret_value() for key in keys]} at {port}"
 
 
-HIDDEN = "Invalid arguments: keys was changed by whoever approved it, and a secret in it is hidden."
+HIDDEN = "Invalid arguments: keys was changed by the approver, and a secret in it is hidden."
 SECRETS: dict[str, tuple[Any, str]] = {
     "left as shown": (["**********"], "['abc'] at 2"),
     "left as it is": ([SecretStr("abc")], "['abc'] at 2"),

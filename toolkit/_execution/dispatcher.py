@@ -1,16 +1,16 @@
-"""One call, from the model's words to a result.
+"""Dispatch one call, from the model's raw arguments to a result.
 
     resolve -> validate -> authorize -> approve -> invoke -> render
 
-Middleware wraps the whole line. A step that refuses raises a ToolError, which is the call's result; only FatalError,
-Halt and cancellation leave.
+Middleware wraps all of these steps. A step that refuses raises a ToolError, which becomes the call's result; only
+FatalError, Halt, DefinitionError and cancellation leave.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -44,25 +44,25 @@ from toolkit.middleware import Middleware, compose
 
 logger = logging.getLogger("toolkit")
 
-# What pydantic writes in place of a secret, whichever it is.
+# What pydantic writes in place of a secret.
 _HIDDEN = '"**********"'
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dispatcher:
-    """Knows the tools by name, and the gates before them.
+    """The tools of a run by name, and what stands before them.
 
     Attributes:
-        available: Names of the tools that may be called; all where it is None.
-        authorizer: May a call be made at all?
-        approver: Does somebody agree?
-        approval_timeout: Seconds for the answer of a gate.
-        max_result: Characters of a result that the model is shown, where its tool says no other number.
-        overflow: Keeps what was cut, for the model to read on.
-        ledger: Where the stages of calls are written down.
-        suspects: Ids of calls that may have begun in a process that is gone, and of which no ledger tells more.
-        begun: Ids of calls that were let into their tools.
-        count: Counts a call that another makes, by its tool and its place; gives why it is one too many.
+        available: Names of the tools that may be called; all if None.
+        authorizer: May this call be made at all?
+        approver: Asked for approval where a tool wants it.
+        approval_timeout: Seconds for a gate's answer.
+        max_result: Characters of a result that the model is shown, unless its tool sets its own.
+        overflow: Stores truncated results for the model to read on.
+        ledger: Records the stages of calls.
+        suspects: Ids of calls that may have started in a process that is gone, and of which no ledger knows.
+        started: Ids of calls that have reached their tools.
+        count: Counts a call that another call makes, by its tool and position; returns why it is one too many, or "".
     """
 
     tools: Mapping[str, Tool[..., Any]]
@@ -79,115 +79,129 @@ class Dispatcher:
     count: Callable[[str, int], str] = lambda *_: ""
 
     async def dispatch(
-        self, call: ToolCall, context: ToolContext[Any], backend: Backend, tell: Emit = discard
+        self, call: ToolCall, context: ToolContext[Any], backend: Backend, emit: Emit = discard
     ) -> ToolResult:
-        """Carry one call out; whatever a tool or a middleware does, there is a result.
+        """Execute one call; whatever a tool or a middleware does, there is a result.
 
         Raises:
             FatalError: A tool raised it.
             Halt: A hook raised it.
             DefinitionError: A tool cannot be described to a model.
         """
-        line = _CallPipeline(self, call, context, backend, tell)
+        pipeline = _CallPipeline(self, call, context, backend, emit)
         try:
-            result = await compose(self.middleware, line.execute, context, self.tools, backend)(call)
             if self.middleware:
-                result = complete(_checked(result))
-            _log(call, result)
+                handler = compose(self.middleware, pipeline.execute, context, self.tools, backend)
+                result = complete(_check_result(await handler(call)))
+            else:
+                result = await pipeline.execute(call)
+            if result.exception:
+                _log(call, result.exception)
         except (FatalError, Halt, DefinitionError):
             raise
-        except CancelledError as error:  # the turn was left; nobody reads this result
+        except CancelledError as error:  # the turn has ended; its results are not read
             return ToolResult.from_error(Cancelled(), error)
         except Exception as error:  # noqa: BLE001  whatever it is, the call has a result
-            result = _refused(error, line)
-        return truncate(result, line.max_result, self.overflow)
+            result = _refuse(error, pipeline)
+        max_result = pipeline.max_result
+        return truncate(result, max_result, self.overflow) if len(result.text or "") > max_result else result
 
     def is_gated(self, tool: Tool[..., Any]) -> bool:
-        """Tell whether anybody is asked about the calls of a tool; a gate that is an empty object is one, too."""
+        """Whether an authorizer or approver is asked about a tool's calls; one that is falsy counts too."""
         own = tool.settings
-        gates = (self.authorizer, self.approver, own.authorize)
-        return own.approve is not False or any(gate is not None for gate in gates)
+        return (
+            own.approve is not False
+            or own.authorize is not None
+            or self.authorizer is not None
+            or self.approver is not None
+        )
 
     def may_emit(self, tool: Tool[..., Any]) -> bool:
-        """Tell whether anything may be heard of a call before its end."""
-        is_usual = tool.settings.is_plain and not self.middleware and not tool.invocation.tells
-        return self.is_gated(tool) or not is_usual
-
-    @property
-    def _callable(self) -> list[str]:
-        return [name for name in self.tools if self.available is None or name in self.available]
+        """Whether a call may emit events before its result."""
+        is_silent = tool.settings.is_plain and not self.middleware and not tool.invocation.emits
+        return not is_silent or self.is_gated(tool)
 
     def resolve(self, call: ToolCall) -> Tool[..., Any]:
-        """Find the tool that a call means.
+        """Return the tool that a call names.
 
         Raises:
-            NotFound: There is none of this name, or it may not be called now.
-            Failed: The call may have begun in a process that is gone.
+            NotFound: There is no tool of this name, or it may not be called now.
+            Failed: The call may have started in a process that is gone.
         """
         tool = self.tools.get(call.name)
         if tool is None:
-            raise UnknownTool(unknown_tool(call.name, self._callable))
+            raise UnknownTool(unknown_tool(call.name, self._available_names()))
         if self.available is not None and call.name not in self.available:
-            raise NotFound(f"{call.name} may not be called now{suggest('', self._callable)}")
+            raise NotFound(f"{call.name} may not be called now{suggest('', self._available_names())}")
         if call.id in self.suspects and not tool.settings.may_repeat:
             raise Failed(STARTED)
         return tool
 
+    def _available_names(self) -> list[str]:
+        return [name for name in self.tools if self.available is None or name in self.available]
+
 
 @dataclass
 class _CallPipeline:
-    """The way of one call, inside of all middleware: a step that refuses raises a ToolError.
+    """The steps of one call inside all middleware; a step that refuses raises a ToolError.
 
     Attributes:
-        inside: What the tool itself may see: no more than the gates do.
+        has_started: Whether the call has reached its tool.
+        max_result: Characters of the result that the model is shown.
+        tool_context: The context with the shared values that the tool itself may see: no more than the gates see.
     """
 
-    by: Dispatcher
+    dispatcher: Dispatcher
     call: ToolCall
     context: ToolContext[Any]
     backend: Backend
     emit: Emit
-    has_begun: bool = False
-    max_result: int = MAX_RESULT
-    inside: ToolContext[Any] = field(init=False)
+    has_started: bool = False
 
     def __post_init__(self) -> None:
-        self.inside = self.context
-        self.max_result = self.by.max_result
+        self.tool_context = self.context
+        self.max_result = self.dispatcher.max_result
 
     async def execute(self, call: ToolCall) -> ToolResult:
-        """Carry a call out; a middleware may have made it, but its ids stay ours."""
-        by = self.by
-        if call.id != self.call.id:
-            call = replace(call, id=self.call.id, provider_call_id=self.call.provider_call_id)
-        tool = by.resolve(call)
-        self._refuse_displaced(call, tool)
-        self.max_result = tool.settings.max_result or by.max_result
-        values, repairs = tool.read(call.arguments)
-        self.inside = self.context if tool.scope is None else tool.scope.entered(self.context, call.imports)
-        if by.ledger is None or (self.has_begun and tool.settings.may_repeat):  # a middleware's second try
-            result = await self._invoked(tool, await self._passed(tool, values, call), call)
+        """Resolve, validate, authorize, approve and invoke a call; a middleware may have changed it."""
+        dispatcher = self.dispatcher
+        if call is not self.call:
+            call = self._check_replacement(call)
+        tool = dispatcher.resolve(call)
+        self.max_result = tool.settings.max_result or dispatcher.max_result
+        arguments, repairs = tool.invocation.reader.read(call.arguments)
+        if tool.scope is not None:
+            self.tool_context = tool.scope.entered(self.context, call.imports)
+        if dispatcher.ledger is None or (self.has_started and tool.settings.may_repeat):  # a middleware's second try
+            if dispatcher.is_gated(tool):
+                arguments = await self._pass_gates(tool, arguments, call)
+            result = await self._invoke(tool, arguments, call)
         else:
-            result = await self._recorded(tool, values, call, by.ledger)
+            result = await self._execute_recorded(tool, arguments, call, dispatcher.ledger)
         return result._replace(repairs=repairs) if repairs else result
 
-    def _refuse_displaced(self, call: ToolCall, tool: Tool[..., Any]) -> None:
-        """Refuse a call that was renamed to one that runs alone: the model's call was given its place before."""
-        if call.name == self.call.name or not tool.settings.runs_alone:
-            return
-        meant = self.by.tools.get(self.call.name)
-        if meant is None or not meant.settings.runs_alone:
-            raise ValueError(f"a hook or a middleware made {call.name}, which runs alone, of {self.call.name!r}")
+    def _check_replacement(self, call: ToolCall) -> ToolCall:
+        """Give a call that a middleware made the ids of the model's call.
 
-    async def _recorded(
-        self, tool: Tool[..., Any], values: dict[str, Any], call: ToolCall, ledger: Ledger
+        Raises:
+            ValueError: Its tool runs alone and the model's does not: the model's call was scheduled beside others.
+        """
+        tools = self.dispatcher.tools
+        if call.name != self.call.name and call.name in tools and tools[call.name].settings.runs_alone:
+            original = tools.get(self.call.name)
+            if original is None or not original.settings.runs_alone:
+                raise ValueError(f"a hook or a middleware made {call.name}, which runs alone, of {self.call.name!r}")
+        return replace(call, id=self.call.id, provider_call_id=self.call.provider_call_id)
+
+    async def _execute_recorded(
+        self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall, ledger: Ledger
     ) -> ToolResult:
-        """Carry a call out, each stage of it written down; what was carried out before is not, again."""
+        """Execute a call and write each of its stages into the ledger; a call that it knows is not executed again."""
         record = Record(
             ledger=ledger,
             run_id=self.context.run_id,
             call_id=call.id,
-            digest=self._digest(tool, values, call),
+            digest=self._digest(tool, arguments, call),
             may_repeat=tool.settings.may_repeat,
             backend=self.backend,
         )
@@ -195,72 +209,71 @@ class _CallPipeline:
             return known
         await record.note("proposed")
         try:
-            values = await self._passed(tool, values, call)
-        except Unanswered:  # nobody's no: whoever takes the state up may ask again
+            if self.dispatcher.is_gated(tool):
+                arguments = await self._pass_gates(tool, arguments, call)
+        except Unanswered:  # not a refusal: a resumed run may ask again
             raise
         except Denied as refusal:
             await record.finish(explain(refusal, call.name, (), ()))
             raise
-        await record.note("approved", self._digest(tool, values, call))
-        return await record.execute(lambda: self._invoked(tool, values, call))
+        await record.note("approved", self._digest(tool, arguments, call))
+        return await record.execute(lambda: self._invoke(tool, arguments, call))
 
-    async def _passed(self, tool: Tool[..., Any], values: dict[str, Any], call: ToolCall) -> dict[str, Any]:
-        """Ask the gates, and give the values with which the call may run: the model's, or an approver's own."""
-        by = self.by
-        if not by.is_gated(tool):
-            return values
-        request = ApprovalRequest(tool, values, self.context, call, emit=self.emit)
-        await self._authorized(request)
-        decision = await approve(by.approver, request, self.backend, by.approval_timeout)
+    async def _pass_gates(self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall) -> dict[str, Any]:
+        """Authorize and approve a call; returns the arguments to run with: the model's, or an approver's own."""
+        dispatcher = self.dispatcher
+        request = ApprovalRequest(tool, arguments, self.context, call, emit=self.emit)
+        await self._authorize(request)
+        decision = await approve(dispatcher.approver, request, self.backend, dispatcher.approval_timeout)
         if decision.arguments is None:
-            return values
-        values, _ = tool.read(to_json_text(_rewritten(request, decision.arguments)))
-        await self._authorized(ApprovalRequest(tool, values, self.context, call))
-        return values
+            return arguments
+        arguments, _ = tool.invocation.reader.read(to_json_text(_merge_arguments(request, decision.arguments)))
+        await self._authorize(ApprovalRequest(tool, arguments, self.context, call))
+        return arguments
 
-    def _digest(self, tool: Tool[..., Any], values: dict[str, Any], call: ToolCall) -> str:
-        try:
-            return digest_of(tool, values, call, self.context.run_id)
-        except TypeError as error:
-            raise Failed(
-                "This call cannot be written down, so it was not run: an argument is no plain data."
-            ) from error
-
-    async def _authorized(self, request: ApprovalRequest) -> None:
-        for authorizer in (self.by.authorizer, request.tool.settings.authorize):
-            timeout = self.by.approval_timeout
+    async def _authorize(self, request: ApprovalRequest) -> None:
+        for authorizer in (self.dispatcher.authorizer, request.tool.settings.authorize):
+            timeout = self.dispatcher.approval_timeout
             await authorize(authorizer, request.tool, request.arguments, request.context, self.backend, timeout)
 
-    async def _invoked(self, tool: Tool[..., Any], values: dict[str, Any], call: ToolCall) -> ToolResult:
-        self.has_begun = True
-        self.by.started.add(self.call.id)
-        return await invoke(tool, call, values, self.inside, self.backend, self.emit)
+    def _digest(self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall) -> str:
+        try:
+            return digest_of(tool, arguments, call, self.context.run_id)
+        except TypeError as error:
+            raise Failed(
+                "This call cannot be recorded in the ledger, so it was not run: an argument is not plain data."
+            ) from error
+
+    def _invoke(self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall) -> Awaitable[ToolResult]:
+        self.has_started = True
+        self.dispatcher.started.add(self.call.id)
+        return invoke(tool, call, arguments, self.tool_context, self.backend, self.emit)
 
 
-def _rewritten(request: ApprovalRequest, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Write an approver's arguments; those that were left as they are keep the model's words, which no value tells.
+def _merge_arguments(request: ApprovalRequest, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge an approver's arguments into the model's: what the approver did not change stays as the model wrote it.
 
     Raises:
-        InvalidArguments: A secret was changed, or stands beside what was, and nobody can tell what it is.
+        InvalidArguments: A secret was changed, or something beside it, and its value cannot be known.
     """
-    said = request.tool.invocation.reader.said(request.call.arguments)
+    raw = request.tool.invocation.reader.said(request.call.arguments)
     seen = (request.arguments, json.loads(request.arguments_json))
-    kept = {name for name, value in arguments.items() if any(name in each and each[name] == value for each in seen)}
-    changed = {name: value for name, value in arguments.items() if name not in kept}
+    same = {name for name, value in arguments.items() if any(name in each and each[name] == value for each in seen)}
+    changed = {name: value for name, value in arguments.items() if name not in same}
     if hidden := next((name for name, value in changed.items() if _HIDDEN in to_json_text({name: value})), None):
-        raise InvalidArguments(f"{hidden} was changed by whoever approved it, and a secret in it is hidden.")
-    return {name: said[name] if name in kept else arguments[name] for name in arguments if name in {*changed, *said}}
+        raise InvalidArguments(f"{hidden} was changed by the approver, and a secret in it is hidden.")
+    return {name: raw[name] if name in same else arguments[name] for name in arguments if name in {*changed, *raw}}
 
 
-def _checked(result: object) -> ToolResult:
+def _check_result(result: object) -> ToolResult:
     if isinstance(result, ToolResult):
         return result
-    raise TypeError(f"a middleware answers with a ToolResult, not {result!r}; does it return what the line gave it?")
+    raise TypeError(f"a middleware must return a ToolResult, not {result!r}; does it return what `next` gave it?")
 
 
-def _refused(error: Exception, line: _CallPipeline) -> ToolResult:
-    """Make the result of a call that did not come to its end."""
-    name = line.call.name[:100]
+def _refuse(error: Exception, pipeline: _CallPipeline) -> ToolResult:
+    """Make the result of a call that did not complete."""
+    name = pipeline.call.name[:100]
     if isinstance(error, Deferred):
         return ToolResult(text="", error="Waits for approval.", kind="pending", exception=error)
     if isinstance(error, Stopped):
@@ -268,13 +281,13 @@ def _refused(error: Exception, line: _CallPipeline) -> ToolResult:
         return ToolResult(text=text, error=text, kind="stopped", exception=error)
     if isinstance(error, ToolError):
         return explain(error, name, (), ())
-    logger.error("What stands around the call %s failed; the call gets an error.", name, exc_info=error)
-    said = f"{name} has run, but its result was lost." if line.has_begun else f"{name} was not carried out."
-    return ToolResult.from_error(Failed(said), error)
+    logger.error("A middleware or gate around the call %s failed; the call gets an error.", name, exc_info=error)
+    text = f"{name} has run, but its result was lost." if pipeline.has_started else f"{name} was not run."
+    return ToolResult.from_error(Failed(text), error)
 
 
-def _log(call: ToolCall, result: ToolResult) -> None:
-    if result.exception and not isinstance(result.exception, ToolkitError):
-        logger.warning("Tool %s raised", call.name, exc_info=result.exception)
-    elif result.exception and logger.isEnabledFor(logging.DEBUG):
-        logger.debug("Tool %s refused", call.name, exc_info=result.exception)
+def _log(call: ToolCall, error: BaseException) -> None:
+    if not isinstance(error, ToolkitError):
+        logger.warning("Tool %s raised", call.name, exc_info=error)
+    elif logger.isEnabledFor(logging.DEBUG):
+        logger.debug("Tool %s refused", call.name, exc_info=error)

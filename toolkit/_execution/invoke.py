@@ -1,18 +1,19 @@
-"""Letting a tool do its work: where it belongs, for as long as it may, as often as it may.
+"""Run a tool's handler: where it belongs, within its time, as often as its retries allow.
 
-    kind              where                                     given up, it is
-    sync              the caller's thread, or one of its own    left to its thread, which cannot be ended
-    async             an event loop                             cancelled
-    executor=...      a place of the executor's                 taken back, if it has not begun
-    isolate="process" a process of its own                      killed, with all that it started
+    kind                runs                                     when cancelled
+    sync                on the caller's thread, or its own       abandoned: a thread cannot be ended
+    async               in an event loop                         its task is cancelled
+    executor=...        in the executor                          taken back if it has not started, else abandoned
+    isolate="process"   in a process of its own                  killed, with all its child processes
 
-What works on after it was given up is told, and counted: a run that has too many of these starts no more.
+Functions that are still running after they were abandoned are counted: a run with too many of them starts no more.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -37,144 +38,151 @@ logger = logging.getLogger("toolkit")
 
 Emit: TypeAlias = Callable[[CallEvent], object]
 
-# So many functions of one run may be at work after they were given up; each may hold a thread for ever.
+# Abandoned functions of one run that may still be running; each may hold a thread for ever.
 MAX_ABANDONED = 64
 BUSY = "Busy: too many earlier calls took too long and are still at work. Go on without this tool, or try again later."
-# The pause before another try, in seconds: twice as long each time, up to a bound, and never the same for many at once.
+# Seconds before a retry: doubled each time, up to a bound, with jitter so that many calls do not retry at once.
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
 
 
-async def invoke(
+def invoke(
     tool: Tool[..., Any],
     call: ToolCall,
-    values: dict[str, Any],
+    arguments: dict[str, Any],
     context: ToolContext[Any],
     backend: Backend,
-    tell: Emit,
-) -> ToolResult:
-    """Let a tool do its work; whatever comes of it, there is a result.
+    emit: Emit,
+) -> Coroutine[Any, Any, ToolResult]:
+    """Run a tool's handler once, or as often as its retries allow.
 
     Args:
-        tool: What does the work.
-        call: The model's call, for what is told.
-        values: The arguments, validated.
-        context: What a parameter annotated ToolContext gets.
+        tool: The tool.
+        call: The model's call, for the events.
+        arguments: Validated values by name.
+        context: Passed to a parameter annotated ToolContext.
         backend: How to wait.
-        tell: Takes what the tool says, and what becomes of it.
+        emit: Receives progress, partial results and retries.
+
+    Returns:
+        A coroutine of the result; whatever the handler raises becomes a result.
 
     Raises:
         FatalError: The tool raised it.
-        DefinitionError: The tool cannot be taken to where it is to run.
+        DefinitionError: The tool cannot be sent to the process or executor where it is to run.
     """
-    attempts = _Attempts(tool, call, values, backend, tell, context.cancellation)
-    return await (attempts.attempt(context) if tool.settings.is_plain else attempts.result(context))
+    attempts = _Attempts(tool, call, arguments, backend, emit, context.cancellation)
+    return attempts.run_once(context) if tool.settings.is_plain else attempts.run(context)
 
 
 @dataclass
 class _Attempts:
-    """One call, as often as it takes.
+    """The attempts of one call.
 
     Attributes:
-        cancellation: How long the run has.
+        cancellation: The run's.
     """
 
     tool: Tool[..., Any]
     call: ToolCall
-    values: dict[str, Any]
+    arguments: dict[str, Any]
     backend: Backend
     emit: Emit
     cancellation: Cancellation
 
-    async def result(self, context: ToolContext[Any]) -> ToolResult:
-        """Try until there is a result worth having, or no try is left."""
+    async def run(self, context: ToolContext[Any]) -> ToolResult:
+        """Try until an attempt succeeds, fails for good, or no retry is left."""
         settings = self.tool.settings
         for attempt in range(settings.retries):
-            result = await self._limited(context, attempt)
+            result = await self._run_limited(context, attempt)
             error = result.exception
-            if error is None or not _is_worth_another(error, settings):
+            if error is None or not _may_retry(error, settings):
                 return result
             seconds = _pause(attempt)
             self.emit(ToolCallRetried(call=self.call, attempt=attempt, error=error, seconds=seconds))
             try:
                 await self.backend.sleep(seconds, self.cancellation)
             except (Cancelled, TimedOut) as end:
-                return self._given_up(end)
-        return await self._limited(context, settings.retries)
+                return self._abandon(end)
+        return await self._run_limited(context, settings.retries)
 
-    async def _limited(self, context: ToolContext[Any], attempt: int) -> ToolResult:
-        """Try once, where the tool has a limit for its calls as soon as there is a place."""
+    async def _run_limited(self, context: ToolContext[Any], attempt: int) -> ToolResult:
+        """Run one attempt within the tool's `max_parallel` and `timeout`."""
         semaphore = self.tool.settings.semaphore
-        if semaphore is None:
-            return await self._timed(context, attempt)
+        if semaphore is not None:
+            try:
+                await semaphore.acquire(partial(self.backend.call, is_async=True, cancellation=self.cancellation))
+            except (Cancelled, TimedOut) as end:
+                return ToolResult.from_error(end)
         try:
-            await semaphore.acquire(partial(self.backend.call, is_async=True, cancellation=self.cancellation))
-        except (Cancelled, TimedOut) as end:
-            return ToolResult.from_error(end)
-        try:
-            return await self._timed(context, attempt)
+            with Cancellation(self.tool.settings.timeout, parent=self.cancellation) as cancellation:
+                return await self.run_once(replace(context, attempt=attempt, cancellation=cancellation))
         finally:
-            semaphore.release()
+            if semaphore is not None:
+                semaphore.release()
 
-    async def _timed(self, context: ToolContext[Any], attempt: int) -> ToolResult:
-        """Try once, for no longer than the tool may take."""
-        cancellation = Cancellation(self.tool.settings.timeout, parent=self.cancellation)
-        try:
-            return await self.attempt(replace(context, attempt=attempt, cancellation=cancellation))
-        finally:
-            cancellation.close()
-            cancellation.cancel()  # what works on may look whether it still should
-
-    async def attempt(self, context: ToolContext[Any]) -> ToolResult:
-        """Carry the tool out once; what it tells afterwards is not heard."""
-        if not self.tool.invocation.tells:
-            return await self._begun(context)
-        with _News(self.call, self.emit, self.tool.invocation.write) as news:
-            return await self._begun(replace(context, emit=news.update))
-
-    async def _begun(self, context: ToolContext[Any]) -> ToolResult:
+    async def run_once(self, context: ToolContext[Any]) -> ToolResult:
+        """Run the handler once; what it reports after the attempt has ended is dropped."""
+        updates = _Updates(self.call, self.emit, self.tool.invocation.write) if self.tool.invocation.emits else None
+        if updates:
+            context = replace(context, emit=updates.emit)
         try:
             if context.cancellation:
                 raise cancellation_error(context.cancellation)
-            return await self._placed(context)
+            if len(self.backend.abandoned) >= MAX_ABANDONED and not self._can_be_ended:
+                return ToolResult.from_error(Failed(BUSY))
+            result = await self._start(context)
+            if isinstance(result, ToolResult):
+                return result
+            finish = partial(self._finish, result)  # a sync function returned a coroutine
+            return await self.backend.call(finish, is_async=True, cancellation=context.cancellation)
         except (Cancelled, TimedOut) as end:
-            return self._given_up(self._worded(end))
+            return self._abandon(self._describe_timeout(end))
+        finally:
+            if updates:
+                updates.is_over = True
 
-    async def _placed(self, context: ToolContext[Any]) -> ToolResult:
+    @property
+    def _can_be_ended(self) -> bool:
+        """Whether a call that is cancelled leaves no thread behind."""
         settings = self.tool.settings
+        return settings.isolate is not None or (self.tool.is_async and settings.executor is None)
+
+    def _start(self, context: ToolContext[Any]) -> Awaitable[ToolResult | Awaitable[ToolResult]]:
+        """Start the handler where it belongs: in a process, in an executor, in an event loop, or on a thread."""
+        settings, is_async = self.tool.settings, self.tool.is_async
         if settings.isolate is not None:
-            return await self._elsewhere(self._in_process(context))
-        if len(self.backend.abandoned) >= MAX_ABANDONED and not (self.tool.is_async and settings.executor is None):
-            return ToolResult.from_error(Failed(BUSY))
+            return self._receive(self._run_in_process(context))
         if settings.executor is not None:
-            return await self._elsewhere(self._in_executor(settings.executor, context))
-        return await self._here(context)
+            return self._receive(self._run_in_executor(settings.executor, context))
 
-    async def _here(self, context: ToolContext[Any]) -> ToolResult:
-        """Carry the tool out where its kind belongs: on this thread, on another, or in an event loop."""
-        cancellation, working = context.cancellation, _Working(self.backend.running, self.call.id)
+        async def execute() -> ToolResult | Awaitable[ToolResult]:
+            with self._running():
+                return self.tool.invocation.execute(self.arguments, context)
 
-        async def begin() -> Any:
-            with working:
-                return self.tool.execute(self.values, context)
+        async def execute_async() -> ToolResult:
+            result = await execute()
+            return result if isinstance(result, ToolResult) else await self._finish(result)
 
-        async def finish(promise: Awaitable[ToolResult]) -> ToolResult:
-            with working:
-                return await watch_loop(promise, self.tool.settings.timeout, self._warn)
+        job = execute_async if is_async else execute
+        return self.backend.call(job, is_async=is_async, cancellation=context.cancellation)
 
-        async def carry_out() -> ToolResult:
-            result = await begin()
-            return result if isinstance(result, ToolResult) else await finish(result)
+    async def _finish(self, pending: Awaitable[ToolResult]) -> ToolResult:
+        with self._running():
+            return await watch_loop(pending, self.tool.settings.timeout, self._warn)
 
-        if self.tool.is_async:
-            return await self.backend.call(carry_out, is_async=True, cancellation=cancellation)
-        result = await self.backend.call(begin, is_async=False, cancellation=cancellation)
-        if isinstance(result, ToolResult):
-            return result
-        return await self.backend.call(partial(finish, result), is_async=True, cancellation=cancellation)
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        """List the call as running while its function runs."""
+        running = self.backend.running
+        running.append(self.call.id)
+        try:
+            yield
+        finally:
+            running.remove(self.call.id)
 
-    async def _elsewhere(self, outcome: Awaitable[Outcome[Any]]) -> ToolResult:
-        """Make a result here of what comes from another place; what is wrong with that place is the developer's."""
+    async def _receive(self, outcome: Awaitable[Outcome[Any]]) -> ToolResult:
+        """Make the result of what a process or an executor sends back; if nothing comes back, the call has failed."""
         try:
             value, error = await outcome
         except (Cancelled, TimedOut, DefinitionError):
@@ -188,24 +196,24 @@ class _Attempts:
         invocation = self.tool.invocation
         return invocation.fail(error) if error is not None else cast("ToolResult", invocation.settle(value))
 
-    async def _in_process(self, context: ToolContext[Any]) -> Outcome[Any]:
+    async def _run_in_process(self, context: ToolContext[Any]) -> Outcome[Any]:
         from toolkit._execution.isolation import in_process
 
         async def wait() -> Outcome[Any]:
-            return in_process(self.tool, self.values, context)
+            return in_process(self.tool, self.arguments, context)
 
         return await self.backend.call(wait, is_async=False)
 
-    async def _in_executor(self, executor: Executor, context: ToolContext[Any]) -> Outcome[Any]:
-        """Give the tool to an executor, and wait: each for as long as the tool may take, where its start is known."""
-        cancellation, at_work, abandoned = context.cancellation, self.backend.running, self.backend.abandoned
+    async def _run_in_executor(self, executor: Executor, context: ToolContext[Any]) -> Outcome[Any]:
+        """Submit the call to an executor and wait; its timeout starts when the executor starts it, where that is known."""
+        cancellation, running, abandoned = context.cancellation, self.backend.running, self.backend.abandoned
 
         async def submit() -> Future[Any]:
-            begun = partial(cancellation.restart, self.tool.settings.timeout)
-            future = submitted(executor, self.tool, self.values, context, begun)
-            at_work.append(self.call.id)
-            future.add_done_callback(lambda _: at_work.remove(self.call.id))
-            if cancellation:  # the executor took its time: nobody waits any more
+            on_start = partial(cancellation.restart, self.tool.settings.timeout)
+            future = submitted(executor, self.tool, self.arguments, context, on_start)
+            running.append(self.call.id)
+            future.add_done_callback(lambda _: running.remove(self.call.id))
+            if cancellation:  # cancelled while the executor was busy
                 future.cancel()
             return future
 
@@ -221,67 +229,48 @@ class _Attempts:
 
     def _warn(self, seconds: float) -> None:
         logger.warning(
-            "Tool %s held its event loop for %.3g s in one go, longer than its timeout of %g s: meanwhile nothing else "
-            "ran there, and nothing could end it. Make it a sync function, which gets a thread, give it executor=, or "
-            "await what blocks.",
+            "Tool %s blocked its event loop for %.3g s, longer than its timeout of %g s. Nothing else could run there, "
+            "and the timeout could not end it. Make it a sync function, which gets a thread, pass executor=, or await "
+            "what blocks.",
             self.tool.name,
             seconds,
             self.tool.settings.timeout,
         )
 
-    def _given_up(self, end: Cancelled | TimedOut) -> ToolResult:
+    def _abandon(self, end: Cancelled | TimedOut) -> ToolResult:
         return ToolResult.from_error(note_still_running(end) if self.call.id in self.backend.running else end)
 
-    def _worded(self, end: Cancelled | TimedOut) -> Cancelled | TimedOut:
-        """Say how long the call had, where it was its own time that was up."""
+    def _describe_timeout(self, end: Cancelled | TimedOut) -> Cancelled | TimedOut:
+        """Add the number of seconds if it was the tool's own timeout that passed."""
         seconds = self.tool.settings.timeout
         if isinstance(end, Cancelled) or seconds is None or self.cancellation:
             return end
         return TimedOut(f"Timed out after {seconds:g} s{str(end).removeprefix('Timed out')}")
 
 
-class _Working:
-    """A call's function is at work for as long as this is entered."""
+class _Updates:
+    """Emits the progress and partial results of one attempt until it is over."""
 
-    def __init__(self, at_work: list[str], call_id: str) -> None:
-        self._at_work, self._call_id = at_work, call_id
+    def __init__(self, call: ToolCall, emit: Emit, write: Callable[[Any], str]) -> None:
+        self.is_over = False
+        self._call, self._emit, self._write = call, emit, write
 
-    def __enter__(self) -> None:
-        self._at_work.append(self._call_id)
-
-    def __exit__(self, *_: object) -> None:
-        self._at_work.remove(self._call_id)
-
-
-class _News:
-    """What one try tells, until it is over."""
-
-    def __init__(self, call: ToolCall, tell: Emit, write: Callable[[Any], str]) -> None:
-        self._call, self._tell, self._write = call, tell, write
-        self._is_over = False
-
-    def __enter__(self) -> _News:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_over = True
-
-    def update(self, text: str | None, partial: Any) -> None:
-        """Make an event of what the tool says while it is at work."""
-        if not self._is_over:
-            told = None if text is not None else render(partial, self._write)
-            self._tell(ToolCallUpdated(self._call, text or "", told))
+    def emit(self, text: str | None, partial: Any) -> None:
+        """Emit an update, unless the attempt is over."""
+        if not self.is_over:
+            result = None if text is not None else render(partial, self._write)
+            self._emit(ToolCallUpdated(self._call, text or "", result))
 
 
-def _is_worth_another(error: BaseException, settings: ToolSettings) -> bool:
-    """Tell whether another try may end otherwise: what a tool says itself stays said, unless its kind is named."""
-    is_said = isinstance(error, ToolError) and not isinstance(error, TimedOut)
-    return any(isinstance(error, kind) and (not is_said or issubclass(kind, ToolError)) for kind in settings.retry_on)
+def _may_retry(error: BaseException, settings: ToolSettings) -> bool:
+    """Whether an error is in `retry_on`; a ToolError is a tool's answer, and must be named there by its own kind."""
+    is_answer = isinstance(error, ToolError) and not isinstance(error, TimedOut)
+    return any(isinstance(error, kind) and (not is_answer or issubclass(kind, ToolError)) for kind in settings.retry_on)
 
 
 def _pause(attempt: int) -> float:
-    """Say how long to wait after a failed try, in seconds."""
-    import random  # few calls are tried again
+    """Return the seconds to wait after a failed attempt, counted from 0."""
+    import random  # few calls are retried
 
     longest = min(FIRST_PAUSE * 2.0 ** min(attempt, 100), LONGEST_PAUSE)
-    return longest * random.uniform(0.5, 1)  # noqa: S311  no secret
+    return longest * random.uniform(0.5, 1)  # noqa: S311  not a secret

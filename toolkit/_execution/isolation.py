@@ -204,7 +204,7 @@ def arrived(portable: Mapping[str, Any], **more: Any) -> ToolContext[Any]:
 
 
 def _unbegun(tool: Tool[..., Any]) -> Failed:
-    return Failed(f"{tool.name} was not carried out: it could not be sent to where it runs.")
+    return Failed(f"{tool.name} was not run: it could not be sent to where it runs.")
 
 
 def _perform_here(

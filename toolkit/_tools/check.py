@@ -14,7 +14,7 @@ from toolkit._tools.bindings import Bindings
 from toolkit._tools.delegation import Delegated
 from toolkit._tools.handlers import Bound, Function, Latent, Unbound
 from toolkit._tools.tool import Tool
-from toolkit.errors import DefinitionError
+from toolkit.errors import DefinitionError, InvalidArguments
 
 Level: TypeAlias = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
@@ -223,8 +223,9 @@ def _written(name: str, handler: Function) -> Iterator[Finding]:
 def _examples(tool: Tool[..., Any], schema: Mapping[str, Any]) -> Iterator[Finding]:
     """Try out what the docstring says that a call looks like."""
     for example in schema.get("examples", ()):
-        if refused := tool.refusal(example):
-            text = f"the tool refuses the docstring's example {json.dumps(example, ensure_ascii=False)}: {refused}"
+        outcome = tool.invocation.reader.outcome(example)
+        if isinstance(outcome, InvalidArguments):
+            text = f"the tool refuses the docstring's example {json.dumps(example, ensure_ascii=False)}: {outcome}"
             yield Finding(level="warning", tool=tool.name, code="wrong-example", text=text)
 
 

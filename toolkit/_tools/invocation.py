@@ -288,7 +288,7 @@ class Invocation:
         return function, reader.validate, writers(self.write)
 
     @cached_property
-    def tells(self) -> bool:
+    def emits(self) -> bool:
         """Whether calls may have something to tell before they end."""
         return self.handler.plain_function is None or self.handler.is_generator
 

@@ -1,18 +1,11 @@
-"""The way in for a model's words: what a tool has for those who carry its calls out.
-
-What a model is told of a tool, and its developer of what a model is told.
-
-Names for tools: what providers accept, and how a function's name becomes one.
-
-A tool: a declaration that carries its own handler.
-"""
+"""A tool: a declaration that carries its own handler."""
 
 from __future__ import annotations
 
 import inspect
 import re
 import unicodedata
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
@@ -29,7 +22,7 @@ from toolkit._tools.handlers import Bound, BoundFunction, Declared, Function, Ha
 from toolkit._tools.invocation import Hot, Invocation
 from toolkit._tools.options import USUAL, Scope, ToolOptions, ToolSettings, refuse_unknown, split_options
 from toolkit._tools.shared_values import allow_references
-from toolkit.errors import DefinitionError, InvalidArguments
+from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:
     from toolkit._dialects.explain import Explanation
@@ -37,12 +30,92 @@ if TYPE_CHECKING:
 _new = tuple.__new__
 
 
-class Invocable:
-    """What has a name and a handler, and can be invoked by a model's words."""
+# What OpenAI and Anthropic accept as a tool's name; one bad name makes them refuse the whole request.
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def safe_name(name: str) -> str:
+    """Make a name that providers accept of one that they may refuse; names that differ stay apart.
+
+    Letters lose their accents, what is left over becomes `_`, and what is too long ends in a hash of the whole.
+    """
+    if NAME.fullmatch(name):
+        return name
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    legal = re.sub(r"[^A-Za-z0-9_-]+", "_", plain)
+    legal = (legal.strip("_") if legal != name else legal) or "tool"
+    if len(legal) <= 64 and len(plain) >= len(name):
+        return legal
+    import hashlib  # it takes longer to load than all of this module, and is seldom needed
+
+    digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{legal[:55]}_{digest}"
+
+
+def name_of(function: Any) -> str:
+    """Find what a callable is called; an object that is called has the name of its class."""
+    function = unwrap_partials(function)
+    written = getattr(function, "__name__", None)
+    return (
+        written
+        if isinstance(written, str) and written
+        else re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(function).__name__).lower()
+    )
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Q = ParamSpec("Q")  # the same of a tool that is bound: P and R belong to the class
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Tool(Generic[P, R]):
+    """A function that a model may call, and that stays a function.
+
+    It is called, awaited, documented, pickled and type-checked as the function it was made of; in a class body it binds
+    to its instance. `invoke` is the way in for a model's words.
+
+    Attributes:
+        name: What the model calls it by: 1 to 64 letters, digits, `_` or `-`.
+        handler: What carries a call out.
+        title: A name for people; never sent to a model.
+        text: The description, where it is not the docstring's.
+        relay: Exceptions whose message the model may see, besides ToolError and those that `Raises:` names.
+        strict: Whether the provider is to enforce the schema, where that is lossless; None leaves that to the run.
+        of_class: Whether it is a class method: it binds to the class, not to an instance.
+        settings: How a call is carried out: effect, time, tries, place, gates.
+        activity: The name of what carries it out in a toolbox; empty where the model does; None where that is open.
+        about: What a model is asked to say of a call beside its arguments: schemas by key.
+        asked: The keys of these that it must not leave out.
+        scope: What a call may see of the run; all of it where nothing is said.
+    """
 
     name: str
     handler: Handler
-    relay: tuple[type[BaseException], ...]
+    title: str | None = None
+    text: str | None = None
+    relay: tuple[type[BaseException], ...] = ()
+    strict: bool | None = None
+    of_class: bool = False
+    settings: ToolSettings = USUAL
+    activity: str | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
+    asked: tuple[str, ...] = ()
+    scope: Scope | None = None
+
+    __test__ = False  # a tool named test_connection is not a test
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.name, str) and NAME.fullmatch(self.name)):
+            raise DefinitionError(
+                f"{self.origin}: {self.name!r} is no name for a tool: providers accept 1 to 64 letters, digits, '_' "
+                f"and '-'. Pass name={safe_name(str(self.name))!r}, for example."
+            )
+        function = self._function
+        if function:
+            self.__dict__.update(function_attributes(function.function))
 
     def invoke(self, words: RawArguments = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
         """Carry out a model's call, without gates; a tool's fault is a result, not an exception.
@@ -54,7 +127,7 @@ class Invocable:
         Raises:
             FatalError: The tool raised it.
         """
-        function, validate, writers = self._hot
+        function, validate, writers = self._fast_path
         try:
             if len(words) > MAX_TEXT:
                 refuse_long(words)
@@ -75,46 +148,6 @@ class Invocable:
     async def ainvoke(self, words: RawArguments = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
         """Carry out a model's call, without gates, in the running loop; a sync function gets a thread of its own."""
         return await self.invocation.ainvoke(words, context)
-
-    def read(self, words: RawArguments) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """Turn a model's words into typed values, and say what had to be mended.
-
-        Raises:
-            InvalidArguments: They do not fit; the text is for the model.
-        """
-        return self.invocation.reader.read(words)
-
-    def refusal(self, words: RawArguments) -> InvalidArguments | None:
-        """Tell why a model's words would be refused; None where they fit."""
-        outcome = self.invocation.reader.outcome(words)
-        return outcome if isinstance(outcome, InvalidArguments) else None
-
-    def execute(
-        self, values: dict[str, Any], context: ToolContext[Any] | None = None
-    ) -> ToolResult | Awaitable[ToolResult]:
-        """Call the handler with validated values; what comes back is a result, or a promise of one."""
-        return self.invocation.execute(values, context)
-
-    @cached_property
-    def invocation(self) -> Invocation:
-        """What carries calls out."""
-        return Invocation(self.name, self.handler, self.relay)
-
-    @cached_property
-    def _hot(self) -> Hot:
-        return self.invocation.fast_path
-
-
-class Described(Invocable):
-    """What can be invoked, and is shown to a model."""
-
-    title: str | None
-    text: str | None
-    strict: bool | None
-    settings: ToolSettings
-    about: Mapping[str, Any]
-    asked: tuple[str, ...]
-    scope: Scope | None
 
     @cached_property
     def description(self) -> str:
@@ -188,93 +221,14 @@ class Described(Invocable):
 
         return explain(self.spec, get_dialect(dialect, strict=strict))
 
+    @cached_property
+    def invocation(self) -> Invocation:
+        """What carries calls out."""
+        return Invocation(self.name, self.handler, self.relay)
 
-# What OpenAI and Anthropic accept as a tool's name; one bad name makes them refuse the whole request.
-NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-
-
-def safe_name(name: str) -> str:
-    """Make a name that providers accept of one that they may refuse; names that differ stay apart.
-
-    Letters lose their accents, what is left over becomes `_`, and what is too long ends in a hash of the whole.
-    """
-    if NAME.fullmatch(name):
-        return name
-    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
-    legal = re.sub(r"[^A-Za-z0-9_-]+", "_", plain)
-    legal = (legal.strip("_") if legal != name else legal) or "tool"
-    if len(legal) <= 64 and len(plain) >= len(name):
-        return legal
-    import hashlib  # it takes longer to load than all of this module, and is seldom needed
-
-    digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
-    return f"{legal[:55]}_{digest}"
-
-
-def name_of(function: Any) -> str:
-    """Find what a callable is called; an object that is called has the name of its class."""
-    function = unwrap_partials(function)
-    written = getattr(function, "__name__", None)
-    return (
-        written
-        if isinstance(written, str) and written
-        else re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(function).__name__).lower()
-    )
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
-Q = ParamSpec("Q")  # the same of a tool that is bound: P and R belong to the class
-S = TypeVar("S")
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Tool(Described, Generic[P, R]):
-    """A function that a model may call, and that stays a function.
-
-    It is called, awaited, documented, pickled and type-checked as the function it was made of; in a class body it binds
-    to its instance. `invoke` is the way in for a model's words.
-
-    Attributes:
-        name: What the model calls it by: 1 to 64 letters, digits, `_` or `-`.
-        handler: What carries a call out.
-        title: A name for people; never sent to a model.
-        text: The description, where it is not the docstring's.
-        relay: Exceptions whose message the model may see, besides ToolError and those that `Raises:` names.
-        strict: Whether the provider is to enforce the schema, where that is lossless; None leaves that to the run.
-        of_class: Whether it is a class method: it binds to the class, not to an instance.
-        settings: How a call is carried out: effect, time, tries, place, gates.
-        activity: The name of what carries it out in a toolbox; empty where the model does; None where that is open.
-        about: What a model is asked to say of a call beside its arguments: schemas by key.
-        asked: The keys of these that it must not leave out.
-        scope: What a call may see of the run; all of it where nothing is said.
-    """
-
-    name: str
-    handler: Handler
-    title: str | None = None
-    text: str | None = None
-    relay: tuple[type[BaseException], ...] = ()
-    strict: bool | None = None
-    of_class: bool = False
-    settings: ToolSettings = USUAL
-    activity: str | None = None
-    about: Mapping[str, Any] = field(default_factory=dict)
-    asked: tuple[str, ...] = ()
-    scope: Scope | None = None
-
-    __test__ = False  # a tool named test_connection is not a test
-
-    def __post_init__(self) -> None:
-        if not (isinstance(self.name, str) and NAME.fullmatch(self.name)):
-            raise DefinitionError(
-                f"{self.origin}: {self.name!r} is no name for a tool: providers accept 1 to 64 letters, digits, '_' "
-                f"and '-'. Pass name={safe_name(str(self.name))!r}, for example."
-            )
-        function = self._function
-        if function:
-            self.__dict__.update(function_attributes(function.function))
+    @cached_property
+    def _fast_path(self) -> Hot:
+        return self.invocation.fast_path
 
     @classmethod
     def from_schema(
