@@ -194,7 +194,7 @@ def test_between_values(go: Callable[[Runner], RunResult]) -> None:
 
 
 WORKS_ON = "Cancelled: what it was doing may still take effect."
-BEGUN = "Cancelled: it had begun, and what it has done stays."
+BEGUN = "Cancelled: it had started, and its effects stay."
 
 
 def waiting(kind: str, at_work: threading.Event, release: threading.Event) -> Any:

@@ -205,7 +205,7 @@ class _Attempts:
         return await self.backend.call(wait, is_async=False)
 
     async def _run_in_executor(self, executor: Executor, context: ToolContext[Any]) -> Outcome[Any]:
-        """Submit the call to an executor and wait; its timeout starts when the executor starts it, where that is known."""
+        """Submit the call to an executor and wait; its timeout starts when the executor starts it, if that is known."""
         cancellation, running, abandoned = context.cancellation, self.backend.running, self.backend.abandoned
 
         async def submit() -> Future[Any]:

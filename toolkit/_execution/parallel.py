@@ -1,7 +1,4 @@
-"""Calls as data, carried out together: all of them, the first that succeeds, the first that ends.
-
-The calls of one turn: which of them run together, and their events as they come.
-"""
+"""Execute several calls at the same time: the calls of one turn, or calls without a run."""
 
 from __future__ import annotations
 
@@ -26,13 +23,13 @@ from toolkit._tools.shared_values import SharedValues
 from toolkit.errors import Cancelled, Failed, TimedOut
 from toolkit.events import CallEvent, ToolCallAbandoned, ToolCallFinished
 
-# A thread or a task each: more calls than this in one turn wait for a place.
+# Calls of one turn that run at the same time by default, on a thread or as a task each.
 MAX_PARALLEL = 256
 
 
 @dataclass(frozen=True)
 class Batched:
-    """Calls run side by side, `size` at a time: the next ones begin when all of those have ended."""
+    """Run calls in batches of `size`: a batch starts when all calls of the one before have ended."""
 
     size: int
 
@@ -42,120 +39,117 @@ class Batched:
 
 
 Order: TypeAlias = Literal["parallel", "sequential"] | Batched
-CarryOut: TypeAlias = Callable[[ToolCall, Emit], Coroutine[Any, Any, ToolResult]]
+Execute: TypeAlias = Callable[[ToolCall, Emit], Coroutine[Any, Any, ToolCallFinished]]
 
 
 def batched(size: int) -> Batched:
-    """Order calls in batches: `Runner(..., order=batched(4))`.
+    """Run the calls of a turn in batches: `Runner(..., order=batched(4))`.
 
     Raises:
-        ValueError: No batch has that size.
+        ValueError: `size` is not a whole number of at least 1.
     """
     return Batched(size)
 
 
-def parallel_limit(order: Order, width: int) -> int:
-    """Say how many calls run at the same time, at most."""
+def parallel_limit(order: Order, max_parallel: int) -> int:
+    """Return how many calls may run at the same time."""
     if order == "sequential":
         return 1
-    return min(order.size, width) if isinstance(order, Batched) else width
+    return min(order.size, max_parallel) if isinstance(order, Batched) else max_parallel
 
 
 def check_order(order: Any) -> Order:
-    """Give back an order that there is.
+    """Return an order if it is one.
 
     Raises:
-        ValueError: There is no such order.
+        ValueError: It is not.
     """
     if isinstance(order, Batched) or order in ("parallel", "sequential"):
-        ordered: Order = order
-        return ordered
+        checked: Order = order
+        return checked
     raise ValueError(f'invalid order {order!r}: use "sequential", "parallel" or batched(n).')
 
 
 def split_batches(
     calls: Sequence[ToolCall], order: Order, runs_alone: Callable[[ToolCall], bool]
 ) -> list[Sequence[ToolCall]]:
-    """Part the calls of a turn into those that run together, in call order; one that runs alone parts the others."""
+    """Split the calls of a turn into batches, in call order; a call that runs alone is a batch of its own."""
     if order == "sequential":
         return [[call] for call in calls]
     size = order.size if isinstance(order, Batched) else len(calls)
-    parted: list[Sequence[ToolCall]] = []
+    batches: list[Sequence[ToolCall]] = []
     for alone, group in groupby(calls, runs_alone):
         members, width = list(group), 1 if alone else size
-        parted += (members[start : start + width] for start in range(0, len(members), width))
-    return parted
+        batches += [members[start : start + width] for start in range(0, len(members), width)]
+    return batches
 
 
 async def run_batch(
     calls: Sequence[ToolCall],
-    carry_out: CarryOut,
+    execute: Execute,
     backend: Backend,
     *,
-    width: int = MAX_PARALLEL,
+    max_parallel: int = MAX_PARALLEL,
     cancellation: Cancellation | None = None,
-    apart: bool = False,
-    heard: bool = True,
+    own_thread: bool = False,
+    listens: bool = True,
 ) -> AsyncGenerator[CallEvent | ToolCallFinished, None]:
-    """Carry calls out together; one that fails harms no other.
+    """Execute calls at the same time; one that fails does not affect the others.
 
     Args:
-        calls: What is carried out.
-        carry_out: Carries one call out.
+        calls: The calls.
+        execute: Executes one call.
         backend: How to wait.
-        width: How many run at the same time.
-        cancellation: When to wait no longer: calls without a result have one then.
-        apart: Whether a single call has a thread of its own, so that what it tells is heard at once.
-        heard: Whether anything may be told; to listen costs a task in an event loop.
+        max_parallel: How many run at the same time.
+        cancellation: When it is cancelled, the calls without a result are abandoned and get an error.
+        own_thread: Whether a single call runs on a thread of its own, so that its events arrive at once.
+        listens: Whether calls may emit events; listening costs a task in an event loop.
 
     Yields:
-        What the calls tell while they are at work; and an end for each, in the order in which they come.
+        The events that calls emit, and an end for each call, in the order in which they happen.
     """
-    told = backend.channel() if heard else None
+    channel = backend.channel() if listens else None
+    emit = channel.put if channel else discard
+    jobs = [partial(execute, call, emit) for call in calls]
     left = {id(call): call for call in calls}
-
-    async def timed(call: ToolCall) -> ToolCallFinished:
-        began = time.perf_counter()
-        result = await carry_out(call, told.put if told else discard)
-        return ToolCallFinished(call, result, time.perf_counter() - began)
-
-    jobs = [partial(timed, call) for call in calls]
-    began = time.perf_counter()
+    start = time.perf_counter()
     try:
-        async with aclosing(backend.run_all(jobs, width, told, cancellation=cancellation, apart=apart)) as happened:
-            async for event in happened:
+        events = backend.run_all(jobs, max_parallel, channel, cancellation=cancellation, apart=own_thread)
+        async with aclosing(events):
+            async for event in events:
                 if isinstance(event, ToolCallFinished):
                     del left[id(event.call)]
                     if event.call.id in backend.running:
                         yield ToolCallAbandoned(call=event.call, count=len(backend.abandoned))
                 yield event
     except (TimedOut, Cancelled) as error:
-        for event in _given_up(left.values(), error, backend, time.perf_counter() - began):
+        for event in _abandon(left.values(), error, backend, time.perf_counter() - start):
             yield event
 
 
-def _given_up(
-    calls: Iterable[ToolCall], end: TimedOut | Cancelled, backend: Backend, seconds: float
+def _abandon(
+    calls: Iterable[ToolCall], error: TimedOut | Cancelled, backend: Backend, seconds: float
 ) -> Iterator[CallEvent | ToolCallFinished]:
-    """End calls that nobody waits for any more."""
+    """End calls that are no longer waited for."""
     for call in calls:
-        works_on = call.id in backend.running
-        if works_on:
+        is_running = call.id in backend.running
+        if is_running:
             yield ToolCallAbandoned(call=call, count=len(backend.abandoned))
-        yield ToolCallFinished(call, ToolResult.from_error(note_still_running(end) if works_on else end), seconds)
+        result = ToolResult.from_error(note_still_running(error) if is_running else error)
+        yield ToolCallFinished(call, result, seconds)
 
 
-# By whom the calls of the run whose tool works here are carried out: what the tool calls in turn passes the same gates.
+# The dispatcher of the run whose tool is running: calls that the tool makes in turn pass the same gates.
 dispatching: ContextVar[Dispatcher | None] = ContextVar("dispatching", default=None)
 
 
 @dataclass(frozen=True)
 class ParallelCalls:
-    """Carries calls out with the tools of one composition.
+    """Executes calls without a run.
 
     Attributes:
-        context: What the context of each call is made of.
-        shared: What the calls share.
+        context: The context from which that of each call is made.
+        shared: Values that the calls share.
     """
 
     dispatcher: Dispatcher
@@ -164,77 +158,78 @@ class ParallelCalls:
     shared: SharedValues
 
     async def all(self, calls: Iterable[ToolCall]) -> list[ToolResult]:
-        """Carry all out; their results in call order."""
-        own = _begun(calls)
-        async with aclosing(self.ends(own)) as happened:
-            ended = {id(event.call): event.result async for event in happened}
-        return [ended[id(call)] for call in own]
+        """Execute calls and return their results in call order."""
+        own = _copy_calls(calls)
+        async with aclosing(self.ends(own)) as ends:
+            results = {id(end.call): end.result async for end in ends}
+        return [results[id(call)] for call in own]
 
     async def first(self, calls: Iterable[ToolCall], wanted: Callable[[ToolResult], bool]) -> ToolResult:
-        """Carry all out until one ends as wanted, and give the others up; an error where none does."""
-        own = _begun(calls)
-        failed: dict[int, str] = {}
-        async with aclosing(self.ends(own)) as happened:
-            async for event in happened:
-                if wanted(event.result):
-                    return event.result
-                failed[id(event.call)] = f"{event.call.name}: {event.result.error}"
-        return ToolResult.from_error(Failed("; ".join(failed[id(call)] for call in own) or "there is no call"))
+        """Execute calls until one has a wanted result, and cancel the others; an error if none has."""
+        own = _copy_calls(calls)
+        errors: dict[int, str] = {}
+        async with aclosing(self.ends(own)) as ends:
+            async for end in ends:
+                if wanted(end.result):
+                    return end.result
+                errors[id(end.call)] = f"{end.call.name}: {end.result.error}"
+        return ToolResult.from_error(Failed("; ".join(errors[id(call)] for call in own) or "there is no call"))
 
     async def ends(self, calls: Sequence[ToolCall]) -> AsyncGenerator[ToolCallFinished, None]:
-        """Carry calls out at the same time, and give each end as it comes; those that are left are called off."""
-        with self._left() as left:
-            async with aclosing(self._events(calls, left)) as happened:
-                async for event in happened:
+        """Execute calls at the same time and give each end as it comes; leaving early cancels the rest."""
+        with Cancellation(parent=self.context.cancellation) as cancellation:
+            async with aclosing(self._events(calls, cancellation)) as events:
+                async for event in events:
                     if isinstance(event, ToolCallFinished):
                         yield event
 
-    def _left(self) -> Cancellation:
-        return Cancellation(parent=self.context.cancellation)
-
-    def _events(self, calls: Sequence[ToolCall], left: Cancellation) -> AsyncGenerator[Any, None]:
+    def _events(self, calls: Sequence[ToolCall], cancellation: Cancellation) -> AsyncGenerator[Any, None]:
         if any_references(self.dispatcher.tools):
-            return self._in_order(calls, left)
-        return run_batch(calls, partial(self._dispatched, left), self.backend)
+            return self._run_in_order(calls, cancellation)
+        return run_batch(calls, partial(self._execute, cancellation), self.backend)
 
-    async def _in_order(self, calls: Sequence[ToolCall], left: Cancellation) -> AsyncGenerator[Any, None]:
-        """Do the same with calls of which some wait for others."""
-        linked = Dependencies.of(calls, self.shared, self.dispatcher.tools, left)
+    async def _run_in_order(self, calls: Sequence[ToolCall], cancellation: Cancellation) -> AsyncGenerator[Any, None]:
+        """Execute calls of which some wait for the results of others."""
+        dependencies = Dependencies.of(calls, self.shared, self.dispatcher.tools, cancellation)
 
-        async def carry_out(call: ToolCall, tell: Emit) -> ToolResult:
-            return await linked.execute(call, partial(self._dispatched, left, tell=tell), self.backend)
+        async def execute(call: ToolCall, emit: Emit) -> ToolCallFinished:
+            dispatch = partial(self._dispatch, cancellation, emit=emit)
+            return ToolCallFinished(call, await dependencies.execute(call, dispatch, self.backend), 0.0)
 
         try:
-            async with aclosing(run_batch(linked.calls, carry_out, self.backend)) as events:
+            async with aclosing(run_batch(dependencies.calls, execute, self.backend)) as events:
                 async for event in events:
                     yield event
         finally:
-            linked.close()
+            dependencies.close()
 
-    async def _dispatched(self, left: Cancellation, call: ToolCall, tell: Emit = discard) -> ToolResult:
-        own = replace(
+    async def _execute(self, cancellation: Cancellation, call: ToolCall, emit: Emit) -> ToolCallFinished:
+        return ToolCallFinished(call, await self._dispatch(cancellation, call, emit), 0.0)
+
+    async def _dispatch(self, cancellation: Cancellation, call: ToolCall, emit: Emit = discard) -> ToolResult:
+        context = replace(
             self.context,
             call_id=call.id,
             provider_call_id=call.provider_call_id,
             tool_name=call.name,
             shared=self.shared.view(instance=call.instance),
-            cancellation=left,
+            cancellation=cancellation,
         )
-        return await self.dispatcher.dispatch(call, own, self.backend, tell)
+        return await self.dispatcher.dispatch(call, context, self.backend, emit)
 
 
-def _begun(calls: Iterable[ToolCall]) -> list[ToolCall]:
-    """Copy calls, as one may stand there twice.
+def _copy_calls(calls: Iterable[ToolCall]) -> list[ToolCall]:
+    """Copy calls, since one may be listed twice.
 
     Raises:
-        TypeError: Something else is among them.
+        TypeError: Something in it is not a ToolCall.
     """
     if not isinstance(calls, Iterable):
         raise TypeError(f"Calls come in a list, so write [{calls!r:.100}].")
-    return [replace(_checked(call)) for call in calls]
+    return [replace(_check_call(call)) for call in calls]
 
 
-def _checked(call: ToolCall) -> ToolCall:
+def _check_call(call: ToolCall) -> ToolCall:
     if not isinstance(call, ToolCall):
         raise TypeError(
             f"{call!r:.100} is no ToolCall: ToolCall.from_dict(data) and ToolCall.from_json(text) make one, "
@@ -246,10 +241,10 @@ def _checked(call: ToolCall) -> ToolCall:
 
 
 def is_success(result: ToolResult) -> bool:
-    """Tell whether a call ended well."""
+    """Whether a call ended without an error."""
     return not result.is_error
 
 
 def is_finished(_: ToolResult) -> bool:
-    """Tell that a call ended, well or not."""
+    """Whether a call ended: always, with or without an error."""
     return True

@@ -214,6 +214,11 @@ class Conversation:
         return open_calls(self._messages, self._state.answered)
 
     @property
+    def history(self) -> tuple[Message, ...]:
+        """All messages, with the results that are not yet among them."""
+        return (*self._messages, *self._state.answered)
+
+    @property
     def state(self) -> RunState:
         """Where the conversation stands, as plain data."""
         return self._state.replace(messages=tuple(self._messages), used=self.tally.used)

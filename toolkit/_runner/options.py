@@ -215,5 +215,5 @@ class RunRequest:
     output_type: Any
     decisions: Decisions
     shared: Values
-    streams: bool
-    is_apart: bool
+    streams: bool = False
+    in_background: bool = False

@@ -5,7 +5,6 @@ What can be done with a runner: run, stream, start and resume, each in place or 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, overload
 
@@ -31,12 +30,46 @@ from toolkit.models import Model
 T = TypeVar("T", default=str)  # where nothing says what the answer has to be, it is text
 
 
-class Verbs(ABC):
-    """What can be done with a runner."""
+class Runner(Controls):
+    """Lets a model work with a toolbox. One runner may have many runs, one after the other or at the same time.
 
-    @abstractmethod
-    def _begin(self, ask: RunRequest) -> Run[Any]:
-        """Make a run that has not begun."""
+    `steer` and `follow_up` mean the run that is under way, where that is one; `clear` and `cancel` mean all of them.
+
+    Args:
+        toolbox: Tools, or anything that a Toolbox takes. What it holds when a run begins is what that run has.
+        model: The model's name at its server; or a model of your own, with `complete` and `stream`.
+        instructions: What the model is told before every conversation.
+        max_turns: Answers of the model that may call tools; then one last answer without. 10 by default.
+        **options: See RunnerOptions.
+
+    Raises:
+        ValueError: An option has no such value.
+        TypeError: There is no such option, or the model is none.
+
+    Example:
+        >>> from toolkit.testing import ScriptedModel, call
+        >>> def add(a: int, b: int) -> int:
+        ...     '''Add two numbers.'''
+        ...     return a + b
+        >>> runner = Runner([add], model=ScriptedModel([[call("add", a=15, b=27)], "It is 42."]))
+        >>> runner.run("What is 15 + 27?").output
+        'It is 42.'
+    """
+
+    def __init__(
+        self,
+        toolbox: Toolbox | Iterable[Addable] = (),
+        *,
+        model: str | Model | None = None,
+        instructions: str = "",
+        max_turns: int | None = None,
+        **options: Unpack[RunnerOptions],
+    ) -> None:
+        if not isinstance(model, (str, Model, type(None))):
+            raise TypeError(f"model={model!r} is neither a model's name nor a Model. A client goes in as client=...")
+        self.toolbox = toolbox if isinstance(toolbox, Toolbox) else Toolbox(toolbox)
+        self.instructions = instructions
+        self._factory = RunFactory.of(self.toolbox, model, max_turns, options)
 
     @overload
     def run(self, prompt: Prompt = ..., *, output_type: type[T] = ..., **given: Unpack[RunOptions]) -> RunResult[T]: ...
@@ -80,11 +113,7 @@ class Verbs(ABC):
             FatalError: A tool raised it.
             RunError: The model gave no answer of the `output_type`, in spite of `output_retries`.
         """
-        with RunStream(
-            self._begin(
-                RunRequest(prompt, messages, deps, output_type, decisions, shared, streams=False, is_apart=False)
-            )
-        ) as stream:
+        with RunStream(self._create_run(RunRequest(prompt, messages, deps, output_type, decisions, shared))) as stream:
             for _ in stream:
                 pass
             return stream.result
@@ -107,9 +136,7 @@ class Verbs(ABC):
     ) -> RunResult[Any]:
         """Do what `run` does, in the running event loop; sync tools get threads of their own."""
         async with AsyncRunStream(
-            self._begin(
-                RunRequest(prompt, messages, deps, output_type, decisions, shared, streams=False, is_apart=False)
-            )
+            self._create_run(RunRequest(prompt, messages, deps, output_type, decisions, shared))
         ) as stream:
             async for _ in stream:
                 pass
@@ -133,9 +160,7 @@ class Verbs(ABC):
     ) -> RunStream[Any]:
         """Do what `run` does, and give the events as they happen; leaving the loop early ends the run."""
         return RunStream(
-            self._begin(
-                RunRequest(prompt, messages, deps, output_type, decisions, shared, streams=True, is_apart=False)
-            )
+            self._create_run(RunRequest(prompt, messages, deps, output_type, decisions, shared, streams=True))
         )
 
     @overload
@@ -158,9 +183,7 @@ class Verbs(ABC):
     ) -> AsyncRunStream[Any]:
         """Do what `stream` does, in the running event loop."""
         return AsyncRunStream(
-            self._begin(
-                RunRequest(prompt, messages, deps, output_type, decisions, shared, streams=True, is_apart=False)
-            )
+            self._create_run(RunRequest(prompt, messages, deps, output_type, decisions, shared, streams=True))
         )
 
     @overload
@@ -181,7 +204,9 @@ class Verbs(ABC):
     ) -> RunHandle[Any]:
         """Do what `stream` does on a thread of its own, and give a handle of the run at once."""
         return RunHandle(
-            self._begin(RunRequest(prompt, messages, deps, output_type, decisions, shared, streams=True, is_apart=True))
+            self._create_run(
+                RunRequest(prompt, messages, deps, output_type, decisions, shared, streams=True, in_background=True)
+            )
         )
 
     @overload
@@ -262,56 +287,10 @@ class Verbs(ABC):
         """Do what `resume` does, in the running event loop."""
         return await self.arun(_read(state), deps=deps, output_type=output_type, decisions=decisions, shared=shared)
 
-
-def _read(state: RunState | str) -> RunState:
-    return RunState.from_json(state) if isinstance(state, str) else state
-
-
-class Runner(Controls, Verbs):
-    """Lets a model work with a toolbox. One runner may have many runs, one after the other or at the same time.
-
-    `steer` and `follow_up` mean the run that is under way, where that is one; `clear` and `cancel` mean all of them.
-
-    Args:
-        toolbox: Tools, or anything that a Toolbox takes. What it holds when a run begins is what that run has.
-        model: The model's name at its server; or a model of your own, with `complete` and `stream`.
-        instructions: What the model is told before every conversation.
-        max_turns: Answers of the model that may call tools; then one last answer without. 10 by default.
-        **options: See RunnerOptions.
-
-    Raises:
-        ValueError: An option has no such value.
-        TypeError: There is no such option, or the model is none.
-
-    Example:
-        >>> from toolkit.testing import ScriptedModel, call
-        >>> def add(a: int, b: int) -> int:
-        ...     '''Add two numbers.'''
-        ...     return a + b
-        >>> runner = Runner([add], model=ScriptedModel([[call("add", a=15, b=27)], "It is 42."]))
-        >>> runner.run("What is 15 + 27?").output
-        'It is 42.'
-    """
-
-    def __init__(
-        self,
-        toolbox: Toolbox | Iterable[Addable] = (),
-        *,
-        model: str | Model | None = None,
-        instructions: str = "",
-        max_turns: int | None = None,
-        **options: Unpack[RunnerOptions],
-    ) -> None:
-        if not isinstance(model, (str, Model, type(None))):
-            raise TypeError(f"model={model!r} is neither a model's name nor a Model. A client goes in as client=...")
-        self.toolbox = toolbox if isinstance(toolbox, Toolbox) else Toolbox(toolbox)
-        self.instructions = instructions
-        self._assembly = RunFactory.of(self.toolbox, model, max_turns, options)
-
     @property
     def limits(self) -> Limits:
         """How far a run may go."""
-        return self._assembly.limits
+        return self._factory.limits
 
     def __repr__(self) -> str:
         return f"<Runner of {self.toolbox!r}>"
@@ -323,30 +302,33 @@ class Runner(Controls, Verbs):
         Raises:
             NoModelError: Nothing says which model should answer.
         """
-        return self._assembly.choice.sync_model()
+        return self._factory.choice.sync_model()
 
     @property
     @override
     def _inbox(self) -> MessageQueue:
-        return self._assembly.roster.only().inbox
+        return self._factory.active.only().queue
 
     @property
     @override
     def _cancellation(self) -> Cancellation:
-        return self._assembly.roster.only().stop
+        return self._factory.active.only().cancellation
 
     @override
     def clear(self, *, steering: bool = True, follow_ups: bool = True) -> None:
         """Take back what the models of all runs have not read yet."""
-        for run in self._assembly.roster.all():
-            run.inbox.clear(steering=steering, follow_ups=follow_ups)
+        for run in self._factory.active.all():
+            run.queue.clear(steering=steering, follow_ups=follow_ups)
 
     @override
     def cancel(self) -> bool:
         """Call off all runs that are under way; tell whether there was one to call off."""
-        cancelled = [run.stop.cancel() for run in self._assembly.roster.all()]
+        cancelled = [run.cancellation.cancel() for run in self._factory.active.all()]
         return any(cancelled)
 
-    @override
-    def _begin(self, ask: RunRequest) -> Run[Any]:
-        return self._assembly.begun(ask, self.toolbox.snapshot(), self.instructions)
+    def _create_run(self, request: RunRequest) -> Run[Any]:
+        return self._factory.create(request, self.toolbox.snapshot(), self.instructions)
+
+
+def _read(state: RunState | str) -> RunState:
+    return RunState.from_json(state) if isinstance(state, str) else state

@@ -1,4 +1,4 @@
-"""What a runner was told -> the parts of a run, put together."""
+"""Create the runs of a runner from its options."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from toolkit._concurrency.cancellation import Cancellation, current_cancellation
 from toolkit._dialects import get_run_dialect
 from toolkit._dialects.chat import parse_history
 from toolkit._dialects.tool_choice import allowed_names, check_choice
-from toolkit._execution.approval import Approver, RecordedDecisions
+from toolkit._execution.approval import RecordedDecisions
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.ledger import Ledger, MemoryLedger
 from toolkit._execution.parallel import MAX_PARALLEL, Order, check_order
-from toolkit._execution.references import restore_shared
+from toolkit._execution.references import any_references, restore_shared
 from toolkit._execution.truncation import MAX_RESULT, ResultStore
 from toolkit._messages import Message, ModelResponse, SystemMessage, UserMessage
 from toolkit._runner.control import ActiveRuns, MessageQueue
@@ -25,12 +25,12 @@ from toolkit._runner.history import repaired
 from toolkit._runner.hooks import Hooks
 from toolkit._runner.limits import Limits
 from toolkit._runner.model_call import ModelCaller
-from toolkit._runner.options import Prompt, RunnerOptions, RunRequest, refuse_reserved, refuse_unfit, refuse_unknown
+from toolkit._runner.options import RunnerOptions, RunRequest, refuse_reserved, refuse_unfit, refuse_unknown
 from toolkit._runner.output import output_of
 from toolkit._runner.result import known_from
-from toolkit._runner.run import Ending, Run
+from toolkit._runner.run import Run
 from toolkit._runner.state import RunState, open_calls
-from toolkit._runner.tool_calls import EarlyCalls, ToolCaller
+from toolkit._runner.tool_calls import ToolCaller
 from toolkit._schema.error_messages import suggest
 from toolkit._toolbox import Toolbox
 from toolkit._tools.bindings import AnyTool
@@ -40,8 +40,8 @@ from toolkit.models.default import ModelChoice
 
 logger = logging.getLogger("toolkit")
 
-# Runs that were taken up again, and whose results a runner without a ledger knows.
-KEPT = 1_000
+# Resumed runs whose results a runner without a ledger remembers.
+MAX_REMEMBERED = 1_000
 
 Tools: TypeAlias = dict[str, AnyTool]
 
@@ -54,7 +54,7 @@ class RunFactory:
     limits: Limits
     order: Order
     hooks: Hooks
-    roster: ActiveRuns[Run[Any]]
+    active: ActiveRuns[Run[Any]]
     ledger: Ledger
     options: RunnerOptions
 
@@ -62,7 +62,7 @@ class RunFactory:
     def of(
         cls, toolbox: Toolbox, model: str | Model | None, max_turns: int | None, options: RunnerOptions
     ) -> RunFactory:
-        """Check what a runner is told.
+        """Check the options of a runner.
 
         Raises:
             ValueError: An option has no such value.
@@ -73,109 +73,112 @@ class RunFactory:
         refuse_reserved(options.get("request_options", {}))
         limits = options.get("limits", Limits())
         MessageQueue(options.get("queue", "one"))
-        _check_width(options.get("max_parallel", MAX_PARALLEL))
+        _check_max_parallel(options.get("max_parallel", MAX_PARALLEL))
         return cls(
             choice=_choice(toolbox, model, options),
             limits=limits if max_turns is None else replace(limits, turns=max_turns),
             order=check_order(options.get("order", "parallel")),
             hooks=Hooks(options.get("hooks", ())),
-            roster=ActiveRuns(options.get("max_runs")),
-            ledger=options["ledger"] if "ledger" in options else MemoryLedger(KEPT),
+            active=ActiveRuns(options.get("max_runs")),
+            ledger=options["ledger"] if "ledger" in options else MemoryLedger(MAX_REMEMBERED),
             options=options,
         )
 
-    def begun(self, ask: RunRequest, toolbox: Mapping[str, AnyTool], instructions: str) -> Run[Any]:
-        """Put a run together.
+    def create(self, request: RunRequest, toolbox: Mapping[str, AnyTool], instructions: str) -> Run[Any]:
+        """Create a run and count it among the active ones.
 
         Raises:
-            ApprovalError: A decision is for no call that waits.
-            ValueError: There is nothing to answer, or an option names a tool that there is not.
+            ApprovalError: A decision is for a call that does not wait.
+            BusyError: The runner has as many active runs as it may have.
+            ValueError: There is nothing to answer, or an option names a tool that does not exist.
         """
-        conversation = self._conversation(ask, instructions)
-        tools = dict(toolbox)
-        _check_per_tool(self.limits, tools)
-        stop = Cancellation(parent=current_cancellation.get())
-        work = Cancellation(self.limits.seconds, parent=stop)
-        asking = self._asking(ask, tools, stop, work)
-        calling = self._calling(ask, tools, asking, conversation)
-        return Run(
-            run_id=conversation.run_id,
+        options, state = self.options, request.prompt if isinstance(request.prompt, RunState) else None
+        tools = dict(toolbox)  # result_read may join in the course of the run
+        conversation = self._conversation(request, instructions)
+        for name in self.limits.per_tool:
+            if name not in tools:
+                raise ValueError(f"Limits(per_tool=...) has {name!r}, which is no tool here{suggest(str(name), tools)}")
+        cancellation = Cancellation(parent=current_cancellation.get())
+        deadline = Cancellation(self.limits.seconds, parent=cancellation)
+        choice, allowed = check_choice(options.get("tool_choice"), options.get("allowed_tools"), tools)
+        output = output_of(request.output_type, taken=tools)
+        queue = MessageQueue(options.get("queue", "one"))
+        messages = conversation.history if any_references(tools) else ()
+        run = Run(
             conversation=conversation,
             choice=self.choice,
-            asking=asking,
-            calling=calling,
-            ending=Ending(
-                conversation=conversation,
-                output=asking.output,
-                inbox=calling.inbox,
-                calls=known_from(ask.prompt) if isinstance(ask.prompt, RunState) else {},
+            model_caller=ModelCaller(
+                limits=self.limits,
+                hooks=self.hooks,
+                output=output.asked,
+                tools=tools,
+                choice=choice,
+                allowed=allowed,
+                streams=request.streams,
+                early=options.get("early", False),
+                in_background=request.in_background,
+                cancellation=cancellation,
+                deadline=deadline,
             ),
-            roster=self.roster,
-            checkpoint=self.options.get("checkpoint"),
+            tool_caller=ToolCaller(
+                dispatcher=self._dispatcher(state, request, tools, choice, allowed, conversation),
+                tools=tools,
+                queue=queue,
+                order=self.order,
+                max_parallel=options.get("max_parallel", MAX_PARALLEL),
+                streams=request.streams,
+                in_background=request.in_background,
+                run_id=conversation.run_id,
+                deps=request.deps,
+                shared=restore_shared(request.shared, messages, tools),
+                deadline=deadline,
+                raise_errors=options.get("raise_errors", False),
+            ),
+            output=output,
+            active=self.active,
+            queue=queue,
+            cancellation=cancellation,
+            checkpoint=options.get("checkpoint"),
+            calls=known_from(state) if state else {},
         )
+        self.active.enter(run)
+        return run
 
-    def _calling(self, ask: RunRequest, tools: Tools, asking: ModelCaller, conversation: Conversation) -> ToolCaller:
-        state = conversation.state
-        return ToolCaller(
-            dispatcher=replace(self._dispatcher(ask, tools, asking), count=conversation.tally.count),
-            tools=tools,
-            inbox=MessageQueue(self.options.get("queue", "one")),
-            order=self.order,
-            width=self.options.get("max_parallel", MAX_PARALLEL),
-            live=ask.streams,
-            is_apart=ask.is_apart,
-            run_id=state.run_id,
-            deps=ask.deps,
-            shared=restore_shared(ask.shared, (*state.messages, *state.answered), tools),
-            work=asking.work,
-            early=EarlyCalls(),
-            raises=self.options.get("raise_errors", False),
-        )
-
-    def _asking(self, ask: RunRequest, tools: Tools, stop: Cancellation, work: Cancellation) -> ModelCaller:
-        choice, allowed = check_choice(self.options.get("tool_choice"), self.options.get("allowed_tools"), tools)
-        return ModelCaller(
-            limits=self.limits,
-            hooks=self.hooks,
-            output=output_of(ask.output_type, taken=tools),
-            tools=tools,
-            choice=choice,
-            allowed=allowed,
-            streams=ask.streams,
-            early=self.options.get("early", False),
-            is_apart=ask.is_apart,
-            stop=stop,
-            work=work,
-        )
-
-    def _dispatcher(self, ask: RunRequest, tools: Tools, asking: ModelCaller) -> Dispatcher:
+    def _dispatcher(
+        self,
+        state: RunState | None,
+        request: RunRequest,
+        tools: Tools,
+        choice: str | None,
+        allowed: tuple[str, ...] | None,
+        conversation: Conversation,
+    ) -> Dispatcher:
         options = self.options
-        is_free = asking.allowed is None and asking.choice != "none"
+        approver = options.get("approve")
+        if state and (state.pending or request.decisions):
+            approver = RecordedDecisions(request.decisions, state.pending, otherwise=approver)
+        is_free = allowed is None and choice != "none"
+        max_result = options.get("max_result", MAX_RESULT)
         return Dispatcher(
             tools=tools,
-            available=None if is_free else allowed_names(tools, asking.choice, asking.allowed),
+            available=None if is_free else allowed_names(tools, choice, allowed),
             authorizer=options.get("authorize"),
-            approver=self._approver(ask),
+            approver=approver,
             approval_timeout=options.get("approval_timeout"),
             middleware=(*self.hooks.middleware, *options.get("middleware", ())),
-            max_result=options.get("max_result", MAX_RESULT),
-            overflow=ResultStore(options.get("max_result", MAX_RESULT)) if is_free else None,
-            ledger=self.ledger if "ledger" in options or isinstance(ask.prompt, RunState) else None,
-            suspects=() if "ledger" in options else _begun_elsewhere(ask.prompt),
+            max_result=max_result,
+            overflow=ResultStore(max_result) if is_free else None,
+            ledger=self.ledger if "ledger" in options or state else None,
+            suspects=() if "ledger" in options or not state else _open_call_ids(state),
+            count=conversation.tally.count,
         )
 
-    def _approver(self, ask: RunRequest) -> Approver | None:
-        given = self.options.get("approve")
-        if not isinstance(ask.prompt, RunState) or not (ask.prompt.pending or ask.decisions):
-            return given
-        return RecordedDecisions(ask.decisions, ask.prompt.pending, otherwise=given)
-
-    def _conversation(self, ask: RunRequest, instructions: str) -> Conversation:
-        if isinstance(ask.prompt, RunState):
-            return _resumed(ask.prompt, self.limits)
-        if ask.decisions:
+    def _conversation(self, request: RunRequest, instructions: str) -> Conversation:
+        if isinstance(request.prompt, RunState):
+            return _resume(request.prompt, self.limits)
+        if request.decisions:
             raise ApprovalError("decisions= belongs to the state of a paused run: pass that, too.")
-        return Conversation(_said(ask, instructions), run_id=uuid.uuid4().hex, limits=self.limits)
+        return Conversation(_first_messages(request, instructions), run_id=uuid.uuid4().hex, limits=self.limits)
 
 
 def _choice(toolbox: Toolbox, model: str | Model | None, options: RunnerOptions) -> ModelChoice:
@@ -195,7 +198,7 @@ def _choice(toolbox: Toolbox, model: str | Model | None, options: RunnerOptions)
     )
 
 
-def _resumed(state: RunState, limits: Limits) -> Conversation:
+def _resume(state: RunState, limits: Limits) -> Conversation:
     if state.phase == "finished":
         raise ConversationError("This run has finished: go on from it with run(prompt, messages=state.messages).")
     state.check()
@@ -205,39 +208,38 @@ def _resumed(state: RunState, limits: Limits) -> Conversation:
     return conversation
 
 
-def _begun_elsewhere(prompt: Prompt) -> tuple[str, ...]:
-    """List the calls that were being carried out when a state was put away: its process may have died over them."""
-    if not isinstance(prompt, RunState) or prompt.phase != "calling":
+def _open_call_ids(state: RunState) -> tuple[str, ...]:
+    """Return the ids of the calls that were running when a state was saved: its process may have died meanwhile."""
+    if state.phase != "calling":
         return ()
-    return tuple(call.id for call in open_calls(prompt.messages, prompt.answered))
+    return tuple(call.id for call in open_calls(state.messages, state.answered))
 
 
-def _said(ask: RunRequest, instructions: str) -> list[Message]:
-    prompt = ask.prompt
+def _first_messages(request: RunRequest, instructions: str) -> list[Message]:
+    prompt = request.prompt
     if not isinstance(prompt, (str, type(None))):
         raise TypeError(f"A prompt is text, not {prompt!r}; what was said before goes in as messages=[...].")
-    said, notes = repaired(parse_history(ask.messages))
-    for note in notes:
-        logger.warning("The history was mended: %s", note)
+    messages: list[Message] = _history(request) if request.messages else []
     if prompt is not None:
-        said.append(UserMessage(prompt))
-    if not said:
+        messages.append(UserMessage(prompt))
+    if not messages:
         raise ValueError("There is nothing to answer: pass a prompt, or messages.")
-    if isinstance(said[-1], ModelResponse):
+    if isinstance(messages[-1], ModelResponse):
         raise ValueError(  # noqa: TRY004  it is the right type in the wrong place
             "There is nothing to answer: the last message is the model's own. Pass a prompt, too."
         )
-    if not instructions or any(isinstance(message, SystemMessage) for message in said):
-        return said
-    return [SystemMessage(instructions), *said]
+    if not instructions or any(isinstance(message, SystemMessage) for message in messages):
+        return messages
+    return [SystemMessage(instructions), *messages]
 
 
-def _check_per_tool(limits: Limits, tools: Tools) -> None:
-    for name in limits.per_tool:
-        if name not in tools:
-            raise ValueError(f"Limits(per_tool=...) has {name!r}, which is no tool here{suggest(str(name), tools)}")
+def _history(request: RunRequest) -> list[Message]:
+    messages, notes = repaired(parse_history(request.messages))
+    for note in notes:
+        logger.warning("The history was repaired: %s", note)
+    return messages
 
 
-def _check_width(width: Any) -> None:
-    if not isinstance(width, int) or isinstance(width, bool) or width < 1:
-        raise ValueError(f"max_parallel={width!r} is no whole number of calls, at least 1.")
+def _check_max_parallel(value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"max_parallel={value!r} is no whole number of calls, at least 1.")

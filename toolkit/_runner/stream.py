@@ -37,12 +37,12 @@ class _Drawn(Controls, Generic[T]):
     @property
     @override
     def _inbox(self) -> MessageQueue:
-        return self._run.inbox
+        return self._run.queue
 
     @property
     @override
     def _cancellation(self) -> Cancellation:
-        return self._run.stop
+        return self._run.cancellation
 
     @property
     def result(self) -> RunResult[T]:
@@ -81,7 +81,7 @@ class RunStream(_Drawn[T]):
     def close(self) -> None:
         """End the run where it stands."""
         if getattr(self._events, "ag_running", False):  # another thread draws from it
-            self._run.stop.cancel()
+            self._run.cancellation.cancel()
             return
         run_sync(self._events.aclose())
         self._run.leave()  # one that was never begun has nothing to close
@@ -145,17 +145,17 @@ class RunHandle(Controls, Generic[T]):
     @property
     @override
     def _inbox(self) -> MessageQueue:
-        return self._run.inbox
+        return self._run.queue
 
     @property
     @override
     def _cancellation(self) -> Cancellation:
-        return self._run.stop
+        return self._run.cancellation
 
     @property
     def run_id(self) -> str:
         """The run's id, as its tools and events have it."""
-        return self._run.run_id
+        return self._run.conversation.run_id
 
     @property
     def status(self) -> Status:

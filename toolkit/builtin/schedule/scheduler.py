@@ -27,7 +27,7 @@ from toolkit._execution.approval import Verdict
 from toolkit._execution.authorization import Deny
 from toolkit._guards.options import function, number, one_of, plain_function
 from toolkit._runner.result import RunResult
-from toolkit._runner.runner import Verbs
+from toolkit._runner.runner import Runner
 from toolkit._runner.state import RunState
 from toolkit._tools.tool import Tool
 from toolkit.builtin.schedule.recurrence import is_once, next_run
@@ -115,7 +115,7 @@ def functions(run: Function | Runs) -> tuple[Function, Function]:
     Raises:
         DefinitionError: It is neither a function of a Firing nor a Runner.
     """
-    if inspect.ismethod(run) and run.__func__ in vars(Verbs).values():
+    if inspect.ismethod(run) and run.__func__ in vars(Runner).values():
         raise DefinitionError(f"run={run!r} is a method of a Runner, which takes no Firing. Give the Runner itself.")
     if callable(run):
         return run, run
