@@ -418,7 +418,6 @@ UNFIT: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "authorize": ({"authorize": 5}, TypeError, r"^authorize=5 is not a function\.$"),
     "checkpoint": ({"checkpoint": 5}, TypeError, r"^checkpoint=5 is not a function\.$"),
     "ledger": ({"ledger": 5}, TypeError, r"^ledger=5 is not a ledger"),
-    "no ledger": ({"ledger": None}, TypeError, r"^ledger=None is not a ledger"),
     "limits": ({"limits": 5}, TypeError, r"^limits=5 is not Limits\(\.\.\.\)\.$"),
     "middleware": ({"middleware": 5}, TypeError, r"^middleware=5 is not a list of functions\.$"),
     "no middleware": ({"middleware": [5]}, TypeError, r"^middleware=\[5\] is not a list of functions\.$"),
@@ -444,7 +443,8 @@ def test_unfit_option(options: dict[str, Any], error: type[Exception], message: 
 
 
 def test_left_out_options() -> None:
-    """Gates, their time and the checkpoint may be said to be none."""
-    runner = Runner(model=ScriptedModel(["Hi."]), approve=None, authorize=None, checkpoint=None, approval_timeout=None)  # type: ignore[arg-type]
+    """Gates, their time, the ledger and the checkpoint may be None, which is their default."""
+    options: dict[str, Any] = dict.fromkeys(("approve", "authorize", "approval_timeout", "ledger", "checkpoint"))
+    runner = Runner(model=ScriptedModel(["Hi."]), **options)
 
     assert "Hi." == runner.run("x").output

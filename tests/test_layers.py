@@ -23,7 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("_context", "events"),
     ("_messages",),
     ("_concurrency",),
-    ("_lazy", "errors"),
+    ("_lazy", "_options", "errors"),
 )
 ROWS = {room: number for number, row in enumerate(LAYERS) for room in row}
 OLDER = -1  # modules that have not moved into a room yet

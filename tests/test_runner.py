@@ -259,9 +259,9 @@ def test_unknown_option() -> None:
     """An option that does not exist is refused by name, with those that do."""
     with pytest.raises(
         TypeError,
-        match=r"Runner has no option 'max_iterations'\. It has: toolbox, model, instructions, max_turns, client",
+        match=r"There is no option 'zoom'\. The options are: toolbox, model, instructions, max_turns, client",
     ):
-        Runner(max_iterations=3)  # type: ignore[call-arg]
+        Runner(zoom=3)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.parallel import ParallelCalls, is_finished, is_success
 from toolkit._execution.references import allows_references
 from toolkit._messages import ToolCall, ToolResult
+from toolkit._options import check_options
 from toolkit._schema.arguments import RawArguments
 from toolkit._schema.error_messages import suggest
 from toolkit._schema.json_text import to_json_text
@@ -68,6 +69,7 @@ class Toolbox:
         3
     """
 
+    @check_options
     def __init__(self, tools: Iterable[Addable] = (), *, strict: bool | None = None, references: bool = False) -> None:
         self.strict = strict
         self.bindings = Bindings(about=ABOUT if references else {})

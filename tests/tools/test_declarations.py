@@ -216,14 +216,17 @@ NO_SCHEMAS: dict[str, tuple[Any, str]] = {
     "tool, another": ({"properties": {"_tool": {"const": "y"}}}, r"_tool is .*It is the name as a constant, .*'x'"),
     "tool, one of others": ({"properties": {"_tool": {"enum": ["y", "z"]}}}, "_tool is "),
     "activity, number": ({"properties": {"_activity": 5}}, "_activity is 5. It names what carries the tool out"),
-    "activity, several": ({"properties": {"_activity": {"enum": ["a", "b"]}}}, r"see Toolbox\.choose\(\)"),
+    "activity, several": ({"properties": {"_activity": {"enum": ["a", "b"]}}}, r"see Toolbox\.bindings\.choose\(\)"),
     "output": ({"properties": {"_output": 5}}, r"properties\._output is no JSON Schema: 5"),
     "output, type": ({"properties": {"_output": {"type": "text"}}}, "'#/properties/_output/type'"),
     "output, reference": ({"properties": {"_output": {"$ref": "#/no"}}}, "'#/properties/_output': there is nothing"),
     "reasoning": ({"properties": {"_reasoningForCall": {"type": "integer"}}}, "_reasoningForCall is .* It is a text"),
     "tool, of another type": ({"properties": {"_tool": {"type": "integer"}}}, "_tool is .* It is the name"),
     "tool, a default": ({"properties": {"_tool": {"default": "x"}}}, "_tool is .* It is the name"),
-    "activity, a default": ({"properties": {"_activity": {"default": "b"}}}, "_activity is .*Toolbox\\.choose"),
+    "activity, a default": (
+        {"properties": {"_activity": {"default": "b"}}},
+        "_activity is .*Toolbox\\.bindings\\.choose",
+    ),
     "private, elsewhere": ({"allOf": [{"properties": {"_city": {}}}]}, "parameter '_city' begins with '_'"),
     "private, referred to": (
         {"anyOf": [{"$ref": "#/$defs/A"}], "$defs": {"A": {"then": {"properties": {"_city": {}}}}}},
@@ -257,7 +260,7 @@ def test_no_name(make: Callable[..., Any], name: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"nope": 1}, "A tool has no option 'nope'"),
+        ({"nope": 1}, "There is no option 'nope'"),
         ({"activity": 5}, r"Tool\.from_schema\('x'\): activity=5"),
         ({"effect": "z"}, r"Tool\.from_schema\('x'\): effect='z'"),
         ({"function": "f"}, "something that can be called; this is 'f'"),
@@ -734,7 +737,7 @@ def test_required_words_about_a_call(strict: bool) -> None:
 
 def test_example_of_progressive_work() -> None:
     """The example shows all that a model is told of its tool: with the definitions, which go where a function comes."""
-    example = runpy.run_path(str(Path(__file__).parent.parent / "examples" / "progressive.py"))
+    example = runpy.run_path(str(Path(__file__).parent.parent.parent / "examples" / "progressive.py"))
     before = json.loads("".join(example["told"]()))
     example["box"].bind("sentimentAnalysis", example["counted"])
     after = json.loads("".join(example["told"]()))

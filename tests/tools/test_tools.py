@@ -568,8 +568,8 @@ def test_names_made_legal_stay_apart(one: str, other: str) -> None:
 
 BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "unknown": (
-        {"nmae": "x"},
-        "A tool has no option 'nmae'. It has: name, title, description, relay",
+        {"colour": "x"},
+        "^There is no option 'colour'. The options are: name, title, description, relay",
     ),
     "relay without tuple": (
         {"relay": ValueError},

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeGuard, get_args
 
 from toolkit._messages import Usage
+from toolkit._options import check_fields
 
 OnLimit: TypeAlias = Literal["answer", "stop", "raise"]
 
@@ -43,6 +44,7 @@ class Prices:
         return (usage.input_tokens * self.input + usage.output_tokens * self.output) / 1_000_000
 
 
+@check_fields
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """Bounds of one run; a bound that may be None is none then.

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from typing_extensions import TypedDict
 
 from toolkit._execution.approval import Approver, Verdict
 from toolkit._execution.authorization import Authorizer
 from toolkit._execution.ledger import Ledger
-from toolkit._execution.parallel import Order
+from toolkit._execution.parallel import MAX_PARALLEL, Order
+from toolkit._execution.truncation import MAX_RESULT
 from toolkit._messages import Message
+from toolkit._options import refuse_unknown_options
 from toolkit._runner.control import Queue
 from toolkit._runner.limits import Limits
 from toolkit._runner.state import RunState
@@ -40,56 +42,24 @@ CLIENT_OPTIONS = frozenset({"timeout", "max_retries", "extra_headers", "extra_qu
 
 
 class RunnerOptions(TypedDict, total=False):
-    """What a Runner takes besides toolbox, model and instructions.
-
-    Attributes:
-        client: `openai.OpenAI` or `openai.AsyncOpenAI`; one is made where none is given.
-        base_url: Address of an OpenAI-compatible server, such as "http://localhost:11434/v1".
-        api_key: The key for that server; without `base_url` that of the environment is used.
-        api: What the server is asked by: "chat" (Chat Completions, which all servers know) or "responses".
-        dialect: How tools are shown: "chat" or "responses", by the API (native tool calls), "minimal" (the same for
-            servers that know few keywords of JSON Schema) or "calls" (by a format for the whole answer).
-        strict: Whether the server is asked to enforce the schemas of tools that do not say so themselves, where that is
-            lossless; the toolbox's own setting, or else True, by default.
-        request_options: Further keys of each request's body, such as `temperature`; what the client itself takes, such
-            as `timeout`, is set on the client.
-        tool_choice: "auto", "none", "required" or a tool's name; what forces a call does so in the first turn only.
-        allowed_tools: Names of the tools that may be called. OpenAI and Azure are shown the others, too, which keeps
-            their caches warm; a call of one is refused.
-        limits: How far a run may go; `max_turns` is one of them.
-        max_runs: How many runs of this runner may be under way at once; any number by default.
-        authorize: May this call be made at all? Gets tool, arguments and context.
-        approve: Does somebody agree? Gets an ApprovalRequest; see `toolkit.approvers` for policies.
-        approval_timeout: Seconds that an approver or an authorizer may take; as long as it likes by default.
-        ledger: Where the steps of calls are written down, so that none is carried out twice.
-        checkpoint: Gets the state of a run before each of its steps, to be put away.
-        hooks: Objects with any of `before_model`, `after_model`, `before_call`, `after_call`.
-        middleware: Wraps the whole line of each call, the first one outermost.
-        order: Which calls of one turn run together: "parallel", "sequential" or `batched(n)`.
-        max_parallel: How many calls run at the same time, at most.
-        early: Whether calls of tools whose effect is "read" begin while the answer is still arriving.
-        raise_errors: Whether what a tool's function raises, and is no ToolError, leaves the run, once the calls beside
-            it have ended; for development.
-        max_result: Characters of one result that the model is shown; 100,000 by default.
-        queue: How many messages of `steer` and of `follow_up` are read at a time: "one" or "all".
-    """
+    """Options of a Runner besides toolbox, model, instructions and max_turns; its docstring says what each means."""
 
     client: Any
-    base_url: str
-    api_key: str
+    base_url: str | None
+    api_key: str | None
     api: str
     dialect: str
     strict: bool
     request_options: Mapping[str, Any]
-    tool_choice: str
-    allowed_tools: Sequence[str]
+    tool_choice: str | None
+    allowed_tools: Sequence[str] | None
     limits: Limits
     max_runs: int | None
-    authorize: Authorizer
-    approve: Approver
-    approval_timeout: float
+    authorize: Authorizer | None
+    approve: Approver | None
+    approval_timeout: float | None
     ledger: Ledger
-    checkpoint: Callable[[RunState], Any]
+    checkpoint: Callable[[RunState], Any] | None
     hooks: Sequence[object]
     middleware: Sequence[Middleware]
     order: Order
@@ -100,16 +70,59 @@ class RunnerOptions(TypedDict, total=False):
     queue: Queue
 
 
-def refuse_unknown(options: Mapping[str, Any]) -> None:
-    """Make sure that a Runner is given nothing that it does not know.
+# Those that are not None.
+DEFAULTS: Mapping[str, Any] = {
+    "api": "chat",
+    "hooks": (),
+    "middleware": (),
+    "order": "parallel",
+    "max_parallel": MAX_PARALLEL,
+    "early": False,
+    "raise_errors": False,
+    "max_result": MAX_RESULT,
+    "queue": "one",
+}
+
+# What to write for options that other libraries have.
+HINTS: Mapping[str, str] = {
+    **dict.fromkeys(("system", "system_prompt", "system_message"), "Write instructions=..."),
+    **dict.fromkeys(("output_type", "response_format", "response_model"), "Write runner.run(..., output_type=...)."),
+    **dict.fromkeys(("messages", "deps"), "It belongs to one run: runner.run(prompt, messages=..., deps=...)."),
+    **dict.fromkeys(("tools", "functions"), "Tools are the first argument: Runner([...])."),
+    **dict.fromkeys(("llm", "model_name"), "Write model=..."),
+    **dict.fromkeys(("max_iterations", "max_steps", "recursion_limit"), "Write max_turns=..., or limits=Limits(...)."),
+    **dict.fromkeys(("timeout", "max_time"), "limits=Limits(...) has the time of a run and of a turn."),
+    **dict.fromkeys(("stream", "streaming", "verbose"), "runner.stream(prompt) gives the events of a run."),
+    "max_retries": "Set it on the client: client=OpenAI(max_retries=...).",
+    **{
+        name: f"It is a key of the request: request_options={{{name!r}: ...}}."
+        for name in (
+            "temperature",
+            "top_p",
+            "max_tokens",
+            "max_completion_tokens",
+            "max_output_tokens",
+            "seed",
+            "stop",
+            "frequency_penalty",
+            "presence_penalty",
+            "reasoning_effort",
+            "parallel_tool_calls",
+        )
+    },
+}
+
+
+def get_given_options(options: RunnerOptions) -> RunnerOptions:
+    """Return the options without those that are None by default and are given as None.
 
     Raises:
-        TypeError: It is.
+        TypeError: There is no such option.
     """
-    unknown = sorted(options.keys() - RunnerOptions.__annotations__.keys())
-    if unknown:
-        known = ("toolbox", "model", "instructions", "max_turns", *RunnerOptions.__annotations__)
-        raise TypeError(f"Runner has no option {unknown[0]!r}. It has: {', '.join(known)}.")
+    known = ("toolbox", "model", "instructions", "max_turns", *RunnerOptions.__annotations__)
+    refuse_unknown_options(options, known, HINTS)
+    given = {name: value for name, value in options.items() if value is not None or name in DEFAULTS}
+    return cast("RunnerOptions", given)
 
 
 def refuse_unfit(options: Mapping[str, Any]) -> None:

@@ -11,9 +11,20 @@ from typing import Any, overload
 from typing_extensions import TypeVar, Unpack, override
 
 from toolkit._concurrency.cancellation import Cancellation
+from toolkit._options import spell_options
 from toolkit._runner.control import Controls, MessageQueue
 from toolkit._runner.limits import Limits
-from toolkit._runner.options import NONE, Decisions, History, Prompt, RunnerOptions, RunOptions, RunRequest
+from toolkit._runner.options import (
+    DEFAULTS,
+    NONE,
+    Decisions,
+    History,
+    Prompt,
+    RunnerOptions,
+    RunOptions,
+    RunRequest,
+    get_given_options,
+)
 from toolkit._runner.result import RunResult
 from toolkit._runner.run import Run
 from toolkit._runner.setup import RunFactory
@@ -40,11 +51,40 @@ class Runner(Controls):
         model: The model's name at its server; or a model of your own, with `complete` and `stream`.
         instructions: What the model is told before every conversation.
         max_turns: Answers of the model that may call tools; then one last answer without. 10 by default.
-        **options: See RunnerOptions.
+        client: `openai.OpenAI` or `openai.AsyncOpenAI`. One is created by default.
+        base_url: Address of an OpenAI-compatible server, such as "http://localhost:11434/v1".
+        api_key: The key for that server. Without `base_url` that of the environment is used.
+        api: The API of the server: "chat" (Chat Completions, which all servers have) or "responses".
+        dialect: The form in which tools are sent: "chat" or "responses", by the API (native tool calls), "minimal" (the
+            same for servers that know few keywords of JSON Schema) or "calls" (a format for the whole answer).
+        strict: Whether the server is to enforce the schemas of tools that have no `strict` of their own, where that is
+            lossless. By default the toolbox's own setting, or else True.
+        request_options: Further keys of each request's body, such as `temperature`. Options of the client itself, such
+            as `timeout`, are set on the client.
+        tool_choice: "auto", "none", "required" or a tool's name. A forced call is forced in the first turn only.
+        allowed_tools: Names of the tools that may be called. OpenAI and Azure are sent the others, too, which keeps
+            their prompt caches valid; a call of one is refused.
+        limits: Limits of a run; `max_turns` is one of them.
+        max_runs: How many runs of this runner may be active at once. By default any number.
+        authorize: A function of tool, arguments and context that allows or denies a call.
+        approve: A function of an ApprovalRequest that approves or rejects a call; `toolkit.approvers` has some, and
+            policies. By default a call that needs approval is refused.
+        approval_timeout: Seconds that an approver or an authorizer may take. By default without limit.
+        ledger: A record of the steps of calls, so that none is executed twice, such as SQLiteLedger.
+        checkpoint: A function that gets the state of a run before each of its steps, to save it.
+        hooks: Objects with any of `before_model`, `after_model`, `before_call`, `after_call`.
+        middleware: Functions around each call with its gates, the first one outermost.
+        order: The calls of one turn that run together: "parallel", "sequential" or `batched(n)`.
+        max_parallel: How many calls run at the same time, at most.
+        early: Whether calls of tools with effect="read" start while the answer is still arriving.
+        raise_errors: Whether an exception of a tool's function, other than a ToolError, leaves the run, once the calls
+            beside it have ended; for development.
+        max_result: Characters of one result that the model sees.
+        queue: How many messages of `steer` and of `follow_up` are read at a time: "one" or "all".
 
     Raises:
-        ValueError: An option has no such value.
-        TypeError: There is no such option, or the model is none.
+        ValueError: An option has a wrong value.
+        TypeError: There is no such option, or `model` is not a model.
 
     Example:
         >>> from toolkit.testing import ScriptedModel, call
@@ -56,6 +96,7 @@ class Runner(Controls):
         'It is 42.'
     """
 
+    @spell_options(RunnerOptions, DEFAULTS)
     def __init__(
         self,
         toolbox: Toolbox | Iterable[Addable] = (),
@@ -69,7 +110,7 @@ class Runner(Controls):
             raise TypeError(f"model={model!r} is neither a model's name nor a Model. A client goes in as client=...")
         self.toolbox = toolbox if isinstance(toolbox, Toolbox) else Toolbox(toolbox)
         self.instructions = instructions
-        self._factory = RunFactory.of(self.toolbox, model, max_turns, options)
+        self._factory = RunFactory.of(self.toolbox, model, max_turns, get_given_options(options))
 
     @overload
     def run(self, prompt: Prompt = ..., *, output_type: type[T] = ..., **given: Unpack[RunOptions]) -> RunResult[T]: ...

@@ -25,7 +25,7 @@ from toolkit._runner.history import repaired
 from toolkit._runner.hooks import Hooks
 from toolkit._runner.limits import Limits
 from toolkit._runner.model_call import ModelCaller
-from toolkit._runner.options import RunnerOptions, RunRequest, refuse_reserved, refuse_unfit, refuse_unknown
+from toolkit._runner.options import RunnerOptions, RunRequest, refuse_reserved, refuse_unfit
 from toolkit._runner.output import output_of
 from toolkit._runner.result import known_from
 from toolkit._runner.run import Run
@@ -68,7 +68,6 @@ class RunFactory:
             ValueError: An option has no such value.
             TypeError: There is no such option.
         """
-        refuse_unknown(options)
         refuse_unfit(options)
         refuse_reserved(options.get("request_options", {}))
         limits = options.get("limits", Limits())

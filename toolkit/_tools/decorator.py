@@ -11,10 +11,11 @@ from typing import Any, ParamSpec, TypeVar, get_args, get_origin, overload
 
 from typing_extensions import Unpack
 
+from toolkit._options import refuse_unknown_options, spell_options
 from toolkit._schema.annotations import frame_names, is_declaration, raw_annotations, resolve_annotation, source_of
 from toolkit._schema.signature import Signature
 from toolkit._tools.handlers import Bound, Function, Handler, Latent, refuse_private, without_function
-from toolkit._tools.options import USUAL, ToolOptions, refuse_unknown, split_options
+from toolkit._tools.options import DEFAULTS, OPTION_NAMES, USUAL, ToolOptions, split_options
 from toolkit._tools.tool import Tool, name_of, safe_name
 from toolkit.errors import DefinitionError
 
@@ -37,6 +38,7 @@ def tool(
 def tool(
     *, name: str | None = None, title: str | None = None, description: str | None = None, **options: Unpack[ToolOptions]
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+@spell_options(ToolOptions, DEFAULTS)
 def tool(
     function: Any = None,
     /,
@@ -46,19 +48,49 @@ def tool(
     description: str | None = None,
     **options: Unpack[ToolOptions],
 ) -> Any:
-    """Make a tool of a function: its name, docstring and signature are what the model is told.
+    """Make a tool of a function. Its name, docstring and signature are what the model sees.
 
-    Registers nowhere; the function is not changed, nor is its schema built before it is asked for.
+    Does not register the tool anywhere, change the function or build its schema before it is asked for.
 
     Args:
-        function: Any callable: function, coroutine function, method, class, partial, callable object.
-        name: For the model; the function's own by default, with what providers refuse replaced.
-        title: For people.
-        description: For the model; the docstring's prose by default.
-        **options: See ToolOptions.
+        function: Any callable: function, coroutine function, method, class, partial, callable object; or a tool, which
+            keeps its own value of each option that is not given.
+        name: The name for the model. By default the function's own, in which characters that providers refuse are
+            replaced.
+        title: A name for people.
+        description: The description for the model. By default the prose of the docstring.
+        relay: Exceptions whose message the model may see, besides ToolError and those in the docstring's `Raises:`.
+        strict: Whether the provider is to enforce the schema, where that is lossless. By default the run decides.
+        effect: The effect of a call: "read" changes nothing, "write" changes something, "destructive" what cannot be
+            restored. Reads run in parallel; the others run alone and in order. Calls of a tool without an effect run
+            in parallel and are never retried.
+        idempotent: Whether a repeated call has no further effect. By default True for reads.
+        exclusive: Whether a call runs alone: calls before it end first, calls after it wait.
+        max_parallel: How many calls run at the same time, in all runs of this process; the others wait.
+        timeout: Seconds for one attempt. A thread that is still running then is abandoned and reported.
+        retries: How often a failed attempt is repeated. Needs `idempotent=True` or `effect="read"`.
+        retry_on: Exceptions after which an attempt is repeated. By default any but ToolError; TimedOut is repeated.
+        executor: The `concurrent.futures.Executor` that runs the function, such as a process pool.
+        isolate: "process" runs each call in a process of its own, which a timeout or a cancellation kills.
+        authorize: A function of tool, arguments and context that allows or denies a call, after the run's authorizer.
+        approve: Whether each call needs approval; or a function of an ApprovalRequest that decides it.
+        max_result: Characters of a result that the model sees. By default the run's `max_result`.
+        return_direct: Whether the result is the run's answer, without a further answer of the model.
+        activity: The name that the tool's function is bound under, see Toolbox.bind. By default the tool's own name.
+            The function that is decorated, if it has a body, goes by this name too. "" leaves the tool to the model,
+            which fills in the output itself.
+        latent: Whether the model fills in the output, whatever the function's body is: the same as `activity=""`.
+        reasoning: Whether the model is asked for the reason of each call: `ToolCall.reasoning`.
+        module: The name of a module that executes the tool apart from the run, see Toolbox.bindings.module: it sees
+            neither the conversation nor `deps`.
+        imports: Paths of the shared values that a call may see. By default all, and none in a module. Or a JSON Schema
+            of an array whose items are an enum: the model asks for those that a call needs.
+        namespace: A group that the tool is shown in, in dialects that have groups.
+        defer_loading: Whether the provider loads the parameters only when the model searches for the tool.
 
     Raises:
-        DefinitionError: It cannot be a tool; the message names the function and what to change.
+        DefinitionError: The function cannot be a tool, or an option has no such name or value; the message says what to
+            change.
 
     Example:
         >>> @tool
@@ -70,10 +102,10 @@ def tool(
         >>> add.invoke('{"a": 1, "b": 2}').text
         '3'
     """
-    about: dict[str, Any] = {"name": name, "title": title, "text": description, **options}
-    given = {key: value for key, value in about.items() if value is not None}
-    refuse_unknown(options)
-    return partial(_decorated, given) if function is None else _decorated(given, function)
+    refuse_unknown_options(options, OPTION_NAMES, error=DefinitionError)
+    fields: dict[str, Any] = {"name": name, "title": title, "text": description, **options}
+    given = {key: value for key, value in fields.items() if value is not None}
+    return partial(_make_tool, given) if function is None else _make_tool(given, function)
 
 
 def tool_methods(owner: type) -> list[str]:
@@ -86,13 +118,13 @@ def _is_tool(attribute: object) -> bool:
     return isinstance(getattr(attribute, "__func__", attribute), Tool)
 
 
-def _decorated(given: Mapping[str, Any], function: Any) -> Any:
+def _make_tool(given: Mapping[str, Any], function: Any) -> Any:
     if isinstance(function, Tool):
         fields = split_options(given, name_of(function), function.settings)
         return replace(function, handler=_carried(function.handler, fields.get("activity")), **fields)
     bound = getattr(function, "__func__", None)
     if isinstance(bound, Tool):  # a class method made of a tool
-        return _decorated(given, bound.__get__(function.__self__))
+        return _make_tool(given, bound.__get__(function.__self__))
     plain = bound if isinstance(function, (classmethod, staticmethod)) else function
     if not callable(plain):
         raise DefinitionError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -257,66 +257,46 @@ USUAL = ToolSettings()
 WHY: Mapping[str, Any] = {REASONING: {"type": "string", "description": "Why this call is made, in one sentence."}}
 
 
-# Options that are no fields of a tool.
-_SAID = frozenset({"latent", "reasoning", "module", "imports"})
+# Options that are not fields of a tool.
+_DERIVED = frozenset({"latent", "reasoning", "module", "imports"})
 
 
 class ToolOptions(TypedDict, total=False):
-    """What `@tool` takes besides name, title and description.
-
-    Attributes:
-        relay: Exceptions whose message the model may see, besides ToolError and those that the docstring's `Raises:`
-            names.
-        strict: Whether the provider is to enforce the schema, where that is lossless; the run decides by default.
-        effect: What a call does to the world: "read", "write" or "destructive". Reads run side by side, the others
-            alone and in order; nothing said, a call runs side by side with others.
-        idempotent: Whether carrying a call out twice does no more than once; reads are.
-        exclusive: Whether a call runs alone: those before it end first, those after it wait.
-        max_parallel: How many calls run at the same time, in all runs of this process; the others wait.
-        timeout: How long one try may take, in seconds; what works on then is given up, and reported.
-        retries: How often a failed try is followed by another; only where a call may be repeated.
-        retry_on: What failures are worth another try; any but a ToolError by default, and TimedOut.
-        executor: Where the function runs: any `concurrent.futures.Executor`, such as a process pool.
-        isolate: "process" gives each call a process of its own, which a timeout or a cancellation ends for good.
-        authorize: May this call be made at all? Gets tool, arguments and context, after the run's own authorizer.
-        approve: True where each call needs somebody's yes; or a function of an ApprovalRequest that says so.
-        max_result: Characters of a result that the model is shown; the run's own bound by default.
-        return_direct: Whether the result is the run's answer, without another word of the model.
-        activity: The name of what carries the tool out, see Toolbox.bind; its own name by default. The tool's own
-            function, where it has one, goes by this name too. "" leaves the tool to the model, which then fills in the
-            output itself.
-        latent: Whether the tool is left to the model, whatever the function's body is: the same as activity="".
-        reasoning: Whether the model is asked why it makes a call: `ToolCall.reasoning`.
-        module: The name of a module that executes the tool apart from the run, see Toolbox.bindings.module: it sees
-            neither the conversation nor `deps`.
-        imports: Paths of the shared values that a call may see: all by default, and in a module none. Or a JSON Schema
-            of an array, whose items are one of a few: the model asks for those that a call needs.
-        namespace: A group that the tool is shown in, in dialects that know groups.
-        defer_loading: Whether the provider loads the parameters only when the model looks for the tool.
-    """
+    """Options of `@tool` besides name, title and description; its docstring says what each of them means."""
 
     relay: tuple[type[BaseException], ...]
-    strict: bool
-    effect: Effect
-    idempotent: bool
+    strict: bool | None
+    effect: Effect | None
+    idempotent: bool | None
     exclusive: bool
-    max_parallel: int
-    timeout: float
+    max_parallel: int | None
+    timeout: float | None
     retries: int
     retry_on: tuple[type[BaseException], ...]
-    executor: Executor
-    isolate: Isolation
-    authorize: Callable[..., Any]
+    executor: Executor | None
+    isolate: Isolation | None
+    authorize: Callable[..., Any] | None
     approve: bool | Callable[..., Any]
-    max_result: int
+    max_result: int | None
     return_direct: bool
-    activity: str
+    activity: str | None
     latent: bool
     reasoning: bool
-    module: str
-    imports: Sequence[str] | Mapping[str, Any]
-    namespace: str
+    module: str | None
+    imports: Sequence[str] | Mapping[str, Any] | None
+    namespace: str | None
     defer_loading: bool
+
+
+# Those that are not None. A tool that becomes a tool again keeps its own value of an option that is not given.
+DEFAULTS: Mapping[str, Any] = {
+    "relay": (),
+    "latent": False,
+    "reasoning": False,
+    **{field.name: field.default for field in fields(ToolSettings)},
+}
+# All names, for error messages.
+OPTION_NAMES = ("name", "title", "description", *ToolOptions.__annotations__)
 
 
 def split_options(given: Mapping[str, Any], owner: str, settings: ToolSettings) -> Mapping[str, Any]:
@@ -333,7 +313,7 @@ def split_options(given: Mapping[str, Any], owner: str, settings: ToolSettings) 
             settings = replace(settings, **{name: given[name] for name in chosen})
     except DefinitionError as error:
         raise DefinitionError(f"{owner}: {error}") from None
-    own = {name: value for name, value in given.items() if name not in (*chosen, *_SAID)}
+    own = {name: value for name, value in given.items() if name not in (*chosen, *_DERIVED)}
     return {"settings": settings, **own, **({"activity": ""} if given.get("latent") else {}), **said}
 
 
@@ -342,18 +322,6 @@ def _about(given: Mapping[str, Any]) -> dict[str, Any]:
     scope = scope_of(given.get("module"), given.get("imports")) or given.get("scope")
     shown = {**(scope.about if scope else {}), **given.get("about", {}), **(WHY if given.get("reasoning") else {})}
     return {**({"scope": scope} if scope else {}), **({"about": shown} if shown else {})}
-
-
-def refuse_unknown(options: Mapping[str, Any]) -> None:
-    """Refuse an option that no tool has.
-
-    Raises:
-        DefinitionError: There is one.
-    """
-    unknown = options.keys() - ToolOptions.__annotations__.keys()
-    if unknown:
-        known = ("name", "title", "description", *ToolOptions.__annotations__)
-        raise DefinitionError(f"A tool has no option {sorted(unknown)[0]!r}. It has: {', '.join(known)}.")
 
 
 def _check(given: Mapping[str, Any]) -> None:

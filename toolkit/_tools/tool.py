@@ -16,11 +16,12 @@ from typing_extensions import Self, Unpack
 
 from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT_PATH, ToolResult, ToolSpec
+from toolkit._options import refuse_unknown_options, spell_options
 from toolkit._schema.annotations import function_attributes, render_signature, unwrap_partials
 from toolkit._schema.arguments import MAX_TEXT, RawArguments, refuse_long
 from toolkit._tools.handlers import Bound, BoundFunction, Declared, Function, Handler, implementation, without_function
 from toolkit._tools.invocation import Hot, Invocation
-from toolkit._tools.options import USUAL, Scope, ToolOptions, ToolSettings, refuse_unknown, split_options
+from toolkit._tools.options import DEFAULTS, OPTION_NAMES, USUAL, Scope, ToolOptions, ToolSettings, split_options
 from toolkit._tools.shared_values import allow_references
 from toolkit.errors import DefinitionError
 
@@ -231,6 +232,7 @@ class Tool(Generic[P, R]):
         return self.invocation.fast_path
 
     @classmethod
+    @spell_options(ToolOptions, DEFAULTS)
     def from_schema(
         cls,
         name: str,
@@ -250,7 +252,7 @@ class Tool(Generic[P, R]):
             function: What carries it out; without one it is bound in a toolbox, or left to the model.
             title: For people.
             description: For the model; the schema's own by default.
-            **options: See ToolOptions.
+            **options: As for `tool`.
 
         Raises:
             DefinitionError: The schema is none, or does not hold together; the message says where.
@@ -263,6 +265,7 @@ class Tool(Generic[P, R]):
         return cls._declared(name, found.interface, function, told)
 
     @classmethod
+    @spell_options(ToolOptions, DEFAULTS)
     def from_models(
         cls,
         name: str,
@@ -283,7 +286,7 @@ class Tool(Generic[P, R]):
             function: As for `from_schema`.
             title: For people.
             description: For the model; that of the type, its docstring, by default.
-            **options: See ToolOptions.
+            **options: As for `tool`.
 
         Raises:
             DefinitionError: What it needs has no members, or one that begins with an underscore.
@@ -297,7 +300,7 @@ class Tool(Generic[P, R]):
     def _declared(cls, name: str, interface: Any, function: Any, told: Mapping[str, Any]) -> Tool[..., Any]:
         given = {key: value for key, value in told.items() if value is not None}
         own = ("title", "text", "about", "asked", "scope")
-        refuse_unknown({key: value for key, value in told.items() if key not in own})
+        refuse_unknown_options([key for key in told if key not in own], OPTION_NAMES, error=DefinitionError)
         fields = split_options(given, interface.origin, USUAL)
         activity = fields.get("activity")
         if function is None:

@@ -29,8 +29,9 @@ from typing_extensions import Unpack
 
 from toolkit._guards.options import of_type, whole
 from toolkit._messages import ToolResult
+from toolkit._options import refuse_unknown_options
 from toolkit._schema.validation.references import Document
-from toolkit._tools.options import ToolOptions, ToolSettings, refuse_unknown, split_options
+from toolkit._tools.options import OPTION_NAMES, ToolOptions, ToolSettings, split_options
 from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError
 from toolkit.sources.openapi.document import (
@@ -102,7 +103,7 @@ def openapi_tools(
         OSError: The document's file cannot be read.
         ImportError: The document is YAML, and the extra `openapi` is not installed.
     """
-    refuse_unknown(options)
+    refuse_unknown_options(options, OPTION_NAMES, error=DefinitionError)
     of_type("deprecated", deprecated, bool)
     split_options(options, "openapi_tools", ToolSettings())
     source = Source(Document(read(document), {"": ""}, {}))
