@@ -65,7 +65,7 @@ with TemporaryDirectory() as folder:
         model=MODEL,
         instructions=f"Mend the project in the working directory. Run its tests with {TESTS!r}. Report in a sentence.",
         approve=only_the_tests,
-        limits=Limits(turns=20, seconds=300),
+        limits=Limits(max_turns=20, max_seconds=300),
     )
     for event in runner.stream("The tests fail. Find out why, mend it, and see that they pass."):
         if isinstance(event, ToolCallFinished):

@@ -248,7 +248,7 @@ CUSTOM: dict[str, tuple[Event, dict[str, Any]]] = {
         ToolCallUpdated(CALL, "50 %"),
         {"toolCallId": "r_0", "toolName": "add", "text": "50 %", "partial": None},
     ),
-    "a limit": (LimitReached(limit="turns"), {"limit": "turns"}),
+    "a limit": (LimitReached(limit="max_turns"), {"limit": "max_turns"}),
     "a partial answer": (OutputDelta([1]), {"value": [1]}),
     "arguments on their way": (
         ToolArgumentsDelta(index=0, name="add", text="{"),

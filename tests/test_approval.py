@@ -566,7 +566,7 @@ def test_desk(backend: BackendName) -> None:
     office = Office(Decision.modify({"amount": 1}))
 
     assert Decision.modify({"amount": 1}) == decided(office.desk, backend=backend, emit=office.tell)
-    assert ([request_for().pending()], ()) == (office.seen, office.desk.open)
+    assert ([request_for().to_pending()], ()) == (office.seen, office.desk.pending)
 
 
 @BACKENDS
@@ -586,7 +586,7 @@ def test_desk_in_any_order() -> None:
         calls = [replace(CALL, id=f"run_{n}") for n in range(3)]
         asked = [asyncio.ensure_future(desk(replace(request_for(), call=each))) for each in calls]
         await asyncio.sleep(0)
-        assert calls == [waiting.call for waiting in desk.open]
+        assert calls == [waiting.call for waiting in desk.pending]
         for n in (2, 0, 1):
             desk.answer(f"run_{n}", bool(n))
         return await asyncio.gather(*asked)
@@ -619,7 +619,7 @@ def test_desk_late_answer(backend: BackendName) -> None:
 
     run_sync(timed_out(SyncBackend())) if backend == "sync" else asyncio.run(timed_out(AsyncBackend()))
 
-    assert () == desk.open
+    assert () == desk.pending
     with pytest.raises(ApprovalError, match="already resolved"):
         desk.answer("run_1", True)
 
@@ -637,7 +637,7 @@ def test_desk_answer_while_the_loop_is_busy() -> None:
             desk.answer("run_1", True)
         with pytest.raises(Denied, match="timed out"):
             await asked
-        return desk.open
+        return desk.pending
 
     assert () == asyncio.run(office_hours())
 
@@ -678,7 +678,7 @@ def test_desk_of_a_loop_that_is_closed() -> None:
     waiting.close()
 
 
-PENDING = request_for().pending("Anna is out.")
+PENDING = request_for().to_pending("Anna is out.")
 WAITS = "Reason: Anna is out."
 
 

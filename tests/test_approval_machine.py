@@ -115,7 +115,7 @@ def open_calls(result: RunResult[Any]) -> tuple[list[str], list[str]]:
     """The calls of a paused run, and those that wait or have their answer."""
     last = next(message for message in reversed(result.messages) if isinstance(message, ModelResponse))
     waiting = [each.call.id for each in result.state.pending]
-    return [made.id for made in last.calls], sorted([*waiting, *(each.call_id for each in result.state.answered)])
+    return [made.id for made in last.calls], sorted([*waiting, *(each.call_id for each in result.state.results)])
 
 
 class Approvals(RuleBasedStateMachine):

@@ -738,7 +738,7 @@ def test_nothing_is_written_when_the_run_is_over(place: Path) -> None:
     model = ScriptedModel([call("file_write", path="new", content="x"), "Done."])
     held = os.open(place, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_SH)
-    Runner(file_tools(place), model=model, limits=Limits(seconds=0.1)).run("Go.")
+    Runner(file_tools(place), model=model, limits=Limits(max_seconds=0.1)).run("Go.")
     os.close(held)
     while list(place.glob(".*.tmp")):  # the write has not given up yet
         pass

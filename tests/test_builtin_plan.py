@@ -152,9 +152,9 @@ def test_refused_by_nature() -> None:
 @pytest.mark.parametrize(
     ("limits", "lent", "text"),
     [
-        (Limits(per_tool={"lend": 1}), 1, "Not run: lend may be called 1 times in a run. Go on without it."),
-        (Limits(calls=3), 2, "Not run: the run's 3 calls are used up. Answer with what you have."),
-        (Limits(calls_per_turn=2), 2, "Not run: one answer may hold 2 calls."),
+        (Limits(max_calls_per_tool={"lend": 1}), 1, "Not run: lend may be called 1 times in a run. Go on without it."),
+        (Limits(max_calls=3), 2, "Not run: the run's 3 calls are used up. Answer with what you have."),
+        (Limits(max_calls_per_turn=2), 2, "Not run: one answer may hold 2 calls."),
     ],
     ids=["tool", "all", "turn"],
 )
@@ -172,7 +172,7 @@ def test_limits(books: Books, limits: Limits, lent: int, text: str) -> None:
 def test_limits_of_two_plans(books: Books) -> None:
     """Plans that are carried out side by side have one limit together."""
     plans = [call("execute_plan", steps=[step("find", title=str(number)) for number in range(50)])] * 2
-    tools, limits = [plan_tool([books.find]), books.find], Limits(per_tool={"find": 75})
+    tools, limits = [plan_tool([books.find]), books.find], Limits(max_calls_per_tool={"find": 75})
     result = Runner(tools, model=ScriptedModel([plans, "."]), limits=limits).run("Go.")
     entries = [entry for made in result.calls for entry in json.loads(made.result.text or "")]
 
@@ -183,14 +183,14 @@ def test_limits_are_kept(books: Books) -> None:
     """What steps have used up stays so, for the calls of later turns and for a run that is taken up again."""
     plan = call("execute_plan", steps=[step("lend", title="Emma")])
     script: list[ModelReply] = [plan, call("burn", title="Emma"), call("lend", title="Dune"), "."]
-    tools, limits = [plan_of(books), *Toolbox.from_object(books)], Limits(per_tool={"lend": 1})
+    tools, limits = [plan_of(books), *Toolbox.from_object(books)], Limits(max_calls_per_tool={"lend": 1})
     gate = for_steps(allow("lend", otherwise=defer))
     paused = Runner(tools, model=ScriptedModel(script[:2]), approve=gate, limits=limits).run("Go.")
     state = RunState.from_json(paused.state.to_json())
     decisions = {waiting.call.id: False for waiting in paused.pending}
     Runner(tools, model=ScriptedModel(script[2:]), approve=gate, limits=limits).resume(state, decisions)
 
-    assert {"execute_plan": 1, "lend": 1, "burn": 1} == paused.state.used
+    assert {"execute_plan": 1, "lend": 1, "burn": 1} == paused.state.calls_by_tool
     assert ["lend Emma"] == books.done
 
 

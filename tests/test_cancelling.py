@@ -671,7 +671,7 @@ def test_model_that_raises_our_own_error() -> None:
 @WAYS
 def test_run_that_is_late(silent: Silent, go: Callable[[Runner], RunResult]) -> None:
     """A run whose time is up while the model answers ends there, whatever the model does."""
-    result = go(Runner(model=silent, limits=Limits(seconds=0.05, on_limit="stop")))
+    result = go(Runner(model=silent, limits=Limits(max_seconds=0.05, on_limit="stop")))
 
     assert ("max_seconds", ["go"]) == (result.finish_reason, texts(result.messages))
 
@@ -680,7 +680,7 @@ def test_run_that_is_late(silent: Silent, go: Callable[[Runner], RunResult]) -> 
 def test_turn_that_is_late(silent: Silent, go: Callable[[Runner], RunResult]) -> None:
     """An answer that takes longer than a turn may, silent or dripping, is the model's failure."""
     with pytest.raises(ModelError, match=r"no whole answer in its time: 0\.05 s"):
-        go(Runner(model=silent, limits=Limits(turn_seconds=0.05)))
+        go(Runner(model=silent, limits=Limits(max_seconds_per_turn=0.05)))
 
 
 @pytest.mark.parametrize("answer", [reply.hang(), reply.text("x" * 500, split=1).dripping(20, 0.02)])
@@ -688,7 +688,7 @@ def test_turn_that_is_late(silent: Silent, go: Callable[[Runner], RunResult]) ->
 def test_server_that_is_late(go: Callable[[Runner], RunResult], answer: Reply) -> None:
     """A server cannot outlast a turn, however slowly it drips."""
     with FakeServer(lambda _: answer) as server, pytest.raises(ModelError, match="no whole answer in its time"):
-        go(Runner(model="fake", base_url=server.base_url, limits=Limits(turn_seconds=0.1)))
+        go(Runner(model="fake", base_url=server.base_url, limits=Limits(max_seconds_per_turn=0.1)))
 
 
 LATE = "Timed out. What it was doing may still take effect."
@@ -699,7 +699,7 @@ def test_late_calls(go: Callable[[Runner], RunResult]) -> None:
     """Calls that are at work when the time is up have a result that says so; the model answers with what there is."""
     release = threading.Event()
     each = waiting("sync", threading.Event(), release)
-    runner = Runner([each], model=ScriptedModel([[call("sync")], "So far."]), limits=Limits(seconds=0.5))
+    runner = Runner([each], model=ScriptedModel([[call("sync")], "So far."]), limits=Limits(max_seconds=0.5))
     result = go(runner)
     release.set()
 

@@ -38,7 +38,7 @@ def answered(call: ToolCall, text: str = "3") -> ToolMessage:
 
 def calling(*provider_call_ids: str) -> Conversation:
     conversation = begun()
-    conversation.respond(
+    conversation.add_response(
         said("", *(made(provider_call_id=provider_call_id) for provider_call_id in provider_call_ids or ("a",)))
     )
     return conversation
@@ -57,9 +57,9 @@ def refusing(*, tries: int = 1, **limits: Any) -> Conversation:
     """A conversation whose answer was refused so many times."""
     conversation = begun(**limits)
     for _ in range(tries):
-        conversation.respond(said("Five."))
+        conversation.add_response(said("Five."))
         conversation.next()
-        conversation.refuse("Not a number.", "Send one.")
+        conversation.reject_answer("Not a number.", "Send one.")
     return conversation
 
 
@@ -81,7 +81,7 @@ def test_asking_twice_changes_nothing() -> None:
 def test_answer_ends_the_run() -> None:
     """An answer without calls is the end."""
     conversation = begun()
-    conversation.respond(said("Hi."))
+    conversation.add_response(said("Hi."))
 
     assert Finished("Hi.", "stop") == conversation.next()
 
@@ -106,7 +106,7 @@ def test_results_stand_in_call_order() -> None:
     """Results may be told in any order; they stand in the history in call order, under the provider's ids."""
     conversation = calling("a", "b")
     first, second = open_calls(conversation)
-    conversation.answer([answered(second, "second"), answered(first, "first")])
+    conversation.add_results([answered(second, "second"), answered(first, "first")])
 
     assert [("a", "first"), ("b", "second")] == [
         (m.provider_call_id, m.text) for m in conversation.state.messages if isinstance(m, ToolMessage)
@@ -116,7 +116,7 @@ def test_results_stand_in_call_order() -> None:
 def test_results_are_followed_by_the_model() -> None:
     """When every call has its result, the model is asked again."""
     conversation = calling()
-    conversation.answer([answered(call) for call in open_calls(conversation)])
+    conversation.add_results([answered(call) for call in open_calls(conversation)])
 
     assert CallModel(conversation.state.messages, 1, True) == conversation.next()
 
@@ -125,8 +125,8 @@ def test_results_are_followed_by_the_model() -> None:
 def test_empty_answer_is_asked_for_once_more(text: str) -> None:
     """A first answer that says nothing leaves no trace but its cost, and the model is asked again."""
     conversation = begun()
-    conversation.charge(said(text, usage=Usage(1, 2, 1)))
-    conversation.respond(said(text))
+    conversation.add_usage(said(text, usage=Usage(1, 2, 1)))
+    conversation.add_response(said(text))
 
     assert (CallModel((HELLO,), 1, True), Usage(1, 2, 1)) == (conversation.next(), conversation.state.usage)
 
@@ -134,8 +134,8 @@ def test_empty_answer_is_asked_for_once_more(text: str) -> None:
 def test_second_empty_answer_ends_the_run() -> None:
     """Two answers in a row that say nothing are the end, and the reason says so."""
     conversation = begun()
-    conversation.respond(said())
-    conversation.respond(said())
+    conversation.add_response(said())
+    conversation.add_response(said())
 
     assert Finished("", "empty") == conversation.next()
 
@@ -143,10 +143,10 @@ def test_second_empty_answer_ends_the_run() -> None:
 def test_calls_between_empty_answers() -> None:
     """An empty answer after calls is a first one again."""
     conversation = begun()
-    conversation.respond(said())
-    conversation.respond(said("", made()))
-    conversation.answer([answered(call) for call in open_calls(conversation)])
-    conversation.respond(said())
+    conversation.add_response(said())
+    conversation.add_response(said("", made()))
+    conversation.add_results([answered(call) for call in open_calls(conversation)])
+    conversation.add_response(said())
 
     assert isinstance(conversation.next(), CallModel)
 
@@ -167,7 +167,7 @@ def test_calls_between_empty_answers() -> None:
 def test_finish_reason(response: ModelResponse, expected: Finished) -> None:
     """An answer that is whole ends in `stop`, whatever the provider calls it; a cut one keeps the provider's word."""
     conversation = begun()
-    conversation.respond(response)
+    conversation.add_response(response)
 
     assert expected == conversation.next()
 
@@ -176,7 +176,7 @@ def test_finish_reason(response: ModelResponse, expected: Finished) -> None:
 def test_calls_count_more_than_the_finish_reason(reason: str) -> None:
     """Whole calls are carried out whatever the provider calls the end."""
     conversation = begun()
-    conversation.respond(said("", made(), reason=reason))
+    conversation.add_response(said("", made(), reason=reason))
 
     assert isinstance(conversation.next(), RunCalls)
 
@@ -188,7 +188,7 @@ def test_calls_count_more_than_the_finish_reason(reason: str) -> None:
 def test_cut_response(reason: str, arguments: str) -> None:
     """No call of a response that was not received whole is handed out: each is answered here, and the model asked."""
     conversation = begun()
-    conversation.respond(said("", made(provider_call_id="a"), made("mul", arguments, "b"), reason=reason))
+    conversation.add_response(said("", made(provider_call_id="a"), made("mul", arguments, "b"), reason=reason))
 
     told = [ToolMessage(call_id=f"run12345_{n}", provider_call_id=w, name=name, text=CUT_TEXT, is_error=True)
             for n, w, name in ((0, "a", "add"), (1, "b", "mul"))]  # fmt: skip
@@ -200,7 +200,7 @@ def test_cut_at_every_byte(size: int) -> None:
     """Wherever the last call's arguments break off, none of the response's calls is handed out."""
     conversation = begun()
     whole = '{"a": 1, "b": [2, 3]}'
-    conversation.respond(said("", made(), made(), made(arguments=whole[:size]), reason="tool_calls"))
+    conversation.add_response(said("", made(), made(), made(arguments=whole[:size]), reason="tool_calls"))
 
     assert isinstance(conversation.next(), CallModel)
 
@@ -209,9 +209,9 @@ def test_cut_at_every_byte(size: int) -> None:
 
 
 def used_up(**limits: Any) -> Conversation:
-    conversation = begun(turns=1, **limits)
-    conversation.respond(said("Let me see.", made()))
-    conversation.answer([answered(call) for call in open_calls(conversation)])
+    conversation = begun(max_turns=1, **limits)
+    conversation.add_response(said("Let me see.", made()))
+    conversation.add_results([answered(call) for call in open_calls(conversation)])
     return conversation
 
 
@@ -237,7 +237,7 @@ def test_last_answer(text: str) -> None:
     """The last answer ends the run, even an empty one, and the reason is the limit."""
     conversation = used_up()
     conversation.next()
-    conversation.respond(said(text))
+    conversation.add_response(said(text))
 
     assert Finished(text, "max_turns") == conversation.next()
 
@@ -246,7 +246,7 @@ def test_calls_in_the_last_answer() -> None:
     """Calls in the last answer are not carried out; each is told why, and the text is the output."""
     conversation = used_up()
     conversation.next()
-    conversation.respond(said("Half.", made(provider_call_id="late"), reason="tool_calls"))
+    conversation.add_response(said("Half.", made(provider_call_id="late"), reason="tool_calls"))
 
     assert (Finished("Half.", "max_turns"), NO_TOOLS_TEXT) == (
         conversation.next(),
@@ -265,7 +265,7 @@ def test_limit_raises_every_time() -> None:
     """With on_limit="raise" the step raises, says what to change, and leaves the conversation as it was."""
     conversation = used_up(on_limit="raise")
     before = conversation.state
-    with pytest.raises(LimitError, match=r"used its 1 turns\. Raise Limits\(turns=\.\.\.\)"):
+    with pytest.raises(LimitError, match=r"reached max_turns=1\. Raise Limits\(max_turns=\.\.\.\)"):
         conversation.next()
 
     assert before == conversation.state
@@ -273,15 +273,15 @@ def test_limit_raises_every_time() -> None:
 
 def test_empty_answer_counts_as_a_turn() -> None:
     """An empty answer uses up a turn, so a limit of one asks for the last answer next."""
-    conversation = begun(turns=1)
-    conversation.respond(said())
+    conversation = begun(max_turns=1)
+    conversation.add_response(said())
 
     assert CallModel((HELLO, LAST_WISH), 1, False) == conversation.next()
 
 
 def test_no_output_before_any_answer() -> None:
     """A conversation that is finished before the model has said anything has no output."""
-    state = RunState(run_id="r", messages=(HELLO,), phase="finished", reason="max_turns")
+    state = RunState(run_id="r", messages=(HELLO,), phase="finished", finish_reason="max_turns")
 
     assert Finished("", "max_turns") == Conversation.restore(state).next()
 
@@ -301,27 +301,27 @@ def test_refused_answer() -> None:
 def test_answer_after_a_refusal() -> None:
     """The answer that follows is the output, and the run has ended as any other."""
     conversation = refusing(tries=2)
-    conversation.respond(said("5"))
+    conversation.add_response(said("5"))
 
     assert Finished("5", "stop") == conversation.next()
 
 
 def test_refusals_are_bounded() -> None:
-    """After `output_retries` refusals another one ends the run, and changes nothing."""
-    conversation = refusing(tries=1, output_retries=1)
-    conversation.respond(said("Six."))
+    """After `max_output_retries` refusals another one ends the run, and changes nothing."""
+    conversation = refusing(tries=1, max_output_retries=1)
+    conversation.add_response(said("Six."))
     before = conversation.state
     with pytest.raises(RunError, match=r"no answer of its output_type after 2 answers of the model\. Not a number\."):
-        conversation.refuse("Not a number.")
+        conversation.reject_answer("Not a number.")
 
     assert before == conversation.state
 
 
 def test_refusals_use_up_turns() -> None:
     """A refused answer is a turn, so the next one may be the last, and the limit is the reason."""
-    conversation = refusing(turns=1)
+    conversation = refusing(max_turns=1)
     step = conversation.next()
-    conversation.respond(said("5"))
+    conversation.add_response(said("5"))
 
     assert (CallModel((HELLO, said("Five."), REFUSAL, LAST_WISH), 1, False), Finished("5", "max_turns")) == (
         step, conversation.next()
@@ -330,10 +330,14 @@ def test_refusals_use_up_turns() -> None:
 
 def test_refused_last_answer() -> None:
     """A refused last answer is asked for again without tools; the reason stays the limit."""
-    conversation = refusing(tries=2, turns=1)
+    conversation = refusing(tries=2, max_turns=1)
     step = conversation.next()
 
-    assert (CallModel, False, "max_turns") == (type(step), getattr(step, "with_tools", None), conversation.state.reason)
+    assert (CallModel, False, "max_turns") == (
+        type(step),
+        getattr(step, "with_tools", None),
+        conversation.state.finish_reason,
+    )
 
 
 def test_refusal_where_the_run_stops() -> None:
@@ -342,13 +346,13 @@ def test_refusal_where_the_run_stops() -> None:
     conversation.next()
 
     with pytest.raises(RunError, match="Not a number"):
-        conversation.refuse("Not a number.")
+        conversation.reject_answer("Not a number.")
 
 
 def test_refusal_out_of_turn() -> None:
     """An answer can be refused only where there is one."""
     with pytest.raises(ConversationError, match="The conversation is asking, not finished"):
-        begun().refuse("Not a number.")
+        begun().reject_answer("Not a number.")
 
 
 # -- ids
@@ -375,7 +379,7 @@ def test_provider_call_ids_of_later_turns() -> None:
     history: list[Message] = [HELLO, said("", ToolCall(name="add", id="x", provider_call_id="x"))]
     history += [ToolMessage(call_id="x", provider_call_id="x", name="add", text="3"), HELLO]
     conversation = Conversation(history, run_id="run12345", limits=None)
-    conversation.respond(said("", made(provider_call_id="x"), made(provider_call_id="y")))
+    conversation.add_response(said("", made(provider_call_id="x"), made(provider_call_id="y")))
 
     assert ["x", "run12345_0", "y"] == provider_call_ids(conversation)
 
@@ -387,8 +391,8 @@ def test_ids_are_unique_whatever_the_provider_sends(turns: list[list[str]]) -> N
     """Neither our ids nor those on the wire are ever repeated in one history."""
     conversation = begun()
     for sent in filter(None, turns):
-        conversation.respond(said("", *(made(provider_call_id=provider_call_id) for provider_call_id in sent)))
-        conversation.answer([answered(call) for call in open_calls(conversation)])
+        conversation.add_response(said("", *(made(provider_call_id=provider_call_id) for provider_call_id in sent)))
+        conversation.add_results([answered(call) for call in open_calls(conversation)])
 
     own = [m.call_id for m in conversation.state.messages if isinstance(m, ToolMessage)]
     assert [len(own)] * 3 == [len(set(own)), len(set(provider_call_ids(conversation))), sum(map(len, turns))]
@@ -402,29 +406,29 @@ def nothing(_: Conversation) -> None:
 
 
 def make_calls(conversation: Conversation) -> None:
-    conversation.respond(
+    conversation.add_response(
         said("", made(provider_call_id="a"), made(provider_call_id="a"), usage=Usage(3, 4, 1), reasoning="hm")
     )
 
 
 def say_nothing(conversation: Conversation) -> None:
-    conversation.respond(said())
+    conversation.add_response(said())
 
 
 def use_up(conversation: Conversation) -> None:
     make_calls(conversation)
-    conversation.answer([answered(call, "é \x00 \U0001f600") for call in open_calls(conversation)])
+    conversation.add_results([answered(call, "é \x00 \U0001f600") for call in open_calls(conversation)])
     conversation.next()
 
 
 def end(conversation: Conversation) -> None:
     use_up(conversation)
-    conversation.respond(said("Done."))
+    conversation.add_response(said("Done."))
 
 
 def refuse(conversation: Conversation) -> None:
     end(conversation)
-    conversation.refuse("Not a number.")
+    conversation.reject_answer("Not a number.")
 
 
 @pytest.mark.parametrize(
@@ -432,9 +436,9 @@ def refuse(conversation: Conversation) -> None:
 )
 def test_state_at_each_phase(doing: Callable[[Conversation], None]) -> None:
     """A conversation restored from its state's JSON says the same next step and has the same state."""
-    conversation = begun(turns=1)
+    conversation = begun(max_turns=1)
     doing(conversation)
-    restored = Conversation.restore(RunState.from_json(conversation.state.to_json()), Limits(turns=1))
+    restored = Conversation.restore(RunState.from_json(conversation.state.to_json()), Limits(max_turns=1))
 
     assert (conversation.next(), conversation.state) == (restored.next(), restored.state)
 
@@ -444,8 +448,8 @@ def test_restored_conversation_goes_on() -> None:
     conversation = calling("a")
     restored = Conversation.restore(conversation.state)
     for each in (conversation, restored):
-        each.answer([answered(call) for call in open_calls(each)])
-        each.respond(said("", made(provider_call_id="a")))
+        each.add_results([answered(call) for call in open_calls(each)])
+        each.add_response(said("", made(provider_call_id="a")))
 
     assert conversation.state == restored.state
 
@@ -497,17 +501,17 @@ def test_state_is_plain_json() -> None:
         "run_id": "run12345-and-more",
         "messages": [{"kind": "user", "text": "hello", "images": [], "files": []}],
         "phase": "asking",
-        "turn": 0,
-        "calls": 0,
-        "used": {},
+        "turns": 0,
+        "call_count": 0,
+        "calls_by_tool": {},
         "usage": {"input_tokens": 0, "output_tokens": 0, "requests": 0},
-        "answered": [],
+        "results": [],
         "pending": [],
-        "reason": "",
+        "finish_reason": "",
         "output": None,
-        "last": False,
-        "empty": 0,
-        "retries": 0,
+        "is_last_turn": False,
+        "empty_responses": 0,
+        "output_retries": 0,
     } == json.loads(begun().state.to_json())
 
 
@@ -528,19 +532,19 @@ HI = {"kind": "user", "text": "Hi"}
 CALLS = {"kind": "model", "calls": [{"name": "add", "id": "a"}]}
 STRANGER = {"call": {"name": "add", "id": "b"}, "digest": "d", "arguments": "{}"}
 NO_STATES: dict[str, dict[str, Any]] = {
-    "a text as turn": {"turn": "x"},
-    "null as turn": {"turn": None},
-    "a truth as turn": {"turn": True},
-    "a negative turn": {"turn": -1},
-    "a list as used": {"used": [1]},
+    "a text as turn": {"turns": "x"},
+    "null as turn": {"turns": None},
+    "a truth as turn": {"turns": True},
+    "a negative turn": {"turns": -1},
+    "a list as counts": {"calls_by_tool": [1]},
     "a number as run_id": {"run_id": 5},
     "null as run_id": {"run_id": None},
     "a text as tokens": {"usage": {"input_tokens": "x"}},
     "negative tokens": {"usage": {"input_tokens": -1}},
-    "a text as last": {"last": "no"},
+    "a text as last": {"is_last_turn": "no"},
     "a number as a message's text": {"messages": [{"kind": "user", "text": 5}]},
     "a number as a call's name": {"messages": [{"kind": "model", "calls": [{"name": 5}]}], "phase": "calling"},
-    "a user's message as a result": {"answered": [HI]},
+    "a user's message as a result": {"results": [HI]},
     "no messages": {"messages": []},
     "calling without messages": {"messages": [], "phase": "calling"},
     "paused without messages": {"messages": [], "phase": "paused"},
@@ -549,7 +553,7 @@ NO_STATES: dict[str, dict[str, Any]] = {
     "finished with open calls": {"messages": [CALLS], "phase": "finished"},
     "paused for nothing": {"messages": [CALLS], "phase": "paused"},
     "paused for a call that is not open": {"messages": [CALLS], "phase": "paused", "pending": [STRANGER]},
-    "a result of no call": {"answered": [{"kind": "tool", "call_id": "b", "name": "add", "text": "3"}]},
+    "a result of no call": {"results": [{"kind": "tool", "call_id": "b", "name": "add", "text": "3"}]},
 }
 
 
@@ -578,7 +582,7 @@ def test_results_that_do_not_fit(results: Callable[[ToolMessage, ToolMessage], l
     with pytest.raises(
         ConversationError, match=r"\['run12345_0', 'run12345_1'\] needs one result; there are results for"
     ):
-        conversation.answer(results(*map(answered, open_calls(conversation))))
+        conversation.add_results(results(*map(answered, open_calls(conversation))))
 
     assert before == conversation.state
 
@@ -586,26 +590,26 @@ def test_results_that_do_not_fit(results: Callable[[ToolMessage, ToolMessage], l
 @pytest.mark.parametrize("doing", [make_calls, end], ids=["calling", "finished"])
 def test_response_out_of_turn(doing: Callable[[Conversation], None]) -> None:
     """A response that was not asked for is refused and changes nothing."""
-    conversation = begun(turns=1)
+    conversation = begun(max_turns=1)
     doing(conversation)
     before = conversation.state
-    with pytest.raises(ConversationError, match=f"is {before.phase}, not asking: do what"):
-        conversation.respond(said("Hi."))
+    with pytest.raises(ConversationError, match=f"is {before.phase}, not asking: do the step"):
+        conversation.add_response(said("Hi."))
 
     assert before == conversation.state
 
 
 def test_results_out_of_turn() -> None:
     """Results while no call is open are refused."""
-    with pytest.raises(ConversationError, match=r"is asking, not calling: do what next\(\) says"):
-        begun().answer([])
+    with pytest.raises(ConversationError, match=r"is asking, not calling: do the step of next\(\)"):
+        begun().add_results([])
 
 
 @pytest.mark.parametrize("turns", [0, -1])
 def test_no_turns(turns: int) -> None:
     """A limit that allows nothing is refused where it is written."""
-    with pytest.raises(ValueError, match=f"at least 1; max_turns={turns} is none"):
-        Limits(turns=turns)
+    with pytest.raises(ValueError, match=f"max_turns={turns} must be a whole number, at least 1"):
+        Limits(max_turns=turns)
 
 
 def test_unknown_on_limit() -> None:

@@ -20,7 +20,7 @@ import pytest
 from pydantic import BaseModel, Field, SecretStr
 
 from toolkit import Tool, ToolCall, tool
-from toolkit._execution.approval import canonical, definition_digest, digest_of
+from toolkit._execution.approval import canonicalize, digest_call, digest_definition
 
 
 class Color(Enum):
@@ -80,7 +80,7 @@ DIFFERENT: list[Any] = [
 
 def test_different() -> None:
     """Values that differ, if only by their type, are written differently."""
-    written = [canonical(value) for value in DIFFERENT]
+    written = [canonicalize(value) for value in DIFFERENT]
 
     assert len(DIFFERENT) == len(set(written))
 
@@ -100,13 +100,13 @@ EQUAL: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
 @pytest.mark.parametrize(("one", "other"), EQUAL.values(), ids=EQUAL)
 def test_equal(one: Callable[[], Any], other: Callable[[], Any]) -> None:
     """Equal values are written alike, whatever the order of their keys and sets."""
-    assert canonical(one()) == canonical(other())
+    assert canonicalize(one()) == canonicalize(other())
 
 
 def test_what_runs_out() -> None:
     """What can be read only once cannot be written."""
     with pytest.raises(TypeError, match="generator"):
-        canonical(item for item in [1])
+        canonicalize(item for item in [1])
 
 
 def test_circle() -> None:
@@ -115,7 +115,7 @@ def test_circle() -> None:
     circle.append(circle)
 
     with pytest.raises(RecursionError):
-        canonical(circle)
+        canonicalize(circle)
 
 
 @tool
@@ -144,47 +144,47 @@ def other_parameters() -> Tool[..., Any]:
 
 
 CHANGED: dict[str, Callable[[], str]] = {
-    "name": lambda: digest_of(pay.with_name("pay_2"), VALUES, CALL, "run"),
-    "description": lambda: digest_of(described_otherwise(), VALUES, CALL, "run"),
-    "function": lambda: digest_of(other_parameters(), VALUES, CALL, "run"),
-    "effect": lambda: digest_of(tool(pay, effect="destructive"), VALUES, CALL, "run"),
-    "value": lambda: digest_of(pay, {**VALUES, "amount": 6}, CALL, "run"),
-    "type": lambda: digest_of(pay, {**VALUES, "amount": 5.0}, CALL, "run"),
-    "left out": lambda: digest_of(pay, {"amount": 5}, CALL, "run"),
-    "call": lambda: digest_of(pay, VALUES, replace(CALL, id="run_2"), "run"),
-    "run": lambda: digest_of(pay, VALUES, CALL, "ruin"),
+    "name": lambda: digest_call(pay.with_name("pay_2"), VALUES, CALL, "run"),
+    "description": lambda: digest_call(described_otherwise(), VALUES, CALL, "run"),
+    "function": lambda: digest_call(other_parameters(), VALUES, CALL, "run"),
+    "effect": lambda: digest_call(tool(pay, effect="destructive"), VALUES, CALL, "run"),
+    "value": lambda: digest_call(pay, {**VALUES, "amount": 6}, CALL, "run"),
+    "type": lambda: digest_call(pay, {**VALUES, "amount": 5.0}, CALL, "run"),
+    "left out": lambda: digest_call(pay, {"amount": 5}, CALL, "run"),
+    "call": lambda: digest_call(pay, VALUES, replace(CALL, id="run_2"), "run"),
+    "run": lambda: digest_call(pay, VALUES, CALL, "ruin"),
 }
 
 
 @pytest.mark.parametrize("changed", CHANGED.values(), ids=CHANGED)
 def test_changed(changed: Callable[[], str]) -> None:
     """The digest is another one as soon as the tool, its definition, an argument, the call or the run is."""
-    assert digest_of(pay, VALUES, CALL, "run") != changed()
+    assert digest_call(pay, VALUES, CALL, "run") != changed()
 
 
 UNCHANGED: dict[str, Callable[[], str]] = {
-    "order of the arguments": lambda: digest_of(pay, dict(reversed(VALUES.items())), CALL, "run"),
-    "spelling of the words": lambda: digest_of(
+    "order of the arguments": lambda: digest_call(pay, dict(reversed(VALUES.items())), CALL, "run"),
+    "spelling of the words": lambda: digest_call(
         pay, VALUES, replace(CALL, arguments='{ "to": ["dora", "anna", "bert", "carl"], "amount" : 5 }'), "run"
     ),
-    "id of the provider": lambda: digest_of(pay, VALUES, replace(CALL, provider_call_id="call_0"), "run"),
-    "title": lambda: digest_of(tool(pay, title="Payment"), VALUES, CALL, "run"),
-    "timeout": lambda: digest_of(tool(pay, timeout=5), VALUES, CALL, "run"),
+    "id of the provider": lambda: digest_call(pay, VALUES, replace(CALL, provider_call_id="call_0"), "run"),
+    "title": lambda: digest_call(tool(pay, title="Payment"), VALUES, CALL, "run"),
+    "timeout": lambda: digest_call(tool(pay, timeout=5), VALUES, CALL, "run"),
 }
 
 
 @pytest.mark.parametrize("unchanged", UNCHANGED.values(), ids=UNCHANGED)
 def test_unchanged(unchanged: Callable[[], str]) -> None:
     """The digest stays the same where nothing changes that a yes is about."""
-    assert digest_of(pay, VALUES, CALL, "run") == unchanged()
+    assert digest_call(pay, VALUES, CALL, "run") == unchanged()
 
 
 def test_definition() -> None:
     """The definition of a tool is the same for every call of it, and another one once the tool has changed."""
     assert (
-        definition_digest(pay)
-        == definition_digest(tool(pay, title="Payment"))
-        != definition_digest(described_otherwise())
+        digest_definition(pay)
+        == digest_definition(tool(pay, title="Payment"))
+        != digest_definition(described_otherwise())
     )
 
 
@@ -192,7 +192,7 @@ PROGRAM = """
 from enum import Enum
 from pydantic import BaseModel
 from toolkit import ToolCall, tool
-from toolkit._execution.approval import digest_of
+from toolkit._execution.approval import digest_call
 
 class Color(Enum):
     RED = 1
@@ -208,7 +208,7 @@ def pay(amount: int, to: set[str], places: list[Place]) -> str:
 
 words = '{"amount": 5, "to": ["anna", "bert", "carl", "dora"], "places": [{"tags": ["x", "y", "z"], "color": 1}]}'
 values, _ = pay.invocation.reader.read(words)
-print(digest_of(pay, values, ToolCall(name="pay", id="run_1", arguments=words), "run"))
+print(digest_call(pay, values, ToolCall(name="pay", id="run_1", arguments=words), "run"))
 """
 
 
@@ -235,7 +235,7 @@ def test_made_defaults() -> None:
         return room
 
     call = ToolCall(name="book", id="run_1", arguments='{"room": "a"}')
-    first, second = (digest_of(book, book.invocation.reader.read(call.arguments)[0], call, "run") for _ in range(2))
+    first, second = (digest_call(book, book.invocation.reader.read(call.arguments)[0], call, "run") for _ in range(2))
 
     assert first == second
 
@@ -259,11 +259,11 @@ def test_made_defaults_of_mended_words(words: str) -> None:
         return stamp.key
 
     call = ToolCall(name="book", id="run_1", arguments=words)
-    first, second = (digest_of(book, book.invocation.reader.read(words)[0], call, "run") for _ in range(2))
+    first, second = (digest_call(book, book.invocation.reader.read(words)[0], call, "run") for _ in range(2))
 
     assert first == second
 
 
 def test_given_in_place_of_a_made_default() -> None:
     """A value that the model gives is part of what was approved, where another would have been made."""
-    assert canonical(Stamped(key="a")) != canonical(Stamped(key="b"))
+    assert canonicalize(Stamped(key="a")) != canonicalize(Stamped(key="b"))

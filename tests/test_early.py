@@ -260,12 +260,12 @@ def test_one_end_for_each_id() -> None:
 def test_foreseen_id_is_for_one_call() -> None:
     """An id that was told of a call which came to nothing is given to no later one, though it is the same."""
     talk = Conversation([UserMessage("go")], run_id="run")
-    first = talk.foresee(call("read"), 0)
+    first = talk.reserve_id(call("read"), 0)
     talk.next()
-    talk.respond(ModelResponse(text=""))
+    talk.add_response(ModelResponse(text=""))
     talk.next()
-    second = talk.foresee(call("read"), 0)
-    answer = talk.respond(ModelResponse(calls=(call("read"),)))
+    second = talk.reserve_id(call("read"), 0)
+    answer = talk.add_response(ModelResponse(calls=(call("read"),)))
 
     assert first is not None and second is not None
     assert ("run_0", "run_0_2", "run_0_2") == (first.id, second.id, answer.calls[0].id)

@@ -20,7 +20,7 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._context import ToolContext
 from toolkit._execution.approval import approve
-from toolkit._execution.authorization import Arguments, authorize
+from toolkit._execution.authorization import ArgumentsView, authorize
 from toolkit.testing import ScriptedModel, call
 
 GateName = Literal["authorize", "approve"]
@@ -272,7 +272,7 @@ def test_arguments_take_nothing(gate: GateName) -> None:
 
 def test_arguments_are_a_mapping() -> None:
     """The arguments that a gate sees compare and print as a dictionary does."""
-    arguments: Any = Arguments({"a": [1]})
+    arguments: Any = ArgumentsView({"a": [1]})
 
     assert ({"a": [1]}, 1, "{'a': [1]}") == (arguments, len(arguments), repr(arguments))
 
@@ -287,7 +287,7 @@ class Uncopied:
 def test_arguments_without_a_copy() -> None:
     """Looking at a value that has no copy fails, and with it the gate."""
     with pytest.raises(RuntimeError, match="no copy"):
-        Arguments({"value": Uncopied()})["value"]
+        ArgumentsView({"value": Uncopied()})["value"]
 
 
 BackendName = Literal["sync", "async"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from toolkit._dialects.chat import encoded, parse_history
 from toolkit._messages import Message, ModelResponse, SystemMessage, ToolCall, ToolMessage, UserMessage
-from toolkit._runner.history import LOST_TEXT, repaired
+from toolkit._runner.history import LOST_TEXT, repair_history
 from toolkit.testing import FakeServer, reply
 
 USER = UserMessage("Go on.")
@@ -47,7 +47,7 @@ WHOLE: dict[str, list[Message]] = {
 @pytest.mark.parametrize("messages", WHOLE.values(), ids=WHOLE)
 def test_whole(messages: list[Message]) -> None:
     """A history that needs no repair stays as it is, and there is no note."""
-    assert (messages, ()) == repaired(messages)
+    assert (messages, ()) == repair_history(messages)
 
 
 ELSEWHERE = "Results that stood elsewhere were put behind their calls, in call order."
@@ -111,7 +111,7 @@ BROKEN: dict[str, tuple[list[Message], list[Message], tuple[str, ...]]] = {
 @pytest.mark.parametrize(("messages", "whole", "notes"), BROKEN.values(), ids=BROKEN)
 def test_broken(messages: list[Message], whole: list[Message], notes: tuple[str, ...]) -> None:
     """What is missing is put in, what is too much is left out, and each step has a note."""
-    assert (whole, notes) == repaired(messages)
+    assert (whole, notes) == repair_history(messages)
 
 
 def test_own_ids() -> None:
@@ -119,7 +119,7 @@ def test_own_ids() -> None:
     call = ToolCall(name="add", id="ours", provider_call_id="theirs")
     result = ToolMessage(call_id="ours", name="", text="3")
 
-    made, notes = repaired([ModelResponse(calls=(call,)), result])
+    made, notes = repair_history([ModelResponse(calls=(call,)), result])
     assert (ToolMessage(call_id="ours", provider_call_id="theirs", name="add", text="3"), ()) == (made[1], notes)
 
 
@@ -128,14 +128,14 @@ def test_foreign_ids() -> None:
     result = ToolMessage(call_id="other", provider_call_id="a", name="add", text="3")
 
     note = "The result of the call 'a' had another id; it has that of its call now."
-    assert ([asked("a"), told("a")], (note,)) == repaired([asked("a"), result])
+    assert ([asked("a"), told("a")], (note,)) == repair_history([asked("a"), result])
 
 
 def test_wire_arguments() -> None:
     """What the model wrote itself goes to the server, so it is what has to be JSON."""
     call = ToolCall(name="add", id="a", arguments='{"a": 1}', wire_arguments="{")
 
-    made, _ = repaired([ModelResponse(calls=(call,)), ToolMessage(call_id="a", name="add", text="3")])
+    made, _ = repair_history([ModelResponse(calls=(call,)), ToolMessage(call_id="a", name="add", text="3")])
     assert ModelResponse(calls=(ToolCall(name="add", id="a"),)) == made[0]
 
 
@@ -143,7 +143,7 @@ def test_pure() -> None:
     """The history that was given stays as it was."""
     given_messages: list[Message] = [told("a"), asked("b")]
 
-    repaired(given_messages)
+    repair_history(given_messages)
     assert [told("a"), asked("b")] == given_messages
 
 
@@ -151,7 +151,7 @@ def test_long() -> None:
     """A history of 20,000 messages whose calls all have one id is repaired without a wait."""
     pairs: list[Message] = [message for _ in range(10_000) for message in (asked("a"), told("a"))]
 
-    made, notes = repaired(pairs)
+    made, notes = repair_history(pairs)
     assert (20_000, 9_999) == (len(made), len(notes))
 
 
@@ -205,7 +205,7 @@ WIRED: dict[str, tuple[list[dict[str, Any]], list[Message], tuple[str, ...]]] = 
 @pytest.mark.parametrize(("wire", "whole", "notes"), WIRED.values(), ids=WIRED)
 def test_openai_form(wire: list[dict[str, Any]], whole: list[Message], notes: tuple[str, ...]) -> None:
     """What lacks ids, or is of an older form, is read whole and repaired as any other history."""
-    assert (whole, notes) == repaired(parse_history(wire))
+    assert (whole, notes) == repair_history(parse_history(wire))
 
 
 @pytest.mark.parametrize("role", ["system", "assistant", "tool"])
@@ -253,7 +253,7 @@ def ask() -> Iterator[Any]:
 @settings(max_examples=200, deadline=None)
 def test_accepted(ask: Any, messages: list[Message]) -> None:
     """Whatever was lost, doubled or shuffled, a strict server accepts what comes of it."""
-    made, _ = repaired([USER, *messages])
+    made, _ = repair_history([USER, *messages])
 
     assert "Yes." == ask([encoded(message) for message in made]).choices[0].message.content
 
@@ -262,9 +262,9 @@ def test_accepted(ask: Any, messages: list[Message]) -> None:
 @settings(max_examples=500, deadline=None)
 def test_twice(messages: list[Message]) -> None:
     """What was repaired needs no repair; only what did has notes."""
-    made, notes = repaired(messages)
+    made, notes = repair_history(messages)
 
-    assert (made, ()) == repaired(made)
+    assert (made, ()) == repair_history(made)
     assert (made == messages) == (notes == ())
 
 
@@ -272,7 +272,7 @@ def test_twice(messages: list[Message]) -> None:
 @settings(max_examples=500, deadline=None)
 def test_nothing_is_lost(messages: list[Message]) -> None:
     """No word of the user or the model is left out, and each call has a result."""
-    made, _ = repaired(messages)
+    made, _ = repair_history(messages)
 
     others = [type(message) for message in messages if not isinstance(message, ToolMessage)]
     assert others == [type(message) for message in made if not isinstance(message, ToolMessage)]

@@ -340,7 +340,7 @@ def test_no_early_call_is_left(leave: Callable[[Runner], None], tool: Tool[..., 
     """A call that began early ends with a run that is left, or late, before the answer is whole."""
     private_loop.run(asyncio.sleep(0))
     before = held()
-    limits = Limits(seconds=0.1 if leave is late_early else None, on_limit="stop")
+    limits = Limits(max_seconds=0.1 if leave is late_early else None, on_limit="stop")
     leave(Runner([tool], model=Unfinished(tool.name), early=True, limits=limits))
 
     assert set() == left_since(before)
@@ -359,12 +359,12 @@ def dripping(request: Request) -> Reply:
 def late_run(client: openai.OpenAI, api: str) -> None:
     """Ask for a whole answer, for no longer than a turn may take."""
     with pytest.raises(ModelError, match="in its time"):
-        Runner(model="m", client=client, api=api, limits=Limits(turn_seconds=0.1)).run("Go on.")
+        Runner(model="m", client=client, api=api, limits=Limits(max_seconds_per_turn=0.1)).run("Go on.")
 
 
 def late_stream(client: openai.OpenAI, api: str) -> None:
     """Ask for a streamed answer, for no longer than the run may take."""
-    with Runner(model="m", client=client, api=api, limits=Limits(seconds=0.1, on_limit="stop")).stream(
+    with Runner(model="m", client=client, api=api, limits=Limits(max_seconds=0.1, on_limit="stop")).stream(
         "Go on."
     ) as events:
         list(events)
@@ -373,7 +373,7 @@ def late_stream(client: openai.OpenAI, api: str) -> None:
 def late_arun(client: openai.OpenAI, api: str) -> None:
     """Ask for a whole answer of a sync client in a loop."""
     with pytest.raises(ModelError, match="in its time"):
-        asyncio.run(Runner(model="m", client=client, api=api, limits=Limits(turn_seconds=0.1)).arun("Go on."))
+        asyncio.run(Runner(model="m", client=client, api=api, limits=Limits(max_seconds_per_turn=0.1)).arun("Go on."))
 
 
 def cancelled_stream(client: openai.OpenAI, api: str) -> None:

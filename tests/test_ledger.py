@@ -14,12 +14,21 @@ import pytest
 from toolkit import Denied, Failed, File, Image, Runner, ToolCall, ToolResult, tool
 from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.sync_backend import SyncBackend
-from toolkit._execution.ledger import CHANGED, STARTED, UNKEPT, Entry, Ledger, MemoryLedger, Record, SQLiteLedger
+from toolkit._execution.ledger import (
+    CHANGED,
+    STARTED,
+    UNRECORDED,
+    CallRecord,
+    Ledger,
+    LedgerEntry,
+    MemoryLedger,
+    SQLiteLedger,
+)
 from toolkit.middleware import Next
 from toolkit.stores import StoreError
 from toolkit.testing import ScriptedModel, call
 
-STARTED_ENTRY = Entry(run_id="run", call_id="run_1", stage="started", digest="d")
+STARTED_ENTRY = LedgerEntry(run_id="run", call_id="run_1", stage="started", digest="d")
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -31,7 +40,7 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
         made.close()
 
 
-def entries() -> list[Entry]:
+def entries() -> list[LedgerEntry]:
     """The life of one call."""
     return [
         replace(STARTED_ENTRY, stage="proposed"),
@@ -208,17 +217,17 @@ class Work:
         return self.result
 
 
-def record(ledger: Ledger, digest: str = "d", may_repeat: bool = False) -> Record:
+def record(ledger: Ledger, digest: str = "d", may_repeat: bool = False) -> CallRecord:
     """One call in a ledger."""
-    return Record(
+    return CallRecord(
         ledger=ledger, run_id="run", call_id="run_1", digest=digest, may_repeat=may_repeat, backend=SyncBackend()
     )
 
 
 def test_stages(ledger: Ledger) -> None:
     """A call that is carried out leaves its start and its end."""
-    run_sync(record(ledger).note("proposed"))
-    run_sync(record(ledger).note("approved", "modified"))
+    run_sync(record(ledger).write_stage("proposed"))
+    run_sync(record(ledger).write_stage("approved", "modified"))
     result = run_sync(record(ledger).execute(Work()))
 
     assert ToolResult("paid", "paid") == result
@@ -232,8 +241,8 @@ def test_stages(ledger: Ledger) -> None:
 
 def test_fresh_call_is_not_recalled(ledger: Ledger) -> None:
     """A call that was proposed and approved, and never started, is to be carried out."""
-    run_sync(record(ledger).note("proposed"))
-    run_sync(record(ledger).note("approved"))
+    run_sync(record(ledger).write_stage("proposed"))
+    run_sync(record(ledger).write_stage("approved"))
 
     assert None is run_sync(record(ledger).recall())
 
@@ -264,7 +273,7 @@ def test_finished_call_is_recalled(ledger: Ledger, result: ToolResult, told: Too
     assert 0 == again.count
 
 
-REFUSED: dict[str, tuple[list[Entry], str, str]] = {
+REFUSED: dict[str, tuple[list[LedgerEntry], str, str]] = {
     "started": ([STARTED_ENTRY], "d", STARTED),
     "started as another call": ([STARTED_ENTRY], "e", CHANGED),
     "finished as another call": ([STARTED_ENTRY, replace(STARTED_ENTRY, stage="finished")], "e", CHANGED),
@@ -272,7 +281,7 @@ REFUSED: dict[str, tuple[list[Entry], str, str]] = {
 
 
 @pytest.mark.parametrize(("known", "digest", "text"), REFUSED.values(), ids=REFUSED)
-def test_started_call_is_refused(ledger: Ledger, known: list[Entry], digest: str, text: str) -> None:
+def test_started_call_is_refused(ledger: Ledger, known: list[LedgerEntry], digest: str, text: str) -> None:
     """A call that may have taken effect, or another one of its id, is not carried out."""
     work = Work()
     for entry in known:
@@ -303,7 +312,7 @@ class Broken(MemoryLedger):
         super().__init__()
         self.stage = stage
 
-    def write(self, entry: Entry) -> bool:
+    def write(self, entry: LedgerEntry) -> bool:
         """Fail, or keep the entry."""
         if entry.stage == self.stage:
             raise OSError("disk full")
@@ -314,7 +323,7 @@ def test_start_that_cannot_be_kept() -> None:
     """A call whose start cannot be written down does not start."""
     work = Work()
 
-    with pytest.raises(Failed, match=UNKEPT):
+    with pytest.raises(Failed, match=UNRECORDED):
         run_sync(record(Broken("started")).execute(work))
     assert 0 == work.count
 
@@ -330,7 +339,7 @@ def test_run_with_a_ledger_that_fails(caplog: pytest.LogCaptureFixture) -> None:
     runner = Runner([pay], model=ScriptedModel([[call("pay", amount=5)], "Sorry."]), ledger=Broken("proposed"))
     result = runner.run("Pay.")
 
-    assert ([], [UNKEPT]) == (paid, [done.result.text for done in result.calls])
+    assert ([], [UNRECORDED]) == (paid, [done.result.text for done in result.calls])
     assert ["The ledger could not keep 'proposed'"] == [r.getMessage().partition(",")[0] for r in caplog.records]
     assert "disk full" in caplog.text
 

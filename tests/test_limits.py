@@ -64,11 +64,11 @@ def adding(request: ModelRequest) -> ModelResponse:
 
 # Each bound, such that it is reached after two turns.
 BOUNDS: dict[str, dict[str, Any]] = {
-    "turns": {"turns": 2},
-    "calls": {"calls": 2},
-    "input_tokens": {"input_tokens": 20},
-    "output_tokens": {"output_tokens": 10},
-    "cost": {"cost": 0.03, "prices": Prices(input=1000, output=1000)},
+    "max_turns": {"max_turns": 2},
+    "max_calls": {"max_calls": 2},
+    "max_input_tokens": {"max_input_tokens": 20},
+    "max_output_tokens": {"max_output_tokens": 10},
+    "max_cost": {"max_cost": 0.03, "prices": Prices(input=1000, output=1000)},
 }
 EACH = pytest.mark.parametrize("limit", BOUNDS)
 
@@ -87,7 +87,7 @@ def test_answer(limit: str, go: Callable[[Runner], RunResult]) -> None:
     """At a bound the model is asked for one last answer, without tools; the reason names the bound."""
     result = go(limited(limit))
 
-    assert ("In the end.", f"max_{limit}", 3) == (result.output, result.finish_reason, result.usage.requests)
+    assert ("In the end.", limit, 3) == (result.output, result.finish_reason, result.usage.requests)
     assert [LAST_TURN, "In the end."] == texts(result)[-2:]
 
 
@@ -97,7 +97,7 @@ def test_stop(limit: str, go: Callable[[Runner], RunResult]) -> None:
     """With "stop" the run ends as it is, with the model's last words."""
     result = go(limited(limit, on_limit="stop"))
 
-    assert ("Let me see.", f"max_{limit}", 2, "0") == (
+    assert ("Let me see.", limit, 2, "0") == (
         result.output, result.finish_reason, result.usage.requests, texts(result)[-1]
     )  # fmt: skip
 
@@ -153,7 +153,7 @@ def test_call_in_the_last_turn() -> None:
 def test_calls_within_a_turn(go: Callable[[Runner], RunResult]) -> None:
     """Calls over the bound are refused, with a text that says what to do; the others run."""
     script: list[Any] = [[call("add", n=n) for n in range(3)], "ok"]
-    result = go(Runner([add], model=ScriptedModel(script), limits=Limits(calls=2)))
+    result = go(Runner([add], model=ScriptedModel(script), limits=Limits(max_calls=2)))
 
     assert ["0", "1", "Not run: the run's 2 calls are used up. Answer with what you have."] == texts(result)[2:5]
 
@@ -162,7 +162,7 @@ def test_calls_within_a_turn(go: Callable[[Runner], RunResult]) -> None:
 def test_calls_per_turn(go: Callable[[Runner], RunResult]) -> None:
     """An answer with too many calls has the first ones carried out; the next answer may hold as many again."""
     script: list[Any] = [[call("add", n=n) for n in range(3)], [call("add", n=3)], "ok"]
-    result = go(Runner([add], model=ScriptedModel(script), limits=Limits(calls_per_turn=2)))
+    result = go(Runner([add], model=ScriptedModel(script), limits=Limits(max_calls_per_turn=2)))
     refusal = "Not run: one answer may hold 2 calls. Send this one again later, if it is needed."
 
     assert ["0", "1", refusal, "", "3", "ok"] == texts(result)[2:]
@@ -182,7 +182,7 @@ def test_many_calls(count: int) -> None:
 def test_per_tool(go: Callable[[Runner], RunResult]) -> None:
     """Calls of one tool over its bound are refused; other tools go on, and the results keep call order."""
     script: list[Any] = [[call("add"), call("other"), call("add")], [call("add", n=9), call("other")], "ok"]
-    result = go(Runner([add, other], model=ScriptedModel(script), limits=Limits(per_tool={"add": 1})))
+    result = go(Runner([add, other], model=ScriptedModel(script), limits=Limits(max_calls_per_tool={"add": 1})))
     refusal = "Not run: add may be called 1 times in a run. Go on without it."
 
     assert ["0", "other", refusal, "", refusal, "other", "ok"] == texts(result)[2:]
@@ -191,7 +191,9 @@ def test_per_tool(go: Callable[[Runner], RunResult]) -> None:
 
 def test_never() -> None:
     """A tool that may be called no times is never called."""
-    result = Runner([add], model=ScriptedModel([[call("add")], "ok"]), limits=Limits(per_tool={"add": 0})).run("go")
+    result = Runner(
+        [add], model=ScriptedModel([[call("add")], "ok"]), limits=Limits(max_calls_per_tool={"add": 0})
+    ).run("go")
 
     assert "Not run: add may be called 0 times in a run. Go on without it." == texts(result)[2]
 
@@ -199,9 +201,9 @@ def test_never() -> None:
 def test_limits_of_a_resumed_run() -> None:
     """A run that is taken up again has used what it had used before."""
     model = ScriptedModel(adding)
-    runner = Runner([add], model=model, limits=Limits(calls=2))
+    runner = Runner([add], model=model, limits=Limits(max_calls=2))
     states: list[Any] = []
-    first = Runner([add], model=model, limits=Limits(calls=2), checkpoint=states.append)
+    first = Runner([add], model=model, limits=Limits(max_calls=2), checkpoint=states.append)
     first.run("go")
     result = runner.resume(states[2])  # one call is done, and the model is to be asked
 
@@ -214,22 +216,22 @@ def test_limits_of_a_resumed_run() -> None:
 @pytest.mark.parametrize(
     ("bounds", "message"),
     [
-        ({"turns": 0}, "max_turns=0 is none"),
-        ({"turns": True}, "max_turns=True is none"),
-        ({"turns": None}, "Every run has a bound of turns"),
-        ({"calls": 0}, "calls=0 is no bound"),
-        ({"calls": 2.5}, "calls=2.5 is no bound: write a whole number"),
-        ({"input_tokens": 0.5}, "input_tokens=0.5 is no bound: write a whole number"),
-        ({"seconds": -1}, "seconds=-1 is no bound"),
-        ({"seconds": "5"}, "seconds='5' is no bound"),
-        ({"calls_per_turn": 1.5}, "calls_per_turn=1.5 is no number of calls"),
-        ({"per_tool": {"add": -1}}, "add=-1 is no number of calls"),
-        ({"per_tool": None}, "per_tool=None is no mapping"),
-        ({"cost": 1}, "cost= needs prices="),
-        ({"cost": 1, "prices": (1, 2)}, r"prices=\(1, 2\) are none"),
-        ({"cost": float("nan"), "prices": Prices(input=1, output=1)}, "cost=nan is no bound"),
+        ({"max_turns": 0}, "max_turns=0 must be a whole number, at least 1: every run has an end"),
+        ({"max_turns": True}, "max_turns=True must be a whole number"),
+        ({"max_turns": None}, "max_turns=None must be a whole number"),
+        ({"max_calls": 0}, "max_calls=0 must be a whole number, at least 1, or None"),
+        ({"max_calls": 2.5}, "max_calls=2.5 must be a whole number"),
+        ({"max_input_tokens": 0.5}, "max_input_tokens=0.5 must be a whole number"),
+        ({"max_seconds": -1}, "max_seconds=-1 must be a number above 0"),
+        ({"max_seconds": "5"}, "max_seconds='5' must be a number above 0"),
+        ({"max_calls_per_turn": 1.5}, "max_calls_per_turn=1.5 must be a whole number, 0 or more"),
+        ({"max_calls_per_tool": {"add": -1}}, "add=-1 must be a whole number, 0 or more"),
+        ({"max_calls_per_tool": None}, "max_calls_per_tool=None must map names"),
+        ({"max_cost": 1}, "max_cost= needs prices="),
+        ({"max_cost": 1, "prices": (1, 2)}, r"prices=\(1, 2\) must be Prices"),
+        ({"max_cost": float("nan"), "prices": Prices(input=1, output=1)}, "max_cost=nan must be a number above 0"),
         ({"on_limit": "explode"}, "on_limit='explode' is not one of 'answer', 'stop', 'raise'"),
-        ({"output_retries": -1}, "output_retries=-1 is no whole number"),
+        ({"max_output_retries": -1}, "max_output_retries=-1 must be a whole number"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
@@ -242,15 +244,15 @@ def test_impossible_bound(bounds: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize("price", [-1, float("nan"), float("inf"), "1", True, None])
 @pytest.mark.parametrize("name", ["input", "output"])
 def test_impossible_price(name: str, price: Any) -> None:
-    """A price that is none is refused where it is written: it could never reach the bound of a cost."""
-    with pytest.raises(ValueError, match=f"{name}={price!r} is no price"):
+    """A wrong price is refused where it is written: no cost would ever reach its limit."""
+    with pytest.raises(ValueError, match=f"{name}={price!r} must be the price"):
         Prices(**{"input": 1, "output": 1, name: price})
 
 
 def test_per_tool_without_its_tool() -> None:
     """A bound for a tool that there is not is refused, and the tool that may be meant is named."""
-    with pytest.raises(ValueError, match=r"per_tool=.* has 'ad', which is no tool here.*add"):
-        Runner([add], model=ScriptedModel(adding), limits=Limits(per_tool={"ad": 1})).run("go")
+    with pytest.raises(ValueError, match=r"max_calls_per_tool=.* has 'ad', which is no tool here.*add"):
+        Runner([add], model=ScriptedModel(adding), limits=Limits(max_calls_per_tool={"ad": 1})).run("go")
 
 
 # -- hooks around an answer
@@ -277,12 +279,12 @@ class Hanging:
 @WAYS
 @pytest.mark.parametrize("later", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize("name", ["before_model", "after_model"])
-@pytest.mark.parametrize("bounds", [{}, {"seconds": 0.05}], ids=["first turn", "last turn"])
+@pytest.mark.parametrize("bounds", [{}, {"max_seconds": 0.05}], ids=["first turn", "last turn"])
 def test_hook_that_hangs(
     go: Callable[[Runner], RunResult], name: str, later: bool, bounds: dict[str, Any], release: threading.Event
 ) -> None:
     """The time of a turn bounds the hooks around its answer too, those of the last answer as well."""
-    hook, limits = Hanging(name, release, later=later), Limits(turn_seconds=0.1, **bounds)
+    hook, limits = Hanging(name, release, later=later), Limits(max_seconds_per_turn=0.1, **bounds)
 
     with pytest.raises(ModelError, match=r"in its time: 0\.1 s, with the hooks around it"):
         go(Runner([add], model=ScriptedModel(["ok"] * 2), hooks=[hook], limits=limits))

@@ -248,26 +248,26 @@ def context_of(run_id: str) -> ToolContext[None]:
 def test_state_per_run() -> None:
     """Each run has a state of its own, and finds it again."""
     states: PerRun[list[int]] = PerRun(list)
-    states.of(context_of("a")).append(1)
+    states.get(context_of("a")).append(1)
 
-    assert ([1], []) == (states.of(context_of("a")), states.of(context_of("b")))
+    assert ([1], []) == (states.get(context_of("a")), states.get(context_of("b")))
 
 
 def test_no_run() -> None:
     """Calls without a run share nothing."""
     states: PerRun[list[int]] = PerRun(list)
-    states.of(context_of("")).append(1)
+    states.get(context_of("")).append(1)
 
-    assert [] == states.of(context_of(""))
+    assert [] == states.get(context_of(""))
 
 
 def test_old_runs_are_forgotten() -> None:
     """Of too many runs, the one that was used longest ago is forgotten."""
     states: PerRun[list[int]] = PerRun(list)
     for run in ("old", "used", *map(str, range(MAX_RUNS - 2)), "used", "new"):
-        states.of(context_of(run)).append(1)
+        states.get(context_of(run)).append(1)
 
-    assert ([], [1, 1]) == (states.of(context_of("old")), states.of(context_of("used")))
+    assert ([], [1, 1]) == (states.get(context_of("old")), states.get(context_of("used")))
 
 
 # -- redact

@@ -450,7 +450,7 @@ def step_after(chunks: list[dict[str, Any]]) -> Step:
     async def last() -> Any:
         return [answer async for answer in answers][-1]
 
-    conversation.respond(asyncio.run(last()))
+    conversation.add_response(asyncio.run(last()))
     return conversation.next()
 
 
@@ -657,7 +657,7 @@ def test_call_of_what_may_not_be_called(line: Line, options: dict[str, Any], off
     assert ([refusal], []) == (told(result), line.entered)
 
 
-MANY = Limits().calls_per_turn
+MANY = Limits().max_calls_per_turn
 
 
 @pytest.mark.parametrize(("count", "streamed"), [(500, True), (MANY, False), (MANY + 1, True), (5_000, False)])

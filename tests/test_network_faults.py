@@ -23,7 +23,7 @@ from toolkit import Limits, ModelError, Runner, RunResult
 from toolkit.models.client import MAX_ANSWER, MAX_EVENT
 from toolkit.testing import FakeServer, Reply, reply
 
-SHORT = Limits(turn_seconds=0.3)  # enough for a client to begin on a busy machine
+SHORT = Limits(max_seconds_per_turn=0.3)  # enough for a client to begin on a busy machine
 STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 SOON = {"retry-after-ms": "1"}
 MIB = 2**20

@@ -221,7 +221,7 @@ def test_state_is_plain() -> None:
     state = Runner(model=ScriptedModel([REFUSED, ANN])).run("x", output_type=Person).state
     back = pickle.loads(pickle.dumps(state))  # noqa: S301
 
-    assert (state, state, 1) == (RunState.from_json(state.to_json()), back, state.retries)
+    assert (state, state, 1) == (RunState.from_json(state.to_json()), back, state.output_retries)
 
 
 def test_impossible_type() -> None:
@@ -294,16 +294,16 @@ def test_equal_keys() -> None:
 
 @pytest.mark.parametrize("retries", [0, 1, 4])
 def test_own_budget(retries: int) -> None:
-    """How often an answer goes back is the runner's `output_retries`."""
+    """How often an answer goes back is `Limits.max_output_retries`."""
     with ScriptedModel(["?"] * (retries + 1)) as model, pytest.raises(RunError, match="no answer of its output_type"):
-        Runner(model=model, limits=Limits(output_retries=retries)).run("x", output_type=Person)
+        Runner(model=model, limits=Limits(max_output_retries=retries)).run("x", output_type=Person)
 
 
 @pytest.mark.parametrize("retries", [-1, "2", None])
 def test_impossible_budget(retries: Any) -> None:
     """A budget is a whole number."""
-    with pytest.raises(ValueError, match="output_retries=.* is no whole number"):
-        Runner(limits=Limits(output_retries=retries))
+    with pytest.raises(ValueError, match="max_output_retries=.* must be a whole number"):
+        Runner(limits=Limits(max_output_retries=retries))
 
 
 def test_tools_come_first() -> None:
@@ -311,7 +311,7 @@ def test_tools_come_first() -> None:
     beside = ModelResponse(text=ANN, calls=(call("add", a=1),))
     result = Runner([add], model=ScriptedModel([beside, "It is 1.", ANN])).run("x", output_type=Person)
 
-    assert (1, 1) == (len(result.calls), result.state.retries)
+    assert (1, 1) == (len(result.calls), result.state.output_retries)
 
 
 # -- the last turn
@@ -333,7 +333,7 @@ def test_stop_without_an_answer() -> None:
     model = ScriptedModel([[call("add", a=1)]])
 
     with pytest.raises(RunError, match="no answer of its output_type after 1 answers"):
-        Runner([add], model=model, limits=Limits(turns=1, on_limit="stop")).run("x", output_type=Person)
+        Runner([add], model=model, limits=Limits(max_turns=1, on_limit="stop")).run("x", output_type=Person)
 
 
 # -- on the wire

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, field_validator
 from typing_extensions import NotRequired, TypedDict
 
 from toolkit import Runner
-from toolkit._runner.output import Partial, output_of
+from toolkit._runner.output import PartialOutput, build_output
 from toolkit.events import OutputDelta, RunFinished, TurnFinished
 from toolkit.testing import ScriptedModel, call
 
@@ -63,8 +63,8 @@ def look() -> str:
 
 def values(kind: Any, *texts: str) -> list[Any]:
     """The values of an answer that arrives in these pieces."""
-    partial = Partial(output_of(kind))
-    deltas = [delta for text in texts for delta in partial.take(text)] + list(partial.end("".join(texts)))
+    partial = PartialOutput(build_output(kind))
+    deltas = [delta for text in texts for delta in partial.feed(text)] + list(partial.finish("".join(texts)))
     assert all(type(delta) is OutputDelta for delta in deltas)
     return [delta.value for delta in deltas]
 
@@ -144,15 +144,15 @@ def test_nothing(kind: Any, text: str) -> None:
 
 def test_answer_that_came_whole() -> None:
     """Where no pieces came, there is one value: that of the whole."""
-    partial = Partial(output_of(list[int]))
+    partial = PartialOutput(build_output(list[int]))
 
-    assert [OutputDelta([1, 2])] == list(partial.end('{"result": [1, 2]}'))
+    assert [OutputDelta([1, 2])] == list(partial.finish('{"result": [1, 2]}'))
 
 
 def test_answer_after_prose() -> None:
     """What arrives as a call's arguments begins anew: the text before it is no part of the answer."""
-    partial = Partial(output_of(list[int]))
-    deltas = [*partial.take("Here it is: "), *partial.take('{"result": [1, ', 0), *partial.take("2]}", 0)]
+    partial = PartialOutput(build_output(list[int]))
+    deltas = [*partial.feed("Here it is: "), *partial.feed('{"result": [1, ', 0), *partial.feed("2]}", 0)]
 
     assert [OutputDelta([1]), OutputDelta([1, 2])] == deltas
 

@@ -313,7 +313,7 @@ def test_a_call_that_failed() -> None:
 def test_a_call_that_was_refused() -> None:
     """The same holds where a limit is why the other call was not run."""
     calls = [call("add", to="y", a=1, b=1), call("add", to="x", a=1, b=1), call("note", text="†x")]
-    result = scripted(calls, limits=Limits(per_tool={"add": 1})).run("Add.", shared={"x": "old"})
+    result = scripted(calls, limits=Limits(max_calls_per_tool={"add": 1})).run("Add.", shared={"x": "old"})
 
     why = "Not run: add may be called 1 times in a run. Go on without it."
     assert ["2", why, f"Not run: it needs the result of add at 'x', which failed: {why}"] == texts(result)
@@ -322,7 +322,7 @@ def test_a_call_that_was_refused() -> None:
 def test_limits_count_in_call_order() -> None:
     """A call that is over the bound is refused though another one waits for it, which is told why."""
     calls = [call("note", text="†x"), call("add", to="x", a=1, b=1)]
-    result = scripted(calls, limits=Limits(calls_per_turn=1)).run("Add.")
+    result = scripted(calls, limits=Limits(max_calls_per_turn=1)).run("Add.")
 
     why = "Not run: one answer may hold 1 calls. Send this one again later, if it is needed."
     assert [f"Not run: it needs the result of add at 'x', which failed: {why}", why] == texts(result)
@@ -337,7 +337,7 @@ def test_a_call_that_waits_for_a_yes() -> None:
         call("add", to="one", a=0, b=1),
     ]
     paused = scripted(calls).run("Add.", shared={"x": 100})
-    told = [message.text for message in paused.state.answered]
+    told = [message.text for message in paused.state.results]
 
     assert ("paused", ['{"a": 1}'], ["1"]) == (paused.finish_reason, [p.arguments for p in paused.pending], told)
 
@@ -498,7 +498,7 @@ def test_limits_of_time(name: str, told: str) -> None:
 
     box = Toolbox([wait, note, same], references=True)
     model = ScriptedModel([[call(name, text="†x"), call("wait", to="x")], "Done."])
-    result = Runner(box, model=model, limits=Limits(seconds=0.5)).run("Go.")
+    result = Runner(box, model=model, limits=Limits(max_seconds=0.5)).run("Go.")
 
     assert [told, "Timed out."] == texts(result)
 

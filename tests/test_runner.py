@@ -319,7 +319,7 @@ def test_eleventh_request(go: Callable[..., RunResult]) -> None:
 def test_limit_stops(go: Callable[..., RunResult]) -> None:
     """With on_limit="stop" no further request is made, and the result holds everything."""
     model = ScriptedModel(searching)
-    result = go(Runner([add], model=model, limits=Limits(turns=2, on_limit="stop")))
+    result = go(Runner([add], model=model, limits=Limits(max_turns=2, on_limit="stop")))
 
     assert ("", "max_turns", 2, 2) == (result.output, result.finish_reason, len(model.requests), len(result.calls))
 
@@ -328,7 +328,7 @@ def test_limit_stops(go: Callable[..., RunResult]) -> None:
 def test_limit_raises(go: Callable[..., RunResult]) -> None:
     """With on_limit="raise" the limit leaves as LimitError."""
     with pytest.raises(LimitError, match="used its 2 turns"):
-        go(Runner([add], model=ScriptedModel(searching), limits=Limits(turns=2, on_limit="raise")))
+        go(Runner([add], model=ScriptedModel(searching), limits=Limits(max_turns=2, on_limit="raise")))
 
 
 # -- what a tool does

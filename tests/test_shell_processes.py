@@ -238,7 +238,7 @@ DEAF = "trap '' TERM; (trap '' TERM; sleep 600) & echo first; echo > ready; slee
 def run_until_its_deadline(place: Place) -> ToolResult:
     """Have a run end a command, as its time is up."""
     model = ScriptedModel([call("bash", command=ENDLESS.replace("echo > ready; ", "")), "Done."])
-    return Runner([place.tool()], model=model, limits=Limits(seconds=1)).run("Go.").calls[0].result
+    return Runner([place.tool()], model=model, limits=Limits(max_seconds=1)).run("Go.").calls[0].result
 
 
 def call_with_a_deadline(place: Place) -> ToolResult:

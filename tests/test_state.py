@@ -172,11 +172,11 @@ def with_one_id(state: RunState) -> RunState:
 
 
 def with_other_numbers(state: RunState) -> RunState:
-    return replace(state, calls=0)
+    return replace(state, call_count=0)
 
 
 def answered_twice(state: RunState) -> RunState:
-    return replace(state, answered=state.answered * 2)
+    return replace(state, results=state.results * 2)
 
 
 def waits_for_nothing(state: RunState) -> RunState:

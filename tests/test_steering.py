@@ -362,7 +362,7 @@ def test_runner_without_a_run() -> None:
 @pytest.mark.parametrize("ends", ["cancel", "last turn", "stop"])
 def test_unread(ends: str) -> None:
     """What came too late for the model is in the result, in order, and not in the history."""
-    limits = {"cancel": Limits(), "last turn": Limits(turns=1), "stop": Limits(turns=1, on_limit="stop")}[ends]
+    limits = {"cancel": Limits(), "last turn": Limits(max_turns=1), "stop": Limits(max_turns=1, on_limit="stop")}[ends]
 
     def reply(_: ModelRequest) -> str:
         runner.steer("late")

@@ -11,7 +11,7 @@ from toolkit._concurrency.backend import run_sync
 from toolkit._dialects import get_run_dialect
 from toolkit._dialects.tool_choice import allowed_names, applies_to_turn, check_choice
 from toolkit._messages import ModelRequest, OutputSpec, UserMessage
-from toolkit._runner.output import output_of
+from toolkit._runner.output import build_output
 from toolkit.models.client import ServerModel
 from toolkit.models.responses import ResponsesModel
 from toolkit.testing import FakeServer, reply
@@ -240,7 +240,7 @@ def test_allowed_and_a_choice(model: type[ServerModel], choice: str, turn: int, 
 @pytest.mark.parametrize("choice", [None, "none"])
 def test_answer_by_a_call(model: type[ServerModel], choice: str | None) -> None:
     """Where the answer itself is a call, it may always be made."""
-    wanted = output_of(int).asked
+    wanted = build_output(int).spec
     assert wanted is not None
     body = sent(model, asked(output=OutputSpec(spec=wanted.spec, by_tool=True), choice=choice, allowed=("add",)))
 
@@ -250,7 +250,7 @@ def test_answer_by_a_call(model: type[ServerModel], choice: str | None) -> None:
 
 def test_answer_by_a_call_at_openai() -> None:
     """It is on the list of what is allowed, too."""
-    wanted = output_of(int).asked
+    wanted = build_output(int).spec
     assert wanted is not None
     output = OutputSpec(spec=wanted.spec, by_tool=True)
     body = sent_to_openai(ResponsesModel, asked(output=output, allowed=("add",)))

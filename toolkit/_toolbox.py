@@ -22,7 +22,7 @@ from toolkit._dialects import get_dialect
 from toolkit._dialects.base import Dialect
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.parallel import ParallelCalls, is_finished, is_success
-from toolkit._execution.references import allows_references
+from toolkit._execution.references import may_refer
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._options import check_options
 from toolkit._schema.arguments import RawArguments
@@ -410,7 +410,7 @@ class Toolbox:
         self, name: str, arguments: RawArguments, context: ToolContext[Any] | None, backend: Backend, shared: Values
     ) -> ToolResult:
         call, tools = ToolCall(name=name, arguments=to_json_text(arguments)), self.bindings.compose()
-        if shared is not None or allows_references(tools.get(name)):
+        if shared is not None or may_refer(tools.get(name)):
             return (await self._parallel(context, backend, shared).all([call]))[0]
         own = replace(context, tool_name=name) if context else ToolContext(deps=None, tool_name=name)
         return await Dispatcher(tools=tools).dispatch(call, own, backend)

@@ -25,7 +25,7 @@ from toolkit._execution.approval import (
     Approver,
     Decision,
     Verdict,
-    definition_digest,
+    digest_definition,
     render_arguments,
     shorten_middle,
 )
@@ -75,16 +75,16 @@ class Console:
         if not self.can_ask:
             return Decision.reject("There is no terminal to ask at.")
         with self._lock:
-            if definition_digest(request.tool) in self._always:
+            if digest_definition(request.tool) in self._always:
                 return True
-            return self._asked(request)
+            return self._ask(request)
 
-    def _asked(self, request: ApprovalRequest) -> Verdict:
+    def _ask(self, request: ApprovalRequest) -> Verdict:
         if request.context.cancelled:
             return False
-        self.write(_described(request))
+        self.write(_describe(request))
         try:
-            answers = (self._answer(request) for _ in range(MAX_TRIES))
+            answers = (self._read_answer(request) for _ in range(MAX_TRIES))
             verdict = next((answer for answer in answers if answer is not None), False)
         except EOFError:
             return Decision.reject("Nobody was there to answer.")
@@ -92,19 +92,19 @@ class Console:
             self.write("This came too late: the call was given up.")
         return verdict
 
-    def _answer(self, request: ApprovalRequest) -> Verdict | None:
+    def _read_answer(self, request: ApprovalRequest) -> Verdict | None:
         """Take one answer; None where it decides nothing."""
-        word, _, reason = self.read(f"{CHOICES}? ").strip().partition(" ")
+        word, _, reason = self.read_line(f"{CHOICES}? ").strip().partition(" ")
         answers = _ANSWERS_WITH_REASON if reason else _ANSWERS
         return answers.get(word.lower(), _explain)(self, request, reason.strip())
 
-    def read(self, prompt: str) -> str:
+    def read_line(self, prompt: str) -> str:
         """Take a line."""
         return (self._read or input)(prompt)
 
-    def remember(self, tool: Tool[..., Any]) -> None:
+    def approve_always(self, tool: Tool[..., Any]) -> None:
         """Ask no more about a tool, as it is now."""
-        self._always.add(definition_digest(tool))
+        self._always.add(digest_definition(tool))
 
 
 def _approve(*_: object) -> Verdict:
@@ -120,13 +120,13 @@ def _stop(_: Console, __: ApprovalRequest, reason: str) -> Verdict:
 
 
 def _approve_always(console: Console, request: ApprovalRequest, _: str) -> Verdict:
-    console.remember(request.tool)
+    console.approve_always(request.tool)
     return True
 
 
 def _edit(console: Console, *_: object) -> Verdict | None:
     try:
-        arguments = json.loads(console.read("All arguments, as JSON: "))
+        arguments = json.loads(console.read_line("All arguments, as JSON: "))
     except ValueError as error:
         console.write(f"That is no JSON: {error}")
         return None
@@ -155,7 +155,7 @@ _ANSWERS: Mapping[str, _Answer] = {
 }
 
 
-def _described(request: ApprovalRequest) -> str:
+def _describe(request: ApprovalRequest) -> str:
     tool = request.tool
     title = f" ({escape_confusable(tool.title)})" if tool.title else ""
     effect = f", which is {tool.settings.effect}" if tool.settings.effect else ""
@@ -174,10 +174,10 @@ class ApprovalQueue:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._open: dict[str, _Question] = {}
+        self._open: dict[str, _WaitingCall] = {}
 
     @property
-    def open(self) -> tuple[PendingApproval, ...]:
+    def pending(self) -> tuple[PendingApproval, ...]:
         """The calls that wait now, the oldest first."""
         with self._lock:
             return tuple(question.pending for question in self._open.values() if not question.cancellation)
@@ -195,7 +195,7 @@ class ApprovalQueue:
 
     async def __call__(self, request: ApprovalRequest) -> Verdict:
         """Put a call on the desk, and wait."""
-        question = _Question(request.pending(), request.context.cancellation)
+        question = _WaitingCall(request.to_pending(), request.context.cancellation)
         with self._lock:
             if self._open.setdefault(request.call.id, question) is not question:
                 raise ApprovalError(f"A call {request.call.id!r} lies on this desk already.")
@@ -208,7 +208,7 @@ class ApprovalQueue:
                     del self._open[request.call.id]
 
 
-class _Question:
+class _WaitingCall:
     """One call on the desk, with the promise of an answer; `cancellation` says when it is given up."""
 
     def __init__(self, pending: PendingApproval, cancellation: Cancellation) -> None:
@@ -278,10 +278,10 @@ def allow(*tools: str | Tool[..., Any], otherwise: Approver) -> Approver:
     _refuse_others((str, Tool), "a name or a tool", tools=tools)
     _refuse_uncallable(otherwise=otherwise)
     patterns = tuple(each.strip() for each in tools if isinstance(each, str))
-    definitions = frozenset(definition_digest(each) for each in tools if isinstance(each, Tool))
+    definitions = frozenset(digest_definition(each) for each in tools if isinstance(each, Tool))
 
     def allowed(request: ApprovalRequest) -> Verdict | Awaitable[Verdict]:
-        if _is_named(request, patterns) or (definitions and definition_digest(request.tool) in definitions):
+        if _is_named(request, patterns) or (definitions and digest_definition(request.tool) in definitions):
             return True
         return otherwise(request)
 

@@ -182,7 +182,7 @@ class LimitReached:
     """The run reached a limit.
 
     Attributes:
-        limit: Name of a field of `Limits`, such as `turns`.
+        limit: Name of a field of `Limits`, such as `max_turns`.
     """
 
     limit: str

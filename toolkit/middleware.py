@@ -52,7 +52,7 @@ from toolkit.errors import Denied, Failed, Halt, ToolError
 
 T = TypeVar("T")
 
-Line: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]
+CallHandler: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]
 
 
 @dataclass(frozen=True)
@@ -64,14 +64,14 @@ class Next:
         tools: What the run may call, by name.
     """
 
-    line: Line = field(repr=False)
+    handler: CallHandler = field(repr=False)
     context: ToolContext[Any]
     tools: Mapping[str, Tool[..., Any]] = field(repr=False)
     backend: Backend = field(repr=False)
 
     def __call__(self, call: ToolCall) -> Awaitable[ToolResult]:
         """Carry the call out; a gate that refuses raises a ToolError."""
-        return self.line(call)
+        return self.handler(call)
 
     async def wait(self, promise: Awaitable[T]) -> T:
         """Await what needs an event loop; a sync run has none that could be awaited in directly.
@@ -95,22 +95,22 @@ Middleware: TypeAlias = Callable[[ToolCall, Next], Awaitable[ToolResult]]
 
 def compose(
     middleware: Sequence[Middleware],
-    line: Line,
+    line: CallHandler,
     context: ToolContext[Any],
     tools: Mapping[str, Tool[..., Any]],
     backend: Backend,
-) -> Line:
+) -> CallHandler:
     """Fold middleware around a line, the first one outermost; without any it is the line itself."""
     for wrapper in reversed(middleware):
-        line = _wrapped(wrapper, Next(line, context, tools, backend))
+        line = _wrap(wrapper, Next(line, context, tools, backend))
     return line
 
 
-def _wrapped(wrapper: Middleware, following: Next) -> Line:
+def _wrap(wrapper: Middleware, following: Next) -> CallHandler:
     return lambda call: wrapper(call, following)
 
 
-def identity_of(call: ToolCall) -> tuple[str, str]:
+def identify(call: ToolCall) -> tuple[str, str]:
     """Give the tool's name and the arguments with sorted keys and no spaces; text that is no JSON stays as it is."""
     try:
         return call.name, json.dumps(from_json(call.arguments), sort_keys=True, separators=(",", ":"))
@@ -120,10 +120,10 @@ def identity_of(call: ToolCall) -> tuple[str, str]:
 
 logger = logging.getLogger("toolkit")
 
-Record: TypeAlias = Mapping[str, Any]
+AuditRecord: TypeAlias = Mapping[str, Any]
 
 
-def audit(write: Callable[[Record], object] | str | os.PathLike[str]) -> Middleware:
+def audit(write: Callable[[AuditRecord], object] | str | os.PathLike[str]) -> Middleware:
     """Make a middleware that writes one record for each call, once it has ended; put it first, so that it sees all.
 
     A record has `at` (when the call ended, ISO 8601 in UTC), `run`, `call`, `tool` (as the model wrote it, at most 100
@@ -142,12 +142,12 @@ def audit(write: Callable[[Record], object] | str | os.PathLike[str]) -> Middlew
     if inspect.iscoroutinefunction(write):
         raise TypeError("audit() takes a plain function: nobody would await what this one promises.")
     if callable(write):
-        return partial(_audited, write)
-    _add_line(write, "")
-    return partial(_audited, lambda record: _add_line(write, json.dumps(record) + "\n"))
+        return partial(_audit_call, write)
+    _append_line(write, "")
+    return partial(_audit_call, lambda record: _append_line(write, json.dumps(record) + "\n"))
 
 
-async def _audited(write: Callable[[Record], object], call: ToolCall, following: Next) -> ToolResult:
+async def _audit_call(write: Callable[[AuditRecord], object], call: ToolCall, following: Next) -> ToolResult:
     began = time.perf_counter()
     outcome = "ok"
     try:
@@ -158,18 +158,18 @@ async def _audited(write: Callable[[Record], object], call: ToolCall, following:
         raise
     finally:
         record = {"outcome": outcome, "seconds": round(time.perf_counter() - began, 6)}
-        _put(write, call, following, record)
+        _write_record(write, call, following, record)
     return result
 
 
-def _put(write: Callable[[Record], object], call: ToolCall, following: Next, ended: Record) -> None:
+def _write_record(write: Callable[[AuditRecord], object], call: ToolCall, following: Next, ended: AuditRecord) -> None:
     try:
-        write({**_beginning(call, following), **ended})
+        write({**_describe_call(call, following), **ended})
     except Exception:
         logger.exception("The audit record of the call %s could not be written.", call.id)
 
 
-def _beginning(call: ToolCall, following: Next) -> dict[str, Any]:
+def _describe_call(call: ToolCall, following: Next) -> dict[str, Any]:
     import hashlib  # it takes longer to load than all of this package, and few runs are audited
 
     return {
@@ -177,16 +177,16 @@ def _beginning(call: ToolCall, following: Next) -> dict[str, Any]:
         "run": following.context.run_id,
         "call": call.id or following.context.call_id,
         "tool": call.name[:100],
-        "arguments": hashlib.sha256(identity_of(call)[1].encode("utf-8", "surrogatepass")).hexdigest(),
+        "arguments": hashlib.sha256(identify(call)[1].encode("utf-8", "surrogatepass")).hexdigest(),
     }
 
 
-def _add_line(path: str | os.PathLike[str], line: str) -> None:
+def _append_line(path: str | os.PathLike[str], line: str) -> None:
     with Path(path).open("a", encoding="utf-8") as file:
         file.write(line)
 
 
-Place: TypeAlias = tuple[str, tuple[str, str]]
+CacheKey: TypeAlias = tuple[str, tuple[str, str]]
 
 
 def cache(
@@ -210,47 +210,47 @@ def cache(
     """
     if ttl <= 0 or maxsize <= 0:
         raise ValueError(f"cache(ttl={ttl!r}, maxsize={maxsize!r}): both have to be above 0.")
-    kept = _Kept(ttl, maxsize, clock)
+    kept = _ResultCache(ttl, maxsize, clock)
 
     async def caching(call: ToolCall, following: Next) -> ToolResult:
         tool = following.tools.get(call.name)
         if tool is not None and tool.settings.effect != "read":
-            return await kept.changed(call, following)
+            return await kept.invalidate(call, following)
         if tool is None or _is_gated(tool):
             return await following(call)
         scope = "" if shared else following.context.run_id
-        return await kept.read(tool, (scope, identity_of(call)), call, following)
+        return await kept.get_or_call(tool, (scope, identify(call)), call, following)
 
     return caching
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _CacheEntry:
     tool: Tool[..., Any]
     expires: float
     result: ToolResult
 
 
-class _Kept:
+class _ResultCache:
     """Results by place, the one that was used last at the end."""
 
     def __init__(self, ttl: float, maxsize: int, clock: Callable[[], float]) -> None:
         self._ttl, self._maxsize, self._clock = ttl, maxsize, clock
         self._lock = threading.Lock()
-        self._entries: dict[Place, _Entry] = {}
+        self._entries: dict[CacheKey, _CacheEntry] = {}
         self._changes = 0
 
-    async def read(self, tool: Tool[..., Any], place: Place, call: ToolCall, following: Next) -> ToolResult:
+    async def get_or_call(self, tool: Tool[..., Any], place: CacheKey, call: ToolCall, following: Next) -> ToolResult:
         with self._lock:
-            entry, changes = self._found(tool, place), self._changes
-        if entry is not None and (known := _copied(entry.result)) is not None:
+            entry, changes = self._look_up(tool, place), self._changes
+        if entry is not None and (known := _copy(entry.result)) is not None:
             return known
         result = await following(call)
-        if not result.is_error and (copy := _copied(result)) is not None:
-            self._keep(place, _Entry(tool, self._clock() + self._ttl, copy), changes)
+        if not result.is_error and (copy := _copy(result)) is not None:
+            self._store(place, _CacheEntry(tool, self._clock() + self._ttl, copy), changes)
         return result
 
-    async def changed(self, call: ToolCall, following: Next) -> ToolResult:
+    async def invalidate(self, call: ToolCall, following: Next) -> ToolResult:
         try:
             return await following(call)
         finally:
@@ -258,14 +258,14 @@ class _Kept:
                 self._changes += 1
                 self._entries.clear()
 
-    def _found(self, tool: Tool[..., Any], place: Place) -> _Entry | None:
+    def _look_up(self, tool: Tool[..., Any], place: CacheKey) -> _CacheEntry | None:
         entry = self._entries.pop(place, None)
         if entry is None or entry.tool is not tool or self._clock() >= entry.expires:
             return None
         self._entries[place] = entry
         return entry
 
-    def _keep(self, place: Place, entry: _Entry, changes: int) -> None:
+    def _store(self, place: CacheKey, entry: _CacheEntry, changes: int) -> None:
         with self._lock:
             if changes == self._changes:  # else it may show how things were before
                 self._entries[place] = entry
@@ -273,7 +273,7 @@ class _Kept:
                 del self._entries[next(iter(self._entries))]
 
 
-def _copied(result: ToolResult) -> ToolResult | None:
+def _copy(result: ToolResult) -> ToolResult | None:
     """Copy a result, so that nobody changes another one's; None where its values cannot be copied."""
     try:
         return deepcopy(result)
@@ -297,24 +297,24 @@ _VARYING = {"+": "(?:[+-]|%2[Bb])", "/": "(?:[/_]|%2[Ff])"}
 _SIX_BITS = "(?:[A-Za-z0-9+/_-]|%2[BbFf])"
 
 
-def pattern_of(texts: Iterable[str]) -> re.Pattern[str]:
+def build_pattern(texts: Iterable[str]) -> re.Pattern[str]:
     """Make the pattern that finds any of the texts.
 
     It knows JSON's, URLs' and HTML's escapes, each character by itself, so that mixed and doubled ones are found; hex
     and both alphabets of base64, wherever in the encoded bytes the text begins.
     """
-    forms = [form for text in sorted(texts, key=len, reverse=True) for form in _forms(text)]
+    forms = [form for text in sorted(texts, key=len, reverse=True) for form in _iter_encodings(text)]
     return re.compile("|".join(forms))
 
 
-def _forms(text: str) -> Iterator[str]:
-    yield "".join(map(_escapable, re.findall(r"\\+|[^\\]", text)))
+def _iter_encodings(text: str) -> Iterator[str]:
+    yield "".join(map(_match_escapes, re.findall(r"\\+|[^\\]", text)))
     data = text.encode("utf-8", "surrogatepass")
     yield f"(?i:{data.hex()})"
-    yield from filter(None, (_base64(data, shift) for shift in range(3)))
+    yield from filter(None, (_match_base64(data, shift) for shift in range(3)))
 
 
-def _escapable(piece: str) -> str:
+def _match_escapes(piece: str) -> str:
     """Match one character, or some backslashes, in whatever escapes they may stand."""
     if piece.startswith("\\"):  # taken together: apart, each of them could match all, in very many ways
         count = len(piece)
@@ -323,27 +323,27 @@ def _escapable(piece: str) -> str:
     forms = {
         re.escape(piece),
         re.escape(html.escape(piece)),
-        f"(?i:{percent}|{_units(piece)}|&#x0*{ord(piece):x};|&#0*{ord(piece)};)",
-        _short(piece),
+        f"(?i:{percent}|{_match_utf16_escapes(piece)}|&#x0*{ord(piece):x};|&#0*{ord(piece)};)",
+        _match_short_escape(piece),
     }
     forms |= {r"\+"} if piece == " " else set()
     return f"(?:{'|'.join(sorted(forms, key=len))})"
 
 
-def _units(character: str) -> str:
+def _match_utf16_escapes(character: str) -> str:
     r"""Match the \u escapes of a character: two, where UTF-16 has two units for it."""
     data = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"{_BACKSLASHES}u{data[at : at + 2].hex()}" for at in range(0, len(data), 2))
 
 
-def _short(character: str) -> str:
+def _match_short_escape(character: str) -> str:
     r"""Match the short escape of a character, such as \n; where it has none, the character."""
     escaped = json.dumps(character, ensure_ascii=False)[1:-1]
     has_one = escaped.startswith("\\") and not escaped.startswith("\\u")
     return _BACKSLASHES + re.escape(escaped[1:]) if has_one else re.escape(character)
 
 
-def _base64(data: bytes, shift: int) -> str:
+def _match_base64(data: bytes, shift: int) -> str:
     """Match bytes inside of base64 that began `shift` bytes earlier, with the characters that they share."""
     encoded = base64.b64encode(bytes(shift) + data).decode().rstrip("=")
     first = (shift * 8 + 5) // 6
@@ -374,7 +374,7 @@ class PerRun(Generic[S]):
         self._lock = threading.Lock()
         self._states: dict[str, S] = {}
 
-    def of(self, context: ToolContext[Any]) -> S:
+    def get(self, context: ToolContext[Any]) -> S:
         """Find the state of a call's run."""
         if not context.run_id:
             return self._make()
@@ -414,11 +414,11 @@ def redact(
         ValueError: A secret is shorter than 4 characters, or a pattern matches the empty text.
         TypeError: Secrets or patterns are one text, and not a list.
     """
-    _refuse_single(secrets=secrets, patterns=patterns)
+    _reject_single_text(secrets=secrets, patterns=patterns)
     found = [re.compile(pattern) for pattern in patterns]
     exact = list(secrets)
-    _refuse_greedy(exact, found)
-    found = [pattern_of(exact), *found] if exact else found
+    _reject_greedy(exact, found)
+    found = [build_pattern(exact), *found] if exact else found
 
     def clean(text: str) -> str:
         for pattern in found:
@@ -430,29 +430,29 @@ def redact(
             result = await following(call)
         except ToolError as refusal:
             result = explain(refusal, call.name, (), ())
-        return _cleaned(result, clean)
+        return _clean_result(result, clean)
 
     return redacting
 
 
-def _cleaned(result: ToolResult, clean: Clean) -> ToolResult:
-    value = partial(_value, clean=clean)
+def _clean_result(result: ToolResult, clean: Clean) -> ToolResult:
+    value = partial(_clean_value, clean=clean)
     return result._replace(
         value=value(result.value),
         text=value(result.text),
         error=value(result.error),
         details=value(result.details),
-        exception=_exception(result.exception, clean),
+        exception=_clean_exception(result.exception, clean),
         repairs=tuple(map(clean, result.repairs)),
     )
 
 
-def _value(value: Any, clean: Clean) -> Any:
+def _clean_value(value: Any, clean: Clean) -> Any:
     """Clean a value; beside pictures and files, part by part, so that they stay what they are."""
     if type(value) in _PARTS:
         return value
     if type(value) in (list, tuple) and any(type(part) in _PARTS for part in value):
-        return type(value)(_value(part, clean) for part in value)
+        return type(value)(_clean_value(part, clean) for part in value)
     shown = write_value(value)
     cleaned = clean(shown)
     if cleaned == shown:
@@ -463,28 +463,28 @@ def _value(value: Any, clean: Clean) -> Any:
         return cleaned
 
 
-def _exception(error: BaseException | None, clean: Clean) -> BaseException | None:
-    if error is None or not _tells(error, clean):
+def _clean_exception(error: BaseException | None, clean: Clean) -> BaseException | None:
+    if error is None or not _has_secret(error, clean):
         return error
     kind = Failed if isinstance(error, ToolError) else RuntimeError  # what is a ToolError ends no run
     said = "".join(traceback.format_exception_only(error)).strip()
     cleaned = kind(clean(said)).with_traceback(error.__traceback__)
-    return cleaned.with_traceback(None) if _tells(cleaned, clean) else cleaned
+    return cleaned.with_traceback(None) if _has_secret(cleaned, clean) else cleaned
 
 
-def _tells(error: BaseException, clean: Clean) -> bool:
+def _has_secret(error: BaseException, clean: Clean) -> bool:
     """Tell whether an exception shows a secret: in its message, its causes, its notes, or a line of its traceback."""
     told = "".join(traceback.format_exception(error)) + write_safely(repr, error)
     return clean(told) != told
 
 
-def _refuse_single(**given: object) -> None:
+def _reject_single_text(**given: object) -> None:
     for name, texts in given.items():
         if isinstance(texts, (str, re.Pattern)):
             raise TypeError(f"{name}= takes a list: write {name}=[...].")
 
 
-def _refuse_greedy(secrets: list[str], patterns: list[re.Pattern[str]]) -> None:
+def _reject_greedy(secrets: list[str], patterns: list[re.Pattern[str]]) -> None:
     if any(len(secret) < MIN_SECRET for secret in secrets):
         raise ValueError(f"a secret of fewer than {MIN_SECRET} characters would blot out ordinary words")
     greedy = next((pattern.pattern for pattern in patterns if pattern.search("")), None)
@@ -509,11 +509,11 @@ def repeat_guard(limit: int = 3, window: int = 4, stop_after: int | None = None)
     if limit < 1 or window < 4 or window % 2 or stop_after == 0:
         raise ValueError("repeat_guard: limit and stop_after are 1 or more, window is even, 4 or more.")
     circles = ((1, limit), (2, window // 2))
-    histories = PerRun(lambda: _History(deque(maxlen=max(limit, window)), stop_after))
+    histories = PerRun(lambda: _CallHistory(deque(maxlen=max(limit, window)), stop_after))
 
     async def guarding(call: ToolCall, following: Next) -> ToolResult:
-        history = histories.of(following.context)
-        made = history.begin(_Made(identity_of(call)), circles)
+        history = histories.get(following.context)
+        made = history.start(_PastCall(identify(call)), circles)
         try:
             result = await following(call)
         except ToolError as refusal:
@@ -529,26 +529,26 @@ def repeat_guard(limit: int = 3, window: int = 4, stop_after: int | None = None)
 
 
 @dataclass(eq=False)
-class _Made:
+class _PastCall:
     """A call that was let pass, and its outcome: whether it failed, and what it gave. At work, it has none."""
 
     identity: tuple[str, str]
     outcome: tuple[bool, int] | None = None
 
-    def repeats(self, other: _Made) -> bool:
+    def is_repeat_of(self, other: _PastCall) -> bool:
         if self.identity != other.identity:
             return False
         return self.outcome is None or other.outcome is None or self.outcome == other.outcome
 
 
 @dataclass
-class _History:
-    calls: deque[_Made]
+class _CallHistory:
+    calls: deque[_PastCall]
     stop_after: int | None
     refused: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def begin(self, made: _Made, circles: tuple[tuple[int, int], ...]) -> _Made:
+    def start(self, made: _PastCall, circles: tuple[tuple[int, int], ...]) -> _PastCall:
         """Note a call.
 
         Raises:
@@ -557,31 +557,31 @@ class _History:
         """
         with self.lock:
             last = list(self.calls)
-            if any(_goes_round(made, last[-period * times :], period, times) for period, times in circles):
+            if any(_is_circle(made, last[-period * times :], period, times) for period, times in circles):
                 self.refused += 1
-                raise (Halt if self.refused == self.stop_after else Denied)(_text(made.identity[0], last[-1]))
+                raise (Halt if self.refused == self.stop_after else Denied)(_format_refusal(made.identity[0], last[-1]))
             self.refused = 0
             self.calls.append(made)
         return made
 
-    def forget(self, made: _Made) -> None:
+    def forget(self, made: _PastCall) -> None:
         """Take a call back that may be made once more."""
         with self.lock, suppress(ValueError):
             self.calls.remove(made)
 
 
-def _goes_round(made: _Made, last: Sequence[_Made], period: int, times: int) -> bool:
+def _is_circle(made: _PastCall, last: Sequence[_PastCall], period: int, times: int) -> bool:
     """Tell whether the last calls went round in a circle of so many calls, and this one would go on with it."""
     circle = {earlier.identity for earlier in last[:period]}
     return (
         len(last) == period * times
         and len(circle) == period
         and made.identity in circle
-        and all(earlier.repeats(later) for earlier, later in zip(last, last[period:]))
+        and all(earlier.is_repeat_of(later) for earlier, later in zip(last, last[period:]))
     )
 
 
-def _text(name: str, last: _Made) -> str:
+def _format_refusal(name: str, last: _PastCall) -> str:
     has_failed = last.outcome is not None and last.outcome[0]
     return (
         f'Circuit breaker skipped tool "{name[:100]}" after repeated {"failures" if has_failed else "calls"}. '

@@ -122,7 +122,7 @@ FORMS: list[tuple[Event, dict[str, Any]]] = [
             "seconds": 0.5,
         },
     ),
-    (LimitReached(limit="turns"), {"type": "limitReached", "limit": "turns"}),
+    (LimitReached(limit="max_turns"), {"type": "limitReached", "limit": "max_turns"}),
     (
         RunFinished(output="3", finish_reason="stop", usage=Usage(1, 2, 3)),
         {"type": "runFinished", "output": "3", "finishReason": "stop", "usage": USAGE},

@@ -28,7 +28,7 @@ from pydantic_core import to_jsonable_python
 from toolkit._concurrency.backend import Backend
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._context import ToolContext, discard
-from toolkit._execution.authorization import Unanswered, ask, because, guarded
+from toolkit._execution.authorization import Unanswered, ask_gate, format_reason, view_arguments
 from toolkit._messages import PendingApproval, ToolCall
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.tool import Tool
@@ -39,16 +39,16 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 _NAMED = (type, FunctionType, BuiltinFunctionType)
 
 
-def digest_of(tool: Tool[..., Any], values: Mapping[str, Any], call: ToolCall, run_id: str) -> str:
+def digest_call(tool: Tool[..., Any], values: Mapping[str, Any], call: ToolCall, run_id: str) -> str:
     """Say in 64 hexadecimal digits which call this is: of which run, of which tool as it is now, with which values.
 
     Raises:
         TypeError: A value is nothing that could be told from others, such as an iterator.
     """
-    return _sha256([run_id, call.id, definition_digest(tool), _told(tool, values, call), *call.imports])
+    return _hash([run_id, call.id, digest_definition(tool), _omit_generated(tool, values, call), *call.imports])
 
 
-def _told(tool: Tool[..., Any], values: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
+def _omit_generated(tool: Tool[..., Any], values: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
     """Leave out what the tool itself makes anew each time: a default that no schema can show."""
     shown, needed = tool.parameters["properties"], tool.parameters.get("required", ())
     made = {name for name in values if name in shown and name not in needed and "default" not in shown[name]}
@@ -57,12 +57,12 @@ def _told(tool: Tool[..., Any], values: Mapping[str, Any], call: ToolCall) -> di
     return {name: value for name, value in values.items() if name not in made}
 
 
-def definition_digest(tool: Tool[..., Any]) -> str:
+def digest_definition(tool: Tool[..., Any]) -> str:
     """Say in 64 hexadecimal digits which tool this is: its name, where it comes from, and what it says of itself."""
-    return _sha256([tool.name, tool.origin, tool.description, tool.parameters, tool.settings.effect])
+    return _hash([tool.name, tool.origin, tool.description, tool.parameters, tool.settings.effect])
 
 
-def canonical(value: Any) -> str:
+def canonicalize(value: Any) -> str:
     """Write a value.
 
     Raises:
@@ -72,34 +72,34 @@ def canonical(value: Any) -> str:
     if kind in _PLAIN:
         return json.dumps(value)
     if kind in (list, tuple):
-        return f"{kind.__name__}[{','.join(map(canonical, value))}]"
+        return f"{kind.__name__}[{','.join(map(canonicalize, value))}]"
     if kind in (dict, set, frozenset):
-        return f"{kind.__name__}{{{_sorted(value)}}}"
+        return f"{kind.__name__}{{{_join_sorted(value)}}}"
     if kind in (bytes, bytearray):
         return f"{kind.__name__}'{value.hex()}'"
     if isinstance(value, _NAMED):
         return f"<{value.__module__}.{value.__qualname__}>"
-    return _taken_apart(value)
+    return _canonicalize_object(value)
 
 
-def _sorted(values: Mapping[Any, Any] | Iterable[Any]) -> str:
+def _join_sorted(values: Mapping[Any, Any] | Iterable[Any]) -> str:
     if isinstance(values, Mapping):
-        return ",".join(sorted(f"{canonical(key)}:{canonical(value)}" for key, value in values.items()))
-    return ",".join(sorted(map(canonical, values)))
+        return ",".join(sorted(f"{canonicalize(key)}:{canonicalize(value)}" for key, value in values.items()))
+    return ",".join(sorted(map(canonicalize, values)))
 
 
-def _taken_apart(value: Any) -> str:
+def _canonicalize_object(value: Any) -> str:
     reduced = value.__reduce_ex__(2)
     if isinstance(reduced, str):
         return f"<{type(value).__module__}.{reduced}>"
     made_by, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
     if isinstance(value, (set, frozenset)):
         arguments = (type(value), set(value))
-    parts = [made_by, arguments, _given(value, state), items and list(items), pairs and dict(pairs)]
-    return f"({','.join(map(canonical, parts))})"
+    parts = [made_by, arguments, _omit_generated_fields(value, state), items and list(items), pairs and dict(pairs)]
+    return f"({','.join(map(canonicalize, parts))})"
 
 
-def _given(value: Any, state: Any) -> Any:
+def _omit_generated_fields(value: Any, state: Any) -> Any:
     """Leave out of a model's state what its class makes anew each time: pydantic says which fields were given."""
     given = getattr(value, "__pydantic_fields_set__", None)
     if given is None or type(state) is not dict or "__dict__" not in state:
@@ -108,10 +108,10 @@ def _given(value: Any, state: Any) -> Any:
     return {**state, "__dict__": {name: held for name, held in state["__dict__"].items() if name not in made}}
 
 
-def _sha256(value: Any) -> str:
+def _hash(value: Any) -> str:
     import hashlib  # it takes longer to load than all that is here
 
-    return hashlib.sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(canonicalize(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def render_arguments(values: Mapping[str, Any], indent: int | None = None) -> str:
@@ -119,7 +119,7 @@ def render_arguments(values: Mapping[str, Any], indent: int | None = None) -> st
 
     A reader of JSON gets the same values from it as without the escapes.
     """
-    plain = {name: _plain(value) for name, value in values.items()}
+    plain = {name: _to_plain(value) for name, value in values.items()}
     return escape_confusable(json.dumps(plain, ensure_ascii=False, indent=indent), keep="\n")
 
 
@@ -134,9 +134,9 @@ def shorten_middle(text: str, most: int) -> str:
     return text[: most - most // 4] + note + text[len(text) - most // 4 :]
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, (set, frozenset)):
-        value = sorted(value, key=canonical)
+        value = sorted(value, key=canonicalize)
     return to_jsonable_python(value, bytes_mode="base64", fallback=repr)
 
 
@@ -167,7 +167,7 @@ class ApprovalRequest:
     emit: Callable[[ApprovalNeeded], object] = field(default=discard, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "arguments", guarded(self.arguments))
+        object.__setattr__(self, "arguments", view_arguments(self.arguments))
 
     def __str__(self) -> str:
         return f"{self.name}({self.arguments_json})"
@@ -184,14 +184,14 @@ class ApprovalRequest:
         Raises:
             TypeError: An argument is nothing that could be told from others, such as an iterator.
         """
-        return digest_of(self.tool, self.arguments, self.call, self.context.run_id)
+        return digest_call(self.tool, self.arguments, self.call, self.context.run_id)
 
     @property
     def arguments_json(self) -> str:
         """The arguments as JSON, whatever their types, with invisible and misleading characters as escapes."""
         return render_arguments(self.arguments)
 
-    def pending(self, reason: str = "") -> PendingApproval:
+    def to_pending(self, reason: str = "") -> PendingApproval:
         """Write the request as plain data, for people elsewhere.
 
         Raises:
@@ -208,7 +208,7 @@ class ApprovalRequest:
 
     def announce(self) -> None:
         """Tell by the run's events that somebody is asked now."""
-        self.emit(ApprovalNeeded(self.pending()))
+        self.emit(ApprovalNeeded(self.to_pending()))
 
 
 @dataclass(frozen=True)
@@ -308,9 +308,9 @@ async def approve(
         raise Unanswered(NO_APPROVER)
     if approver is None:
         return Decision.approve()
-    decision = await _decision(approver, request, backend, timeout)
+    decision = await _get_decision(approver, request, backend, timeout)
     if decision.approved is not True:
-        raise _refused(decision, request)
+        raise _build_refusal(decision, request)
     return decision
 
 
@@ -321,21 +321,23 @@ async def _is_required(request: ApprovalRequest, backend: Backend) -> bool:
         return rule
     cancellation = Cancellation(parent=request.context.cancellation)
     try:
-        return await ask(rule, (request,), backend, cancellation) is not False
+        return await ask_gate(rule, (request,), backend, cancellation) is not False
     except Denied:
         return True
     finally:
         cancellation.close()
 
 
-async def _decision(approver: Approver, request: ApprovalRequest, backend: Backend, timeout: float | None) -> Decision:
+async def _get_decision(
+    approver: Approver, request: ApprovalRequest, backend: Backend, timeout: float | None
+) -> Decision:
     run = request.context.cancellation
     cancellation = Cancellation(timeout, parent=run)
     request = replace(request, context=replace(request.context, cancellation=cancellation))
     try:
-        verdict = await ask(approver, (request,), backend, cancellation)
+        verdict = await ask_gate(approver, (request,), backend, cancellation)
     except Denied as refusal:
-        raise _not_approved(refusal) from refusal.__cause__
+        raise _explain_refusal(refusal) from refusal.__cause__
     except TimedOut:
         if timeout is None or run:  # it is not the approver's time that is up
             raise
@@ -346,22 +348,22 @@ async def _decision(approver: Approver, request: ApprovalRequest, backend: Backe
     return verdict if type(verdict) is Decision else Decision(approved=verdict is True)
 
 
-def _not_approved(refusal: Denied) -> Denied:
+def _explain_refusal(refusal: Denied) -> Denied:
     """Say who refuses: whoever raised it, or nobody."""
-    return Unanswered(INCOMPLETE) if isinstance(refusal, Unanswered) else Denied(REJECTED + because(str(refusal)))
+    return Unanswered(INCOMPLETE) if isinstance(refusal, Unanswered) else Denied(REJECTED + format_reason(str(refusal)))
 
 
-def _refused(decision: Decision, request: ApprovalRequest) -> ToolkitError:
+def _build_refusal(decision: Decision, request: ApprovalRequest) -> ToolkitError:
     if decision.refusal == "defer":
-        return _deferred(decision, request)
+        return _build_deferral(decision, request)
     if decision.refusal == "stop":
         return Stopped(decision.reason)
-    return Denied(REJECTED + because(decision.reason))
+    return Denied(REJECTED + format_reason(decision.reason))
 
 
-def _deferred(decision: Decision, request: ApprovalRequest) -> ToolkitError:
+def _build_deferral(decision: Decision, request: ApprovalRequest) -> ToolkitError:
     try:
-        return Deferred(request.pending(decision.reason))
+        return Deferred(request.to_pending(decision.reason))
     except Exception as error:  # noqa: BLE001  taking values apart runs the code of their classes
         refusal = Unanswered(f"{INCOMPLETE} Reason: the decision cannot wait: the arguments cannot be written down.")
         refusal.__cause__ = error
@@ -390,7 +392,7 @@ class RecordedDecisions:
         otherwise: Approver | None = None,
     ) -> None:
         self._waiting = {waiting.call.id: waiting for waiting in pending}
-        _refuse_unfit(decisions, self._waiting)
+        _check_decisions(decisions, self._waiting)
         self._verdicts = dict(decisions)
         self._otherwise = otherwise
         self._lock = threading.Lock()
@@ -401,20 +403,20 @@ class RecordedDecisions:
             waiting = self._waiting.get(request.call.id)
             verdict = self._verdicts.pop(request.call.id, None)
         if waiting is None:
-            return self._asked(request, Decision.defer("The run was paused once, and nobody else is there to ask."))
-        if not _is_no(verdict) and waiting.digest != request.digest:
-            return self._asked(request, Decision.defer("The tool or the call has changed since it was shown."))
+            return self._delegate(request, Decision.defer("The run was paused once, and nobody else is there to ask."))
+        if not _is_rejection(verdict) and waiting.digest != request.digest:
+            return self._delegate(request, Decision.defer("The tool or the call has changed since it was shown."))
         return Decision.defer(waiting.reason) if verdict is None else verdict
 
-    def _asked(self, request: ApprovalRequest, verdict: Verdict) -> Verdict | Awaitable[Verdict]:
+    def _delegate(self, request: ApprovalRequest, verdict: Verdict) -> Verdict | Awaitable[Verdict]:
         return verdict if self._otherwise is None else self._otherwise(request)
 
 
-def _is_no(verdict: Verdict | None) -> bool:
+def _is_rejection(verdict: Verdict | None) -> bool:
     return verdict is False or (isinstance(verdict, Decision) and not verdict.approved and verdict.refusal != "defer")
 
 
-def _refuse_unfit(decisions: Mapping[str, Verdict], waiting: Mapping[str, PendingApproval]) -> None:
+def _check_decisions(decisions: Mapping[str, Verdict], waiting: Mapping[str, PendingApproval]) -> None:
     unknown = next((call_id for call_id in decisions if call_id not in waiting), None)
     if unknown is not None:
         known = ", ".join(waiting) or "none"

@@ -24,7 +24,7 @@ class Unanswered(Denied):
     """Nobody has said anything: there is no gate, it gave no answer in time, or it raised, which is the cause then."""
 
 
-class Arguments(Mapping[str, Any]):
+class ArgumentsView(Mapping[str, Any]):
     """The arguments of a call as gates see them: each look gives a copy, so that no gate can change what runs."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
@@ -43,12 +43,12 @@ class Arguments(Mapping[str, Any]):
         return repr(dict(self._values))
 
 
-def guarded(values: Mapping[str, Any]) -> Arguments:
+def view_arguments(values: Mapping[str, Any]) -> ArgumentsView:
     """Make what gates see of arguments."""
-    return values if isinstance(values, Arguments) else Arguments(values)
+    return values if isinstance(values, ArgumentsView) else ArgumentsView(values)
 
 
-async def ask(
+async def ask_gate(
     gate: Callable[..., Any], questions: tuple[Any, ...], backend: Backend, cancellation: Cancellation
 ) -> Any:
     """Ask a gate.
@@ -64,21 +64,21 @@ async def ask(
     try:
         answer = await call_function(gate, questions, backend, cancellation)
     except Exception as error:
-        _refuse_late(cancellation)
+        _raise_if_cancelled(cancellation)
         if isinstance(error, Denied):
             raise
         logger.exception("The gate %r raised; the call is refused.", gate)
         raise Unanswered from error
-    _refuse_late(cancellation)
+    _raise_if_cancelled(cancellation)
     return answer
 
 
-def because(reason: object) -> str:
+def format_reason(reason: object) -> str:
     """Write a gate's reason, to stand behind the text of its refusal."""
     return f" Reason: {reason}" if isinstance(reason, str) and reason.strip() else ""
 
 
-def _refuse_late(cancellation: Cancellation) -> None:
+def _raise_if_cancelled(cancellation: Cancellation) -> None:
     if cancellation:
         raise TimedOut if cancellation.reason == DEADLINE else Cancelled
 
@@ -120,13 +120,13 @@ async def authorize(
         return
     cancellation = Cancellation(timeout, parent=context.cancellation)
     try:
-        verdict: object = await ask(authorizer, (tool, guarded(values), context), backend, cancellation)
+        verdict: object = await ask_gate(authorizer, (tool, view_arguments(values), context), backend, cancellation)
     except Denied as refusal:
         kind = Unanswered if isinstance(refusal, Unanswered) else Denied
-        raise kind(DENIED + because(str(refusal))) from refusal.__cause__
+        raise kind(DENIED + format_reason(str(refusal))) from refusal.__cause__
     except TimedOut:
-        raise Unanswered(DENIED + because("It was not answered in time.")) from None
+        raise Unanswered(DENIED + format_reason("It was not answered in time.")) from None
     finally:
         cancellation.close()
     if verdict is not True:
-        raise Denied(DENIED + because(verdict.reason if type(verdict) is Deny else ""))
+        raise Denied(DENIED + format_reason(verdict.reason if type(verdict) is Deny else ""))

@@ -17,10 +17,10 @@ from typing import Any
 
 from toolkit._concurrency.backend import Backend
 from toolkit._context import ToolContext, discard
-from toolkit._execution.approval import ApprovalRequest, Approver, Deferred, Stopped, approve, digest_of
+from toolkit._execution.approval import ApprovalRequest, Approver, Deferred, Stopped, approve, digest_call
 from toolkit._execution.authorization import Authorizer, Unanswered, authorize
 from toolkit._execution.invoke import Emit, invoke
-from toolkit._execution.ledger import STARTED, Ledger, Record
+from toolkit._execution.ledger import STARTED, CallRecord, Ledger
 from toolkit._execution.truncation import MAX_RESULT, ResultStore, truncate
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._schema.error_messages import suggest, unknown_tool
@@ -197,7 +197,7 @@ class _CallPipeline:
         self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall, ledger: Ledger
     ) -> ToolResult:
         """Execute a call and write each of its stages into the ledger; a call that it knows is not executed again."""
-        record = Record(
+        record = CallRecord(
             ledger=ledger,
             run_id=self.context.run_id,
             call_id=call.id,
@@ -207,7 +207,7 @@ class _CallPipeline:
         )
         if (known := await record.recall()) is not None:
             return known
-        await record.note("proposed")
+        await record.write_stage("proposed")
         try:
             if self.dispatcher.is_gated(tool):
                 arguments = await self._pass_gates(tool, arguments, call)
@@ -216,7 +216,7 @@ class _CallPipeline:
         except Denied as refusal:
             await record.finish(explain(refusal, call.name, (), ()))
             raise
-        await record.note("approved", self._digest(tool, arguments, call))
+        await record.write_stage("approved", self._digest(tool, arguments, call))
         return await record.execute(lambda: self._invoke(tool, arguments, call))
 
     async def _pass_gates(self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall) -> dict[str, Any]:
@@ -238,7 +238,7 @@ class _CallPipeline:
 
     def _digest(self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall) -> str:
         try:
-            return digest_of(tool, arguments, call, self.context.run_id)
+            return digest_call(tool, arguments, call, self.context.run_id)
         except TypeError as error:
             raise Failed(
                 "This call cannot be recorded in the ledger, so it was not run: an argument is not plain data."

@@ -38,7 +38,7 @@ _CLAIMS = frozenset({"started", "finished"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class LedgerEntry:
     """One stage of one call.
 
     Attributes:
@@ -58,11 +58,11 @@ class Entry:
 class Ledger(Protocol):
     """Where entries are kept. It may be used from any thread."""
 
-    def write(self, entry: Entry) -> bool:
+    def write(self, entry: LedgerEntry) -> bool:
         """Keep an entry; False, and nothing kept, where the same stage of the same call is there already."""
         ...
 
-    def read(self, run_id: str, call_id: str | None = None) -> tuple[Entry, ...]:
+    def read(self, run_id: str, call_id: str | None = None) -> tuple[LedgerEntry, ...]:
         """Give the entries of a run, or of one of its calls, in the order in which they were written."""
         ...
 
@@ -86,7 +86,7 @@ class MemoryLedger:
         self._whole: dict[str, _Run] = {}  # the run that was written to last stands last
         self._short: dict[str, _Run] = {}
 
-    def write(self, entry: Entry) -> bool:
+    def write(self, entry: LedgerEntry) -> bool:
         """Keep an entry; False, and nothing kept, where the same stage of the same call is there already."""
         with self._lock:
             run = self._whole.pop(entry.run_id, None) or self._short.pop(entry.run_id, {})
@@ -96,7 +96,7 @@ class MemoryLedger:
                 self._shorten(next(iter(self._whole)))
         return is_first
 
-    def read(self, run_id: str, call_id: str | None = None) -> tuple[Entry, ...]:
+    def read(self, run_id: str, call_id: str | None = None) -> tuple[LedgerEntry, ...]:
         """Give the entries of a run, or of one of its calls, in the order in which they were written."""
         with self._lock:
             run = self._whole.get(run_id) or self._short.get(run_id, {})
@@ -110,7 +110,7 @@ class MemoryLedger:
 
 
 # The entries of one run, in the order in which they were written.
-_Run: TypeAlias = dict[tuple[str, Stage], Entry]
+_Run: TypeAlias = dict[tuple[str, Stage], LedgerEntry]
 
 
 class SQLiteLedger:
@@ -130,7 +130,7 @@ class SQLiteLedger:
     def __init__(self, path: str | os.PathLike[str], *, timeout: float = 30.0) -> None:
         self._database = Database(path, _LAYOUT, timeout=timeout)
 
-    def write(self, entry: Entry) -> bool:
+    def write(self, entry: LedgerEntry) -> bool:
         """Keep an entry; False, and nothing kept, where the same stage of the same call is there already.
 
         Raises:
@@ -139,7 +139,7 @@ class SQLiteLedger:
         with self._database.writing() as connection:
             return connection.execute(_WRITE, astuple(entry)).rowcount == 1
 
-    def read(self, run_id: str, call_id: str | None = None) -> tuple[Entry, ...]:
+    def read(self, run_id: str, call_id: str | None = None) -> tuple[LedgerEntry, ...]:
         """Give the entries of a run, or of one of its calls, in the order in which they were written.
 
         Raises:
@@ -147,7 +147,7 @@ class SQLiteLedger:
         """
         with self._database.reading() as connection:
             rows = connection.execute(_READ, (run_id, call_id))
-            return tuple(Entry(**dict(zip(_FIELDS, row))) for row in rows)
+            return tuple(LedgerEntry(**dict(zip(_FIELDS, row))) for row in rows)
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
@@ -160,7 +160,7 @@ class SQLiteLedger:
         self.close()
 
 
-_FIELDS = tuple(Entry.__dataclass_fields__)
+_FIELDS = tuple(LedgerEntry.__dataclass_fields__)
 _TABLE = """
 CREATE TABLE entries (
     run_id TEXT, call_id TEXT, stage TEXT, digest TEXT, result TEXT, at REAL,
@@ -176,7 +176,7 @@ logger = logging.getLogger("toolkit")
 
 T = TypeVar("T")
 
-UNKEPT = "This call was not run: its steps cannot be written down now."
+UNRECORDED = "This call was not run: its steps cannot be written down now."
 STARTED = "This call was started before and may have taken effect; it was not run again."
 CHANGED = (
     "A call of this id was started before with other arguments, or by another definition of its tool; "
@@ -185,7 +185,7 @@ CHANGED = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class CallRecord:
     """One call in a ledger.
 
     Attributes:
@@ -207,16 +207,16 @@ class Record:
             Failed: It has started and not finished, or it was another call, and may not be repeated; or the ledger
                 cannot be read.
         """
-        entries = await self._do("be read", lambda: self.ledger.read(self.run_id, self.call_id))
+        entries = await self._attempt("be read", lambda: self.ledger.read(self.run_id, self.call_id))
         stages = {entry.stage: entry for entry in entries}
         started, finished = stages.get("started"), stages.get("finished")
         if finished is not None and finished.digest == self.digest:
-            return _result(finished.result)
+            return _load_result(finished.result)
         if started is None or self.may_repeat:
             return None
         raise Failed(STARTED if started.digest == self.digest else CHANGED)
 
-    async def note(self, stage: Stage, digest: str = "") -> bool:
+    async def write_stage(self, stage: Stage, digest: str = "") -> bool:
         """Write a stage; False where it was written before.
 
         Raises:
@@ -230,7 +230,7 @@ class Record:
         Raises:
             Failed: Somebody else has started the call, and it may not be repeated; or its start cannot be written.
         """
-        is_first = await self.note("started")
+        is_first = await self.write_stage("started")
         if not is_first and (known := await self.recall()) is not None:
             return known
         result = await work()
@@ -244,33 +244,43 @@ class Record:
 
     async def _write(self, stage: Stage, digest: str, result: ToolResult | None = None) -> bool:
         def write() -> bool:
-            told = "" if result is None else _json(result)
-            entry = Entry(run_id=self.run_id, call_id=self.call_id, stage=stage, digest=digest, result=told)
+            told = "" if result is None else _dump_result(result)
+            entry = LedgerEntry(run_id=self.run_id, call_id=self.call_id, stage=stage, digest=digest, result=told)
             return self.ledger.write(entry)
 
-        return await self._do(f"keep {stage!r}", write)
+        return await self._attempt(f"keep {stage!r}", write)
 
-    async def _do(self, what: str, work: Callable[[], T]) -> T:
+    async def _attempt(self, what: str, work: Callable[[], T]) -> T:
         async def done() -> T:
             try:
                 return work()
             except Exception as error:
                 logger.exception("The ledger could not %s, for the call %s.", what, self.call_id)
-                raise Failed(UNKEPT) from error
+                raise Failed(UNRECORDED) from error
 
         return await self.backend.call(done, is_async=False)
 
 
-def _json(result: ToolResult) -> str:
+def _dump_result(result: ToolResult) -> str:
     told = ToolMessage(call_id="", name="", text=result.text or "", images=result.images, files=result.files)
     return json.dumps({"told": message_to_dict(told), "error": result.error, "kind": result.kind})
 
 
-def _result(text: str) -> ToolResult:
+def _load_result(text: str) -> ToolResult:
     kept = json.loads(text)
     told = cast("ToolMessage", message_from_dict(kept["told"]))
     value = told.text if kept["error"] is None else None
     return ToolResult(value, told.text, kept["error"], kept["kind"], images=told.images, files=told.files)
 
 
-__all__ = ["CHANGED", "STARTED", "UNKEPT", "Entry", "Ledger", "MemoryLedger", "Record", "SQLiteLedger", "Stage"]
+__all__ = [
+    "CHANGED",
+    "STARTED",
+    "UNRECORDED",
+    "CallRecord",
+    "Ledger",
+    "LedgerEntry",
+    "MemoryLedger",
+    "SQLiteLedger",
+    "Stage",
+]

@@ -17,7 +17,7 @@ from toolkit._concurrency.threads import note_still_running
 from toolkit._context import ToolContext, discard
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.invoke import Emit
-from toolkit._execution.references import Dependencies, any_references
+from toolkit._execution.references import Dependencies, may_any_refer
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._tools.shared_values import SharedValues
 from toolkit.errors import Cancelled, Failed, TimedOut
@@ -184,20 +184,20 @@ class ParallelCalls:
                         yield event
 
     def _events(self, calls: Sequence[ToolCall], cancellation: Cancellation) -> AsyncGenerator[Any, None]:
-        if any_references(self.dispatcher.tools):
+        if may_any_refer(self.dispatcher.tools):
             return self._run_in_order(calls, cancellation)
         return run_batch(calls, partial(self._execute, cancellation), self.backend)
 
     async def _run_in_order(self, calls: Sequence[ToolCall], cancellation: Cancellation) -> AsyncGenerator[Any, None]:
         """Execute calls of which some wait for the results of others."""
-        dependencies = Dependencies.of(calls, self.shared, self.dispatcher.tools, cancellation)
+        dependencies = Dependencies.create(calls, self.shared, self.dispatcher.tools, cancellation)
 
         async def execute(call: ToolCall, emit: Emit) -> ToolCallFinished:
             dispatch = partial(self._dispatch, cancellation, emit=emit)
             return ToolCallFinished(call, await dependencies.execute(call, dispatch, self.backend), 0.0)
 
         try:
-            async with aclosing(run_batch(dependencies.calls, execute, self.backend)) as events:
+            async with aclosing(run_batch(dependencies.startable, execute, self.backend)) as events:
                 async for event in events:
                     yield event
         finally:

@@ -64,7 +64,7 @@ class Plan:
     circular: Needs
 
 
-def planned(calls: Sequence[ToolCall], imports: Callable[[ToolCall], Collection[str] | None]) -> Plan:
+def plan_calls(calls: Sequence[ToolCall], imports: Callable[[ToolCall], Collection[str] | None]) -> Plan:
     """Find out which calls wait for which.
 
     A call waits for every other one that keeps its result at, above or below a place that it refers to or imports, be
@@ -76,19 +76,19 @@ def planned(calls: Sequence[ToolCall], imports: Callable[[ToolCall], Collection[
         imports: The paths of what a call imports; None where it may neither refer to others nor keep its result.
     """
     imported = [imports(call) for call in calls]
-    kept = [None if paths is None else _kept(call) for call, paths in zip(calls, imported)]
-    said = [() if paths is None else references_in(call.arguments) for call, paths in zip(calls, imported)]
+    kept = [None if paths is None else _find_output_path(call) for call, paths in zip(calls, imported)]
+    said = [() if paths is None else find_references(call.arguments) for call, paths in zip(calls, imported)]
     writers = _Writers(kept)
-    needs = {place: writers.of(_places(call, said[place])) - {place} for place, call in enumerate(calls)}
-    caught = _circular(needs)
+    needs = {place: writers.find(_iter_paths(call, said[place])) - {place} for place, call in enumerate(calls)}
+    caught = _find_circular(needs)
     circular = {place: needs[place] & caught for place in sorted(caught)}
     free = {place: set() if place in circular else others for place, others in needs.items()}
-    wider = _joined(free, [writers.of(_places(call, paths or ())) for call, paths in zip(calls, imported)])
-    order = ordered(wider)
-    return Plan(order, wider, _after(order, wider, kept), circular)
+    wider = _add_imports(free, [writers.find(_iter_paths(call, paths or ())) for call, paths in zip(calls, imported)])
+    order = sort_by_needs(wider)
+    return Plan(order, wider, _find_predecessors(order, wider, kept), circular)
 
 
-def ordered(needs: Needs) -> list[int]:
+def sort_by_needs(needs: Needs) -> list[int]:
     """Put places into an order in which each stands behind those that it needs; circles are left out."""
     followers = defaultdict[int, list[int]](list)
     for place, others in needs.items():
@@ -107,7 +107,7 @@ def ordered(needs: Needs) -> list[int]:
     return order
 
 
-def substituted(arguments: str, value_of: Callable[[str], Any]) -> str:
+def substitute(arguments: str, value_of: Callable[[str], Any]) -> str:
     """Put values in the places of references.
 
     Args:
@@ -117,22 +117,22 @@ def substituted(arguments: str, value_of: Callable[[str], Any]) -> str:
     Raises:
         InvalidArguments: There is no such value.
     """
-    document = _document(arguments)
+    document = _load_document(arguments)
     if document is None:
         return arguments
-    own = {name: value if name == OUTPUT else _filled(value, value_of) for name, value in document.items()}
+    own = {name: value if name == OUTPUT else _fill(value, value_of) for name, value in document.items()}
     return to_json(own, inf_nan_mode="constants").decode()
 
 
-def references_in(arguments: str) -> set[str]:
+def find_references(arguments: str) -> set[str]:
     """List the paths that the arguments of a call refer to."""
     paths = set[str]()
     with suppress(InvalidArguments):  # refused when the turn of the call comes
-        substituted(arguments, paths.add)
+        substitute(arguments, paths.add)
     return paths
 
 
-def kept_at(call: ToolCall) -> str:
+def parse_output_path(call: ToolCall) -> str:
     """Tell where a call wants its result kept.
 
     Raises:
@@ -159,52 +159,52 @@ class _Writers:
         if path:
             self._by_root[path[:2]].append((place, path))
 
-    def of(self, paths: Iterable[Path]) -> set[int]:
+    def find(self, paths: Iterable[Path]) -> set[int]:
         """Find those that keep theirs at, above or below some paths."""
         return {place for path in paths for place, other in self._by_root.get(path[:2], ()) if _overlap(path, other)}
 
 
-def _circular(needs: Needs) -> set[int]:
+def _find_circular(needs: Needs) -> set[int]:
     """Find what waits for itself: what stands neither in front of all circles nor behind them."""
-    stuck = needs.keys() - ordered(needs)
+    stuck = needs.keys() - sort_by_needs(needs)
     followers: dict[int, list[int]] = {place: [] for place in stuck}
     for place in stuck:
         for other in stuck.intersection(needs[place]):
             followers[other].append(place)
-    return stuck - {*ordered(followers)}
+    return stuck - {*sort_by_needs(followers)}
 
 
-def _joined(needs: Needs, imported: Sequence[Collection[int]]) -> Needs:
+def _add_imports(needs: Needs, imported: Sequence[Collection[int]]) -> Needs:
     """Add what is imported to what is needed, but for calls that would wait for each other then."""
     whole = {place: {*others, *imported[place]} - {place} for place, others in needs.items()}
-    caught = _circular(whole)
+    caught = _find_circular(whole)
     return {
         place: {*needs[place], *(others - caught if place in caught else others)} for place, others in whole.items()
     }
 
 
-def _after(order: Sequence[int], needs: Needs, kept: Sequence[Path | None]) -> dict[int, Sequence[int]]:
+def _find_predecessors(order: Sequence[int], needs: Needs, kept: Sequence[Path | None]) -> dict[int, Sequence[int]]:
     writers = _Writers()
     after: dict[int, Sequence[int]] = {}
     rank = {place: number for number, place in enumerate(order)}
     for place in order:
         path = kept[place]
-        others = {*needs[place], *writers.of([path] if path else ())}
+        others = {*needs[place], *writers.find([path] if path else ())}
         after[place] = sorted(others, key=rank.__getitem__, reverse=True)  # who waits for the last one is woken once
         writers.add(place, path)
     return after
 
 
-def _kept(call: ToolCall) -> Path | None:
+def _find_output_path(call: ToolCall) -> Path | None:
     if not call.output_path:
         return None
     try:
-        return (call.instance, *parse_path(kept_at(call)))
+        return (call.instance, *parse_path(parse_output_path(call)))
     except InvalidArguments:
         return None  # it is refused when its turn comes
 
 
-def _places(call: ToolCall, paths: Iterable[str]) -> Iterator[Path]:
+def _iter_paths(call: ToolCall, paths: Iterable[str]) -> Iterator[Path]:
     """List where values that a call refers to may be."""
     for path in paths:
         try:
@@ -214,7 +214,7 @@ def _places(call: ToolCall, paths: Iterable[str]) -> Iterator[Path]:
         yield from ((owner, *steps) for owner in {call.instance, ""})
 
 
-def _document(arguments: str) -> dict[str, Any] | None:
+def _load_document(arguments: str) -> dict[str, Any] | None:
     """Read arguments that may hold references; None where there are none, or the tool will refuse the text."""
     if (MARK not in arguments and _ESCAPED not in arguments) or len(arguments) > MAX_TEXT:
         return None
@@ -225,15 +225,15 @@ def _document(arguments: str) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def _filled(value: Any, value_of: Callable[[str], Any]) -> Any:
+def _fill(value: Any, value_of: Callable[[str], Any]) -> Any:
     if isinstance(value, str) and value.startswith(MARK):
-        return value[1:] if value.startswith(MARK * 2) else _looked_up(value, value_of)
+        return value[1:] if value.startswith(MARK * 2) else _look_up(value, value_of)
     if isinstance(value, list):
-        return [_filled(item, value_of) for item in value]
-    return {key: _filled(item, value_of) for key, item in value.items()} if isinstance(value, dict) else value
+        return [_fill(item, value_of) for item in value]
+    return {key: _fill(item, value_of) for key, item in value.items()} if isinstance(value, dict) else value
 
 
-def _looked_up(reference: str, value_of: Callable[[str], Any]) -> Any:
+def _look_up(reference: str, value_of: Callable[[str], Any]) -> Any:
     try:
         return value_of(reference[1:])
     except (KeyError, ValueError) as error:
@@ -246,11 +246,11 @@ def _overlap(one: Path, other: Path) -> bool:
 
 
 Tools: TypeAlias = Mapping[str, Tool[..., Any]]
-CarryOut: TypeAlias = Callable[[ToolCall], Coroutine[Any, Any, ToolResult]]
+RunCall: TypeAlias = Callable[[ToolCall], Coroutine[Any, Any, ToolResult]]
 
 # JSON that few texts look like, by what stands for it in the types of a tool; see `_types`.
-_KINDS: Mapping[type, str] = {dict: "object", list: "array", str: "quoted", type(None): "null"}
-_UNSAID = ("string", "object", "array")
+_TYPE_NAMES: Mapping[type, str] = {dict: "object", list: "array", str: "quoted", type(None): "null"}
+_DEFAULT_TYPES = ("string", "object", "array")
 MAX_NAMED = 100  # characters of paths in an error
 
 
@@ -271,19 +271,19 @@ class Dependencies:
         results: What came of the calls that have ended, by their places.
     """
 
-    given: Sequence[ToolCall]
+    all_calls: Sequence[ToolCall]
     plan: Plan
     shared: SharedValues
     tools: Tools
     cancellation: Cancellation
     ends: Sequence[Cancellation]
     before: SharedValues
-    overtook: Mapping[int, Sequence[AnsweredCall]]
+    later: Mapping[int, Sequence[AnsweredCall]]
     results: dict[int, ToolResult] = field(default_factory=dict)
     _places: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of(
+    def create(
         cls,
         calls: Sequence[ToolCall],
         shared: SharedValues,
@@ -295,27 +295,27 @@ class Dependencies:
         given = list(calls)
         for other in answered:
             given.insert(other.position, other.call)
-        plan = planned(given, lambda call: imported(call, tools.get(call.name)))
+        plan = plan_calls(given, lambda call: list_imports(call, tools.get(call.name)))
         ends = [Cancellation(parent=cancellation) for _ in given]
         places = {id(call): place for place, call in enumerate(given)}
-        overtook = _overtook(plan, answered)
+        overtook = _find_overtaken(plan, answered)
         made = cls(given, plan, shared, tools, cancellation, ends, shared.copy(), overtook, _places=places)
         for other in answered:
-            made.end(other.call, _result_of(other.message))
+            made.end(other.call, _to_result(other.message))
         return made
 
     @property
-    def calls(self) -> list[ToolCall]:
+    def startable(self) -> list[ToolCall]:
         """The calls, each behind those that it waits for: begun in this order, none waits for ever."""
-        return [self.given[place] for place in self.plan.order if place not in self.results]
+        return [self.all_calls[place] for place in self.plan.order if place not in self.results]
 
-    async def execute(self, call: ToolCall, carry_out: CarryOut, backend: Backend) -> ToolResult:
+    async def execute(self, call: ToolCall, carry_out: RunCall, backend: Backend) -> ToolResult:
         """Carry a call out once it can be; what it may not have, or does not find, is its result."""
         place = self._places[id(call)]
         try:
             for other in self.plan.after[place]:
-                await _ended(self.ends[other], backend)
-            self.results[place] = result = await self._carried_out(place, call, carry_out)
+                await _wait_for_end(self.ends[other], backend)
+            self.results[place] = result = await self._run(place, call, carry_out)
         finally:
             self._end(place)
         return result
@@ -328,67 +328,67 @@ class Dependencies:
 
     def close(self) -> None:
         """Wait for nothing any more."""
-        for place in range(len(self.given)):
+        for place in range(len(self.all_calls)):
             self._end(place)
 
     def _end(self, place: int) -> None:
         self.ends[place].cancel()
         self.ends[place].close()
 
-    async def _carried_out(self, place: int, call: ToolCall, carry_out: CarryOut) -> ToolResult:
+    async def _run(self, place: int, call: ToolCall, carry_out: RunCall) -> ToolResult:
         tool = self.tools.get(call.name)
-        if tool is None or not allows_references(tool):
+        if tool is None or not may_refer(tool):
             return await carry_out(call)
         try:
-            path, own = kept_at(call), self._filled(place, call)
+            path, own = parse_output_path(call), self._substitute(place, call)
         except ToolError as refusal:
             return ToolResult.from_error(refusal)
         result = await carry_out(own)
         if not path or result.is_error:
             return result
         try:
-            self.shared.set(path, told_as(_whole(result, tool), tool), call.instance)
+            self.shared.set(path, parse_result_text(_get_full_text(result, tool), tool), call.instance)
         except ValueError as error:
             return result._replace(text=f"{result.text}\n{error}")
-        self._put_again(place)
+        self._restore_overtaken(place)
         return result
 
-    def _put_again(self, place: int) -> None:
+    def _restore_overtaken(self, place: int) -> None:
         """Let a value that came late, as the call had waited for a yes, give way to those that were to come after."""
-        for other in self.overtook.get(place, ()):
-            _put_told(self.shared, other.call, other.message, self.tools)
+        for other in self.later.get(place, ()):
+            _restore_value(self.shared, other.call, other.message, self.tools)
 
-    def _filled(self, place: int, call: ToolCall) -> ToolCall:
+    def _substitute(self, place: int, call: ToolCall) -> ToolCall:
         """Put values in the places of references.
 
         Raises:
             ToolError: One of them has none.
         """
         if place in self.plan.circular:
-            raise InvalidArguments(self._circle(place))
+            raise InvalidArguments(self._describe_circle(place))
         for other in sorted(self.plan.needs[place]):
-            self._check(self.given[other], self.results.get(other))
-        arguments = substituted(call.arguments, lambda path: self._value(path, place))
+            self._require_result(self.all_calls[other], self.results.get(other))
+        arguments = substitute(call.arguments, lambda path: self._find_value(path, place))
         return call if arguments == call.arguments else replace(call, arguments=arguments)
 
-    def _value(self, path: str, place: int) -> Any:
+    def _find_value(self, path: str, place: int) -> Any:
         """Find a value; where there is none, tell of what the call can count on, whatever else has ended by now."""
-        instance = self.given[place].instance
+        instance = self.all_calls[place].instance
         try:
             return self.shared.get(path, instance)
         except KeyError:
-            needed = (kept_at(self.given[other]) for other in self.plan.needs[place])
+            needed = (parse_output_path(self.all_calls[other]) for other in self.plan.needs[place])
             raise missing_value(path, sorted({*self.before.paths(instance), *needed})) from None
 
-    def _circle(self, place: int) -> str:
+    def _describe_circle(self, place: int) -> str:
         own, *others = (
-            shorten(repr(self.given[other].output_path), MAX_NAMED)
+            shorten(repr(self.all_calls[other].output_path), MAX_NAMED)
             for other in (place, *sorted(self.plan.circular[place]))
         )
         waits = f"{own} waits for {shorten(' and '.join(others), MAX_NAMED)}"
         return f"by way of other calls they refer to this call's own result: {waits}. Leave a reference out."
 
-    def _check(self, other: ToolCall, result: ToolResult | None) -> None:
+    def _require_result(self, other: ToolCall, result: ToolResult | None) -> None:
         needed = f"{other.name} at {other.output_path!r}"
         if self.cancellation:
             raise cancellation_error(self.cancellation)
@@ -398,19 +398,19 @@ class Dependencies:
             raise Failed(f"Not run: it needs the result of {needed}, which failed: {result.error}")
 
 
-def allows_references(tool: Tool[..., Any] | None) -> bool:
+def may_refer(tool: Tool[..., Any] | None) -> bool:
     """Tell whether calls of a tool may refer to those of others."""
     return tool is not None and OUTPUT_PATH in tool.about
 
 
-def any_references(tools: Tools) -> bool:
+def may_any_refer(tools: Tools) -> bool:
     """Tell whether calls of some tools may refer to each other."""
-    return any(map(allows_references, tools.values()))
+    return any(map(may_refer, tools.values()))
 
 
-def imported(call: ToolCall, tool: Tool[..., Any] | None) -> Collection[str] | None:
+def list_imports(call: ToolCall, tool: Tool[..., Any] | None) -> Collection[str] | None:
     """List the shared values that a call imports; None where it may not refer to the results of others."""
-    if tool is None or not allows_references(tool):
+    if tool is None or not may_refer(tool):
         return None
     scope = tool.scope
     return () if scope is None else (scope.imports or ()) if scope.shown is None else call.imports
@@ -418,7 +418,7 @@ def imported(call: ToolCall, tool: Tool[..., Any] | None) -> Collection[str] | N
 
 def may_depend(call: ToolCall, tool: Tool[..., Any]) -> bool:
     """Tell whether a call may have to wait for others of its answer."""
-    return allows_references(tool) and bool(references_in(call.arguments) or imported(call, tool))
+    return may_refer(tool) and bool(find_references(call.arguments) or list_imports(call, tool))
 
 
 def restore_shared(given: Values, messages: Sequence[Message], tools: Tools) -> SharedValues:
@@ -427,24 +427,24 @@ def restore_shared(given: Values, messages: Sequence[Message], tools: Tools) -> 
     A result that was cut for the model is not known any more.
     """
     shared = SharedValues.of(given)
-    if shared is given or not any_references(tools):
+    if shared is given or not may_any_refer(tools):
         return shared
     told = {message.call_id: message for message in messages if isinstance(message, ToolMessage)}
-    for call in chain.from_iterable(_in_order(said, tools) for said in messages if isinstance(said, ModelResponse)):
+    for call in chain.from_iterable(_sort_calls(said, tools) for said in messages if isinstance(said, ModelResponse)):
         if call.id in told:
-            _put_told(shared, call, told[call.id], tools)
+            _restore_value(shared, call, told[call.id], tools)
     return shared
 
 
-def _put_told(shared: SharedValues, call: ToolCall, told: ToolMessage, tools: Tools) -> None:
+def _restore_value(shared: SharedValues, call: ToolCall, told: ToolMessage, tools: Tools) -> None:
     """Keep a result, as a history tells of it."""
     tool = tools.get(call.name)
-    if call.output_path and tool and allows_references(tool) and not (told.is_error or is_truncated(told.text)):
+    if call.output_path and tool and may_refer(tool) and not (told.is_error or is_truncated(told.text)):
         with suppress(ToolError, ValueError):  # it was not kept the first time, either
-            shared.set(kept_at(call), told_as(told.text, tool), call.instance)
+            shared.set(parse_output_path(call), parse_result_text(told.text, tool), call.instance)
 
 
-def _overtook(plan: Plan, answered: Sequence[AnsweredCall]) -> Mapping[int, Sequence[AnsweredCall]]:
+def _find_overtaken(plan: Plan, answered: Sequence[AnsweredCall]) -> Mapping[int, Sequence[AnsweredCall]]:
     good = {other.position: other for other in answered if not other.message.is_error}
     overtook = defaultdict[int, list[AnsweredCall]](list)
     for later in filter(good.__contains__, plan.order):
@@ -453,16 +453,19 @@ def _overtook(plan: Plan, answered: Sequence[AnsweredCall]) -> Mapping[int, Sequ
     return overtook
 
 
-def _result_of(told: ToolMessage) -> ToolResult:
+def _to_result(told: ToolMessage) -> ToolResult:
     return ToolResult(error=told.text) if told.is_error else ToolResult(text=told.text)
 
 
-def _in_order(said: ModelResponse, tools: Tools) -> list[ToolCall]:
+def _sort_calls(said: ModelResponse, tools: Tools) -> list[ToolCall]:
     """List the calls of an answer as they were carried out: the last one that keeps its result in a place has won."""
-    return [said.calls[place] for place in planned(said.calls, lambda call: imported(call, tools.get(call.name))).order]
+    return [
+        said.calls[place]
+        for place in plan_calls(said.calls, lambda call: list_imports(call, tools.get(call.name))).order
+    ]
 
 
-def told_as(text: str, tool: Tool[..., Any]) -> Any:
+def parse_result_text(text: str, tool: Tool[..., Any]) -> Any:
     """Read what a model was told of a result as JSON data: the same in the run, and from its history.
 
     Where the tool may give a text, a number is one, too; so is all else that its output schema does not tell of.
@@ -471,27 +474,27 @@ def told_as(text: str, tool: Tool[..., Any]) -> Any:
         value = from_json(text)
     except ValueError:
         return text
-    types = {*_types(tool)}
-    return value if "string" not in types or _KINDS.get(type(value)) in types else text
+    types = {*_iter_types(tool)}
+    return value if "string" not in types or _TYPE_NAMES.get(type(value)) in types else text
 
 
-def _types(tool: Tool[..., Any]) -> Iterator[str]:
+def _iter_types(tool: Tool[..., Any]) -> Iterator[str]:
     """List the types of what a tool gives; and `quoted`, where a text may be that of a date or the like."""
     schema = tool.output_schema or {}
     for part in resolve_reference(schema, schema).get("anyOf", [schema]):
-        said = resolve_reference(as_mapping(part), schema).get("type", _UNSAID)
+        said = resolve_reference(as_mapping(part), schema).get("type", _DEFAULT_TYPES)
         yield from [said] if isinstance(said, str) else said
     if tool.handler.returns.to_json is not None:
         yield "quoted"
 
 
-def _whole(result: ToolResult, tool: Tool[..., Any]) -> str:
+def _get_full_text(result: ToolResult, tool: Tool[..., Any]) -> str:
     """Give what the model is told of a result; the whole of its value, where it was cut."""
     text = result.text or ""
     return tool.invocation.write(result.value) if is_truncated(text) and result.value is not None else text
 
 
-async def _ended(end: Cancellation, backend: Backend) -> None:
+async def _wait_for_end(end: Cancellation, backend: Backend) -> None:
     if not end:
         with suppress(Cancelled, TimedOut):
             await backend.sleep(TIMEOUT_MAX, end)

@@ -35,7 +35,7 @@ AROUND = 200
 
 
 @dataclass(frozen=True)
-class Page:
+class ResultPage:
     """A piece of a result, as `result_read` gives it; it is never cut again."""
 
     text: str
@@ -90,8 +90,8 @@ class ResultStore:
         if text is None:
             raise Failed(f"No result {handle[:50]!r} is kept here. Make the call again that gave it.")
         start = min(offset, len(text)) if offset >= 0 else max(len(text) + offset, 0)
-        shown = _found(text, query, start, self._room) if query else _piece(text, start, self._room)
-        return ToolResult(Page(shown), shown)
+        shown = _search_lines(text, query, start, self._room) if query else _cut_page(text, start, self._room)
+        return ToolResult(ResultPage(shown), shown)
 
     @cached_property
     def tool(self) -> Tool[..., Any]:
@@ -111,9 +111,9 @@ def truncate(result: ToolResult, limit: int = MAX_RESULT, overflow: ResultStore 
         overflow: Keeps the whole text; without it, or where that is too long to be kept, it can not be read on.
     """
     text = result.text or ""
-    if len(text) <= limit or isinstance(result.value, Page):
+    if len(text) <= limit or isinstance(result.value, ResultPage):
         return result
-    note = _note(text, overflow.store(text) if overflow else "")
+    note = _build_note(text, overflow.store(text) if overflow else "")
     room = max(limit - len(note), limit // 2)
     head = room - room // 3
     return result._replace(text=f"{text[:head]}{note}{text[len(text) - room // 3 :]}")
@@ -124,20 +124,20 @@ def is_truncated(text: str) -> bool:
     return _CUT in text
 
 
-def _note(text: str, handle: str) -> str:
+def _build_note(text: str, handle: str) -> str:
     way = f'Read on with result_read(handle="{handle}", offset=... or query="...").' if handle else "Ask for less."
     return f"\n\n{_CUT} {len(text):,} characters; its middle is left out here. {way} ...]\n\n"
 
 
-def _piece(text: str, start: int, room: int) -> str:
+def _cut_page(text: str, start: int, room: int) -> str:
     end = min(start + room, len(text))
     more = f" Read on with offset={end}." if end < len(text) else ""
     return f"[Characters {start:,} to {end:,} of {len(text):,}.{more}]\n{text[start:end]}"
 
 
-def _found(text: str, query: str, start: int, room: int) -> str:
+def _search_lines(text: str, query: str, start: int, room: int) -> str:
     lines: list[str] = []
-    for offset, line in _lines(text, query, start):
+    for offset, line in _iter_matches(text, query, start):
         room -= len(line) + 1
         if room < 0 and lines:
             return "\n".join([*lines, f"[There are more: read on with offset={offset} and the same query.]"])
@@ -145,7 +145,7 @@ def _found(text: str, query: str, start: int, room: int) -> str:
     return "\n".join(lines) or f"[No line from character {start:,} on contains {query[:100]!r}.]"
 
 
-def _lines(text: str, query: str, start: int) -> Iterator[tuple[int, str]]:
+def _iter_matches(text: str, query: str, start: int) -> Iterator[tuple[int, str]]:
     """Give offset and text of each line that contains something; of a long line, what stands around it."""
     number, counted, end = 1, 0, start
     for match in re.compile(re.escape(query), re.IGNORECASE).finditer(text, start):

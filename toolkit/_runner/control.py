@@ -17,8 +17,8 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit._messages import UserMessage
 from toolkit.errors import BusyError, RunError
 
-Queue: TypeAlias = Literal["one", "all"]
-Said: TypeAlias = str | UserMessage
+QueueMode: TypeAlias = Literal["one", "all"]
+UserInput: TypeAlias = str | UserMessage
 
 
 class MessageQueue:
@@ -31,7 +31,7 @@ class MessageQueue:
         ValueError: There is no such mode.
     """
 
-    def __init__(self, queue: Queue = "one") -> None:
+    def __init__(self, queue: QueueMode = "one") -> None:
         if queue not in ("one", "all"):
             raise ValueError(f"queue={queue!r} is not one of 'one', 'all'.")
         self._at_a_time = 1 if queue == "one" else None
@@ -41,25 +41,25 @@ class MessageQueue:
         self._is_closed = False
 
     @property
-    def is_steered(self) -> bool:
+    def has_steering(self) -> bool:
         """Whether there is something to read before the run's next step."""
         return bool(self._steering)
 
-    def steer(self, said: Said) -> None:
+    def steer(self, message: UserInput) -> None:
         """Say something that the model reads before its next answer.
 
         Raises:
             RunError: The run has ended.
         """
-        self._put(self._steering, said)
+        self._append(self._steering, message)
 
-    def follow_up(self, said: Said) -> None:
+    def follow_up(self, message: UserInput) -> None:
         """Say something that the model reads once it has answered.
 
         Raises:
             RunError: The run has ended.
         """
-        self._put(self._follow_ups, said)
+        self._append(self._follow_ups, message)
 
     def clear(self, *, steering: bool = True, follow_ups: bool = True) -> None:
         """Take back what was not read yet."""
@@ -69,15 +69,15 @@ class MessageQueue:
             if follow_ups:
                 self._follow_ups.clear()
 
-    def read(self) -> list[UserMessage]:
+    def take_steering(self) -> list[UserMessage]:
         """Take what the model shall read now, before its next answer."""
         with self._lock:
-            return self._taken(self._steering)
+            return self._take(self._steering)
 
-    def last(self) -> list[UserMessage]:
+    def take_or_close(self) -> list[UserMessage]:
         """Take what the model shall read after its answer; where that is nothing, the inbox is closed."""
         with self._lock:
-            said = self._taken(self._steering) or self._taken(self._follow_ups)
+            said = self._take(self._steering) or self._take(self._follow_ups)
             self._is_closed = not said
             return said
 
@@ -87,7 +87,7 @@ class MessageQueue:
             self._is_closed = True
             return (*self._steering, *self._follow_ups)
 
-    def _put(self, queue: deque[UserMessage], said: Said) -> None:
+    def _append(self, queue: deque[UserMessage], said: UserInput) -> None:
         if not isinstance(said, (str, UserMessage)):
             raise TypeError(f"What the user says is text or a UserMessage, not {said!r}.")
         with self._lock:
@@ -98,7 +98,7 @@ class MessageQueue:
                 )
             queue.append(UserMessage(said) if isinstance(said, str) else said)
 
-    def _taken(self, queue: deque[UserMessage]) -> list[UserMessage]:
+    def _take(self, queue: deque[UserMessage]) -> list[UserMessage]:
         count = len(queue) if self._at_a_time is None else min(len(queue), self._at_a_time)
         return [queue.popleft() for _ in range(count)]
 
@@ -108,7 +108,7 @@ class Controls(ABC):
 
     @property
     @abstractmethod
-    def _inbox(self) -> MessageQueue:
+    def _queue(self) -> MessageQueue:
         """What the user says to the run."""
 
     @property
@@ -116,25 +116,25 @@ class Controls(ABC):
     def _cancellation(self) -> Cancellation:
         """What calls the run off."""
 
-    def steer(self, said: Said) -> None:
+    def steer(self, message: UserInput) -> None:
         """Say something that the model reads before its next answer; batches of calls that have not begun are skipped.
 
         Raises:
             RunError: The run has ended.
         """
-        self._inbox.steer(said)
+        self._queue.steer(message)
 
-    def follow_up(self, said: Said) -> None:
+    def follow_up(self, message: UserInput) -> None:
         """Say something that the model reads once it has answered: the run then goes on.
 
         Raises:
             RunError: The run has ended.
         """
-        self._inbox.follow_up(said)
+        self._queue.follow_up(message)
 
     def clear(self, *, steering: bool = True, follow_ups: bool = True) -> None:
         """Take back what the model has not read yet."""
-        self._inbox.clear(steering=steering, follow_ups=follow_ups)
+        self._queue.clear(steering=steering, follow_ups=follow_ups)
 
     def cancel(self) -> bool:
         """Call the run off: its tools see it, every call gets a result, and the run ends with what it has.
@@ -168,7 +168,7 @@ class ActiveRuns(Generic[R]):
         self._lock = threading.RLock()  # a signal handler may come in between
         self._runs: WeakSet[R] = WeakSet()  # a stream that nobody draws from is forgotten
 
-    def enter(self, run: R) -> None:
+    def add(self, run: R) -> None:
         """Count a run in.
 
         Raises:
@@ -182,23 +182,23 @@ class ActiveRuns(Generic[R]):
                 )
             self._runs.add(run)
 
-    def leave(self, run: R) -> None:
+    def discard(self, run: R) -> None:
         """Count a run out."""
         with self._lock:
             self._runs.discard(run)
 
-    def all(self) -> list[R]:
+    def list(self) -> list[R]:
         """List the runs that are under way."""
         with self._lock:
             return list(self._runs)
 
-    def only(self) -> R:
+    def get_only(self) -> R:
         """Find the run that is under way.
 
         Raises:
             BusyError: There is none, or more than one.
         """
-        runs = self.all()
+        runs = self.list()
         if not runs:
             raise BusyError("No run is under way. Begin one with start() or stream(), or in another thread.")
         if len(runs) > 1:

@@ -24,7 +24,7 @@ _Place: TypeAlias = tuple[int, int]
 _Results: TypeAlias = dict[_Place, tuple[int, ToolMessage]]
 
 
-def repaired(messages: Sequence[Message]) -> tuple[list[Message], tuple[str, ...]]:
+def repair_history(messages: Sequence[Message]) -> tuple[list[Message], tuple[str, ...]]:
     """Repair a history, and say what was done; one that needs nothing is given back as it is, without a note.
 
     A call without a result gets an error. A result goes where its call is, to the latest one of its id that has none,
@@ -32,23 +32,25 @@ def repaired(messages: Sequence[Message]) -> tuple[list[Message], tuple[str, ...
     another, and arguments that are no JSON object become an empty one. The provider's id and the name of a result that
     has none are filled in without a note.
     """
-    results, notes = _paired(messages)
-    if _are_moved(messages, results):
+    results, notes = _pair_results(messages)
+    if _is_reordered(messages, results):
         notes.append("Results that stood elsewhere were put behind their calls, in call order.")
-    ids = _Ids(_id(call) for message in messages if isinstance(message, ModelResponse) for call in message.calls)
+    ids = _UniqueIds(
+        _get_wire_id(call) for message in messages if isinstance(message, ModelResponse) for call in message.calls
+    )
     made: list[Message] = []
     for at, message in enumerate(messages):
         if isinstance(message, ModelResponse):
-            calls = tuple(_mended(call, ids, notes) for call in message.calls)
-            found = [_known(call, results.get((at, number)), notes) for number, call in enumerate(message.calls)]
-            answers = [_answer(call, told) for call, told in zip(calls, found)]
+            calls = tuple(_repair_call(call, ids, notes) for call in message.calls)
+            found = [_find_result(call, results.get((at, number)), notes) for number, call in enumerate(message.calls)]
+            answers = [_adopt_ids(call, told) for call, told in zip(calls, found)]
             made += [replace(message, calls=calls), *answers]
         elif not isinstance(message, ToolMessage):
             made.append(message)
     return made, tuple(notes)
 
 
-def _paired(messages: Sequence[Message]) -> tuple[_Results, list[str]]:
+def _pair_results(messages: Sequence[Message]) -> tuple[_Results, list[str]]:
     """Find the result of each call, and tell of results that have no call."""
     results: _Results = {}
     places: dict[str, list[_Place]] = {}
@@ -56,17 +58,17 @@ def _paired(messages: Sequence[Message]) -> tuple[_Results, list[str]]:
     for at, message in enumerate(messages):
         if isinstance(message, ModelResponse):
             for number, call in enumerate(message.calls):
-                for one in _ids(call.provider_call_id, call.id):
+                for one in _list_ids(call.provider_call_id, call.id):
                     places.setdefault(one, []).append((at, number))
-        elif isinstance(message, ToolMessage) and not _is_placed(at, message, places, results):
+        elif isinstance(message, ToolMessage) and not _place_result(at, message, places, results):
             early.append((at, message))  # its call may come later
-    without = [message for at, message in early if not _is_placed(at, message, places, results)]
-    return results, [_left_out(message, places) for message in without]
+    without = [message for at, message in early if not _place_result(at, message, places, results)]
+    return results, [_describe_unused(message, places) for message in without]
 
 
-def _is_placed(at: int, message: ToolMessage, places: dict[str, list[_Place]], results: _Results) -> bool:
+def _place_result(at: int, message: ToolMessage, places: dict[str, list[_Place]], results: _Results) -> bool:
     """Give a result to the latest answer that has a call of its id without one; tell whether there is one."""
-    for one in _ids(message.provider_call_id, message.call_id):
+    for one in _list_ids(message.provider_call_id, message.call_id):
         free = [place for place in places.get(one, ()) if place not in results]
         if free:
             places[one] = free
@@ -75,14 +77,14 @@ def _is_placed(at: int, message: ToolMessage, places: dict[str, list[_Place]], r
     return False
 
 
-def _left_out(message: ToolMessage, places: Collection[str]) -> str:
-    ids = _ids(message.provider_call_id, message.call_id)
+def _describe_unused(message: ToolMessage, places: Collection[str]) -> str:
+    ids = _list_ids(message.provider_call_id, message.call_id)
     if any(one in places for one in ids):
-        return f"A second result of the call {_quoted(ids[0])} was left out."
-    return f"A result of {_quoted(ids[0])} was left out: there is no such call."
+        return f"A second result of the call {_quote(ids[0])} was left out."
+    return f"A result of {_quote(ids[0])} was left out: there is no such call."
 
 
-def _are_moved(messages: Sequence[Message], results: _Results) -> bool:
+def _is_reordered(messages: Sequence[Message], results: _Results) -> bool:
     """Tell whether a result stands elsewhere than behind its answer, in call order."""
     behind: dict[int, list[int]] = {}
     for (answer, _), (at, _) in sorted(results.items()):
@@ -92,7 +94,7 @@ def _are_moved(messages: Sequence[Message], results: _Results) -> bool:
     return order != sorted(order)
 
 
-class _Ids:
+class _UniqueIds:
     """Gives each call an id of its own: that which it has, where no call before has it."""
 
     def __init__(self, known: Iterable[str]) -> None:
@@ -100,54 +102,56 @@ class _Ids:
         self._taken: set[str] = set()
         self._others: dict[str, Iterator[str]] = {}
 
-    def own(self, one: str) -> str:
+    def assign(self, one: str) -> str:
         """Give the id of the next call."""
         if not one.strip() or one in self._taken or one != replace_surrogates(one):
-            others = self._others.setdefault(one, _others(one))
+            others = self._others.setdefault(one, _generate_ids(one))
             one = next(other for other in others if other not in self._taken and other not in self._known)
         self._taken.add(one)
         return one
 
 
-def _mended(call: ToolCall, ids: _Ids, notes: list[str]) -> ToolCall:
+def _repair_call(call: ToolCall, ids: _UniqueIds, notes: list[str]) -> ToolCall:
     """Give a call an id of its own, and arguments that are an object."""
-    former = _id(call)
+    former = _get_wire_id(call)
     if not _is_object(call.wire_arguments or call.arguments):
-        notes.append(f"The arguments of the call {_quoted(former)} were no JSON object; they are {{}} now.")
+        notes.append(f"The arguments of the call {_quote(former)} were no JSON object; they are {{}} now.")
         call = replace(call, arguments="{}", wire_arguments="")
-    if (new := ids.own(former)) != former:
-        notes.append(f"The call {_quoted(former)} had no id of its own; it is {_quoted(new)} now.")
+    if (new := ids.assign(former)) != former:
+        notes.append(f"The call {_quote(former)} had no id of its own; it is {_quote(new)} now.")
         call = replace(call, id=new, provider_call_id=new)
     return call
 
 
-def _known(call: ToolCall, result: tuple[int, ToolMessage] | None, notes: list[str]) -> ToolMessage:
+def _find_result(call: ToolCall, result: tuple[int, ToolMessage] | None, notes: list[str]) -> ToolMessage:
     """Find the result of a call, as it was; where there is none, an error stands for it."""
     if result is None:
-        notes.append(f"The call {_quoted(_id(call))} had no result; it got an error.")
+        notes.append(f"The call {_quote(_get_wire_id(call))} had no result; it got an error.")
         return ToolMessage(call_id=call.id, name=call.name, text=LOST_TEXT, is_error=True)
     told = result[1]
     if told.call_id != call.id or told.provider_call_id not in ("", call.provider_call_id):
-        notes.append(f"The result of the call {_quoted(_id(call))} had another id; it has that of its call now.")
+        notes.append(
+            f"The result of the call {_quote(_get_wire_id(call))} had another id; it has that of its call now."
+        )
     return told
 
 
-def _answer(call: ToolCall, told: ToolMessage) -> ToolMessage:
+def _adopt_ids(call: ToolCall, told: ToolMessage) -> ToolMessage:
     """Make a result stand for its call; what it leaves open is filled in."""
     return replace(told, call_id=call.id, provider_call_id=call.provider_call_id, name=told.name or call.name)
 
 
-def _others(former: str) -> Iterator[str]:
+def _generate_ids(former: str) -> Iterator[str]:
     stem = replace_surrogates(former).strip() or "call"
     return (f"{stem}_{number}" for number in count(2))
 
 
-def _ids(provider_call_id: str, own: str) -> tuple[str, ...]:
+def _list_ids(provider_call_id: str, own: str) -> tuple[str, ...]:
     """List the ids by which a call and its result may know each other; none is one, too."""
     return tuple(dict.fromkeys(filter(None, (provider_call_id, own)))) or ("",)
 
 
-def _id(call: ToolCall) -> str:
+def _get_wire_id(call: ToolCall) -> str:
     """Tell what the provider is sent as the call's id."""
     return call.provider_call_id or call.id
 
@@ -159,5 +163,5 @@ def _is_object(text: str) -> bool:
         return False
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return repr(text[:60])

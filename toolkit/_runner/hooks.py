@@ -44,8 +44,8 @@ class Hooks:
     def __init__(self, hooks: Iterable[object] = ()) -> None:
         given = tuple(hooks)
         for hook in given:
-            _refuse_useless(hook)
-        found = {name: [getattr(hook, name) for hook in given if _has(hook, name)] for name in NAMES}
+            _check_hook(hook)
+        found = {name: [getattr(hook, name) for hook in given if _has_method(hook, name)] for name in NAMES}
         self._before_model = tuple(found["before_model"])
         self._after_model = tuple(reversed(found["after_model"]))
         self._before_call = tuple(found["before_call"])
@@ -61,7 +61,7 @@ class Hooks:
     ) -> ModelRequest:
         """Let the hooks see, and change, what the model is asked; what they raise is raised."""
         for hook in self._before_model:
-            request = _or_given(await call_function(hook, (request,), backend, cancellation), request, hook)
+            request = _get_replacement(await call_function(hook, (request,), backend, cancellation), request, hook)
         return request
 
     async def after_model(
@@ -69,7 +69,7 @@ class Hooks:
     ) -> ModelResponse:
         """Let the hooks see, and change, what the model answered; what they raise is raised."""
         for hook in self._after_model:
-            response = _or_given(await call_function(hook, (response,), backend, cancellation), response, hook)
+            response = _get_replacement(await call_function(hook, (response,), backend, cancellation), response, hook)
         return response
 
     async def around_call(self, call: ToolCall, following: Next) -> ToolResult:
@@ -77,19 +77,19 @@ class Hooks:
         made = call
         try:
             for hook in self._before_call:
-                made = await _before(hook, made, following)
+                made = await _run_before(hook, made, following)
             result = await following(made)
         except ToolError as refusal:
             result = explain(refusal, made.name, (), ())
         for hook in self._after_call:
-            result = await _after(hook, made, result, following)
+            result = await _run_after(hook, made, result, following)
         return result
 
 
-async def _before(hook: Hook, call: ToolCall, following: Next) -> ToolCall:
+async def _run_before(hook: Hook, call: ToolCall, following: Next) -> ToolCall:
     """Ask one hook; whatever it raises, but for the end of the run, denies the call."""
     try:
-        return _allowed(await _asked(hook, (call,), following), call, hook)
+        return _apply_verdict(await _call_hook(hook, (call,), following), call, hook)
     except (ToolError, FatalError, Halt, CancelledError):  # the last: the turn was left
         raise
     except Exception as error:
@@ -97,21 +97,21 @@ async def _before(hook: Hook, call: ToolCall, following: Next) -> ToolCall:
         raise Denied("Tool call denied: it could not be checked.") from error
 
 
-async def _asked(hook: Hook, given: tuple[Any, ...], following: Next) -> Any:
+async def _call_hook(hook: Hook, given: tuple[Any, ...], following: Next) -> Any:
     context = following.context
     return await call_function(hook, (*given, context), following.backend, context.cancellation)
 
 
-def _allowed(answer: Any, call: ToolCall, hook: Hook) -> ToolCall:
+def _apply_verdict(answer: Any, call: ToolCall, hook: Hook) -> ToolCall:
     if isinstance(answer, Deny):
         raise Denied(f"Tool call denied: {answer.reason}" if answer.reason else "Tool call denied.")
-    return _or_given(answer, call, hook)
+    return _get_replacement(answer, call, hook)
 
 
-async def _after(hook: Hook, call: ToolCall, result: ToolResult, following: Next) -> ToolResult:
+async def _run_after(hook: Hook, call: ToolCall, result: ToolResult, following: Next) -> ToolResult:
     """Ask one hook; where it fails nobody gets a result that it has not let pass."""
     try:
-        return _or_given(await _asked(hook, (call, result), following), result, hook)
+        return _get_replacement(await _call_hook(hook, (call, result), following), result, hook)
     except ToolError as refusal:
         return explain(refusal, call.name, (), ())
     except (FatalError, Halt, CancelledError):  # as in `_before`
@@ -121,7 +121,7 @@ async def _after(hook: Hook, call: ToolCall, result: ToolResult, following: Next
         return ToolResult.from_error(Failed(_WITHHELD.format(call.name[:100])), error)
 
 
-def _or_given(answer: Any, given: T, hook: Hook) -> T:
+def _get_replacement(answer: Any, given: T, hook: Hook) -> T:
     if answer is None:
         return given
     if not isinstance(answer, type(given)):
@@ -129,12 +129,12 @@ def _or_given(answer: Any, given: T, hook: Hook) -> T:
     return answer
 
 
-def _has(hook: object, name: str) -> bool:
+def _has_method(hook: object, name: str) -> bool:
     return callable(getattr(hook, name, None))
 
 
-def _refuse_useless(hook: object) -> None:
+def _check_hook(hook: object) -> None:
     if inspect.isclass(hook):
         raise TypeError(f"hooks=[{hook.__name__}] is a class: give an instance, {hook.__name__}(...).")
-    if not any(_has(hook, name) for name in NAMES):
+    if not any(_has_method(hook, name) for name in NAMES):
         raise TypeError(f"{hook!r} is no hook: it has none of the methods {', '.join(NAMES)}.")

@@ -1,4 +1,4 @@
-"""How far a run may go."""
+"""Limits of one run."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from toolkit._options import check_fields
 
 OnLimit: TypeAlias = Literal["answer", "stop", "raise"]
 
-# The sentence that asks for the last answer, word for word as users of earlier agent loops know it.
+# Asks the model for its last answer. Word for word as in earlier agent loops.
 LAST_TURN = "You have used all available tool calls. Summarize what you found and respond to the user."
-# What its calls are answered with.
+# The result of a call that the last answer holds nevertheless.
 NO_TOOLS_TEXT = "Not run: no tool can be called in the last turn."
 
-# Seconds for the last answer of a run whose time is up, where nothing else bounds a turn.
+# Seconds for the last answer of a run whose time is up, where `max_seconds_per_turn` is not set.
 LAST_SECONDS = 60.0
-# Seconds for an answer that nothing bounds: whoever waits so can still be called off.
+# Seconds for an answer without a limit: long enough, and the waiting thread can still be cancelled.
 ANY_SECONDS = 31 * 24 * 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prices:
-    """What a million tokens cost, in any currency.
+    """Prices of a million tokens, in any currency.
 
     Raises:
-        ValueError: A price is no number, or below 0.
+        ValueError: A price is not a number, or below 0.
     """
 
     input: float
@@ -37,121 +37,110 @@ class Prices:
     def __post_init__(self) -> None:
         for name, price in (("input", self.input), ("output", self.output)):
             if not (_is_number(price) and 0 <= price < math.inf):
-                raise ValueError(f"{name}={price!r} is no price: write a number, 0 or more, for a million tokens.")
+                raise ValueError(f"{name}={price!r} must be the price of a million tokens: a number, 0 or more.")
 
-    def cost(self, usage: Usage) -> float:
-        """Say what was spent."""
+    def compute_cost(self, usage: Usage) -> float:
+        """Return the cost of the tokens used."""
         return (usage.input_tokens * self.input + usage.output_tokens * self.output) / 1_000_000
 
 
 @check_fields
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Bounds of one run; a bound that may be None is none then.
+    """Limits of one run; None means no limit.
 
-    Calls count in the order in which the model wrote them, whichever of them wait for others; the steps of a plan do,
-    too.
+    A run that reaches `max_turns`, `max_calls`, `max_seconds`, `max_cost` or a number of tokens ends as `on_limit`
+    says, with the limit's name as its `finish_reason`. Calls count in the order in which the model wrote them, also
+    when some wait for others; the steps of a plan count as calls.
 
     Attributes:
-        turns: Answers of the model that may call tools, at least 1.
-        calls: Calls that may be carried out; each further one is refused.
-        calls_per_turn: Calls of one answer; those over it are refused.
-        per_tool: Calls of single tools, by name; those over it are refused, and the run goes on.
-        seconds: Time for the run. What works then is given up; the last answer has `turn_seconds` more, 60 by default.
-        turn_seconds: Time for one answer of the model, however slowly it drips in, and the hooks around it; where that
-            is over, the run fails.
-        input_tokens: Tokens that may be read, over all turns.
-        output_tokens: Tokens that may be written, over all turns.
-        cost: What may be spent, by `prices`.
-        prices: What tokens cost.
-        on_limit: What happens at the end of any of them: `answer` asks for one last answer without tools, `stop` ends
-            the run as it is, `raise` raises LimitError.
-        output_retries: How often an answer that does not fit the output type goes back to the model.
+        max_turns: Model answers that may call tools, at least 1.
+        max_calls: Calls that may run. Further ones are refused.
+        max_calls_per_turn: Calls of one answer. Further ones are refused.
+        max_calls_per_tool: Calls of single tools, by name. Further ones are refused, and the run goes on.
+        max_seconds: Time for the run. Calls still running are cancelled; the last answer has `max_seconds_per_turn`
+            more, 60 by default.
+        max_seconds_per_turn: Time for one answer of the model with the hooks around it. The run fails when it is over.
+        max_input_tokens: Tokens read by the model, summed over all turns.
+        max_output_tokens: Tokens written by the model, summed over all turns.
+        max_cost: Cost of the run, computed with `prices`.
+        prices: Prices of tokens.
+        on_limit: `answer` asks for one last answer without tools, `stop` ends the run at once, `raise` raises
+            LimitError.
+        max_output_retries: How often an answer that does not fit the output type is sent back to the model.
 
     Raises:
-        ValueError: A bound is no number that it can be.
+        ValueError: A limit has a value that it cannot have.
     """
 
-    turns: int = 10
-    calls: int | None = None
-    calls_per_turn: int = 1024
-    per_tool: Mapping[str, int] = field(default_factory=dict)
-    seconds: float | None = None
-    turn_seconds: float | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cost: float | None = None
+    max_turns: int = 10
+    max_calls: int | None = None
+    max_calls_per_turn: int = 1024
+    max_calls_per_tool: Mapping[str, int] = field(default_factory=dict)
+    max_seconds: float | None = None
+    max_seconds_per_turn: float | None = None
+    max_input_tokens: int | None = None
+    max_output_tokens: int | None = None
+    max_cost: float | None = None
     prices: Prices | None = None
     on_limit: OnLimit = "answer"
-    output_retries: int = 2
+    max_output_retries: int = 2
 
     def __post_init__(self) -> None:
-        if not _is_count(self.turns, 1):
-            raise ValueError(f"Every run has a bound of turns, at least 1; max_turns={self.turns!r} is none.")
+        if not _is_count(self.max_turns, 1):
+            raise ValueError(f"max_turns={self.max_turns!r} must be a whole number, at least 1: every run has an end.")
         if self.on_limit not in get_args(OnLimit):
             raise ValueError(f"on_limit={self.on_limit!r} is not one of 'answer', 'stop', 'raise'.")
-        if not _is_count(self.output_retries, 0):
-            raise ValueError(f"output_retries={self.output_retries!r} is no whole number of tries, 0 or more.")
-        _check_prices(self.prices, self.cost)
-        _check_counts({"calls_per_turn": self.calls_per_turn})
-        _check_per_tool(self.per_tool)
-        for name in ("calls", "input_tokens", "output_tokens"):
-            _check_bound(name, getattr(self, name), _is_count(getattr(self, name), 1), "a whole number, at least 1")
-        for name in ("seconds", "turn_seconds", "cost"):
-            _check_bound(name, getattr(self, name), _is_positive(getattr(self, name)), "a number above 0")
+        self._check_prices()
+        if not isinstance(self.max_calls_per_tool, Mapping):
+            raise ValueError(  # noqa: TRY004  like every other wrong limit
+                f"max_calls_per_tool={self.max_calls_per_tool!r} must map names of tools to numbers of calls."
+            )
+        _check_counts({"max_calls_per_turn": self.max_calls_per_turn, "max_output_retries": self.max_output_retries})
+        _check_counts(self.max_calls_per_tool)
+        for name in ("max_calls", "max_input_tokens", "max_output_tokens"):
+            limit = getattr(self, name)
+            if limit is not None and not _is_count(limit, 1):
+                raise ValueError(f"{name}={limit!r} must be a whole number, at least 1, or None for no limit.")
+        for name in ("max_seconds", "max_seconds_per_turn", "max_cost"):
+            limit = getattr(self, name)
+            if limit is not None and not (_is_number(limit) and limit > 0):
+                raise ValueError(f"{name}={limit!r} must be a number above 0, or None for no limit.")
+
+    def _check_prices(self) -> None:
+        if self.prices is None and self.max_cost is not None:
+            raise ValueError("max_cost= needs prices=Prices(input=..., output=...), per million tokens.")
+        if self.prices is not None and not isinstance(self.prices, Prices):
+            raise ValueError(f"prices={self.prices!r} must be Prices(input=..., output=...), per million tokens.")
 
     @property
     def is_timed(self) -> bool:
-        """Whether time bounds the run or its turns."""
-        return self.seconds is not None or self.turn_seconds is not None
+        """Whether time limits the run or its turns."""
+        return self.max_seconds is not None or self.max_seconds_per_turn is not None
 
-    def used_up(self, *, turns: int, calls: int, usage: Usage, seconds: float) -> str:
-        """Name the first bound that is reached; an empty text where none is."""
+    def find_reached(self, *, turns: int, calls: int, usage: Usage, seconds: float) -> str:
+        """Return the name of the first limit that is reached; empty when none is."""
         used: dict[str, float] = {
-            "turns": turns,
-            "calls": calls,
-            "seconds": seconds,
-            "input_tokens": usage.input_tokens,
-            "output_tokens": usage.output_tokens,
-            "cost": self.prices.cost(usage) if self.prices else 0,
+            "max_turns": turns,
+            "max_calls": calls,
+            "max_seconds": seconds,
+            "max_input_tokens": usage.input_tokens,
+            "max_output_tokens": usage.output_tokens,
+            "max_cost": self.prices.compute_cost(usage) if self.prices else 0,
         }
-        bounds = ((name, getattr(self, name)) for name in used)
-        return next((name for name, bound in bounds if bound is not None and used[name] >= bound), "")
+        limits = ((name, getattr(self, name)) for name in used)
+        return next((name for name, limit in limits if limit is not None and used[name] >= limit), "")
 
 
 def _check_counts(counts: Mapping[str, Any]) -> None:
     for name, count in counts.items():
         if not _is_count(count, 0):
-            raise ValueError(f"{name}={count!r} is no number of calls: write a whole number, 0 or more.")
-
-
-def _check_per_tool(counts: object) -> None:
-    if not isinstance(counts, Mapping):
-        raise ValueError(  # noqa: TRY004  as every other bound that is none
-            f"per_tool={counts!r} is no mapping of tool names to numbers of calls."
-        )
-    _check_counts(counts)
-
-
-def _check_prices(prices: object, cost: float | None) -> None:
-    if prices is None and cost is not None:
-        raise ValueError("cost= needs prices=Prices(input=..., output=...), per million tokens.")
-    if prices is not None and not isinstance(prices, Prices):
-        raise ValueError(f"prices={prices!r} are none: write Prices(input=..., output=...), per million tokens.")
-
-
-def _check_bound(name: str, bound: object, fits: bool, what: str) -> None:  # noqa: FBT001  what was found
-    if bound is not None and not fits:
-        raise ValueError(f"{name}={bound!r} is no bound: write {what}, or None for no bound.")
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _is_positive(value: object) -> bool:
-    return _is_number(value) and value > 0
+            raise ValueError(f"{name}={count!r} must be a whole number, 0 or more.")
 
 
 def _is_count(value: object, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

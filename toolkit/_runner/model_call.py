@@ -96,7 +96,7 @@ class ModelCaller:
     @property
     def elapsed(self) -> float:
         """Seconds since the run started; 0 without a time limit."""
-        return (self.limits.seconds or 0.0) - (self.deadline.remaining or 0.0)
+        return (self.limits.max_seconds or 0.0) - (self.deadline.remaining or 0.0)
 
     def deadline_of(self, step: CallModel) -> Cancellation:
         """Return what bounds a call of the model; a last turn may run after the run's time is up."""
@@ -113,8 +113,8 @@ class ModelCaller:
         if not (self.in_background or self.limits.is_timed):
             yield deadline
             return
-        is_extra = self.limits.seconds is not None and not step.with_tools
-        seconds = self.limits.turn_seconds or (LAST_SECONDS if is_extra else ANY_SECONDS)
+        is_extra = self.limits.max_seconds is not None and not step.with_tools
+        seconds = self.limits.max_seconds_per_turn or (LAST_SECONDS if is_extra else ANY_SECONDS)
         with Cancellation(seconds, parent=deadline) as cancellation:
             try:
                 yield cancellation

@@ -16,7 +16,7 @@ from toolkit._execution.parallel import MAX_PARALLEL, Order
 from toolkit._execution.truncation import MAX_RESULT
 from toolkit._messages import Message
 from toolkit._options import refuse_unknown_options
-from toolkit._runner.control import Queue
+from toolkit._runner.control import QueueMode
 from toolkit._runner.limits import Limits
 from toolkit._runner.state import RunState
 from toolkit._tools.shared_values import Values
@@ -67,7 +67,7 @@ class RunnerOptions(TypedDict, total=False):
     early: bool
     raise_errors: bool
     max_result: int
-    queue: Queue
+    queue: QueueMode
 
 
 # Those that are not None.
@@ -125,7 +125,7 @@ def get_given_options(options: RunnerOptions) -> RunnerOptions:
     return cast("RunnerOptions", given)
 
 
-def refuse_unfit(options: Mapping[str, Any]) -> None:
+def check_options(options: Mapping[str, Any]) -> None:
     """Make sure that options are of their kind, and their numbers in bounds.
 
     Raises:
@@ -140,7 +140,7 @@ def refuse_unfit(options: Mapping[str, Any]) -> None:
             raise ValueError(f"{name}={value!r} is not {wanted}.")
 
 
-def refuse_reserved(options: Mapping[str, Any]) -> None:
+def reject_reserved_keys(options: Mapping[str, Any]) -> None:
     """Make sure that a request's further keys are none of the Runner's own, or the client's.
 
     Raises:
@@ -154,7 +154,7 @@ def refuse_reserved(options: Mapping[str, Any]) -> None:
         raise TypeError(f"{name!r} is no key of a request's body: set it on the client, client=OpenAI(...).")
 
 
-def _may_lack(is_fit: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def _optional(is_fit: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: value is None or is_fit(value)
 
 
@@ -174,23 +174,23 @@ def _are_functions(value: object) -> bool:
     return isinstance(value, Sequence) and all(map(callable, value))
 
 
-def _any(_: object) -> bool:
+def _accept(_: object) -> bool:
     return True
 
 
 # Of an option: is it of its kind, is it in bounds, and what it has to be. The others are checked where they are used.
 _Rule: TypeAlias = tuple[Callable[[Any], bool], Callable[[Any], bool], str]
-_ANY: _Rule = (_any, _any, "")
-_FUNCTION: _Rule = (_may_lack(callable), _any, "a function")
-_TRUTH: _Rule = (lambda value: isinstance(value, bool), _any, "True or False")
+_ANY: _Rule = (_accept, _accept, "")
+_FUNCTION: _Rule = (_optional(callable), _accept, "a function")
+_TRUTH: _Rule = (lambda value: isinstance(value, bool), _accept, "True or False")
 _RULES: Mapping[str, _Rule] = {
-    "limits": (lambda value: isinstance(value, Limits), _any, "Limits(...)"),
+    "limits": (lambda value: isinstance(value, Limits), _accept, "Limits(...)"),
     "authorize": _FUNCTION,
     "approve": _FUNCTION,
-    "approval_timeout": (_may_lack(_is_number), _may_lack(lambda value: value > 0), "a number of seconds above 0"),
-    "ledger": (_is_ledger, _any, "a ledger, with write and read, such as MemoryLedger()"),
+    "approval_timeout": (_optional(_is_number), _optional(lambda value: value > 0), "a number of seconds above 0"),
+    "ledger": (_is_ledger, _accept, "a ledger, with write and read, such as MemoryLedger()"),
     "checkpoint": _FUNCTION,
-    "middleware": (_are_functions, _any, "a list of functions"),
+    "middleware": (_are_functions, _accept, "a list of functions"),
     "early": _TRUTH,
     "raise_errors": _TRUTH,
     "max_result": (_is_whole, lambda value: value > 0, "a whole number of characters, at least 1"),
@@ -206,7 +206,7 @@ History: TypeAlias = Iterable[Message | Mapping[str, Any]]
 Decisions: TypeAlias = Mapping[str, Verdict]
 
 
-NONE: Decisions = MappingProxyType({})
+NO_DECISIONS: Decisions = MappingProxyType({})
 
 
 class RunOptions(TypedDict, total=False):

@@ -43,20 +43,20 @@ class Output(Generic[T]):
         validate: Makes the value of a text.
     """
 
-    asked: OutputSpec | None
+    spec: OutputSpec | None
     validate: Callable[[str], T]
 
-    def read(self, text: str) -> T:
+    def parse(self, text: str) -> T:
         """Turn an answer into its value.
 
         Raises:
             ToolError: It does not fit; the text is for the model.
         """
-        return self._checked(strip_fence(text)) if self.asked else self.validate(text)
+        return self._checked(strip_fence(text)) if self.spec else self.validate(text)
 
     def is_call(self, name: str) -> bool:
         """Tell whether a call of this name is the answer."""
-        return self.asked is not None and self.asked.by_tool and self.asked.spec.name == name
+        return self.spec is not None and self.spec.by_tool and self.spec.spec.name == name
 
     def _checked(self, text: str) -> T:
         try:
@@ -72,7 +72,7 @@ class Output(Generic[T]):
     @property
     def schema(self) -> Mapping[str, Any]:
         """JSON Schema of an answer."""
-        return self.asked.spec.parameters if self.asked else {}
+        return self.spec.spec.parameters if self.spec else {}
 
     @property
     def remedy(self) -> str:
@@ -81,7 +81,7 @@ class Output(Generic[T]):
         return f"Answer again, with one JSON object of this schema and nothing else: {schema}"
 
 
-def output_of(kind: Any, taken: Collection[str] = ()) -> Output[Any]:
+def build_output(kind: Any, taken: Collection[str] = ()) -> Output[Any]:
     """Describe the answer of one run.
 
     Args:
@@ -92,9 +92,9 @@ def output_of(kind: Any, taken: Collection[str] = ()) -> Output[Any]:
         DefinitionError: No JSON can be of this type.
     """
     if kind is str:
-        return Output(asked=None, validate=str)
+        return Output(spec=None, validate=str)
     try:
-        schema, validate = _documented(kind) if isinstance(kind, Mapping) else _described(kind)
+        schema, validate = _build_from_schema(kind) if isinstance(kind, Mapping) else _build_from_type(kind)
     except Exception as error:
         reason, shown = str(error).partition("\n")[0], shorten(repr(kind), MAX_NAME)
         raise DefinitionError(f"output_type={shown} is no type that JSON can fill: {reason}") from error
@@ -102,25 +102,25 @@ def output_of(kind: Any, taken: Collection[str] = ()) -> Output[Any]:
     name = next(name for name in names if name not in taken)
     description = f"{DESCRIPTION} {schema.pop('description', '')}".rstrip()
     spec = ToolSpec(name=name, description=description, parameters=schema, strict=True)
-    return Output(asked=OutputSpec(spec=spec), validate=validate)
+    return Output(spec=OutputSpec(spec=spec), validate=validate)
 
 
-def _described(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
+def _build_from_type(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
     from pydantic import ConfigDict, TypeAdapter
 
     adapter = TypeAdapter[Any](kind)
     if schema := object_schema(adapter):
         whole = {"type": "object", "properties": {}, **schema}
-        _refuse_empty(whole)
+        _reject_empty_object(whole)
         return whole, json_validator(adapter)
     wrapper = TypedDict("wrapper", {KEY: kind})  # type: ignore[misc]  # a type made at run time
     wrapper.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)  # type: ignore[attr-defined]
     wrapped = TypeAdapter[Any](wrapper)
     validate = json_validator(wrapped)
-    return object_schema(wrapped), lambda text: validate(_keyed(text))[KEY]
+    return object_schema(wrapped), lambda text: validate(_add_key(text))[KEY]
 
 
-def _documented(kind: Mapping[str, Any]) -> tuple[dict[str, Any], Callable[[str], Any]]:
+def _build_from_schema(kind: Mapping[str, Any]) -> tuple[dict[str, Any], Callable[[str], Any]]:
     from toolkit._schema.validation.references import (
         Document,  # they take long to load, and a type does not need them
         bundle,
@@ -129,16 +129,16 @@ def _documented(kind: Mapping[str, Any]) -> tuple[dict[str, Any], Callable[[str]
     schema = bundle(Document.of({**inline_root(kind)}))
     if schema.get("type") == "object":
         whole = {"properties": {}, **({} if schema.get("properties") else {"additionalProperties": True}), **schema}
-        _refuse_empty(whole)
+        _reject_empty_object(whole)
         return whole, DocumentSchema(whole).validator
     definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
     inner = {keyword: part for keyword, part in schema.items() if keyword != "$defs"}
     wrapped = {"type": "object", "properties": {KEY: inner}, "required": [KEY], "additionalProperties": False}
     validate = DocumentSchema({**wrapped, **definitions}).validator
-    return {**wrapped, **definitions}, lambda text: validate(_keyed(text))[KEY]
+    return {**wrapped, **definitions}, lambda text: validate(_add_key(text))[KEY]
 
 
-def _refuse_empty(schema: Mapping[str, Any]) -> None:
+def _reject_empty_object(schema: Mapping[str, Any]) -> None:
     """Refuse an object of which nothing can be said.
 
     Raises:
@@ -148,7 +148,7 @@ def _refuse_empty(schema: Mapping[str, Any]) -> None:
         raise TypeError("it has no fields.")
 
 
-def _keyed(text: str) -> str:
+def _add_key(text: str) -> str:
     """Put a value under its key: some models give the value itself. What is no JSON is refused later, as such."""
     try:
         document = from_json(text)
@@ -164,7 +164,7 @@ _SHARE = 8
 
 
 @dataclass
-class Partial:
+class PartialOutput:
     """Reads one answer of the model as it arrives, and gives its value each time that has changed.
 
     What is not whole is left out, from the end: a number, an item of a list, a field with a default. There is no value
@@ -182,16 +182,16 @@ class Partial:
     _call: int | None = field(default=None, init=False)
     _last: tuple[Any, ...] = field(default=(), init=False)  # the value given last, if there is one
 
-    def shown(self, piece: _Delta) -> Iterator[_Delta | OutputDelta]:
+    def transform(self, piece: _Delta) -> Iterator[_Delta | OutputDelta]:
         """Pass on what the model says, and the answer as it grows in its place where it is a call."""
         if isinstance(piece, ToolArgumentsDelta) and self.output.is_call(piece.name):
-            yield from self.take(piece.text, piece.index)
+            yield from self.feed(piece.text, piece.index)
             return
         yield piece
         if isinstance(piece, TextDelta):
-            yield from self.take(piece.text)
+            yield from self.feed(piece.text)
 
-    def take(self, text: str, call: int | None = None) -> Iterator[OutputDelta]:
+    def feed(self, text: str, call: int | None = None) -> Iterator[OutputDelta]:
         """Add a piece of the answer.
 
         Args:
@@ -199,7 +199,7 @@ class Partial:
             call: The number of the call whose arguments it is of; None where it is of the text. A piece from elsewhere
                 than the one before begins the answer anew.
         """
-        if not self.output.asked:
+        if not self.output.spec:
             return
         if call != self._call:
             self._call, self._text, self._size, self._due = call, "", 0, 1
@@ -208,27 +208,27 @@ class Partial:
         self._size += len(text)
         if self._size >= self._due:
             self._due = self._size + max(1, self._size // _SHARE)
-            yield from self._changed(self._beginnings())
+            yield from self._emit_if_changed(self._complete_prefixes())
 
-    def end(self, text: str) -> Iterator[OutputDelta]:
+    def finish(self, text: str) -> Iterator[OutputDelta]:
         """Give the value of the whole answer, where it is another than the last, or the first."""
-        if self.output.asked:
-            yield from self._changed(iter((text,)))
+        if self.output.spec:
+            yield from self._emit_if_changed(iter((text,)))
 
-    def _changed(self, texts: Iterator[str]) -> Iterator[OutputDelta]:
+    def _emit_if_changed(self, texts: Iterator[str]) -> Iterator[OutputDelta]:
         """Give the value of the first text that has one."""
-        found = next(filter(None, map(self._read, texts)), ())
-        if found and not _is_same(found, self._last):
+        found = next(filter(None, map(self._try_parse, texts)), ())
+        if found and not _is_equal(found, self._last):
             self._last = found
             yield OutputDelta(found[0])
 
-    def _read(self, text: str) -> tuple[Any, ...]:
+    def _try_parse(self, text: str) -> tuple[Any, ...]:
         try:
-            return (self.output.read(text),)
+            return (self.output.parse(text),)
         except Exception:  # noqa: BLE001  whatever fails here fails again once the answer is whole, and is told then
             return ()
 
-    def _beginnings(self) -> Iterator[str]:
+    def _complete_prefixes(self) -> Iterator[str]:
         """List the JSON texts that what has arrived may stand for, the longest first."""
         self._text += "".join(self._new)
         self._new.clear()
@@ -238,10 +238,10 @@ class Partial:
         except ValueError:
             return
         if isinstance(document, (dict, list, str)):  # a word of prose may begin as a number or a truth does
-            yield from (to_json(beginning).decode() for beginning in _shortened(document, text))
+            yield from (to_json(beginning).decode() for beginning in _shorten(document, text))
 
 
-def _shortened(document: Any, text: str) -> Iterator[Any]:
+def _shorten(document: Any, text: str) -> Iterator[Any]:
     """Give a document that has arrived as far as `text`, and then, each time, less of its end.
 
     Only what stands at the end may be cut, so only that is left out: the last entry, then the last one around it.
@@ -265,7 +265,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _is_same(value: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+def _is_equal(value: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     try:
         return bool(value == other)
     except Exception:  # noqa: BLE001  values are the user's: some cannot be compared

@@ -8,7 +8,7 @@ from typing import Generic
 from typing_extensions import TypeVar
 
 from toolkit._messages import Message, ModelResponse, PendingApproval, ToolMessage, ToolResult, Usage
-from toolkit._runner.state import RunState, is_own
+from toolkit._runner.state import RunState, is_own_id
 from toolkit.errors import RunError
 from toolkit.events import ToolCallFinished
 
@@ -64,24 +64,24 @@ class RunResult(Generic[T]):
         return self.state.pending
 
 
-def known_from(state: RunState) -> dict[str, ToolCallFinished]:
+def restore_calls(state: RunState) -> dict[str, ToolCallFinished]:
     """List what a state tells of the calls of its run that have a result, by call id."""
     answers = (message for message in state.messages if isinstance(message, ModelResponse))
-    calls = {call.id: call for answer in answers for call in answer.calls if is_own(call.id, state.run_id)}
-    results = (*(message for message in state.messages if isinstance(message, ToolMessage)), *state.answered)
+    calls = {call.id: call for answer in answers for call in answer.calls if is_own_id(call.id, state.run_id)}
+    results = (*(message for message in state.messages if isinstance(message, ToolMessage)), *state.results)
     return {
-        told.call_id: ToolCallFinished(calls[told.call_id], _result(told), 0.0)
+        told.call_id: ToolCallFinished(calls[told.call_id], _to_result(told), 0.0)
         for told in results
         if told.call_id in calls
     }
 
 
-def _result(told: ToolMessage) -> ToolResult:
+def _to_result(told: ToolMessage) -> ToolResult:
     error = told.text if told.is_error else None
     return ToolResult(text=told.text, error=error, images=told.images, files=told.files)
 
 
-def ended(result: RunResult[T] | None) -> RunResult[T]:
+def require_result(result: RunResult[T] | None) -> RunResult[T]:
     """Give what came of a run.
 
     Raises:

@@ -19,8 +19,8 @@ from toolkit._messages import REASONS_WITHOUT_ANSWER, ModelResponse, ToolResult,
 from toolkit._runner.control import ActiveRuns, MessageQueue
 from toolkit._runner.conversation import STOPPED_TEXT, Conversation
 from toolkit._runner.model_call import ModelCaller
-from toolkit._runner.output import Output, Partial
-from toolkit._runner.result import RunResult, ended
+from toolkit._runner.output import Output, PartialOutput
+from toolkit._runner.result import RunResult, require_result
 from toolkit._runner.state import CallModel, Finished, Paused, RunCalls, RunState, Step
 from toolkit._runner.tool_calls import ToolCaller, Turn
 from toolkit.errors import Cancelled, Halt, RunError, TimedOut, ToolError
@@ -83,7 +83,7 @@ class Run(Generic[T]):
                 while self.result is None:
                     if self.cancellation:
                         self.conversation.end("cancelled")
-                    for added in self._read_messages(self.queue.read):
+                    for added in self._read_messages(self.queue.take_steering):
                         yield added
                     step = self.conversation.next(self.model_caller.elapsed)
                     if self._limit != self.conversation.limit:
@@ -97,7 +97,7 @@ class Run(Generic[T]):
                 self._set_result(str(halt), "halted")
             for dropped in self.tool_caller.early.drop():
                 yield dropped
-        result = ended(self.result)
+        result = require_result(self.result)
         output = "" if result.output is None else str(result)
         yield RunFinished(output=output, finish_reason=result.finish_reason, usage=result.usage)
 
@@ -108,7 +108,7 @@ class Run(Generic[T]):
         self.cancellation.cancel()
         self.cancellation.close()
         self.tool_caller.early.drop()
-        self.active.leave(self)
+        self.active.discard(self)
 
     @contextmanager
     def _ending(self) -> Iterator[None]:
@@ -138,7 +138,7 @@ class Run(Generic[T]):
         await self._save_checkpoint(backend)
         yield TurnStarted(turn=step.turn)
         response: ModelResponse | None = None
-        partial = Partial(self.output) if self.model_caller.streams else None
+        partial = PartialOutput(self.output) if self.model_caller.streams else None
         try:
             with self.model_caller.time(step) as cancellation:
                 async with aclosing(self.model_caller.call(step, model, backend, cancellation)) as pieces:
@@ -149,7 +149,7 @@ class Run(Generic[T]):
                             yield event
                 if response is None:
                     raise RunError(f"{model!r} ended its stream without a ModelResponse.")  # noqa: TRY301  as if the model raised it
-                self.conversation.charge(response)  # its cost counts, whatever the hooks do
+                self.conversation.add_usage(response)  # its cost counts, whatever the hooks do
                 response = await self.model_caller.hooks.after_model(response, backend, cancellation)
         except Exception as error:
             for dropped in self.tool_caller.early.drop():
@@ -157,32 +157,32 @@ class Run(Generic[T]):
             if not (isinstance(error, (TimedOut, Cancelled)) and self.model_caller.deadline_of(step)):
                 raise
             if self.model_caller.deadline.reason == DEADLINE and not self.cancellation:
-                self.conversation.land("seconds")
+                self.conversation.reach_limit("max_seconds")
             return
         for event in self._respond(response, step, partial):
             yield event
 
     def _stream_events(
-        self, piece: Piece, step: CallModel, partial: Partial | None, backend: Backend
+        self, piece: Piece, step: CallModel, partial: PartialOutput | None, backend: Backend
     ) -> Iterator[Event]:
         if isinstance(piece, CallReady):
             if self.model_caller.early and step.with_tools and self.tool_caller.may_start_early(piece):
-                call = self.conversation.foresee(piece.call, piece.position)
+                call = self.conversation.reserve_id(piece.call, piece.position)
                 if call is not None:
                     self.tool_caller.start_early(call, step.turn, backend)
                     yield ToolCallStarted(call)
         elif partial is not None and not isinstance(piece, ModelResponse):
-            yield from partial.shown(piece)
+            yield from partial.transform(piece)
 
-    def _respond(self, response: ModelResponse, step: CallModel, partial: Partial | None) -> Iterator[Event]:
+    def _respond(self, response: ModelResponse, step: CallModel, partial: PartialOutput | None) -> Iterator[Event]:
         """Add a response to the conversation, and end the calls that it refuses."""
         if partial is not None:
-            yield from partial.end(response.text)
-        response = self.conversation.respond(response)
+            yield from partial.finish(response.text)
+        response = self.conversation.add_response(response)
         yield TurnFinished(turn=step.turn, response=response)
         early = self.tool_caller.early
         yield from early.drop(but=response.calls)
-        refused = {message.call_id: message.text for message in self.conversation.refused}
+        refused = {message.call_id: message.text for message in self.conversation.refusals}
         for call in response.calls:
             if call.id in refused:
                 text = refused[call.id]
@@ -207,7 +207,7 @@ class Run(Generic[T]):
                             yield recorded
         except BaseException:
             turn.break_off(backend)
-            self.conversation.note(turn.messages)
+            self.conversation.record_results(turn.messages)
             raise
         finally:
             self.calls |= turn.finished
@@ -216,7 +216,7 @@ class Run(Generic[T]):
 
     def _answer(self, turn: Turn) -> None:
         """Add the results of a turn to the conversation; end the run if they say so."""
-        messages = self.conversation.answer(turn.messages, turn.pending)
+        messages = self.conversation.add_results(turn.messages, turn.pending)
         if (error := turn.error) is not None:
             raise error
         if turn.is_stopped:
@@ -233,11 +233,11 @@ class Run(Generic[T]):
             self._set_result(step.output, step.reason)
             return
         try:
-            output = self.output.read(step.output)
+            output = self.output.parse(step.output)
         except ToolError as error:
-            self.conversation.refuse(error.text, self.output.remedy)
+            self.conversation.reject_answer(error.text, self.output.remedy)
             return
-        added = self._read_messages(self.queue.last)
+        added = self._read_messages(self.queue.take_or_close)
         if not added:
             self._set_result(output, step.reason)
         for event in added:
@@ -245,9 +245,9 @@ class Run(Generic[T]):
 
     def _read_messages(self, read: Callable[[], list[UserMessage]]) -> Sequence[Event]:
         """Add the user's messages to the conversation, if it takes any now."""
-        messages = read() if self.conversation.hears else []
+        messages = read() if self.conversation.may_add_messages else []
         if messages:
-            self.conversation.say(messages)
+            self.conversation.add_messages(messages)
         return [MessageAdded(message) for message in messages]
 
     async def _save_checkpoint(self, backend: Backend) -> None:
@@ -264,7 +264,7 @@ class Run(Generic[T]):
         state = self.conversation.state
         calls = [call.id for message in state.messages if isinstance(message, ModelResponse) for call in message.calls]
         self.result = RunResult(
-            output=None if is_text and self.output.asked else output,  # type: ignore[arg-type]  # as documented
+            output=None if is_text and self.output.spec else output,  # type: ignore[arg-type]  # as documented
             messages=state.messages,
             calls=tuple(self.calls[call_id] for call_id in calls if call_id in self.calls),
             usage=state.usage,

@@ -16,7 +16,7 @@ from toolkit._runner.control import Controls, MessageQueue
 from toolkit._runner.limits import Limits
 from toolkit._runner.options import (
     DEFAULTS,
-    NONE,
+    NO_DECISIONS,
     Decisions,
     History,
     Prompt,
@@ -123,7 +123,7 @@ class Runner(Controls):
         messages: History = (),
         deps: Any = None,
         output_type: Any = str,
-        decisions: Decisions = NONE,
+        decisions: Decisions = NO_DECISIONS,
         shared: Values = None,
     ) -> RunResult[Any]:
         """Ask the model, and carry out its calls until it has an answer.
@@ -172,7 +172,7 @@ class Runner(Controls):
         messages: History = (),
         deps: Any = None,
         output_type: Any = str,
-        decisions: Decisions = NONE,
+        decisions: Decisions = NO_DECISIONS,
         shared: Values = None,
     ) -> RunResult[Any]:
         """Do what `run` does, in the running event loop; sync tools get threads of their own."""
@@ -196,7 +196,7 @@ class Runner(Controls):
         messages: History = (),
         deps: Any = None,
         output_type: Any = str,
-        decisions: Decisions = NONE,
+        decisions: Decisions = NO_DECISIONS,
         shared: Values = None,
     ) -> RunStream[Any]:
         """Do what `run` does, and give the events as they happen; leaving the loop early ends the run."""
@@ -219,7 +219,7 @@ class Runner(Controls):
         messages: History = (),
         deps: Any = None,
         output_type: Any = str,
-        decisions: Decisions = NONE,
+        decisions: Decisions = NO_DECISIONS,
         shared: Values = None,
     ) -> AsyncRunStream[Any]:
         """Do what `stream` does, in the running event loop."""
@@ -240,7 +240,7 @@ class Runner(Controls):
         messages: History = (),
         deps: Any = None,
         output_type: Any = str,
-        decisions: Decisions = NONE,
+        decisions: Decisions = NO_DECISIONS,
         shared: Values = None,
     ) -> RunHandle[Any]:
         """Do what `stream` does on a thread of its own, and give a handle of the run at once."""
@@ -273,7 +273,7 @@ class Runner(Controls):
     def resume(
         self,
         state: RunState | str,
-        decisions: Decisions = NONE,
+        decisions: Decisions = NO_DECISIONS,
         *,
         deps: Any = None,
         output_type: Any = str,
@@ -319,7 +319,7 @@ class Runner(Controls):
     async def aresume(
         self,
         state: RunState | str,
-        decisions: Decisions = NONE,
+        decisions: Decisions = NO_DECISIONS,
         *,
         deps: Any = None,
         output_type: Any = str,
@@ -347,24 +347,24 @@ class Runner(Controls):
 
     @property
     @override
-    def _inbox(self) -> MessageQueue:
-        return self._factory.active.only().queue
+    def _queue(self) -> MessageQueue:
+        return self._factory.active.get_only().queue
 
     @property
     @override
     def _cancellation(self) -> Cancellation:
-        return self._factory.active.only().cancellation
+        return self._factory.active.get_only().cancellation
 
     @override
     def clear(self, *, steering: bool = True, follow_ups: bool = True) -> None:
         """Take back what the models of all runs have not read yet."""
-        for run in self._factory.active.all():
+        for run in self._factory.active.list():
             run.queue.clear(steering=steering, follow_ups=follow_ups)
 
     @override
     def cancel(self) -> bool:
         """Call off all runs that are under way; tell whether there was one to call off."""
-        cancelled = [run.cancellation.cancel() for run in self._factory.active.all()]
+        cancelled = [run.cancellation.cancel() for run in self._factory.active.list()]
         return any(cancelled)
 
     def _create_run(self, request: RunRequest) -> Run[Any]:

@@ -16,20 +16,20 @@ from toolkit._execution.approval import RecordedDecisions
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.ledger import Ledger, MemoryLedger
 from toolkit._execution.parallel import MAX_PARALLEL, Order, check_order
-from toolkit._execution.references import any_references, restore_shared
+from toolkit._execution.references import may_any_refer, restore_shared
 from toolkit._execution.truncation import MAX_RESULT, ResultStore
 from toolkit._messages import Message, ModelResponse, SystemMessage, UserMessage
 from toolkit._runner.control import ActiveRuns, MessageQueue
 from toolkit._runner.conversation import Conversation
-from toolkit._runner.history import repaired
+from toolkit._runner.history import repair_history
 from toolkit._runner.hooks import Hooks
 from toolkit._runner.limits import Limits
 from toolkit._runner.model_call import ModelCaller
-from toolkit._runner.options import RunnerOptions, RunRequest, refuse_reserved, refuse_unfit
-from toolkit._runner.output import output_of
-from toolkit._runner.result import known_from
+from toolkit._runner.options import RunnerOptions, RunRequest, check_options, reject_reserved_keys
+from toolkit._runner.output import build_output
+from toolkit._runner.result import restore_calls
 from toolkit._runner.run import Run
-from toolkit._runner.state import RunState, open_calls
+from toolkit._runner.state import RunState, get_open_calls
 from toolkit._runner.tool_calls import ToolCaller
 from toolkit._schema.error_messages import suggest
 from toolkit._toolbox import Toolbox
@@ -68,14 +68,14 @@ class RunFactory:
             ValueError: An option has no such value.
             TypeError: There is no such option.
         """
-        refuse_unfit(options)
-        refuse_reserved(options.get("request_options", {}))
+        check_options(options)
+        reject_reserved_keys(options.get("request_options", {}))
         limits = options.get("limits", Limits())
         MessageQueue(options.get("queue", "one"))
         _check_max_parallel(options.get("max_parallel", MAX_PARALLEL))
         return cls(
             choice=_choice(toolbox, model, options),
-            limits=limits if max_turns is None else replace(limits, turns=max_turns),
+            limits=limits if max_turns is None else replace(limits, max_turns=max_turns),
             order=check_order(options.get("order", "parallel")),
             hooks=Hooks(options.get("hooks", ())),
             active=ActiveRuns(options.get("max_runs")),
@@ -94,22 +94,24 @@ class RunFactory:
         options, state = self.options, request.prompt if isinstance(request.prompt, RunState) else None
         tools = dict(toolbox)  # result_read may join in the course of the run
         conversation = self._conversation(request, instructions)
-        for name in self.limits.per_tool:
+        for name in self.limits.max_calls_per_tool:
             if name not in tools:
-                raise ValueError(f"Limits(per_tool=...) has {name!r}, which is no tool here{suggest(str(name), tools)}")
+                raise ValueError(
+                    f"Limits(max_calls_per_tool=...) has {name!r}, which is no tool here{suggest(str(name), tools)}"
+                )
         cancellation = Cancellation(parent=current_cancellation.get())
-        deadline = Cancellation(self.limits.seconds, parent=cancellation)
+        deadline = Cancellation(self.limits.max_seconds, parent=cancellation)
         choice, allowed = check_choice(options.get("tool_choice"), options.get("allowed_tools"), tools)
-        output = output_of(request.output_type, taken=tools)
+        output = build_output(request.output_type, taken=tools)
         queue = MessageQueue(options.get("queue", "one"))
-        messages = conversation.history if any_references(tools) else ()
+        messages = conversation.history if may_any_refer(tools) else ()
         run = Run(
             conversation=conversation,
             choice=self.choice,
             model_caller=ModelCaller(
                 limits=self.limits,
                 hooks=self.hooks,
-                output=output.asked,
+                output=output.spec,
                 tools=tools,
                 choice=choice,
                 allowed=allowed,
@@ -138,9 +140,9 @@ class RunFactory:
             queue=queue,
             cancellation=cancellation,
             checkpoint=options.get("checkpoint"),
-            calls=known_from(state) if state else {},
+            calls=restore_calls(state) if state else {},
         )
-        self.active.enter(run)
+        self.active.add(run)
         return run
 
     def _dispatcher(
@@ -169,7 +171,7 @@ class RunFactory:
             overflow=ResultStore(max_result) if is_free else None,
             ledger=self.ledger if "ledger" in options or state else None,
             suspects=() if "ledger" in options or not state else _open_call_ids(state),
-            count=conversation.tally.count,
+            count=conversation.call_counter.count,
         )
 
     def _conversation(self, request: RunRequest, instructions: str) -> Conversation:
@@ -211,7 +213,7 @@ def _open_call_ids(state: RunState) -> tuple[str, ...]:
     """Return the ids of the calls that were running when a state was saved: its process may have died meanwhile."""
     if state.phase != "calling":
         return ()
-    return tuple(call.id for call in open_calls(state.messages, state.answered))
+    return tuple(call.id for call in get_open_calls(state.messages, state.results))
 
 
 def _first_messages(request: RunRequest, instructions: str) -> list[Message]:
@@ -233,7 +235,7 @@ def _first_messages(request: RunRequest, instructions: str) -> list[Message]:
 
 
 def _history(request: RunRequest) -> list[Message]:
-    messages, notes = repaired(parse_history(request.messages))
+    messages, notes = repair_history(parse_history(request.messages))
     for note in notes:
         logger.warning("The history was repaired: %s", note)
     return messages

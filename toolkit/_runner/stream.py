@@ -20,7 +20,7 @@ from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._runner.control import Controls, MessageQueue
-from toolkit._runner.result import RunResult, ended
+from toolkit._runner.result import RunResult, require_result
 from toolkit._runner.run import Run
 from toolkit.events import Event
 from toolkit.models import Model
@@ -36,7 +36,7 @@ class _Drawn(Controls, Generic[T]):
 
     @property
     @override
-    def _inbox(self) -> MessageQueue:
+    def _queue(self) -> MessageQueue:
         return self._run.queue
 
     @property
@@ -51,7 +51,7 @@ class _Drawn(Controls, Generic[T]):
         Raises:
             RunError: It has not ended.
         """
-        return ended(self._run.result)
+        return require_result(self._run.result)
 
 
 class RunStream(_Drawn[T]):
@@ -144,7 +144,7 @@ class RunHandle(Controls, Generic[T]):
 
     @property
     @override
-    def _inbox(self) -> MessageQueue:
+    def _queue(self) -> MessageQueue:
         return self._run.queue
 
     @property
@@ -165,7 +165,7 @@ class RunHandle(Controls, Generic[T]):
                 return "running" if self._told else "pending"
         if self._error is not None:
             return "failed"
-        reason = ended(self._run.result).finish_reason
+        reason = require_result(self._run.result).finish_reason
         return "paused" if reason == "paused" else "cancelled" if reason == "cancelled" else "completed"
 
     def result(self, timeout: float | None = None) -> RunResult[T]:
@@ -183,7 +183,7 @@ class RunHandle(Controls, Generic[T]):
                 raise TimeoutError(f"The run has not ended after {timeout:g} s; it goes on.")
         if self._error is not None:
             raise self._error
-        return ended(self._run.result)
+        return require_result(self._run.result)
 
     def events(self) -> Iterator[Event]:
         """Give the events of the run from its first one to its last, as they happen; more than one may listen."""

@@ -16,7 +16,7 @@ from toolkit._execution.approval import Deferred, Stopped
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.invoke import Emit
 from toolkit._execution.parallel import Order, dispatching, parallel_limit, run_batch, split_batches
-from toolkit._execution.references import Blocked, Dependencies, any_references, may_depend
+from toolkit._execution.references import Blocked, Dependencies, may_any_refer, may_depend
 from toolkit._messages import PendingApproval, ToolCall, ToolMessage, ToolResult
 from toolkit._runner.control import MessageQueue
 from toolkit._runner.conversation import CANCELLED_TEXT, LATE_TEXT, SKIPPED_TEXT, STOPPED_TEXT
@@ -91,7 +91,7 @@ class ToolCaller:
             and dispatcher.ledger is None
             and not (tool.settings.exclusive or dispatcher.is_gated(tool) or dispatcher.middleware)
             and ready.position == len(self.early.started) < parallel_limit(self.order, self.max_parallel)
-            and not self.queue.is_steered
+            and not self.queue.has_steering
         )
 
     def start_early(self, call: ToolCall, turn: int, backend: Backend) -> None:
@@ -138,15 +138,15 @@ class Turn:
         self._results: dict[str, ToolResult] = {}  # also those whose end was not seen
         self._pending: list[PendingApproval] = []
         self._dependencies: Dependencies | None = None
-        if any_references(caller.tools):
-            self._dependencies = Dependencies.of(
+        if may_any_refer(caller.tools):
+            self._dependencies = Dependencies.create(
                 step.calls, caller.shared, caller.tools, caller.deadline, step.answered
             )
 
     @property
     def batches(self) -> list[Sequence[ToolCall]]:
         """The calls in the batches that run one after the other."""
-        calls = self._dependencies.calls if self._dependencies else self._calls
+        calls = self._dependencies.startable if self._dependencies else self._calls
         return split_batches(calls, self._caller.order, self._runs_alone)
 
     def run(self, batch: Sequence[ToolCall], backend: Backend) -> AsyncGenerator[CallEvent | ToolCallFinished, None]:
@@ -245,7 +245,7 @@ class Turn:
             return STOPPED_TEXT
         if reason := self._caller.deadline.reason:
             return LATE_TEXT if reason == DEADLINE else CANCELLED_TEXT
-        return SKIPPED_TEXT if self._caller.queue.is_steered else ""
+        return SKIPPED_TEXT if self._caller.queue.has_steering else ""
 
     def _runs_alone(self, call: ToolCall) -> bool:
         tool = self._caller.tools.get(call.name)
