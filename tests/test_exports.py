@@ -18,7 +18,16 @@ import toolkit.builtin
 ALL: list[str] = vars(toolkit)["__all__"]
 PACKAGES = [toolkit, toolkit.builtin]
 NAMES = [(package, name) for package in PACKAGES for name in vars(package)["__all__"]]
-HEAVY = ["openai", "pydantic", "xllamacpp", "asyncio", "httpx", "httpx2", "toolkit._schema.validation"]
+HEAVY = [
+    "openai",
+    "pydantic",
+    "docstring_parser",
+    "xllamacpp",
+    "asyncio",
+    "httpx",
+    "httpx2",
+    "toolkit._schema.validation",
+]
 
 each_package = pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
 each_name = pytest.mark.parametrize(("package", "name"), NAMES, ids=lambda one: getattr(one, "__name__", one))
@@ -101,15 +110,27 @@ def test_unknown() -> None:
 
 DECORATED = "from toolkit import tool\n@tool\ndef f(a: int): ..."
 LOADED = {
-    "nothing": ("import toolkit", {"openai", "pydantic", "xllamacpp", "asyncio", "toolkit._schema.validation"}),
-    "decorator": ("from toolkit import tool", {"openai", "pydantic", "xllamacpp", "toolkit._schema.validation"}),
-    "decorated": (DECORATED, {"openai", "pydantic", "xllamacpp", "toolkit._schema.validation"}),
+    "nothing": (
+        "import toolkit",
+        {"openai", "pydantic", "docstring_parser", "xllamacpp", "asyncio", "toolkit._schema.validation"},
+    ),
+    "decorator": (
+        "from toolkit import tool",
+        {"openai", "pydantic", "docstring_parser", "xllamacpp", "toolkit._schema.validation"},
+    ),
+    "decorated": (DECORATED, {"openai", "pydantic", "docstring_parser", "xllamacpp", "toolkit._schema.validation"}),
     "invoked": (
         DECORATED + """\nf.invoke('{"a": 1}')""",
-        {"openai", "pydantic", "xllamacpp", "toolkit._schema.validation"},
+        {"openai", "pydantic", "docstring_parser", "xllamacpp", "toolkit._schema.validation"},
     ),
-    "toolbox": ("from toolkit import Toolbox", {"openai", "pydantic", "xllamacpp", "toolkit._schema.validation"}),
-    "runner": ("from toolkit import Runner", {"pydantic", "xllamacpp", "toolkit._schema.validation"}),
+    "toolbox": (
+        "from toolkit import Toolbox",
+        {"openai", "pydantic", "docstring_parser", "xllamacpp", "toolkit._schema.validation"},
+    ),
+    "runner": (
+        "from toolkit import Runner",
+        {"pydantic", "docstring_parser", "xllamacpp", "toolkit._schema.validation"},
+    ),
     "schema": (
         "from toolkit import tool\ntool(lambda a: a).parameters",
         {"openai", "xllamacpp", "toolkit._schema.validation"},

@@ -678,4 +678,4 @@ def test_own_docstring() -> None:
     actual = parse(parse.__doc__, list(inspect.signature(parse).parameters))
 
     assert list(inspect.signature(parse).parameters) == list(actual.parameters)
-    assert actual.description.startswith("Read a docstring in Google, NumPy, reST or Epytext style.\n\n")
+    assert actual.description.startswith("Parse a docstring in Google, NumPy, reST or Epytext style.\n\n")
