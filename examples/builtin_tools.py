@@ -11,7 +11,8 @@ from typing import Any
 
 from toolkit import ApprovalRequest, Decision, Deny, Runner, Tool, Toolbox, tool
 from toolkit.approvers import ask_when
-from toolkit.builtin import calculate, calculator, reverser, word_count
+from toolkit.builtin import calculate
+from toolkit.builtin.samples import calculator, reverser, word_count
 from toolkit.testing import ModelReply, ScriptedModel, call
 
 NOTES = {"garden": "The key is under the third pot."}

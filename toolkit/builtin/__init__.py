@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from toolkit._guards.network import Dialer as Dialer
     from toolkit._guards.paths import Root as Root
     from toolkit.builtin.arithmetic import calculate as calculate
-    from toolkit.builtin.arithmetic import calculator as calculator
     from toolkit.builtin.ask_user import Question as Question
     from toolkit.builtin.ask_user import ask_user_tool as ask_user_tool
     from toolkit.builtin.data import data_tools as data_tools
@@ -59,9 +58,6 @@ if TYPE_CHECKING:
     from toolkit.builtin.shell.sandbox import HIDDEN as HIDDEN
     from toolkit.builtin.shell.sandbox import CommandLimits as CommandLimits
     from toolkit.builtin.shell.sandbox import Sandbox as Sandbox
-    from toolkit.builtin.text import echo as echo
-    from toolkit.builtin.text import reverser as reverser
-    from toolkit.builtin.text import word_count as word_count
     from toolkit.builtin.time import current_time as current_time
     from toolkit.builtin.time import current_time_tool as current_time_tool
     from toolkit.builtin.todo import Todos as Todos
@@ -83,10 +79,7 @@ _HOMES = {
         "Question",
         "ask_user_tool",
     ),
-    "toolkit.builtin.arithmetic": (
-        "calculate",
-        "calculator",
-    ),
+    "toolkit.builtin.arithmetic": ("calculate",),
     "toolkit.builtin.data": ("data_tools",),
     "toolkit.builtin.defaults": ("default_tools",),
     "toolkit.builtin.files": (
@@ -142,11 +135,6 @@ _HOMES = {
         "CommandLimits",
         "HIDDEN",
         "Sandbox",
-    ),
-    "toolkit.builtin.text": (
-        "echo",
-        "reverser",
-        "word_count",
     ),
     "toolkit.builtin.time": (
         "current_time",

@@ -1,4 +1,4 @@
-"""`ask_user`: a model asks a person, and waits for the answer."""
+"""`ask_user`: a model asks the user a question, and waits for the answer."""
 
 from __future__ import annotations
 
@@ -22,28 +22,29 @@ from toolkit.errors import DefinitionError, Failed
 logger = logging.getLogger("toolkit")
 
 MAX_OPTIONS = 50
-# So many sync handlers may be at work; each of them holds a thread until it ends.
-MAX_OPEN = 64
+# Sync handlers that may run at a time: each of them holds a thread, even after its question was abandoned.
+MAX_RUNNING = 64
 NO_ANSWER = "No answer was given."
-NOBODY = "Nobody is there to answer. Go on without an answer."
+NO_USER = "Nobody is there to answer. Go on without an answer."
 BUSY = "Too many earlier questions still wait for an answer. Go on without one."
 
-Asked = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=4000)]
+QuestionText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=4000)]
 Option = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What a model asks; as a text, it is what a person is to read: the question, then the options, one a line.
+    """A model's question; `str()` of it has the question and then the options, one a line.
 
-    Its texts are the model's: where you show them yourself, escape them as that text does.
+    The texts are the model's and may imitate other text: `str()` escapes them, so escape them too where you display
+    the attributes.
 
     Attributes:
         text: The question.
-        options: Answers that the model suggests; a person may say something else.
-        multi_select: Whether several of them may be chosen.
-        metadata: Who asks: `agent`, and `source`, which is "llm".
-        context: Of the call; its `cancelled` tells that nobody waits for the answer any more.
+        options: Answers that the model suggests; the user may answer something else.
+        multi_select: Whether the user may choose several options.
+        metadata: The origin: `agent`, and `source`, which is "llm".
+        context: Context of the call; it is cancelled once the answer is no longer awaited.
     """
 
     text: str
@@ -60,45 +61,49 @@ class Question:
         return "\n".join((*lines, ""))
 
 
-# Gives what the person said: a text, or several where several may be chosen, or None.
+# The user's answer: a text, several texts for `multi_select`, or None for no answer.
 Answer: TypeAlias = "str | list[str] | None"
 Handler: TypeAlias = Callable[[Question], "Answer | Awaitable[Answer]"]
 
 
 def ask_user_tool(handler: Handler, *, agent: str = "assistant", timeout: float | None = None) -> Tool[..., Any]:
-    """Make `ask_user`, which puts a model's questions to a person, one after the other, whichever runs ask.
+    """Make `ask_user`, which asks one user one question at a time, even for several runs.
 
-    A call ends with its run, whether there is an answer or not. What the handler raises is a failure of the call;
-    raise a ToolError to tell the model why there is no answer.
+    A call ends with its run, with or without an answer. If the handler raises, the call fails; raise a ToolError to
+    tell the model why there is no answer.
 
     Args:
-        handler: Asks the person, and gives the answer; sync, on a thread of its own, or async. `input` is one.
-            An EOFError of it means that nobody is there.
-        agent: Who asks, for `Question.metadata`.
-        timeout: Seconds for an answer, from when the question is put; as long as the run by default.
+        handler: Asks the user, and returns the answer; sync, on a thread of its own, or async. `input` is one. If it
+            raises EOFError, the model reads that no user is there.
+        agent: Name of the agent, for `Question.metadata`.
+        timeout: Seconds for an answer, counted from when the handler is called; unlimited by default.
 
     Raises:
-        DefinitionError: The handler cannot be called, or `timeout` is no time.
+        DefinitionError: The handler cannot be called, or `timeout` is not a number of seconds.
     """
     if not callable(handler):
-        raise DefinitionError(f"ask_user_tool: handler={handler!r} is no function of a Question, sync or async.")
+        raise DefinitionError(f"ask_user_tool: handler={handler!r} is not a function of a Question, sync or async.")
 
-    made = tool(Asking(handler, agent, threading.Semaphore(MAX_OPEN)).ask_user, max_parallel=1)
+    made = tool(_UserPrompt(handler, agent, threading.Semaphore(MAX_RUNNING)).ask_user, max_parallel=1)
     return made if timeout is None else tool(made, timeout=timeout)
 
 
 @dataclass(frozen=True)
-class Asking:
-    """Asks one person."""
+class _UserPrompt:
+    """The handler of one user.
+
+    Attributes:
+        slots: Sync handlers that may still be called.
+    """
 
     handler: Handler
     agent: str
-    places: threading.Semaphore
+    slots: threading.Semaphore
 
     @tool(title="Ask User", effect="read", exclusive=True)
     async def ask_user(
         self,
-        question: Asked,
+        question: QuestionText,
         options: Annotated[list[Option], MaxLen(MAX_OPTIONS)] = [],  # noqa: B006  never changed
         *,
         multi_select: bool = False,
@@ -110,48 +115,46 @@ class Asking:
             question: The question to ask.
             options: Suggested answers to choose from.
             multi_select: Whether the user may choose several of them; the answer is a JSON array then.
-            context: Ends the wait.
+            context: Cancels the wait.
         """
-        asked = Question(
+        prompt = Question(
             text=question,
             options=tuple(options),
             multi_select=multi_select,
             metadata={"agent": self.agent, "source": "llm"},
             context=context,
         )
-        return _checked(await self._answer(asked), asked)
+        return _validate_answer(await self._ask(prompt), prompt)
 
-    async def _answer(self, question: Question) -> object:
-        handler = self.handler if is_async(self.handler) else self._placed
+    async def _ask(self, question: Question) -> object:
+        handler = self.handler if is_async(self.handler) else self._call_handler
         try:
             return await call_function(handler, (question,), AsyncBackend(), question.context.cancellation)
         except EOFError:
-            logger.warning("Nobody is there to answer %r", question)
-            raise Failed(NOBODY) from None
+            logger.warning("No user is there to answer %r", question)
+            raise Failed(NO_USER) from None
 
-    def _placed(self, question: Question) -> Any:
-        """Ask on this thread, which nobody can end when the question is given up."""
-        if not self.places.acquire(blocking=False):
+    def _call_handler(self, question: Question) -> Any:
+        """Call a sync handler on this thread, which cannot be stopped when the question is abandoned."""
+        if not self.slots.acquire(blocking=False):
             raise Failed(BUSY)
         try:
             return self.handler(question)
         finally:
-            self.places.release()
+            self.slots.release()
 
 
-def _checked(answer: object, asked: Question) -> str | list[str]:
-    """Make an answer of the form that was asked for.
+def _validate_answer(answer: object, question: Question) -> str | list[str]:
+    """Return an answer in the form that the question asks for.
 
     Raises:
-        Failed: There is none.
-        TypeError: It is none.
+        Failed: The user gave none.
+        TypeError: The handler returned something else than text.
     """
     if answer is None:
-        logger.warning("The handler of ask_user gave None to %r", asked)
+        logger.warning("The handler of ask_user returned None for %r", question)
         raise Failed(NO_ANSWER)
-    said = [answer] if isinstance(answer, str) else answer
-    if not isinstance(said, (list, tuple)) or not all(isinstance(text, str) for text in said):
-        raise TypeError(f"The handler of ask_user answers with a text, or several in a list, not {answer!r:.100}.")
-    if asked.multi_select:
-        return list(said)
-    return "\n".join(said)
+    answers = [answer] if isinstance(answer, str) else answer
+    if not isinstance(answers, (list, tuple)) or not all(isinstance(text, str) for text in answers):
+        raise TypeError(f"The handler of ask_user has to return a text, or a list of texts, not {answer!r:.100}.")
+    return list(answers) if question.multi_select else "\n".join(answers)

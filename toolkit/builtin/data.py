@@ -30,7 +30,7 @@ from toolkit._schema.error_messages import MAX_NAME, suggest
 from toolkit._tools.decorator import tool
 from toolkit._tools.invocation import write_value
 from toolkit._tools.tool import Tool
-from toolkit.builtin.arithmetic import whole
+from toolkit.builtin.arithmetic import to_integer
 from toolkit.errors import Failed, InvalidArguments
 
 Number: TypeAlias = int | float
@@ -234,13 +234,13 @@ def _metric(group: Sequence[Row], op: str, column: str) -> Number | None:
 
 def _sum(numbers: Sequence[Number]) -> Number:
     """Add up: whole numbers exactly, others without losing the small ones."""
-    return whole(sum(numbers) if all(isinstance(number, int) for number in numbers) else math.fsum(numbers))
+    return to_integer(sum(numbers) if all(isinstance(number, int) for number in numbers) else math.fsum(numbers))
 
 
 _OPS: Mapping[str, Callable[[list[Number]], Number | None]] = MappingProxyType(
     {
         "sum": _sum,
-        "avg": lambda numbers: whole(_sum(numbers) / len(numbers)) if numbers else None,
+        "avg": lambda numbers: to_integer(_sum(numbers) / len(numbers)) if numbers else None,
         "min": lambda numbers: min(numbers, default=None),
         "max": lambda numbers: max(numbers, default=None),
     }

@@ -1,4 +1,4 @@
-"""The tools of an agent that works on a project."""
+"""`default_tools`: the tools of an agent that works on a project."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def default_tools(
 ) -> list[Tool[..., Any]]:
     """Make `read_file`, `write_file`, `edit_file`, `list_files`, `search` and `bash` for one directory.
 
-    Files stay beneath it. Commands do not have to, and see what is private: have somebody agree to them
-    (`Runner(..., approve=...)`), or give them a sandbox.
+    The file tools stay in the directory. Commands can leave it and can read private files: require approval for them
+    (`Runner(..., approve=...)`), or use a sandbox.
 
     Args:
-        root: The directory, which is there already; it is held open.
+        root: An existing directory; it is held open.
         private: As for `coding_tools`.
         guarded: As for `coding_tools`.
         limits: As for `coding_tools`.

@@ -32,12 +32,12 @@ from toolkit._messages import ToolResult
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
+from toolkit.builtin.characters import is_within_character
 from toolkit.builtin.files.text import decoded, shown
 from toolkit.builtin.files.workspace import Workspace
-from toolkit.builtin.text import is_inside
 from toolkit.errors import DefinitionError, Failed
 from toolkit.stores import Chunk, Document, Embed, Hit, KnowledgeStore, StoreError
-from toolkit.stores.embeddings import embedded, model_of, refuse_unusable
+from toolkit.stores.embeddings import embed_texts, get_model_name, validate_embed
 from toolkit.stores.knowledge import KNOWLEDGE
 
 SIZE = 2048  # characters of a chunk
@@ -55,7 +55,7 @@ _FENCE = re.compile(r"^[^\S\n]*(?:```|~~~)", re.MULTILINE)
 _FARTHEST = 64
 
 
-def chunked(text: str, size: int = SIZE, overlap: int = OVERLAP) -> list[str]:
+def split_chunks(text: str, size: int = SIZE, overlap: int = OVERLAP) -> list[str]:
     """Cut a text into chunks; none of spaces alone.
 
     Args:
@@ -70,42 +70,42 @@ def chunked(text: str, size: int = SIZE, overlap: int = OVERLAP) -> list[str]:
         raise ValueError(f"overlap={overlap}: it is from 0 to half of size={size}.")
     chunks, start = [], 0
     while start < len(text):
-        end = _end(text, start, size)
+        end = _find_end(text, start, size)
         chunks.append(text[start:end].strip())
-        start = end if end == len(text) else _start(text, start, max(end - overlap, start + 1), end)
+        start = end if end == len(text) else _find_start(text, start, max(end - overlap, start + 1), end)
     return [chunk for chunk in chunks if chunk]
 
 
-def _end(text: str, start: int, size: int) -> int:
+def _find_end(text: str, start: int, size: int) -> int:
     """Find where a chunk ends, in the second half of what it may have."""
     if len(text) - start <= size:
         return len(text)
     half = start + (size + 1) // 2
     piece = text[half : start + size]
-    end = next((half + _last(ends, piece) for ends in _ENDS if ends.search(piece)), start + size)
-    return _whole(text, _outside(text, start, half, end), half, start)
+    end = next((half + _find_last_end(ends, piece) for ends in _ENDS if ends.search(piece)), start + size)
+    return _find_character_start(text, _leave_code_block(text, start, half, end), half, start)
 
 
-def _start(text: str, start: int, earliest: int, end: int) -> int:
+def _find_start(text: str, start: int, earliest: int, end: int) -> int:
     """Find where the next chunk starts: with a word, where there is one before the last chunk's end."""
     found = re.compile(r"\s+").search(text, earliest - 1, end)
-    return found.end() if found and found.end() < end else _whole(text, earliest, start, start)
+    return found.end() if found and found.end() < end else _find_character_start(text, earliest, start, start)
 
 
-def _last(ends: re.Pattern[str], piece: str) -> int:
+def _find_last_end(ends: re.Pattern[str], piece: str) -> int:
     return max(found.end() for found in ends.finditer(piece))
 
 
-def _outside(text: str, start: int, half: int, end: int) -> int:
+def _leave_code_block(text: str, start: int, half: int, end: int) -> int:
     """Move an end that lies in a block of code to before it, where that is far enough."""
     fences = [found.start() for found in _FENCE.finditer(text, start, end)]
     return fences[-1] if len(fences) % 2 and fences[-1] >= half else end
 
 
-def _whole(text: str, index: int, least: int, start: int) -> int:
+def _find_character_start(text: str, index: int, least: int, start: int) -> int:
     """Go back to where a character begins that people see as one."""
     places = range(index, max(least, index - _FARTHEST), -1)
-    return next((place for place in places if not is_inside(text, place, start)), index)
+    return next((place for place in places if not is_within_character(text, place, start)), index)
 
 
 # Characters of one document; about 1,200 chunks.
@@ -134,8 +134,8 @@ def ingest_text(
         Failed: It is empty or longer than 2,000,000 characters, or cannot be embedded or kept. Nothing is kept then.
         Cancelled: The call that this is done for was called off.
     """
-    document = Document(id=digest(content), title=title, source=source, content=content)
-    return _keep(document, store, embed)
+    document = Document(id=compute_digest(content), title=title, source=source, content=content)
+    return _store_document(document, store, embed)
 
 
 def ingest_file(path: str | os.PathLike[str], store: KnowledgeStore, embed: Embed) -> str:
@@ -152,8 +152,8 @@ def ingest_file(path: str | os.PathLike[str], store: KnowledgeStore, embed: Embe
             text = decoded(file.read(4 * MAX_CONTENT + 1))[0]  # a character has four bytes at most
     except OSError as error:
         raise Failed(f"cannot ingest {shown(real.name)}: {error.strerror or error}") from error
-    document = Document(id=digest("file", str(real)), title=real.name, source=real.name, content=text)
-    return f'File "{shown(real.name)}" ingested: {_keep(document, store, embed)} chunk(s) indexed.'
+    document = Document(id=compute_digest("file", str(real)), title=real.name, source=real.name, content=text)
+    return f'File "{shown(real.name)}" ingested: {_store_document(document, store, embed)} chunk(s) indexed.'
 
 
 def ingest_url(url: str, store: KnowledgeStore, embed: Embed, fetch: Callable[[str], str] | None = None) -> str:
@@ -169,8 +169,8 @@ def ingest_url(url: str, store: KnowledgeStore, embed: Embed, fetch: Callable[[s
         Failed: As for `ingest_text`; or the page cannot be fetched.
         TypeError: `fetch` gave no text.
     """
-    document = Document(id=digest("url", url), title=url, source=url, content=(fetch or _fetched)(url))
-    return f"URL ingested: {_keep(document, store, embed)} chunk(s) indexed from {url}"
+    document = Document(id=compute_digest("url", url), title=url, source=url, content=(fetch or _fetch_text)(url))
+    return f"URL ingested: {_store_document(document, store, embed)} chunk(s) indexed from {url}"
 
 
 def ingest_message(role: str, content: str, store: KnowledgeStore, embed: Embed) -> int:
@@ -179,31 +179,31 @@ def ingest_message(role: str, content: str, store: KnowledgeStore, embed: Embed)
     Raises:
         Failed: As for `ingest_text`.
     """
-    identity = digest(MESSAGES, role, content)
+    identity = compute_digest(MESSAGES, role, content)
     message = Document(id=identity, title=role, source="conversation", content=content, collection=MESSAGES)
-    return _keep(message, store, embed)
+    return _store_document(message, store, embed)
 
 
-def _fetched(url: str) -> str:
+def _fetch_text(url: str) -> str:
     from toolkit.builtin import http  # it needs an extra
 
     return http.fetch(url).text
 
 
-def _keep(document: Document, store: KnowledgeStore, embed: Embed) -> int:
+def _store_document(document: Document, store: KnowledgeStore, embed: Embed) -> int:
     if not isinstance(document.content, str):
         raise TypeError(f"{document.title}: {type(document.content).__name__} came, and no str.")
     if len(document.content) > MAX_CONTENT:
         raise Failed(f"{len(document.content)} characters are too many: {MAX_CONTENT} at most are kept at a time")
-    texts = chunked(document.content)
+    texts = split_chunks(document.content)
     if not texts:
         raise Failed("there is no text to keep")
-    chunks = [Chunk(content=text, embedding=embedding) for text, embedding in zip(texts, embedded(embed, texts))]
-    store.add(document, chunks, model=model_of(embed))
+    chunks = [Chunk(content=text, embedding=embedding) for text, embedding in zip(texts, embed_texts(embed, texts))]
+    store.add(document, chunks, model=get_model_name(embed))
     return len(chunks)
 
 
-def check(store: object, embed: object) -> None:
+def validate_store(store: object, embed: object) -> None:
     """Refuse what cannot work, before it is used.
 
     Raises:
@@ -211,10 +211,10 @@ def check(store: object, embed: object) -> None:
     """
     if not isinstance(store, KnowledgeStore):
         raise DefinitionError(f"store={store!r} is no store: give a SQLiteKnowledge, or what has its methods.")
-    refuse_unusable(embed)
+    validate_embed(embed)
 
 
-def digest(*parts: str) -> str:
+def compute_digest(*parts: str) -> str:
     """Tell a document from others; what stands in which part makes a difference."""
     told = "".join(f"{len(part)}:{part}" for part in parts)
     return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:32]
@@ -252,7 +252,7 @@ class Memories:
         min_score: float = 0.35,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        check(store, embed)
+        validate_store(store, embed)
         self._store, self._embed, self._clock = store, embed, plain_function("clock", clock)
         self._most, self._min_score = whole("most", most), number("min_score", min_score, least=-1)
 
@@ -264,17 +264,17 @@ class Memories:
         Raises:
             Failed: It cannot be embedded or kept.
         """
-        embedding = embedded(self._embed, [text])[0]
+        embedding = embed_texts(self._embed, [text])[0]
         lifetime = LIFETIMES.get(kind)
         memory = Document(
-            id=digest(MEMORIES, str(lifetime), _plain(text)),
+            id=compute_digest(MEMORIES, str(lifetime), _normalize(text)),
             title=kind,
             source="memory",
             content=text,
             collection=MEMORIES,
             expires_at=None if lifetime is None else self._clock() + lifetime,
         )
-        self._store.add(memory, [Chunk(content=text, embedding=embedding)], model=model_of(self._embed))
+        self._store.add(memory, [Chunk(content=text, embedding=embedding)], model=get_model_name(self._embed))
 
     def load(self, query: str) -> list[Hit]:
         """Give the memories that are near a query, the nearest first; `title` is a memory's kind.
@@ -282,7 +282,7 @@ class Memories:
         Raises:
             Failed: The query cannot be embedded, or the store cannot be read.
         """
-        asked, model = embedded(self._embed, [query])[0], model_of(self._embed)
+        asked, model = embed_texts(self._embed, [query])[0], get_model_name(self._embed)
         nearest = self._store.search(asked, collection=MEMORIES, limit=self._most, model=model)
         return [hit for hit in nearest if hit.score >= self._min_score]
 
@@ -291,7 +291,7 @@ class Memories:
         return self._store.delete(*(memory.id for memory in self._store.documents(MEMORIES)))
 
 
-def _plain(text: str) -> str:
+def _normalize(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).rstrip(".")
 
 
@@ -350,7 +350,7 @@ def knowledge_tools(
         DefinitionError: The store is none, `embed` cannot be called, or is asynchronous, or another value makes no
             sense.
     """
-    check(store, embed)
+    validate_store(store, embed)
     made = Knowledge(store, embed, whole("top_k", top_k), of_type("by_words", by_words, bool))
     return [made.knowledge_search, made.remember]
 
@@ -370,12 +370,14 @@ class Knowledge:
         Args:
             query: What to look for, as a question or in a few words.
         """
-        embedding = embedded(self._embed, [query])[0]
-        chunks = self._found(query, embedding, KNOWLEDGE, "chunk")
-        messages = self._found(query, embedding, MESSAGES, "message")
+        embedding = embed_texts(self._embed, [query])[0]
+        chunks = self._search(query, embedding, KNOWLEDGE, "chunk")
+        messages = self._search(query, embedding, MESSAGES, "message")
         if not chunks and not messages:
             return ToolResult(f'No relevant information found for "{query}".', details={"found": []})
-        return ToolResult(_told(chunks, messages), details={"found": [_details(hit) for hit in chunks + messages]})
+        return ToolResult(
+            _format_hits(chunks, messages), details={"found": [_hit_to_dict(hit) for hit in chunks + messages]}
+        )
 
     @tool(title="Remember", effect="write", idempotent=True)
     def remember(self, content: Annotated[str, Field(min_length=1)], context: ToolContext) -> str:
@@ -389,20 +391,20 @@ class Knowledge:
             count = ingest_text(content, self._store, self._embed)
         return f"Saved and indexed {count} chunk(s) to knowledge base."
 
-    def _found(self, query: str, embedding: Sequence[float], collection: str, what: str) -> list[Hit]:
+    def _search(self, query: str, embedding: Sequence[float], collection: str, what: str) -> list[Hit]:
         try:
             by_meaning = self._store.search(
-                embedding, collection=collection, limit=self._top_k, model=model_of(self._embed)
+                embedding, collection=collection, limit=self._top_k, model=get_model_name(self._embed)
             )
             if not self._by_words:
                 return by_meaning
             by_words = self._store.search_text(query, collection=collection, limit=self._top_k)
         except StoreError as error:
             raise Failed(f"{what} search error: {error}") from error
-        return _fused([by_meaning, by_words])[: self._top_k]
+        return _merge_rankings([by_meaning, by_words])[: self._top_k]
 
 
-def _fused(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
+def _merge_rankings(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
     """Bring hits of several searches into one order."""
     scores: dict[Hit, float] = {}
     for ranking in rankings:
@@ -411,24 +413,26 @@ def _fused(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
     return sorted(scores, key=lambda hit: -scores[hit])
 
 
-def _told(chunks: list[Hit], messages: list[Hit]) -> str:
-    numbered = [f"{number}. {_source(hit)}\n{QUOTE}{_quoted(hit.content)}" for number, hit in enumerate(chunks, 1)]
-    quoted = [f"[{escape_confusable(hit.title)}]: {_quoted(hit.content)}" for hit in messages]
+def _format_hits(chunks: list[Hit], messages: list[Hit]) -> str:
+    numbered = [
+        f"{number}. {_format_source(hit)}\n{QUOTE}{_quote(hit.content)}" for number, hit in enumerate(chunks, 1)
+    ]
+    quoted = [f"[{escape_confusable(hit.title)}]: {_quote(hit.content)}" for hit in messages]
     blocks = {"From knowledge base:": numbered, "From past conversations:": quoted}
     return "\n\n".join([*("\n".join([title, *lines]) for title, lines in blocks.items() if lines), NOTE])
 
 
-def _quoted(content: str) -> str:
+def _quote(content: str) -> str:
     """Set each line of a text off from what this tool says."""
     return f"\n{QUOTE}".join(content.splitlines())
 
 
-def _source(hit: Hit) -> str:
+def _format_source(hit: Hit) -> str:
     at = datetime.fromtimestamp(hit.created_at, timezone.utc)
     return f"(source: {escape_confusable(hit.source)[:MAX_SOURCE]}, kept: {at:%Y-%m-%d})"
 
 
-def _details(hit: Hit) -> dict[str, Any]:
+def _hit_to_dict(hit: Hit) -> dict[str, Any]:
     names = ("document_id", "title", "source", "created_at", "chunk_index", "score")
     return {name: getattr(hit, name) for name in names}
 
@@ -436,11 +440,11 @@ def _details(hit: Hit) -> dict[str, Any]:
 __all__ = [
     "Kind",
     "Memories",
-    "chunked",
     "ingest_file",
     "ingest_message",
     "ingest_text",
     "ingest_url",
     "knowledge_tools",
     "memory_tool",
+    "split_chunks",
 ]

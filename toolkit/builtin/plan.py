@@ -21,7 +21,7 @@ from toolkit._tools.decorator import tool
 from toolkit._tools.options import Effect
 from toolkit._tools.shared_values import SharedValues
 from toolkit._tools.tool import Tool
-from toolkit.builtin.ask_user import Asking
+from toolkit.builtin.ask_user import _UserPrompt
 from toolkit.errors import ToolError
 
 MAX_STEPS = 50
@@ -50,7 +50,9 @@ def plan_tool(tools: Toolbox | Iterable[Addable]) -> Tool[..., Any]:
     """
     named = (tools if isinstance(tools, Toolbox) else Toolbox(tools)).snapshot()
     known = {name: made for name, made in named.items() if not _is_barred(made)}
-    return tool(_Plan(known, frozenset({NAME, *named} - {*known})).execute_plan, effect=_effect(known.values()))
+    return tool(
+        _Plan(known, frozenset({NAME, *named} - {*known})).execute_plan, effect=_find_worst_effect(known.values())
+    )
 
 
 @dataclass(frozen=True)
@@ -74,16 +76,16 @@ class _Plan:
         for step in steps:
             if step["tool"] in self.barred:
                 raise ToolError(f"{step['tool']} cannot be called from within {NAME}")
-        calls = [_call(number, step, context) for number, step in enumerate(steps)]
-        results = await self._carried_out(calls, context)
+        calls = [_make_call(number, step, context) for number, step in enumerate(steps)]
+        results = await self._execute(calls, context)
         stopped = next((result for result in results if result.kind == "stopped"), None)
-        return stopped or _told(steps, results)
+        return stopped or _join_results(steps, results)
 
-    async def _carried_out(self, calls: Sequence[ToolCall], context: ToolContext[Any]) -> list[ToolResult]:
+    async def _execute(self, calls: Sequence[ToolCall], context: ToolContext[Any]) -> list[ToolResult]:
         """Carry calls out, until an approver ends the run; those that are too many for its limits are refused."""
         dispatcher = replace(dispatching.get() or Dispatcher(tools=self.tools), tools=self.tools, available=None)
         callings = ParallelCalls(dispatcher, context, AsyncBackend(), SharedValues.of(None))
-        ended = _refused(calls, dispatcher)
+        ended = _refuse_excess(calls, dispatcher)
         for batch in split_batches([call for call in calls if call.id not in ended], "parallel", self._runs_alone):
             results = await callings.all(batch)
             ended |= {call.id: result for call, result in zip(batch, results)}
@@ -98,36 +100,36 @@ class _Plan:
 
 def _is_barred(made: Tool[..., Any]) -> bool:
     """Tell whether a tool plans itself, or asks people, who are not asked many things by one call."""
-    return isinstance(getattr(made.handler, "instance", None), (_Plan, Asking))
+    return isinstance(getattr(made.handler, "instance", None), (_Plan, _UserPrompt))
 
 
-def _refused(calls: Sequence[ToolCall], dispatcher: Dispatcher) -> dict[str, ToolResult]:
+def _refuse_excess(calls: Sequence[ToolCall], dispatcher: Dispatcher) -> dict[str, ToolResult]:
     """Count calls as the run counts those of one answer, and refuse those that are too many."""
     counted = [(call, dispatcher.count(call.name, number)) for number, call in enumerate(calls)]
     return {call.id: ToolResult(text=why, error=why, kind="cancelled") for call, why in counted if why}
 
 
-def _call(number: int, step: Step, context: ToolContext[Any]) -> ToolCall:
+def _make_call(number: int, step: Step, context: ToolContext[Any]) -> ToolCall:
     """Make a call with an id of its own, to which ledgers and idempotency keys are bound."""
     return ToolCall(name=step["tool"], arguments=json.dumps(step["args"]), id=f"{context.call_id}/{number}")
 
 
-def _told(steps: Sequence[Step], results: Sequence[ToolResult]) -> ToolResult:
+def _join_results(steps: Sequence[Step], results: Sequence[ToolResult]) -> ToolResult:
     return ToolResult(
-        [_entry(number, *one) for number, one in enumerate(zip(steps, results))],
+        [_make_entry(number, *one) for number, one in enumerate(zip(steps, results))],
         images=tuple(chain.from_iterable(result.images for result in results)),
         files=tuple(chain.from_iterable(result.files for result in results)),
     )
 
 
-def _entry(number: int, step: Step, result: ToolResult) -> Mapping[str, Any]:
+def _make_entry(number: int, step: Step, result: ToolResult) -> Mapping[str, Any]:
     named = {"step": number, "tool": step["tool"]}
     if not result.is_error:
         return {**named, "status": "ok", "result": result.text}
     return {**named, "status": "error", "error": WAITS if result.kind == "pending" else result.text}
 
 
-def _effect(tools: Iterable[Tool[..., Any]]) -> Effect:
+def _find_worst_effect(tools: Iterable[Tool[..., Any]]) -> Effect:
     """Tell the worst that a plan may do; a tool that says nothing may do anything."""
     effects = {made.settings.effect for made in tools}
     if effects <= {"read"}:

@@ -1,4 +1,4 @@
-"""`random`: a whole number by chance."""
+"""`random`: a random integer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError, ToolError
 
-# What most programs that read the number can hold.
+# The range of 64-bit integers, which most programs can read.
 LIMIT = 2**63
 
 
@@ -17,17 +17,17 @@ def random_tool(source: Random | None = None) -> Tool[..., Any]:
     """Make `random`.
 
     Args:
-        source: Where chance comes from; the system by default. `Random(7)` gives the same numbers each time.
+        source: Source of random numbers; the system's by default. `Random(7)` returns the same numbers in each process.
 
     Raises:
-        DefinitionError: It is no Random.
+        DefinitionError: `source` is not a `random.Random`.
     """
-    chance = SystemRandom() if source is None else source
-    if not isinstance(chance, Random):
-        raise DefinitionError(f"random_tool: source={source!r} is no random.Random: write Random({source!r}).")
+    generator = SystemRandom() if source is None else source
+    if not isinstance(generator, Random):
+        raise DefinitionError(f"random_tool: source={source!r} is not a random.Random: write Random({source!r}).")
 
     @tool(name="random", title="Random Number", effect="read")
-    def drawn(min: int, max: int) -> int:  # noqa: A002  the model's words for it
+    def draw_number(min: int, max: int) -> int:  # noqa: A002  names that the model sees
         """Draw a whole number by chance.
 
         Args:
@@ -35,13 +35,13 @@ def random_tool(source: Random | None = None) -> Tool[..., Any]:
             max: The largest number that may come.
         """
         if not (-LIMIT <= min < LIMIT and -LIMIT <= max < LIMIT):
-            raise ToolError(f"invalid range: min={_shown(min)}, max={_shown(max)}")
+            raise ToolError(f"invalid range: min={_format_bound(min)}, max={_format_bound(max)}")
         if min > max:
             raise ToolError("min must be <= max")
-        return chance.randint(min, max)
+        return generator.randint(min, max)
 
-    return drawn
+    return draw_number
 
 
-def _shown(number: int) -> str:
+def _format_bound(number: int) -> str:
     return str(number) if -LIMIT <= number < LIMIT else f"a number of {number.bit_length()} bits, max 63"

@@ -1,4 +1,4 @@
-"""`current_time`: what time it is, anywhere."""
+"""`current_time`: the current time, in any time zone."""
 
 from __future__ import annotations
 
@@ -17,30 +17,31 @@ def current_time_tool(clock: Callable[[], float] = time.time) -> Tool[..., Any]:
     """Make `current_time`.
 
     Args:
-        clock: Gives the time, in seconds since 1970, UTC.
+        clock: Returns the time, in seconds since 1970, UTC.
 
     Raises:
-        DefinitionError: It cannot be called, or is asynchronous.
+        DefinitionError: `clock` cannot be called, or is asynchronous.
     """
     plain_function("clock", clock)
 
     @tool(name="current_time", title="Current Time", effect="read")
-    def told(timezone: str = "") -> str:
+    def format_time(timezone: str = "") -> str:
         """Tell the current date and time by RFC 3339, such as 2026-02-17T17:00:00+07:00.
 
         Args:
             timezone: IANA name, such as "Asia/Jakarta". UTC by default, and where there is none of this name: the time
                 ends with Z then.
         """
-        return datetime.fromtimestamp(clock(), _zone(timezone)).isoformat(timespec="seconds").replace("+00:00", "Z")
+        now = datetime.fromtimestamp(clock(), _find_zone(timezone))
+        return now.isoformat(timespec="seconds").replace("+00:00", "Z")
 
-    return told
+    return format_time
 
 
-def _zone(name: str) -> tzinfo:
+def _find_zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name) if name else timezone.utc
-    except (LookupError, ValueError, OSError):  # a name may be a path that leads out, or a directory
+    except (LookupError, ValueError, OSError):  # the name may be a path outside the database, or a directory
         return timezone.utc
 
 

@@ -1,4 +1,4 @@
-"""`todo_write`: a model's list of what it has to do."""
+"""`todo_write`: a model's list of tasks."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Status = Literal["pending", "in_progress", "completed"]
 
 
 class Todo(TypedDict):
-    """One thing to do.
+    """One task.
 
     Attributes:
-        content: What to do, as an order: "Run the tests".
-        activeForm: The same while it is done: "Running the tests".
-        status: How far it is.
+        content: The task as an order: "Run the tests".
+        activeForm: The same in the present continuous: "Running the tests".
+        status: State of the task.
     """
 
     content: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
@@ -34,56 +34,56 @@ class Todo(TypedDict):
 
 
 class Todos:
-    """The list of one conversation, to be shown; a model replaces it in whole."""
+    """The list of one conversation, for display; a model replaces the whole list."""
 
     def __init__(self) -> None:
         self._items: tuple[Todo, ...] = ()
 
     @property
     def items(self) -> tuple[Todo, ...]:
-        """What there is to do, in the model's order; empty when all is done."""
+        """The tasks in the model's order; empty when all are completed."""
         return self._items
 
     def replace(self, items: list[Todo]) -> None:
-        """Put another list in its place; one in which all is done leaves none."""
-        is_done = all(item["status"] == "completed" for item in items)
-        self._items = () if is_done else tuple(items)
+        """Replace the list; a list of completed tasks alone clears it."""
+        is_completed = all(item["status"] == "completed" for item in items)
+        self._items = () if is_completed else tuple(items)
 
 
 def todo_tool(todos: Todos | None = None) -> Tool[..., Any]:
     """Make `todo_write`.
 
     Args:
-        todos: Where the list is kept; one of the tool's own by default. Each conversation needs its own.
+        todos: Holds the list; a new one by default. Each conversation needs its own.
 
     Raises:
-        DefinitionError: It is no Todos.
+        DefinitionError: `todos` is not a `Todos`.
     """
-    kept = Todos() if todos is None else todos
-    if not isinstance(kept, Todos):
-        raise DefinitionError(f"todo_tool: todos={todos!r} is no list of this kind: write Todos().")
+    current = Todos() if todos is None else todos
+    if not isinstance(current, Todos):
+        raise DefinitionError(f"todo_tool: todos={todos!r} is not a Todos: write Todos().")
 
     @tool(title="Todo List", effect="write", idempotent=True)
     def todo_write(todos: Annotated[list[Todo], MaxLen(MAX_ITEMS)]) -> ToolResult:
         """Write the list of what you have to do, in place of the old one.
 
         Use it for work of three steps and more, and when the user asks for a list or for several things. Mark a task
-        as in_progress before you begin it, one at a time, and as completed as soon as it is done, not before. Leave out
+        as in_progress before you start it, one at a time, and as completed as soon as it is done, not before. Leave out
         what is no longer needed. When all tasks are completed, the list is cleared.
 
         Args:
             todos: All tasks, those that are done included. content is an order ("Run the tests"), activeForm says the
                 same while it is done ("Running the tests").
         """
-        kept.replace(todos)
-        return ToolResult(_told(todos), details={"todos": list(kept.items)})
+        current.replace(todos)
+        return ToolResult(_summarize(todos), details={"todos": list(current.items)})
 
     return todo_write
 
 
-def _told(todos: list[Todo]) -> str:
+def _summarize(todos: list[Todo]) -> str:
     counts = Counter(item["status"] for item in todos)
     if counts["completed"] == len(todos):
         return "All tasks are completed; the list is cleared." if todos else "The list is empty."
-    said = ", ".join(f"{counts[status]} {status}" for status in ("in_progress", "pending", "completed"))
-    return f"The list has {len(todos)} tasks: {said}. Go on, and keep it up to date."
+    summary = ", ".join(f"{counts[status]} {status}" for status in ("in_progress", "pending", "completed"))
+    return f"The list has {len(todos)} tasks: {summary}. Go on, and keep it up to date."

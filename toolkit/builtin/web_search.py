@@ -48,7 +48,7 @@ from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 from toolkit.builtin.http import FAILING, Web, WebOptions, page, stripped, web_of
 from toolkit.errors import DefinitionError, Failed
-from toolkit.stores.knowledge import cosines, packed
+from toolkit.stores.knowledge import compute_cosines, pack_embedding
 
 # Characters. They come from whoever has got a page into an engine, so they are one line each, and short.
 MAX_TITLE = 200
@@ -329,10 +329,10 @@ async def ranked(
 
 
 def _compared(embeddings: Embeddings, given: Sequence[Piece]) -> list[Piece]:
-    asked, *others = map(packed, embeddings)
+    asked, *others = map(pack_embedding, embeddings)
     if len(others) != len(given) or {len(asked)} != set(map(len, others)):
         raise ValueError(f"{len(others)} embeddings came for {len(given)} texts, or they differ in length")
-    scored = [replace(piece, score=score) for score, piece in cosines(asked, zip(given, others))]
+    scored = [replace(piece, score=score) for score, piece in compute_cosines(asked, zip(given, others))]
     return sorted(scored, key=order)
 
 

@@ -1,6 +1,6 @@
-"""The one way in which a SQLite file is opened here.
+"""SQLite files, shared by several threads and processes of one machine.
 
-A store says once what its files hold, and works in blocks. A block that writes is all or nothing; what it wrote is on
+A store declares the layout of its files once, and works in blocks. A writing block is atomic, and what it wrote is on
 the disk when it ends, whatever happens to the process or the power after that:
 
     SCHEDULE = Layout(holds="a schedule", application_id=0x746B5343, migrations=(("CREATE TABLE actions (...)",),))
@@ -8,15 +8,11 @@ the disk when it ends, whatever happens to the process or the power after that:
     database = Database("actions.db", SCHEDULE)
     with database.writing() as connection:  # no other thread or process writes meanwhile
         connection.execute("INSERT INTO actions VALUES (...)")
-    with database.reading() as connection:  # sees one state, whoever writes meanwhile
+    with database.reading() as connection:  # a snapshot: it does not change, whoever writes meanwhile
         connection.execute("SELECT * FROM actions")
 
-A migration that was ever released is not changed; a new one is put behind it. Nothing but the statements belongs into a
-block: the other threads wait for its end. There is one connection, and it is closed before the process forks: SQLite
-keeps its locks per process, and a child that goes on with them loses what it writes.
-Keep the file on a disk of this machine: on a network file system locks do not hold.
-
-How a SQLite file is opened: made where there is none, looked through, brought up to date, or refused.
+A migration that was released is never changed; a new one is appended. A block holds nothing but statements, as the
+other threads wait for its end. Keep the file on a disk of this machine: locks do not work on network file systems.
 """
 
 from __future__ import annotations
@@ -32,22 +28,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from typing_extensions import Self
 
 from toolkit.errors import DefinitionError, StoreError
-from toolkit.stores.forks import forks
 
 if TYPE_CHECKING:
     import sqlite3
 
 MEMORY = ":memory:"
 
-# Seconds between two tries to open a file that others are making.
-PAUSE = 0.01
+# The longest timeout, in seconds: SQLite counts milliseconds, in 32 bits.
+MAX_TIMEOUT = 1e6
 
-# A commit is on the disk when it is done, on macOS too. What is read may have been made by others: for that see
-# sqlite.org/security.html. A log that one large document made is cut again, to bytes.
+# Seconds between two attempts to open a file that other processes are creating.
+OPEN_PAUSE = 0.01
+
+# Seconds that a fork waits for all blocks to end, and for one of them at a time.
+FORK_TIMEOUT = 3.0
+FORK_PAUSE = 0.02
+
+# A commit is on the disk when it returns, on macOS too. The file may come from others: see sqlite.org/security.html.
+# After a large transaction, the log is truncated to this number of bytes.
 _SETTINGS = (
     "PRAGMA synchronous = FULL",
     "PRAGMA fullfsync = ON",
@@ -60,12 +63,12 @@ _SETTINGS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """What the files of one kind of store hold.
+    """Tables of one kind of store, and the mark of its files.
 
     Attributes:
-        holds: What that is, for messages, such as "a schedule".
-        application_id: What tells these files from others: four bytes, the first below 0x80.
-        migrations: Statements that lead from one version to the next; the first make the tables of a new file.
+        holds: Content in words, for messages, such as "a schedule".
+        application_id: Mark of these files: four bytes, the first below 0x80.
+        migrations: Statements that lead from one version to the next; the first create the tables of a new file.
     """
 
     holds: str
@@ -73,202 +76,55 @@ class Layout:
     migrations: tuple[tuple[str, ...], ...]
 
 
-def opened(path: str, layout: Layout, timeout: float) -> sqlite3.Connection:
-    """Open a file, for its owner alone where it is made here.
-
-    Raises:
-        StoreError: It is not one of this layout, or has more in it than is known here.
-        sqlite3.Error: It is damaged, or cannot be used.
-    """
-    import sqlite3  # few runs need it
-
-    _make(path)
-    connection = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
-    try:
-        _version(connection, layout, path)  # before anything is changed
-        _check(connection)
-        until = time.monotonic() + timeout
-        while not _is_logged(connection, until, path):
-            time.sleep(PAUSE)
-        for setting in _SETTINGS:
-            connection.execute(setting)
-        _migrate(connection, layout, path)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def refuse_lost(path: Path) -> None:
-    """Refuse what SQLite would take for a new file, and throw away what was written to the old one.
-
-    Raises:
-        StoreError: There is a log, and not its file.
-    """
-    log = Path(f"{path}-wal")
-    if _size(log) and not _size(path):  # the log is looked at first: whoever makes a file makes the log last
-        raise StoreError(
-            f"{path.name} is lost, and {log.name} is there: put a copy of both back, or move the second away."
-        )
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except (OSError, ValueError):  # no name of a file
-        return 0
-
-
-def _make(path: str) -> None:
-    """Make a file that only its owner may read, as SQLite makes its log then."""
-    if path == MEMORY:
-        return
-    # To close it lets go of the locks that this process has on it: no other thread may have opened it meanwhile.
-    with forks.making, suppress(OSError):  # it is there, or SQLite says what is wrong
-        try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        except ValueError as error:
-            raise StoreError(f"{path!r} is no name of a file: choose another one.") from error
-
-
-def _version(connection: sqlite3.Connection, layout: Layout, path: str) -> int:
-    """Tell how many migrations a file has behind it, by one state of it.
-
-    Raises:
-        StoreError: It is not one of this layout, or has more behind it than are known here.
-    """
-    connection.execute("SAVEPOINT version")
-    ((found,),) = connection.execute("PRAGMA application_id")
-    ((version,),) = connection.execute("PRAGMA user_version")
-    things = _things(connection)
-    connection.execute("RELEASE version")
-    name = Path(path).name
-    if found != layout.application_id and (found, version, things) != (0, 0, set()):
-        raise StoreError(f"{name} does not hold {layout.holds}, but something else: choose another file.")
-    if version > len(layout.migrations):
-        raise StoreError(
-            f"A later version of this library has made {name}: update the library, or choose another file."
-        )
-    _refuse_others(things, layout, version, name)
-    return int(version)
-
-
-def _refuse_others(things: set[str], layout: Layout, version: int, name: str) -> None:
-    """Hold a file to what its layout makes: a trigger of somebody else would change what is kept."""
-    import sqlite3
-
-    with closing(sqlite3.connect(MEMORY)) as model:
-        _execute(model, layout.migrations[: max(version, 0)])
-        made = _things(model)
-    if others := sorted(things - made):
-        raise StoreError(
-            f"{name} holds what this library has not made, {', '.join(others)[:300]}: it may change what is kept. "
-            "Choose another file; or drop it with sqlite3, where you know whose it is."
-        )
-    if missing := sorted(made - things):
-        raise StoreError(f"{name} does not hold {layout.holds}: {', '.join(missing)} is missing. Put a copy back.")
-
-
-def _things(connection: sqlite3.Connection) -> set[str]:
-    """Name the tables, indexes, triggers and views of a file, but for the statistics that ANALYZE makes."""
-    rows = connection.execute(
-        "SELECT type, name, tbl_name FROM sqlite_master WHERE name NOT LIKE 'sqlite\\_stat_' ESCAPE '\\'"
-    )
-    return {
-        f"{kind} {name!a}" if kind in ("table", "view") else f"{kind} {name!a} of {of!a}" for kind, name, of in rows
-    }
-
-
-def _execute(connection: sqlite3.Connection, migrations: Iterable[Iterable[str]]) -> None:
-    for migration in migrations:
-        for statement in migration:
-            connection.execute(statement)
-
-
-def _is_logged(connection: sqlite3.Connection, until: float, path: str) -> bool:
-    """Let no reader wait for a writer; of processes that make the file together, one does it while the others wait."""
-    try:
-        ((mode,),) = connection.execute("PRAGMA journal_mode = WAL")
-    except connection.OperationalError as error:
-        if "locked" not in str(error) or time.monotonic() > until:
-            raise
-        return False
-    if mode not in ("wal", "memory"):
-        raise StoreError(f"{Path(path).name} cannot be shared where it lies: keep it on a disk of this machine.")
-    return True
-
-
-def _migrate(connection: sqlite3.Connection, layout: Layout, path: str) -> None:
-    """Bring a file up to date, all the way or not at all."""
-    if _version(connection, layout, path) == len(layout.migrations):
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    _execute(connection, layout.migrations[_version(connection, layout, path) :])
-    connection.execute(f"PRAGMA application_id = {layout.application_id}")
-    connection.execute(f"PRAGMA user_version = {len(layout.migrations)}")
-    connection.execute("COMMIT")
-
-
-def _check(connection: sqlite3.Connection) -> None:
-    """Look through the whole file, as fast as the disk gives it."""
-    (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if found != "ok":
-        raise connection.DatabaseError(f"malformed: {found}")
-
-
-# The longest wait, in seconds: SQLite counts milliseconds, in 32 bits.
-LONGEST = 1e6
-
-
 class Database:
-    """A SQLite file, for several threads and processes of one machine.
+    """A SQLite file, for several threads and processes of one machine. A forked child can use it too.
 
     Args:
-        path: The file; it is made where there is none. ":memory:" lasts as long as the object.
-        layout: What it holds.
-        timeout: How long to wait for another process that writes, in seconds.
+        path: The file; created if it does not exist. ":memory:" lasts as long as the object.
+        layout: Expected layout of the file.
+        timeout: Seconds to wait for another process that writes.
 
     Raises:
-        DefinitionError: The path or the time is none.
-        StoreError: The file is damaged, holds something else, was made by a later version, or cannot be opened.
+        DefinitionError: The path or the timeout is invalid.
+        StoreError: The file is damaged, has another layout, was made by a later version, or cannot be opened.
     """
 
     def __init__(self, path: str | os.PathLike[str], layout: Layout, *, timeout: float = 30.0) -> None:
-        _refuse_mistaken(path, timeout)
-        # A path stays the same when the process changes its directory.
+        _validate(path, timeout)
+        # Made absolute, since the process may change its directory.
         self.path = MEMORY if path == MEMORY else str(Path(path).absolute())
         self._layout, self._timeout = layout, timeout
         self._lock = threading.RLock()
-        self._connections: list[sqlite3.Connection] = []  # one, or none while it is closed
-        # Not at the end of the process: a thread may still be at work then, and nothing is lost by an open file.
+        self._connections: list[sqlite3.Connection] = []  # one, or none while the file is closed
+        # Not at exit: a thread may still use the connection then, and an open file loses nothing.
         weakref.finalize(self, _close, self._connections).atexit = False
-        refuse_lost(Path(self.path))
-        forks.add(self)
-        with self.reading():  # opened now, so that what is wrong is told now
+        _refuse_orphaned_log(Path(self.path))
+        _forks.add(self)
+        with self.reading():  # open it now, so that errors are raised here
             pass
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Give one state of the file to look at.
+        """Open a block that reads one snapshot of the file.
 
         Raises:
-            StoreError: It could not be read.
+            StoreError: The file could not be read.
         """
         with self._transaction("BEGIN") as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Keep all of what the block writes, or nothing where it raises; nobody else writes meanwhile.
+        """Open a block that writes: all of its changes are committed, or none if it raises.
 
         Raises:
-            StoreError: It could not be kept.
+            StoreError: The changes could not be written.
         """
         with self._transaction("BEGIN IMMEDIATE") as connection:
             yield connection
 
     def close(self) -> None:
-        """Close the file; the next use opens it again. What is in memory is lost."""
+        """Close the file; the next block opens it again. Data in memory is lost."""
         with self._lock:
             _close(self._connections)
 
@@ -278,23 +134,25 @@ class Database:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def rest(self, seconds: float) -> bool:
-        """Close the file, and let nobody use it until `resume`, as the process forks; False where it is busy."""
+    def close_for_fork(self, seconds: float) -> bool:
+        """Close the file and keep it closed until `release`; False if a block lasts longer than this."""
         if not self._lock.acquire(timeout=seconds):
             return False
         if self.path != MEMORY:  # which has no locks to lose
             _close(self._connections)
         return True
 
-    def resume(self) -> None:
-        """Let the file be used again."""
+    def release(self) -> None:
+        """Allow blocks again after `close_for_fork`."""
         self._lock.release()
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        self._refuse_lost()  # whose lock nobody lets go of
-        with self._lock, _explained(Path(self.path), self._timeout):
-            connection = self._connection()
+        _forks.refuse_lost(self)  # before its lock, which no thread of this process would release
+        with self._lock, _translate_errors(Path(self.path), self._timeout):
+            if not self._connections:
+                self._connections.append(_open_file(self.path, self._layout, self._timeout))
+            connection = self._connections[0]
             if connection.in_transaction:
                 raise RuntimeError("This thread is in a block of this database already: do the work in that one.")
             try:
@@ -302,28 +160,238 @@ class Database:
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
-                with suppress(connection.Error):  # where SQLite has done so itself, or the disk is gone
+                with suppress(connection.Error):  # SQLite has rolled back already, or the disk is gone
                     connection.execute("ROLLBACK")
                 raise
 
-    def _connection(self) -> sqlite3.Connection:
-        if not self._connections:
-            self._connections.append(opened(self.path, self._layout, self._timeout))
-        return self._connections[0]
 
-    def _refuse_lost(self) -> None:
-        if any(lost is self or lost.path == self.path != MEMORY for lost in forks.lost):
+def _validate(path: object, timeout: object) -> None:
+    if not isinstance(path, (str, os.PathLike)):
+        raise DefinitionError(f"path={path!r:.100} is not a path of a file, such as 'store.db'.")
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 <= timeout <= MAX_TIMEOUT:
+        raise DefinitionError(f"timeout={timeout!r:.100} is not a number of seconds from 0 to {MAX_TIMEOUT:,.0f}.")
+
+
+def _refuse_orphaned_log(path: Path) -> None:
+    """Refuse a log without its file: SQLite would take the file for a new one, and discard the log.
+
+    Raises:
+        StoreError: The log exists, and the file does not.
+    """
+    log = Path(f"{path}-wal")
+    if _size(log) and not _size(path):  # the log first: a process that creates a file creates the log last
+        raise StoreError(
+            f"{path.name} is lost, and {log.name} is there: put a copy of both back, or move the second away."
+        )
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except (OSError, ValueError):  # not a valid file name
+        return 0
+
+
+def _close(connections: list[sqlite3.Connection]) -> None:
+    while connections:
+        connections.pop().close()
+
+
+class _Forks:
+    """Closes the databases of the process while it forks, for 3 seconds at most until their blocks have ended.
+
+    SQLite keeps its locks per process and file. As long as a child has its parent's connection, it holds no lock, even
+    through a connection of its own, and its writes can be lost (sqlite.org/howtocorrupt.html, section 2.6). So a check
+    of the process id at the next use would come too late.
+
+    Attributes:
+        creating: Held while a file is created; a child has its own.
+        lost: Databases that were in use when the process was forked. They are never freed, as closing them is unsafe.
+    """
+
+    def __init__(self) -> None:
+        self.creating = threading.Lock()
+        self.lost: list[Database] = []
+        self._lock = threading.RLock()
+        self._members: WeakSet[Database] = WeakSet()
+        self._closed: list[Database] = []
+        if hasattr(os, "register_at_fork"):  # Windows has no fork
+            os.register_at_fork(before=self._before, after_in_parent=self._after, after_in_child=self._after_in_child)
+
+    def add(self, database: Database) -> None:
+        """Add a database, for as long as it lives."""
+        with self._lock:
+            self._members.add(database)
+
+    def refuse_lost(self, database: Database) -> None:
+        """Refuse a database that was in use when the process was forked.
+
+        Raises:
+            StoreError: It was, or another one of the same file.
+        """
+        path = database.path
+        if any(lost is database or lost.path == path != MEMORY for lost in self.lost):
             raise StoreError(
-                f"{Path(self.path).name} was in use for too long while this process was forked, and cannot be used in "
-                "it: use it in the process that forked, or start this one anew."
+                f"{Path(path).name} was in use for too long while this process was forked, and cannot be used in it: "
+                "use it in the process that forked, or start this one anew."
             )
 
+    def _before(self) -> None:
+        self._lock.acquire()
+        deadline = time.monotonic() + FORK_TIMEOUT
+        members = list(self._members)
+        while not self._close_all(members) and time.monotonic() < deadline:
+            self._release_all()  # a thread in a block of one database may wait for another
 
-def _refuse_mistaken(path: object, timeout: object) -> None:
-    if not isinstance(path, (str, os.PathLike)):
-        raise DefinitionError(f"path={path!r:.100} is no path of a file, such as 'kept.db'.")
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 <= timeout <= LONGEST:
-        raise DefinitionError(f"timeout={timeout!r:.100} is no number of seconds from 0 to {LONGEST:,.0f}.")
+    def _close_all(self, members: Iterable[Database]) -> bool:
+        is_complete = True
+        for database in members:
+            if database.close_for_fork(FORK_PAUSE):
+                self._closed.append(database)
+            else:
+                is_complete = False
+        return is_complete
+
+    def _after(self) -> None:
+        self._release_all()
+        self._lock.release()
+
+    def _after_in_child(self) -> None:
+        closed = set(map(id, self._closed))
+        self.lost += [database for database in self._members if id(database) not in closed]
+        self._release_all()
+        self._lock, self.creating = threading.RLock(), threading.Lock()  # the parent's threads may hold the old ones
+
+    def _release_all(self) -> None:
+        while self._closed:
+            self._closed.pop().release()
+
+
+# One for the process: code that forks does not know about its databases.
+_forks = _Forks()
+
+
+def _open_file(path: str, layout: Layout, timeout: float) -> sqlite3.Connection:
+    """Open a file, and bring it up to date; a new one is readable by its owner alone.
+
+    Raises:
+        StoreError: It has another layout, or a later version.
+        sqlite3.Error: It is damaged, or cannot be used.
+    """
+    import sqlite3  # few runs need it
+
+    _create_file(path)
+    connection = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
+    try:
+        _read_version(connection, layout, path)  # before anything is changed
+        _check_integrity(connection)
+        deadline = time.monotonic() + timeout
+        while not _use_log(connection, deadline, path):
+            time.sleep(OPEN_PAUSE)
+        for setting in _SETTINGS:
+            connection.execute(setting)
+        _migrate(connection, layout, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _create_file(path: str) -> None:
+    """Create a file that only its owner may read; SQLite gives its log the same permissions."""
+    if path == MEMORY:
+        return
+    # Closing a file drops the process's locks on it, so no other thread may open it before that.
+    with _forks.creating, suppress(OSError):  # it exists, or SQLite reports the error
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except ValueError as error:
+            raise StoreError(f"{path!r} is no name of a file: choose another one.") from error
+
+
+def _read_version(connection: sqlite3.Connection, layout: Layout, path: str) -> int:
+    """Return the number of migrations that a file has had, from one snapshot.
+
+    Raises:
+        StoreError: It has another layout, or a later version.
+    """
+    connection.execute("SAVEPOINT version")
+    ((application_id,),) = connection.execute("PRAGMA application_id")
+    ((version,),) = connection.execute("PRAGMA user_version")
+    objects = _read_objects(connection)
+    connection.execute("RELEASE version")
+    name = Path(path).name
+    if application_id != layout.application_id and (application_id, version, objects) != (0, 0, set()):
+        raise StoreError(f"{name} does not hold {layout.holds}, but something else: choose another file.")
+    if version > len(layout.migrations):
+        raise StoreError(
+            f"A later version of this library has made {name}: update the library, or choose another file."
+        )
+    _refuse_foreign(objects, layout, version, name)
+    return int(version)
+
+
+def _refuse_foreign(objects: set[str], layout: Layout, version: int, name: str) -> None:
+    """Refuse a file with more or fewer objects than its layout: a foreign trigger could change what is written."""
+    import sqlite3
+
+    with closing(sqlite3.connect(MEMORY)) as model:
+        _execute(model, layout.migrations[: max(version, 0)])
+        expected = _read_objects(model)
+    if foreign := sorted(objects - expected):
+        raise StoreError(
+            f"{name} holds what this library has not made, {', '.join(foreign)[:300]}: it may change what is kept. "
+            "Choose another file; or drop it with sqlite3, where you know whose it is."
+        )
+    if missing := sorted(expected - objects):
+        raise StoreError(f"{name} does not hold {layout.holds}: {', '.join(missing)} is missing. Put a copy back.")
+
+
+def _read_objects(connection: sqlite3.Connection) -> set[str]:
+    """List the tables, indexes, triggers and views of a file, without the statistics that ANALYZE makes."""
+    rows = connection.execute(
+        "SELECT type, name, tbl_name FROM sqlite_master WHERE name NOT LIKE 'sqlite\\_stat_' ESCAPE '\\'"
+    )
+    return {
+        f"{kind} {name!a}" if kind in ("table", "view") else f"{kind} {name!a} of {of!a}" for kind, name, of in rows
+    }
+
+
+def _check_integrity(connection: sqlite3.Connection) -> None:
+    """Read the whole file, as fast as the disk permits."""
+    (report,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if report != "ok":
+        raise connection.DatabaseError(f"malformed: {report}")
+
+
+def _execute(connection: sqlite3.Connection, migrations: Iterable[Iterable[str]]) -> None:
+    for migration in migrations:
+        for statement in migration:
+            connection.execute(statement)
+
+
+def _use_log(connection: sqlite3.Connection, deadline: float, path: str) -> bool:
+    """Switch to a write-ahead log, so that readers do not wait for writers; False while other processes do the same."""
+    try:
+        ((mode,),) = connection.execute("PRAGMA journal_mode = WAL")
+    except connection.OperationalError as error:
+        if "locked" not in str(error) or time.monotonic() > deadline:
+            raise
+        return False
+    if mode not in ("wal", "memory"):
+        raise StoreError(f"{Path(path).name} cannot be shared where it lies: keep it on a disk of this machine.")
+    return True
+
+
+def _migrate(connection: sqlite3.Connection, layout: Layout, path: str) -> None:
+    """Apply the missing migrations, all or none."""
+    if _read_version(connection, layout, path) == len(layout.migrations):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    _execute(connection, layout.migrations[_read_version(connection, layout, path) :])
+    connection.execute(f"PRAGMA application_id = {layout.application_id}")
+    connection.execute(f"PRAGMA user_version = {len(layout.migrations)}")
+    connection.execute("COMMIT")
 
 
 _DAMAGED = (
@@ -333,7 +401,7 @@ _DAMAGED = (
 )
 _CLOSED = "it cannot be opened or written to: see whether it is a file, its directory is there, and both are permitted"
 
-# What SQLite says, and what to do about it.
+# Parts of SQLite's messages, and what to do about them.
 _ADVICE: Mapping[str, str] = MappingProxyType(
     {
         "locked": "another process kept it busy for {timeout:g} seconds: try again, and see whether that one hangs",
@@ -349,23 +417,19 @@ _ADVICE: Mapping[str, str] = MappingProxyType(
 
 
 @contextmanager
-def _explained(path: Path, timeout: float) -> Iterator[None]:
+def _translate_errors(path: Path, timeout: float) -> Iterator[None]:
+    """Translate SQLite's errors, and those of values that SQLite cannot store."""
     import sqlite3
 
     try:
         yield
-    except (sqlite3.Error, UnicodeError, OverflowError) as error:  # of a value that SQLite has no form for
-        advice = next((advice for said, advice in _ADVICE.items() if said in str(error)), "{error}")
-        told = advice.format(
+    except (sqlite3.Error, UnicodeError, OverflowError) as error:
+        template = next((advice for part, advice in _ADVICE.items() if part in str(error)), "{error}")
+        advice = template.format(
             name=path.name,
             file=shlex.quote(path.name),
             saved=shlex.quote(f"saved-{path.name}"),
             timeout=timeout,
             error=error,
         )
-        raise StoreError(f"{path.name} cannot be used: {told}.") from error
-
-
-def _close(connections: list[sqlite3.Connection]) -> None:
-    while connections:
-        connections.pop().close()
+        raise StoreError(f"{path.name} cannot be used: {advice}.") from error

@@ -1,13 +1,8 @@
-"""What a knowledge store keeps, and what it can do.
+"""Documents with embeddings, in a SQLite file or in memory, found by meaning and by words.
 
-Embeddings as bytes: how they are kept, and how near one is to another.
-
-An embedding is kept with length one, as 32-bit floats with the lowest byte first; so the cosine of two is the sum of
-their products. Every one is compared with the query: with 100,000 of 384 numbers each a search takes 0.2 s where numpy
-is there, else 1.2 s (with Python 3.10 or 3.11, 2 s). Extensions that search faster cannot be loaded by many a Python's
-sqlite3.
-
-Documents with embeddings in a file, and in memory.
+An embedding is stored with length one, as little-endian 32-bit floats, so the cosine of two is their dot product. A
+search compares the query with every embedding: with 100,000 of 384 numbers each it takes 0.2 s with numpy, and 1.2 s
+without (2 s on Python 3.10 and 3.11). SQLite extensions that search faster cannot be loaded by many Python builds.
 """
 
 from __future__ import annotations
@@ -38,171 +33,15 @@ if TYPE_CHECKING:
 
 KNOWLEDGE = "knowledge"
 
-
-@dataclass(frozen=True, kw_only=True)
-class Document:
-    """A text with where it came from.
-
-    Attributes:
-        id: What it is known by: a document of the same id, of the same owner, takes its place.
-        content: The text as it was given.
-        title: A name for people; of a message, its role; of a memory, its kind.
-        source: Where it came from, such as a path, a URL, or "message".
-        collection: Which documents it is searched with.
-        created_at: When it was kept, in seconds since 1970, UTC; the store says so.
-        expires_at: When it is to be forgotten; None where it is kept.
-    """
-
-    id: str
-    content: str
-    title: str = ""
-    source: str = ""
-    collection: str = KNOWLEDGE
-    created_at: float = field(default=0.0, compare=False)
-    expires_at: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chunk:
-    """A piece of a document, with its embedding: numbers whose direction is its meaning."""
-
-    content: str
-    embedding: Sequence[float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Hit:
-    """A chunk that was found.
-
-    Attributes:
-        score: The larger the better: the cosine of a search by embedding; of any other search, good to compare only.
-            There it counts how rare a word is, among the texts of all owners.
-    """
-
-    document_id: str
-    title: str
-    source: str
-    created_at: float
-    chunk_index: int
-    content: str
-    score: float = field(compare=False)
-
-
-@runtime_checkable
-class KnowledgeStore(Protocol):
-    """Documents of one owner, found by what their chunks mean or say. It may be used from any thread.
-
-    Each method raises StoreError where the store cannot do it.
-    """
-
-    def owned_by(self, owner: str) -> Self:
-        """Give the same store for another owner: neither sees what the other one keeps.
-
-        Raises:
-            DefinitionError: The owner is no text, or an empty one.
-        """
-        ...
-
-    def add(self, document: Document, chunks: Sequence[Chunk], *, model: str = "") -> None:
-        """Keep a document with all its chunks, or nothing; it takes the place of one of the same id.
-
-        Nothing is kept where the call that this is done for was called off.
-
-        Args:
-            document: The document.
-            chunks: Its pieces, in order.
-            model: What made the embeddings. All of a store are by one model, and of one length.
-        """
-        ...
-
-    def search(
-        self, embedding: Sequence[float], *, collection: str = KNOWLEDGE, limit: int = 5, model: str = ""
-    ) -> list[Hit]:
-        """Give the chunks whose embeddings are nearest by their direction, the nearest first."""
-        ...
-
-    def search_text(self, query: str, *, collection: str = KNOWLEDGE, limit: int = 5) -> list[Hit]:
-        """Give the chunks that say most of the words of a query, the best first; it has words only, no operators."""
-        ...
-
-    def documents(self, collection: str = KNOWLEDGE) -> list[Document]:
-        """Give the documents of a collection, in the order in which they were kept."""
-        ...
-
-    def delete(self, *ids: str) -> int:
-        """Remove documents, and all that have expired; give how many of the former there were."""
-        ...
-
-
-# How many are compared at once.
+# Embeddings that are compared at once.
 BATCH = 1024
 NO_EMBEDDING = "an embedding is a list of finite numbers, one at least"
-_NO_NUMBERS = (bool, str, bytes)  # and yet `float` takes them
 
-
-def packed(embedding: Sequence[float]) -> bytes:
-    """Write an embedding, made as long as one. One of zeros alone has no direction, and stays as it is.
-
-    Raises:
-        ValueError: It is empty, or holds what is no finite number.
-    """
-    try:
-        numbers = [] if isinstance(embedding, _NO_NUMBERS) else [_number(each) for each in embedding]
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(NO_EMBEDDING) from error
-    largest = max(map(abs, numbers), default=math.nan)
-    if not all(map(math.isfinite, [largest, *numbers])):
-        raise ValueError(NO_EMBEDDING)
-    scaled = [number / largest for number in numbers] if largest else numbers  # their squares do not overflow
-    length = math.hypot(*scaled) or 1.0
-    return struct.pack(f"<{len(scaled)}f", *(number / length for number in scaled))
-
-
-def _number(value: Any) -> float:
-    return math.nan if isinstance(value, _NO_NUMBERS) else float(value)
-
-
-def cosines(query: bytes, rows: Iterable[tuple[Any, bytes]]) -> Iterator[tuple[float, Any]]:
-    """Compare a packed embedding with others; give each cosine with what stands beside the other.
-
-    Raises:
-        ValueError: One of them is no packed embedding of the same length.
-    """
-    compare = _by_numpy(query) if find_spec("numpy") else _by_hand(query)
-    left = iter(rows)
-    while batch := list(islice(left, BATCH)):
-        if any(type(embedding) is not bytes or len(embedding) != len(query) for _, embedding in batch):
-            raise ValueError("an embedding is not as it was kept")
-        yield from zip(compare([embedding for _, embedding in batch]), (key for key, _ in batch))
-
-
-def _by_numpy(query: bytes) -> Callable[[list[bytes]], list[float]]:
-    import numpy
-
-    numbers = numpy.frombuffer(query, "<f4")
-
-    def compare(batch: list[bytes]) -> list[float]:
-        found = numpy.frombuffer(b"".join(batch), "<f4").reshape(len(batch), -1) @ numbers
-        return [float(cosine) for cosine in found]
-
-    return compare
-
-
-def _by_hand(query: bytes) -> Callable[[list[bytes]], list[float]]:
-    form = struct.Struct(f"<{len(query) // 4}f")
-    numbers = form.unpack(query)
-    product: Callable[..., float] = getattr(math, "sumprod", _sum_of_products)  # of Python 3.12
-    return lambda batch: [product(numbers, form.unpack(embedding)) for embedding in batch]
-
-
-def _sum_of_products(one: Sequence[float], other: Sequence[float]) -> float:
-    return math.fsum(map(mul, one, other))
-
-
-# The first second of the year 10000, which no date has.
+# The first second of the year 10000, beyond the range of `datetime`.
 LAST_TIME = 253_402_300_800.0
-SPOILT = "The store holds what was not written by this library, or is damaged: put a copy back in its place."
-# Words of a query that are looked for; more only take time.
+DAMAGED = "The store holds what was not written by this library, or is damaged: put a copy back in its place."
+
+# Words of a query that are searched for; more only take time.
 MAX_WORDS = 64
 
 LAYOUT = Layout(
@@ -228,44 +67,139 @@ LAYOUT = Layout(
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """A text and its origin.
+
+    Attributes:
+        id: Key of the document: adding another one of the same id and owner replaces it.
+        content: The whole text.
+        title: A name for people; the role of a message, the kind of a memory.
+        source: Origin, such as a path, a URL, or "message".
+        collection: Name of the group of documents that are searched together.
+        created_at: Time of storage, in seconds since 1970, UTC; set by the store.
+        expires_at: Time of removal, likewise; None for never.
+    """
+
+    id: str
+    content: str
+    title: str = ""
+    source: str = ""
+    collection: str = KNOWLEDGE
+    created_at: float = field(default=0.0, compare=False)
+    expires_at: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """A part of a document, with its embedding: a vector whose direction stands for the meaning."""
+
+    content: str
+    embedding: Sequence[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hit:
+    """A chunk as the result of a search.
+
+    Attributes:
+        score: Larger is better. A search by embedding gives the cosine; a search by words gives a number that only
+            compares hits of one search, as it counts how rare a word is among the texts of all owners.
+    """
+
+    document_id: str
+    title: str
+    source: str
+    created_at: float
+    chunk_index: int
+    content: str
+    score: float = field(compare=False)
+
+
+@runtime_checkable
+class KnowledgeStore(Protocol):
+    """Documents of one owner, searched by the meaning or the words of their chunks. Safe from any thread.
+
+    Each method raises StoreError if the store cannot be used.
+    """
+
+    def owned_by(self, owner: str) -> Self:
+        """Return the same store for another owner; neither sees the documents of the other.
+
+        Raises:
+            DefinitionError: The owner is not a text, or is empty.
+        """
+        ...
+
+    def add(self, document: Document, chunks: Sequence[Chunk], *, model: str = "") -> None:
+        """Store a document with all of its chunks, or nothing; a document of the same id is replaced.
+
+        Nothing is stored if the current call was cancelled.
+
+        Args:
+            document: The document.
+            chunks: Its parts, in order.
+            model: Name of the embedding model. All embeddings of a store are by one model, and of one length.
+        """
+        ...
+
+    def search(
+        self, embedding: Sequence[float], *, collection: str = KNOWLEDGE, limit: int = 5, model: str = ""
+    ) -> list[Hit]:
+        """Return the chunks whose embeddings have the nearest directions, the nearest first."""
+        ...
+
+    def search_text(self, query: str, *, collection: str = KNOWLEDGE, limit: int = 5) -> list[Hit]:
+        """Return the chunks with most of a query's words, the best first; the query has no operators."""
+        ...
+
+    def documents(self, collection: str = KNOWLEDGE) -> list[Document]:
+        """Return the documents of a collection, in the order of storage."""
+        ...
+
+    def delete(self, *ids: str) -> int:
+        """Remove documents and all expired ones; return how many of the former there were."""
+        ...
+
+
 class SQLiteKnowledge:
     """Documents of one owner in a file, for several threads and processes of one machine.
 
     Args:
-        path: The file; it is made where there is none.
-        timeout: How long to wait for another process that writes, in seconds.
-        clock: Gives the time, in seconds since 1970, UTC.
+        path: The file; created if it does not exist.
+        timeout: Seconds to wait for another process that writes.
+        clock: Returns the time, in seconds since 1970, UTC.
 
     Raises:
-        DefinitionError: The path, the time or the clock is none.
-        StoreError: The file is damaged, holds something else, or cannot be opened.
+        DefinitionError: The path, the timeout or the clock is invalid.
+        StoreError: The file is damaged, is not a knowledge store, or cannot be opened.
     """
 
     def __init__(
         self, path: str | os.PathLike[str], *, timeout: float = 30.0, clock: Callable[[], float] = time.time
     ) -> None:
         if not callable(clock):
-            raise DefinitionError(f"clock={clock!r:.100} is no function that gives seconds.")
+            raise DefinitionError(f"clock={clock!r:.100} is not a function that returns seconds.")
         self._database = Database(path, LAYOUT, timeout=timeout)
         self._clock, self._owner = clock, ""
         self._close: Callable[[], None] = self._database.close
 
     def owned_by(self, owner: str) -> Self:
-        """Give the same store for another owner: neither sees what the other one keeps.
+        """Return the same store for another owner; neither sees the documents of the other.
 
         Raises:
-            DefinitionError: The owner is no text, or an empty one.
+            DefinitionError: The owner is not a text, or is empty.
         """
         if not isinstance(owner, str) or not owner:
-            raise DefinitionError(f"owner={owner!r}: it is a text, and not empty.")
+            raise DefinitionError(f"owner={owner!r} is not a text, or is empty.")
         other = copy(self)
-        vars(other).update(_owner=owner, _close=_do_nothing)  # others use the file
+        vars(other).update(_owner=owner, _close=lambda: None)  # others use the file
         return other
 
     def add(self, document: Document, chunks: Sequence[Chunk], *, model: str = "") -> None:
-        """Keep a document with all its chunks, or nothing; it takes the place of one of the same id."""
+        """Store a document with all of its chunks, or nothing; a document of the same id is replaced."""
         rows = [
-            (self._owner, document.id, chunk.content, index, _packed(chunk.embedding))
+            (self._owner, document.id, chunk.content, index, _pack(chunk.embedding))
             for index, chunk in enumerate(chunks)
         ]
         fields = (document.title, document.source, document.content, document.collection)
@@ -273,49 +207,49 @@ class SQLiteKnowledge:
         with self._database.writing() as connection:
             for length in sorted({len(row[-1]) for row in rows}):
                 connection.execute("INSERT INTO model VALUES (1, ?, ?) ON CONFLICT DO NOTHING", (model, length))
-                _refuse_other(connection, model, length)
-            _delete(connection, "expires_at <= ?", now)
-            _delete(connection, _ONE, self._owner, document.id)
+                _check_model(connection, model, length)
+            _delete_documents(connection, "expires_at <= ?", now)
+            _delete_documents(connection, _ONE, self._owner, document.id)
             connection.execute(_ADD, (self._owner, document.id, *fields, now, document.expires_at))
             connection.executemany(_ADD_CHUNK, rows)
             connection.execute(_ADD_WORDS, (self._owner, document.id))
-            check_cancelled()  # now, as others may have kept the file busy
+            check_cancelled()  # at the end, as waiting for the file may have taken long
 
     def search(
         self, embedding: Sequence[float], *, collection: str = KNOWLEDGE, limit: int = 5, model: str = ""
     ) -> list[Hit]:
-        """Give the chunks whose embeddings are nearest by their direction, the nearest first."""
-        query = _packed(embedding)
+        """Return the chunks whose embeddings have the nearest directions, the nearest first."""
+        query = _pack(embedding)
         with self._database.reading() as connection:
-            _refuse_other(connection, model, len(query))
+            _check_model(connection, model, len(query))
             rows = connection.execute(_EMBEDDINGS, (self._owner, collection, self._clock()))
-            nearest = _nearest(limit, query, rows)
-            return [_hit(connection.execute(_CHUNK, (-key,)).fetchone(), score) for score, key in nearest]
+            nearest = _find_nearest(limit, query, rows)
+            return [_make_hit(connection.execute(_CHUNK, (-key,)).fetchone(), score) for score, key in nearest]
 
     def search_text(self, query: str, *, collection: str = KNOWLEDGE, limit: int = 5) -> list[Hit]:
-        """Give the chunks that say most of the words of a query, the best first; it has words only, no operators."""
+        """Return the chunks with most of a query's words, the best first; the query has no operators."""
         words = re.findall(r"\w+", query)[:MAX_WORDS]
-        sought = " OR ".join(f'"{word}"' for word in words)
-        if not sought:
+        expression = " OR ".join(f'"{word}"' for word in words)
+        if not expression:
             return []
         with self._database.reading() as connection:
-            rows = connection.execute(_WORDS, (sought, self._owner, collection, self._clock(), max(limit, 0)))
-            return [_hit(row, -rank) for *row, rank in rows]
+            rows = connection.execute(_WORDS, (expression, self._owner, collection, self._clock(), max(limit, 0)))
+            return [_make_hit(row, -rank) for *row, rank in rows]
 
     def documents(self, collection: str = KNOWLEDGE) -> list[Document]:
-        """Give the documents of a collection, in the order in which they were kept."""
+        """Return the documents of a collection, in the order of storage."""
         with self._database.reading() as connection:
             rows = connection.execute(_DOCUMENTS, (self._owner, collection, self._clock()))
-            return [Document(**_sound(dict(zip(_FIELDS, row)))) for row in rows]
+            return [Document(**_validate_row(dict(zip(_FIELDS, row)))) for row in rows]
 
     def delete(self, *ids: str) -> int:
-        """Remove documents, and all that have expired; give how many of the former there were."""
+        """Remove documents and all expired ones; return how many of the former there were."""
         with self._database.writing() as connection:
-            _delete(connection, "expires_at <= ?", self._clock())
-            return sum(_delete(connection, _ONE, self._owner, each) for each in ids)
+            _delete_documents(connection, "expires_at <= ?", self._clock())
+            return sum(_delete_documents(connection, _ONE, self._owner, each) for each in ids)
 
     def close(self) -> None:
-        """Close the file; the next use opens it again. What `owned_by` gave closes nothing."""
+        """Close the file; the next use opens it again. Stores from `owned_by` do not close it."""
         self._close()
 
     def __enter__(self) -> Self:
@@ -326,7 +260,7 @@ class SQLiteKnowledge:
 
 
 class MemoryKnowledge(SQLiteKnowledge):
-    """Documents that last as long as the object.
+    """Documents in memory, which last as long as the object.
 
     Args:
         clock: As for SQLiteKnowledge.
@@ -337,7 +271,7 @@ class MemoryKnowledge(SQLiteKnowledge):
 
 
 _FIELDS = ("id", "title", "source", "content", "collection", "created_at", "expires_at")
-# What a row holds that is no text.
+# Types of the columns that are not text.
 _KINDS: Mapping[str, Any] = MappingProxyType(
     {"created_at": float, "expires_at": (float, type(None)), "chunk_index": int}
 )
@@ -348,8 +282,7 @@ _ADD_WORDS = "INSERT INTO words (rowid, content) SELECT id, content FROM chunks 
 _IS_THERE = "documents.owner = ? AND collection = ? AND ifnull(expires_at > ?, 1)"
 _OF_DOCUMENTS = "JOIN documents ON (chunks.owner, document_id) = (documents.owner, documents.id)"
 _HIT = "document_id, title, source, created_at, chunk_index, chunks.content"
-# Only the words of this module are put together here.
-# The documents first: each chunk is then next to the one before it.
+# The statements are built from constants alone. With the documents first, chunks are read in the order of storage.
 _EMBEDDINGS = f"""
 SELECT -chunks.id, embedding FROM documents CROSS JOIN chunks
 ON (chunks.owner, document_id) = (documents.owner, documents.id) WHERE {_IS_THERE}
@@ -362,50 +295,108 @@ WHERE words MATCH ? AND {_IS_THERE} ORDER BY rank, chunks.id LIMIT ?
 _DOCUMENTS = f"SELECT {', '.join(_FIELDS)} FROM documents WHERE {_IS_THERE} ORDER BY rowid"  # noqa: S608
 
 
-def _packed(embedding: Sequence[float]) -> bytes:
+def _pack(embedding: Sequence[float]) -> bytes:
     try:
-        return packed(embedding)
+        return pack_embedding(embedding)
     except ValueError as error:
-        raise StoreError(f"This cannot be kept or looked for: {error}.") from error
+        raise StoreError(f"This cannot be stored or searched for: {error}.") from error
 
 
-def _delete(connection: sqlite3.Connection, where: str, *values: object) -> int:
-    """Remove documents, their chunks and their words; give how many there were."""
+def _delete_documents(connection: sqlite3.Connection, where: str, *values: object) -> int:
+    """Remove documents, their chunks and their words; return how many documents there were."""
     old = f"SELECT 'delete', chunks.id, chunks.content FROM chunks {_OF_DOCUMENTS} WHERE {where}"  # noqa: S608
     connection.execute(f"INSERT INTO words (words, rowid, content) {old}", values)
     return connection.execute(f"DELETE FROM documents WHERE {where}", values).rowcount  # noqa: S608
 
 
-def _refuse_other(connection: sqlite3.Connection, model: str, length: int) -> None:
-    """Hold a store to the model whose embeddings it holds; bytes tell how long they are."""
-    for name, known in connection.execute("SELECT name, bytes FROM model"):
-        if (name, known) != (model, length):
+def _check_model(connection: sqlite3.Connection, model: str, length: int) -> None:
+    """Check that new embeddings have the model of the stored ones, and their length in bytes."""
+    for name, stored in connection.execute("SELECT name, bytes FROM model"):
+        if (name, stored) != (model, length):
             raise StoreError(
-                f"This store holds embeddings of {known // 4} numbers by the model {name!r}, not of {length // 4} by "
+                f"This store holds embeddings of {stored // 4} numbers by the model {name!r}, not of {length // 4} by "
                 f"{model!r}: use the same model, or another store."
             )
 
 
-def _hit(row: Sequence[Any], score: float) -> Hit:
+def _make_hit(row: Sequence[Any], score: float) -> Hit:
     names = ("document_id", "title", "source", "created_at", "chunk_index", "content")
-    return Hit(**_sound(dict(zip(names, row))), score=score)
+    return Hit(**_validate_row(dict(zip(names, row))), score=score)
 
 
-def _nearest(limit: int, query: bytes, rows: Iterable[tuple[Any, bytes]]) -> list[tuple[float, Any]]:
-    """Of two that are as near, the one that was kept first comes first."""
+def _find_nearest(limit: int, query: bytes, rows: Iterable[tuple[Any, bytes]]) -> list[tuple[float, Any]]:
+    """Return the nearest chunks; of equally near ones, the one that was stored first comes first."""
     try:
-        return heapq.nlargest(limit, cosines(query, rows))
+        return heapq.nlargest(limit, compute_cosines(query, rows))
     except ValueError as error:
-        raise StoreError(SPOILT) from error
+        raise StoreError(DAMAGED) from error
 
 
-def _sound(values: dict[str, Any]) -> dict[str, Any]:
-    """Give a row as it is, where it can be one that was kept here."""
+def _validate_row(values: dict[str, Any]) -> dict[str, Any]:
+    """Return a row after checking its values, as others may have written it."""
     is_time = abs(values["created_at"] or 0.0) < LAST_TIME
     if not is_time or any(not isinstance(value, _KINDS.get(name, str)) for name, value in values.items()):
-        raise StoreError(SPOILT)
+        raise StoreError(DAMAGED)
     return values
 
 
-def _do_nothing() -> None:
-    pass
+_NO_NUMBERS = (bool, str, bytes)  # types that `float` accepts
+
+
+def pack_embedding(embedding: Sequence[float]) -> bytes:
+    """Convert an embedding to bytes, scaled to length one; an embedding of zeros is not scaled.
+
+    Raises:
+        ValueError: It is empty, or has a value that is not a finite number.
+    """
+    try:
+        numbers = [] if isinstance(embedding, _NO_NUMBERS) else [_to_float(each) for each in embedding]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(NO_EMBEDDING) from error
+    largest = max(map(abs, numbers), default=math.nan)
+    if not all(map(math.isfinite, [largest, *numbers])):
+        raise ValueError(NO_EMBEDDING)
+    scaled = [number / largest for number in numbers] if largest else numbers  # so that their squares do not overflow
+    length = math.hypot(*scaled) or 1.0
+    return struct.pack(f"<{len(scaled)}f", *(number / length for number in scaled))
+
+
+def _to_float(value: Any) -> float:
+    return math.nan if isinstance(value, _NO_NUMBERS) else float(value)
+
+
+def compute_cosines(query: bytes, rows: Iterable[tuple[Any, bytes]]) -> Iterator[tuple[float, Any]]:
+    """Compare a packed embedding with those of rows; yield each cosine with the row's key.
+
+    Raises:
+        ValueError: A row has no packed embedding of the same length.
+    """
+    compare = _make_numpy_comparison(query) if find_spec("numpy") else _make_plain_comparison(query)
+    remaining = iter(rows)
+    while batch := list(islice(remaining, BATCH)):
+        if any(type(embedding) is not bytes or len(embedding) != len(query) for _, embedding in batch):
+            raise ValueError("a stored embedding was changed")
+        yield from zip(compare([embedding for _, embedding in batch]), (key for key, _ in batch))
+
+
+def _make_numpy_comparison(query: bytes) -> Callable[[list[bytes]], list[float]]:
+    import numpy
+
+    numbers = numpy.frombuffer(query, "<f4")
+
+    def compare(batch: list[bytes]) -> list[float]:
+        products = numpy.frombuffer(b"".join(batch), "<f4").reshape(len(batch), -1) @ numbers
+        return [float(product) for product in products]
+
+    return compare
+
+
+def _make_plain_comparison(query: bytes) -> Callable[[list[bytes]], list[float]]:
+    form = struct.Struct(f"<{len(query) // 4}f")
+    numbers = form.unpack(query)
+    product: Callable[..., float] = getattr(math, "sumprod", _sum_products)  # of Python 3.12
+    return lambda batch: [product(numbers, form.unpack(embedding)) for embedding in batch]
+
+
+def _sum_products(one: Sequence[float], other: Sequence[float]) -> float:
+    return math.fsum(map(mul, one, other))

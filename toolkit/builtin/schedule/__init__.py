@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from toolkit.builtin.schedule.recurrence import next_run
 from toolkit.builtin.schedule.scheduler import FiringOutcome, Scheduler, planned_only
-from toolkit.builtin.schedule.store import Action, Firing, MemorySchedule, SQLiteSchedule, Store
+from toolkit.builtin.schedule.store import Action, Firing, MemorySchedule, ScheduleStore, SQLiteSchedule
 from toolkit.builtin.schedule.tools import PlannedCall, schedule_tools
 
 __all__ = [
@@ -24,8 +24,8 @@ __all__ = [
     "MemorySchedule",
     "PlannedCall",
     "SQLiteSchedule",
+    "ScheduleStore",
     "Scheduler",
-    "Store",
     "next_run",
     "planned_only",
     "schedule_tools",

@@ -25,12 +25,12 @@ LONGEST = 100
 FIELDS = 5
 
 
-def has_form(expression: str) -> bool:
+def has_cron_form(expression: str) -> bool:
     """Whether a text has five fields; what they say is read by `next_fire`."""
     return len(expression) <= LONGEST and len(expression.split()) == FIELDS
 
 
-def next_fire(expression: str, now: float, zone: tzinfo) -> float | None:
+def find_next_cron_run(expression: str, now: float, zone: tzinfo) -> float | None:
     """Say when an expression is due next, strictly after now; None where it has no time in the next 50 years.
 
     Where the clock is set, it does as Debian's cron: a fixed time of the day is due once, one that a clock set forward
@@ -81,29 +81,29 @@ def next_run(rule: str, now: float, zone: str | tzinfo) -> float:
         ValueError: The rule is none, or is never due; or there is no such zone.
         ImportError: The rule is in cron's form, and the extra `schedule` is not installed.
     """
-    refuse_formless(rule)
-    place = zone_of(zone)
+    validate_form(rule)
+    place = find_zone(zone)
     due = None
     with suppress(OverflowError, OSError):  # the calendar ends with the year 9999, and some machines' before
-        due = next_fire(rule, now, place) if is_cron(rule) else _next_due(parse(rule), now, place)
+        due = find_next_cron_run(rule, now, place) if is_cron(rule) else _find_next_run(parse_rule(rule), now, place)
     if due is None:
         raise ValueError(f"this schedule is never due: {rule}")
     return due
 
 
-def refuse_formless(rule: str) -> None:
+def validate_form(rule: str) -> None:
     """Make sure that a rule has one of the forms; what cron's five fields say is not read.
 
     Raises:
         ValueError: It has none.
     """
     if not is_cron(rule):
-        parse(rule)
-    elif not has_form(rule):
-        raise _no_rule(rule)
+        parse_rule(rule)
+    elif not has_cron_form(rule):
+        raise _make_format_error(rule)
 
 
-def zone_of(zone: str | tzinfo) -> tzinfo:
+def find_zone(zone: str | tzinfo) -> tzinfo:
     """Find a zone by its IANA name.
 
     Raises:
@@ -127,7 +127,7 @@ def is_cron(rule: str) -> bool:
         ValueError: It is no text.
     """
     if not isinstance(rule, str):
-        raise _no_rule(repr(rule))
+        raise _make_format_error(repr(rule))
     return ":" not in rule
 
 
@@ -151,7 +151,7 @@ class Recurrence:
         return day.day == min(self.month_day, monthrange(day.year, day.month)[1])
 
 
-def parse(rule: str) -> Recurrence:
+def parse_rule(rule: str) -> Recurrence:
     """Read a rule that is not in cron's form.
 
     Raises:
@@ -162,28 +162,28 @@ def parse(rule: str) -> Recurrence:
     try:
         return _KINDS[kind](time(int(hour), int(minute)), days)
     except (LookupError, ValueError):
-        raise _no_rule(rule) from None
+        raise _make_format_error(rule) from None
 
 
-def _no_rule(rule: str) -> ValueError:
+def _make_format_error(rule: str) -> ValueError:
     return ValueError(f"invalid schedule format: {rule[:QUOTED]}. {FORMS}")
 
 
-def _every_day(at: time, days: str | None) -> Recurrence:
+def _parse_every_day(at: time, days: str | None) -> Recurrence:
     if days is not None:
         raise ValueError(days)
     return Recurrence(at)
 
 
-def _on_weekdays(at: time, days: str | None) -> Recurrence:
+def _parse_weekdays(at: time, days: str | None) -> Recurrence:
     return Recurrence(at, frozenset(_WEEKDAYS[name.strip()] for name in (days or "").split(",")))
 
 
-def _on_weekday(at: time, day: str | None) -> Recurrence:
+def _parse_weekday(at: time, day: str | None) -> Recurrence:
     return Recurrence(at, frozenset({_WEEKDAYS[(day or "").strip()]}))
 
 
-def _on_month_day(at: time, day: str | None) -> Recurrence:
+def _parse_month_day(at: time, day: str | None) -> Recurrence:
     if _MONTH_DAY.fullmatch(day or "") is None:
         raise ValueError(day)
     return Recurrence(at, month_day=int(day or ""))
@@ -192,11 +192,11 @@ def _on_month_day(at: time, day: str | None) -> Recurrence:
 _RULE = re.compile(r"([0-9]{1,2}):([0-9]{2})\s+([a-z]+)(?:\(([^()]*)\))?")
 _MONTH_DAY = re.compile("0?[1-9]|[12][0-9]|3[01]")
 _KINDS: Mapping[str, Callable[[time, str | None], Recurrence]] = {
-    "once": _every_day,
-    "daily": _every_day,
-    "weekly": _on_weekday,
-    "custom": _on_weekdays,
-    "monthly": _on_month_day,
+    "once": _parse_every_day,
+    "daily": _parse_every_day,
+    "weekly": _parse_weekday,
+    "custom": _parse_weekdays,
+    "monthly": _parse_month_day,
 }
 _NAMES = (
     ("monday", "mon", "senin"),
@@ -210,28 +210,28 @@ _NAMES = (
 _WEEKDAYS: Mapping[str, int] = {name: number for number, names in enumerate(_NAMES) for name in names}
 
 
-def _next_due(recurrence: Recurrence, now: float, zone: tzinfo) -> float:
+def _find_next_run(recurrence: Recurrence, now: float, zone: tzinfo) -> float:
     today = datetime.fromtimestamp(now, zone).date()
     days = filter(recurrence.falls_on, (today + timedelta(later) for later in count()))
-    moments = (_moment(datetime.combine(day, recurrence.at), zone) for day in days if _is_there(day, zone))
+    moments = (_to_timestamp(datetime.combine(day, recurrence.at), zone) for day in days if _has_day(day, zone))
     return next(moment for moment in moments if moment > now)
 
 
-def _is_there(day: date, zone: tzinfo) -> bool:
+def _has_day(day: date, zone: tzinfo) -> bool:
     """Whether a zone has a day: Samoa went from 29 to 31 December 2011."""
-    return _wall(_moment(datetime.combine(day, time()), zone), zone).date() == day
+    return _to_wall_time(_to_timestamp(datetime.combine(day, time()), zone), zone).date() == day
 
 
-def _moment(wall: datetime, zone: tzinfo) -> float:
+def _to_timestamp(wall: datetime, zone: tzinfo) -> float:
     """Tell when clocks first show a time, or first show a later one where they skip it."""
     moment = wall.replace(tzinfo=zone).timestamp()
-    while _wall(moment, zone) != wall:
+    while _to_wall_time(moment, zone) != wall:
         wall += MINUTE
         moment = wall.replace(tzinfo=zone).timestamp()
     return moment
 
 
-def _wall(moment: float, zone: tzinfo) -> datetime:
+def _to_wall_time(moment: float, zone: tzinfo) -> datetime:
     return datetime.fromtimestamp(moment, zone).replace(tzinfo=None)
 
 
@@ -241,13 +241,13 @@ DEFAULT_DAYS: Mapping[str, str] = MappingProxyType(
     {"weekly": "monday", "custom": "monday,wednesday,friday", "monthly": "1"}
 )
 
-HOW = (
+RULE_HELP = (
     'A time is HH:MM, 24 hours. A day is "monday" for weekly, "monday,friday" for custom and "15" for monthly; once '
     "and daily take none."
 )
 
 
-def composed(time: str, recurrence: str, day: str) -> str:
+def compose_rule(time: str, recurrence: str, day: str) -> str:
     """Write a rule: what is not said has its default, and an unknown recurrence is daily.
 
     Raises:
@@ -256,13 +256,13 @@ def composed(time: str, recurrence: str, day: str) -> str:
     at, kind = time.strip() or DEFAULT_TIME, recurrence.strip().lower()
     if kind not in DEFAULT_DAYS:
         if day.strip():
-            raise ToolError(f"{recurrence} takes no day, and {day} was given. {HOW}")
+            raise ToolError(f"{recurrence} takes no day, and {day} was given. {RULE_HELP}")
         return f"{at} once" if kind == "once" else f"{at} daily"
     days = ",".join(name.strip() for name in (day.strip().lower() or DEFAULT_DAYS[kind]).split(","))
     return f"{at} {kind}({days})"
 
 
-def rescheduled(schedule: str, time: str, recurrence: str | None, day: str) -> str | None:
+def change_rule(schedule: str, time: str, recurrence: str | None, day: str) -> str | None:
     """Write a rule anew with what is said; None where neither a time nor a recurrence is, as days alone change nothing.
 
     Raises:
@@ -277,24 +277,24 @@ def rescheduled(schedule: str, time: str, recurrence: str | None, day: str) -> s
         )
     at, rest = schedule.split(maxsplit=1)
     if recurrence or day:
-        return composed(time or at, recurrence or rest.partition("(")[0], day)
+        return compose_rule(time or at, recurrence or rest.partition("(")[0], day)
     return f"{time} {rest}"
 
 
-def readable(schedule: str, fault: str) -> str:
+def validate_rule(schedule: str, fault: str) -> str:
     """Give a rule back where it is one, and not in cron's form.
 
     Raises:
         ToolError: It is none.
     """
     try:
-        parse(schedule)
+        parse_rule(schedule)
     except ValueError:
-        raise ToolError(f"{fault}: {schedule}. {HOW}") from None
+        raise ToolError(f"{fault}: {schedule}. {RULE_HELP}") from None
     return schedule
 
 
-def remark(recurrence: str | None) -> str:
+def explain_unknown(recurrence: str | None) -> str:
     """Tell, on a line of its own, that a recurrence is unknown and what was taken instead; else nothing."""
     if not recurrence or recurrence.strip().lower() in ("", *RECURRENCES):
         return ""

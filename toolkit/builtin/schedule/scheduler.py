@@ -31,11 +31,11 @@ from toolkit._runner.runner import Runner
 from toolkit._runner.state import RunState
 from toolkit._tools.tool import Tool
 from toolkit.builtin.schedule.recurrence import is_once, next_run
-from toolkit.builtin.schedule.store import Action, Firing, Store, refuse_no_store
+from toolkit.builtin.schedule.store import Action, Firing, ScheduleStore, validate_store
 from toolkit.errors import Cancelled, DefinitionError
 
 # The firing that is carried out here.
-current: ContextVar[Firing | None] = ContextVar("current", default=None)
+current_firing: ContextVar[Firing | None] = ContextVar("current", default=None)
 
 
 def planned_only(tool: Tool[..., Any], arguments: Mapping[str, Any], context: ToolContext[Any]) -> bool | Deny:
@@ -45,10 +45,10 @@ def planned_only(tool: Tool[..., Any], arguments: Mapping[str, Any], context: To
     runner to say when the time comes. A run that no Scheduler began, or goes on with, may call none.
     """
     del arguments, context
-    firing = current.get()
+    firing = current_firing.get()
     if firing is None:  # perhaps a scheduled run that was paused: it must not be freer now
         return Deny("No Scheduler carries this run out.")
-    if tool.name in firing.action.planned:
+    if tool.name in firing.action.planned_tools:
         return True
     return Deny(f"{tool.name} was not planned when this action was scheduled.")
 
@@ -103,13 +103,13 @@ class Runs(Protocol):
         ...
 
 
-def outcome_of(firing: Firing, result: Any) -> FiringOutcome:
+def make_outcome(firing: Firing, result: Any) -> FiringOutcome:
     """Tell what came of a firing that was carried out."""
     is_paused = isinstance(result, RunResult) and result.is_paused
     return FiringOutcome(firing=firing, status="paused" if is_paused else "done", result=result)
 
 
-def functions(run: Function | Runs) -> tuple[Function, Function]:
+def make_functions(run: Function | Runs) -> tuple[Function, Function]:
     """Give what is called in place, and what in an event loop.
 
     Raises:
@@ -121,10 +121,10 @@ def functions(run: Function | Runs) -> tuple[Function, Function]:
         return run, run
     if isinstance(run, type) or not isinstance(run, Runs):
         raise DefinitionError(f"run={run!r} is neither a function nor a Runner.")
-    return (lambda firing: run.run(firing.prompt, deps=firing)), partial(_begun, run)
+    return (lambda firing: run.run(firing.prompt, deps=firing)), partial(_run_async, run)
 
 
-def resuming(run: Function | Runs, state: RunState, decisions: Decisions) -> tuple[Function, Function]:
+def make_resume_functions(run: Function | Runs, state: RunState, decisions: Decisions) -> tuple[Function, Function]:
     """Give what goes on with a run in place, and what in an event loop.
 
     Raises:
@@ -132,14 +132,14 @@ def resuming(run: Function | Runs, state: RunState, decisions: Decisions) -> tup
     """
     if not isinstance(run, Runs):
         raise TypeError(f"run={run!r} is no Runner. Give one to a Scheduler of the same store, and go on with that.")
-    return (lambda firing: run.resume(state, decisions, deps=firing)), partial(_resumed, run, state, decisions)
+    return (lambda firing: run.resume(state, decisions, deps=firing)), partial(_resume_async, run, state, decisions)
 
 
-async def _begun(run: Runs, firing: Firing) -> Any:
+async def _run_async(run: Runs, firing: Firing) -> Any:
     return await run.arun(firing.prompt, deps=firing)
 
 
-async def _resumed(run: Runs, state: RunState, decisions: Decisions, firing: Firing) -> Any:
+async def _resume_async(run: Runs, state: RunState, decisions: Decisions, firing: Firing) -> Any:
     return await run.aresume(state, decisions, deps=firing)
 
 
@@ -152,7 +152,7 @@ ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
-class _Round:
+class _Pass:
     """One look into the store.
 
     Attributes:
@@ -162,11 +162,11 @@ class _Round:
     """
 
     backend: Backend
-    run: Function
+    execute: Function
     oldest: float = -math.inf
     run_id: str | None = None
 
-    def waiting(self, outcome: FiringOutcome) -> str | None:
+    def find_paused_run(self, outcome: FiringOutcome) -> str | None:
         """Tell which run of a firing can be gone on with."""
         if outcome.status == "paused":
             return str(outcome.result.state.run_id)
@@ -208,7 +208,7 @@ class Scheduler:
 
     def __init__(
         self,
-        store: Store,
+        store: ScheduleStore,
         run: Function | Runs,
         *,
         on_run: Callable[[FiringOutcome], object] | None = None,
@@ -220,8 +220,8 @@ class Scheduler:
         poll: float = 60.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        refuse_no_store(store)
-        self._work, (self._run, self._arun) = run, functions(run)
+        validate_store(store)
+        self._work, (self._run, self._arun) = run, make_functions(run)
         self._store, self._clock = store, plain_function("clock", clock)
         self._on_run = None if on_run is None else function("on_run", on_run)
         self._allow = None if allow is None else function("allow", allow)
@@ -233,11 +233,11 @@ class Scheduler:
 
     def run_forever(self) -> None:
         """Carry out what is due, until `stop` is called; what the store raises is logged."""
-        run_sync(self._forever(SyncBackend(), self._run))
+        run_sync(self._run_loop(SyncBackend(), self._run))
 
     async def arun_forever(self) -> None:
         """Do the same in the running event loop. Cancelled, it leaves the firing under way as one that has crashed."""
-        await self._forever(AsyncBackend(), self._arun)
+        await self._run_loop(AsyncBackend(), self._arun)
 
     def stop(self) -> None:
         """Let the loop end, once the action under way has ended; without a loop, the next one ends at once.
@@ -251,11 +251,11 @@ class Scheduler:
 
         What ends more than the action, such as KeyboardInterrupt, leaves it, and the firing counts as crashed.
         """
-        return run_sync(self._due(SyncBackend(), self._run, Cancellation()))
+        return run_sync(self._run_due(SyncBackend(), self._run, Cancellation()))
 
     async def arun_due(self) -> tuple[FiringOutcome, ...]:
         """Do the same in the running event loop."""
-        return await self._due(AsyncBackend(), self._arun, Cancellation())
+        return await self._run_due(AsyncBackend(), self._arun, Cancellation())
 
     def resume(self, state: RunState | str, decisions: Decisions) -> FiringOutcome:
         """Go on with the run of a paused firing, in this process or another, as what it is: a scheduled run.
@@ -272,43 +272,45 @@ class Scheduler:
             TypeError: The Scheduler has no Runner.
             ConversationError: It is not the state of a run.
         """
-        state = _read(state)
-        return run_sync(self._resumed(state.run_id, SyncBackend(), resuming(self._work, state, decisions)[0]))
+        state = _parse_state(state)
+        return run_sync(
+            self._resume(state.run_id, SyncBackend(), make_resume_functions(self._work, state, decisions)[0])
+        )
 
     async def aresume(self, state: RunState | str, decisions: Decisions) -> FiringOutcome:
         """Do the same in the running event loop."""
-        state = _read(state)
-        return await self._resumed(state.run_id, AsyncBackend(), resuming(self._work, state, decisions)[1])
+        state = _parse_state(state)
+        return await self._resume(state.run_id, AsyncBackend(), make_resume_functions(self._work, state, decisions)[1])
 
-    async def _forever(self, backend: Backend, run: Function) -> None:
+    async def _run_loop(self, backend: Backend, run: Function) -> None:
         stopping = self._stopping
         while not stopping:
             try:
-                await self._due(backend, run, stopping)
+                await self._run_due(backend, run, stopping)
             except Exception:  # the next look may find the store whole again
                 logger.exception("The scheduler could not look into its store.")
             with suppress(Cancelled):
                 await backend.sleep(self._poll, stopping)  # by a clock that nobody sets
         self._stopping = Cancellation()
 
-    async def _due(self, backend: Backend, run: Function, stopping: Cancellation) -> tuple[FiringOutcome, ...]:
+    async def _run_due(self, backend: Backend, run: Function, stopping: Cancellation) -> tuple[FiringOutcome, ...]:
         outcomes: list[FiringOutcome] = []
         begun = self._clock()
         oldest = begun - self._grace
-        this = _Round(backend, run, oldest if self._busy_until < oldest else -math.inf)
-        firings = self._firings(begun)
-        while not stopping and (firing := await _aside(backend, partial(next, firings, None))):
-            outcomes.append(await self._settled(firing, this))
+        this = _Pass(backend, run, oldest if self._busy_until < oldest else -math.inf)
+        firings = self._claim_firings(begun)
+        while not stopping and (firing := await _call_blocking(backend, partial(next, firings, None))):
+            outcomes.append(await self._execute(firing, this))
         self._busy_until = self._clock()
         return tuple(outcomes)
 
-    async def _resumed(self, run_id: str, backend: Backend, run: Function) -> FiringOutcome:
-        firing = await _aside(backend, partial(self._store.paused, run_id))
+    async def _resume(self, run_id: str, backend: Backend, run: Function) -> FiringOutcome:
+        firing = await _call_blocking(backend, partial(self._store.paused, run_id))
         if firing is None:
             raise ValueError(f"No firing of this store waits for the run {run_id}.")
-        return await self._settled(firing, _Round(backend, run, run_id=run_id))
+        return await self._execute(firing, _Pass(backend, run, run_id=run_id))
 
-    def _firings(self, begun: float) -> Iterator[Firing]:
+    def _claim_firings(self, begun: float) -> Iterator[Firing]:
         """Claim what is due: each only when the one before has ended."""
         for firing in self._store.unfinished(begun - self._lease):
             taken = self._store.take_over(firing, self._clock())
@@ -316,34 +318,36 @@ class Scheduler:
                 yield taken
         for action in self._store.actions():
             now = self._clock()
-            claimed = self._store.claim(action, _advanced(action, now), now) if _is_due(action, now) else None
+            claimed = self._store.claim(action, _advance(action, now), now) if _is_due(action, now) else None
             if claimed is not None:
                 yield claimed
 
-    async def _settled(self, firing: Firing, this: _Round) -> FiringOutcome:
-        token = current.set(firing)
+    async def _execute(self, firing: Firing, this: _Pass) -> FiringOutcome:
+        token = current_firing.set(firing)
         try:
-            outcome = await self._outcome(firing, this)
+            outcome = await self._find_outcome(firing, this)
         finally:
-            current.reset(token)
-        await _tried(_aside(this.backend, partial(self._finish, outcome, this)), "write down the end of", firing)
+            current_firing.reset(token)
+        await _log_errors(
+            _call_blocking(this.backend, partial(self._finish, outcome, this)), "write down the end of", firing
+        )
         if self._on_run is not None:
-            await _tried(call_function(self._on_run, (outcome,), this.backend), "tell of", firing)
+            await _log_errors(call_function(self._on_run, (outcome,), this.backend), "tell of", firing)
         return outcome
 
-    def _finish(self, outcome: FiringOutcome, this: _Round) -> None:
-        self._store.finish(outcome.firing, self._clock(), this.waiting(outcome))
+    def _finish(self, outcome: FiringOutcome, this: _Pass) -> None:
+        self._store.finish(outcome.firing, self._clock(), this.find_paused_run(outcome))
 
-    async def _outcome(self, firing: Firing, this: _Round) -> FiringOutcome:
+    async def _find_outcome(self, firing: Firing, this: _Pass) -> FiringOutcome:
         try:
-            if status := await self._hindrance(firing, this):
+            if status := await self._find_obstacle(firing, this):
                 return FiringOutcome(firing=firing, status=status)
-            return outcome_of(firing, await call_function(this.run, (firing,), this.backend))
+            return make_outcome(firing, await call_function(this.execute, (firing,), this.backend))
         except Exception as error:
             logger.exception("The scheduled action %s failed.", firing.key)
             return FiringOutcome(firing=firing, status="failed", error=error)
 
-    async def _hindrance(self, firing: Firing, this: _Round) -> Status | None:
+    async def _find_obstacle(self, firing: Firing, this: _Pass) -> Status | None:
         """Tell why a firing is not carried out now; None where it is."""
         if firing.attempt > self._attempts:
             return "crashed"
@@ -353,11 +357,11 @@ class Scheduler:
         return None if is_allowed else "refused"
 
 
-def _read(state: RunState | str) -> RunState:
+def _parse_state(state: RunState | str) -> RunState:
     return RunState.from_json(state) if isinstance(state, str) else state
 
 
-async def _aside(backend: Backend, work: Callable[[], T]) -> T:
+async def _call_blocking(backend: Backend, work: Callable[[], T]) -> T:
     """Do what waits for a disk: in an event loop, on a thread of its own."""
 
     async def job() -> T:
@@ -370,7 +374,7 @@ def _is_due(action: Action, now: float) -> bool:
     return action.enabled and action.next_run <= now
 
 
-def _advanced(action: Action, now: float) -> Action:
+def _advance(action: Action, now: float) -> Action:
     """Give what an action is once it has been claimed; one that has no next time is disabled."""
     if is_once(action.schedule):
         return replace(action, enabled=False)
@@ -381,7 +385,7 @@ def _advanced(action: Action, now: float) -> Action:
         return replace(action, enabled=False)
 
 
-async def _tried(work: Awaitable[object], what: str, firing: Firing) -> None:
+async def _log_errors(work: Awaitable[object], what: str, firing: Firing) -> None:
     try:
         await work
     except Exception:  # the actions after it are due all the same

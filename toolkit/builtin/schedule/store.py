@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from typing_extensions import Self
 
 from toolkit._guards.options import of_type
-from toolkit.builtin.schedule.recurrence import next_run, refuse_formless, zone_of
+from toolkit.builtin.schedule.recurrence import find_zone, next_run, validate_form
 from toolkit.errors import DefinitionError
 from toolkit.stores import Database, Layout
 from toolkit.stores.database import MEMORY
@@ -67,7 +67,7 @@ class Action:
             object.__setattr__(self, "next_run", next_run(self.schedule, self.created_at, self.zone))
 
     @property
-    def planned(self) -> frozenset[str]:
+    def planned_tools(self) -> frozenset[str]:
         """The names of the tools that it is meant to call."""
         return frozenset(call["tool"] for call in json.loads(self.tools))
 
@@ -106,7 +106,7 @@ class Firing:
 
 
 @runtime_checkable
-class Store(Protocol):
+class ScheduleStore(Protocol):
     """Where actions are kept. It may be used from any thread; each method does all of its work, or none."""
 
     def add(self, action: Action, most: int | None = None) -> bool:
@@ -153,24 +153,24 @@ class Store(Protocol):
         ...
 
 
-def refuse_no_store(store: object) -> None:
+def validate_store(store: object) -> None:
     """Make sure that something is a store.
 
     Raises:
         DefinitionError: It is none; a class of stores is none, either.
     """
-    if isinstance(store, type) or not isinstance(store, Store):
+    if isinstance(store, type) or not isinstance(store, ScheduleStore):
         raise DefinitionError(f"store={store!r:.100} is no store. Give SQLiteSchedule(path), or MemorySchedule().")
 
 
-def refuse_no_zone(zone: str) -> None:
+def validate_zone(zone: str) -> None:
     """Make sure that there is a zone of this name.
 
     Raises:
         DefinitionError: There is none.
     """
     try:
-        zone_of(of_type("zone", zone, str))
+        find_zone(of_type("zone", zone, str))
     except ValueError as error:
         raise DefinitionError(f"zone={zone!r:.100}: {error}") from None
 
@@ -216,7 +216,7 @@ class SQLiteSchedule:
         Raises:
             ValueError: Its schedule has none of the forms of a rule.
         """
-        refuse_formless(action.schedule)
+        validate_form(action.schedule)
         with self._database.writing() as connection:
             (count,) = connection.execute(_COUNT, (action.owner,)).fetchone()
             if most is not None and count >= most:
@@ -227,12 +227,12 @@ class SQLiteSchedule:
     def actions(self, owner: str | None = None) -> tuple[Action, ...]:
         """Give the actions of an owner, or of all, the one that is due first in front."""
         with self._database.reading() as connection:
-            return tuple(map(_action, connection.execute(_ACTIONS, {"owner": owner})))
+            return tuple(map(_make_action, connection.execute(_ACTIONS, {"owner": owner})))
 
     def change(self, old: Action, new: Action) -> bool:
         """Put an action in another's place; False, and nothing done, where the other has changed meanwhile."""
         with self._database.writing() as connection:
-            return _changed(connection, old, new)
+            return _replace_action(connection, old, new)
 
     def delete(self, *actions: Action) -> int:
         """Remove actions and what is known of their firings; give how many were there."""
@@ -248,13 +248,13 @@ class SQLiteSchedule:
         None where it has changed meanwhile, or where this firing was claimed before, as after a clock was set back.
         """
         with self._database.writing() as connection:
-            is_first = _changed(connection, old, new) and _inserted(connection, old, at)
+            is_first = _replace_action(connection, old, new) and _insert_firing(connection, old, at)
         return Firing(action=old, due=old.next_run, claimed_at=at) if is_first else None
 
     def unfinished(self, before: float) -> tuple[Firing, ...]:
         """Give the firings that were claimed before a time and never finished: whoever claimed them has crashed."""
         with self._database.reading() as connection:
-            return tuple(map(_firing, connection.execute(_UNFINISHED, (before,))))
+            return tuple(map(_make_firing, connection.execute(_UNFINISHED, (before,))))
 
     def take_over(self, firing: Firing, at: float) -> Firing | None:
         """Claim an unfinished firing anew; None where somebody else has done so, or it has finished."""
@@ -270,7 +270,7 @@ class SQLiteSchedule:
     def paused(self, run_id: str) -> Firing | None:
         """Give the firing whose run waits for somebody's yes; None where that is no such run."""
         with self._database.reading() as connection:
-            return next(map(_firing, connection.execute(_PAUSED, (run_id,))), None)
+            return next(map(_make_firing, connection.execute(_PAUSED, (run_id,))), None)
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
@@ -311,20 +311,20 @@ WHERE action_id = ? AND due = ? AND attempt = ? AND finished_at IS NULL
 _FINISH = "UPDATE firings SET finished_at = ?, paused_run = ? WHERE action_id = ? AND due = ?"
 
 
-def _changed(connection: sqlite3.Connection, old: Action, new: Action) -> bool:
+def _replace_action(connection: sqlite3.Connection, old: Action, new: Action) -> bool:
     return connection.execute(_CHANGE, (*astuple(new), *astuple(old))).rowcount == 1
 
 
-def _inserted(connection: sqlite3.Connection, action: Action, at: float) -> bool:
+def _insert_firing(connection: sqlite3.Connection, action: Action, at: float) -> bool:
     connection.execute(_FORGET, (action.id, action.id))
     return connection.execute(_INSERT, (action.id, action.next_run, at)).rowcount == 1
 
 
-def _action(row: tuple[Any, ...]) -> Action:
+def _make_action(row: tuple[Any, ...]) -> Action:
     values = dict(zip(_FIELDS, row))
     return Action(**{**values, "enabled": bool(values["enabled"])})
 
 
-def _firing(row: tuple[Any, ...]) -> Firing:
+def _make_firing(row: tuple[Any, ...]) -> Firing:
     due, claimed_at, attempt, *action = row
-    return Firing(action=_action(tuple(action)), due=due, claimed_at=claimed_at, attempt=attempt)
+    return Firing(action=_make_action(tuple(action)), due=due, claimed_at=claimed_at, attempt=attempt)

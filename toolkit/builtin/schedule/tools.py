@@ -16,9 +16,17 @@ from toolkit._context import ToolContext
 from toolkit._guards.options import of_type, plain_function, texts, whole
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
-from toolkit.builtin.schedule.recurrence import RECURRENCES, composed, next_run, readable, remark, rescheduled, zone_of
-from toolkit.builtin.schedule.scheduler import current
-from toolkit.builtin.schedule.store import Action, Store, refuse_no_store, refuse_no_zone
+from toolkit.builtin.schedule.recurrence import (
+    RECURRENCES,
+    change_rule,
+    compose_rule,
+    explain_unknown,
+    find_zone,
+    next_run,
+    validate_rule,
+)
+from toolkit.builtin.schedule.scheduler import current_firing
+from toolkit.builtin.schedule.store import Action, ScheduleStore, validate_store, validate_zone
 from toolkit.errors import ToolError
 
 MOST = 100
@@ -27,13 +35,13 @@ LARGEST = 16 * 1024
 UNREADABLE = "invalid schedule format"
 
 
-def _in_one_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join(text.split())
 
 
 # In one line, as a list shows it: no description looks like an action of its own.
 Text = Annotated[
-    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500), AfterValidator(_in_one_line)
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500), AfterValidator(_join_lines)
 ]
 # Shown as a choice; another word is read as "daily", and the answer says so.
 Recurrence = Annotated[str, Field(json_schema_extra={"enum": list(RECURRENCES)})]
@@ -47,7 +55,7 @@ class PlannedCall(TypedDict):
 
 
 def schedule_tools(
-    store: Store,
+    store: ScheduleStore,
     zone: str = "UTC",
     *,
     owner: str = "",
@@ -74,8 +82,8 @@ def schedule_tools(
     Raises:
         DefinitionError: There is no such zone, or another argument makes no sense.
     """
-    refuse_no_zone(zone)
-    refuse_no_store(store)
+    validate_zone(zone)
+    validate_store(store)
     allowed = None if allowed_tools is None else texts("allowed_tools", allowed_tools)
     most, nested = whole("most", most, least=0), whole("nested", nested, least=0)
     terms = _Terms(zone, of_type("owner", owner, str), allowed, most, nested)
@@ -93,7 +101,7 @@ class _Terms:
     most: int
     nested: int
 
-    def planned(self, calls: Sequence[PlannedCall], synthesis_prompt: str) -> str:
+    def serialize_calls(self, calls: Sequence[PlannedCall], synthesis_prompt: str) -> str:
         """Write down calls that are to be made.
 
         Raises:
@@ -109,7 +117,7 @@ class _Terms:
 
 
 class _Schedule:
-    def __init__(self, store: Store, terms: _Terms, clock: Callable[[], float]) -> None:
+    def __init__(self, store: ScheduleStore, terms: _Terms, clock: Callable[[], float]) -> None:
         self._store, self._terms, self._clock = store, terms, clock
 
     @tool(title="Schedule an Action", effect="write")
@@ -135,18 +143,20 @@ class _Schedule:
                 the last day of a shorter month); for once and daily none.
             synthesis_prompt: What to make of the calls' results.
         """
-        planned = self._terms.planned(tools, synthesis_prompt)
-        schedule = readable(composed(time, recurrence, day), UNREADABLE)
-        added = self._added(self._action(description, schedule, planned, synthesis_prompt, self._depth(context)))
-        return added + remark(recurrence)
+        planned = self._terms.serialize_calls(tools, synthesis_prompt)
+        schedule = validate_rule(compose_rule(time, recurrence, day), UNREADABLE)
+        added = self._add(
+            self._make_action(description, schedule, planned, synthesis_prompt, self._count_depth(context))
+        )
+        return added + explain_unknown(recurrence)
 
     @tool(title="List Scheduled Actions", effect="read")
     def schedule_list(self) -> str:
         """List the scheduled actions, the next one first."""
-        actions = self._actions()
+        actions = self._list_actions()
         if not actions:
             return "No scheduled actions."
-        items = (f"{number}. {_shown(action)}" for number, action in enumerate(actions, 1))
+        items = (f"{number}. {_format_action(action)}" for number, action in enumerate(actions, 1))
         return "\n".join((f"{len(actions)} scheduled action(s):", "", *items))
 
     @tool(title="Change a Scheduled Action", effect="write")
@@ -169,15 +179,15 @@ class _Schedule:
             recurrence: How often it is done from now on.
             day: The new day or days, as for schedule_create; only together with a time or a recurrence.
         """
-        depth = self._depth(context)
-        found = self._found(description_query)
+        depth = self._count_depth(context)
+        found = self._find(description_query)
         if not found:
-            return _none(description_query)
+            return _format_no_match(description_query)
         if len(found) > 1:
             names = ", ".join(action.description for action in found)
             return f"Multiple matches: {names}. Be more specific."
-        schedule = rescheduled(found[0].schedule, time, recurrence, day)
-        return self._changed(found[0], schedule, depth, enabled=enabled) + remark(recurrence)
+        schedule = change_rule(found[0].schedule, time, recurrence, day)
+        return self._change(found[0], schedule, depth, enabled=enabled) + explain_unknown(recurrence)
 
     @tool(title="Delete Scheduled Actions", effect="destructive")
     def schedule_delete(self, description_query: Text) -> str:
@@ -187,33 +197,33 @@ class _Schedule:
             description_query: Part of the description, in small or capital letters; "*" deletes all actions.
         """
         is_all = description_query == "*"
-        found = list(self._actions()) if is_all else self._found(description_query)
+        found = list(self._list_actions()) if is_all else self._find(description_query)
         count = self._store.delete(*found)
         if is_all:
             return f"Deleted all {count} scheduled action(s)."
         if not count:
-            return _none(description_query)
+            return _format_no_match(description_query)
         return f"Deleted: {found[0].description}" if len(found) == 1 else f"Deleted {count} scheduled action(s)."
 
-    def _depth(self, context: ToolContext[Any]) -> int:
+    def _count_depth(self, context: ToolContext[Any]) -> int:
         """Tell how many scheduled runs lie before what a call schedules or changes.
 
         Raises:
             ToolError: Too many.
         """
-        firing = current.get() or self._store.paused(context.run_id)
+        firing = current_firing.get() or self._store.paused(context.run_id)
         depth = 0 if firing is None else firing.action.depth + 1
         if depth > self._terms.nested:
             raise ToolError("A scheduled action may neither schedule nor change one. Ask somebody to do it.")
         return depth
 
-    def _action(self, description: str, schedule: str, tools: str, synthesis_prompt: str, depth: int) -> Action:
+    def _make_action(self, description: str, schedule: str, tools: str, synthesis_prompt: str, depth: int) -> Action:
         """Make an action that begins now."""
         return Action(
             description=description,
             schedule=schedule,
             zone=self._terms.zone,
-            next_run=self._next_run(schedule, self._terms.zone, UNREADABLE),
+            next_run=self._find_next_run(schedule, self._terms.zone, UNREADABLE),
             tools=tools,
             synthesis_prompt=synthesis_prompt,
             created_at=self._clock(),
@@ -221,20 +231,20 @@ class _Schedule:
             depth=depth,
         )
 
-    def _added(self, action: Action) -> str:
+    def _add(self, action: Action) -> str:
         most = self._terms.most
         if not self._store.add(action, most):
             raise ToolError(f"There are {most} scheduled actions, and there may be no more. Delete one first.")
-        return f"Scheduled: {action.description}\nSchedule: {action.schedule}\nNext run: {_local(action)}"
+        return f"Scheduled: {action.description}\nSchedule: {action.schedule}\nNext run: {_format_next_run(action)}"
 
-    def _actions(self) -> tuple[Action, ...]:
+    def _list_actions(self) -> tuple[Action, ...]:
         return self._store.actions(self._terms.owner)
 
-    def _found(self, query: str) -> list[Action]:
+    def _find(self, query: str) -> list[Action]:
         wanted = query.casefold()
-        return [action for action in self._actions() if wanted in action.description.casefold()]
+        return [action for action in self._list_actions() if wanted in action.description.casefold()]
 
-    def _changed(self, old: Action, schedule: str | None, depth: int, *, enabled: bool | None) -> str:
+    def _change(self, old: Action, schedule: str | None, depth: int, *, enabled: bool | None) -> str:
         words = {True: ["enabled"], False: ["paused"], None: []}[enabled]
         said = words + (["schedule updated"] if schedule is not None else [])
         if not said:
@@ -242,32 +252,32 @@ class _Schedule:
         new = replace(old, enabled=old.enabled if enabled is None else enabled, depth=max(old.depth, depth))
         fault = "invalid schedule"
         if schedule is not None:
-            new = replace(new, schedule=readable(schedule, fault))
+            new = replace(new, schedule=validate_rule(schedule, fault))
         if schedule is not None or not old.enabled:  # what was paused does not make up for what it slept through
-            new = replace(new, next_run=self._next_run(new.schedule, new.zone, fault))
+            new = replace(new, next_run=self._find_next_run(new.schedule, new.zone, fault))
         if not self._store.change(old, new):
             raise ToolError(f'"{old.description}" was changed by somebody else at the same time. Try again.')
         return f'Updated "{old.description}": {", ".join(said)}'
 
-    def _next_run(self, schedule: str, zone: str, fault: str) -> float:
+    def _find_next_run(self, schedule: str, zone: str, fault: str) -> float:
         try:
             return next_run(schedule, self._clock(), zone)
         except ValueError:
             raise ToolError(f"{fault}: {schedule}") from None
 
 
-def _shown(action: Action) -> str:
+def _format_action(action: Action) -> str:
     state = "active" if action.enabled else "paused"
-    return f"{action.description} [{state}]\n   Schedule: {action.schedule} | Next: {_local(action)}"
+    return f"{action.description} [{state}]\n   Schedule: {action.schedule} | Next: {_format_next_run(action)}"
 
 
-def _local(action: Action) -> str:
+def _format_next_run(action: Action) -> str:
     try:
-        zone = zone_of(action.zone)
+        zone = find_zone(action.zone)
     except ValueError:  # this machine does not know it any more
         return f"{datetime.fromtimestamp(action.next_run, timezone.utc):%Y-%m-%d %H:%M} UTC"
     return f"{datetime.fromtimestamp(action.next_run, zone):%Y-%m-%d %H:%M}"
 
 
-def _none(query: str) -> str:
+def _format_no_match(query: str) -> str:
     return f'No scheduled action matching "{query}".'

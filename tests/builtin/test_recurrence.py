@@ -1,7 +1,7 @@
 """When a rule is due next: the days it means, the clocks that are set, and what is no rule.
 
 The oracle walks through the time and looks at the clock, each minute where clocks are set; it computes nothing.
-`TOOLKIT_YEARS=2005-2026 python -m pytest --timeout 3600 tests/test_recurrence.py` walks through more of it.
+`TOOLKIT_YEARS=2005-2026 python -m pytest --timeout 3600 tests/builtin/test_recurrence.py` walks through more of it.
 """
 
 from __future__ import annotations

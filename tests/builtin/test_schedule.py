@@ -30,7 +30,7 @@ from toolkit.builtin import (
     planned_only,
     schedule_tools,
 )
-from toolkit.builtin.schedule.store import Store
+from toolkit.builtin.schedule.store import ScheduleStore
 from toolkit.stores import StoreError
 from toolkit.testing import ScriptedModel, call
 
@@ -76,13 +76,13 @@ def store() -> SQLiteSchedule:
 
 
 @pytest.fixture
-def box(store: Store, clock: Clock) -> Toolbox:
+def box(store: ScheduleStore, clock: Clock) -> Toolbox:
     """The tools, for somebody in Jakarta."""
     return Toolbox(schedule_tools(store, "Asia/Jakarta", clock=clock))
 
 
 @pytest.fixture
-def tools(store: Store) -> Tools:
+def tools(store: ScheduleStore) -> Tools:
     """The tools by name."""
     return {made.name: made for made in schedule_tools(store)}
 
@@ -112,7 +112,7 @@ def statuses(outcomes: tuple[FiringOutcome, ...]) -> list[tuple[str, str, float]
 # The tools
 
 
-def test_create(box: Toolbox, store: Store) -> None:
+def test_create(box: Toolbox, store: ScheduleStore) -> None:
     """What is scheduled is confirmed in local time, and kept as it was said."""
     text = create(box, synthesis_prompt="Summarize.")
     (kept,) = store.actions()
@@ -145,7 +145,7 @@ def test_create(box: Toolbox, store: Store) -> None:
     ],
     ids=str,
 )
-def test_schedule(box: Toolbox, store: Store, said: dict[str, str], schedule: str) -> None:
+def test_schedule(box: Toolbox, store: ScheduleStore, said: dict[str, str], schedule: str) -> None:
     """A rule is made of what is said, and of defaults."""
     create(box, **said)
 
@@ -168,7 +168,7 @@ def test_schedule(box: Toolbox, store: Store, said: dict[str, str], schedule: st
     ],
     ids=str,
 )
-def test_create_refused(box: Toolbox, store: Store, said: dict[str, Any], text: str) -> None:
+def test_create_refused(box: Toolbox, store: ScheduleStore, said: dict[str, Any], text: str) -> None:
     """What is no schedule is refused with the reason, and nothing is kept."""
     assert (create(box, **said) or "").startswith(text)
     assert () == store.actions()
@@ -189,7 +189,7 @@ def test_create_requires(tools: Tools) -> None:
     assert ["once", "daily", "custom", "weekly", "monthly"] == parameters["properties"]["recurrence"]["enum"]
 
 
-def test_most(store: Store, clock: Clock) -> None:
+def test_most(store: ScheduleStore, clock: Clock) -> None:
     """An owner may have so many actions and no more, whatever others have."""
     boxes = [Toolbox(schedule_tools(store, owner=owner, most=1, clock=clock)) for owner in ("Ann", "Bob", "Ann")]
     texts = [create(box) for box in boxes]
@@ -198,7 +198,7 @@ def test_most(store: Store, clock: Clock) -> None:
     assert ["Ann", "Bob"] == [kept.owner for kept in store.actions()]
 
 
-def test_owners(store: Store, clock: Clock) -> None:
+def test_owners(store: ScheduleStore, clock: Clock) -> None:
     """What is somebody else's is neither listed, nor changed, nor deleted."""
     ann, bob = (Toolbox(schedule_tools(store, owner=owner, clock=clock)) for owner in ("Ann", "Bob"))
     create(ann)
@@ -218,7 +218,7 @@ def test_owners(store: Store, clock: Clock) -> None:
     ]
 
 
-def test_allowed_tools(store: Store, clock: Clock) -> None:
+def test_allowed_tools(store: ScheduleStore, clock: Clock) -> None:
     """Where it is said which tools may be planned, no other is."""
     texts = [
         create(Toolbox(schedule_tools(store, allowed_tools=names, clock=clock)))
@@ -286,7 +286,7 @@ def test_list_empty(box: Toolbox, tools: Tools) -> None:
     ],
     ids=str,
 )
-def test_update(box: Toolbox, store: Store, change: dict[str, Any], text: str, schedule: str) -> None:
+def test_update(box: Toolbox, store: ScheduleStore, change: dict[str, Any], text: str, schedule: str) -> None:
     """What is said is changed, and the rest stays."""
     create(box, recurrence="weekly", day="friday")
 
@@ -296,7 +296,7 @@ def test_update(box: Toolbox, store: Store, change: dict[str, Any], text: str, s
     ]
 
 
-def test_update_cron(box: Toolbox, store: Store) -> None:
+def test_update_cron(box: Toolbox, store: ScheduleStore) -> None:
     """A rule in cron's form is given no other times by a model, who can pause it and let it go on."""
     store.add(action("Backup", schedule="0 * * * *"))
     changes: list[dict[str, Any]] = [{"time": "*"}, {"recurrence": "daily"}, {"enabled": False}, {"enabled": True}]
@@ -308,7 +308,7 @@ def test_update_cron(box: Toolbox, store: Store) -> None:
     assert ["0 * * * *"] == [kept.schedule for kept in store.actions()]
 
 
-def test_create_cron(box: Toolbox, store: Store) -> None:
+def test_create_cron(box: Toolbox, store: ScheduleStore) -> None:
     """No time that a model gives makes a rule in cron's form."""
     assert f"invalid schedule format: * * * * daily. {HOW}" == create(box, time="* * * *")
     assert () == store.actions()
@@ -346,7 +346,7 @@ def test_update_bad_is_error(box: Toolbox) -> None:
     ]
 
 
-def test_resumed(box: Toolbox, store: Store, clock: Clock) -> None:
+def test_resumed(box: Toolbox, store: ScheduleStore, clock: Clock) -> None:
     """What was paused goes on with its next time, and does not make up for those that it slept through."""
     create(box)
     said(box, "schedule_update", description_query="mail", enabled=False)
@@ -402,7 +402,7 @@ def test_changed_meanwhile(clock: Clock) -> None:
         ("", "Invalid arguments", ["Mail digest", "Mail backup", "100 % *"]),
     ],
 )
-def test_delete(box: Toolbox, store: Store, query: str, text: str, left: list[str]) -> None:
+def test_delete(box: Toolbox, store: ScheduleStore, query: str, text: str, left: list[str]) -> None:
     """All that match are deleted, and only those."""
     for description in ("Mail digest", "Mail backup", "100 % *"):
         create(box, description)
@@ -453,7 +453,7 @@ def test_no_store(make: Callable[[Any], object], store: Any) -> None:
     ],
     ids=str,
 )
-def test_no_terms(store: Store, terms: Any, text: str) -> None:
+def test_no_terms(store: ScheduleStore, terms: Any, text: str) -> None:
     """A mistaken term is refused by its name when the tools are made."""
     with pytest.raises(DefinitionError, match=re.escape(text)):
         schedule_tools(store, **terms)
@@ -464,13 +464,13 @@ def test_effects(tools: Tools) -> None:
     assert ["write", "read", "write", "destructive"] == [made.settings.effect for made in tools.values()]
 
 
-def test_unknown_zone(store: Store) -> None:
+def test_unknown_zone(store: ScheduleStore) -> None:
     """A zone that there is not is refused when the tools are made."""
     with pytest.raises(DefinitionError, match="^zone='Mars/Olympus': There is no time zone"):
         schedule_tools(store, "Mars/Olympus")
 
 
-def test_a_zone_that_is_gone(box: Toolbox, store: Store) -> None:
+def test_a_zone_that_is_gone(box: Toolbox, store: ScheduleStore) -> None:
     """An action whose zone nobody knows any more is listed in UTC."""
     store.add(action(zone="Mars/Olympus"))
 
@@ -489,7 +489,7 @@ def test_damaged_while_in_use(tmp_path: Path) -> None:
 # The loop
 
 
-def test_due(store: Store, clock: Clock) -> None:
+def test_due(store: ScheduleStore, clock: Clock) -> None:
     """What is due is carried out, the earliest first; what is paused or not due yet is not."""
     for due, description, enabled in ((0, "now", True), (-1, "before", True), (1, "later", True), (-2, "off", False)):
         store.add(action(description, next_run=NOW + due, enabled=enabled))
@@ -499,7 +499,7 @@ def test_due(store: Store, clock: Clock) -> None:
     assert ["before", "now"] == ran
 
 
-def test_advanced_first(store: Store, clock: Clock) -> None:
+def test_advanced_first(store: ScheduleStore, clock: Clock) -> None:
     """An action's next time is set before it is carried out."""
     store.add(action())
     seen: list[float] = []
@@ -508,7 +508,7 @@ def test_advanced_first(store: Store, clock: Clock) -> None:
     assert [NOW + DAY] == seen
 
 
-def test_once(store: Store, clock: Clock) -> None:
+def test_once(store: ScheduleStore, clock: Clock) -> None:
     """What is done once is paused then."""
     store.add(action(schedule="10:00 once"))
     scheduler = Scheduler(store, str, clock=clock)
@@ -518,7 +518,7 @@ def test_once(store: Store, clock: Clock) -> None:
     assert [False] == [kept.enabled for kept in store.actions()]
 
 
-def test_firing(store: Store, clock: Clock) -> None:
+def test_firing(store: ScheduleStore, clock: Clock) -> None:
     """A firing says what is to be done, and has a key of its own."""
     store.add(action(id="a1", tools='["read"]', synthesis_prompt="Summarize."))
     clock.now += 5
@@ -530,7 +530,7 @@ def test_firing(store: Store, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("schedule", ["every day", "8am daily", "* * * *", ""], ids=repr)
-def test_add_refused(store: Store, schedule: str) -> None:
+def test_add_refused(store: ScheduleStore, schedule: str) -> None:
     """What has no form of a rule is not kept, and it is told what a rule is."""
     with pytest.raises(ValueError, match=rf"^invalid schedule format: {re.escape(schedule)}\. A rule is a time, HH:MM"):
         store.add(action(schedule=schedule))
@@ -560,7 +560,7 @@ def test_calls_are_json() -> None:
     ],
     ids=str,
 )
-def test_outcome_shown(store: Store, clock: Clock, result: object, shown: str) -> None:
+def test_outcome_shown(store: ScheduleStore, clock: Clock, result: object, shown: str) -> None:
     """An outcome is shown by what came of which action."""
 
     def run(firing: Firing) -> object:
@@ -573,7 +573,7 @@ def test_outcome_shown(store: Store, clock: Clock, result: object, shown: str) -
     assert [shown] == [repr(outcome) for outcome in Scheduler(store, run, clock=clock).run_due()]
 
 
-def test_outcome_of_runner_shown(store: Store, clock: Clock) -> None:
+def test_outcome_of_runner_shown(store: ScheduleStore, clock: Clock) -> None:
     """The outcome of a Runner is shown by what the model said at last."""
     store.add(action())
     scheduler = Scheduler(store, Runner([], model=ScriptedModel(["Two letters."])), clock=clock)
@@ -581,7 +581,7 @@ def test_outcome_of_runner_shown(store: Store, clock: Clock) -> None:
     assert ["<FiringOutcome done: 'Mail digest', 'Two letters.'>"] == [repr(outcome) for outcome in scheduler.run_due()]
 
 
-def test_failure(store: Store, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_failure(store: ScheduleStore, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     """What an action raises, and what hears of it raises, stops none of the others."""
     store.add(action("bad", next_run=NOW - 1))
     store.add(action("good"))
@@ -601,7 +601,7 @@ def test_failure(store: Store, clock: Clock, caplog: pytest.LogCaptureFixture) -
     assert 3 == len(caplog.records)
 
 
-def test_runner(store: Store, clock: Clock) -> None:
+def test_runner(store: ScheduleStore, clock: Clock) -> None:
     """A runner is given the prompt, and its tools the firing."""
     store.add(action(id="a1"))
 
@@ -628,7 +628,7 @@ def delete_mail() -> str:
     return "gone"
 
 
-def test_planned_only(store: Store, clock: Clock) -> None:
+def test_planned_only(store: ScheduleStore, clock: Clock) -> None:
     """A scheduled run can be kept to what was planned; one that no scheduler carries out calls nothing then."""
     store.add(action(tools=json.dumps(CALLS)))
     both = [call("read_mail"), call("delete_mail")]
@@ -641,7 +641,7 @@ def test_planned_only(store: Store, clock: Clock) -> None:
     assert [UNSCHEDULED, UNSCHEDULED] == [made.result.text for made in unscheduled.calls]
 
 
-def test_revoked(store: Store, clock: Clock) -> None:
+def test_revoked(store: ScheduleStore, clock: Clock) -> None:
     """What was planned and is no longer offered when the time comes is not called."""
     store.add(action(tools='[{"tool": "delete_mail", "params": {}}]'))
     with ScriptedModel([call("delete_mail"), "Done."]) as model:
@@ -666,7 +666,7 @@ async def left(firing: Firing) -> bool:
     [(left, "refused"), (lambda firing: None, "refused"), (revoked, "failed"), (lambda firing: True, "done")],
     ids=["no", "no answer", "error", "yes"],
 )
-def test_allow(store: Store, clock: Clock, allow: Any, status: str) -> None:
+def test_allow(store: ScheduleStore, clock: Clock, allow: Any, status: str) -> None:
     """Whether an action may still be carried out is asked when it is due, and anything but a yes is a no."""
     store.add(action(owner="Ann"))
     ran: list[Firing] = []
@@ -684,7 +684,7 @@ def mail_waits(request: ApprovalRequest) -> Decision:
     return Decision.defer() if request.name == "read_mail" else Decision.approve()
 
 
-def pausing(store: Store, clock: Clock, model: ScriptedModel, **options: Any) -> Runner:
+def pausing(store: ScheduleStore, clock: Clock, model: ScriptedModel, **options: Any) -> Runner:
     """A runner that reads mail only where somebody says yes, and keeps the schedule."""
     tools = [tool(read_mail, approve=True), delete_mail, *schedule_tools(store, clock=clock)]
     return Runner(tools, model=model, approve=mail_waits, **options)
@@ -696,7 +696,7 @@ def yes(outcome: FiringOutcome) -> dict[str, bool]:
 
 
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
-def test_paused(store: Store, clock: Clock, *, is_async: bool) -> None:
+def test_paused(store: ScheduleStore, clock: Clock, *, is_async: bool) -> None:
     """A run in which a call waits for somebody's yes goes on as a scheduled one: no freer than before."""
     store.add(action(tools='[{"tool": "read_mail"}, {"tool": "schedule_create"}]'))
     with ScriptedModel([call("read_mail"), [call("delete_mail"), AGAIN], "Done."]) as model:
@@ -709,7 +709,7 @@ def test_paused(store: Store, clock: Clock, *, is_async: bool) -> None:
     assert ["no mail", DENIED, NESTED] == [made.result.text for made in resumed.result.calls]
 
 
-def test_paused_elsewhere(store: Store, clock: Clock) -> None:
+def test_paused_elsewhere(store: ScheduleStore, clock: Clock) -> None:
     """Gone on with by the runner alone, a run is no freer, either."""
     store.add(action())
     with ScriptedModel([call("read_mail"), AGAIN, "Done."]) as model:
@@ -720,7 +720,7 @@ def test_paused_elsewhere(store: Store, clock: Clock) -> None:
     assert ["no mail", NESTED] == [made.result.text for made in result.calls]
 
 
-def test_paused_and_unplanned(store: Store, clock: Clock) -> None:
+def test_paused_and_unplanned(store: ScheduleStore, clock: Clock) -> None:
     """Gone on with by the runner alone, a run that is kept to what was planned calls nothing."""
     store.add(action(tools=json.dumps(CALLS)))
     with ScriptedModel([call("read_mail"), call("delete_mail"), "Done."]) as model:
@@ -743,7 +743,7 @@ def test_paused_in_a_file(tmp_path: Path, clock: Clock) -> None:
     assert ("done", "Done.", f"a1:{NOW:.0f}") == (resumed.status, resumed.result.output, resumed.firing.key)
 
 
-def test_paused_again(store: Store, clock: Clock) -> None:
+def test_paused_again(store: ScheduleStore, clock: Clock) -> None:
     """What fails can be gone on with again, and what is done cannot."""
     store.add(action())
     with ScriptedModel([call("read_mail"), "Done."]) as model:
@@ -757,7 +757,7 @@ def test_paused_again(store: Store, clock: Clock) -> None:
         scheduler.resume(state, yes(outcome))
 
 
-def test_paused_and_deleted(store: Store, clock: Clock) -> None:
+def test_paused_and_deleted(store: ScheduleStore, clock: Clock) -> None:
     """What was deleted while it waited is not gone on with."""
     store.add(action())
     with ScriptedModel([call("read_mail")]) as model:
@@ -769,7 +769,7 @@ def test_paused_and_deleted(store: Store, clock: Clock) -> None:
             scheduler.resume(outcome.result.state, yes(outcome))
 
 
-def test_paused_and_forbidden(store: Store, clock: Clock) -> None:
+def test_paused_and_forbidden(store: ScheduleStore, clock: Clock) -> None:
     """Whether an action may be carried out is asked again when it is gone on with."""
     store.add(action())
     answers = iter([True, False])
@@ -781,7 +781,7 @@ def test_paused_and_forbidden(store: Store, clock: Clock) -> None:
         assert "refused" == scheduler.resume(outcome.result.state, yes(outcome)).status
 
 
-def test_paused_function(store: Store, clock: Clock) -> None:
+def test_paused_function(store: ScheduleStore, clock: Clock) -> None:
     """A function cannot go on with a run; a runner with the same store can."""
     store.add(action())
     with ScriptedModel([call("read_mail"), "Done."]) as model:
@@ -794,7 +794,7 @@ def test_paused_function(store: Store, clock: Clock) -> None:
         assert "done" == Scheduler(store, runner, clock=clock).resume(outcome.result.state, yes(outcome)).status
 
 
-def test_paused_is_kept(store: Store, clock: Clock) -> None:
+def test_paused_is_kept(store: ScheduleStore, clock: Clock) -> None:
     """A firing that waits for somebody's yes is not forgotten, however many come after it."""
     store.add(action())
     with ScriptedModel([call("read_mail")]) as model:
@@ -808,7 +808,7 @@ def test_paused_is_kept(store: Store, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize(("nested", "runs"), [(0, 1), (1, 2)])
-def test_rearmed(store: Store, clock: Clock, nested: int, runs: int) -> None:
+def test_rearmed(store: ScheduleStore, clock: Clock, nested: int, runs: int) -> None:
     """An action does not keep itself going by changing itself."""
     store.add(action(schedule="10:00 once"))
     box = Toolbox(schedule_tools(store, nested=nested, clock=clock))
@@ -826,7 +826,7 @@ def test_rearmed(store: Store, clock: Clock, nested: int, runs: int) -> None:
 
 
 @pytest.mark.parametrize(("nested", "depths", "runs"), [(0, [0], 3), (1, [0, 1], 6)])
-def test_nested(store: Store, clock: Clock, nested: int, depths: list[int], runs: int) -> None:
+def test_nested(store: ScheduleStore, clock: Clock, nested: int, depths: list[int], runs: int) -> None:
     """A scheduled run schedules nothing further, unless that is allowed, and then not for ever."""
     store.add(action(tools=json.dumps(CALLS)))
     again = call("schedule_create", description="Again", time="10:00", recurrence="daily", tools=CALLS)
@@ -840,7 +840,7 @@ def test_nested(store: Store, clock: Clock, nested: int, depths: list[int], runs
 
 
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
-def test_in_an_event_loop(store: Store, clock: Clock, *, is_async: bool) -> None:
+def test_in_an_event_loop(store: ScheduleStore, clock: Clock, *, is_async: bool) -> None:
     """Functions of both kinds are carried out in a loop and without one, and what hears of it too."""
     told: list[FiringOutcome] = []
 
@@ -858,7 +858,7 @@ def test_in_an_event_loop(store: Store, clock: Clock, *, is_async: bool) -> None
     assert [("0", "done"), ("1", "done")] == [(outcome.result, outcome.status) for outcome in told]
 
 
-def test_runner_in_an_event_loop(store: Store, clock: Clock) -> None:
+def test_runner_in_an_event_loop(store: ScheduleStore, clock: Clock) -> None:
     """In a loop a runner runs in that loop."""
     store.add(action())
     loops: list[object] = []
@@ -879,7 +879,7 @@ def test_runner_in_an_event_loop(store: Store, clock: Clock) -> None:
     assert [loop] == loops
 
 
-def test_forever_in_an_event_loop(store: Store, clock: Clock) -> None:
+def test_forever_in_an_event_loop(store: ScheduleStore, clock: Clock) -> None:
     """The loop ends when it is stopped, and others work beside it."""
     store.add(action())
 
@@ -896,7 +896,7 @@ def test_forever_in_an_event_loop(store: Store, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
-def test_stop(store: Store, clock: Clock, *, is_async: bool) -> None:
+def test_stop(store: ScheduleStore, clock: Clock, *, is_async: bool) -> None:
     """A loop that is stopped begins nothing more, and what is left waits for the next one."""
     store.add(action("1", next_run=NOW - 1))
     store.add(action("2"))
@@ -914,7 +914,7 @@ def test_stop(store: Store, clock: Clock, *, is_async: bool) -> None:
     assert [["1"], ["2"]] == ran
 
 
-def test_stop_before(store: Store, clock: Clock) -> None:
+def test_stop_before(store: ScheduleStore, clock: Clock) -> None:
     """A loop that was stopped before it began carries nothing out."""
     store.add(action())
     ran: list[Firing] = []
@@ -925,7 +925,7 @@ def test_stop_before(store: Store, clock: Clock) -> None:
     assert [] == ran
 
 
-def test_cancelled_in_an_event_loop(store: Store, clock: Clock) -> None:
+def test_cancelled_in_an_event_loop(store: ScheduleStore, clock: Clock) -> None:
     """A loop that is cancelled leaves the action under way as one that has crashed."""
     store.add(action())
 
@@ -950,7 +950,7 @@ def test_cancelled_in_an_event_loop(store: Store, clock: Clock) -> None:
 @pytest.mark.parametrize(
     ("missed", "status"), [("once", "done"), ("skip", "missed")], ids=["once for all", "not at all"]
 )
-def test_missed_once(store: Store, clock: Clock, missed: Any, status: str) -> None:
+def test_missed_once(store: ScheduleStore, clock: Clock, missed: Any, status: str) -> None:
     """What was to be done once and was missed is done late, or reported, and never comes back."""
     store.add(action(schedule="10:00 once"))
     clock.now += 3 * DAY
@@ -963,7 +963,7 @@ def test_missed_once(store: Store, clock: Clock, missed: Any, status: str) -> No
 @pytest.mark.parametrize(
     ("missed", "status"), [("once", "done"), ("skip", "missed")], ids=["once for all", "not at all"]
 )
-def test_missed(store: Store, clock: Clock, missed: Any, status: str) -> None:
+def test_missed(store: ScheduleStore, clock: Clock, missed: Any, status: str) -> None:
     """After three days of standing still, what was missed is done once, or reported, and goes on with its next time."""
     store.add(action())
     clock.now += 3 * DAY + HOUR
@@ -974,7 +974,7 @@ def test_missed(store: Store, clock: Clock, missed: Any, status: str) -> None:
     assert [NOW + 4 * DAY] == [kept.next_run for kept in store.actions()]
 
 
-def test_grace(store: Store, clock: Clock) -> None:
+def test_grace(store: ScheduleStore, clock: Clock) -> None:
     """What is late by less than the grace is not missed."""
     store.add(action())
     clock.now += 300
@@ -983,7 +983,7 @@ def test_grace(store: Store, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("later", [0, 30], ids=["due with it", "due meanwhile"])
-def test_busy(store: Store, clock: Clock, later: float) -> None:
+def test_busy(store: ScheduleStore, clock: Clock, later: float) -> None:
     """What has to wait for a long action is not missed."""
     store.add(action("slow", next_run=NOW - 1))
     store.add(action("quick", next_run=NOW + later))
@@ -997,7 +997,7 @@ def test_busy(store: Store, clock: Clock, later: float) -> None:
     assert [("slow", "done"), ("quick", "done")] == [(one.firing.action.description, one.status) for one in found]
 
 
-def test_asleep(store: Store, clock: Clock) -> None:
+def test_asleep(store: ScheduleStore, clock: Clock) -> None:
     """What was due while a scheduler did not look, as its machine slept, is missed."""
     store.add(action(next_run=NOW + HOUR))
     scheduler = Scheduler(store, str, missed="skip", clock=clock)
@@ -1007,7 +1007,7 @@ def test_asleep(store: Store, clock: Clock) -> None:
     assert [("missed", "Mail digest", 1)] == statuses(scheduler.run_due())
 
 
-def test_clock_set_back(store: Store, clock: Clock) -> None:
+def test_clock_set_back(store: ScheduleStore, clock: Clock) -> None:
     """A clock that is set back repeats nothing."""
     store.add(action())
     scheduler = Scheduler(store, str, clock=clock)
@@ -1019,7 +1019,7 @@ def test_clock_set_back(store: Store, clock: Clock) -> None:
     assert [1, 0, 0, 0, 1] == counts
 
 
-def test_planned_anew_after_set_back(store: Store, clock: Clock) -> None:
+def test_planned_anew_after_set_back(store: ScheduleStore, clock: Clock) -> None:
     """Even planned anew for a time that it was done at, an action is not done again, and goes on."""
     store.add(action())
     scheduler = Scheduler(store, str, clock=clock)
@@ -1030,7 +1030,7 @@ def test_planned_anew_after_set_back(store: Store, clock: Clock) -> None:
     assert [NOW + DAY] == [kept.next_run for kept in store.actions()]
 
 
-def test_clock_set_forward(store: Store, clock: Clock) -> None:
+def test_clock_set_forward(store: ScheduleStore, clock: Clock) -> None:
     """A clock that is a day ahead for a while costs the times of that day, and repeats none."""
     store.add(action())
     scheduler = Scheduler(store, str, clock=clock)
@@ -1046,7 +1046,7 @@ class Killed(KeyboardInterrupt):
     """What ends a process."""
 
 
-def crash(store: Store, clock: Clock) -> None:
+def crash(store: ScheduleStore, clock: Clock) -> None:
     """Carry an action out, and end before that is written down."""
 
     def run(firing: Firing) -> None:
@@ -1057,7 +1057,7 @@ def crash(store: Store, clock: Clock) -> None:
         Scheduler(store, run, clock=clock).run_due()
 
 
-def test_crash_skipped(store: Store, clock: Clock) -> None:
+def test_crash_skipped(store: ScheduleStore, clock: Clock) -> None:
     """What was claimed and never finished is reported once its lease is over, and not done again."""
     crash(store, clock)
     scheduler = Scheduler(store, str, clock=clock)
@@ -1069,7 +1069,7 @@ def test_crash_skipped(store: Store, clock: Clock) -> None:
     assert [[], [("crashed", "Mail digest", 0)], []] == found
 
 
-def test_crash_again(store: Store, clock: Clock) -> None:
+def test_crash_again(store: ScheduleStore, clock: Clock) -> None:
     """What is to be done at least once is done again, under the same key."""
     crash(store, clock)
     clock.now += 2 * HOUR
@@ -1082,7 +1082,7 @@ def test_crash_again(store: Store, clock: Clock) -> None:
     assert [(2, NOW)] == keys
 
 
-def test_crash_always(store: Store, clock: Clock) -> None:
+def test_crash_always(store: ScheduleStore, clock: Clock) -> None:
     """What ends whoever tries it is tried three times."""
 
     def run(firing: Firing) -> None:
@@ -1101,7 +1101,7 @@ def test_crash_always(store: Store, clock: Clock) -> None:
     assert [1, 2, 3] == tried
 
 
-def test_one_takes_over(store: Store, clock: Clock) -> None:
+def test_one_takes_over(store: ScheduleStore, clock: Clock) -> None:
     """Of several that find an unfinished firing one takes it over."""
     crash(store, clock)
     (firing,) = store.unfinished(NOW + 1)
@@ -1127,7 +1127,7 @@ def test_taken_over_meanwhile(clock: Clock) -> None:
     assert () == Scheduler(late, str, crashed="again", clock=clock).run_due()
 
 
-def test_finished(store: Store) -> None:
+def test_finished(store: ScheduleStore) -> None:
     """What has finished is not unfinished, and nobody takes it over."""
     old = action()
     store.add(old)
@@ -1138,7 +1138,7 @@ def test_finished(store: Store) -> None:
     assert ((), None) == (store.unfinished(NOW + DAY), store.take_over(firing, NOW))
 
 
-def test_no_next_time(store: Store, clock: Clock) -> None:
+def test_no_next_time(store: ScheduleStore, clock: Clock) -> None:
     """An action whose rule cannot be read any more is done this time, and then paused."""
     store.add(action(zone="Mars/Olympus"))
 
@@ -1146,7 +1146,7 @@ def test_no_next_time(store: Store, clock: Clock) -> None:
     assert [False] == [kept.enabled for kept in store.actions()]
 
 
-def test_cron(store: Store, clock: Clock) -> None:
+def test_cron(store: ScheduleStore, clock: Clock) -> None:
     """A program may give a rule in cron's form."""
     store.add(action(schedule="*/5 * * * *"))
     Scheduler(store, str, clock=clock).run_due()
@@ -1179,7 +1179,7 @@ def test_forever(clock: Clock) -> None:
 @pytest.mark.parametrize(
     "run", [None, "run", Path.home(), Runner([]).run, Runner([]).arun], ids=["none", "text", "object", "run", "arun"]
 )
-def test_no_function(store: Store, run: Any) -> None:
+def test_no_function(store: ScheduleStore, run: Any) -> None:
     """What cannot be run is refused when the scheduler is made."""
     with pytest.raises(DefinitionError, match="^run="):
         Scheduler(store, run)
@@ -1197,14 +1197,14 @@ def test_no_function(store: Store, run: Any) -> None:
     ],
     ids=str,
 )
-def test_no_options(store: Store, options: Any, text: str) -> None:
+def test_no_options(store: ScheduleStore, options: Any, text: str) -> None:
     """A mistaken option is refused by its name when the scheduler is made."""
     with pytest.raises(DefinitionError, match=re.escape(text)):
         Scheduler(store, str, **options)
 
 
 @pytest.mark.parametrize("options", [{"missed": "all"}, {"crashed": "once"}], ids=str)
-def test_no_policy(store: Store, options: Any) -> None:
+def test_no_policy(store: ScheduleStore, options: Any) -> None:
     """A rule for what was missed or has crashed is one of two."""
     with pytest.raises(DefinitionError, match="neither '.*' nor '.*'"):
         Scheduler(store, str, **options)
@@ -1223,7 +1223,7 @@ def test_kept(tmp_path: Path) -> None:
     assert (kept,) == SQLiteSchedule(tmp_path / "actions.db").actions()
 
 
-def test_change(store: Store) -> None:
+def test_change(store: ScheduleStore) -> None:
     """What has changed meanwhile is neither changed nor claimed."""
     old = action()
     new = replace(old, next_run=NOW + DAY)
@@ -1233,7 +1233,7 @@ def test_change(store: Store) -> None:
     assert (replace(old, enabled=False),) == store.actions()
 
 
-def test_deleted(store: Store, clock: Clock) -> None:
+def test_deleted(store: ScheduleStore, clock: Clock) -> None:
     """With an action all goes that is known of it; what was deleted before is not counted."""
     crash(store, clock)
     found = store.actions()
@@ -1242,7 +1242,7 @@ def test_deleted(store: Store, clock: Clock) -> None:
     assert () == store.unfinished(NOW + DAY)
 
 
-def test_forgets(store: Store, clock: Clock) -> None:
+def test_forgets(store: ScheduleStore, clock: Clock) -> None:
     """Of an action's firings the latest hundred are kept, so that a store does not grow for ever."""
     kept = action()
     store.add(kept)

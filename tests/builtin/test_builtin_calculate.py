@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from toolkit import InvalidArguments, Runner, ToolError, ToolResult
 from toolkit.builtin import calculate
-from toolkit.builtin.arithmetic import FUNCTIONS, evaluate, whole
+from toolkit.builtin.arithmetic import FUNCTIONS, evaluate, to_integer
 from toolkit.testing import ModelReply, ScriptedModel, call
 
 # CPU seconds for one expression; the slowest takes a tenth of it on a slow machine.
@@ -66,7 +66,7 @@ def outcome(text: str) -> Any:
     except (ArithmeticError, ValueError):
         return None
     is_told = isinstance(value, (int, float)) and abs(value) < 10**600 and value - value == 0
-    return whole(value) if is_told else None
+    return to_integer(value) if is_told else None
 
 
 def is_finite(text: str) -> bool:

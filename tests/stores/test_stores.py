@@ -232,13 +232,13 @@ def test_no_options(options: dict[str, Any]) -> None:
     """A mistaken option is refused by its name when the store is made."""
     ((name, value),) = options.items()
 
-    with pytest.raises(DefinitionError, match=f"^{name}={value!r} is no "):
+    with pytest.raises(DefinitionError, match=f"^{name}={value!r} is not a "):
         SQLiteKnowledge(**{"path": ":memory:", **options})
 
 
 def test_no_clock() -> None:
     """So is one of a store in memory."""
-    with pytest.raises(DefinitionError, match="^clock=3 is no function"):
+    with pytest.raises(DefinitionError, match="^clock=3 is not a function"):
         MemoryKnowledge(clock=3)  # type: ignore[arg-type]
 
 
@@ -348,9 +348,9 @@ def test_odd_embedding(embedding: Any, store: SQLiteKnowledge) -> None:
     """What is no list of finite numbers is refused, and nothing of its document is kept."""
     good = Chunk(content="good", embedding=EAST)
 
-    with pytest.raises(StoreError, match="This cannot be kept or looked for: "):
+    with pytest.raises(StoreError, match="This cannot be stored or searched for: "):
         store.add(Document(id="1", content="both"), [good, Chunk(content="bad", embedding=embedding)])
-    with pytest.raises(StoreError, match="looked for: an embedding is a list of finite numbers, one at least"):
+    with pytest.raises(StoreError, match="searched for: an embedding is a list of finite numbers, one at least"):
         store.search(embedding)
     assert [] == store.documents()
 

@@ -159,7 +159,7 @@ def test_wrong_answer(answer: Any) -> None:
 def test_no_answer(caplog: pytest.LogCaptureFixture) -> None:
     """A handler that gives nothing has no answer: the model is told, and the log."""
     assert ("No answer was given.", "failed") == asked(ask_user_tool(lambda _: None), question="Go?")
-    assert "gave None" in caplog.text
+    assert "returned None" in caplog.text
 
 
 async def gone(_: Question) -> str:

@@ -10,7 +10,7 @@ from toolkit import Runner, Toolbox, tool
 from toolkit.builtin import default_tools
 from toolkit.testing import ScriptedModel, call
 
-EXAMPLE = Path(__file__).parent.parent / "examples" / "coding_agent.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "coding_agent.py"
 
 
 def test_names(tmp_path: Path) -> None:

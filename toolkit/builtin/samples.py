@@ -1,0 +1,78 @@
+"""Small sample tools for examples and tests: `calculator`, `echo`, `reverser` and `word_count`.
+
+    from toolkit.builtin.samples import echo, reverser
+
+For arithmetic in an application, use `toolkit.builtin.calculate`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from pydantic import Field, WithJsonSchema
+
+from toolkit._tools.decorator import tool
+from toolkit.builtin.arithmetic import MAX_WHOLE, Number, apply_operator
+from toolkit.builtin.characters import split_characters
+from toolkit.errors import ToolError
+
+OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
+    {"add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv}
+)
+
+Operation = Annotated[str, Field(json_schema_extra={"enum": list(OPERATIONS)})]
+Operand = Annotated[Number, WithJsonSchema({"type": "number"})]
+
+
+@tool(title="Calculator", effect="read")
+def calculator(operation: Operation, a: Operand, b: Operand) -> Number:
+    """Add, subtract, multiply or divide two numbers.
+
+    Args:
+        operation: What to do with them.
+        a: The first number.
+        b: The second number.
+    """
+    function = OPERATIONS.get(operation)
+    if function is None:
+        raise ToolError(f"unknown operation: {operation[:100]}")
+    if max(abs(a), abs(b)) >= MAX_WHOLE:
+        raise ToolError(f"invalid numbers: a={_format_operand(a)}, b={_format_operand(b)}")
+    return apply_operator(function, a, b)
+
+
+def _format_operand(number: Number) -> str:
+    return "too large" if abs(number) >= MAX_WHOLE else str(number)
+
+
+@tool(title="Echo", effect="read")
+def echo(message: str) -> str:
+    """Give a message back as it is.
+
+    Args:
+        message: What to give back.
+    """
+    return message
+
+
+@tool(title="Reverser", effect="read")
+def reverser(text: str) -> str:
+    """Reverse a text. Use it when something is to be read backwards.
+
+    Args:
+        text: The text to reverse.
+    """
+    return "".join(reversed(split_characters(text)))
+
+
+@tool(title="Word Count", effect="read")
+def word_count(text: str) -> int:
+    """Count the words of a text, separated by white space.
+
+    Args:
+        text: The text whose words to count.
+    """
+    return len(text.split())
