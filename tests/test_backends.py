@@ -511,7 +511,7 @@ def test_told(through: Callable[..., Any], count: int, apart: bool) -> None:
             told.put(f"{number} ends")
             return number
 
-        return await all_of(backend.run_all([partial(job, n) for n in range(count)], 9, told, apart=apart))
+        return await all_of(backend.run_all([partial(job, n) for n in range(count)], 9, told, own_thread=apart))
 
     news = through(run)
 
@@ -532,7 +532,7 @@ def test_told_at_once(through: Callable[..., Any]) -> None:
             told.put("begun")
             return heard.wait(10)
 
-        async for item in backend.run_all([partial(backend.call, work, is_async=False)], 1, told, apart=True):
+        async for item in backend.run_all([partial(backend.call, work, is_async=False)], 1, told, own_thread=True):
             items.append(item)
             heard.set()
         return items
@@ -653,7 +653,7 @@ def test_drop(through: Callable[..., Any]) -> None:
         handle = backend.start(partial(backend.call, hang, is_async=True))
         while not begun.is_set():
             await backend.sleep(0.001)
-        handle.drop()
+        handle.cancel()
         while not ended.is_set():
             await backend.sleep(0.001)
         return ended.is_set()

@@ -1,9 +1,4 @@
-"""How a function of the application is called: a gate, a hook, a checkpoint; sync or async, where its kind belongs.
-
-How a run waits: what every backend can do, and how a coroutine is run without a loop.
-
-Drawing from a leaf that gives many values, for no longer than there is time.
-"""
+"""What both backends offer: run leaves and jobs, iterate, sleep; and call a function that may be sync or async."""
 
 from __future__ import annotations
 
@@ -15,7 +10,7 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.threads import Abandoned, Outcome, cancellation_error
+from toolkit._concurrency.threads import AbandonedJobs, Outcome, cancellation_error
 
 SUSPENDED = "a sync call met something that waits for an event loop; use the method whose name begins with a"
 
@@ -25,36 +20,36 @@ CoroutineFunction: TypeAlias = Callable[[], Coroutine[Any, Any, T]]
 
 
 class Channel(Protocol):
-    """What those who work put their news into."""
+    """Carries items from running jobs to whoever iterates `Backend.run_all`."""
 
     def put(self, item: Any) -> object:
-        """Give one item to whoever draws from `together`; from any thread, at any time."""
+        """Put one item, from any thread."""
         ...
 
 
 class Handle(Protocol[T_co]):
-    """A job that has begun."""
+    """A job that has been started."""
 
     async def wait(self) -> T_co:
-        """Wait for its value, or raise what it raised."""
+        """Wait for its value; raises what it raised."""
         ...
 
-    def drop(self) -> None:
-        """Give it up."""
+    def cancel(self) -> None:
+        """Cancel it without waiting for its end."""
         ...
 
 
 class Backend(Protocol):
-    """How a run waits."""
+    """How a run waits for sync and async leaves."""
 
     @property
     def running(self) -> list[str]:
-        """The calls whose functions are at work, by id, once for each function."""
+        """Ids of the calls whose functions are running, once for each function."""
         ...
 
     @property
-    def abandoned(self) -> Abandoned:
-        """What was given up here and is still at work."""
+    def abandoned(self) -> AbandonedJobs:
+        """Functions that were abandoned and are still running."""
         ...
 
     async def call(
@@ -63,21 +58,21 @@ class Backend(Protocol):
         *,
         is_async: bool,
         cancellation: Cancellation | None = None,
-        stays: bool = False,
+        in_caller_task: bool = False,
     ) -> T:
-        """Carry out one leaf, for no longer than `cancellation` lasts.
+        """Run one leaf and return its value.
 
         Args:
-            job: What is carried out.
+            job: Makes the leaf's coroutine.
             is_async: Whether it may wait for an event loop.
-            cancellation: When to wait no longer.
-            stays: Whether an async leaf that has no deadline stays in the caller's task. One of its own ends rounds of
-                the loop before its caller goes on; where many runs wait for one client, its connections lie idle then,
-                and it looks at each idle one for each request. It can be called off, but is not left before its end.
+            cancellation: Ends the wait.
+            in_caller_task: Whether an async leaf without a deadline runs in the caller's task. A task of its own takes
+                extra rounds of the loop; with many runs on one client, the connections that are idle meanwhile cost
+                time in each request. Cancelling waits for such a leaf to end.
 
         Raises:
             TimedOut: The deadline has passed.
-            Cancelled: It was called off.
+            Cancelled: The wait was cancelled.
             concurrent.futures.CancelledError: The leaf cancelled itself.
         """
         ...
@@ -85,10 +80,10 @@ class Backend(Protocol):
     def iterate(
         self, source: AsyncIterator[T], *, is_async: bool, cancellation: Cancellation | None = None
     ) -> AsyncGenerator[T, None]:
-        """Draw from a leaf that gives many values, until it is called off; a deadline is not looked at.
+        """Iterate over a leaf that gives many values, until it is cancelled; deadlines are ignored.
 
         Raises:
-            Cancelled: It was called off; has no power over the caller's thread.
+            Cancelled: It was cancelled; a leaf on the caller's thread cannot be.
         """
         ...
 
@@ -96,42 +91,42 @@ class Backend(Protocol):
         self,
         jobs: Sequence[CoroutineFunction[T]],
         width: int,
-        told: Channel | None = None,
+        channel: Channel | None = None,
         *,
         cancellation: Cancellation | None = None,
-        apart: bool = False,
+        own_thread: bool = False,
     ) -> AsyncGenerator[T | Any, None]:
-        """Carry out jobs at the same time, at most `width` of them, and give their values as they come.
+        """Run jobs at the same time and give their values in the order in which they end.
 
         Args:
-            jobs: What is carried out. In a sync backend a single one stays on the caller's thread.
-            width: How many are at work at the same time.
-            told: From `channel()`. What is put into it is given at once, between the values; with a single job on the
-                caller's thread, once that has ended.
-            cancellation: What is not done then is given up; has no power over the caller's thread.
-            apart: Whether a single job has a thread of its own too.
+            jobs: Make the jobs' coroutines. In a sync backend a single one stays on the caller's thread.
+            width: Jobs that run at the same time.
+            channel: From `channel()`. Its items are given as they come, between the values; with a single job on the
+                caller's thread, after that has ended.
+            cancellation: Abandons the jobs that have not ended, but for one on the caller's thread.
+            own_thread: Whether a single job gets a thread of its own too.
 
         Raises:
-            TimedOut: The deadline has passed; what was done before has been given.
-            Cancelled: The jobs were called off; as above.
+            TimedOut: The deadline has passed; the values so far have been given.
+            Cancelled: The jobs were cancelled; the values so far have been given.
         """
         ...
 
     def channel(self) -> Channel:
-        """Make a channel for `together`."""
+        """Make a channel for `run_all`."""
         ...
 
     async def sleep(self, seconds: float, cancellation: Cancellation | None = None) -> None:
-        """Wait.
+        """Wait some seconds.
 
         Raises:
             TimedOut: The deadline comes first.
-            Cancelled: The wait was called off.
+            Cancelled: The wait was cancelled.
         """
         ...
 
     def start(self, job: CoroutineFunction[T]) -> Handle[T]:
-        """Begin a job now, to wait for it later."""
+        """Start a job, to wait for it later."""
         ...
 
 
@@ -139,8 +134,8 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that never suspends, without an event loop.
 
     Raises:
-        RuntimeError: It suspended: an async leaf was called as a sync one. It is raised where that waits, so that
-            everything between here and there is left in order.
+        RuntimeError: It suspended, since an async leaf was called as a sync one. Raised inside the coroutine, where it
+            suspended, so that its `finally` blocks run.
     """
     try:
         coroutine.send(None)
@@ -152,42 +147,35 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError(SUSPENDED)
 
 
-async def await_value(promise: Awaitable[T]) -> T:
-    """Make a coroutine of whatever can be awaited."""
-    return await promise
+async def await_value(awaitable: Awaitable[T]) -> T:
+    """Wrap an awaitable in a coroutine."""
+    return await awaitable
 
 
 def is_cancelling(error: BaseException) -> bool:
-    """Tell whether an error is the cancellation of the running task, and not of something that it waits for."""
+    """Whether an error is the cancellation of the running task, not of something that it awaits."""
     import asyncio
 
     if not isinstance(error, asyncio.CancelledError):
         return False
     cancelling = getattr(asyncio.current_task(), "cancelling", None)
-    return cancelling is None or cancelling() > 0  # Python 3.10 cannot tell, and gives way
+    return cancelling is None or cancelling() > 0  # unknown on Python 3.10: assume that it is
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Tell whether an error is the user's Ctrl-C: it comes to the main thread, and from no `raise`."""
-    if not isinstance(error, KeyboardInterrupt) or threading.current_thread() is not threading.main_thread():
-        return False
-    from opcode import opmap
-
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace is not None and trace.tb_frame.f_code.co_code[trace.tb_lasti] != opmap["RAISE_VARARGS"]
+    """Whether an error is the user's Ctrl-C: a KeyboardInterrupt on the main thread."""
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
-class Ended:
-    """The end of one job, among what is told."""
+class JobEnd:
+    """The end of one job, as an item of a channel."""
 
     def __init__(self, outcome: Outcome[Any]) -> None:
         self.outcome = outcome
 
 
 async def pull(source: AsyncIterator[T]) -> tuple[T] | None:
-    """Draw one value; None at the end."""
+    """Return the next value in a tuple; None at the end."""
     try:
         return (await source.__anext__(),)
     except StopAsyncIteration:
@@ -195,46 +183,46 @@ async def pull(source: AsyncIterator[T]) -> tuple[T] | None:
 
 
 async def close(source: AsyncIterator[Any]) -> None:
-    """Close a source that can be closed."""
+    """Close an iterator that has `aclose`."""
     closing = getattr(source, "aclose", None)
     if closing is not None:
         await closing()
 
 
 async def call_function(
-    function: Callable[..., Any], given: tuple[Any, ...], backend: Backend, cancellation: Cancellation | None = None
+    function: Callable[..., Any], arguments: tuple[Any, ...], backend: Backend, cancellation: Cancellation | None = None
 ) -> Any:
-    """Call a function as a sync tool would be, and await what it promises in an event loop.
+    """Call a function of the application (a gate, a hook, a checkpoint), sync or async, and return its value.
 
     Raises:
         TimedOut: The deadline passed first.
-        Cancelled: It was called off.
-        RuntimeError: It raised what would have ended more than itself: the program, or a task.
+        Cancelled: The call was cancelled.
+        RuntimeError: It raised SystemExit or a cancellation, which would have ended more than itself.
     """
 
-    async def begin() -> Any:
-        with _kept(BaseException):  # a cancellation, too: that of a task comes to nobody who does not wait
-            return function(*given)
+    async def call() -> Any:
+        with _contain(BaseException):  # a cancellation, too: a sync function is not awaited by a task
+            return function(*arguments)
 
-    async def awaited() -> Any:
-        with _kept(SystemExit):
+    async def wait() -> Any:
+        with _contain(SystemExit):
             return await answer
 
     answer = (
-        function(*given) if is_async(function) else await backend.call(begin, is_async=False, cancellation=cancellation)
+        function(*arguments)
+        if is_async(function)
+        else await backend.call(call, is_async=False, cancellation=cancellation)
     )
-    return (
-        await backend.call(awaited, is_async=True, cancellation=cancellation) if inspect.isawaitable(answer) else answer
-    )
+    return await backend.call(wait, is_async=True, cancellation=cancellation) if inspect.isawaitable(answer) else answer
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Tell whether a function, or an object that is called like one, is known to answer with a promise."""
+    """Whether a function or callable object is a coroutine function."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
 @contextmanager
-def _kept(kind: type[BaseException]) -> Iterator[None]:
+def _contain(kind: type[BaseException]) -> Iterator[None]:
     try:
         yield
     except (Exception, KeyboardInterrupt, GeneratorExit):
@@ -249,34 +237,34 @@ _END: Any = object()
 async def iterate_until(
     backend: Backend, source: AsyncIterator[T], *, is_async: bool, cancellation: Cancellation
 ) -> AsyncGenerator[T, None]:
-    """Draw from a leaf, for no longer than `cancellation` lasts: where it has an end, what draws can be given up.
+    """Iterate over a leaf until it ends, is cancelled or its deadline passes.
 
     Raises:
         TimedOut: The deadline has passed.
-        Cancelled: It was called off.
+        Cancelled: It was cancelled.
     """
     if cancellation.deadline is None:
         items = backend.iterate(source, is_async=is_async, cancellation=cancellation)
     else:
-        items = _pumped(backend, source, cancellation, is_async=is_async)
+        items = _pump(backend, source, cancellation, is_async=is_async)
     async with aclosing(items):
         async for item in items:
             yield item
-    if cancellation:  # it may have been left before its end
+    if cancellation:  # the source may have ended because of it
         raise cancellation_error(cancellation)
 
 
-async def _pumped(
+async def _pump(
     backend: Backend, source: AsyncIterator[T], cancellation: Cancellation, *, is_async: bool
 ) -> AsyncGenerator[T, None]:
-    """Have one job draw everything, which tells what it has drawn: it is begun once, and given up once."""
-    told, left = backend.channel(), Cancellation(parent=cancellation)
+    """Iterate in one job that sends each value through a channel, so that it can be abandoned as a whole."""
+    channel, left = backend.channel(), Cancellation(parent=cancellation)
 
     async def pump() -> Any:
         try:
             async for item in source:
-                told.put(item)
-                if left:  # nobody draws any more
+                channel.put(item)
+                if left:  # the iterator was closed
                     break
         finally:
             await close(source)
@@ -284,7 +272,7 @@ async def _pumped(
 
     job = partial(backend.call, pump, is_async=is_async)
     try:
-        async with aclosing(backend.run_all([job], 1, told, cancellation=cancellation, apart=True)) as items:
+        async with aclosing(backend.run_all([job], 1, channel, cancellation=cancellation, own_thread=True)) as items:
             async for item in items:
                 if item is not _END:
                     yield item

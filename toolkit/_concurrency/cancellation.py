@@ -1,4 +1,4 @@
-"""Calling off: one token for a run, children for what it does; from any thread, and by a deadline."""
+"""Cancel a run and everything that it started, from any thread or by a deadline."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing_extensions import Self
 
 Callback = Callable[[], object]
 
-# Why something was called off.
+# Values of `Cancellation.reason`.
 CANCELLED: Final = "cancelled"
 DEADLINE: Final = "deadline"
 
 
 class Cancellation:
-    """Tells everybody who works for a run that it is called off.
+    """A token that is cancelled once, by `cancel`, by its parent, or when its deadline passes; true from then on.
 
-    A `with` block calls it off at its end: what works on may look whether it still should.
+    A `with` block cancels it at its end, so that whatever still runs can see that it should stop.
 
     Args:
-        seconds: How long there is; any time by default. A child has no more than its parent.
-        parent: What calls this one off too; a child calls nothing off but itself.
+        seconds: Time until the deadline; none by default. A child has no later deadline than its parent.
+        parent: Cancels this one too; a child does not cancel its parent.
     """
 
     def __init__(self, seconds: float | None = None, parent: Cancellation | None = None) -> None:
@@ -37,7 +37,7 @@ class Cancellation:
 
     @property
     def reason(self) -> str:
-        """Why it was called off: `cancelled` or `deadline`; empty while it is not."""
+        """`cancelled` or `deadline`; empty while it is not cancelled."""
         if not self._reason and self.deadline is not None and time.monotonic() >= self.deadline:
             return DEADLINE
         return self._reason
@@ -51,13 +51,13 @@ class Cancellation:
         return bool(self.reason)
 
     def restart(self, seconds: float | None) -> None:
-        """Count the time anew, from now."""
+        """Set the deadline anew, counted from now."""
         own = None if seconds is None else time.monotonic() + seconds
         others = () if self._parent is None else (self._parent.deadline,)
         self.deadline: float | None = min((at for at in (own, *others) if at is not None), default=None)
 
     def cancel(self, reason: str = CANCELLED) -> bool:
-        """Call off, once; tell whether this was the time that counted."""
+        """Cancel; returns whether this was the first time."""
         with self._lock:
             if self._reason:
                 return False
@@ -65,16 +65,16 @@ class Cancellation:
             callbacks = list(self._callbacks.values())
             self._callbacks.clear()
         for callback in callbacks:
-            _told(callback)
+            _call(callback)
         return True
 
     def subscribe(self, callback: Callback) -> Callback:
-        """Have a function called at `cancel`, on the thread that cancels; at once where that is over.
+        """Call a function at `cancel`, on the thread that cancels; at once if it is cancelled already.
 
-        A deadline calls nothing: who waits, waits no longer than `remaining`.
+        A deadline that passes calls nothing: waits are bounded by `remaining`.
 
         Returns:
-            What ends the subscription.
+            A function that unsubscribes.
         """
         key = object()
         with self._lock:
@@ -95,20 +95,20 @@ class Cancellation:
         self.cancel()
 
     def close(self) -> None:
-        """Leave the parent."""
+        """Unsubscribe from the parent."""
         if self._leave is not None:
             self._leave()
             self._leave = None
 
 
-# What the run whose tool works here is called off by: runs that the tool begins end with it.
-current_cancellation: ContextVar[Cancellation | None] = ContextVar("outer", default=None)
+# Of the run whose tool is running: runs that the tool starts are cancelled with it.
+current_cancellation: ContextVar[Cancellation | None] = ContextVar("current_cancellation", default=None)
 
 
-def _told(callback: Callback) -> None:
+def _call(callback: Callback) -> None:
     try:
         callback()
-    except Exception:  # the others have to hear of it
+    except Exception:  # the other subscribers must be called
         import logging  # it takes longer to load than a tool
 
-        logging.getLogger("toolkit").exception("%r failed when it heard of a cancellation.", callback)
+        logging.getLogger("toolkit").exception("The cancellation callback %r failed.", callback)

@@ -1,4 +1,4 @@
-"""One private event loop for async leaves in sync backends."""
+"""The private event loop of the process, for async leaves in the sync backend."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Turn:
-    """What the threads of one turn wait for in the private loop; once the turn is left, they wait for nothing."""
+class LoopWaits:
+    """The futures in the private loop that a batch of threads waits for; `end` cancels them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._futures: list[Future[Any]] = []
-        self._is_left = False
+        self._has_ended = False
 
     def add(self, future: Future[Any]) -> None:
-        """Count a thread's future in."""
+        """Add a thread's future."""
         with self._lock:
             self._futures.append(future)
-            is_left = self._is_left
-        if is_left:
+            has_ended = self._has_ended
+        if has_ended:
             future.cancel()
 
-    def leave(self, seconds: float) -> None:
-        """Cancel what threads still wait for, and wait a while until each has run its `finally`."""
+    def end(self, seconds: float) -> None:
+        """Cancel what threads still wait for, and wait some seconds for its `finally` blocks."""
         with self._lock:
-            self._is_left = True
+            self._has_ended = True
         unfinished = [future for future in self._futures if future.cancel()]
         if unfinished:
             from concurrent.futures import wait
@@ -45,11 +45,11 @@ class Turn:
             wait(unfinished, seconds)
 
 
-this_turn: ContextVar[Turn | None] = ContextVar("this_turn", default=None)
+loop_waits: ContextVar[LoopWaits | None] = ContextVar("this_turn", default=None)
 
 
 class PrivateLoop:
-    """One event loop on a thread of its own, started when an async leaf first needs it."""
+    """An event loop on a thread of its own, started when it is first needed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -58,34 +58,34 @@ class PrivateLoop:
         self._process = 0
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Wait on the caller's thread for a coroutine that runs in the loop.
+        """Run a coroutine in the loop and wait for it on the caller's thread.
 
         Raises:
-            RuntimeError: Called from the loop itself, which would wait for itself.
+            RuntimeError: Called on the loop's own thread, which would wait for itself.
         """
         import asyncio
         from concurrent.futures import CancelledError
 
-        loop = self._running()
+        loop = self._get_loop()
         if threading.current_thread() is self._thread:
             coroutine.close()
             raise RuntimeError(
                 "an async tool called a sync method of this library; await the one whose name begins with a"
             )
-        watched = _Watched(coroutine)
+        watched = _LoopJob(coroutine)
         try:
             future = asyncio.run_coroutine_threadsafe(watched.run(), loop)
-            if (turn := this_turn.get()) is not None:
+            if (turn := loop_waits.get()) is not None:
                 turn.add(future)
             return future.result()
         except CancelledError as error:
             if self._loop is loop:
-                raise  # its own doing
-            raise asyncio.CancelledError from error  # the loop was closed over it
+                raise  # the coroutine cancelled itself
+            raise asyncio.CancelledError from error  # the loop was closed
         except BaseException:
-            if not watched.ended.is_set():  # a Ctrl-C, which may come before there is a future
+            if not watched.has_ended.is_set():  # Ctrl-C, which may come before there is a future
                 loop.call_soon_threadsafe(watched.cancel)
-                watched.ended.wait(GRACE)  # cancelled, it still has its `finally` to run
+                watched.has_ended.wait(GRACE)  # let its `finally` blocks run
             raise
 
     def close(self) -> None:
@@ -94,14 +94,14 @@ class PrivateLoop:
             loop, self._loop = self._loop, None
             if loop is None or self._thread is None or self._process != os.getpid():
                 return
-            loop.call_soon_threadsafe(lambda: loop.create_task(_wind_up(loop)))
+            loop.call_soon_threadsafe(lambda: loop.create_task(_cancel_all(loop)))
             self._thread.join(GRACE)
 
-    def _running(self) -> asyncio.AbstractEventLoop:
+    def _get_loop(self) -> asyncio.AbstractEventLoop:
         import asyncio
 
         with self._lock:
-            if self._loop is None or self._process != os.getpid():  # a fork takes the loop along, but not its thread
+            if self._loop is None or self._process != os.getpid():  # a forked process has the loop, but not its thread
                 self._loop, self._process = asyncio.new_event_loop(), os.getpid()
                 self._thread = threading.Thread(target=_serve, args=(self._loop,), name="toolkit-loop", daemon=True)
                 self._thread.start()
@@ -109,7 +109,7 @@ class PrivateLoop:
             return self._loop
 
 
-# The one loop of the process for async leaves in sync backends: an async client belongs to the loop that first used it.
+# One for the process, since an async client belongs to the loop that first used it.
 private_loop = PrivateLoop()
 
 
@@ -118,8 +118,8 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
     loop.close()
 
 
-async def _wind_up(loop: asyncio.AbstractEventLoop) -> None:
-    """End what is left in a loop, then the loop."""
+async def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel the tasks of a loop, then stop it."""
     import asyncio
 
     left = asyncio.all_tasks() - {asyncio.current_task()}
@@ -130,30 +130,30 @@ async def _wind_up(loop: asyncio.AbstractEventLoop) -> None:
     loop.stop()
 
 
-class _Watched(Generic[T]):
-    """A coroutine in the private loop, whose end can be waited for from elsewhere."""
+class _LoopJob(Generic[T]):
+    """A coroutine in the private loop whose end other threads can wait for."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
-        self.ended = threading.Event()
+        self.has_ended = threading.Event()
         self._coroutine = coroutine
         self._task: asyncio.Task[Any] | None = None
 
     async def run(self) -> T:
-        """Carry it out, unless it was cancelled before."""
+        """Run it, unless it was cancelled before."""
         import asyncio
 
-        if self.ended.is_set():
+        if self.has_ended.is_set():
             raise asyncio.CancelledError
         self._task = asyncio.current_task()
         try:
             return await self._coroutine
         finally:
-            self.ended.set()
+            self.has_ended.set()
 
     def cancel(self) -> None:
-        """End it, in the loop."""
+        """Cancel it; called in the loop."""
         if self._task is not None:
             self._task.cancel()
         else:
             self._coroutine.close()
-            self.ended.set()
+            self.has_ended.set()

@@ -1,9 +1,4 @@
-"""Functions on threads of their own: daemons, each with a copy of its starter's context variables.
-
-A semaphore for threads and tasks alike: whoever waits for a place waits as its run does.
-
-Work that is done for a call ends with it.
-"""
+"""Daemon threads with a copy of the starter's context variables, thread pools, and waiting on a thread."""
 
 from __future__ import annotations
 
@@ -25,10 +20,10 @@ Wait: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]]], Awaitable[
 
 
 class Semaphore:
-    """Gives places to as many as there are; the others wait, and the one that came first is next.
+    """A semaphore for threads and tasks alike, first come, first served.
 
     Args:
-        places: How many there are, at least 1.
+        places: How many may hold it at the same time, at least 1.
     """
 
     def __init__(self, places: int) -> None:
@@ -37,13 +32,13 @@ class Semaphore:
         self._waiting: deque[Future[None]] = deque()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Semaphore, (self._places,)  # another process has places of its own
+        return Semaphore, (self._places,)  # a copy in another process counts for itself
 
     async def acquire(self, wait: Wait) -> None:
-        """Take a place, which `release` gives back.
+        """Acquire a place.
 
         Args:
-            wait: Carries out a coroutine, for as long as the caller will wait; what it raises ends the wait.
+            wait: Runs a coroutine for as long as the caller may wait; what it raises ends the wait.
         """
         with self._lock:
             if self._free:
@@ -52,14 +47,14 @@ class Semaphore:
             ticket = Future[None]()
             self._waiting.append(ticket)
         try:
-            await wait(partial(_called_up, ticket))
+            await wait(partial(_wait_for_ticket, ticket))
         except BaseException:
-            if not ticket.cancel():  # it was called up at the same moment
+            if not ticket.cancel():  # it got its place at the same moment
                 self.release()
             raise
 
     def release(self) -> None:
-        """Give the place to whoever has waited longest."""
+        """Release the place; the first one waiting gets it."""
         with self._lock:
             while self._waiting:
                 ticket = self._waiting.popleft()
@@ -71,7 +66,7 @@ class Semaphore:
         ticket.set_result(None)
 
 
-async def _called_up(ticket: Future[None]) -> None:
+async def _wait_for_ticket(ticket: Future[None]) -> None:
     import asyncio
 
     await asyncio.wrap_future(ticket)
@@ -79,101 +74,101 @@ async def _called_up(ticket: Future[None]) -> None:
 
 T = TypeVar("T")
 
-# What came of a function: its value, or what it raised.
+# A function's value, or what it raised.
 Outcome: TypeAlias = tuple[T | None, BaseException | None]
 
-# A thread's starter waits until it runs, which on a busy machine takes as long as the scheduler likes: several starters
-# wait side by side. More than four gain nothing, measured with 256 threads on 2 cores.
+# `Thread.start` waits until the thread runs, so several threads start the others. More than four gain nothing, measured
+# with 256 threads on 2 cores.
 STARTERS = 4
 
 
 class Job(Generic[T]):
-    """One function, to be carried out on a thread of its own.
+    """A function to be run on a thread, in a copy of the starter's context variables.
 
     Args:
-        function: What is carried out.
-        tell: Gets what came of it, on that thread.
+        function: The function.
+        on_end: Called with its outcome, on that thread.
     """
 
-    def __init__(self, function: Callable[[], T], tell: Callable[[Outcome[T]], object]) -> None:
+    def __init__(self, function: Callable[[], T], on_end: Callable[[Outcome[T]], object]) -> None:
         self._function = function
-        self._tell = tell
+        self._on_end = on_end
         self._context = copy_context()
-        self._is_dropped = False
-        self._is_at_work = False
+        self._is_cancelled = False
+        self._is_running = False
 
     def start(self) -> None:
-        """Begin, on a thread of its own."""
+        """Start it on a new thread."""
         ThreadPool([self], 1).start()
 
     def run(self) -> None:
-        """Carry it out on this thread, unless it is dropped."""
-        self._context.run(self._carry_out)
+        """Run it on this thread, unless it is cancelled."""
+        self._context.run(self._run)
 
-    def drop(self) -> None:
-        """Do not begin what has not begun."""
-        self._is_dropped = True
+    def cancel(self) -> None:
+        """Do not run it if it has not started."""
+        self._is_cancelled = True
 
     def is_running(self) -> bool:
-        """Tell whether the function is at work."""
-        return self._is_at_work
+        """Whether the function is running."""
+        return self._is_running
 
-    def _carry_out(self) -> None:
-        self._is_at_work = True  # before it looks whether it is dropped, as who drops it looks at this afterwards
-        outcome = None if self._is_dropped else capture_outcome(self._function)
-        self._is_at_work = False
+    def _run(self) -> None:
+        self._is_running = True  # set before `cancel` is looked at, since `abandon` looks in the opposite order
+        outcome = None if self._is_cancelled else capture_outcome(self._function)
+        self._is_running = False
         if outcome:
-            self._tell(outcome)
+            self._on_end(outcome)
 
 
-class Abandoned:
-    """What was given up and works on: a thread cannot be ended, and a task may refuse to."""
+class AbandonedJobs:
+    """Functions that still run though nothing waits for them: a thread cannot be ended, a task may refuse to end."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._at_work: list[Callable[[], bool]] = []
+        self._running: list[Callable[[], bool]] = []
 
     def __len__(self) -> int:
-        if not self._at_work:
+        if not self._running:
             return 0
         with self._lock:
-            self._at_work = [is_at_work for is_at_work in self._at_work if is_at_work()]
-            return len(self._at_work)
+            self._running = [is_running for is_running in self._running if is_running()]
+            return len(self._running)
 
-    def add(self, is_at_work: Callable[[], bool]) -> None:
-        """Count something in, for as long as it is at work."""
+    def add(self, is_running: Callable[[], bool]) -> None:
+        """Count something for as long as it is running."""
         with self._lock:
-            self._at_work.append(is_at_work)
+            self._running.append(is_running)
 
-    def give_up(self, *works: Job[Any]) -> None:
-        """Wait no longer for functions; each is counted for as long as it is at work."""
-        for work in works:
-            work.drop()
-            if work.is_running():
-                self.add(work.is_running)
+    def abandon(self, *jobs: Job[Any]) -> None:
+        """Cancel jobs; those that are running count until they end."""
+        for job in jobs:
+            job.cancel()
+            if job.is_running():
+                self.add(job.is_running)
 
 
 class ThreadPool:
-    """Threads that carry functions out; one that is done takes the next that waits.
+    """Threads that run jobs; one that is done takes the next.
 
-    As long as a function waits and there is a place, another thread is started: functions may wait for each other.
+    A thread is started for each job as long as there is a place, since jobs may wait for each other.
 
     Args:
-        works: What is carried out, begun in this order.
-        width: How many are at work at the same time.
+        jobs: The jobs, started in this order.
+        width: Threads at most.
     """
 
-    def __init__(self, works: Sequence[Job[Any]], width: int) -> None:
-        self._waiting = deque(works)
-        self._places = deque(range(min(width, len(works))))
+    def __init__(self, jobs: Sequence[Job[Any]], width: int) -> None:
+        self._waiting = deque(jobs)
+        self._places = deque(range(min(width, len(jobs))))
 
     def start(self) -> None:
-        """Begin; many threads are started by several."""
+        """Start the threads."""
         for _ in range(STARTERS):
-            self._hire(self._lead)
+            self._start_thread(self._lead)
 
-    def _hire(self, role: Callable[[], None]) -> bool:
-        """Start a thread, where there is a place; where the system has none left, do its work here and now."""
+    def _start_thread(self, role: Callable[[], None]) -> bool:
+        """Start a thread if there is a place; if the system has no thread left, do its work on this one."""
         try:
             self._places.popleft()
         except IndexError:
@@ -186,11 +181,11 @@ class ThreadPool:
         return True
 
     def _lead(self) -> None:
-        while self._waiting and self._hire(self._serve):
+        while self._waiting and self._start_thread(self._work):
             pass
-        self._serve()
+        self._work()
 
-    def _serve(self) -> None:
+    def _work(self) -> None:
         with suppress(IndexError):
             while True:
                 self._waiting.popleft().run()
@@ -198,7 +193,7 @@ class ThreadPool:
 
 @contextmanager
 def on_cancel(cancellation: Cancellation | None, callback: Callable[[], object]) -> Iterator[None]:
-    """Have a function called when `cancellation` is called off, for as long as this is entered."""
+    """Call a function when `cancellation` is cancelled, while this is entered."""
     leave = cancellation.subscribe(callback) if cancellation is not None else None
     try:
         yield
@@ -210,34 +205,34 @@ def on_cancel(cancellation: Cancellation | None, callback: Callable[[], object])
 def get_unless_cancelled(
     queue: SimpleQueue[T | None], cancellation: Cancellation | None, seconds: float | None = None
 ) -> T | None:
-    """Wait on this thread for what is put into a queue; None when the time is up, or it is called off."""
+    """Wait on this thread for an item of a queue; None when the time is up or the wait is cancelled."""
     with on_cancel(cancellation, lambda: queue.put(None)), suppress(Empty):
         return queue.get(timeout=time_left(cancellation, seconds))
     return None
 
 
 def time_left(cancellation: Cancellation | None, seconds: float | None = None) -> float | None:
-    """Say how long one may wait, in seconds, as far as the system can count them; None for ever."""
+    """Return the seconds that a wait may take, at most `threading.TIMEOUT_MAX`; None for ever."""
     times = (seconds, cancellation.remaining if cancellation is not None else None, threading.TIMEOUT_MAX)
     known = [time for time in times if time is not None]
     return min(known) if len(known) > 1 else None
 
 
 def cancellation_error(cancellation: Cancellation) -> TimedOut | Cancelled:
-    """Make the error of what was given up."""
-    is_late = cancellation.reason in ("", DEADLINE)  # the clock of a wait may be a little ahead
+    """Make the error of a wait that was cancelled or timed out."""
+    is_late = cancellation.reason in ("", DEADLINE)  # empty if a wait ended just before the deadline
     return TimedOut("Timed out.") if is_late else Cancelled()
 
 
 def note_still_running(end: TimedOut | Cancelled) -> TimedOut | Cancelled:
-    """Say of what was given up that it works on."""
+    """Add to an error that the function is still running."""
     if isinstance(end, Cancelled):
         return Cancelled("what it was doing may still take effect.")
     return TimedOut(f"{end} What it was doing may still take effect.")
 
 
 def capture_outcome(function: Callable[[], T]) -> Outcome[T]:
-    """Carry a function out; what it raises is part of the outcome."""
+    """Call a function and return its outcome."""
     try:
         return function(), None
     except BaseException as error:  # noqa: BLE001  it is raised again where the value is awaited
@@ -245,7 +240,7 @@ def capture_outcome(function: Callable[[], T]) -> Outcome[T]:
 
 
 def unwrap_outcome(outcome: Outcome[T]) -> T:
-    """Take the value of an outcome, or raise its error."""
+    """Return the value of an outcome, or raise its error."""
     value, error = outcome
     if error is not None:
         raise error
@@ -254,7 +249,7 @@ def unwrap_outcome(outcome: Outcome[T]) -> T:
 
 @contextmanager
 def use_cancellation(cancellation: Cancellation) -> Iterator[None]:
-    """Have what is done in the block look at this one."""
+    """Make a cancellation the current one for the block."""
     token = current_cancellation.set(cancellation)
     try:
         yield
@@ -263,7 +258,7 @@ def use_cancellation(cancellation: Cancellation) -> Iterator[None]:
 
 
 def check_cancelled() -> None:
-    """Go no further where the call, or the run, that this is done for was called off.
+    """Raise if the call or run that the current code works for was cancelled.
 
     Raises:
         Cancelled, TimedOut: It was.

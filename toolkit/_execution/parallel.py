@@ -114,7 +114,7 @@ async def run_batch(
     left = {id(call): call for call in calls}
     start = time.perf_counter()
     try:
-        events = backend.run_all(jobs, max_parallel, channel, cancellation=cancellation, apart=own_thread)
+        events = backend.run_all(jobs, max_parallel, channel, cancellation=cancellation, own_thread=own_thread)
         async with aclosing(events):
             async for event in events:
                 if isinstance(event, ToolCallFinished):

@@ -53,7 +53,7 @@ class EarlyCall:
     def drop(self) -> ToolCallFinished:
         """Cancel it."""
         self.events.listen(discard)
-        self.handle.drop()
+        self.handle.cancel()
         return ToolCallFinished(self.call, ToolResult(text=DROPPED_TEXT, error=DROPPED_TEXT, kind="cancelled"), 0.0)
 
 

@@ -78,7 +78,9 @@ class ModelCaller:
         try:
             if not self.streams:
                 complete = partial(model.complete, request)
-                yield await backend.call(complete, is_async=model.is_async, cancellation=cancellation, stays=True)
+                yield await backend.call(
+                    complete, is_async=model.is_async, cancellation=cancellation, in_caller_task=True
+                )
                 return
             source = iterate_until(backend, model.stream(request), is_async=model.is_async, cancellation=cancellation)
             async with aclosing(source) as pieces:
