@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from toolkit import DefinitionError
-from toolkit._guards.network import SPECIAL_IPV4, SPECIAL_IPV6, Allowed, Destinations, Refused, objection
+from toolkit._guards.network import SPECIAL_IPV4, SPECIAL_IPV6, Allowed, Destinations, Refused, describe_special
 
 # The IANA registries of special-purpose addresses, and what else is no host of the internet; written down once more.
 IPV4 = [
@@ -125,19 +125,19 @@ def ends(network: str) -> list[IPv4Address | IPv6Address]:
 @pytest.mark.parametrize("network", [*IPV4, *IPV6])
 def test_special_networks(network: str) -> None:
     """No address of a special network is public: not its first, not its last, none in between."""
-    assert [] == [address for address in ends(network) if objection(address) is None]
+    assert [] == [address for address in ends(network) if describe_special(address) is None]
 
 
 @pytest.mark.parametrize("text", CLOUDS)
 def test_clouds(text: str) -> None:
     """Where clouds tell their machines who they are is not public."""
-    assert objection(ip_address(text))
+    assert describe_special(ip_address(text))
 
 
 @pytest.mark.parametrize("text", PUBLIC)
 def test_public(text: str) -> None:
     """Addresses of the internet are public, those next to a special network too."""
-    assert objection(ip_address(text)) is None
+    assert describe_special(ip_address(text)) is None
 
 
 @pytest.mark.parametrize("embedding", EMBEDDINGS)
@@ -145,7 +145,7 @@ def test_embeddings(embedding: str) -> None:
     """An IPv4 address that is not public is not public in IPv6 either, however it is embedded."""
     embedded = [IPv6Address(EMBEDDINGS[embedding](int(inner))) for network in IPV4 for inner in ends(network)]
 
-    assert [] == [address for address in embedded if objection(address) is None]
+    assert [] == [address for address in embedded if describe_special(address) is None]
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_embeddings(embedding: str) -> None:
 )
 def test_reasons(text: str, what: str | None) -> None:
     """NAT64 and ISATAP addresses count as what they lead to; other IPv4 addresses in IPv6 are none to connect to."""
-    assert what == objection(ip_address(text))
+    assert what == describe_special(ip_address(text))
 
 
 def test_registries_are_whole() -> None:
@@ -184,7 +184,7 @@ def test_never_laxer_than_python() -> None:
     texts = [str(address) for network in [*IPV4, *IPV6] for address in ends(network)]
     private = [ip_address(text) for text in [*texts, *PUBLIC, *CLOUDS] if not ip_address(text).is_global]
 
-    assert [] == [address for address in private if objection(address) is None]
+    assert [] == [address for address in private if describe_special(address) is None]
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_never_laxer_than_python() -> None:
 )
 def test_allowed(allow: Allowed, host: str, port: int, address: str) -> None:
     """A network, an address or a name may be allowed, at every port or at one."""
-    assert [ip_address(address)] == Destinations([allow]).checked(host, port, [address])
+    assert [ip_address(address)] == Destinations([allow]).check(host, port, [address])
 
 
 @pytest.mark.parametrize(
@@ -240,14 +240,14 @@ def test_allowed(allow: Allowed, host: str, port: int, address: str) -> None:
 def test_refused(allow: list[Allowed], host: str, port: int, addresses: list[str], why: str) -> None:
     """One address that may not be connected to is enough; what is allowed is no more than it says."""
     with pytest.raises(Refused) as caught:
-        Destinations(allow).checked(host, port, addresses)
+        Destinations(allow).check(host, port, addresses)
 
     assert why == str(caught.value).replace("7f00:1", "127.0.0.1")
 
 
 def test_ports() -> None:
     """Which ports of public addresses may be connected to can be said."""
-    assert [ip_address("8.8.8.8")] == Destinations(ports=[8443]).checked("a.example", 8443, ["8.8.8.8"])
+    assert [ip_address("8.8.8.8")] == Destinations(ports=[8443]).check("a.example", 8443, ["8.8.8.8"])
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_url_that_is_allowed() -> None:
 def test_port_that_is_refused() -> None:
     """The developer reads in the cause which options are about ports."""
     with pytest.raises(Refused) as caught:
-        Destinations().checked("a.example", 22, ["8.8.8.8"])
+        Destinations().check("a.example", 22, ["8.8.8.8"])
 
     assert "ports= says which" in str(caught.value.__cause__)
 
@@ -296,12 +296,12 @@ def test_port_that_is_refused() -> None:
 @pytest.mark.parametrize("given", [{"allow": "localhost"}, {"allow": None}, {"ports": "443"}, {"ports": 443}], ids=str)
 def test_what_is_no_list(given: dict[str, Any]) -> None:
     """A text or a number in place of a list is refused, with an example of one."""
-    with pytest.raises(DefinitionError, match="is no list. Give one, such as"):
+    with pytest.raises(DefinitionError, match="is not a list. Pass one, such as"):
         Destinations(**given)
 
 
 @pytest.mark.parametrize("port", [0, -1, 65536, True, "80"])
 def test_what_is_no_port(port: int) -> None:
     """A port is a whole number from 1 to 65535."""
-    with pytest.raises(DefinitionError, match="is no port"):
+    with pytest.raises(DefinitionError, match="is not a port"):
         Destinations(ports=[port])

@@ -22,10 +22,10 @@ import pytest
 
 from toolkit import Cancelled, DefinitionError, Image, Limits, Runner, TimedOut, Tool, Toolbox, ToolContext, ToolError
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._guards.paths import Root, by_steps
+from toolkit._guards.paths import Root, open_stepwise
 from toolkit.approvers import allow, defer
 from toolkit.builtin import CodingLimits, coding_tools, default_tools, file_tools
-from toolkit.builtin.files.coding import globber
+from toolkit.builtin.files.coding import compile_glob
 from toolkit.builtin.files.sensitive import Patterns
 from toolkit.builtin.files.workspace import Workspace
 from toolkit.testing import ScriptedModel, call
@@ -59,7 +59,7 @@ def place(tmp_path: Path) -> Path:
     return work
 
 
-@pytest.fixture(params=[None, by_steps], ids=["usual", "steps"])
+@pytest.fixture(params=[None, open_stepwise], ids=["usual", "steps"])
 def box(request: pytest.FixtureRequest, place: Path) -> Toolbox:
     """All file tools, whatever the way in which paths are looked up."""
     root = Root(place, request.param)
@@ -918,7 +918,7 @@ def test_entries_are_bounded(place: Path) -> None:
     workspace = Workspace(Root(place), max_entries=3)
 
     with pytest.raises(OSError, match="more than 3 entries; look further down"):
-        list(workspace.files(".", 9, bool))
+        list(workspace.walk_files(".", 9, bool))
 
 
 def test_deep_trees(box: Toolbox, place: Path) -> None:
@@ -1010,7 +1010,7 @@ GLOBS = {
 @pytest.mark.parametrize("glob", GLOBS)
 def test_globs(glob: str) -> None:
     """A glob is about names, or about paths if there is a `/` in it."""
-    assert GLOBS[glob] == tuple(filter(globber(glob), PATHS))
+    assert GLOBS[glob] == tuple(filter(compile_glob(glob), PATHS))
 
 
 def test_globs_begin_where_one_looks(box: Toolbox) -> None:

@@ -22,7 +22,7 @@ from urllib.parse import quote
 import pytest
 
 from toolkit import DefinitionError, Toolbox
-from toolkit._guards.paths import ByKernel, Lookup, Outside, Root, by_steps
+from toolkit._guards.paths import KernelLookup, Lookup, OutsideError, Root, open_stepwise
 from toolkit.builtin import coding_tools, file_tools
 
 PATHS = int(os.environ.get("TOOLKIT_PATHS", "50000"))
@@ -179,7 +179,7 @@ def opened(root: Root, path: str) -> Identity:
 
 def placed(root: Root, path: str) -> Identity:
     """What something would be made in, whose path it is."""
-    with root.place(path) as (directory, _):
+    with root.open_parent(path) as (directory, _):
         return identity(os.fstat(directory))
 
 
@@ -213,10 +213,10 @@ def grounds(tmp_path: Path) -> Grounds:
 def lookup(request: pytest.FixtureRequest) -> Lookup:
     """Both ways to look a path up; the kernel's is skipped where there is none."""
     if request.param == "steps":
-        return by_steps
-    if not isinstance(Root(".").lookup, ByKernel):
+        return open_stepwise
+    if not isinstance(Root(".").lookup, KernelLookup):
         pytest.skip("this kernel has no openat2")
-    return ByKernel()
+    return KernelLookup()
 
 
 @pytest.fixture
@@ -295,7 +295,7 @@ def test_paths_inside(path: str, grounds: Grounds, root: Root) -> None:
 )
 def test_refused(path: str, how: str, grounds: Grounds, root: Root) -> None:
     """The error says by what a path would have left, and does not name the root."""
-    with pytest.raises(Outside) as refused:
+    with pytest.raises(OutsideError) as refused:
         root.open(path.replace("{root}", str(grounds.root)))
 
     assert (how, "[Errno 18] outside the allowed directory") == (refused.value.how, str(refused.value))
@@ -316,62 +316,62 @@ def test_impossible(path: str, number: int, root: Root) -> None:
 
 def test_links_inside(grounds: Grounds) -> None:
     """The kernel follows a link that stays inside, and what it led to can be told."""
-    root = Root(grounds.root, ByKernel())
+    root = Root(grounds.root, KernelLookup())
     opened = root.open("link-inside/file.txt")
 
-    assert ("a", "b", "file.txt") == root.real_names("link-inside/file.txt", opened)
+    assert ("a", "b", "file.txt") == root.locate_open_file("link-inside/file.txt", opened)
     os.close(opened)
 
 
 def test_removed(grounds: Grounds) -> None:
     """Of an open file that was removed meanwhile, it is told where it stood."""
-    root = Root(grounds.root, ByKernel())
+    root = Root(grounds.root, KernelLookup())
     opened = root.open("link-file")
     (grounds.root / "a" / "b" / "file.txt").unlink()
 
-    assert ("a", "b", "file.txt") == root.real_names("link-file", opened)
+    assert ("a", "b", "file.txt") == root.locate_open_file("link-file", opened)
     os.close(opened)
 
 
 def test_removed_in_name_only(grounds: Grounds) -> None:
     """A file whose name ends as /proc marks what was removed keeps its name."""
-    root = Root(grounds.root, ByKernel())
+    root = Root(grounds.root, KernelLookup())
     (grounds.root / "file (deleted)").touch()
     opened = root.open("file (deleted)")
 
-    assert ("file (deleted)",) == root.real_names("file (deleted)", opened)
+    assert ("file (deleted)",) == root.locate_open_file("file (deleted)", opened)
     os.close(opened)
 
 
 def test_moved_away(grounds: Grounds) -> None:
     """Of an open file that was moved out of the root meanwhile, nothing is told."""
-    root = Root(grounds.root, ByKernel())
+    root = Root(grounds.root, KernelLookup())
     opened = root.open("file.txt")
     (grounds.root / "file.txt").rename(grounds.outside / "file.txt")
 
-    with pytest.raises(Outside):
-        root.real_names("file.txt", opened)
+    with pytest.raises(OutsideError):
+        root.locate_open_file("file.txt", opened)
     os.close(opened)
 
 
 @pytest.mark.parametrize("path", ["link-inside/file.txt", "link-out/new", "link-inside/new"])
 def test_changes_follow_no_link(path: str, root: Root) -> None:
     """Nothing is made or changed through a link, not even one that stays inside."""
-    with pytest.raises(Outside), root.place(path, make=True):
+    with pytest.raises(OutsideError), root.open_parent(path, make=True):
         pass
 
 
 def test_directories_are_made(grounds: Grounds, root: Root) -> None:
     """What is missing on the way is made on request, and only then."""
-    with pytest.raises(FileNotFoundError), root.place("x/y/new"):
+    with pytest.raises(FileNotFoundError), root.open_parent("x/y/new"):
         pass
-    with root.place("x/y/new", make=True) as (directory, name):
+    with root.open_parent("x/y/new", make=True) as (directory, name):
         assert (identity((grounds.root / "x/y").stat()), "new") == (identity(os.fstat(directory)), name)
 
 
 def test_the_root_has_no_place(root: Root) -> None:
     """The root itself can be neither replaced nor removed."""
-    with pytest.raises(OSError, match="all the others are in"), root.place("a/.."):
+    with pytest.raises(OSError, match="all the others are in"), root.open_parent("a/.."):
         pass
 
 
@@ -405,7 +405,7 @@ def test_a_moved_root(grounds: Grounds, root: Root) -> None:
 def test_nothing_is_left_open(grounds: Grounds, root: Root) -> None:
     """Attacks cost no file descriptor."""
     before = open_files()
-    with pytest.raises(OSError, match="too long"), root.place(f"new/{'x' * 300}/file", make=True):
+    with pytest.raises(OSError, match="too long"), root.open_parent(f"new/{'x' * 300}/file", make=True):
         pass
     for path in attacks("link-out", grounds.root, 500):
         list(reached(root, path))
@@ -433,7 +433,7 @@ def test_no_path(given: Any) -> None:
 def test_other_systems(monkeypatch: pytest.MonkeyPatch) -> None:
     """Elsewhere paths are looked up by steps; where nothing opens files beneath a directory there are no tools."""
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert by_steps is Root(".").lookup
+    assert open_stepwise is Root(".").lookup
 
     monkeypatch.setattr(os, "supports_dir_fd", set[Any]())
     with pytest.raises(DefinitionError, match="Linux, macOS, BSD"):
@@ -470,11 +470,11 @@ def test_swapper_and_a_writer(grounds: Grounds, root: Root) -> None:
 def changed(root: Root, path: str) -> str:
     """Make and remove a file, and one in a new directory; or tell why not."""
     try:
-        with root.place(f"{path}-directory/new", make=True) as (directory, name):
+        with root.open_parent(f"{path}-directory/new", make=True) as (directory, name):
             os.close(os.open(name, os.O_WRONLY | os.O_CREAT, dir_fd=directory))
             os.unlink(name, dir_fd=directory)
             os.rmdir("../secret-directory", dir_fd=directory)
-        with root.place(path) as (directory, name):
+        with root.open_parent(path) as (directory, name):
             os.close(os.open(name, os.O_WRONLY | os.O_CREAT, dir_fd=directory))
             os.unlink(name, dir_fd=directory)
     except OSError as error:

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from toolkit import ApprovalRequest, DefinitionError, Runner, Tool, Toolbox
 from toolkit._guards.paths import Root
 from toolkit.approvers import approve_all
-from toolkit.builtin import BLOCKED, DENIED, CommandLimits, bash_tool, shell_tool
+from toolkit.builtin import CommandLimits, bash_tool, shell_tool
+from toolkit.builtin.shell import DEFAULT_BASH_DENY, DEFAULT_SHELL_DENY
 from toolkit.builtin.shell.process import Capture
 from toolkit.testing import ScriptedModel, call
 
@@ -124,12 +125,12 @@ def test_error_on_exit(tmp_path: Path, make: Callable[..., Tool[..., Any]], told
 @pytest.mark.parametrize("command", ["rm -rf /", "RM -RF /tmp/x", "sudo ls", "mkfs /x", "ls > /dev/null", "dd if=/x"])
 def test_blocked(box: Toolbox, command: str) -> None:
     """`shell_exec` refuses what holds one of its texts, in small or capital letters."""
-    pattern = next(blocked for blocked in BLOCKED if blocked in command.lower())
+    pattern = next(blocked for blocked in DEFAULT_SHELL_DENY if blocked in command.lower())
 
     assert f"command blocked for safety: {pattern}" == text(box, "shell_exec", command)
 
 
-@pytest.mark.parametrize("denied", DENIED)
+@pytest.mark.parametrize("denied", DEFAULT_BASH_DENY)
 def test_denied(box: Toolbox, denied: str) -> None:
     """`bash` refuses what holds one of its texts, and says so."""
     told = re.fullmatch(

@@ -24,7 +24,7 @@ import pytest
 from toolkit import Limits, Runner, Tool, Toolbox, ToolContext, ToolResult, tool
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit.builtin import bash_tool, shell_tool
-from toolkit.builtin.shell.guard.families import Marked, end
+from toolkit.builtin.shell.guard import Marked, end
 from toolkit.events import ToolCallFinished
 from toolkit.testing import ScriptedModel, call
 
@@ -455,11 +455,11 @@ def test_without_subreapers(script: str, called_off: bool, told: str) -> None:
     """Where nobody can be adopted, a command's process group is ended."""
     mark = str(randbelow(10**18))
     program = (
-        "import os; from toolkit.builtin.shell.guard.watching import watched\n"
+        "import os; from toolkit.builtin.shell.guard import watch\n"
         "control, end = os.pipe()\n"
         f"if {called_off}: os.close(end)\n"
         f"begin = lambda: os.setsid() or os.execvp('bash', ['bash', '-c', {script!r}])\n"
-        "print(watched(begin, control, adopts=False, tell=lambda status: print(status)))\n"
+        "print(watch(begin, control, adopts=False, report=lambda status: print(status)))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], env={**os.environ, "MARK": mark}, capture_output=True)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from toolkit import DefinitionError, Tool, Toolbox
-from toolkit.builtin import PRIVATE, Sandbox, bash_tool, shell_tool
+from toolkit.builtin import DEFAULT_PRIVATE, Sandbox, bash_tool, shell_tool
 from toolkit.builtin.shell.sandbox import TEMPORARY
 
 Setter = Callable[[str, str], None]
@@ -48,15 +48,15 @@ def test_command_line(tmp_path: Path) -> None:
         *("/bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
         *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", TEMPORARY, "--tmpfs", "/run"),
         *("--bind", str(tmp_path), str(tmp_path), "--setenv", "TMPDIR", TEMPORARY, "--chdir", str(tmp_path), "--"),
-    ] == Sandbox(hidden=()).around("/bwrap", tmp_path)
+    ] == Sandbox(hidden=()).make_prefix("/bwrap", tmp_path)
 
 
 def test_network(tmp_path: Path) -> None:
     """The network is shared where that is asked for, and then a model is told."""
     sandbox = Sandbox(network=True)
 
-    line = sandbox.around("/bwrap", tmp_path)
-    assert (["--unshare-all", "--share-net"], True) == (line[1:3], "The network can be reached." in sandbox.told)
+    line = sandbox.make_prefix("/bwrap", tmp_path)
+    assert (["--unshare-all", "--share-net"], True) == (line[1:3], "The network can be reached." in sandbox.description)
 
 
 def hiding(line: Sequence[str]) -> list[str]:
@@ -70,7 +70,7 @@ def test_hidden(tmp_path: Path, environment: Setter) -> None:
     (tmp_path / ".ssh").mkdir()
     (tmp_path / "key").touch()
     environment("HOME", str(tmp_path))
-    line = Sandbox(hidden=["~/.ssh", "~/key", "~/none", "~/a"]).around("/bwrap", work)
+    line = Sandbox(hidden=["~/.ssh", "~/key", "~/none", "~/a"]).make_prefix("/bwrap", work)
 
     assert [
         *("--tmpfs", f"{tmp_path}/a", "--bind", f"{work}", f"{work}"),
@@ -85,7 +85,7 @@ def test_hidden_by_a_part_of_the_name(tmp_path: Path, environment: Setter) -> No
         (home / name).touch()
     environment("HOME", str(home))
 
-    line = Sandbox(hidden=["~/?.pem", "~/.*_history"]).around("/bwrap", tmp_path)
+    line = Sandbox(hidden=["~/?.pem", "~/.*_history"]).make_prefix("/bwrap", tmp_path)
 
     assert {str(home / name) for name in ("x.pem", "y.pem", ".z_history")} == {*hiding(line)[5::3]}
 
@@ -94,7 +94,7 @@ def test_hidden_where_nobody_can_look(tmp_path: Path) -> None:
     """What cannot be found on the way to it is taken for something that is not there."""
     (loop := tmp_path / "loop").symlink_to(loop)
 
-    line = Sandbox(hidden=[f"{loop}/.ssh", "/proc/1/fd/0/.ssh", f"{'x' * 300}"]).around("/bwrap", tmp_path)
+    line = Sandbox(hidden=[f"{loop}/.ssh", "/proc/1/fd/0/.ssh", f"{'x' * 300}"]).make_prefix("/bwrap", tmp_path)
 
     assert ["--bind", f"{tmp_path}", f"{tmp_path}"] == hiding(line)
 
@@ -107,7 +107,7 @@ def test_usually_hidden(secret: str) -> None:
 
 def test_one_list_of_secrets() -> None:
     """What file tools keep from a model is hidden from commands, too."""
-    assert set() == {f"~/{path}" for path in PRIVATE if path[0] != "!"} - {*Sandbox().hidden}
+    assert set() == {f"~/{path}" for path in DEFAULT_PRIVATE if path[0] != "!"} - {*Sandbox().hidden}
 
 
 @pytest.mark.parametrize("root", ["/", "/tmp", "/dev", "/run"])  # noqa: S108  that is the mistake

@@ -29,10 +29,10 @@ from tests.origins import Origin, http
 from tests.urls import PORTS, PUBLIC, PUBLIC6, PUBLIC_NAME, TARGETS, is_forbidden, lookup, urls
 from toolkit import Cancelled, TimedOut, ToolError
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._guards.network import AT_ONCE, Dialer, Refused
+from toolkit._guards.client import MAX_REDIRECTS, HttpClient
+from toolkit._guards.network import MAX_PENDING, Dialer, Refused
 from toolkit._guards.network import connect as real_connect
-from toolkit._guards.transport import GuardedTransport, parsed
-from toolkit.builtin.http import REDIRECTS, Web
+from toolkit._guards.transport import GuardedTransport, parse_url
 
 URLS = int(os.environ.get("TOOLKIT_URLS", "50000"))
 WHOLE = URLS // 25  # those that go all the way, connections included
@@ -88,7 +88,7 @@ def redirect(location: str, status: int = 302, *headers: str) -> list[bytes]:
     return http(b"", f"Location: {location}", *headers, status=f"{status} Found")
 
 
-def told(web: Web, url: str) -> str:
+def told(web: HttpClient, url: str) -> str:
     """What comes of getting a URL: its first bytes, or why there are none."""
     try:
         return web.get(url).body[:60].decode()
@@ -99,7 +99,7 @@ def told(web: Web, url: str) -> str:
 def test_the_recorder_itself(recorded: Callable[..., Recorder]) -> None:
     """What stands in for the connect step gets each address and port, and what it gives is read as the answer."""
     connect = recorded(http(b"hello"))
-    web = Web(Dialer(["10.0.0.0/8"], resolve=lambda *_: ["10.1.2.3"], connect=connect))
+    web = HttpClient(Dialer(["10.0.0.0/8"], resolve=lambda *_: ["10.1.2.3"], connect=connect))
 
     assert "hello" == told(web, "http://a.example:8080/x")
     assert [("10.1.2.3", 8080)] == connect.asked
@@ -109,7 +109,7 @@ def test_the_recorder_itself(recorded: Callable[..., Recorder]) -> None:
 def test_nothing_else_connects(monkeypatch: pytest.MonkeyPatch, recorded: Callable[..., Recorder]) -> None:
     """With the connect step replaced, no socket is connected to anything."""
     monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("a socket was connected"))
-    web = Web(Dialer(resolve=lookup, connect=recorded(http(b"hello"))))
+    web = HttpClient(Dialer(resolve=lookup, connect=recorded(http(b"hello"))))
 
     assert "hello" == told(web, f"http://{PUBLIC_NAME}/")
 
@@ -117,9 +117,9 @@ def test_nothing_else_connects(monkeypatch: pytest.MonkeyPatch, recorded: Callab
 def led_to(dialer: Dialer, text: str) -> tuple[str, list[tuple[str, int]]]:
     """Where a URL leads; or what keeps it from leading anywhere."""
     try:
-        url = parsed(text)
+        url = parse_url(text)
         port = url.port or {"http": 80, "https": 443}[url.scheme]
-        return "led", [(str(address), port) for address in dialer.addresses(url.raw_host.decode(), port)]
+        return "led", [(str(address), port) for address in dialer.look_up(url.raw_host.decode(), port)]
     except (ValueError, Refused, OSError) as error:
         return type(error).__name__, []
 
@@ -143,9 +143,9 @@ def test_urls_all_the_way(recorded: Callable[..., Recorder]) -> None:
         names.append(host)
         return lookup(host, port)
 
-    web = Web(Dialer(resolve=noted, connect=connect))
+    web = HttpClient(Dialer(resolve=noted, connect=connect))
     outcomes = [(text, told(web, text)) for text in islice(urls(), 0, 25 * WHOLE, 25)]
-    asked = [parsed(text).raw_host.decode() for text, what in outcomes if not what.startswith("invalid URL")]
+    asked = [parse_url(text).raw_host.decode() for text, what in outcomes if not what.startswith("invalid URL")]
 
     assert [] == [place for place in connect.asked if is_forbidden(place[0]) or place[1] not in PORTS]
     assert (asked, True) == (names, {PUBLIC, PUBLIC6} <= {address for address, _ in connect.asked})
@@ -184,7 +184,7 @@ def test_names_that_change(recorded: Callable[..., Recorder]) -> None:
         answers.append(chance.choices(pool, weights=[1] * (len(pool) - 3) + [20] * 3, k=chance.randrange(4)))
         return answers[-1]
 
-    web = Web(Dialer(resolve=rebind, connect=connect))
+    web = HttpClient(Dialer(resolve=rebind, connect=connect))
     for number in range(SCRIPTS):
         told(web, f"http://name{number}.example/")
     checked = [answer for answer in answers if not any(map(is_forbidden, answer))]
@@ -198,10 +198,10 @@ def test_chains_of_redirects(recorded: Callable[..., Recorder]) -> None:
     chance, spread = random.Random(6), islice(urls(), 0, None, 97)  # noqa: S311  the same chains each time
     ends = Counter[str]()
     for _ in range(CHAINS):
-        goals = [f"http://{PUBLIC_NAME}/{n}" for n in range(chance.randrange(REDIRECTS))]
+        goals = [f"http://{PUBLIC_NAME}/{n}" for n in range(chance.randrange(MAX_REDIRECTS))]
         goals.append(next(url for url in spread if url.isascii() and url.isprintable()))
         connect = recorded(*map(redirect, goals), *[http(b"end")] * 2)
-        ends[told(Web(Dialer(resolve=lookup, connect=connect)), f"http://{PUBLIC_NAME}/")] += 1
+        ends[told(HttpClient(Dialer(resolve=lookup, connect=connect)), f"http://{PUBLIC_NAME}/")] += 1
         connect.close()
 
         assert [] == [place for place in connect.asked if is_forbidden(place[0]) or place[1] not in PORTS]
@@ -215,7 +215,7 @@ INVALID = "fetch error: the redirect is an invalid URL: "
 def test_redirects(recorded: Callable[..., Recorder], status: int) -> None:
     """A redirect is followed by GET, to where a relative one leads as well."""
     connect = recorded(redirect("/b?c", status), redirect("//other.example/d", status), http(b"hello"))
-    web = Web(Dialer(resolve=lambda *_: [PUBLIC], connect=connect))
+    web = HttpClient(Dialer(resolve=lambda *_: [PUBLIC], connect=connect))
     answer = web.get("http://a.example/a")
     lines = [request.split(b"\r\n")[:2] for request in connect.requests()]
 
@@ -243,15 +243,17 @@ def test_redirects_that_are_not_followed(recorded: Callable[..., Recorder], loca
     """A redirect goes through the same backend as the first URL, and there are five at most."""
     connect = recorded(*[redirect(location)] * 100)
 
-    assert why == told(Web(Dialer(resolve=lookup, connect=connect)), f"http://{PUBLIC_NAME}/")
-    assert len(connect.asked) <= REDIRECTS + 1
+    assert why == told(HttpClient(Dialer(resolve=lookup, connect=connect)), f"http://{PUBLIC_NAME}/")
+    assert len(connect.asked) <= MAX_REDIRECTS + 1
 
 
 def test_what_goes_with_redirects(recorded: Callable[..., Recorder]) -> None:
     """Headers go on to the same origin and to no other, and cookies nowhere."""
     hops = [redirect("/b", 302, "Set-Cookie: a=b; Path=/"), redirect("//b.example/", 302, "Set-Cookie: a=b"), http()]
     connect = recorded(*hops)
-    Web(Dialer(resolve=lambda *_: [PUBLIC], connect=connect), headers={"X-Team": "blue"}).get("http://a.example/")
+    HttpClient(Dialer(resolve=lambda *_: [PUBLIC], connect=connect), headers={"X-Team": "blue"}).get(
+        "http://a.example/"
+    )
     heads = [request.lower() for request in connect.requests()]
 
     assert [True, True, False] == [b"x-team: blue" in head for head in heads]
@@ -263,7 +265,7 @@ def test_other_origins(recorded: Callable[..., Recorder], goal: str) -> None:
     """Another port and another host are other origins: headers do not go there."""
     connect = recorded(redirect(goal), http(b"end"))
     dialer = Dialer(ports=[80, 443, 8080], resolve=lambda *_: [PUBLIC], connect=connect)
-    told(Web(dialer, headers={"X-Team": "blue"}), "http://a.example/")
+    told(HttpClient(dialer, headers={"X-Team": "blue"}), "http://a.example/")
 
     assert [True, False] == [b"X-Team: blue" in head for head in connect.requests()]
 
@@ -276,7 +278,7 @@ def test_other_schemes(authority: trustme.CA, recorded: Callable[..., Recorder])
     with Origin(lambda _: http(b"end"), there) as origin:
         plain = recorded(redirect(origin.url))
         connect = lambda *place: plain(*place) if not plain.asked else real_connect(*place)  # noqa: E731
-        web = Web(Dialer(["127.0.0.1"], connect=connect), headers={"X-Team": "blue"}, context=here)
+        web = HttpClient(Dialer(["127.0.0.1"], connect=connect), headers={"X-Team": "blue"}, context=here)
         found = told(web, origin.url.replace("https:", "http:"))
 
     assert ("end", True, False) == (
@@ -297,7 +299,7 @@ def test_environment(recorded: Callable[..., Recorder], monkeypatch: pytest.Monk
         monkeypatch.setenv(name, value)
         monkeypatch.setenv(name.lower(), value)
     connect = recorded(http())
-    Web(Dialer(resolve=lambda *_: [PUBLIC], connect=connect)).get("http://a.example/")
+    HttpClient(Dialer(resolve=lambda *_: [PUBLIC], connect=connect)).get("http://a.example/")
 
     assert ([(PUBLIC, 80)], False) == (connect.asked, b"uthorization" in connect.requests()[0])
 
@@ -312,7 +314,7 @@ def test_addresses_in_turn(recorded: Callable[..., Recorder]) -> None:
 
     dialer = Dialer(resolve=lambda *_: [PUBLIC6, PUBLIC, "8.8.8.8"], connect=connect)
 
-    assert "fetch error: timed out" == told(Web(dialer, timeout=30), "http://a.example/")
+    assert "fetch error: timed out" == told(HttpClient(dialer, timeout=30), "http://a.example/")
     assert [(PUBLIC6, 10), (PUBLIC, 15), ("8.8.8.8", 30)] == asked
 
 
@@ -325,7 +327,7 @@ def test_many_addresses() -> None:
         raise ConnectionRefusedError("nobody listens")
 
     addresses = [f"8.8.{number // 250}.{number % 250}" for number in range(4000)]
-    told(Web(Dialer(resolve=lambda *_: addresses, connect=connect)), "http://a.example/")
+    told(HttpClient(Dialer(resolve=lambda *_: addresses, connect=connect)), "http://a.example/")
 
     assert addresses[:8] == asked
 
@@ -373,7 +375,7 @@ def test_tls(authority: trustme.CA, host: str, is_known: bool, told_is: str) -> 
     if is_known:
         authority.configure_trust(here)
     with Origin(lambda head: http(head.split(b"Host: ")[1].split(b":")[0]), there) as origin:
-        web = Web(Dialer(["127.0.0.0/8"], resolve=lambda *_: ["127.0.0.1"]), context=here)
+        web = HttpClient(Dialer(["127.0.0.0/8"], resolve=lambda *_: ["127.0.0.1"]), context=here)
         found = told(web, f"https://{host}:{origin.port}/")
 
     assert (True, [host]) == (found.startswith(told_is), asked)
@@ -385,7 +387,7 @@ def test_no_way_down(authority: trustme.CA) -> None:
     authority.issue_cert("127.0.0.1").configure_cert(there)
     authority.configure_trust(here)
     with Origin(lambda _: redirect("http://public.example/"), there) as origin:
-        found = told(Web(Dialer(["127.0.0.1"]), context=here), origin.url)
+        found = told(HttpClient(Dialer(["127.0.0.1"]), context=here), origin.url)
 
     assert "fetch error: a redirect from https to http is not followed" == found
 
@@ -412,7 +414,7 @@ def test_drips(drip: str) -> None:
     first, again = DRIPS[drip]
     with Origin(lambda _: origin.drip(first, piece=again)) as origin:
         began = time.monotonic()
-        found = told(Web(Dialer(["127.0.0.1"]), timeout=0.3), origin.url)
+        found = told(HttpClient(Dialer(["127.0.0.1"]), timeout=0.3), origin.url)
         took = time.monotonic() - began
 
     assert (True, True) == (found.endswith("error: it took longer than 0.3 seconds"), took < 3)
@@ -421,12 +423,12 @@ def test_drips(drip: str) -> None:
 def test_a_handshake_that_never_ends() -> None:
     """A server that accepts and says nothing does not hold the handshake up for longer than there is time."""
     with Origin(lambda _: origin.drip(piece=b"")) as origin:
-        found = told(Web(Dialer(["127.0.0.1"]), timeout=0.3), origin.url.replace("http:", "https:"))
+        found = told(HttpClient(Dialer(["127.0.0.1"]), timeout=0.3), origin.url.replace("http:", "https:"))
 
     assert "fetch error: it took longer than 0.3 seconds" == found
 
 
-def ended(web: Web, url: str, begun: threading.Event) -> tuple[type[BaseException], bool]:
+def ended(web: HttpClient, url: str, begun: threading.Event) -> tuple[type[BaseException], bool]:
     """What getting a URL ends with when it is called off after it has begun, and whether it ends at once."""
     cancellation = Cancellation()
     caller = threading.Thread(target=lambda: cancellation.cancel() if begun.wait(10) else None)
@@ -443,7 +445,7 @@ def test_cancelling_while_it_reads(drip: str) -> None:
     """A call that is cancelled ends at once, wherever the answer has got to."""
     first, again = DRIPS[drip]
     with Origin(lambda _: origin.drip(first, piece=again, every=0.05)) as origin:
-        found = ended(Web(Dialer(["127.0.0.1"]), timeout=60), origin.url, origin.asked)
+        found = ended(HttpClient(Dialer(["127.0.0.1"]), timeout=60), origin.url, origin.asked)
 
     assert (Cancelled, True) == found
 
@@ -464,7 +466,7 @@ def test_cancelling_a_handshake() -> None:
         url = f"https://127.0.0.1:{listening.getsockname()[1]}/"
         accepting = threading.Thread(target=hold, args=(listening, begun))
         accepting.start()
-        found = ended(Web(Dialer(["127.0.0.1"]), timeout=60), url, begun)
+        found = ended(HttpClient(Dialer(["127.0.0.1"]), timeout=60), url, begun)
         accepting.join()
 
     assert (Cancelled, True) == found
@@ -480,7 +482,10 @@ def test_cancelling_before_a_handshake() -> None:
             cancellation.cancel()
             return wrapped
 
-    began, web = time.monotonic(), Web(Dialer(["127.0.0.1"]), timeout=5, context=Context(ssl.PROTOCOL_TLS_CLIENT))
+    began, web = (
+        time.monotonic(),
+        HttpClient(Dialer(["127.0.0.1"]), timeout=5, context=Context(ssl.PROTOCOL_TLS_CLIENT)),
+    )
     with socket.create_server(("127.0.0.1", 0)) as listening, pytest.raises(Cancelled):
         web.get(f"https://127.0.0.1:{listening.getsockname()[1]}/", cancellation)
 
@@ -504,7 +509,7 @@ def hanging() -> Iterator[Callable[..., list[str]]]:
 
 def test_lookups_that_hang(hanging: Callable[..., list[str]]) -> None:
     """A lookup cannot be ended, but nobody waits for it any longer than there is time."""
-    found = told(Web(Dialer(resolve=hanging), timeout=0.1), "http://a.example/")
+    found = told(HttpClient(Dialer(resolve=hanging), timeout=0.1), "http://a.example/")
 
     assert "fetch error: it took longer than 0.1 seconds" == found
 
@@ -523,17 +528,19 @@ def test_cancelling_a_lookup(hanging: Callable[..., list[str]]) -> None:
     """A call that is cancelled ends at once while a name is looked up."""
     begun: threading.Event = hanging.begun  # type: ignore[attr-defined]
 
-    assert (Cancelled, True) == ended(Web(Dialer(resolve=hanging), timeout=60), "http://a.example/", begun)
+    assert (Cancelled, True) == ended(HttpClient(Dialer(resolve=hanging), timeout=60), "http://a.example/", begun)
 
 
 def test_lookups_at_once(hanging: Callable[..., list[str]]) -> None:
     """Lookups that hang are so many at most; then it is said, and no thread is started."""
     dialer = Dialer(resolve=hanging)
-    for _ in range(AT_ONCE):
+    for _ in range(MAX_PENDING):
         with pytest.raises(TimedOut), Cancellation(0.001) as limit:
             dialer.dial("a.example", 80, limit)
 
-    assert told(Web(dialer), "http://a.example/").startswith("fetch error: 128 connections are being opened already")
+    assert told(HttpClient(dialer), "http://a.example/").startswith(
+        "fetch error: 128 connections are being opened already"
+    )
 
 
 def test_lookups_that_come_too_late() -> None:
@@ -571,7 +578,7 @@ def test_connections_that_come_too_late() -> None:
 def test_deadline_of_the_run() -> None:
     """Where the run's own deadline comes first, it is the run's time that is up, and not the tool's."""
     with Origin(lambda _: origin.drip(HEAD, piece=b"")) as origin, pytest.raises(TimedOut), Cancellation(0.2) as run:
-        Web(Dialer(["127.0.0.1"]), timeout=60).get(origin.url, run)
+        HttpClient(Dialer(["127.0.0.1"]), timeout=60).get(origin.url, run)
 
 
 @pytest.mark.parametrize(
@@ -598,7 +605,7 @@ def test_deadline_of_the_run() -> None:
 def test_hosts(host: str, recorded: Callable[..., Recorder]) -> None:
     """What is looked up is made of letters, digits, hyphens and dots; a URL with anything else is invalid."""
     names: Sequence[str] = []
-    web = Web(Dialer(resolve=lambda name, _: names.append(name) or [PUBLIC], connect=recorded(http(b"hello"))))  # type: ignore[attr-defined]
+    web = HttpClient(Dialer(resolve=lambda name, _: names.append(name) or [PUBLIC], connect=recorded(http(b"hello"))))  # type: ignore[attr-defined]
     found = told(web, f"http://{host}/")
 
     assert ("hello" == found, found.startswith("invalid URL: ")) == (names == [host], not names)

@@ -187,7 +187,7 @@ def test_keys_and_addresses_that_are_none(key: Any, base_url: Any) -> None:
 @pytest.mark.parametrize("timeout", [0, -1, "10", None, float("inf")])
 def test_times_that_are_none(timeout: Any) -> None:
     """An engine is waited for some seconds."""
-    with pytest.raises(DefinitionError, match="timeout: "):
+    with pytest.raises(DefinitionError, match="timeout="):
         Serper(SECRET, timeout=timeout)
 
 

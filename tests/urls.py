@@ -19,8 +19,8 @@ from itertools import count, product
 from urllib.parse import quote
 
 from toolkit import ToolError
+from toolkit._guards.client import HttpClient
 from toolkit._guards.network import Dialer
-from toolkit.builtin.http import Web
 
 PUBLIC = "93.184.216.34"
 PUBLIC6 = "2606:4700::1111"
@@ -212,7 +212,7 @@ def main(wanted: int) -> None:
     """Get so many of the URLs, spread over all of them, and one address unguarded."""
     seen: set[str] = set()
     serve(seen)
-    web = Web(Dialer(resolve=lookup))
+    web = HttpClient(Dialer(resolve=lookup))
     total = len(TARGETS) * len(SPELLINGS) * len(SHAPES)
     for number, url in zip(range(total), urls(), strict=False):
         if number % (total // wanted) == 0:
@@ -220,7 +220,7 @@ def main(wanted: int) -> None:
                 web.get(url)
     guarded = sorted(seen)
     with suppress(ToolError):
-        Web(Dialer(["10.9.8.7"])).get("http://10.9.8.7/")
+        HttpClient(Dialer(["10.9.8.7"])).get("http://10.9.8.7/")
     print(json.dumps({"guarded": guarded, "unguarded": sorted(seen - set(guarded))}))
 
 

@@ -1,4 +1,4 @@
-"""Pictures, told by how a file begins."""
+"""Image formats, recognized by their first bytes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-# PNG: signature, and the first chunk's length and name. JPEG: SOI, and another marker. WebP: its size is in between.
-_BEGINNINGS: Mapping[str, re.Pattern[bytes]] = MappingProxyType(
+# PNG: signature, length and name of the first chunk. JPEG: SOI and another marker. WebP: its size stands in between.
+_SIGNATURES: Mapping[str, re.Pattern[bytes]] = MappingProxyType(
     {
         "image/png": re.compile(rb"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"),
         "image/jpeg": re.compile(rb"\xff\xd8\xff[\xc0-\xfe]"),
@@ -17,6 +17,6 @@ _BEGINNINGS: Mapping[str, re.Pattern[bytes]] = MappingProxyType(
 )
 
 
-def picture(data: bytes) -> str | None:
-    """Tell the media type of what begins as a picture does."""
-    return next((media for media, beginning in _BEGINNINGS.items() if beginning.match(data)), None)
+def detect_image(data: bytes) -> str | None:
+    """Return the media type of an image, by its first bytes; None if it is something else."""
+    return next((media_type for media_type, signature in _SIGNATURES.items() if signature.match(data)), None)

@@ -1,8 +1,7 @@
-"""Opening a connection: a name is looked up once, each address is checked, and one of these is connected to.
+"""Connections to public addresses, at a few ports, and to what is allowed besides.
 
-Which addresses are public: all others lead into somebody's own network, or to no host at all.
-
-Where a connection may lead: to public addresses, at a few ports, and to what is allowed besides.
+A host name is looked up once, every address found is checked, and one of these addresses is connected to. So an answer
+of the name server that changes between check and connect cannot lead elsewhere.
 """
 
 from __future__ import annotations
@@ -27,15 +26,33 @@ from toolkit.errors import DefinitionError
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
-Table: TypeAlias = tuple[tuple[Network, str], ...]
+# An entry of `allow`: a network, an address or a host name, as text with an optional port.
+Allowed: TypeAlias = str | Address | Network
+# Looks a host up and returns its addresses as text.
+Resolve: TypeAlias = Callable[[str, int], Sequence[str]]
+# Connects to an address and a port within a number of seconds.
+Connect: TypeAlias = Callable[[str, int, float | None], socket.socket]
+_Table: TypeAlias = tuple[tuple[Network, str], ...]
+
+PORTS = frozenset((80, 443))
+MAX_PORT = 65535
+# Host names that are looked up: what name servers and `inet_aton` understand, and nothing else.
+HOST_NAME = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?")
+MAX_HOST_NAME = 254  # characters
+# Connections that are opened at the same time. A lookup cannot be stopped: while it hangs, it takes a place.
+MAX_PENDING = 128
+# Addresses of one host that are tried, one after the other.
+MAX_ADDRESSES = 8
+# For the developer, who reads the traceback; a model is not told how to get further.
+REMEDY = "ports= says which ports of public addresses may be connected to, allow= which addresses and hosts besides."
 
 
-def _table(entries: Iterable[tuple[str, str]]) -> Table:
-    return tuple((ip_network(network), what) for network, what in entries)
+def _table(entries: Iterable[tuple[str, str]]) -> _Table:
+    return tuple((ip_network(network), reason) for network, reason in entries)
 
 
-# https://www.iana.org/assignments/iana-ipv4-special-registry, each entry of it, those that are reachable too: no pages
-# are served from them. Besides, multicast, and a host that a cloud answers from on every one of its machines.
+# Every entry of https://www.iana.org/assignments/iana-ipv4-special-registry, reachable ones too, since no pages are
+# served from them. Also multicast, and the address at which a cloud's own service answers on each of its machines.
 SPECIAL_IPV4 = _table(
     [
         ("0.0.0.0/8", "this network"),
@@ -60,9 +77,8 @@ SPECIAL_IPV4 = _table(
     ]
 )
 
-# https://www.iana.org/assignments/iana-ipv6-special-registry in the same way; and all that is not in 2000::/3, from
-# which alone global addresses are given out (https://www.iana.org/assignments/ipv6-address-space). The first that
-# holds an address counts.
+# Every entry of https://www.iana.org/assignments/iana-ipv6-special-registry, and everything outside of 2000::/3, the
+# only range of global addresses (https://www.iana.org/assignments/ipv6-address-space). The first match counts.
 SPECIAL_IPV6 = _table(
     [
         ("::1/128", "loopback"),
@@ -88,225 +104,196 @@ SPECIAL_IPV6 = _table(
     ]
 )
 
-# RFC 6052: a network without IPv4 reaches every IPv4 host by an address in it.
+# RFC 6052: a network without IPv4 reaches every IPv4 host through these addresses.
 NAT64 = IPv6Network("64:ff9b::/96")
 
-# RFC 5214, 6.1: what stands before the IPv4 address in the lower half of an ISATAP address, the universal bit aside.
+# RFC 5214, 6.1: the bits before the IPv4 address in the lower half of an ISATAP address, without the universal bit.
 ISATAP = 0x00005EFE
 UNIVERSAL = 0x02000000
 
 
-def objection(address: Address) -> str | None:
-    """Say why an address is not public, in words that follow "is"; None where it is public.
+def describe_special(address: Address) -> str | None:
+    """Describe why an address is not public, in words that follow "is"; None if it is public.
 
-    An IPv4 address in an IPv6 address counts as what it is, or the IPv6 address is none to connect to.
+    An IPv4 address inside an IPv6 address is judged as an IPv4 address, or the IPv6 address is not public at all.
     """
     if isinstance(address, IPv4Address):
-        return _listed(SPECIAL_IPV4, address)
+        return _find_reason(SPECIAL_IPV4, address)
     if address.scope_id:
         return "of one link only"
-    inner = _inner(address)
-    if inner is not None and (what := objection(inner)):
-        return f"{inner} in IPv6, {what}"
-    return None if address in NAT64 else _listed(SPECIAL_IPV6, address)
+    inner = _extract_ipv4(address)
+    if inner is not None and (reason := describe_special(inner)):
+        return f"{inner} in IPv6, {reason}"
+    return None if address in NAT64 else _find_reason(SPECIAL_IPV6, address)
 
 
-def _inner(address: IPv6Address) -> IPv4Address | None:
+def _extract_ipv4(address: IPv6Address) -> IPv4Address | None:
     number = int(address)
     is_isatap = (number >> 32) & ~UNIVERSAL & 0xFFFFFFFF == ISATAP
     return IPv4Address(number & 0xFFFFFFFF) if is_isatap or address in NAT64 else None
 
 
-def _listed(table: Table, address: Address) -> str | None:
-    return next((what for network, what in table if address in network), None)
+def _find_reason(table: _Table, address: Address) -> str | None:
+    return next((reason for network, reason in table if address in network), None)
 
 
-# What may be allowed: a network, an address, or a host's name; each may have a port.
-Allowed: TypeAlias = str | Address | Network
-
-PORTS = frozenset((80, 443))
-LAST_PORT = 65535
-# For the developer, who reads the traceback; no model is told how to get further.
-REMEDY = "ports= says which ports of public addresses may be connected to, allow= which addresses and hosts besides."
-
-# What is looked up as it is written: everything that name servers and `inet_aton` understand, and nothing else.
-NAME = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?")
-LONGEST_NAME = 254
-
-
-class Refused(Exception):
-    """A connection may not be made; the message says why."""
+class Refused(httpx2.ConnectError):
+    """A connection is not allowed; the message says why."""
 
 
 @dataclass(frozen=True)
 class Exemption:
-    """What is allowed although it is not public.
+    """A destination that is allowed although it is not public.
 
     Attributes:
-        place: A network, or a host's name in small letters.
-        port: The port that it is allowed at; any by default.
+        place: A network, or a host name in lower case.
+        port: The only port; None for any.
     """
 
     place: Network | str
     port: int | None = None
 
     def covers(self, host: str, address: Address, port: int) -> bool:
-        """Tell whether it covers one address that a host has."""
+        """Return whether this exemption covers one address of a host."""
         if self.port not in (None, port):
             return False
         return host.rstrip(".") == self.place if isinstance(self.place, str) else address in self.place
 
 
 class Destinations:
-    """Says where connections may lead.
+    """The destinations that may be connected to.
 
     Args:
-        allow: What is allowed besides public addresses: networks (`"10.0.0.0/8"`), addresses, or names of hosts, whose
-            addresses may be any then; each at every port, or with one (`"127.0.0.1:8080"`, `"[::1]:8080"`).
-        ports: The ports of public addresses.
+        allow: Destinations besides public addresses: networks (`"10.0.0.0/8"`), addresses, or host names, whatever
+            their addresses are; each at every port, or at one (`"127.0.0.1:8080"`, `"[::1]:8080"`).
+        ports: Allowed ports of public addresses.
 
     Raises:
-        DefinitionError: `allow` or `ports` holds something else.
+        DefinitionError: An entry of `allow` or `ports` is invalid.
     """
 
     def __init__(self, allow: Iterable[Allowed] = (), ports: Collection[int] = PORTS) -> None:
         if isinstance(allow, str) or not isinstance(allow, Iterable):
-            raise DefinitionError(f"allow={allow!r} is no list. Give one, such as allow=['10.0.0.0/8'].")
+            raise DefinitionError(f"allow={allow!r} is not a list. Pass one, such as allow=['10.0.0.0/8'].")
         if isinstance(ports, str) or not isinstance(ports, Iterable):
-            raise DefinitionError(f"ports={ports!r} is no list. Give one, such as ports=[80, 443].")
-        self._exemptions = tuple(exemption(allowed) for allowed in allow)
-        self._ports = frozenset(map(_port, ports))
+            raise DefinitionError(f"ports={ports!r} is not a list. Pass one, such as ports=[80, 443].")
+        self._exemptions = tuple(map(parse_exemption, allow))
+        self._ports = frozenset(map(_check_port, ports))
 
-    def checked(self, host: str, port: int, addresses: Sequence[str]) -> list[Address]:
-        """Give the addresses of a host as what they are, if all of them may be connected to.
+    def check(self, host: str, port: int, addresses: Sequence[str]) -> list[Address]:
+        """Parse the addresses of a host, and check that every one of them may be connected to.
 
         Raises:
             Refused: One of them may not, or there is none.
         """
-        found = [ip_address(text) for text in addresses]
-        if not found:
+        if not addresses:
             raise Refused(f"{host} has no address")
-        for address in found:
-            self._check(host, address, port)
-        return found
+        parsed = [ip_address(text) for text in addresses]
+        for address in parsed:
+            self._check_address(host, address, port)
+        return parsed
 
-    def _check(self, host: str, address: Address, port: int) -> None:
+    def _check_address(self, host: str, address: Address, port: int) -> None:
         if any(exemption.covers(host, address, port) for exemption in self._exemptions):
             return
         if port not in self._ports:
-            known = ", ".join(map(str, sorted(self._ports)))
-            raise Refused(f"port {port} may not be connected to, only {known}") from DefinitionError(REMEDY)
-        if what := objection(address):
-            shown = host if ":" in host or host == str(address) else f"{host} ({address})"
-            raise Refused(f"{shown} is not a public address: {what}")
+            ports = ", ".join(map(str, sorted(self._ports)))
+            raise Refused(f"port {port} may not be connected to, only {ports}") from DefinitionError(REMEDY)
+        if reason := describe_special(address):
+            name = host if ":" in host or host == str(address) else f"{host} ({address})"
+            raise Refused(f"{name} is not a public address: {reason}")
 
 
-def exemption(allowed: Allowed) -> Exemption:
-    """Read what is allowed.
+def parse_exemption(allowed: Allowed) -> Exemption:
+    """Parse an entry of `allow`.
 
     Raises:
-        DefinitionError: It is neither a network nor an address nor a name, or may be two of them.
+        DefinitionError: It is not a network, address or host name, or is ambiguous.
     """
     if not isinstance(allowed, str):
-        return Exemption(_network(allowed))
+        if not isinstance(allowed, (IPv4Address, IPv4Network, IPv6Address, IPv6Network)):
+            raise DefinitionError(f"allow: {allowed!r} is not a text, address or network.")
+        return Exemption(ip_network(allowed))
     address, _, last = allowed.rpartition(":")
-    if last.isdigit() and _is_address(address):
+    if last.isdigit() and _is_ipv6(address):
         raise DefinitionError(f"allow: {allowed!r} may have a port. Write [{address}]:{last}, or [{allowed}].")
-    host, port = _parted(allowed)
+    host, port = _split_port(allowed)
     try:
         return Exemption(ip_network(host), port)
     except ValueError:
-        return Exemption(_name(host), port)
+        return Exemption(_normalize_host(host), port)
 
 
-def _network(allowed: object) -> Network:
-    if not isinstance(allowed, (IPv4Address, IPv4Network, IPv6Address, IPv6Network)):
-        raise DefinitionError(f"allow: {allowed!r} is no text, address or network.")
-    return ip_network(allowed)
-
-
-def _is_address(text: str) -> bool:
+def _is_ipv6(text: str) -> bool:
     try:
         return bool(IPv6Address(text))
     except ValueError:
         return False
 
 
-def _name(host: str) -> str:
-    """Write a name as it is looked up."""
+def _split_port(text: str) -> tuple[str, int | None]:
+    """Split a port off a place; an IPv6 address with a port stands in brackets."""
+    bracketed = re.fullmatch(r"\[(.*)\](?::(\d+))?", text)
+    match = bracketed or re.fullmatch(r"([^:]*):(\d+)", text)
+    if match is None:
+        return text, None
+    return match[1], None if match[2] is None else _check_port(int(match[2]))
+
+
+def _normalize_host(host: str) -> str:
+    """Return a host name as it is looked up."""
     try:
         name = httpx2.URL(scheme="http", host=host).raw_host.decode("ascii").rstrip(".")
     except httpx2.InvalidURL:
         name = ""
-    if not NAME.fullmatch(name) or name.replace(".", "").isdigit():
+    if not HOST_NAME.fullmatch(name) or name.replace(".", "").isdigit():
         raise DefinitionError(
-            f"allow: {host!r} is no network (such as 10.0.0.0/8), address or name of a host. Write the host alone, or "
+            f"allow: {host!r} is not a network (such as 10.0.0.0/8), address or host name. Write the host alone, or "
             f"with its port: 127.0.0.1:8080."
         )
     return name
 
 
-def _parted(text: str) -> tuple[str, int | None]:
-    """Part a place from its port: an IPv6 address with one stands in brackets."""
-    bracketed = re.fullmatch(r"\[(.*)\](?::(\d+))?", text)
-    named = re.fullmatch(r"([^:]*):(\d+)", text)
-    found = bracketed or named
-    if found is None:
-        return text, None
-    return found[1], None if found[2] is None else _port(int(found[2]))
-
-
-def _port(port: int) -> int:
-    if isinstance(port, bool) or not isinstance(port, int) or not 0 < port <= LAST_PORT:
-        raise DefinitionError(f"{port!r} is no port: they are numbers from 1 to {LAST_PORT}.")
+def _check_port(port: int) -> int:
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 < port <= MAX_PORT:
+        raise DefinitionError(f"{port!r} is not a port: ports are numbers from 1 to {MAX_PORT}.")
     return port
 
 
-# Gives the addresses of a host, as text.
-Resolve: TypeAlias = Callable[[str, int], Sequence[str]]
-# Connects to an address and a port, within seconds.
-Connect: TypeAlias = Callable[[str, int, float | None], socket.socket]
-
-# Connections that are being opened at the same time. No lookup can be ended: while it hangs, it takes a place.
-AT_ONCE = 128
-# Addresses of one host that are connected to, one after the other.
-TRIED = 8
-
-
 def resolve(host: str, port: int) -> list[str]:
-    """Ask the system for the addresses of a host.
+    """Look up the addresses of a host in the system's resolver.
 
     Raises:
-        OSError: It knows none.
+        OSError: The lookup failed.
     """
-    # As bytes, which are sent as they are: of text, Python would make another name once more.
+    # As bytes, which are sent as they are; a text would be converted to another name by Python.
     found = socket.getaddrinfo(host.encode("ascii"), port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(place[0]) for *_, place in found))
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 def connect(address: str, port: int, seconds: float | None) -> socket.socket:
-    """Connect to an address; nothing is looked up.
+    """Connect to an address without any lookup.
 
     Raises:
-        OSError: There is no connection.
+        OSError: The connection failed.
     """
-    made = socket.create_connection((address, port), seconds)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return made
+    connection = socket.create_connection((address, port), seconds)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
 
 
 class Dialer:
     """Opens connections to public addresses, and to what is allowed besides.
 
     Args:
-        allow: What is allowed although it is not public: networks, addresses, names of hosts, each with a port or at
-            all of them.
-        ports: The ports of public addresses.
-        resolve: Looks names up.
+        allow: Allowed destinations that are not public: networks, addresses or host names, each with one port or
+            with all of them.
+        ports: Allowed ports of public addresses.
+        resolve: Looks up names.
         connect: Connects to an address that was checked; it gets no other.
 
     Raises:
-        DefinitionError: `allow` or `ports` holds something else.
+        DefinitionError: An entry of `allow` or `ports` is invalid.
     """
 
     def __init__(
@@ -319,59 +306,61 @@ class Dialer:
     ) -> None:
         self._destinations = Destinations(allow, ports)
         self._resolve, self._connect = resolve, connect
-        self._places = BoundedSemaphore(AT_ONCE)
+        self._slots = BoundedSemaphore(MAX_PENDING)
 
-    def addresses(self, host: str, port: int) -> list[Address]:
-        """Look a host up, and give its addresses if all of them may be connected to.
+    def look_up(self, host: str, port: int) -> list[Address]:
+        """Look up a host, and return its addresses if all of them may be connected to.
 
         Raises:
             Refused: One of them may not, or there is none.
-            OSError: It cannot be looked up.
+            OSError: The lookup failed.
         """
-        return self._destinations.checked(host, port, self._resolve(host, port))
+        return self._destinations.check(host, port, self._resolve(host, port))
 
     def dial(self, host: str, port: int, cancellation: Cancellation) -> socket.socket:
-        """Connect to a host, on a thread of its own: neither a lookup nor a connect can be ended.
+        """Connect to a host, on a thread of its own, since neither a lookup nor a connect can be stopped.
 
         Raises:
-            Refused: It may not be connected to, or too many connections are being opened.
-            OSError: It has no address, or cannot be connected to.
-            TimedOut: `cancellation` has no time left.
-            Cancelled: `cancellation` was called off.
+            Refused: The host may not be connected to, or too many connections are being opened.
+            OSError: The host has no address, or cannot be connected to.
+            TimedOut: The deadline of `cancellation` has passed.
+            Cancelled: `cancellation` was cancelled.
         """
-        if not self._places.acquire(blocking=False):
-            raise Refused(f"{AT_ONCE} connections are being opened already, and there may be no more; try again later")
-        handed = Future[socket.socket]()
-        Job(partial(self._open, host, port, cancellation), partial(self._hand, handed)).start()
-        with on_cancel(cancellation, handed.cancel), suppress(CancelledError, Unfinished):
-            return handed.result(time_left(cancellation))
-        if not handed.cancel():
-            handed.result().close()
+        if not self._slots.acquire(blocking=False):
+            raise Refused(
+                f"{MAX_PENDING} connections are being opened already, and there may be no more; try again later"
+            )
+        future = Future[socket.socket]()
+        Job(partial(self._open, host, port, cancellation), partial(self._hand_over, future)).start()
+        with on_cancel(cancellation, future.cancel), suppress(CancelledError, Unfinished):
+            return future.result(time_left(cancellation))
+        if not future.cancel():
+            future.result().close()
         raise cancellation_error(cancellation)
 
     def _open(self, host: str, port: int, cancellation: Cancellation) -> socket.socket:
-        addresses = self.addresses(host, port)[:TRIED]
+        """Try the addresses one after the other; each gets an equal part of the time that is left."""
+        addresses = self.look_up(host, port)[:MAX_ADDRESSES]
         for left in range(len(addresses), 1, -1):
             with suppress(OSError):
-                return self._to(addresses[-left], port, cancellation, left)
-        return self._to(addresses[-1], port, cancellation, 1)
+                return self._try_address(addresses[-left], port, cancellation, left)
+        return self._try_address(addresses[-1], port, cancellation, 1)
 
-    def _to(self, address: Address, port: int, cancellation: Cancellation, left: int) -> socket.socket:
-        """Connect to one address; those that are left get as much of the time."""
+    def _try_address(self, address: Address, port: int, cancellation: Cancellation, left: int) -> socket.socket:
         if cancellation:
             raise cancellation_error(cancellation)
         seconds = cancellation.remaining
         return self._connect(str(address), port, None if seconds is None else seconds / left)
 
-    def _hand(self, handed: Future[socket.socket], outcome: Outcome[socket.socket]) -> None:
-        """Hand a connection over; where nobody waits any more, close it."""
-        self._places.release()
-        made, error = outcome
+    def _hand_over(self, future: Future[socket.socket], outcome: Outcome[socket.socket]) -> None:
+        """Hand a connection over, or close it if the caller has stopped waiting."""
+        self._slots.release()
+        connection, error = outcome
         try:
-            if made is None:
-                handed.set_exception(error)
+            if connection is None:
+                future.set_exception(error)
             else:
-                handed.set_result(made)
+                future.set_result(connection)
         except InvalidStateError:
-            if made is not None:
-                made.close()
+            if connection is not None:
+                connection.close()

@@ -16,10 +16,10 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 # The longest wait, in seconds: what a system can count.
-LONGEST = 1e6
+MAX_SECONDS = 1e6
 
 
-def of_type(name: str, value: T, *types: type) -> T:
+def check_type(name: str, value: T, *types: type) -> T:
     """Give a value of one of these types.
 
     Raises:
@@ -30,7 +30,7 @@ def of_type(name: str, value: T, *types: type) -> T:
     return value
 
 
-def one_of(name: str, value: T, *choices: str) -> T:
+def check_choice(name: str, value: T, *choices: str) -> T:
     """Give one of several words.
 
     Raises:
@@ -41,7 +41,7 @@ def one_of(name: str, value: T, *choices: str) -> T:
     return value
 
 
-def whole(name: str, value: int, least: int = 1) -> int:
+def check_whole(name: str, value: int, least: int = 1) -> int:
     """Give a whole number that is not too small.
 
     Raises:
@@ -52,7 +52,7 @@ def whole(name: str, value: int, least: int = 1) -> int:
     return value
 
 
-def number(name: str, value: float, least: float = 0) -> float:
+def check_number(name: str, value: float, least: float = 0) -> float:
     """Give a number that is not too small; it may be infinite.
 
     Raises:
@@ -63,14 +63,14 @@ def number(name: str, value: float, least: float = 0) -> float:
     return value
 
 
-def seconds(name: str, value: float, usual: float | None = None) -> float:
+def check_seconds(name: str, value: float, usual: float | None = None) -> float:
     """Give a number of seconds above 0; the usual one for less, where there is one.
 
     Raises:
         DefinitionError: It is no number, or none that a system can count to.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value <= LONGEST:
-        raise DefinitionError(f"{name}={value!r:.100} is no number of seconds, or above {LONGEST:,.0f}.")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value <= MAX_SECONDS:
+        raise DefinitionError(f"{name}={value!r:.100} is no number of seconds, or above {MAX_SECONDS:,.0f}.")
     if value > 0:
         return value
     if usual is None:
@@ -78,7 +78,7 @@ def seconds(name: str, value: float, usual: float | None = None) -> float:
     return usual
 
 
-def texts(name: str, value: Collection[str]) -> tuple[str, ...]:
+def check_texts(name: str, value: Collection[str]) -> tuple[str, ...]:
     """Give a copy of a list of texts, none of them empty or with a NUL.
 
     Raises:
@@ -96,7 +96,7 @@ def is_text(value: object) -> bool:
     return isinstance(value, str) and "\0" not in value
 
 
-def function(name: str, value: F) -> F:
+def check_function(name: str, value: F) -> F:
     """Give what can be called.
 
     Raises:
@@ -107,18 +107,18 @@ def function(name: str, value: F) -> F:
     return value
 
 
-def plain_function(name: str, value: F) -> F:
+def check_sync_function(name: str, value: F) -> F:
     """Give a function whose answer is needed at once.
 
     Raises:
         DefinitionError: It cannot be called, or answers with a promise.
     """
-    if is_async(function(name, value)):
+    if is_async(check_function(name, value)):
         raise DefinitionError(f"{name}={value!r:.100} is asynchronous: give a plain function.")
     return value
 
 
-def held(root: str | os.PathLike[str] | Root) -> Root:
+def open_root(root: str | os.PathLike[str] | Root) -> Root:
     """Hold a directory open, unless it is held already.
 
     Raises:
@@ -126,5 +126,5 @@ def held(root: str | os.PathLike[str] | Root) -> Root:
     """
     from toolkit._guards.paths import Root  # no other option needs it and all that it loads
 
-    of_type("root", root, str, os.PathLike, Root)
+    check_type("root", root, str, os.PathLike, Root)
     return root if isinstance(root, Root) else Root(root)

@@ -34,7 +34,7 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _REMOVED = " (deleted)"
 
 
-class Outside(PermissionError):
+class OutsideError(PermissionError):
     """A path leads out of the directory, or may do so.
 
     Attributes:
@@ -52,7 +52,7 @@ class Lookup(Protocol):
     def __call__(self, directory: int, names: Sequence[str], flags: int, *, links: bool) -> int: ...
 
 
-class ByKernel:
+class KernelLookup:
     """Look a path up by openat2: openat2(2), linux/openat2.h."""
 
     NUMBER = 437  # the same on every architecture that Linux 5.6 and Python run on
@@ -82,7 +82,7 @@ class ByKernel:
         return int(self._system_call(number, ctypes.c_long(directory), ctypes.c_char_p(path), ctypes.byref(how), size))
 
 
-def by_steps(directory: int, names: Sequence[str], flags: int, *, links: bool = False) -> int:
+def open_stepwise(directory: int, names: Sequence[str], flags: int, *, links: bool = False) -> int:
     """Look a path up one name at a time, and follow no link, whatever `links` says."""
     del links
     held = os.dup(directory)
@@ -120,7 +120,7 @@ class Root:
         self._paths = (Path(path).absolute(), Path(path).resolve())
         self.lookup = lookup or _usual_lookup(self._held)
 
-    def where(self) -> Path:
+    def locate(self) -> Path:
         """Tell where it stands now, or stood before it was removed.
 
         Raises:
@@ -128,7 +128,7 @@ class Root:
         """
         return _where(self._held)
 
-    def names(self, path: str) -> tuple[str, ...]:
+    def split(self, path: str) -> tuple[str, ...]:
         """Part a path, absolute or not, into the names on the way to it; `.` and `..` are taken out.
 
         Raises:
@@ -139,7 +139,7 @@ class Root:
         names: list[str] = []
         for name in self._relative(path).parts:
             if name == ".." and not names:
-                raise Outside("traversal")
+                raise OutsideError("traversal")
             names[len(names) - (name == "..") :] = [] if name == ".." else [name]
         return tuple(names)
 
@@ -149,13 +149,13 @@ class Root:
         Raises:
             OSError: It is not there, or outside.
         """
-        names = self.names(path)
+        names = self.split(path)
         if not names and os.fstat(self._held).st_nlink == 0:
             raise FileNotFoundError(errno.ENOENT, "the directory itself was removed")
         return self.lookup(self._held, names, flags | _SAFELY, links=True)
 
     @contextmanager
-    def directory(self, path: str) -> Iterator[int]:
+    def open_directory(self, path: str) -> Iterator[int]:
         """Hold a directory open."""
         opened = self.open(path, _DIRECTORY)
         try:
@@ -164,7 +164,7 @@ class Root:
             os.close(opened)
 
     @contextmanager
-    def place(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+    def open_parent(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
         """Hold the directory open that a path's last name stands in, or is to stand in; no link is followed.
 
         Args:
@@ -174,7 +174,7 @@ class Root:
         Raises:
             OSError: As above; or the path is that of the root itself, which has no place here.
         """
-        names = self.names(path)
+        names = self.split(path)
         if not names:
             raise OSError(errno.EBUSY, "this is the directory that all the others are in")
         *above, name = names
@@ -184,18 +184,18 @@ class Root:
         finally:
             os.close(opened)
 
-    def real_names(self, path: str, opened: int) -> tuple[str, ...]:
+    def locate_open_file(self, path: str, opened: int) -> tuple[str, ...]:
         """Tell where an open file stands, or stood before it was removed, when a link may have led to it.
 
         Raises:
             Outside: It was moved away, or nothing can tell where it is.
         """
-        if self.lookup is by_steps:
-            return self.names(path)
+        if self.lookup is open_stepwise:
+            return self.split(path)
         try:
-            return _where(opened).relative_to(self.where()).parts
+            return _where(opened).relative_to(self.locate()).parts
         except (OSError, ValueError):
-            raise Outside("link") from None
+            raise OutsideError("link") from None
 
     def _relative(self, path: str) -> PurePosixPath:
         asked = PurePosixPath(path)
@@ -204,7 +204,7 @@ class Root:
         for root in self._paths:
             with suppress(ValueError):
                 return asked.relative_to(root)
-        raise Outside("absolute")
+        raise OutsideError("absolute")
 
     def _made(self, names: Sequence[str]) -> int:
         with suppress(FileNotFoundError):
@@ -224,13 +224,13 @@ class Root:
 def _usual_lookup(directory: int) -> Lookup:
     """Choose the kernel's way where there is one: old kernels lack it, some containers forbid it, or have no /proc."""
     if sys.platform != "linux":
-        return by_steps
-    by_kernel = ByKernel()
+        return open_stepwise
+    by_kernel = KernelLookup()
     try:
         os.close(by_kernel(directory, (), _DIRECTORY, links=False))
         _where(directory)
     except OSError:
-        return by_steps
+        return open_stepwise
     return by_kernel
 
 
@@ -267,7 +267,7 @@ def _open_in(directory: int, name: str, flags: int) -> int:
         return os.open(name, flags | _NO_LINK | _SAFELY, dir_fd=directory)
     except OSError as error:
         if _is_link(directory, name):
-            raise Outside("link") from error
+            raise OutsideError("link") from error
         raise
 
 
@@ -279,4 +279,4 @@ def _is_link(directory: int, name: str) -> bool:
 
 
 def _failure(number: int) -> OSError:
-    return Outside("link") if number in (errno.EXDEV, errno.ELOOP) else OSError(number, os.strerror(number))
+    return OutsideError("link") if number in (errno.EXDEV, errno.ELOOP) else OSError(number, os.strerror(number))

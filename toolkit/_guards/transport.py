@@ -1,8 +1,8 @@
-"""A transport for httpx2 that connects to nothing but public addresses, and to what is allowed besides.
+"""A transport for httpx2 that connects only to public addresses, and to what is allowed besides.
 
-A URL is parsed once, by httpx2; what it makes of the host is looked up once; if each address that comes of it may be
-connected to, one of them is, and TLS and the header Host keep the name. No text of a URL is judged: however a host is
-written, what counts is where it leads. Whoever follows redirects sends each one through here.
+httpx2 parses a URL once. The host that it found is looked up once. If every address found may be connected to, one of
+them is; TLS and the header Host keep the name. The text of a URL is not judged: what counts is the address to which it
+leads, however the host is written. Every redirect comes through here as a request of its own.
 """
 
 from __future__ import annotations
@@ -18,53 +18,53 @@ import httpx2
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import cancellation_error
-from toolkit._guards.network import LAST_PORT, LONGEST_NAME, NAME, Dialer, Refused
+from toolkit._guards.network import HOST_NAME, MAX_HOST_NAME, MAX_PORT, Dialer, Refused
 from toolkit.errors import TimedOut
 
 SCHEMES = ("http", "https")
-SHOWN = 200  # characters
+MAX_SHOWN = 200  # characters of a URL or an error in a message
 
 
-def parsed(text: str, base: httpx2.URL | None = None) -> httpx2.URL:
-    """Read a URL of http or https, without user and password; a relative one where there is a base.
+def parse_url(text: str, base: httpx2.URL | None = None) -> httpx2.URL:
+    """Parse a URL of http or https without user and password, relative to `base` if there is one.
 
     Raises:
-        ValueError: It is none; the message says why.
+        ValueError: The URL is invalid; the message says why.
     """
-    if "\\" in text:  # to browsers it is a slash, and to others a letter
+    if "\\" in text:  # browsers read it as a slash, others as a letter
         raise ValueError("there is a backslash in it")
     try:
         url = httpx2.URL(text.strip()) if base is None else base.join(text.strip())
     except (httpx2.InvalidURL, ValueError) as error:
-        raise ValueError(str(error)[:SHOWN]) from None
-    check(url)
+        raise ValueError(str(error)[:MAX_SHOWN]) from None
+    check_url(url)
     return url
 
 
-def check(url: httpx2.URL) -> None:
-    """Refuse what is not fetched, wherever it leads.
+def check_url(url: httpx2.URL) -> None:
+    """Check that a URL may be fetched, whatever its address is.
 
     Raises:
-        ValueError: It is another scheme, names nobody's host, or tells who asks.
+        ValueError: It has another scheme, an invalid host or port, or a user.
     """
     if url.scheme not in SCHEMES:
-        said = f", not {url.scheme[:SHOWN]!r}" if url.scheme else ": begin with https://"
-        raise ValueError(f"only http and https are fetched{said}")
+        reason = f", not {url.scheme[:MAX_SHOWN]!r}" if url.scheme else ": begin with https://"
+        raise ValueError(f"only http and https are fetched{reason}")
     if url.userinfo:
         raise ValueError("user and password do not belong into it")
     host = url.raw_host.decode("ascii")
-    if not (NAME.fullmatch(host) or ":" in host) or len(host) > LONGEST_NAME:
-        raise ValueError(f"{host[:SHOWN]!r} is no host")
-    if url.port is not None and not 0 < url.port <= LAST_PORT:
+    if not (HOST_NAME.fullmatch(host) or ":" in host) or len(host) > MAX_HOST_NAME:
+        raise ValueError(f"{host[:MAX_SHOWN]!r} is no host")
+    if url.port is not None and not 0 < url.port <= MAX_PORT:
         raise ValueError(f"{url.port} is no port")
 
 
 class GuardedTransport(httpx2.BaseTransport):
-    """Sends requests, each on a connection of its own, by HTTP/1.1, through no proxy.
+    """Sends requests by HTTP/1.1, each on a connection of its own, through no proxy.
 
     Args:
         dialer: Opens the connections.
-        cancellation: Ends what is under way: a lookup, a connect, a handshake, a read, however slowly its bytes drip.
+        cancellation: Stops a lookup, connect, handshake or read at once, however slowly its bytes arrive.
         context: Checks certificates; the system's authorities by default.
     """
 
@@ -78,27 +78,29 @@ class GuardedTransport(httpx2.BaseTransport):
         """Send a request.
 
         Raises:
-            Refused: It leads where it may not.
-            TransportError: It cannot be sent, or there is no answer.
+            Refused: The destination is not allowed.
+            TransportError: The request cannot be sent, or there is no response.
         """
         url = request.url
         try:
-            check(url)
+            check_url(url)
         except ValueError as error:
             raise Refused(str(error)) from None
-        sent = httpcore2.Request(
+        core_request = httpcore2.Request(
             request.method,
             httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
             headers=request.headers.raw,
             content=request.stream,
             extensions=request.extensions,
         )
-        with _errors_of_httpx2():
-            got = self._pool.handle_request(sent)
-        return httpx2.Response(got.status, headers=got.headers, stream=_Body(got), extensions=got.extensions)
+        with _translate_httpcore_errors():
+            response = self._pool.handle_request(core_request)
+        return httpx2.Response(
+            response.status, headers=response.headers, stream=_Body(response), extensions=response.extensions
+        )
 
     def close(self) -> None:
-        """Close what is still open."""
+        """Close all connections."""
         self._pool.close()
 
 
@@ -107,7 +109,7 @@ class _Body(httpx2.SyncByteStream):
         self._response = response
 
     def __iter__(self) -> Iterator[bytes]:
-        with _errors_of_httpx2():
+        with _translate_httpcore_errors():
             yield from self._response.iter_stream()
 
     def close(self) -> None:
@@ -115,10 +117,10 @@ class _Body(httpx2.SyncByteStream):
 
 
 class _Backend(httpcore2.NetworkBackend):
-    """Where httpcore2 gets its connections: all of them from one dialer."""
+    """Gives httpcore2 the connections of one dialer."""
 
     def __init__(self, dialer: Dialer, cancellation: Cancellation) -> None:
-        self._dialer, self._until = dialer, cancellation
+        self._dialer, self._cancellation = dialer, cancellation
 
     def connect_tcp(
         self,
@@ -128,62 +130,65 @@ class _Backend(httpcore2.NetworkBackend):
         local_address: str | None = None,  # noqa: ARG002  httpcore2 names them
         socket_options: Iterable[Any] | None = None,  # noqa: ARG002
     ) -> httpcore2.NetworkStream:
-        with Cancellation(timeout, self._until) as limit, _named(httpcore2.ConnectTimeout, httpcore2.ConnectError):
-            return _Stream(self._dialer.dial(host, port, limit), self._until)
+        with (
+            Cancellation(timeout, self._cancellation) as limit,
+            _translate_os_errors(httpcore2.ConnectTimeout, httpcore2.ConnectError),
+        ):
+            return _Stream(self._dialer.dial(host, port, limit), self._cancellation)
 
 
 class _Stream(httpcore2.NetworkStream):
-    """One connection, which ends with `cancellation` whatever it is doing."""
+    """One connection, which is shut down when `cancellation` is cancelled, whatever it is doing."""
 
     def __init__(self, connection: socket.socket, cancellation: Cancellation) -> None:
         self._socket: Any = connection
-        self._until = cancellation
-        self._leave = cancellation.subscribe(self._break)
+        self._cancellation = cancellation
+        self._unsubscribe = cancellation.subscribe(self._shut_down)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        with _named(httpcore2.ReadTimeout, httpcore2.ReadError):
-            self._set(timeout)
+        with _translate_os_errors(httpcore2.ReadTimeout, httpcore2.ReadError):
+            self._set_timeout(timeout)
             data: bytes = self._socket.recv(max_bytes)
-        if not data and self._until:  # the end is not the server's
-            raise cancellation_error(self._until)
+        if not data and self._cancellation:  # this end was shut down, not the server's
+            raise cancellation_error(self._cancellation)
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        with _named(httpcore2.WriteTimeout, httpcore2.WriteError):
-            self._set(timeout)
+        with _translate_os_errors(httpcore2.WriteTimeout, httpcore2.WriteError):
+            self._set_timeout(timeout)
             self._socket.sendall(buffer)
 
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore2.NetworkStream:
-        with _named(httpcore2.ConnectTimeout, httpcore2.ConnectError), self._closing():
+        with _translate_os_errors(httpcore2.ConnectTimeout, httpcore2.ConnectError), self._close_on_error():
             self._socket = ssl_context.wrap_socket(
                 self._socket, server_hostname=server_hostname, do_handshake_on_connect=False
             )
-            self._set(timeout)  # from here on `_break` reaches it; what came before is seen now
+            self._set_timeout(timeout)  # notices a cancellation that came before `_shut_down` could reach this socket
             self._socket.do_handshake()
         return self
 
     def close(self) -> None:
-        self._leave()
+        self._unsubscribe()
         self._socket.close()
 
     def get_extra_info(self, info: str) -> Any:
         return self._socket if info == "socket" else None
 
-    def _set(self, timeout: float | None) -> None:
-        if self._until:
-            raise cancellation_error(self._until)
-        times = [time for time in (timeout, self._until.remaining) if time is not None]
+    def _set_timeout(self, timeout: float | None) -> None:
+        if self._cancellation:
+            raise cancellation_error(self._cancellation)
+        times = [time for time in (timeout, self._cancellation.remaining) if time is not None]
         self._socket.settimeout(min(times, default=None))
 
-    def _break(self) -> None:
-        # To close it would not wake who reads from it; a TLS socket's own shutdown would take its state from it.
+    def _shut_down(self) -> None:
+        # Closing would not wake a reader; the `shutdown` of a TLS socket would take the TLS state from the reader.
         with suppress(OSError):
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     @contextmanager
-    def _closing(self) -> Iterator[None]:
+    def _close_on_error(self) -> Iterator[None]:
         try:
             yield
         except BaseException:
@@ -192,19 +197,19 @@ class _Stream(httpcore2.NetworkStream):
 
 
 @contextmanager
-def _named(late: type[Exception], failed: type[Exception]) -> Iterator[None]:
-    """Call errors of the system, and time that is up, as httpcore2 calls them."""
+def _translate_os_errors(timeout: type[Exception], failure: type[Exception]) -> Iterator[None]:
+    """Raise errors of the system, and deadlines, as errors of httpcore2."""
     try:
         yield
     except (TimeoutError, TimedOut) as error:
-        raise late(str(error)) from error
+        raise timeout(str(error)) from error
     except OSError as error:
-        raise failed(str(error)) from error
+        raise failure(str(error)) from error
 
 
 @contextmanager
-def _errors_of_httpx2() -> Iterator[None]:
-    """Call httpcore2's errors as httpx2 calls them: by the same names."""
+def _translate_httpcore_errors() -> Iterator[None]:
+    """Raise errors of httpcore2 as those of httpx2, which have the same names."""
     try:
         yield
     except (httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError) as error:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from toolkit.builtin.files import coding_tools as coding_tools
     from toolkit.builtin.files import file_tools as file_tools
     from toolkit.builtin.files.coding import CodingLimits as CodingLimits
-    from toolkit.builtin.files.sensitive import PRIVATE as PRIVATE
-    from toolkit.builtin.files.sensitive import RUN_LATER as RUN_LATER
+    from toolkit.builtin.files.sensitive import DEFAULT_GUARDED as DEFAULT_GUARDED
+    from toolkit.builtin.files.sensitive import DEFAULT_PRIVATE as DEFAULT_PRIVATE
     from toolkit.builtin.http import Page as Page
     from toolkit.builtin.http import WebOptions as WebOptions
     from toolkit.builtin.http import fetch as fetch
@@ -51,11 +51,9 @@ if TYPE_CHECKING:
     from toolkit.builtin.schedule.tools import schedule_tools as schedule_tools
     from toolkit.builtin.shared_state import SharedState as SharedState
     from toolkit.builtin.shared_state import shared_state_tool as shared_state_tool
-    from toolkit.builtin.shell import BLOCKED as BLOCKED
-    from toolkit.builtin.shell import DENIED as DENIED
     from toolkit.builtin.shell import bash_tool as bash_tool
     from toolkit.builtin.shell import shell_tool as shell_tool
-    from toolkit.builtin.shell.sandbox import HIDDEN as HIDDEN
+    from toolkit.builtin.shell.sandbox import DEFAULT_HIDDEN as DEFAULT_HIDDEN
     from toolkit.builtin.shell.sandbox import CommandLimits as CommandLimits
     from toolkit.builtin.shell.sandbox import Sandbox as Sandbox
     from toolkit.builtin.time import current_time as current_time
@@ -69,7 +67,6 @@ if TYPE_CHECKING:
     from toolkit.builtin.web_search import search_tool as search_tool
     from toolkit.builtin.web_search import web_search_tool as web_search_tool
     from toolkit.builtin.wikipedia import wikipedia_tool as wikipedia_tool
-    from toolkit.sources.openapi import openapi_tools as openapi_tools
 
 # Where each public name lives. The block above says the same to type checkers; a test holds the two together.
 _HOMES = {
@@ -88,8 +85,8 @@ _HOMES = {
     ),
     "toolkit.builtin.files.coding": ("CodingLimits",),
     "toolkit.builtin.files.sensitive": (
-        "PRIVATE",
-        "RUN_LATER",
+        "DEFAULT_GUARDED",
+        "DEFAULT_PRIVATE",
     ),
     "toolkit.builtin.http": (
         "Page",
@@ -126,14 +123,12 @@ _HOMES = {
         "shared_state_tool",
     ),
     "toolkit.builtin.shell": (
-        "BLOCKED",
-        "DENIED",
         "bash_tool",
         "shell_tool",
     ),
     "toolkit.builtin.shell.sandbox": (
+        "DEFAULT_HIDDEN",
         "CommandLimits",
-        "HIDDEN",
         "Sandbox",
     ),
     "toolkit.builtin.time": (
@@ -153,7 +148,6 @@ _HOMES = {
         "web_search_tool",
     ),
     "toolkit.builtin.wikipedia": ("wikipedia_tool",),
-    "toolkit.sources.openapi": ("openapi_tools",),
 }
 
 if not TYPE_CHECKING:  # for which each name that is not declared above is a mistake

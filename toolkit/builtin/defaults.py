@@ -6,12 +6,12 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from toolkit._guards.options import held
+from toolkit._guards.options import open_root
 from toolkit._guards.paths import Root
 from toolkit._tools.tool import Tool
 from toolkit.builtin.files import coding_tools
 from toolkit.builtin.files.coding import CodingLimits
-from toolkit.builtin.files.sensitive import PRIVATE, RUN_LATER
+from toolkit.builtin.files.sensitive import DEFAULT_GUARDED, DEFAULT_PRIVATE
 from toolkit.builtin.shell import bash_tool
 from toolkit.builtin.shell.sandbox import Sandbox
 
@@ -19,8 +19,8 @@ from toolkit.builtin.shell.sandbox import Sandbox
 def default_tools(
     root: str | os.PathLike[str] | Root,
     *,
-    private: Sequence[str] = PRIVATE,
-    guarded: Sequence[str] = RUN_LATER,
+    private: Sequence[str] = DEFAULT_PRIVATE,
+    guarded: Sequence[str] = DEFAULT_GUARDED,
     limits: CodingLimits | None = None,
     sandbox: bool | Sandbox = False,
 ) -> list[Tool[..., Any]]:
@@ -39,6 +39,6 @@ def default_tools(
     Raises:
         DefinitionError: As for `coding_tools` and `bash_tool`.
     """
-    root = held(root)
+    root = open_root(root)
     files = coding_tools(root, private=private, guarded=guarded, limits=limits)
     return [*files, bash_tool(root, sandbox=sandbox)]

@@ -26,14 +26,14 @@ from pydantic import Field
 
 from toolkit._concurrency.threads import use_cancellation
 from toolkit._context import ToolContext
-from toolkit._guards.options import number, of_type, plain_function, whole
+from toolkit._guards.options import check_number, check_sync_function, check_type, check_whole
 from toolkit._guards.paths import Root
 from toolkit._messages import ToolResult
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 from toolkit.builtin.characters import is_within_character
-from toolkit.builtin.files.text import decoded, shown
+from toolkit.builtin.files.text import decode_file, escape_name
 from toolkit.builtin.files.workspace import Workspace
 from toolkit.errors import DefinitionError, Failed
 from toolkit.stores import Chunk, Document, Embed, Hit, KnowledgeStore, StoreError
@@ -148,12 +148,12 @@ def ingest_file(path: str | os.PathLike[str], store: KnowledgeStore, embed: Embe
     """
     real = Path(path).resolve()
     try:
-        with Workspace(Root(real.parent)).opened(real.name) as (file, _):
-            text = decoded(file.read(4 * MAX_CONTENT + 1))[0]  # a character has four bytes at most
+        with Workspace(Root(real.parent)).open_file(real.name) as (file, _):
+            text = decode_file(file.read(4 * MAX_CONTENT + 1))[0]  # a character has four bytes at most
     except OSError as error:
-        raise Failed(f"cannot ingest {shown(real.name)}: {error.strerror or error}") from error
+        raise Failed(f"cannot ingest {escape_name(real.name)}: {error.strerror or error}") from error
     document = Document(id=compute_digest("file", str(real)), title=real.name, source=real.name, content=text)
-    return f'File "{shown(real.name)}" ingested: {_store_document(document, store, embed)} chunk(s) indexed.'
+    return f'File "{escape_name(real.name)}" ingested: {_store_document(document, store, embed)} chunk(s) indexed.'
 
 
 def ingest_url(url: str, store: KnowledgeStore, embed: Embed, fetch: Callable[[str], str] | None = None) -> str:
@@ -253,8 +253,8 @@ class Memories:
         clock: Callable[[], float] = time.time,
     ) -> None:
         validate_store(store, embed)
-        self._store, self._embed, self._clock = store, embed, plain_function("clock", clock)
-        self._most, self._min_score = whole("most", most), number("min_score", min_score, least=-1)
+        self._store, self._embed, self._clock = store, embed, check_sync_function("clock", clock)
+        self._most, self._min_score = check_whole("most", most), check_number("min_score", min_score, least=-1)
 
     def save(self, text: str, kind: Kind = "fact") -> None:
         """Keep a memory, in place of one that lasts as long and says the same but for case, spaces and a full stop.
@@ -304,7 +304,7 @@ def memory_tool(save: Callable[[str, Kind], object]) -> Tool[..., Any]:
     Raises:
         DefinitionError: It cannot be called, or is asynchronous.
     """
-    plain_function("save", save)
+    check_sync_function("save", save)
 
     @tool(title="Save Memory", effect="write")
     def save_memory(text: str, context: ToolContext, kind: Kind = "fact") -> str:
@@ -351,7 +351,7 @@ def knowledge_tools(
             sense.
     """
     validate_store(store, embed)
-    made = Knowledge(store, embed, whole("top_k", top_k), of_type("by_words", by_words, bool))
+    made = Knowledge(store, embed, check_whole("top_k", top_k), check_type("by_words", by_words, bool))
     return [made.knowledge_search, made.remember]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import StringConstraints
 
-from toolkit._guards.options import of_type, whole
+from toolkit._guards.options import check_type, check_whole
 from toolkit._messages import ToolResult
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
@@ -32,7 +32,7 @@ class SharedState:
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
-        self._max_bytes = whole("max_bytes", max_bytes)
+        self._max_bytes = check_whole("max_bytes", max_bytes)
         self._lock = threading.Lock()
         self._texts: dict[str, str] = {}
         self._used = 0
@@ -84,7 +84,7 @@ def shared_state_tool(state: SharedState | None = None) -> Tool[..., Any]:
     Raises:
         DefinitionError: `state` is not a `SharedState`.
     """
-    return _StateAccess(SharedState() if state is None else of_type("state", state, SharedState)).shared_state
+    return _StateAccess(SharedState() if state is None else check_type("state", state, SharedState)).shared_state
 
 
 @dataclass(frozen=True)

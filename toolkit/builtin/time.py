@@ -8,7 +8,7 @@ from datetime import datetime, timezone, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from toolkit._guards.options import plain_function
+from toolkit._guards.options import check_sync_function
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 
@@ -22,7 +22,7 @@ def current_time_tool(clock: Callable[[], float] = time.time) -> Tool[..., Any]:
     Raises:
         DefinitionError: `clock` cannot be called, or is asynchronous.
     """
-    plain_function("clock", clock)
+    check_sync_function("clock", clock)
 
     @tool(name="current_time", title="Current Time", effect="read")
     def format_time(timezone: str = "") -> str:

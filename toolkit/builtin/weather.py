@@ -1,4 +1,4 @@
-"""`weather`: the weather now, from Open-Meteo, which needs no key."""
+"""`weather`: the current weather, from Open-Meteo, which needs no key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from annotated_types import Ge, Le
 from pydantic import FiniteFloat, StringConstraints, TypeAdapter
 from typing_extensions import NotRequired, TypedDict
 
-from toolkit._guards.service import SECONDS, Service, address, plain
+from toolkit._guards.service import TIMEOUT, JsonService, check_base_url, clean_text
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 from toolkit.errors import Failed
@@ -20,7 +20,7 @@ from toolkit.errors import Failed
 FORECAST = "https://api.open-meteo.com"
 GEOCODING = "https://geocoding-api.open-meteo.com"
 
-# WMO code table 4677, as far as https://open-meteo.com/en/docs says that it is used.
+# The part of WMO code table 4677 that Open-Meteo uses: https://open-meteo.com/en/docs.
 CONDITIONS: Mapping[int, str] = MappingProxyType(
     {
         0: "Clear sky",
@@ -55,7 +55,7 @@ CONDITIONS: Mapping[int, str] = MappingProxyType(
 )
 
 _DEGREES = r"\s*([+-]?\d{1,3}(?:\.\d{1,15})?)\s*"
-_PLACE = re.compile(f"{_DEGREES},{_DEGREES}", re.ASCII)
+_COORDINATES = re.compile(f"{_DEGREES},{_DEGREES}", re.ASCII)
 
 
 class _Place(TypedDict):
@@ -85,7 +85,7 @@ _FORECAST = TypeAdapter(_Forecast)
 
 
 class Weather(TypedDict):
-    """The weather at one place, now."""
+    """The current weather at one place."""
 
     location: str
     temperature_c: float
@@ -95,28 +95,29 @@ class Weather(TypedDict):
 
 
 def weather_tool(
-    *, base_url: str = FORECAST, geocoding_url: str | None = None, timeout: float = SECONDS
+    *, base_url: str = FORECAST, geocoding_url: str | None = None, timeout: float = TIMEOUT
 ) -> Tool[..., Any]:
     """Make `weather`.
 
     Args:
-        base_url: Where Open-Meteo is, or what speaks as it does.
-        geocoding_url: Where places are looked up; the same by default, where that is not Open-Meteo's own.
-        timeout: Seconds for each of its answers.
+        base_url: Address of Open-Meteo, or of a server with the same API.
+        geocoding_url: Address of the API that looks up places; by default Open-Meteo's own, or `base_url` if that is
+            given.
+        timeout: Seconds for each response.
 
     Raises:
-        DefinitionError: An address is none of HTTP, or there is no time for an answer.
+        DefinitionError: An address is not one of HTTP, or the timeout is not above 0.
     """
-    forecast = address("base_url", base_url)
-    usual = GEOCODING if forecast == FORECAST else forecast
-    places = usual if geocoding_url is None else address("geocoding_url", geocoding_url)
-    return _Weather(*(Service("Open-Meteo", url, seconds=timeout) for url in (forecast, places))).weather
+    forecast = check_base_url("base_url", base_url)
+    default = GEOCODING if forecast == FORECAST else forecast
+    geocoding = default if geocoding_url is None else check_base_url("geocoding_url", geocoding_url)
+    return _Weather(*(JsonService("Open-Meteo", url, timeout=timeout) for url in (forecast, geocoding))).weather
 
 
 @dataclass(frozen=True)
 class _Weather:
-    forecast: Service
-    geocoding: Service
+    forecast: JsonService
+    geocoding: JsonService
 
     @tool(title="Weather", effect="read")
     async def weather(
@@ -127,34 +128,37 @@ class _Weather:
         Args:
             location: City name, such as "Jakarta", or "latitude,longitude", such as "-6.2,106.8".
         """
-        place = _coordinates(location) or await self._found(location)
-        asked = "temperature_2m,relative_humidity_2m,wind_speed_10m,weather_code"
-        where = {"latitude": str(place["latitude"]), "longitude": str(place["longitude"])}
-        reply = await self.forecast.get("/v1/forecast", {**where, "current": asked}, _FORECAST)
+        place = _parse_coordinates(location) or await self._look_up(location)
+        parameters = {
+            "latitude": str(place["latitude"]),
+            "longitude": str(place["longitude"]),
+            "current": "temperature_2m,relative_humidity_2m,wind_speed_10m,weather_code",
+        }
+        reply = await self.forecast.get("/v1/forecast", parameters, _FORECAST)
         now = reply["current"]
         return Weather(
-            location=", ".join(filter(None, (plain(place["name"]), plain(place.get("country"))))),
+            location=", ".join(filter(None, (clean_text(place["name"]), clean_text(place.get("country"))))),
             temperature_c=now["temperature_2m"],
             humidity_pct=now["relative_humidity_2m"],
             wind_speed_kmh=now["wind_speed_10m"],
             conditions=CONDITIONS.get(now["weather_code"], f"WMO code {now['weather_code']}"),
         )
 
-    async def _found(self, name: str) -> _Place:
-        asked: dict[str, str | int] = {"name": name, "count": 1, "language": "en", "format": "json"}
-        reply = await self.geocoding.get("/v1/search", asked, _PLACES)
+    async def _look_up(self, name: str) -> _Place:
+        parameters: dict[str, str | int] = {"name": name, "count": 1, "language": "en", "format": "json"}
+        reply = await self.geocoding.get("/v1/search", parameters, _PLACES)
         places = reply.get("results")
         if not places:
             raise Failed(f"location not found: {name}")
         return places[0]
 
 
-def _coordinates(location: str) -> _Place | None:
-    """Read "latitude,longitude"; None of what is a name."""
-    found = _PLACE.fullmatch(location)
-    if found is None:
+def _parse_coordinates(location: str) -> _Place | None:
+    """Parse "latitude,longitude"; None for a name."""
+    match = _COORDINATES.fullmatch(location)
+    if match is None:
         return None
-    latitude, longitude = map(float, found.groups())
+    latitude, longitude = map(float, match.groups())
     if abs(latitude) > 90 or abs(longitude) > 180:
         raise Failed(f"location not found: {location}: latitudes are -90 to 90, longitudes -180 to 180")
     return _Place(name=location, latitude=latitude, longitude=longitude)

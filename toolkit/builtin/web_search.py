@@ -1,21 +1,11 @@
-"""Searching the web: `web_search` reads what it finds and gives what answers best; `search` gives the links alone.
+"""Web search: `web_search` reads the pages found and returns the best pieces, `search` returns links alone.
 
     Toolbox([web_search_tool(Brave(), embed=OpenAIEmbeddings("text-embedding-3-small"))])
     Toolbox([search_tool(Serper())])
     Toolbox([web_search_tool(lambda query, count: [{"title": ..., "url": ..., "snippet": ...}])])
 
-A search engine is any function, sync or async, of what is looked for and how many results are wanted. Pages are read
-through the same guard as those of `http_fetch`: what an engine finds leads into no private network.
-
-What a search engine finds, whoever asks it.
-
-Search engines that have an API: Brave, and Google by way of Serper.
-
-The texts of several pages, read side by side.
-
-Which pieces of pages answer a question best, by their embeddings.
-
-Tools by which a model searches the web.
+A search engine is any function, sync or async, of a query and the number of results. Pages are read through the same
+guard as those of `http_fetch`: a result cannot lead to a private network.
 """
 
 from __future__ import annotations
@@ -41,29 +31,57 @@ from toolkit._concurrency.backend import call_function
 from toolkit._concurrency.cancellation import Cancellation, current_cancellation
 from toolkit._concurrency.threads import Job, Outcome, ThreadPool, get_unless_cancelled
 from toolkit._context import ToolContext
-from toolkit._guards.network import Dialer
-from toolkit._guards.transport import parsed
+from toolkit._guards.client import FIRST_ERROR_STATUS, HttpClient
+from toolkit._guards.options import check_seconds
+from toolkit._guards.transport import parse_url
 from toolkit._messages import ToolResult
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
-from toolkit.builtin.http import FAILING, Web, WebOptions, page, stripped, web_of
+from toolkit.builtin.http import WebOptions, fetch_page, make_client, strip_tags
 from toolkit.errors import DefinitionError, Failed
 from toolkit.stores.knowledge import compute_cosines, pack_embedding
 
-# Characters. They come from whoever has got a page into an engine, so they are one line each, and short.
+__all__ = ["Brave", "Result", "Search", "Serper", "search_tool", "web_search_tool"]
+
+RESULTS = 8
+MORE_RESULTS = 12  # if the best piece is not near enough
+NEAR = 0.35  # cosine
+MAX_PIECES = 8  # that a model gets
+MAX_QUERY = 400  # characters: Brave takes no longer one
+
+PAGE_TIMEOUT = 8.0  # seconds
+PAGE_MAX_BYTES = 512 * 1024
+MAX_PAGE_TEXT = 8000  # characters
+# Characters of a piece. It has about 125 tokens; a much shorter one says nothing.
+MAX_PIECE = 500
+MIN_PIECE = 50
+
+# Characters of a result's fields. Anyone who gets a page into an engine can write them, so they are short, on one line.
 MAX_TITLE = 200
 MAX_URL = 2000
 MAX_SNIPPET = 1000
 
+ENGINE_TIMEOUT = 10.0  # seconds
+MAX_ERROR = 500  # characters of an engine's error message
+KEY = re.compile(r"[!#-\[\]-~]+")  # characters that need no escape in JSON and in headers
+MIN_MASKED_KEY = 8  # characters; a shorter key is part of many words
+
+Query = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_QUERY)]
+Embeddings: TypeAlias = Sequence[Sequence[float]]
+# Returns an embedding for each text, sync or async.
+Embedding: TypeAlias = Callable[[Sequence[str]], Embeddings | Awaitable[Embeddings]]
+# Returns the text of the page at a URL; a page that raises is left out.
+ReadPage: TypeAlias = Callable[[str, Cancellation], str]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One page that was found.
+    """A search result.
 
     Attributes:
         title: The page's title.
-        url: Where the page is.
-        snippet: A few words of it.
+        url: The page's URL.
+        snippet: A few words of the page.
     """
 
     title: str
@@ -72,208 +90,9 @@ class Result:
 
 
 # A result, or a mapping with `title`, `url` (or `link`) and `snippet` (or `description`).
-Found: TypeAlias = Result | Mapping[str, Any]
-# Gets what is looked for, and how many results are wanted.
-Search: TypeAlias = Callable[[str, int], Iterable[Found] | Awaitable[Iterable[Found]]]
-
-
-async def found(search: Search, query: str, count: int) -> list[Result]:
-    """Ask for results, on a thread or in the loop; a task that is cancelled waits for neither.
-
-    Those without an address of the web are left out, and so is what comes twice.
-
-    Raises:
-        Failed: The results are none that can be read.
-    """
-    backend = AsyncBackend()
-    listed = await call_function(search, (query, count), backend)
-    results: list[Result] = await call_function(_results, (listed,), backend)  # a generator may go on asking
-    return results[:count]
-
-
-def _results(listed: object) -> list[Result]:
-    if isinstance(listed, (str, Mapping)) or not isinstance(listed, Iterable):
-        raise Failed("search error: the search engine gave an answer that cannot be read")
-    results = [result for result in map(_read, listed) if result.url.startswith(("http://", "https://"))]
-    return list({result.url: result for result in reversed(results)}.values())[::-1]
-
-
-def _read(given: object) -> Result:
-    if isinstance(given, Result):
-        title, url, snippet = given.title, given.url, given.snippet
-    elif isinstance(given, Mapping):
-        title, url, snippet = (
-            _first(given, "title"),
-            _first(given, "url", "link"),
-            _first(given, "snippet", "description"),
-        )
-    else:
-        title = url = snippet = ""
-    address = "" if len(url) > MAX_URL or any(letter.isspace() for letter in url) else url
-    return Result(title=_line(title)[:MAX_TITLE] or address, url=address, snippet=_line(snippet)[:MAX_SNIPPET])
-
-
-def _first(given: Mapping[str, Any], *names: str) -> str:
-    return next((given[name] for name in names if isinstance(given.get(name), str)), "")
-
-
-def _line(text: str) -> str:
-    """Make one line of a text that may have tags in it, as those of Brave have."""
-    return " ".join(stripped(text).split())
-
-
-def entries(answer: Any, *path: str) -> Sequence[Mapping[str, Any]]:
-    """Look a list of objects up in JSON; what is something else there counts as not there."""
-    for name in path:
-        answer = answer.get(name) if isinstance(answer, Mapping) else None
-    return [entry for entry in answer if isinstance(entry, Mapping)] if isinstance(answer, list) else []
-
-
-TIMEOUT = 10.0  # seconds
-MAX_SHOWN = 500  # characters of what an engine says of an error
-KEY = re.compile(r"[!#-\[\]-~]+")  # what is written in JSON and in headers as it is
-SECRET = 8  # characters of a key from which on it is masked: a shorter one is part of many words
-
-
-class _Engine:
-    """An engine that is asked with a key, which is in no text, repr or error."""
-
-    name: ClassVar[str]
-    variable: ClassVar[str]
-    home: ClassVar[str]
-
-    def __init__(self, key: str | None = None, *, base_url: str | None = None, timeout: float = TIMEOUT) -> None:
-        self._key = _checked(key or os.environ.get(self.variable, ""), type(self).__name__, self.variable)
-        url = _address(self.home if base_url is None else base_url)
-        self._base_url = str(url).rstrip("/")
-        host = f"[{url.host}]" if ":" in url.host else url.raw_host.decode("ascii")
-        port = url.port or {"http": 80, "https": 443}[url.scheme]
-        self._web = web_of(dialer=Dialer([f"{host}:{port}"]), timeout=timeout)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(base_url={self._base_url!r})"
-
-    def _asked(self, method: str, path: str, headers: Mapping[str, str], **sent: Any) -> Any:
-        """Ask, and read the answer.
-
-        Raises:
-            Failed: There is none, or it is no JSON.
-        """
-        headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "Connection": "close", **headers}
-        request = httpx2.Request(method, self._base_url + path, headers=headers, **sent)
-        answer = self._web.send(request, current_cancellation.get())
-        if answer.status >= FAILING:
-            said = self._masked(answer.body.decode("utf-8", "replace"))
-            raise Failed(f"{self.name} API {answer.status}: {' '.join(said.split())[:MAX_SHOWN]}")
-        try:
-            return json.loads(self._masked(json.dumps(json.loads(answer.body))))
-        except (ValueError, RecursionError):
-            raise Failed(f"{self.name} API: the answer is no JSON") from None
-
-    def _masked(self, text: str) -> str:
-        return text if len(self._key) < SECRET else text.replace(self._key, "***")
-
-
-class Brave(_Engine):
-    """Brave Search.
-
-    Args:
-        key: The API's key; that of the environment variable BRAVE_API_KEY by default.
-        base_url: Where the API is; whatever its address, it may be connected to.
-        timeout: Seconds for an answer.
-
-    Raises:
-        DefinitionError: There is no key, or it cannot be sent; or `base_url` or `timeout` is none.
-    """
-
-    name = "brave"
-    variable = "BRAVE_API_KEY"
-    home = "https://api.search.brave.com"
-
-    def __call__(self, query: str, count: int) -> Sequence[Mapping[str, Any]]:
-        """Find pages.
-
-        Raises:
-            Failed: There is no answer, or none that can be read.
-        """
-        asked = {"q": query, "count": str(count)}
-        headers = {"X-Subscription-Token": self._key}
-        return entries(self._asked("GET", "/res/v1/web/search", headers, params=asked), "web", "results")
-
-
-class Serper(_Engine):
-    """Google's results, by way of serper.dev.
-
-    Args:
-        key: The API's key; that of the environment variable SERPER_API_KEY by default.
-        base_url: Where the API is; whatever its address, it may be connected to.
-        timeout: Seconds for an answer.
-
-    Raises:
-        DefinitionError: There is no key, or it cannot be sent; or `base_url` or `timeout` is none.
-    """
-
-    name = "serper"
-    variable = "SERPER_API_KEY"
-    home = "https://google.serper.dev"
-
-    def __call__(self, query: str, count: int) -> Sequence[Mapping[str, Any]]:
-        """Find pages.
-
-        Raises:
-            Failed: There is no answer, or none that can be read.
-        """
-        asked = {"q": query, "num": count}
-        return entries(self._asked("POST", "/search", {"X-API-KEY": self._key}, json=asked), "organic")
-
-
-def _checked(key: str, engine: str, variable: str) -> str:
-    if not key:
-        raise DefinitionError(f"{engine} needs a key: give it, as {engine}(key), or set {variable}.")
-    if not (isinstance(key, str) and KEY.fullmatch(key)):
-        raise DefinitionError(f"The key of {engine} is no text, or has characters that no key has, perhaps a line end.")
-    return key
-
-
-def _address(base_url: str) -> httpx2.URL:
-    if not isinstance(base_url, str) or "?" in base_url or "#" in base_url:
-        raise DefinitionError("base_url= is no address of an API: it is a text without '?' and '#'.")
-    try:
-        return parsed(base_url)
-    except ValueError as error:
-        raise DefinitionError(f"base_url= is no address of an API: {error}.") from None
-
-
-# Gives the text of the page at a URL; what it raises means that the page is left out.
-Read: TypeAlias = Callable[[str, Cancellation], str]
-Arrived: TypeAlias = tuple[str, Outcome[str]]
-
-MAX_TEXT = 8000  # characters
-
-
-def texts(read: Read, urls: Sequence[str], seconds: float, cancellation: Cancellation) -> dict[str, str]:
-    """Read pages at the same time; those that fail, or take longer than so many seconds, are left out."""
-    arriving, found = SimpleQueue[Arrived | None](), dict[str, str]()
-    with Cancellation(seconds, cancellation) as limit:
-        works = [Job(partial(read, url, limit), partial(_put, arriving, url)) for url in urls]
-        ThreadPool(works, len(works)).start()
-        while len(found) < len(urls) and (arrived := get_unless_cancelled(arriving, limit)):
-            url, (text, _) = arrived
-            found[url] = (text or "")[:MAX_TEXT]
-    return found
-
-
-def _put(arriving: SimpleQueue[Arrived | None], url: str, outcome: Outcome[str]) -> None:
-    arriving.put((url, outcome))
-
-
-Embeddings: TypeAlias = Sequence[Sequence[float]]
-# Gives an embedding for each text, sync or async.
-Embedding: TypeAlias = Callable[[Sequence[str]], Embeddings | Awaitable[Embeddings]]
-
-# Characters. A piece has about 125 tokens; one that is much shorter says nothing.
-LONGEST = 500
-SHORTEST = 50
+RawResult: TypeAlias = Result | Mapping[str, Any]
+# A search engine: a function of a query and the number of results.
+Search: TypeAlias = Callable[[str, int], Iterable[RawResult] | Awaitable[Iterable[RawResult]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,7 +102,7 @@ class Piece:
     Attributes:
         result: The page.
         text: The piece.
-        score: How near it is to the question, as a cosine; 0 where it was not compared.
+        score: Cosine of the piece and the query; 0 if they were not compared.
     """
 
     result: Result
@@ -291,78 +110,23 @@ class Piece:
     score: float = 0.0
 
 
-def order(piece: Piece) -> float:
-    """Sort by it, and the highest score comes first."""
-    return -piece.score
-
-
-def pieces(result: Result, text: str) -> list[Piece]:
-    """Part a page: its snippet first, then its text without overlap."""
-    snippet = [Piece(result=result, text=result.snippet)] if result.snippet else []
-    parts = textwrap.wrap(" ".join(text.split()), LONGEST, break_on_hyphens=False)
-    return [*snippet, *(Piece(result=result, text=part) for part in parts if len(part) >= SHORTEST)]
-
-
-async def ranked(
-    embed: Embedding | None, query: str, given: Sequence[Piece], cancellation: Cancellation
-) -> list[Piece] | None:
-    """Put the pieces nearest to a question first; None where they cannot be compared.
-
-    Raises:
-        Cancelled: `cancellation` was called off.
-        TimedOut: `cancellation` has no time left.
-    """
-    if embed is None:
-        return None
-    if not given:
-        return []
-    backend, texts = AsyncBackend(), [query, *(piece.text for piece in given)]
-    try:
-        embeddings = await call_function(embed, (texts,), backend)
-        scored: list[Piece] | None = await call_function(_compared, (embeddings, given), backend)
-    except Exception:  # the pieces are worth something without an order too
-        if cancellation:
-            raise
-        logging.getLogger("toolkit").exception("The results of a search were not ranked: they could not be embedded.")
-        scored = None
-    return scored
-
-
-def _compared(embeddings: Embeddings, given: Sequence[Piece]) -> list[Piece]:
-    asked, *others = map(pack_embedding, embeddings)
-    if len(others) != len(given) or {len(asked)} != set(map(len, others)):
-        raise ValueError(f"{len(others)} embeddings came for {len(given)} texts, or they differ in length")
-    scored = [replace(piece, score=score) for score, piece in compute_cosines(asked, zip(given, others))]
-    return sorted(scored, key=order)
-
-
-RESULTS = 8
-MORE_RESULTS = 12  # where the best piece is not near enough
-NEAR = 0.35
-PIECES = 8  # that a model is shown
-SECONDS = 8.0  # for a page
-MAX_BYTES = 512 * 1024  # of a page
-MAX_QUERY = 400  # characters: Brave takes no longer one
-
-Query = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_QUERY)]
-
-
 def web_search_tool(search: Search, *, embed: Embedding | None = None, **options: Unpack[WebOptions]) -> Tool[..., Any]:
-    """Make `web_search`, which reads what a search engine finds and gives the pieces that answer best.
+    """Make `web_search`, which reads the pages that a search engine finds and returns the pieces that answer best.
 
     Args:
         search: The search engine: a function of the query and the number of results, such as `Brave()`.
-        embed: Gives embeddings; without it, or where it fails, the pieces come in the order of the results.
-        options: How pages are read, see `WebOptions`; by default 8 seconds and 512 KiB each.
+        embed: Embeds texts; without it, or if it fails, the pieces come in the order of the results.
+        options: Options for fetching pages, see `WebOptions`; by default 8 seconds and 512 KiB for each page.
 
     Raises:
-        DefinitionError: `search` or `embed` is no function, or an option is none that can be used.
+        DefinitionError: `search` or `embed` is not a function, or an option is invalid.
     """
-    _check(search)
+    _check_search(search)
     if embed is not None and not callable(embed):
         raise DefinitionError(f"embed={embed!r} is no function of a list of texts.")
-    chosen: WebOptions = {"timeout": SECONDS, "max_bytes": MAX_BYTES, **options}
-    made = _WebSearch(search, embed, partial(_text, web_of(**chosen)), chosen["timeout"])
+    page_options: WebOptions = {"timeout": PAGE_TIMEOUT, "max_bytes": PAGE_MAX_BYTES, **options}
+    client = make_client(**page_options)
+    searcher = _Searcher(search, embed, lambda url, limit: fetch_page(client, url, limit).text, page_options["timeout"])
 
     @tool(title="Search the Web", effect="read")
     async def web_search(query: Query, context: ToolContext[Any]) -> ToolResult:  # noqa: D417  the context is not the model's
@@ -373,22 +137,23 @@ def web_search_tool(search: Search, *, embed: Embedding | None = None, **options
         Args:
             query: What to look for.
         """
-        best = await made.best(query, context.cancellation)
-        return ToolResult(_shown(query, best), details=[vars(piece.result) | {"score": piece.score} for piece in best])
+        best = await searcher.find_pieces(query, context.cancellation)
+        details = [vars(piece.result) | {"score": piece.score} for piece in best]
+        return ToolResult(_render_pieces(query, best), details=details)
 
     return web_search
 
 
 def search_tool(search: Search) -> Tool[..., Any]:
-    """Make `search`, which gives what a search engine finds, and reads no page; each call needs somebody's yes.
+    """Make `search`, which returns the links that a search engine finds and reads no page; each call needs approval.
 
     Args:
         search: The search engine: a function of the query and the number of results, such as `Serper()`.
 
     Raises:
-        DefinitionError: `search` is no function.
+        DefinitionError: `search` is not a function.
     """
-    _check(search)
+    _check_search(search)
 
     @tool(name="search", title="Search the Web", effect="read", approve=True)
     async def links(query: Query, num: Annotated[int, Field(ge=1, le=10)] = 5) -> dict[str, list[dict[str, str]]]:
@@ -398,36 +163,162 @@ def search_tool(search: Search) -> Tool[..., Any]:
             query: What to look for.
             num: How many results.
         """
-        results = await found(search, query, num)
+        results = await query_engine(search, query, num)
         return {"results": [{"title": each.title, "link": each.url, "snippet": each.snippet} for each in results]}
 
     return links
 
 
+def _check_search(search: object) -> None:
+    if inspect.isclass(search) or not callable(search):
+        raise DefinitionError(f"search={search!r} is no search engine. Give one, such as Brave(), or a function.")
+
+
+class _Engine:
+    """A search engine with a key, which stays out of every text, repr and error."""
+
+    name: ClassVar[str]
+    variable: ClassVar[str]
+    default_url: ClassVar[str]
+
+    def __init__(self, key: str | None = None, *, base_url: str | None = None, timeout: float = ENGINE_TIMEOUT) -> None:
+        self._key = _check_key(key or os.environ.get(self.variable, ""), type(self).__name__, self.variable)
+        url = _parse_base_url(self.default_url if base_url is None else base_url)
+        self._base_url = str(url).rstrip("/")
+        self._client = HttpClient.for_server(url, timeout=check_seconds("timeout", timeout))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(base_url={self._base_url!r})"
+
+    def _request(self, method: str, path: str, headers: Mapping[str, str], **content: Any) -> Any:
+        """Send a request, and parse the JSON of the response.
+
+        Raises:
+            Failed: There is no response, or it is not JSON.
+        """
+        headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "Connection": "close", **headers}
+        request = httpx2.Request(method, self._base_url + path, headers=headers, **content)
+        response = self._client.send(request, current_cancellation.get())
+        if response.status >= FIRST_ERROR_STATUS:
+            message = self._mask_key(response.body.decode("utf-8", "replace"))
+            raise Failed(f"{self.name} API {response.status}: {' '.join(message.split())[:MAX_ERROR]}")
+        try:
+            return json.loads(self._mask_key(json.dumps(json.loads(response.body))))
+        except (ValueError, RecursionError):
+            raise Failed(f"{self.name} API: the answer is no JSON") from None
+
+    def _mask_key(self, text: str) -> str:
+        return text if len(self._key) < MIN_MASKED_KEY else text.replace(self._key, "***")
+
+
+class Brave(_Engine):
+    """Brave Search.
+
+    Args:
+        key: The API key; by default that of the environment variable BRAVE_API_KEY.
+        base_url: Address of the API; a private one is allowed.
+        timeout: Seconds for a response.
+
+    Raises:
+        DefinitionError: There is no key, or it cannot be sent; or `base_url` or `timeout` is invalid.
+    """
+
+    name = "brave"
+    variable = "BRAVE_API_KEY"
+    default_url = "https://api.search.brave.com"
+
+    def __call__(self, query: str, count: int) -> Sequence[Mapping[str, Any]]:
+        """Search.
+
+        Raises:
+            Failed: There is no response, or none that can be read.
+        """
+        parameters = {"q": query, "count": str(count)}
+        headers = {"X-Subscription-Token": self._key}
+        return _get_objects(self._request("GET", "/res/v1/web/search", headers, params=parameters), "web", "results")
+
+
+class Serper(_Engine):
+    """Google's results, through serper.dev.
+
+    Args:
+        key: The API key; by default that of the environment variable SERPER_API_KEY.
+        base_url: Address of the API; a private one is allowed.
+        timeout: Seconds for a response.
+
+    Raises:
+        DefinitionError: There is no key, or it cannot be sent; or `base_url` or `timeout` is invalid.
+    """
+
+    name = "serper"
+    variable = "SERPER_API_KEY"
+    default_url = "https://google.serper.dev"
+
+    def __call__(self, query: str, count: int) -> Sequence[Mapping[str, Any]]:
+        """Search.
+
+        Raises:
+            Failed: There is no response, or none that can be read.
+        """
+        body = {"q": query, "num": count}
+        return _get_objects(self._request("POST", "/search", {"X-API-KEY": self._key}, json=body), "organic")
+
+
+def _check_key(key: str, engine: str, variable: str) -> str:
+    if not key:
+        raise DefinitionError(f"{engine} needs a key: give it, as {engine}(key), or set {variable}.")
+    if not (isinstance(key, str) and KEY.fullmatch(key)):
+        raise DefinitionError(f"The key of {engine} is no text, or has characters that no key has, perhaps a line end.")
+    return key
+
+
+def _parse_base_url(base_url: str) -> httpx2.URL:
+    if not isinstance(base_url, str) or "?" in base_url or "#" in base_url:
+        raise DefinitionError("base_url= is no address of an API: it is a text without '?' and '#'.")
+    try:
+        return parse_url(base_url)
+    except ValueError as error:
+        raise DefinitionError(f"base_url= is no address of an API: {error}.") from None
+
+
+def _get_objects(data: Any, *path: str) -> Sequence[Mapping[str, Any]]:
+    """Return the list of objects at a path in JSON data; anything else there counts as empty."""
+    for name in path:
+        data = data.get(name) if isinstance(data, Mapping) else None
+    return [entry for entry in data if isinstance(entry, Mapping)] if isinstance(data, list) else []
+
+
 @dataclass(frozen=True)
-class _WebSearch:
+class _Searcher:
+    """Searches, reads pages, and ranks their pieces.
+
+    Attributes:
+        timeout: Seconds for a page.
+    """
+
     search: Search
     embed: Embedding | None
-    read: Read
-    seconds: float
+    read_page: ReadPage
+    timeout: float
 
-    async def best(self, query: str, cancellation: Cancellation) -> list[Piece]:
-        """Find the best pieces; look further where none is near."""
-        results = await found(self.search, query, RESULTS)
-        given = await self._pieces(results, cancellation)
-        best = await ranked(self.embed, query, given, cancellation)
+    async def find_pieces(self, query: str, cancellation: Cancellation) -> list[Piece]:
+        """Return the best pieces; ask for more results if none is near the query."""
+        results = await query_engine(self.search, query, RESULTS)
+        pieces = await self._read_pieces(results, cancellation)
+        best = await rank(self.embed, query, pieces, cancellation)
         if best is None:
-            return given[:PIECES]
+            return pieces[:MAX_PIECES]
         if not best or best[0].score < NEAR:
-            further = await self._pieces(await self._more(query, results, cancellation), cancellation)
-            more = await ranked(self.embed, query, further, cancellation) or []
-            best = sorted([*best, *more], key=order)
-        return best[:PIECES]
+            more_results = await self._query_more(query, results, cancellation)
+            more_pieces = await self._read_pieces(more_results, cancellation)
+            more = await rank(self.embed, query, more_pieces, cancellation) or []
+            best = sorted([*best, *more], key=lambda piece: -piece.score)
+        return best[:MAX_PIECES]
 
-    async def _more(self, query: str, results: Sequence[Result], cancellation: Cancellation) -> list[Result]:
+    async def _query_more(self, query: str, results: Sequence[Result], cancellation: Cancellation) -> list[Result]:
         known = {result.url for result in results}
         try:
-            more = await found(self.search, query, MORE_RESULTS)
+            more = await query_engine(self.search, query, MORE_RESULTS)
         except Exception:  # there are results already
             if cancellation:
                 raise
@@ -435,31 +326,117 @@ class _WebSearch:
             return []
         return [result for result in more if result.url not in known]
 
-    async def _pieces(self, results: Sequence[Result], cancellation: Cancellation) -> list[Piece]:
+    async def _read_pieces(self, results: Sequence[Result], cancellation: Cancellation) -> list[Piece]:
         def read() -> list[Piece]:
-            """Read the pages, and cut them in pieces."""
-            found = texts(self.read, [result.url for result in results], self.seconds, cancellation)
-            return [piece for result in results for piece in pieces(result, found.get(result.url, ""))]
+            texts = read_pages(self.read_page, [result.url for result in results], self.timeout, cancellation)
+            return [piece for result in results for piece in split_page(result, texts.get(result.url, ""))]
 
-        read_all: list[Piece] = await call_function(read, (), AsyncBackend())
-        return read_all
-
-
-def _check(search: object) -> None:
-    if inspect.isclass(search) or not callable(search):
-        raise DefinitionError(f"search={search!r} is no search engine. Give one, such as Brave(), or a function.")
+        pieces: list[Piece] = await call_function(read, (), AsyncBackend())
+        return pieces
 
 
-def _text(web: Web, url: str, cancellation: Cancellation) -> str:
-    return page(web, url, cancellation).text
+async def query_engine(search: Search, query: str, count: int) -> list[Result]:
+    """Ask a search engine, on a thread or in the loop; a task that is cancelled waits for neither.
+
+    Results without a URL of the web, and repeated ones, are left out.
+
+    Raises:
+        Failed: The results cannot be read.
+    """
+    backend = AsyncBackend()
+    answer = await call_function(search, (query, count), backend)
+    results: list[Result] = await call_function(_parse_results, (answer,), backend)  # a generator may ask further
+    return results[:count]
 
 
-def _shown(query: str, best: Sequence[Piece]) -> str:
-    if not best:
+def _parse_results(answer: object) -> list[Result]:
+    if isinstance(answer, (str, Mapping)) or not isinstance(answer, Iterable):
+        raise Failed("search error: the search engine gave an answer that cannot be read")
+    results = [result for result in map(_parse_result, answer) if result.url.startswith(("http://", "https://"))]
+    return list({result.url: result for result in reversed(results)}.values())[::-1]
+
+
+def _parse_result(raw: object) -> Result:
+    title = url = snippet = ""
+    if isinstance(raw, Result):
+        title, url, snippet = raw.title, raw.url, raw.snippet
+    elif isinstance(raw, Mapping):
+        title = _get_text(raw, "title")
+        url = _get_text(raw, "url", "link")
+        snippet = _get_text(raw, "snippet", "description")
+    if len(url) > MAX_URL or any(letter.isspace() for letter in url):
+        url = ""
+    return Result(title=_join_lines(title)[:MAX_TITLE] or url, url=url, snippet=_join_lines(snippet)[:MAX_SNIPPET])
+
+
+def _get_text(raw: Mapping[str, Any], *names: str) -> str:
+    return next((raw[name] for name in names if isinstance(raw.get(name), str)), "")
+
+
+def _join_lines(text: str) -> str:
+    """Make one line of a text that may have tags in it, as those of Brave have."""
+    return " ".join(strip_tags(text).split())
+
+
+def read_pages(read_page: ReadPage, urls: Sequence[str], seconds: float, cancellation: Cancellation) -> dict[str, str]:
+    """Read pages at the same time; those that fail, or take longer than `seconds`, are left out."""
+    arrived, texts = SimpleQueue[tuple[str, Outcome[str]] | None](), dict[str, str]()
+
+    def put(url: str, outcome: Outcome[str]) -> None:
+        arrived.put((url, outcome))
+
+    with Cancellation(seconds, cancellation) as limit:
+        jobs = [Job(partial(read_page, url, limit), partial(put, url)) for url in urls]
+        ThreadPool(jobs, len(jobs)).start()
+        while len(texts) < len(urls) and (item := get_unless_cancelled(arrived, limit)):
+            url, (text, _) = item
+            texts[url] = (text or "")[:MAX_PAGE_TEXT]
+    return texts
+
+
+def split_page(result: Result, text: str) -> list[Piece]:
+    """Split a page into pieces without overlap, after its snippet."""
+    snippet = [Piece(result=result, text=result.snippet)] if result.snippet else []
+    parts = textwrap.wrap(" ".join(text.split()), MAX_PIECE, break_on_hyphens=False)
+    return [*snippet, *(Piece(result=result, text=part) for part in parts if len(part) >= MIN_PIECE)]
+
+
+async def rank(
+    embed: Embedding | None, query: str, pieces: Sequence[Piece], cancellation: Cancellation
+) -> list[Piece] | None:
+    """Order pieces by their nearness to a query, nearest first; None if they cannot be compared.
+
+    Raises:
+        Cancelled: `cancellation` was cancelled.
+        TimedOut: The deadline of `cancellation` has passed.
+    """
+    if embed is None:
+        return None
+    if not pieces:
+        return []
+    backend, texts = AsyncBackend(), [query, *(piece.text for piece in pieces)]
+    try:
+        embeddings = await call_function(embed, (texts,), backend)
+        ranked: list[Piece] | None = await call_function(_score, (embeddings, pieces), backend)
+    except Exception:  # the pieces are useful without an order too
+        if cancellation:
+            raise
+        logging.getLogger("toolkit").exception("The results of a search were not ranked: they could not be embedded.")
+        ranked = None
+    return ranked
+
+
+def _score(embeddings: Embeddings, pieces: Sequence[Piece]) -> list[Piece]:
+    query, *others = map(pack_embedding, embeddings)
+    if len(others) != len(pieces) or {len(query)} != set(map(len, others)):
+        raise ValueError(f"{len(others)} embeddings came for {len(pieces)} texts, or they differ in length")
+    scored = [replace(piece, score=score) for score, piece in compute_cosines(query, zip(pieces, others))]
+    return sorted(scored, key=lambda piece: -piece.score)
+
+
+def _render_pieces(query: str, pieces: Sequence[Piece]) -> str:
+    if not pieces:
         return f'No results found for "{query}".'
-    listed = [f"[{i}] (score: {piece.score:.2f}) {piece.result.title}\n{piece.text}" for i, piece in enumerate(best, 1)]
-    sources = dict.fromkeys(f"- {piece.result.title} ({piece.result.url})" for piece in best)
-    return "\n\n".join((*listed, "\n".join(("Sources:", *sources))))
-
-
-__all__ = ["Brave", "Result", "Search", "Serper", "search_tool", "web_search_tool"]
+    blocks = [f"[{i}] (score: {each.score:.2f}) {each.result.title}\n{each.text}" for i, each in enumerate(pieces, 1)]
+    sources = dict.fromkeys(f"- {each.result.title} ({each.result.url})" for each in pieces)
+    return "\n\n".join((*blocks, "\n".join(("Sources:", *sources))))

@@ -1,4 +1,4 @@
-"""`wikipedia`: articles by what they are about, from MediaWiki's REST API."""
+"""`wikipedia`: searches articles by MediaWiki's REST API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from annotated_types import Ge, Le
 from pydantic import OnErrorOmit, StringConstraints, TypeAdapter
 from typing_extensions import NotRequired, TypedDict
 
-from toolkit._guards.service import MAX_TEXT, SECONDS, USER_AGENT, Service, address, plain
+from toolkit._guards.service import MAX_TEXT, TIMEOUT, USER_AGENT, JsonService, check_base_url, clean_text
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 
@@ -35,7 +35,7 @@ _PAGES = TypeAdapter(_Pages)
 
 
 class Article(TypedDict):
-    """One article that was found."""
+    """One article."""
 
     title: str
     key: str
@@ -46,32 +46,32 @@ class Article(TypedDict):
 
 
 class Articles(TypedDict):
-    """What was found, the best first."""
+    """Search results, the best first."""
 
     results: list[Article]
 
 
 def wikipedia_tool(
-    *, base_url: str = "https://en.wikipedia.org", user_agent: str = USER_AGENT, timeout: float = SECONDS
+    *, base_url: str = "https://en.wikipedia.org", user_agent: str = USER_AGENT, timeout: float = TIMEOUT
 ) -> Tool[..., Any]:
     """Make `wikipedia`.
 
     Args:
         base_url: The Wikipedia of a language, or another wiki that MediaWiki runs.
-        user_agent: Who asks. Wikimedia wants it to name the program and somebody to reach:
+        user_agent: The value of the header User-Agent. Wikimedia wants it to name the program and a contact:
             "my-bot/1.0 (me@example.org)", see https://foundation.wikimedia.org/wiki/Policy:User-Agent_policy.
-        timeout: Seconds for an answer.
+        timeout: Seconds for a response.
 
     Raises:
-        DefinitionError: The address is none of HTTP, or there is no time for an answer.
+        DefinitionError: The address is not one of HTTP, the timeout is not above 0, or `user_agent` cannot be sent.
     """
-    url = address("base_url", base_url)
-    return _Wikipedia(Service("Wikipedia", url, user_agent=user_agent, seconds=timeout)).wikipedia
+    url = check_base_url("base_url", base_url)
+    return _Wikipedia(JsonService("Wikipedia", url, user_agent=user_agent, timeout=timeout)).wikipedia
 
 
 @dataclass(frozen=True)
 class _Wikipedia:
-    service: Service
+    service: JsonService
 
     @tool(title="Wikipedia", effect="read")
     async def wikipedia(
@@ -85,39 +85,40 @@ class _Wikipedia:
             query: What to look for.
             limit: How many articles to give, at most.
         """
-        asked: dict[str, str | int] = {"q": query, "limit": limit}
-        reply = await self.service.get("/w/rest.php/v1/search/page", asked, _PAGES)
-        return Articles(results=[_article(page, self.service.base_url) for page in reply["pages"][:limit]])
+        parameters: dict[str, str | int] = {"q": query, "limit": limit}
+        reply = await self.service.get("/w/rest.php/v1/search/page", parameters, _PAGES)
+        return Articles(results=[_make_article(page, self.service.base_url) for page in reply["pages"][:limit]])
 
 
-def _article(page: _Page, base_url: str) -> Article:
+def _make_article(page: _Page, base_url: str) -> Article:
     return Article(
-        title=plain(page["title"]),
-        key=plain(page["key"]),
-        excerpt=_text(page.get("excerpt")),
-        url=_address(page["key"], base_url),
-        description=plain(page.get("description")),
-        thumbnail=_picture(page.get("thumbnail"), base_url),
+        title=clean_text(page["title"]),
+        key=clean_text(page["key"]),
+        excerpt=_strip_markup(page.get("excerpt")),
+        url=_make_url(page["key"], base_url),
+        description=clean_text(page.get("description")),
+        thumbnail=_resolve_thumbnail(page.get("thumbnail"), base_url),
     )
 
 
-def _text(excerpt: object) -> str:
-    """Take the markup out of an excerpt."""
-    return plain(html.unescape(_TAG.sub("", excerpt))) if isinstance(excerpt, str) else ""
+def _strip_markup(excerpt: object) -> str:
+    return clean_text(html.unescape(_TAG.sub("", excerpt))) if isinstance(excerpt, str) else ""
 
 
-def _address(key: str, base_url: str) -> str:
-    """Say where an article is; nowhere, where its name would lead up from there."""
+def _make_url(key: str, base_url: str) -> str:
+    """Return the URL of an article; "" if its key would lead to a parent path."""
     return f"{base_url}/wiki/{quote(key, safe='')}" if key.strip(".") else ""
 
 
-def _picture(thumbnail: object, base_url: str) -> str:
-    """Say where a picture is; nowhere, where that is no plain address of HTTP."""
-    given = thumbnail.get("url") if isinstance(thumbnail, dict) else None
-    if not (isinstance(given, str) and given.isascii() and given.isprintable() and len(given) <= MAX_TEXT):
+def _resolve_thumbnail(thumbnail: object, base_url: str) -> str:
+    """Return the URL of a picture; "" if it is not a plain URL of HTTP."""
+    reference = thumbnail.get("url") if isinstance(thumbnail, dict) else None
+    if not isinstance(reference, str) or len(reference) > MAX_TEXT:
+        return ""
+    if not (reference.isascii() and reference.isprintable()):
         return ""
     try:
-        url = urljoin(base_url, given)
+        url = urljoin(base_url, reference)
         return url if urlsplit(url).scheme in ("http", "https") else ""
     except ValueError:
         return ""

@@ -12,19 +12,19 @@ from toolkit._guards import options
 from toolkit._guards.paths import Root
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
-from toolkit.builtin.files.coding import CodingFiles, CodingLimits, FindingFiles
-from toolkit.builtin.files.sensitive import PRIVATE, RUN_LATER, Patterns
-from toolkit.builtin.files.workspace import PlainFiles, Workspace
-from toolkit.builtin.files.writing import LEFT
+from toolkit.builtin.files.coding import CodingLimits, EditingTools, FindingTools
+from toolkit.builtin.files.sensitive import DEFAULT_GUARDED, DEFAULT_PRIVATE, Patterns
+from toolkit.builtin.files.workspace import Workspace, WorkspaceTools
+from toolkit.builtin.files.writing import TEMPORARY_NAME
 
-__all__ = ["PRIVATE", "RUN_LATER", "CodingLimits", "Root", "coding_tools", "file_tools"]
+__all__ = ["DEFAULT_GUARDED", "DEFAULT_PRIVATE", "CodingLimits", "Root", "coding_tools", "file_tools"]
 
 
 def file_tools(
     root: str | os.PathLike[str] | Root,
     *,
-    private: Sequence[str] = PRIVATE,
-    guarded: Sequence[str] = RUN_LATER,
+    private: Sequence[str] = DEFAULT_PRIVATE,
+    guarded: Sequence[str] = DEFAULT_GUARDED,
     hashes: bool = False,
 ) -> list[Tool[..., Any]]:
     """Make `file_read`, `file_write`, `file_list`, `file_delete` and `file_stat` for what is beneath a directory.
@@ -47,17 +47,17 @@ def file_tools(
         DefinitionError: There is no such directory, the system cannot open files beneath one, or a value makes no
             sense.
     """
-    workspace = _workspace(root, private, guarded)
-    made = PlainFiles(workspace, hashes=options.of_type("hashes", hashes, bool))
-    write = _writing(workspace, made.file_write, "Write File", hashes=hashes)
-    return [made.file_read, write, made.file_list, _asking(workspace, made.file_delete), made.file_stat]
+    workspace = _make_workspace(root, private, guarded)
+    made = WorkspaceTools(workspace, hashes=options.check_type("hashes", hashes, bool))
+    write = _make_write_tool(workspace, made.file_write, "Write File", hashes=hashes)
+    return [made.file_read, write, made.file_list, _require_approval(workspace, made.file_delete), made.file_stat]
 
 
 def coding_tools(
     root: str | os.PathLike[str] | Root,
     *,
-    private: Sequence[str] = PRIVATE,
-    guarded: Sequence[str] = RUN_LATER,
+    private: Sequence[str] = DEFAULT_PRIVATE,
+    guarded: Sequence[str] = DEFAULT_GUARDED,
     hashes: bool = False,
     limits: CodingLimits | None = None,
 ) -> list[Tool[..., Any]]:
@@ -74,27 +74,27 @@ def coding_tools(
     Raises:
         DefinitionError: As for `file_tools`.
     """
-    how_far = CodingLimits() if limits is None else options.of_type("limits", limits, CodingLimits)
-    workspace = _workspace(root, private, guarded)
+    how_far = CodingLimits() if limits is None else options.check_type("limits", limits, CodingLimits)
+    workspace = _make_workspace(root, private, guarded)
     workspace = replace(workspace, max_hashed=max(how_far.max_bytes, how_far.max_paged))
-    made = CodingFiles(workspace, how_far, hashes=options.of_type("hashes", hashes, bool))
-    finding = FindingFiles(workspace, how_far)
-    write = _writing(workspace, made.write_file, "Write File", hashes=hashes)
-    return [made.read_file, write, _asking(workspace, made.edit_file), finding.list_files, finding.search]
+    made = EditingTools(workspace, how_far, hashes=options.check_type("hashes", hashes, bool))
+    finding = FindingTools(workspace, how_far)
+    write = _make_write_tool(workspace, made.write_file, "Write File", hashes=hashes)
+    return [made.read_file, write, _require_approval(workspace, made.edit_file), finding.list_files, finding.search]
 
 
-def _workspace(root: str | os.PathLike[str] | Root, private: Sequence[str], guarded: Sequence[str]) -> Workspace:
-    kept = Patterns([*options.texts("private", private), LEFT])
-    return Workspace(options.held(root), kept, Patterns(options.texts("guarded", guarded)))
+def _make_workspace(root: str | os.PathLike[str] | Root, private: Sequence[str], guarded: Sequence[str]) -> Workspace:
+    kept = Patterns([*options.check_texts("private", private), TEMPORARY_NAME])
+    return Workspace(options.open_root(root), kept, Patterns(options.check_texts("guarded", guarded)))
 
 
-def _writing(workspace: Workspace, write: Callable[..., Any], title: str, *, hashes: bool) -> Tool[..., Any]:
+def _make_write_tool(workspace: Workspace, write: Callable[..., Any], title: str, *, hashes: bool) -> Tool[..., Any]:
     """Make the tool that writes; a model is told of hashes only where they are asked for."""
     told = write if hashes else partial(write, expect_hash="")
     made: Tool[..., Any] = tool(told, name=write.__name__, title=title, effect="write", idempotent=not hashes)
-    return _asking(workspace, made)
+    return _require_approval(workspace, made)
 
 
-def _asking(workspace: Workspace, made: Tool[..., Any]) -> Tool[..., Any]:
+def _require_approval(workspace: Workspace, made: Tool[..., Any]) -> Tool[..., Any]:
     """Have somebody asked before one of the paths is changed that need it."""
-    return tool(made, approve=lambda request: workspace.needs_yes(request.arguments["path"]))
+    return tool(made, approve=lambda request: workspace.needs_approval(request.arguments["path"]))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 # Kept from a model: keys, passwords, tokens, where tools of the trade keep them, and what was typed into a shell.
-PRIVATE = (
+DEFAULT_PRIVATE = (
     ".env",
     ".env.*",
     "!.env.example",
@@ -68,7 +68,7 @@ PRIVATE = (
     ".*_history",
 )
 # Somebody's shell, editor, version control, interpreter, agent or build server runs what stands here.
-RUN_LATER = (
+DEFAULT_GUARDED = (
     "*.git",
     "hooks/pre-commit",
     "hooks/pre-push",
@@ -158,20 +158,20 @@ class Patterns:
 
     def __init__(self, patterns: Iterable[str]) -> None:
         given = [pattern.casefold() for pattern in patterns]
-        meant = _any_of(pattern for pattern in given if not pattern.startswith("!"))
-        other = _any_of(pattern[1:] for pattern in given if pattern.startswith("!"))
+        meant = _join_patterns(pattern for pattern in given if not pattern.startswith("!"))
+        other = _join_patterns(pattern[1:] for pattern in given if pattern.startswith("!"))
         self._search = re.compile(rf"(?:\A|/)(?!{other}(?:/|\Z)){meant}(?:/|\Z)").search
 
     def __contains__(self, names: Sequence[str]) -> bool:
         return self._search("/".join(names).casefold()) is not None
 
 
-def _any_of(patterns: Iterable[str]) -> str:
-    return f"(?:{'|'.join(map(_expression, patterns)) or '(?!)'})"  # nothing fits that
+def _join_patterns(patterns: Iterable[str]) -> str:
+    return f"(?:{'|'.join(map(_to_regex, patterns)) or '(?!)'})"  # nothing fits that
 
 
-def _expression(pattern: str) -> str:
+def _to_regex(pattern: str) -> str:
     return re.escape(pattern).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
 
 
-NONE = Patterns(())
+NO_PATTERNS = Patterns(())

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import BinaryIO
 
-from toolkit._guards.paths import Outside
+from toolkit._guards.paths import OutsideError
 from toolkit.errors import Failed
 
 # Bytes.
@@ -29,41 +29,43 @@ class TooLarge(OSError):
         super().__init__(errno.EFBIG, f"File too large ({size} bytes, max {most}).")
 
 
-def pieces(file: BinaryIO, size: int, most: int) -> Iterator[bytes]:
+def read_pieces(file: BinaryIO, size: int, max_bytes: int) -> Iterator[bytes]:
     """Give what an open file holds, from where it stands.
 
     Args:
         file: The file.
         size: Its size, as far as the system knows it: a file may grow while it is read, or have no size.
-        most: Bytes.
+        max_bytes: Bytes that are read at most.
 
     Raises:
         TooLarge: There is more.
     """
-    if size > most:
-        raise TooLarge(size, most)
+    if size > max_bytes:
+        raise TooLarge(size, max_bytes)
     taken = 0
     while piece := file.read(PIECE):
         taken += len(piece)
-        if taken > most:
-            raise TooLarge(taken, most)
+        if taken > max_bytes:
+            raise TooLarge(taken, max_bytes)
         yield piece
 
 
-def shown(name: str) -> str:
+def escape_name(name: str) -> str:
     """Write a file's name, or path, on one line: what cannot be seen, or is no UTF-8, as an escape."""
     if name.isprintable():
         return name
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in name)
 
 
-def name_of(path: str) -> str:
+def get_name(path: str) -> str:
     """Take the last name of a path."""
-    return shown(PurePosixPath(path).name or ".")
+    return escape_name(PurePosixPath(path).name or ".")
 
 
 @contextmanager
-def told(what: str, path: str, outside: Mapping[str, str], missing: str = "", large: str = "") -> Iterator[None]:
+def report_errors(
+    what: str, path: str, outside: Mapping[str, str], missing: str = "", large: str = ""
+) -> Iterator[None]:
     """Tell the model what went wrong.
 
     Args:
@@ -75,22 +77,22 @@ def told(what: str, path: str, outside: Mapping[str, str], missing: str = "", la
     """
     try:
         yield
-    except Outside as error:
+    except OutsideError as error:
         raise Failed(outside[error.how].format(path)) from error
     except TooLarge as error:
-        raise Failed(f"{_why(error)}{large}") from error
+        raise Failed(f"{_describe_error(error)}{large}") from error
     except OSError as error:
         is_missing = missing and isinstance(error, (FileNotFoundError, NotADirectoryError))
-        raise Failed(missing if is_missing else f"{what}: {_why(error)}") from error
+        raise Failed(missing if is_missing else f"{what}: {_describe_error(error)}") from error
 
 
-def _why(error: OSError) -> str:
+def _describe_error(error: OSError) -> str:
     """Say why something failed, without the path: it may tell where the workspace is."""
     return error.strerror or type(error).__name__
 
 
 # Byte order marks; those of UTF-32 begin like those of UTF-16.
-MARKS = (
+BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -107,7 +109,7 @@ class NotText(OSError):
 
 
 @dataclass(frozen=True)
-class Form:
+class TextFormat:
     """How a file writes its text.
 
     Attributes:
@@ -119,16 +121,16 @@ class Form:
     mark: bytes = b""
     has_crlf: bool = False
 
-    def encoded(self, text: str) -> bytes:
+    def encode(self, text: str) -> bytes:
         """Write a text as it is."""
         return self.mark + text.encode(self.encoding)
 
-    def adapted(self, text: str) -> str:
+    def adapt_line_ends(self, text: str) -> str:
         """Make a text's line ends the file's own, where it has none but plain ones."""
         return text.replace("\n", "\r\n") if self.has_crlf and "\r\n" not in text else text
 
 
-def decoded(data: bytes, *, is_cut: bool = False) -> tuple[str, Form]:
+def decode_file(data: bytes, *, is_cut: bool = False) -> tuple[str, TextFormat]:
     """Read a text, and how it is written: UTF-8, or what a byte order mark says.
 
     Args:
@@ -138,10 +140,10 @@ def decoded(data: bytes, *, is_cut: bool = False) -> tuple[str, Form]:
     Raises:
         NotText: It is none.
     """
-    mark, encoding = _marked(data)
+    mark, encoding = _detect_mark(data)
     decoder = codecs.getincrementaldecoder(encoding)()
-    text = _text(decoder, data[len(mark) :], is_last=not is_cut)
-    return text, Form(encoding, mark, _has_crlf(text.removesuffix("\r") if is_cut else text))
+    text = _decode_piece(decoder, data[len(mark) :], is_last=not is_cut)
+    return text, TextFormat(encoding, mark, _is_all_crlf(text.removesuffix("\r") if is_cut else text))
 
 
 def line_blocks(pieces: Iterable[bytes]) -> Iterator[list[str]]:
@@ -151,7 +153,7 @@ def line_blocks(pieces: Iterable[bytes]) -> Iterator[list[str]]:
         NotText: It is none.
     """
     unfinished: list[str] = []
-    for text in _texts(pieces):
+    for text in _decode_pieces(pieces):
         first, *others = text.split("\n")
         unfinished.append(first)
         if others:
@@ -162,28 +164,28 @@ def line_blocks(pieces: Iterable[bytes]) -> Iterator[list[str]]:
         yield ["".join(unfinished)]
 
 
-def lines_of(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """Part a text as editors count lines: what follows the last line end is a line only if there is something."""
     lines = text.replace("\r\n", "\n").split("\n")
     return lines if lines[-1] else lines[:-1]
 
 
-def _texts(pieces: Iterable[bytes]) -> Iterator[str]:
+def _decode_pieces(pieces: Iterable[bytes]) -> Iterator[str]:
     waiting = iter(pieces)
     first = next(waiting, b"")
-    mark, encoding = _marked(first)
+    mark, encoding = _detect_mark(first)
     decoder = codecs.getincrementaldecoder(encoding)()
-    yield _text(decoder, first[len(mark) :], is_last=False)
+    yield _decode_piece(decoder, first[len(mark) :], is_last=False)
     for piece in waiting:
-        yield _text(decoder, piece, is_last=False)
-    yield _text(decoder, b"", is_last=True)
+        yield _decode_piece(decoder, piece, is_last=False)
+    yield _decode_piece(decoder, b"", is_last=True)
 
 
-def _marked(data: bytes) -> tuple[bytes, str]:
-    return next(((mark, name) for mark, name in MARKS if data.startswith(mark)), (b"", "utf-8"))
+def _detect_mark(data: bytes) -> tuple[bytes, str]:
+    return next(((mark, name) for mark, name in BYTE_ORDER_MARKS if data.startswith(mark)), (b"", "utf-8"))
 
 
-def _text(decoder: codecs.IncrementalDecoder, data: bytes, *, is_last: bool) -> str:
+def _decode_piece(decoder: codecs.IncrementalDecoder, data: bytes, *, is_last: bool) -> str:
     try:
         text = decoder.decode(data, final=is_last)
     except UnicodeDecodeError as error:
@@ -193,6 +195,6 @@ def _text(decoder: codecs.IncrementalDecoder, data: bytes, *, is_last: bool) -> 
     return text
 
 
-def _has_crlf(text: str) -> bool:
+def _is_all_crlf(text: str) -> bool:
     whole = text.count("\r\n")
     return whole > 0 and whole == text.count("\n") == text.count("\r")

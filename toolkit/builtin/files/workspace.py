@@ -21,15 +21,32 @@ from typing import BinaryIO
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._context import ToolContext
-from toolkit._guards.paths import Outside, Root
+from toolkit._guards.paths import OutsideError, Root
 from toolkit._tools.decorator import tool
-from toolkit.builtin.files.sensitive import NONE, Patterns
-from toolkit.builtin.files.text import Form, NotText, TooLarge, decoded, name_of, pieces, shown, told
-from toolkit.builtin.files.writing import NOBODY, Expected, ExpectHash, closing, hash_of, hash_of_all, put
+from toolkit.builtin.files.sensitive import NO_PATTERNS, Patterns
+from toolkit.builtin.files.text import (
+    NotText,
+    TextFormat,
+    TooLarge,
+    decode_file,
+    escape_name,
+    get_name,
+    read_pieces,
+    report_errors,
+)
+from toolkit.builtin.files.writing import (
+    NO_CONTEXT,
+    ExpectedFile,
+    ExpectHash,
+    hash_bytes,
+    hash_pieces,
+    open_regular,
+    replace_file,
+)
 
 # What is read of a file to learn how it is written, in bytes.
 HEAD = 65_536
-NOISE = ("target", ".git", "node_modules")
+SKIPPED_DIRECTORIES = ("target", ".git", "node_modules")
 
 
 @dataclass(frozen=True)
@@ -46,30 +63,30 @@ class Workspace:
     """
 
     root: Root
-    private: Patterns = NONE
-    guarded: Patterns = NONE
+    private: Patterns = NO_PATTERNS
+    guarded: Patterns = NO_PATTERNS
     max_entries: int = 200_000
     max_hashed: int = 64 * 1024 * 1024
 
-    def needs_yes(self, path: str) -> bool:
+    def needs_approval(self, path: str) -> bool:
         """Tell whether somebody has to agree before a path is changed."""
         try:
-            names = self.root.names(path)
+            names = self.root.split(path)
         except OSError:
             return False  # nothing there can be changed
         return names in self.guarded or names in self.private
 
     @contextmanager
-    def opened(self, path: str) -> Iterator[tuple[BufferedReader, os.stat_result]]:
+    def open_file(self, path: str) -> Iterator[tuple[BufferedReader, os.stat_result]]:
         """Hold a regular file open to read."""
-        with closing(self.root.open(path)) as (file, found):
-            if self.root.names(path) in self.private or self.root.real_names(path, file.fileno()) in self.private:
+        with open_regular(self.root.open(path)) as (file, found):
+            if self.root.split(path) in self.private or self.root.locate_open_file(path, file.fileno()) in self.private:
                 raise PermissionError(errno.EACCES, "it may hold secrets, which are kept from you")
             yield file, found
 
     def make_parents(self, path: str) -> None:
         """Make the directories that lead to a path, as far as there are none."""
-        with self.root.place(path, make=True):
+        with self.root.open_parent(path, make=True):
             pass
 
     def replace(self, path: str, data: bytes, expected: str | None, ended: Cancellation) -> None:
@@ -82,38 +99,38 @@ class Workspace:
                 Of all that use this method, in whatever process, none can do so in between. None where any will do.
             ended: Tells when nothing is to be written any more.
         """
-        with self.root.place(path) as (directory, name):
-            put(directory, name, data, Expected(expected, self.max_hashed), ended)
+        with self.root.open_parent(path) as (directory, name):
+            replace_file(directory, name, data, ExpectedFile(expected, self.max_hashed), ended)
 
-    def encoded(self, path: str, text: str) -> bytes:
+    def encode_text(self, path: str, text: str) -> bytes:
         """Write a text as the file does that it is about to replace; the usual way, where there is none."""
         try:
-            with closing(self.root.open(path)) as (file, found):
-                form = decoded(file.read(HEAD), is_cut=found.st_size > HEAD)[1]
-        except (Outside, FileNotFoundError, PermissionError, NotText):
-            form = Form()
-        return form.encoded(form.adapted(text))
+            with open_regular(self.root.open(path)) as (file, found):
+                form = decode_file(file.read(HEAD), is_cut=found.st_size > HEAD)[1]
+        except (OutsideError, FileNotFoundError, PermissionError, NotText):
+            form = TextFormat()
+        return form.encode(form.adapt_line_ends(text))
 
     def remove(self, path: str) -> None:
         """Remove a file, a link itself, or a directory that is empty."""
-        with self.root.place(path) as (directory, name):
+        with self.root.open_parent(path) as (directory, name):
             is_directory = stat.S_ISDIR(os.lstat(name, dir_fd=directory).st_mode)
             (os.rmdir if is_directory else os.unlink)(name, dir_fd=directory)
 
     def stat(self, path: str) -> os.stat_result:
         """Tell what the system knows of what stands in a place, a link itself included."""
-        if not self.root.names(path):
-            with self.root.directory(path) as directory:
+        if not self.root.split(path):
+            with self.root.open_directory(path) as directory:
                 return os.fstat(directory)
-        with self.root.place(path) as (directory, name):
+        with self.root.open_parent(path) as (directory, name):
             return os.lstat(name, dir_fd=directory)
 
-    def entries(self, path: str) -> Iterator[os.DirEntry[str]]:
+    def list_entries(self, path: str) -> Iterator[os.DirEntry[str]]:
         """Give what stands in a directory, in the system's order."""
-        with self.root.directory(path) as directory, os.scandir(directory) as entries:
+        with self.root.open_directory(path) as directory, os.scandir(directory) as entries:
             yield from entries
 
-    def files(self, path: str, depth: int, check: Callable[[], object]) -> Iterator[str]:
+    def walk_files(self, path: str, depth: int, check: Callable[[], object]) -> Iterator[str]:
         """Give the paths of regular files, by name, noise left out; of a file, its own. No link is followed.
 
         Args:
@@ -121,15 +138,15 @@ class Workspace:
             depth: How many directories deep; 1 is the directory itself.
             check: Asked before each entry; raises to end the walk.
         """
-        start = "/".join(self.root.names(path))
+        start = "/".join(self.root.split(path))
         if self._is_file(path):
             yield start
             return
-        check = _counted(check, self.max_entries)
+        check = _limit_checks(check, self.max_entries)
         waiting = [(start, depth)]
         while waiting:
             directory, left = waiting.pop()
-            found = self._listed(directory, check, is_start=directory == start)
+            found = self._list_directory(directory, check, is_start=directory == start)
             yield from (name for name, is_file in found if is_file)
             waiting += [(name, left - 1) for name, is_file in reversed(found) if not is_file and left > 1]
 
@@ -140,11 +157,11 @@ class Workspace:
         finally:
             os.close(opened)
 
-    def _listed(self, directory: str, check: Callable[[], object], *, is_start: bool) -> list[tuple[str, bool]]:
+    def _list_directory(self, directory: str, check: Callable[[], object], *, is_start: bool) -> list[tuple[str, bool]]:
         """List a directory's files and directories as sorted paths, each with whether it is a file."""
         found: list[tuple[str, bool]] = []
         try:
-            for entry in self.entries(directory):
+            for entry in self.list_entries(directory):
                 check()
                 is_file = entry.is_file(follow_symlinks=False)
                 if is_file or _is_wanted(entry):
@@ -157,10 +174,10 @@ class Workspace:
 
 
 def _is_wanted(entry: os.DirEntry[str]) -> bool:
-    return entry.name not in NOISE and entry.is_dir(follow_symlinks=False)
+    return entry.name not in SKIPPED_DIRECTORIES and entry.is_dir(follow_symlinks=False)
 
 
-def _counted(check: Callable[[], object], most: int) -> Callable[[], None]:
+def _limit_checks(check: Callable[[], object], most: int) -> Callable[[], None]:
     """Make a check of how often it is asked, too."""
     left = iter(range(most))
 
@@ -175,17 +192,17 @@ def _counted(check: Callable[[], object], most: int) -> Callable[[], None]:
 MAX_READ = 8000  # bytes
 MAX_LISTED = 1000  # entries
 TRUNCATED = "\n... (truncated)"
-OUTSIDE = MappingProxyType(
+OUTSIDE_MESSAGES = MappingProxyType(
     {
         "absolute": "absolute paths not allowed: {}",
         "traversal": "path traversal not allowed: {}",
         "link": "path escapes workspace: {}",
     }
 )
-_told = partial(told, outside=OUTSIDE)
+_report_errors = partial(report_errors, outside=OUTSIDE_MESSAGES)
 
 
-class PlainFiles:
+class WorkspaceTools:
     """The tools for one workspace."""
 
     def __init__(self, workspace: Workspace, *, hashes: bool) -> None:
@@ -198,15 +215,15 @@ class PlainFiles:
         Args:
             path: File path relative to the workspace.
         """
-        with _told("read error", path), self._workspace.opened(path) as (file, about):
+        with _report_errors("read error", path), self._workspace.open_file(path) as (file, about):
             data = file.read(MAX_READ + 1)
             is_cut = len(data) > MAX_READ
-            text = decoded(data[:MAX_READ], is_cut=is_cut)[0] + (TRUNCATED if is_cut else "")
-            found = self._hash(data, file, about.st_size) if self._hashes else ""
+            text = decode_file(data[:MAX_READ], is_cut=is_cut)[0] + (TRUNCATED if is_cut else "")
+            found = self._compute_hash(data, file, about.st_size) if self._hashes else ""
             return f"[hash {found}]\n{text}" if found else text
 
     def file_write(  # noqa: D417  the type says what expect_hash is
-        self, path: str, content: str, expect_hash: ExpectHash = "", *, context: ToolContext = NOBODY
+        self, path: str, content: str, expect_hash: ExpectHash = "", *, context: ToolContext = NO_CONTEXT
     ) -> str:
         """Write a text file in the workspace, in place of what it held. Missing directories are made.
 
@@ -215,13 +232,13 @@ class PlainFiles:
             content: All that the file is to hold.
             context: Tells when the call ends.
         """
-        with _told("mkdir error", path):
+        with _report_errors("mkdir error", path):
             self._workspace.make_parents(path)
-        with _told("write error", path):
-            data = self._workspace.encoded(path, content)
+        with _report_errors("write error", path):
+            data = self._workspace.encode_text(path, content)
             self._workspace.replace(path, data, expect_hash if self._hashes else None, context.cancellation)
-        mark = f" [hash {hash_of(data)}]" if self._hashes else ""
-        return f"Written {len(data)} bytes to {name_of(path)}{mark}"
+        mark = f" [hash {hash_bytes(data)}]" if self._hashes else ""
+        return f"Written {len(data)} bytes to {get_name(path)}{mark}"
 
     @tool(title="List Directory", effect="read")
     def file_list(self, path: str = ".") -> str:
@@ -230,9 +247,11 @@ class PlainFiles:
         Args:
             path: Directory path relative to the workspace; empty or `.` for the workspace itself.
         """
-        with _told("list error", path):
-            found = nsmallest(MAX_LISTED + 1, ((entry.name, _kind(entry)) for entry in self._workspace.entries(path)))
-        lines = "".join(f"{kind}\t{shown(name)}\n" for name, kind in found[:MAX_LISTED])
+        with _report_errors("list error", path):
+            found = nsmallest(
+                MAX_LISTED + 1, ((entry.name, _get_kind(entry)) for entry in self._workspace.list_entries(path))
+            )
+        lines = "".join(f"{kind}\t{escape_name(name)}\n" for name, kind in found[:MAX_LISTED])
         return lines + (f"... (more than {MAX_LISTED} entries)" if len(found) > MAX_LISTED else "")
 
     @tool(title="Delete File", effect="destructive")
@@ -242,9 +261,9 @@ class PlainFiles:
         Args:
             path: File or directory path relative to the workspace.
         """
-        with _told("delete error", path):
+        with _report_errors("delete error", path):
             self._workspace.remove(path)
-        return f"Deleted {name_of(path)}"
+        return f"Deleted {get_name(path)}"
 
     @tool(title="Look Up File", effect="read")
     def file_stat(self, path: str) -> dict[str, str | int]:
@@ -253,22 +272,22 @@ class PlainFiles:
         Args:
             path: File or directory path relative to the workspace.
         """
-        with _told("stat error", path):
+        with _report_errors("stat error", path):
             found = self._workspace.stat(path)
         return {
-            "name": name_of(path),
+            "name": get_name(path),
             "size": found.st_size,
             "type": "directory" if stat.S_ISDIR(found.st_mode) else "file",
             "modified": f"{datetime.fromtimestamp(found.st_mtime, timezone.utc):%Y-%m-%dT%H:%M:%SZ}",
         }
 
-    def _hash(self, beginning: bytes, file: BinaryIO, size: int) -> str:
+    def _compute_hash(self, beginning: bytes, file: BinaryIO, size: int) -> str:
         """Tell the hash of what was read and what follows; "" where that is too much to look through."""
         try:
-            return hash_of_all(chain([beginning], pieces(file, size, self._workspace.max_hashed)))
+            return hash_pieces(chain([beginning], read_pieces(file, size, self._workspace.max_hashed)))
         except TooLarge:
             return ""
 
 
-def _kind(entry: os.DirEntry[str]) -> str:
+def _get_kind(entry: os.DirEntry[str]) -> str:
     return "dir" if entry.is_dir(follow_symlinks=False) else "file"

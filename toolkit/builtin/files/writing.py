@@ -24,19 +24,19 @@ from typing import Annotated
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import cancellation_error
 from toolkit._context import ToolContext
-from toolkit.builtin.files.text import TooLarge, pieces
+from toolkit.builtin.files.text import TooLarge, read_pieces
 
 # Hexadecimal digits of SHA-256: enough against accidents, and few enough for a model to copy.
 DIGITS = 16
 
 
-class Hash:
+class ContentHash:
     """The hash of all that passed through, as text."""
 
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
 
-    def through(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    def update_from(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """Give the same pieces, and count them in."""
         for piece in pieces:
             self._digest.update(piece)
@@ -46,32 +46,32 @@ class Hash:
         return self._digest.hexdigest()[:DIGITS]
 
 
-def hash_of(data: bytes) -> str:
+def hash_bytes(data: bytes) -> str:
     """Tell the hash of a content."""
-    return hash_of_all([data])
+    return hash_pieces([data])
 
 
-def hash_of_all(pieces: Iterable[bytes]) -> str:
+def hash_pieces(pieces: Iterable[bytes]) -> str:
     """Tell the hash of a content that comes in pieces."""
-    found = Hash()
-    for _ in found.through(pieces):
+    found = ContentHash()
+    for _ in found.update_from(pieces):
         pass
     return str(found)
 
 
 # The names of new files that are not in their places yet.
-LEFT = f".{'?' * 16}.tmp"
+TEMPORARY_NAME = f".{'?' * 16}.tmp"
 CHANGED = "somebody else changed it since it was read; read it again"
-THERE = "there is a file already; read it, and give its hash as expect_hash"
+EXISTS = "there is a file already; read it, and give its hash as expect_hash"
 LOCKED = "somebody else keeps its directory locked (flock); try again when they are done"
 # Seconds that a write waits for others, and between two looks.
-PATIENCE = 2.0
+LOCK_TIMEOUT = 2.0
 PAUSE = 0.01
-NOBODY: ToolContext = ToolContext(deps=None)  # who calls a tool as a function
+NO_CONTEXT: ToolContext = ToolContext(deps=None)  # who calls a tool as a function
 # Its text is here because a tool that takes none has no use for it.
 ExpectHash = Annotated[str, "The hash that the file had when you read it; empty for a file that is not there yet."]
 # No link is followed, no FIFO waited for.
-_AS_IT_IS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_OPEN_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _KINDS = (
     (stat.S_ISFIFO, "a FIFO"),
     (stat.S_ISSOCK, "a socket"),
@@ -80,7 +80,7 @@ _KINDS = (
 )
 
 
-def put(directory: int, name: str, data: bytes, expected: Expected, ended: Cancellation) -> None:
+def replace_file(directory: int, name: str, data: bytes, expected: ExpectedFile, cancellation: Cancellation) -> None:
     """Put a file into an open directory; where there is none of this name, with mode 0644.
 
     Raises:
@@ -89,11 +89,11 @@ def put(directory: int, name: str, data: bytes, expected: Expected, ended: Cance
     """
     new = f".{secrets.token_hex(8)}.tmp"
     try:
-        with _old(directory, name) as old:
+        with _open_old(directory, name) as old:
             _write(directory, new, data, like=old)
-        with _alone(directory, ended):
+        with _lock(directory, cancellation):
             expected.check(directory, name)
-            _refuse_late(ended)
+            _raise_if_cancelled(cancellation)
             os.replace(new, name, src_dir_fd=directory, dst_dir_fd=directory)
     except BaseException:
         with suppress(OSError):
@@ -103,7 +103,7 @@ def put(directory: int, name: str, data: bytes, expected: Expected, ended: Cance
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedFile:
     """What a file was like that is to be replaced.
 
     Attributes:
@@ -112,7 +112,7 @@ class Expected:
     """
 
     hash: str | None = None
-    most: int = 0
+    max_bytes: int = 0
 
     def check(self, directory: int, name: str) -> None:
         """Make sure of it.
@@ -123,24 +123,24 @@ class Expected:
         if self.hash is None:
             return
         try:
-            with closing(os.open(name, os.O_RDONLY | _AS_IT_IS, dir_fd=directory)) as (file, found):
-                is_same = self.hash == hash_of_all(pieces(file, found.st_size, self.most))
+            with open_regular(os.open(name, os.O_RDONLY | _OPEN_FLAGS, dir_fd=directory)) as (file, found):
+                is_same = self.hash == hash_pieces(read_pieces(file, found.st_size, self.max_bytes))
         except FileNotFoundError:
             is_same = not self.hash
         except TooLarge:
             is_same = False
         if not is_same:
-            raise OSError(errno.EBUSY, CHANGED if self.hash else THERE)
+            raise OSError(errno.EBUSY, CHANGED if self.hash else EXISTS)
 
 
 @contextmanager
-def closing(opened: int) -> Iterator[tuple[BufferedReader, os.stat_result]]:
+def open_regular(opened: int) -> Iterator[tuple[BufferedReader, os.stat_result]]:
     """Hold an open file, provided that it is a regular one."""
-    with os.fdopen(_regular(opened), "rb") as file:
+    with os.fdopen(_require_regular(opened), "rb") as file:
         yield file, os.fstat(opened)
 
 
-def _regular(opened: int) -> int:
+def _require_regular(opened: int) -> int:
     """Give an open file back if it is a regular one, else close it and refuse."""
     mode = os.fstat(opened).st_mode
     if stat.S_ISREG(mode):
@@ -153,10 +153,10 @@ def _regular(opened: int) -> int:
 
 
 @contextmanager
-def _old(directory: int, name: str) -> Iterator[int | None]:
+def _open_old(directory: int, name: str) -> Iterator[int | None]:
     """Hold the file open that is to be replaced, where there is one: only what may be written to is replaced."""
     try:
-        opened = _regular(os.open(name, os.O_WRONLY | _AS_IT_IS, dir_fd=directory))
+        opened = _require_regular(os.open(name, os.O_WRONLY | _OPEN_FLAGS, dir_fd=directory))
     except FileNotFoundError:
         yield None
         return
@@ -171,14 +171,14 @@ def _old(directory: int, name: str) -> Iterator[int | None]:
 
 
 @contextmanager
-def _alone(directory: int, ended: Cancellation) -> Iterator[None]:
+def _lock(directory: int, ended: Cancellation) -> Iterator[None]:
     """Let nobody else put a file into a directory meanwhile who asks for the same; flock(2)."""
     import fcntl  # Windows has none
 
-    with Cancellation(PATIENCE, ended) as late:
-        while not _is_locked(directory):
+    with Cancellation(LOCK_TIMEOUT, ended) as late:
+        while not _try_lock(directory):
             if late:
-                _refuse_late(ended)
+                _raise_if_cancelled(ended)
                 raise OSError(errno.EBUSY, LOCKED)
             time.sleep(PAUSE)
     try:
@@ -188,7 +188,7 @@ def _alone(directory: int, ended: Cancellation) -> Iterator[None]:
             fcntl.flock(directory, fcntl.LOCK_UN)
 
 
-def _is_locked(directory: int) -> bool:
+def _try_lock(directory: int) -> bool:
     import fcntl  # as above
 
     try:
@@ -200,23 +200,23 @@ def _is_locked(directory: int) -> bool:
     return True
 
 
-def _refuse_late(ended: Cancellation) -> None:
+def _raise_if_cancelled(ended: Cancellation) -> None:
     if ended:
         raise cancellation_error(ended)
 
 
 def _write(directory: int, name: str, data: bytes, like: int | None) -> None:
     """Make a file, and have it on the disk: it looks like the old one before anything is in it."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _AS_IT_IS
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN_FLAGS
     with os.fdopen(os.open(name, flags, 0o644 if like is None else 0o600, dir_fd=directory), "wb") as file:
         if like is not None:
-            _dress(file.fileno(), like)
+            _copy_metadata(file.fileno(), like)
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
 
 
-def _dress(new: int, like: int) -> None:
+def _copy_metadata(new: int, like: int) -> None:
     """Give a file the owner, mode and attributes of another, as far as this process may."""
     old = os.fstat(like)
     with suppress(OSError):  # not permitted, or of somebody that this container does not know
@@ -224,12 +224,12 @@ def _dress(new: int, like: int) -> None:
     mine = os.fstat(new)
     is_same = (mine.st_uid, mine.st_gid) == (old.st_uid, old.st_gid)
     os.fchmod(new, stat.S_IMODE(old.st_mode) & (0o7777 if is_same else 0o777))
-    for attribute in _attributes(like):
+    for attribute in _list_attributes(like):
         with suppress(OSError):
             os.setxattr(new, attribute, os.getxattr(like, attribute))
 
 
-def _attributes(opened: int) -> list[str]:
+def _list_attributes(opened: int) -> list[str]:
     """List what else the system knows of a file; nothing, where the file system keeps nothing."""
     with suppress(AttributeError, OSError):  # only Linux has them in Python
         return os.listxattr(opened)

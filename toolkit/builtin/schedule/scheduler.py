@@ -25,7 +25,7 @@ from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._context import ToolContext
 from toolkit._execution.approval import Verdict
 from toolkit._execution.authorization import Deny
-from toolkit._guards.options import function, number, one_of, plain_function
+from toolkit._guards.options import check_choice, check_function, check_number, check_sync_function
 from toolkit._runner.result import RunResult
 from toolkit._runner.runner import Runner
 from toolkit._runner.state import RunState
@@ -222,12 +222,16 @@ class Scheduler:
     ) -> None:
         validate_store(store)
         self._work, (self._run, self._arun) = run, make_functions(run)
-        self._store, self._clock = store, plain_function("clock", clock)
-        self._on_run = None if on_run is None else function("on_run", on_run)
-        self._allow = None if allow is None else function("allow", allow)
-        self._lease, self._poll, grace = number("lease", lease), number("poll", poll), number("grace", grace)
-        self._grace = grace if one_of("missed", missed, "once", "skip") == "skip" else math.inf
-        self._attempts = ATTEMPTS if one_of("crashed", crashed, "skip", "again") == "again" else 1
+        self._store, self._clock = store, check_sync_function("clock", clock)
+        self._on_run = None if on_run is None else check_function("on_run", on_run)
+        self._allow = None if allow is None else check_function("allow", allow)
+        self._lease, self._poll, grace = (
+            check_number("lease", lease),
+            check_number("poll", poll),
+            check_number("grace", grace),
+        )
+        self._grace = grace if check_choice("missed", missed, "once", "skip") == "skip" else math.inf
+        self._attempts = ATTEMPTS if check_choice("crashed", crashed, "skip", "again") == "again" else 1
         self._busy_until = -math.inf
         self._stopping = Cancellation()
 

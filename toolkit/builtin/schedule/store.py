@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from typing_extensions import Self
 
-from toolkit._guards.options import of_type
+from toolkit._guards.options import check_type
 from toolkit.builtin.schedule.recurrence import find_zone, next_run, validate_form
 from toolkit.errors import DefinitionError
 from toolkit.stores import Database, Layout
@@ -170,7 +170,7 @@ def validate_zone(zone: str) -> None:
         DefinitionError: There is none.
     """
     try:
-        find_zone(of_type("zone", zone, str))
+        find_zone(check_type("zone", zone, str))
     except ValueError as error:
         raise DefinitionError(f"zone={zone!r:.100}: {error}") from None
 

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from typing_extensions import TypedDict
 
 from toolkit._context import ToolContext
-from toolkit._guards.options import of_type, plain_function, texts, whole
+from toolkit._guards.options import check_sync_function, check_texts, check_type, check_whole
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 from toolkit.builtin.schedule.recurrence import (
@@ -84,10 +84,10 @@ def schedule_tools(
     """
     validate_zone(zone)
     validate_store(store)
-    allowed = None if allowed_tools is None else texts("allowed_tools", allowed_tools)
-    most, nested = whole("most", most, least=0), whole("nested", nested, least=0)
-    terms = _Terms(zone, of_type("owner", owner, str), allowed, most, nested)
-    made = _Schedule(store, terms, plain_function("clock", clock))
+    allowed = None if allowed_tools is None else check_texts("allowed_tools", allowed_tools)
+    most, nested = check_whole("most", most, least=0), check_whole("nested", nested, least=0)
+    terms = _Terms(zone, check_type("owner", owner, str), allowed, most, nested)
+    made = _Schedule(store, terms, check_sync_function("clock", clock))
     return [made.schedule_create, made.schedule_list, made.schedule_update, made.schedule_delete]
 
 

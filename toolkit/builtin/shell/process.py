@@ -1,6 +1,7 @@
-"""What a command prints: the beginning and the end of it, in memory that does not grow.
+"""Runs one command in a guard process, and captures its output.
 
-Running one command: what it prints, how it ends, and that nothing of it is left.
+The guard ends every process of the command; if the command kills or stops the guard, this module ends them. Output is
+captured in memory that does not grow: the beginning and the end of each stream.
 """
 
 from __future__ import annotations
@@ -24,15 +25,29 @@ from typing import IO, Final, TypeAlias, cast
 
 from toolkit._concurrency.cancellation import CANCELLED, Cancellation
 from toolkit._concurrency.threads import on_cancel
-from toolkit._guards.options import LONGEST
+from toolkit._guards.options import MAX_SECONDS
 from toolkit._guards.paths import Root
-from toolkit.builtin.shell.guard.families import GRACE, PERSISTENCE, Heirs, Marked, end
-from toolkit.builtin.shell.guard.watching import CLEAN
-from toolkit.builtin.shell.sandbox import CommandLimits, Sandbox, environment
+from toolkit.builtin.shell.guard import CLEAN, GRACE, PERSISTENCE, Marked, MarkedDescendants, end
+from toolkit.builtin.shell.sandbox import CommandLimits, Sandbox, make_environment
 from toolkit.errors import Failed, InvalidArguments
 
-# What turns a text's colour, moves a terminal's cursor, sets its title and so on (ECMA-48), and other control
-# characters but tabs and ends of lines.
+Sink: TypeAlias = Callable[[bytes], object]
+# Reasons why a command was ended, besides those of a cancellation.
+LATE: Final = "late"
+GUARD_LOST: Final = "lost"
+GUARD_COMMAND = "import os, sys; sys.path.append({directory!r}); import guard; os._exit(guard.serve())"
+# A variable in the environment of every process of a command, with a value of its own.
+MARK_VARIABLE = "TOOLKIT_COMMAND"
+# Variables that a Python may need to find its own libraries.
+LIBRARY_VARIABLES = ("LD_LIBRARY_PATH",)
+# Seconds that the two guards may take, one after the other, to end the processes of a command.
+GUARD_TIMEOUT = 2 * (GRACE + PERSISTENCE) + 1
+# Seconds between two looks whether a guard still runs.
+POLL_INTERVAL = 1.0
+CHUNK = 65_536  # bytes; as much as a pipe holds
+# Bytes that a pipe holds at most, unless root has changed it: pipe(7).
+MAX_PIPE = 1_048_576
+# Control sequences of terminals (ECMA-48), and control characters other than tabs and line ends.
 _CONTROLS = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)|[ -/]*[0-~])"
     r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
@@ -40,96 +55,33 @@ _CONTROLS = re.compile(
 _Decoder = getincrementaldecoder("utf-8")
 
 
-class Capture:
-    """A stream, of which it keeps the beginning and the end.
-
-    Args:
-        most: Bytes of each that are kept.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._head = bytearray()
-        self._tail = bytearray()
-        self.size = 0  # bytes
-
-    def add(self, data: bytes) -> None:
-        """Take what comes next."""
-        self.size += len(data)
-        room = self._most - len(self._head)
-        self._head += data[:room]
-        if len(data) > room:
-            self._tail = (self._tail + data[room:])[-self._most :]
-
-    def text(self, most: int) -> str:
-        """Give all of it, or so many bytes with a note of what was left out between the beginning and the end.
-
-        Bytes that are no UTF-8 are replaced; a terminal's control sequences are taken out.
-        """
-        if self.size <= most:
-            return _plain(self._head.decode(errors="replace"))
-        note = f"\n... ({self.size} bytes, the middle left out)\n"
-        half = max(0, most - len(note)) // 2
-        head = _Decoder("replace").decode(self._head[:half])  # what is cut in the middle waits for the rest of it
-        return f"{_plain(head)}{note}{_plain(_ending(self._head + self._tail, half))}"
-
-
-def _ending(data: bytearray, size: int) -> str:
-    end = data[len(data) - size :]
-    begun = next((place for place, byte in enumerate(end[:4]) if byte & 0xC0 != 0x80), 0)  # of a character cut in two
-    return end[begun:].decode(errors="replace")
-
-
-def _plain(text: str) -> str:
-    return _CONTROLS.sub("", text)
-
-
-BOOT = "import os, sys; sys.path.append({place!r}); from guard import watching; os._exit(watching.serve())"
-# Every process of a command has it in its environment, with a value of the command's own.
-MARK = "TOOLKIT_COMMAND"
-CHUNK = 65_536  # bytes; as much as a pipe holds
-# A pipe holds no more than this, where nobody but root changes it: pipe(7). In bytes.
-MAX_PIPE = 1_048_576
-# How long guards may take to end what is left of a command, in seconds: there are two, one after the other.
-PATIENCE = 2 * (GRACE + PERSISTENCE) + 1
-# How often it looks whether a guard that was called off does not answer, or is gone, in seconds.
-LOOK = 1.0
-# Where a Python may have to look for its own libraries.
-LIBRARIES = ("LD_LIBRARY_PATH",)
-# Why a command was ended, beside what calls are called off for.
-LATE: Final = "late"
-LOST: Final = "lost"
-
-Sink: TypeAlias = Callable[[bytes], object]
-
-
 @dataclass(frozen=True)
-class Outcome:
-    """How a command ended.
+class CommandOutcome:
+    """The end of a command.
 
     Attributes:
-        status: Its wait status; None where it was ended.
-        why: What it was ended for: `late`, or what the call was called off for; `lost` where nobody knows how it ended,
-            because it killed what watched over it.
-        stdout: What it printed.
-        stderr: The same.
+        status: Its wait status; None if it was ended.
+        reason: Why it was ended: `late`, or the reason of the cancellation; `lost` if it killed the guards, so that its
+            end is unknown.
+        stdout: Captured stdout.
+        stderr: Captured stderr.
     """
 
     status: int | None
-    why: str
+    reason: str
     stdout: Capture
     stderr: Capture
 
     @property
     def exit_code(self) -> int | None:
-        """What it exited with; -1 where a signal ended it; None where it did not end by itself."""
+        """Its exit code; -1 if a signal ended it; None if it did not end by itself."""
         if self.status is None:
             return None
         return max(-1, os.waitstatus_to_exitcode(self.status))
 
     @property
     def failure(self) -> str:
-        """How it failed, in words; empty where it did not."""
+        """A description of its failure; empty if it succeeded."""
         code = 0 if self.status is None else os.waitstatus_to_exitcode(self.status)
         if code < 0:
             return f"exit: signal: {(signal.strsignal(-code) or str(-code)).lower()}"
@@ -137,16 +89,16 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Commands:
+class CommandRunner:
     """Runs commands beneath a directory.
 
     Attributes:
         root: The directory, held open.
-        interpreter: What a command is added to.
-        max_output: Bytes of each stream that are kept, at its beginning and at its end.
-        variables: What is added to the environment.
-        limits: What a command may use.
-        sandbox: What it runs in, and where bubblewrap is.
+        interpreter: Arguments before the command.
+        max_output: Bytes that are stored of the beginning, and of the end, of each stream.
+        variables: Variables that are added to the environment.
+        limits: Resource limits of a command.
+        sandbox: The sandbox, and the path of bubblewrap.
     """
 
     root: Root
@@ -156,147 +108,159 @@ class Commands:
     limits: CommandLimits = field(default_factory=CommandLimits)
     sandbox: tuple[Sandbox, str] | None = None
 
-    def run(self, command: str, seconds: float, cancellation: Cancellation) -> Outcome:
-        """Run a command, for so many seconds at most; then nothing of it is left, be it in the background.
+    def run(self, command: str, seconds: float, cancellation: Cancellation) -> CommandOutcome:
+        """Run a command for at most `seconds`; then all of its processes are ended, those in the background too.
 
-        What will not end holds the call for up to 10 seconds more.
+        Processes that resist hold the call for up to 10 seconds more.
 
         Raises:
-            InvalidArguments: It is no text that a shell can be given.
+            InvalidArguments: The command has a NUL or half a character.
             Failed: It could not be run.
-            KeyboardInterrupt: And whatever else a signal raises; nothing of the command is left.
+            KeyboardInterrupt: Like anything else that a signal raises; all processes are ended.
         """
-        text, mark = _encoded(command), secrets.token_hex(8)
+        text, mark = _encode_command(command), secrets.token_hex(8)
         try:
-            with self.root.directory(".") as directory, _guard(directory, mark) as guard:
-                words = [*map(os.fsencode, self._around()), text]
-                variables = {**environment(self.variables), MARK: mark}
+            with self.root.open_directory(".") as directory, _start_guard(directory, mark) as guard:
+                arguments = [*map(os.fsencode, self._make_prefix()), text]
+                variables = {**make_environment(self.variables), MARK_VARIABLE: mark}
                 encoded = {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}
-                order = marshal.dumps((words, encoded, directory, self.limits.numbers(), os.getpid()))
-                return guard.outcome(order, self.max_output, seconds, cancellation)
+                order = marshal.dumps((arguments, encoded, directory, self.limits.to_rlimits(), os.getpid()))
+                return guard.run(order, self.max_output, seconds, cancellation)
         except OSError as error:
             raise Failed(f"Failed to execute: {error.strerror or error}") from error
 
-    def _around(self) -> list[str]:
-        """Write the command line that a command is added to."""
+    def _make_prefix(self) -> list[str]:
+        """Return the arguments that precede a command."""
         if self.sandbox is None:
             return [*self.interpreter]
         sandbox, program = self.sandbox
-        return [*sandbox.around(program, self.root.where()), *self.interpreter]
+        return [*sandbox.make_prefix(program, self.root.locate()), *self.interpreter]
+
+
+def _encode_command(command: str) -> bytes:
+    if "\0" in command:
+        raise InvalidArguments("command: no command can hold a NUL")
+    try:
+        return command.encode()
+    except UnicodeEncodeError:
+        raise InvalidArguments("command: it holds half a character") from None
 
 
 @contextmanager
-def _guard(directory: int, mark: str) -> Iterator[_Guard]:
-    """Start a guard; at the end, neither it nor what it guards is left."""
+def _start_guard(directory: int, mark: str) -> Iterator[_GuardProcess]:
+    """Start a guard; at the end, it and all processes of its command are gone."""
     control, theirs = socket.socketpair()
     with control:
         with theirs:
             process = subprocess.Popen(  # noqa: S603  this very Python
-                [sys.executable, "-I", "-S", "-c", BOOT.format(place=str(Path(__file__).parent))],
+                [sys.executable, "-I", "-S", "-c", GUARD_COMMAND.format(directory=str(Path(__file__).parent))],
                 stdin=theirs.fileno(),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env={MARK: mark, **{name: os.environ[name] for name in LIBRARIES if name in os.environ}},
+                env={
+                    MARK_VARIABLE: mark,
+                    **{name: os.environ[name] for name in LIBRARY_VARIABLES if name in os.environ},
+                },
                 pass_fds=(directory,),
                 start_new_session=True,  # Ctrl-C is not for it
             )
-        guard = _Guard(process, control)
+        guard = _GuardProcess(process, control)
         try:
             yield guard
         finally:
-            guard.close(f"{MARK}={mark}".encode())
+            guard.close(f"{MARK_VARIABLE}={mark}".encode())
 
 
-class _Guard:
-    """A process that runs one command, and what it says of it."""
+class _GuardProcess:
+    """A guard process and its report."""
 
     def __init__(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
         self._process, self._control = process, control
-        self._why, self._ends = "", 0.0
+        self._reason, self._ends = "", 0.0
         self._report = bytearray()
-        control.settimeout(PATIENCE)
+        control.settimeout(GUARD_TIMEOUT)
 
-    def outcome(self, order: bytes, most: int, seconds: float, cancellation: Cancellation) -> Outcome:
-        """Have it carry an order out, and wait for the end; it comes soon after the time is up, or it is called off."""
-        stdout, stderr = Capture(most), Capture(most)
-        sinks = self._sinks(stdout, stderr)
+    def run(self, order: bytes, max_output: int, seconds: float, cancellation: Cancellation) -> CommandOutcome:
+        """Run a command, and wait for its end, which comes soon after a timeout or cancellation."""
+        stdout, stderr = Capture(max_output), Capture(max_output)
+        sinks = self._make_sinks(stdout, stderr)
         self._ends = time.monotonic() + min(
-            seconds, LONGEST if cancellation.remaining is None else cancellation.remaining
+            seconds, MAX_SECONDS if cancellation.remaining is None else cancellation.remaining
         )
         with (
-            on_cancel(cancellation, lambda: self._call_off(cancellation.reason)),
+            on_cancel(cancellation, lambda: self._cancel(cancellation.reason)),
             selectors.DefaultSelector() as selector,
         ):
             for stream, sink in sinks.items():
                 os.set_blocking(stream, False)
                 selector.register(stream, selectors.EVENT_READ, sink)
-            with suppress(BrokenPipeError):  # it has been called off already
+            with suppress(BrokenPipeError):  # it was cancelled already
                 self._control.sendall(order)
             self._listen(selector)
             if not self._is_over(selector):
-                self._call_off(cancellation.reason or LATE)
+                self._cancel(cancellation.reason or LATE)
                 self._listen(selector)
         for stream, sink in sinks.items():
-            _drained(stream, sink)
-        return self._told(stdout, stderr)
+            _drain(stream, sink)
+        return self._make_outcome(stdout, stderr)
 
     def close(self, mark: bytes) -> None:
-        """Call it off, and wait for its end; what it left is ended from here."""
-        self._call_off(CANCELLED)
+        """Cancel it, and wait for its end; processes that it left are ended from here."""
+        self._cancel(CANCELLED)
         for stream in (self._process.stdout, self._process.stderr):
             if stream is not None:
                 stream.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(max(0.0, self._ends - time.monotonic()))
         if self._process.returncode != CLEAN:
-            end(Heirs(mark))  # before the guard that adopts them, be it stopped
+            end(MarkedDescendants(mark))  # before the guard that adopts them, be it stopped
             end(Marked(mark))
         self._process.kill()
         self._process.wait()
 
-    def _sinks(self, stdout: Capture, stderr: Capture) -> dict[int, Sink]:
+    def _make_sinks(self, stdout: Capture, stderr: Capture) -> dict[int, Sink]:
         outputs = cast("IO[bytes]", self._process.stdout), cast("IO[bytes]", self._process.stderr)
         return {
-            self._control.fileno(): self._hear,
+            self._control.fileno(): self._receive_report,
             outputs[0].fileno(): stdout.add,
             outputs[1].fileno(): stderr.add,
         }
 
     def _listen(self, selector: selectors.BaseSelector) -> None:
-        """Read, until the guards are done or the time is up."""
+        """Read until the guards are done or the time is up."""
         while not self._is_over(selector) and time.monotonic() < self._ends:
-            for key, _ in selector.select(min(LOOK, self._ends - time.monotonic())):
-                if not _read(key.fd, key.data):
+            for key, _ in selector.select(min(POLL_INTERVAL, self._ends - time.monotonic())):
+                if not _read_available(key.fd, key.data):
                     selector.unregister(key.fd)
 
     def _is_over(self, selector: selectors.BaseSelector) -> bool:
-        """Tell whether the guards have closed the control socket, or the first one is gone."""
+        """Return whether the guards have closed the control socket, or the first one is gone."""
         return self._control.fileno() not in selector.get_map() or self._process.poll() is not None
 
-    def _hear(self, report: bytes) -> None:
-        """Learn how the command ended; what the guards still do does not count as its time."""
+    def _receive_report(self, report: bytes) -> None:
+        """Take the report of the command's end; the work of the guards does not count as its time."""
         self._report += report
-        self._ends = time.monotonic() + PATIENCE
+        self._ends = time.monotonic() + GUARD_TIMEOUT
         self._process.send_signal(signal.SIGCONT)  # the command may have stopped it
 
-    def _call_off(self, why: str) -> None:
-        if not (self._why or self._report):
-            self._why, self._ends = why, time.monotonic() + PATIENCE
+    def _cancel(self, reason: str) -> None:
+        if not (self._reason or self._report):
+            self._reason, self._ends = reason, time.monotonic() + GUARD_TIMEOUT
         with suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
             self._process.send_signal(signal.SIGCONT)  # the command may have stopped it
 
-    def _told(self, stdout: Capture, stderr: Capture) -> Outcome:
+    def _make_outcome(self, stdout: Capture, stderr: Capture) -> CommandOutcome:
         if not self._report:
-            return Outcome(None, self._why or LOST, stdout, stderr)
-        told = marshal.loads(self._report)  # noqa: S302  this very Python wrote it
-        if isinstance(told, int):
-            return Outcome(told, "", stdout, stderr)
-        raise Failed(f"Failed to execute: {told}")
+            return CommandOutcome(None, self._reason or GUARD_LOST, stdout, stderr)
+        status = marshal.loads(self._report)  # noqa: S302  this very Python wrote it
+        if isinstance(status, int):
+            return CommandOutcome(status, "", stdout, stderr)
+        raise Failed(f"Failed to execute: {status}")
 
 
-def _read(stream: int, sink: Sink) -> bool:
-    """Read what there is; tell whether more may come."""
+def _read_available(stream: int, sink: Sink) -> bool:
+    """Read the bytes that are there; return whether more may come."""
     try:
         data = os.read(stream, CHUNK)
     except BlockingIOError:
@@ -307,17 +271,52 @@ def _read(stream: int, sink: Sink) -> bool:
     return bool(data)
 
 
-def _drained(stream: int, sink: Sink) -> None:
-    """Read what is left in a pipe, and no more than it can hold: somebody else may write to it."""
+def _drain(stream: int, sink: Sink) -> None:
+    """Read the rest of a pipe, and no more than it can hold: another process may still write to it."""
     with suppress(OSError):
         for _ in range(MAX_PIPE // CHUNK):
             sink(os.read(stream, CHUNK))
 
 
-def _encoded(command: str) -> bytes:
-    if "\0" in command:
-        raise InvalidArguments("command: no command can hold a NUL")
-    try:
-        return command.encode()
-    except UnicodeEncodeError:
-        raise InvalidArguments("command: it holds half a character") from None
+class Capture:
+    """The beginning and the end of a stream.
+
+    Args:
+        max_bytes: Bytes of each that are stored.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.size = 0  # bytes
+
+    def add(self, data: bytes) -> None:
+        """Add the next bytes."""
+        self.size += len(data)
+        room = self._max_bytes - len(self._head)
+        self._head += data[:room]
+        if len(data) > room:
+            self._tail = (self._tail + data[room:])[-self._max_bytes :]
+
+    def text(self, max_bytes: int) -> str:
+        """Return the text if it has at most `max_bytes`, else its beginning and end with a note between them.
+
+        Bytes that are not UTF-8 are replaced; control sequences of terminals are removed.
+        """
+        if self.size <= max_bytes:
+            return _strip_controls(self._head.decode(errors="replace"))
+        note = f"\n... ({self.size} bytes, the middle left out)\n"
+        half = max(0, max_bytes - len(note)) // 2
+        head = _Decoder("replace").decode(self._head[:half])  # a character cut in two is held back
+        return f"{_strip_controls(head)}{note}{_strip_controls(_decode_end(self._head + self._tail, half))}"
+
+
+def _decode_end(data: bytearray, size: int) -> str:
+    end = data[len(data) - size :]
+    start = next((place for place, byte in enumerate(end[:4]) if byte & 0xC0 != 0x80), 0)  # skip a half character
+    return end[start:].decode(errors="replace")
+
+
+def _strip_controls(text: str) -> str:
+    return _CONTROLS.sub("", text)

@@ -1,6 +1,6 @@
-"""A sandbox around a command, by bubblewrap: https://github.com/containers/bubblewrap.
+"""The surroundings of a command: a sandbox by bubblewrap, environment variables, resource limits.
 
-What a command finds about it: variables by a list of what may pass, and bounds of what it may use.
+bubblewrap: https://github.com/containers/bubblewrap
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from glob import glob
 from pathlib import Path
 from types import MappingProxyType
 
-from toolkit._guards.options import of_type, texts, whole
+from toolkit._guards.options import check_texts, check_type, check_whole
 from toolkit._guards.paths import Root
-from toolkit.builtin.files.sensitive import PRIVATE
+from toolkit.builtin.files.sensitive import DEFAULT_PRIVATE
 from toolkit.errors import DefinitionError
 
-# What passes of the variables of this process; keys, tokens and passwords have other names. `*` stands for any end.
-PASSED = (
+# Variables of this process that commands get; keys, tokens and passwords have other names. `*` matches any end.
+PASSED_VARIABLES = (
     "PATH",
     "HOME",
     "USER",
@@ -34,35 +34,138 @@ PASSED = (
     "TMPDIR",
     "LD_LIBRARY_PATH",
 )
-# Nobody is there to see colours, to turn pages or to type a password.
-UNATTENDED: Mapping[str, str] = MappingProxyType(
+# Variables for programs without a terminal: no colours, no pager, no password prompt.
+UNATTENDED_VARIABLES: Mapping[str, str] = MappingProxyType(
     {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "PATH": os.defpath}
 )
+# Usual places of secrets: those that file tools do not read, and the configuration of programs.
+DEFAULT_HIDDEN = ("~/.config", *(f"~/{path}" for path in DEFAULT_PRIVATE if not path.startswith("!")))
+INSTALL = "Install it (Debian, Ubuntu: apt install bubblewrap), on Linux, where namespaces are allowed."
+TEMPORARY = "/tmp"  # noqa: S108  the sandbox has one of its own
+# Mounts that a sandbox has of its own, by the option that makes them.
+OWN_MOUNTS = MappingProxyType({"/dev": "--dev", "/proc": "--proc", TEMPORARY: "--tmpfs", "/run": "--tmpfs"})
+TRIAL_TIMEOUT = 10.0  # seconds
 
 
-def environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """Make a command's variables: those that may pass, those for where nobody is, and `extra`."""
-    passed = {name: value for name, value in os.environ.items() if _passes(name)}
-    return {**UNATTENDED, **passed, **extra}
+@dataclass(frozen=True, kw_only=True)
+class Sandbox:
+    """Namespaces for a command: one directory to write to, no other processes, no network.
+
+    Everything else can be read, except hidden paths; /tmp and /run are empty, and removed at the end. A server that
+    listens on a socket file elsewhere can be reached. The kernel is shared; memory and CPU are not limited.
+
+    Attributes:
+        network: Whether the network can be reached, including the machine's own services.
+        required: Whether making a tool fails where there is no sandbox; otherwise commands run without one, as the
+            tool's description says.
+        hidden: Paths that appear empty, except the directory itself; `~` is the user's home, `*` and `?` match within
+            names.
+
+    Raises:
+        DefinitionError: A value is invalid.
+    """
+
+    network: bool = False
+    required: bool = True
+    hidden: Sequence[str] = DEFAULT_HIDDEN
+
+    def __post_init__(self) -> None:
+        check_type("network", self.network, bool)
+        check_type("required", self.required, bool)
+        check_texts("hidden", self.hidden)
+
+    @property
+    def description(self) -> str:
+        """The sandbox, described for a model."""
+        network = "The network can be reached" if self.network else "No network, but for Unix sockets in files"
+        return (
+            f"It runs in a sandbox: only this directory and /tmp can be written to, /tmp is empty at first. {network}."
+        )
+
+    def make_prefix(self, program: str, directory: Path) -> list[str]:
+        """Return the arguments that precede a command.
+
+        Args:
+            program: Path of bubblewrap.
+            directory: Real path of the directory that can be written to.
+        """
+        hidden = [real for path in self.hidden for real in _expand(path)]
+        parents = [path for path in hidden if directory.is_relative_to(path)]
+        return [
+            program,
+            "--unshare-all",
+            *(["--share-net"] if self.network else []),
+            *("--die-with-parent", "--new-session", "--cap-drop", "ALL"),
+            *("--ro-bind", "/", "/"),
+            *(argument for path, option in OWN_MOUNTS.items() for argument in (option, path)),
+            *_make_hiding_options(parents),
+            *("--bind", str(directory), str(directory)),
+            *_make_hiding_options(path for path in hidden if path not in parents),
+            *("--setenv", "TMPDIR", TEMPORARY, "--chdir", str(directory), "--"),
+        ]
+
+    def find_program(self, root: Root) -> str | None:
+        """Find bubblewrap, and try it here; None if it does not work and is not required.
+
+        Raises:
+            DefinitionError: It does not work, or the directory is one that a sandbox has of its own.
+        """
+        program = shutil.which("bwrap")
+        problem = "bubblewrap (bwrap) is not installed" if program is None else self._find_problem(program, root)
+        if problem and self.required:
+            raise DefinitionError(f"There can be no sandbox: {problem}. {INSTALL}")
+        return None if problem or program is None else str(Path(program).absolute())
+
+    def _find_problem(self, program: str, root: Root) -> str:
+        try:
+            command = [*self.make_prefix(program, _check_directory(root.locate())), "true"]
+            trial = subprocess.run(  # noqa: S603
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=TRIAL_TIMEOUT, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"bubblewrap cannot be tried: {error}"
+        message = trial.stderr.decode(errors="replace").strip()
+        return message.rstrip(".") or f"bubblewrap ends with {trial.returncode}" if trial.returncode else ""
 
 
-def _passes(name: str) -> bool:
-    return any(name.startswith(known[:-1]) if known.endswith("*") else name == known for known in PASSED)
+def _check_directory(directory: Path) -> Path:
+    """Return a directory if there can be a sandbox for it, else raise."""
+    if any(Path(path).resolve().is_relative_to(directory) for path in OWN_MOUNTS):
+        raise DefinitionError(f"There can be no sandbox for {directory}: it has {', '.join(OWN_MOUNTS)} of its own.")
+    return directory
+
+
+def _expand(path: str) -> list[str]:
+    """List the real paths that a pattern matches; what cannot be found here cannot be found in the sandbox either."""
+    path = os.path.expanduser(path).replace("[", "[[]")  # noqa: PTH111  it raises nothing
+    real_paths: list[str] = []
+    for match in glob(path):  # noqa: PTH207  it raises nothing, too
+        with suppress(OSError):
+            real_paths.append(os.path.realpath(match))
+    return real_paths
+
+
+def _make_hiding_options(paths: Iterable[str]) -> list[str]:
+    """Return the options that hide paths."""
+    arguments: list[str] = []
+    for path in paths:
+        arguments += ("--tmpfs", path) if os.path.isdir(path) else ("--ro-bind", os.devnull, path)  # noqa: PTH112
+    return arguments
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommandLimits:
-    """What a command may use, where that is bounded; each of its processes is counted alone (getrlimit(2)).
+    """Resource limits of a command; each of its processes is counted alone (getrlimit(2)).
 
     Attributes:
-        cpu_seconds: Time that a process computes.
-        memory: Bytes that a process may ask for.
+        cpu_seconds: CPU time of a process.
+        memory: Bytes that a process may allocate.
         file_size: Bytes of a file that it writes.
         open_files: Files that a process has open.
-        processes: Processes of the user, this library's included; root may have any number.
+        processes: Processes of the user, those of this library included; root may have any number.
 
     Raises:
-        DefinitionError: A bound is no whole number above 0.
+        DefinitionError: A limit is not a whole number above 0.
     """
 
     cpu_seconds: int | None = None
@@ -72,11 +175,11 @@ class CommandLimits:
     processes: int | None = None
 
     def __post_init__(self) -> None:
-        for name, most in self._given().items():
-            whole(name, most)
+        for name, maximum in self._list_limits().items():
+            check_whole(name, maximum)
 
-    def numbers(self) -> list[tuple[int, int]]:
-        """Give the bounds by the system's numbers for them; without core dumps."""
+    def to_rlimits(self) -> list[tuple[int, int]]:
+        """Return the limits by the system's numbers for them; core dumps are off."""
         import resource  # not on every system
 
         known = {
@@ -86,122 +189,18 @@ class CommandLimits:
             "open_files": resource.RLIMIT_NOFILE,
             "processes": resource.RLIMIT_NPROC,
         }
-        return [(resource.RLIMIT_CORE, 0), *((known[name], most) for name, most in self._given().items())]
+        return [(resource.RLIMIT_CORE, 0), *((known[name], maximum) for name, maximum in self._list_limits().items())]
 
-    def _given(self) -> dict[str, int]:
+    def _list_limits(self) -> dict[str, int]:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: most for name, most in values.items() if most is not None}
+        return {name: maximum for name, maximum in values.items() if maximum is not None}
 
 
-# Where secrets are usually kept: what file tools keep from a model, and what programs set down for themselves.
-HIDDEN = ("~/.config", *(f"~/{path}" for path in PRIVATE if not path.startswith("!")))
-INSTALL = "Install it (Debian, Ubuntu: apt install bubblewrap), on Linux, where namespaces are allowed."
-TEMPORARY = "/tmp"  # noqa: S108  the sandbox has one of its own
-# What a sandbox has of its own, each by the option that makes it.
-OWN = MappingProxyType({"/dev": "--dev", "/proc": "--proc", TEMPORARY: "--tmpfs", "/run": "--tmpfs"})
-# How long a trial may take, in seconds.
-TRIAL = 10.0
+def make_environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """Make a command's variables: those of this process that may pass, those for no terminal, and `extra`."""
+    passed = {name: value for name, value in os.environ.items() if _is_passed(name)}
+    return {**UNATTENDED_VARIABLES, **passed, **extra}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sandbox:
-    """Namespaces of a command's own: one directory to write to, other processes out of sight, no network.
-
-    Everything else can be read, except what is hidden; /tmp and /run are empty, and gone at the end. Who listens on a
-    socket in a file elsewhere can be reached. It shares the kernel, and bounds neither memory nor computing.
-
-    Attributes:
-        network: Whether the network can be reached, the machine's own services included.
-        required: Whether there is no tool where there is no sandbox; otherwise commands run without, and the tool's
-            description says so.
-        hidden: Paths, `~` for the user's directory, `*` and `?` for any signs of a name. In place of each there is
-            nothing, but for the directory itself.
-
-    Raises:
-        DefinitionError: A value makes no sense.
-    """
-
-    network: bool = False
-    required: bool = True
-    hidden: Sequence[str] = HIDDEN
-
-    def __post_init__(self) -> None:
-        of_type("network", self.network, bool)
-        of_type("required", self.required, bool)
-        texts("hidden", self.hidden)
-
-    @property
-    def told(self) -> str:
-        """What a model should know of it."""
-        network = "The network can be reached" if self.network else "No network, but for Unix sockets in files"
-        return (
-            f"It runs in a sandbox: only this directory and /tmp can be written to, /tmp is empty at first. {network}."
-        )
-
-    def around(self, program: str, directory: Path) -> list[str]:
-        """Write the command line that a command is added to.
-
-        Args:
-            program: Bubblewrap.
-            directory: What can be written to, by its real path.
-        """
-        hidden = [place for path in self.hidden for place in _found(path)]
-        above = [place for place in hidden if directory.is_relative_to(place)]
-        return [
-            program,
-            "--unshare-all",
-            *(["--share-net"] if self.network else []),
-            *("--die-with-parent", "--new-session", "--cap-drop", "ALL"),
-            *("--ro-bind", "/", "/"),
-            *(word for place, option in OWN.items() for word in (option, place)),
-            *_hiding(above),
-            *("--bind", str(directory), str(directory)),
-            *_hiding(place for place in hidden if place not in above),
-            *("--setenv", "TMPDIR", TEMPORARY, "--chdir", str(directory), "--"),
-        ]
-
-    def found(self, root: Root) -> str | None:
-        """Find bubblewrap, and try whether it can do this here; None where it cannot, and it need not.
-
-        Raises:
-            DefinitionError: It cannot, or the directory is one that a sandbox has of its own.
-        """
-        program = shutil.which("bwrap")
-        problem = "bubblewrap (bwrap) is not installed" if program is None else self._problem(program, root)
-        if problem and self.required:
-            raise DefinitionError(f"There can be no sandbox: {problem}. {INSTALL}")
-        return None if problem or program is None else str(Path(program).absolute())
-
-    def _problem(self, program: str, root: Root) -> str:
-        try:
-            command = [*self.around(program, _usable(root.where())), "true"]
-            tried = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=TRIAL, check=False)  # noqa: S603
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return f"bubblewrap cannot be tried: {error}"
-        said = tried.stderr.decode(errors="replace").strip()
-        return said.rstrip(".") or f"bubblewrap ends with {tried.returncode}" if tried.returncode else ""
-
-
-def _usable(directory: Path) -> Path:
-    """Give a directory back if a sandbox can be for it, else refuse."""
-    if any(Path(place).resolve().is_relative_to(directory) for place in OWN):
-        raise DefinitionError(f"There can be no sandbox for {directory}: it has {', '.join(OWN)} of its own.")
-    return directory
-
-
-def _found(path: str) -> list[str]:
-    """List what a path is meant to lead to and does; what cannot be found here cannot be found there either."""
-    path = os.path.expanduser(path).replace("[", "[[]")  # noqa: PTH111  it raises nothing
-    found: list[str] = []
-    for one in glob(path):  # noqa: PTH207  it raises nothing, too
-        with suppress(OSError):
-            found.append(os.path.realpath(one))
-    return found
-
-
-def _hiding(places: Iterable[str]) -> list[str]:
-    """Write what puts places out of sight."""
-    hiding: list[str] = []
-    for place in places:
-        hiding += ("--tmpfs", place) if os.path.isdir(place) else ("--ro-bind", os.devnull, place)  # noqa: PTH112
-    return hiding
+def _is_passed(name: str) -> bool:
+    return any(name.startswith(known[:-1]) if known.endswith("*") else name == known for known in PASSED_VARIABLES)

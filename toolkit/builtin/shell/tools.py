@@ -1,4 +1,4 @@
-"""`shell_exec` and `bash`: one way to run a command, under two families' names and texts."""
+"""`shell_exec` and `bash`: two names and texts for running a command."""
 
 from __future__ import annotations
 
@@ -12,25 +12,24 @@ from toolkit._concurrency.tasks import run_to_end
 from toolkit._context import ToolContext
 from toolkit._messages import ToolResult
 from toolkit._tools.decorator import tool
-from toolkit.builtin.shell.process import LATE, LOST, Capture, Commands, Outcome
+from toolkit.builtin.shell.process import GUARD_LOST, LATE, Capture, CommandOutcome, CommandRunner
 from toolkit.errors import Cancelled, Failed, TimedOut, ToolError
 
-# Seconds that a model may ask for.
-MAX_SECONDS = 300
+MAX_SECONDS = 300  # that a model may ask for
 BETWEEN = "\n--- stderr ---\n"
 TRUNCATED = "\n... (truncated)"
 OUTPUT_TRUNCATED = "\n... (output truncated)"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rules:
-    """What a tool does beside running commands.
+class CommandRules:
+    """Rules for the commands of a tool.
 
     Attributes:
-        seconds: How long a command may take.
-        deny: Texts that no command may hold.
-        confirm: Says of each command whether it may run; only True is a yes.
-        error_on_exit: Whether a command that fails is a call that fails.
+        seconds: Seconds for a command.
+        deny: Texts that a command may not contain.
+        confirm: Called with each command; it runs only if this returns True.
+        error_on_exit: Whether a command that fails makes the call fail.
     """
 
     seconds: float
@@ -39,10 +38,10 @@ class Rules:
     error_on_exit: bool
 
 
-class ShellExec:
-    """The tool for one workspace."""
+class ShellTool:
+    """`shell_exec` for one directory."""
 
-    def __init__(self, commands: Commands, rules: Rules) -> None:
+    def __init__(self, commands: CommandRunner, rules: CommandRules) -> None:
         self._commands, self._rules = commands, rules
 
     @tool(title="Run Command", effect="destructive")
@@ -65,19 +64,19 @@ class ShellExec:
         blocked = next((text for text in self._rules.deny if text.lower() in command.lower()), None)
         if blocked is not None:
             raise Failed(f"command blocked for safety: {blocked}")
-        _ask(self._rules, command)
+        _confirm(self._rules, command)
         seconds = min(timeout if timeout > 0 else self._rules.seconds, MAX_SECONDS)
         outcome = self._commands.run(command, seconds, cancellation)
-        output = _joined(outcome.stdout, outcome.stderr, self._commands.max_output)
+        output = _join_streams(outcome.stdout, outcome.stderr, self._commands.max_output)
         if outcome.status is None:
-            return _unfinished(outcome, output, f"command timed out after {seconds:g}s")
-        return _finished(outcome, _lines(output, outcome.failure) or "(no output)", self._rules)
+            return _make_unfinished_result(outcome, output, f"command timed out after {seconds:g}s")
+        return _make_result(outcome, _append_line(output, outcome.failure) or "(no output)", self._rules)
 
 
-class Bash:
-    """The tool for one working directory."""
+class BashTool:
+    """`bash` for one directory."""
 
-    def __init__(self, commands: Commands, rules: Rules) -> None:
+    def __init__(self, commands: CommandRunner, rules: CommandRules) -> None:
         self._commands, self._rules = commands, rules
 
     @tool(title="Run Command", effect="destructive")
@@ -97,50 +96,52 @@ class Bash:
         denied = next((text for text in self._rules.deny if text in command), None)
         if denied is not None:
             raise Failed(f"Command blocked by safety policy: contains '{denied}'. This pattern is denied for safety.")
-        _ask(self._rules, command)
+        _confirm(self._rules, command)
         outcome = self._commands.run(command, self._rules.seconds, cancellation)
-        output = _parted(outcome.stdout, outcome.stderr, self._commands.max_output)
+        output = _format_streams(outcome.stdout, outcome.stderr, self._commands.max_output)
         if outcome.status is None:
-            return _unfinished(outcome, output, f"Command timed out after {self._rules.seconds:g}s")
-        return _finished(outcome, f"Exit code: {outcome.exit_code}\n{output}", self._rules)
+            return _make_unfinished_result(outcome, output, f"Command timed out after {self._rules.seconds:g}s")
+        return _make_result(outcome, f"Exit code: {outcome.exit_code}\n{output}", self._rules)
 
 
-def _ask(rules: Rules, command: str) -> None:
+def _confirm(rules: CommandRules, command: str) -> None:
     if rules.confirm is not None and rules.confirm(command) is not True:
         raise Failed("Command was not confirmed by the user.")
 
 
-def _finished(outcome: Outcome, text: str, rules: Rules) -> ToolResult:
+def _make_result(outcome: CommandOutcome, text: str, rules: CommandRules) -> ToolResult:
     """Make the result of a command that ended by itself."""
     error = outcome.failure if rules.error_on_exit else ""
-    return ToolResult(text, error=error or None, details=_details(outcome))
+    return ToolResult(text, error=error or None, details=_make_details(outcome))
 
 
-def _unfinished(outcome: Outcome, output: str, late: str) -> ToolResult:
-    """Make the result of a command that was ended: what it had printed is kept."""
-    error = _error(outcome.why, late)
-    return ToolResult(_lines(output, error.text), error=error.text, kind=error.kind, details=_details(outcome))
+def _make_unfinished_result(outcome: CommandOutcome, output: str, late: str) -> ToolResult:
+    """Make the result of a command that was ended, with its output so far."""
+    error = _make_error(outcome.reason, late)
+    return ToolResult(
+        _append_line(output, error.text), error=error.text, kind=error.kind, details=_make_details(outcome)
+    )
 
 
-def _error(why: str, late: str) -> ToolError:
-    """Make the error for what a command was ended for."""
-    if why == LATE:
+def _make_error(reason: str, late: str) -> ToolError:
+    """Make the error for the reason why a command was ended."""
+    if reason == LATE:
         return TimedOut(late)
-    if why == DEADLINE:
+    if reason == DEADLINE:
         return TimedOut("Timed out.")
-    if why == LOST:
+    if reason == GUARD_LOST:
         return Failed("Nobody knows how the command ended: it killed the process that watched over it.")
     return Cancelled()
 
 
-def _details(outcome: Outcome) -> dict[str, Any]:
+def _make_details(outcome: CommandOutcome) -> dict[str, Any]:
     return {"exit_code": outcome.exit_code, "success": outcome.exit_code == 0}
 
 
-def _joined(stdout: Capture, stderr: Capture, most: int) -> str:
-    """Put stderr behind stdout; of what is too long, each has at least half of the room."""
+def _join_streams(stdout: Capture, stderr: Capture, max_bytes: int) -> str:
+    """Join stdout and stderr; if that is too long, each gets at least half of the room."""
     between = BETWEEN if stdout.size and stderr.size else ""
-    room = most - len(between)
+    room = max_bytes - len(between)
     texts = (
         one.text(max(room - other.size, room // 2)) if one.size else ""
         for one, other in ((stdout, stderr), (stderr, stdout))
@@ -148,12 +149,12 @@ def _joined(stdout: Capture, stderr: Capture, most: int) -> str:
     return between.join(texts) + (TRUNCATED if stdout.size + stderr.size > room else "")
 
 
-def _parted(stdout: Capture, stderr: Capture, most: int) -> str:
-    """Give stdout, or both under headings where there is something in stderr."""
-    texts = [one.text(most) + (OUTPUT_TRUNCATED if one.size > most else "") for one in (stdout, stderr)]
+def _format_streams(stdout: Capture, stderr: Capture, max_bytes: int) -> str:
+    """Return stdout, or both streams under headings if there is stderr."""
+    texts = [one.text(max_bytes) + (OUTPUT_TRUNCATED if one.size > max_bytes else "") for one in (stdout, stderr)]
     return "STDOUT:\n{}\nSTDERR:\n{}".format(*texts) if stderr.size else texts[0]
 
 
-def _lines(output: str, last: str) -> str:
-    """Put a line behind an output, where there is one to put."""
+def _append_line(output: str, last: str) -> str:
+    """Append a line to an output, unless it is empty."""
     return f"{output}{'' if output.endswith(chr(10)) or not output else chr(10)}{last}" if last else output

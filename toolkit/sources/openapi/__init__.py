@@ -1,33 +1,33 @@
-"""The operations of an HTTP service, as its OpenAPI document tells them, as tools.
+"""The operations of an OpenAPI document as tools.
 
     tools = openapi_tools(Path("petstore.yaml"), methods=("GET",), auth={"api_key": key})
 
-How it works: `reading` makes data of a document, `objects` are its parts, `operations` chooses among them. `inputs` and
-`bodies` make one flat schema of what an operation needs, in which `translation` says the document's schemas as JSON
-Schema 2020-12. `requests` writes arguments by `styles`, to where `servers` and `security` say; `answers` reads what
-comes back.
+What must stay true: arguments change neither host, nor method, nor the number of segments of a path. Keys come from the
+caller, go only to the host that is called, and are in no text that is made here. httpx2 logs each URL at level INFO,
+with the keys that a document wants in the query.
 
-What must stay true: arguments change neither host, nor method, nor the number of a path's segments; keys come from the
-caller, go nowhere but to the host that is called, and are in no text that is made here. httpx2 logs each address at
-level INFO, with the keys that a document wants in the query.
+Files, each importing only those below it:
 
-The operations of an OpenAPI document as tools.
+    request     builds requests: path, query, headers, cookies and the caller's keys
+    inputs      parameters and bodies as one flat argument schema, and their encoding
+    document    loads a document, lists and selects its operations, resolves its servers
+    response    a server's response as a tool's result
+    schema      the document's objects, and its schemas as JSON Schema 2020-12
+    styles      the text of a value in a path, query, header or cookie
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import cache
-from ssl import SSLContext
 from typing import Any
 
 import httpx2
 from typing_extensions import Unpack
 
-from toolkit._guards.options import of_type, whole
+from toolkit._guards.client import AsyncTransport, HttpClient
+from toolkit._guards.options import check_type, check_whole
 from toolkit._messages import ToolResult
 from toolkit._options import refuse_unknown_options
 from toolkit._schema.validation.references import Document
@@ -37,33 +37,39 @@ from toolkit.errors import DefinitionError
 from toolkit.sources.openapi.document import (
     EFFECTS,
     IDEMPOTENT,
-    Given,
+    DocumentInput,
     Operation,
-    base_of,
-    checked,
-    operations,
+    check_server_url,
+    list_operations,
+    load_document,
     origin,
-    read,
-    selected,
+    resolve_base_url,
+    select_operations,
 )
-from toolkit.sources.openapi.inputs import inputs_of
-from toolkit.sources.openapi.request import Auth, Requests, Security, check_name, check_sendable, security_of
-from toolkit.sources.openapi.response import answer_of, failure
+from toolkit.sources.openapi.inputs import make_inputs
+from toolkit.sources.openapi.request import (
+    Auth,
+    RequestBuilder,
+    Security,
+    check_name,
+    check_sendable,
+    load_security,
+)
+from toolkit.sources.openapi.response import read_response, translate_error
 from toolkit.sources.openapi.schema import Root, Source
 
-# Characters of a description, and of a title: OpenAI takes 1,024 of the first.
-MOST_TOLD, MOST_TITLE = 1_000, 100
-# Bytes of an answer that are read; a page of JSON is about as large.
-MAX_BYTES = 65_536
-TIMEOUT = 30.0
-# Redirects that are followed, all of them to the same host.
+__all__ = ["openapi_tools"]
+
+MAX_DESCRIPTION = 1_000  # characters: OpenAI takes 1,024
+MAX_TITLE = 100  # characters
+MAX_BYTES = 65_536  # of a response; a page of JSON is about as large
+TIMEOUT = 30.0  # seconds
 MAX_REDIRECTS = 5
-# Operations whose faults are told; the names of all are.
-MOST_FAULTS = 10
+MAX_FAULTS = 10  # operations whose faults are described; the names of all are listed
 
 
 def openapi_tools(
-    document: Given,
+    document: DocumentInput,
     *,
     base_url: str | None = None,
     include: Collection[str] | None = None,
@@ -83,38 +89,49 @@ def openapi_tools(
     body, and nothing else. The tools have no state but the client's.
 
     Args:
-        document: OpenAPI 3.0 to 3.2: as data, as text in JSON or YAML, or the path of its file. It is not fetched,
-            and neither is what it refers to.
-        base_url: Where the server is, in the place of what the document says; what a relative server there follows.
-        include: Operation ids, tags, or paths with all that is under them; all by default.
-        exclude: The same, of what is left out.
+        document: OpenAPI 3.0 to 3.2: as data, as text in JSON or YAML, or the path of a file. Neither it nor what it
+            refers to is fetched.
+        base_url: Address of the server, in place of the document's; a relative server of the document follows it.
+        include: Operation ids, tags, or paths with everything under them; all by default.
+        exclude: Operation ids, tags or paths to leave out.
         methods: HTTP methods; `methods=("GET",)` for tools that only read.
-        deprecated: Whether operations are offered that the document calls deprecated.
-        prefix: Stands in front of each name, with two underscores.
-        headers: Sent with each request, such as a key; a model cannot set one of these names.
-        auth: Keys by the names of the document's security schemes, which say where they go; or what httpx2 takes.
-        client: Sends the requests, and stays open: for proxies, certificates, or connections that are kept. It belongs
-            to one event loop. By default each call has a client of its own.
-        max_bytes: Bytes of an answer that are read; what is longer is cut, and says so.
-        **options: For each tool. `effect`, `idempotent` follow the method, `timeout` is 30 seconds.
+        deprecated: Whether to offer operations that the document calls deprecated.
+        prefix: Put before each name, with two underscores.
+        headers: Sent with each request, such as a key; a model cannot set a header of these names.
+        auth: Keys by the names of the document's security schemes, which say where they go; or an auth of httpx2.
+        client: Sends the requests, and stays open: for proxies, certificates, or connections that are kept alive. It
+            belongs to one event loop. By default each request has a connection of its own, to the server alone.
+        max_bytes: Bytes of a response that are read; a longer one is cut, with a note.
+        **options: Options of each tool. `effect` and `idempotent` follow the method, `timeout` is 30 seconds.
 
     Raises:
-        DefinitionError: The document or an option is none; or an operation cannot be a tool, all of which are named.
+        DefinitionError: The document or an option is invalid; or operations cannot be tools, all of which are named.
         OSError: The document's file cannot be read.
         ImportError: The document is YAML, and the extra `openapi` is not installed.
     """
     refuse_unknown_options(options, OPTION_NAMES, error=DefinitionError)
-    of_type("deprecated", deprecated, bool)
+    check_type("deprecated", deprecated, bool)
     split_options(options, "openapi_tools", ToolSettings())
-    source = Source(Document(read(document), {"": ""}, {}))
-    root = source.read(Root, source.document.root, "the document")
-    security = security_of(source, root, auth)
+    source = Source(Document(load_document(document), {"": ""}, {}))
+    root = source.parse(Root, source.document.root, "the document")
+    security = load_security(source, root, auth)
     sender = _Sender(client, None if isinstance(auth, Mapping) else auth, options.get("timeout", TIMEOUT), max_bytes)
-    base = None if base_url is None else checked(of_type("base_url", base_url, str))
-    service = _Service(source, root, base, _checked({} if headers is None else headers), security, sender)
-    offered = operations(source, root, of_type("prefix", prefix, str))
-    security.check_used(each.told.security for each in offered)
-    return service.tools(selected(offered, include, exclude, methods, deprecated=deprecated), dict(options))
+    base = None if base_url is None else check_server_url(check_type("base_url", base_url, str))
+    service = _Service(source, root, base, _check_headers({} if headers is None else headers), security, sender)
+    operations = list_operations(source, root, check_type("prefix", prefix, str))
+    security.check_used(each.spec.security for each in operations)
+    return service.make_tools(
+        select_operations(operations, include, exclude, methods, deprecated=deprecated), dict(options)
+    )
+
+
+def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    if not isinstance(headers, Mapping):
+        raise DefinitionError("headers= maps names to values: headers={'X-Key': key}.")
+    for name, value in headers.items():
+        check_name(f"headers[{name!r}]", name)
+        check_sendable(f"headers[{name!r}]", value)
+    return dict(headers)
 
 
 @dataclass(frozen=True)
@@ -128,73 +145,88 @@ class _Service:
     security: Security
     sender: _Sender
 
-    def tools(self, chosen: list[Operation], options: dict[str, Any]) -> list[Tool[..., Any]]:
+    def make_tools(self, operations: list[Operation], options: dict[str, Any]) -> list[Tool[..., Any]]:
         """Make the tools.
 
         Raises:
             DefinitionError: Some operations cannot be tools.
         """
-        outcomes = [self._outcome(operation, options) for operation in chosen]
-        faults = {each.name: outcome for each, outcome in zip(chosen, outcomes) if isinstance(outcome, str)}
+        outcomes = [self._try_make_tool(operation, options) for operation in operations]
+        faults = {each.name: outcome for each, outcome in zip(operations, outcomes) if isinstance(outcome, str)}
         if faults:
-            told = "\n".join([*faults.values()][:MOST_FAULTS])
+            lines = "\n".join([*faults.values()][:MAX_FAULTS])
             raise DefinitionError(
-                f"{told}\nMend the document, put what it refers to into it (`npx @redocly/cli bundle`), or leave these "
-                f"{len(faults)} operations out: exclude={[*faults]}."
+                f"{lines}\nMend the document, put what it refers to into it (`npx @redocly/cli bundle`), or leave "
+                f"these {len(faults)} operations out: exclude={[*faults]}."
             )
         return [outcome for outcome in outcomes if isinstance(outcome, Tool)]
 
-    def _outcome(self, operation: Operation, options: dict[str, Any]) -> Tool[..., Any] | str:
+    def _try_make_tool(self, operation: Operation, options: dict[str, Any]) -> Tool[..., Any] | str:
+        """Make a tool, or describe why there can be none."""
         if operation.fault:
             return f"{operation.label}: {operation.fault}"
         try:
-            return self._tool(operation, options)
+            return self._make_tool(operation, options)
         except DefinitionError as error:
             return f"{operation.label}: {error}"
 
-    def _tool(self, operation: Operation, options: dict[str, Any]) -> Tool[..., Any]:
-        requests, sender = self._requests(operation), self.sender
-        usual = {"timeout": TIMEOUT, "effect": EFFECTS[operation.method]}
+    def _make_tool(self, operation: Operation, options: dict[str, Any]) -> Tool[..., Any]:
+        builder, sender = self._make_builder(operation), self.sender
+        sender.add_server(builder.base)
+        defaults = {"timeout": TIMEOUT, "effect": EFFECTS[operation.method]}
         if operation.method in IDEMPOTENT:
-            usual["idempotent"] = True
+            defaults["idempotent"] = True
 
-        async def call(**_arguments: Any) -> ToolResult:  # no argument begins with an underscore: none is called so
-            return await sender.sent(operation.label, requests.request(_arguments))
+        async def call(**_arguments: Any) -> ToolResult:  # no argument begins with an underscore, so none is called so
+            return await sender.send(operation.label, builder.build(_arguments))
 
-        schema, description = requests.inputs.schema, _description(operation)
-        title = operation.told.summary[:MOST_TITLE] or operation.label
-        told: Any = {"title": title, "description": description, **usual, **options}
-        return Tool.from_schema(operation.name, schema, call, **told)
+        declaration: Any = {
+            "title": operation.spec.summary[:MAX_TITLE] or operation.label,
+            "description": _describe(operation),
+            **defaults,
+            **options,
+        }
+        return Tool.from_schema(operation.name, builder.inputs.schema, call, **declaration)
 
-    def _requests(self, operation: Operation) -> Requests:
-        servers = operation.told.servers or operation.item.servers or self.root.servers
-        own = () if self.sender.client is None else self.sender.client.headers
-        kept = {*self.security.kept, *(("header", name.casefold()) for name in (*self.headers, *own))}
-        return Requests(
+    def _make_builder(self, operation: Operation) -> RequestBuilder:
+        servers = operation.spec.servers or operation.path_item.servers or self.root.servers
+        client_headers = () if self.sender.client is None else self.sender.client.headers
+        header_names = {("header", name.casefold()) for name in (*self.headers, *client_headers)}
+        return RequestBuilder(
             operation.method,
-            base_of(servers, self.base_url),
+            resolve_base_url(servers, self.base_url),
             operation.path,
-            inputs_of(self.source, operation, kept),
-            self.security.keys(operation.told.security),
+            make_inputs(self.source, operation, {*self.security.reserved, *header_names}),
+            self.security.keys(operation.spec.security),
             self.headers,
         )
 
 
+def _describe(operation: Operation) -> str:
+    spec = operation.spec
+    mark = "Deprecated." if spec.deprecated else ""
+    texts = [mark, spec.summary.strip(), "" if spec.description == spec.summary else spec.description.strip()]
+    text = "\n\n".join(filter(None, texts)) or operation.label
+    return text if len(text) <= MAX_DESCRIPTION else f"{text[: MAX_DESCRIPTION - 1].rstrip()}…"
+
+
 @dataclass(frozen=True)
 class _Sender:
-    """Sends requests.
+    """Sends requests, by the caller's client or by the guarded one.
 
     Attributes:
-        client: The caller's, where there is one.
-        auth: The caller's, as the client takes it.
-        timeout: Seconds for each step of a request; a call as a whole has as many.
-        max_bytes: Bytes of an answer that are read.
+        client: The caller's client.
+        auth: The caller's auth for all requests.
+        timeout: Seconds for a request.
+        max_bytes: Bytes of a response that are read.
+        transports: For each origin, the way to this server alone.
     """
 
     client: httpx2.AsyncClient | None
     auth: httpx2.Auth | tuple[str, str] | None = field(repr=False)
     timeout: float | None
     max_bytes: int
+    transports: dict[object, AsyncTransport] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.client, (httpx2.AsyncClient, type(None))):
@@ -203,53 +235,55 @@ class _Sender:
             raise DefinitionError("client= has params, which would stand for each query. Make it without them.")
         if not (isinstance(self.auth, (httpx2.Auth, type(None))) or _is_pair(self.auth)):
             raise DefinitionError("auth= is keys by names of security schemes, a user and password, or httpx2.Auth.")
-        whole("max_bytes", self.max_bytes)
+        check_whole("max_bytes", self.max_bytes)
 
-    async def sent(self, label: str, request: dict[str, Any]) -> ToolResult:
-        """Send a request, and make a result of the answer.
+    def add_server(self, base_url: str) -> None:
+        """Prepare for requests to a server."""
+        url = httpx2.URL(base_url)
+        if origin(url) not in self.transports:
+            max_bytes = max(self.max_bytes, MAX_BYTES)  # which count before decompression too
+            guarded = HttpClient.for_server(url, timeout=self.timeout, max_bytes=max_bytes)
+            self.transports[origin(url)] = AsyncTransport(guarded)
+
+    async def send(self, label: str, request: dict[str, Any]) -> ToolResult:
+        """Send a request, and render the response.
 
         Raises:
-            ToolError: There is no answer.
+            ToolError: There is no response.
         """
         try:
-            async with self._open() as client:
-                response = await self._answered(client, client.build_request(**request))
+            async with self._open(httpx2.URL(request["url"])) as client:
+                response = await self._follow_redirects(client, client.build_request(**request))
                 try:
-                    return (await answer_of(label, response, self.max_bytes)).result()
+                    return (await read_response(label, response, self.max_bytes)).render()
                 finally:
                     await response.aclose()
         except (httpx2.HTTPError, httpx2.InvalidURL, RuntimeError) as error:
-            raise failure(label, error) from error
+            raise translate_error(label, error) from error
 
-    async def _answered(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
-        """Send a request, and follow redirects that change neither host nor method, and bring no user along."""
-        known: Any = {} if self.auth is None else {"auth": self.auth}
+    @asynccontextmanager
+    async def _open(self, url: httpx2.URL) -> AsyncIterator[httpx2.AsyncClient]:
+        if self.client is not None:
+            yield self.client
+            return
+        headers = {"Accept-Encoding": "gzip, deflate"}  # which the transport reads
+        transport = self.transports[origin(url)]
+        async with httpx2.AsyncClient(
+            transport=transport, headers=headers, timeout=self.timeout, trust_env=False
+        ) as client:
+            yield client
+
+    async def _follow_redirects(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
+        """Send a request, and follow redirects that change neither origin nor method, and have no user in the URL."""
+        auth: Any = {} if self.auth is None else {"auth": self.auth}
         for _ in range(MAX_REDIRECTS):
-            response = await client.send(request, stream=True, follow_redirects=False, **known)
+            response = await client.send(request, stream=True, follow_redirects=False, **auth)
             following = response.next_request
             if following is None or _is_elsewhere(request, following):
                 return response
             await response.aclose()
             request = following
-        return await client.send(request, stream=True, follow_redirects=False, **known)
-
-    @asynccontextmanager
-    async def _open(self) -> AsyncIterator[httpx2.AsyncClient]:
-        if self.client is not None:
-            yield self.client
-            return
-        certificates = await asyncio.to_thread(_certificates)
-        async with httpx2.AsyncClient(verify=certificates, timeout=self.timeout, trust_env=False) as client:
-            yield client
-
-
-def _checked(headers: Mapping[str, str]) -> dict[str, str]:
-    if not isinstance(headers, Mapping):
-        raise DefinitionError("headers= maps names to values: headers={'X-Key': key}.")
-    for name, value in headers.items():
-        check_name(f"headers[{name!r}]", name)
-        check_sendable(f"headers[{name!r}]", value)
-    return dict(headers)
+        return await client.send(request, stream=True, follow_redirects=False, **auth)
 
 
 def _is_pair(auth: Any) -> bool:
@@ -257,22 +291,5 @@ def _is_pair(auth: Any) -> bool:
 
 
 def _is_elsewhere(request: httpx2.Request, following: httpx2.Request) -> bool:
-    same = origin(following.url) == origin(request.url) and following.method == request.method
-    return not same or bool(following.url.userinfo)
-
-
-@cache
-def _certificates() -> SSLContext:
-    """Load the certificates that this machine trusts: that takes longer than a request."""
-    return httpx2.create_ssl_context()
-
-
-def _description(operation: Operation) -> str:
-    told = operation.told
-    mark = "Deprecated." if told.deprecated else ""
-    texts = [mark, told.summary.strip(), "" if told.description == told.summary else told.description.strip()]
-    text = "\n\n".join(filter(None, texts)) or operation.label
-    return text if len(text) <= MOST_TOLD else f"{text[: MOST_TOLD - 1].rstrip()}…"
-
-
-__all__ = ["openapi_tools"]
+    is_same = origin(following.url) == origin(request.url) and following.method == request.method
+    return not is_same or bool(following.url.userinfo)

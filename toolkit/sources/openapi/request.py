@@ -1,6 +1,6 @@
-"""Arguments -> a request: whatever they are, it goes to the same host, by the same method, to as many segments.
+"""Requests from arguments: always to the same host, by the same method, with the same number of path segments.
 
-Who calls: the caller's keys, put where the document wants them. A model neither sees nor chooses them.
+The caller's keys are put where the document wants them; a model neither sees nor chooses them.
 """
 
 from __future__ import annotations
@@ -15,20 +15,120 @@ from urllib.parse import quote, unquote
 import httpx2
 
 from toolkit.errors import DefinitionError, InvalidArguments
-from toolkit.sources.openapi.document import join
+from toolkit.sources.openapi.document import join_url
 from toolkit.sources.openapi.inputs import Inputs, Parameter
 from toolkit.sources.openapi.schema import Place, Root, SecurityScheme, Source
-from toolkit.sources.openapi.styles import HEADER, encoded
+from toolkit.sources.openapi.styles import HEADER_VALUE, percent_encode
 
-# A name of a header, and of a scheme in `Authorization`: RFC 9110, section 5.6.2.
+# The name of a header, and of a scheme in `Authorization`: RFC 9110, section 5.6.2.
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# Keys by the names of the document's security schemes; or what the HTTP client takes, for all requests.
+TEMPLATE = re.compile(r"\{([^{}/]*)\}")
+# A path outside of its templates: no query, no fragment, and nothing that could be read as a slash.
+LITERAL = re.compile(r"/([^?#%{}\\\x00-\x1f\x7f]|%[0-9A-Fa-f]{2})*")
+# Characters of it that are not encoded (RFC 3986, section 3.3), besides letters, digits and `-._~`.
+SAFE = "/%!$&'()*+,;=:@"
+# Keys by the names of the document's security schemes, or an auth of the HTTP client for all requests.
 Auth: TypeAlias = Mapping[str, str] | httpx2.Auth | tuple[str, str]
 
 
 @dataclass(frozen=True)
+class RequestBuilder:
+    """Builds the requests of one operation.
+
+    Attributes:
+        base: URL that the path follows.
+        path: Path with a template for each of its parameters.
+        headers: The caller's headers, which override all others.
+    """
+
+    method: str
+    base: str
+    path: str
+    inputs: Inputs
+    keys: Keys
+    headers: Mapping[str, str] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        names = {each.spec.name for each in self.inputs.parameters if each.place == "path"}
+        missing = next((name for name in TEMPLATE.findall(self.path) if name not in names), None)
+        if missing is not None:
+            raise DefinitionError(f"the path has {{{missing}}}, and no parameter is called so. Declare it there.")
+        if not LITERAL.fullmatch(TEMPLATE.sub("x", self.path)):
+            raise DefinitionError(
+                "the path is none: it begins with '/', and has neither '?' nor '#', nor '/' in braces."
+            )
+        for each in self.inputs.parameters:
+            if each.place == "header":
+                check_name(f"parameters: {each.spec.name!r}", each.spec.name)
+        if self.keys.cookies and any(name.lower() == "cookie" for name in self.headers):
+            raise DefinitionError("headers= has a Cookie, and auth= a key that goes there. Put that into headers= too.")
+
+    def build(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments from which the HTTP client builds a request.
+
+        Raises:
+            InvalidArguments: An argument cannot be encoded.
+        """
+        query = "&".join(self._encode_parameters("query", arguments) + _join_pairs(self.keys.query))
+        url = join_url(self.base, self._build_path(arguments)) + (f"?{query}" if query else "")
+        body = self.inputs.body.build(arguments) if self.inputs.body else {}
+        headers = self._build_headers(arguments, body.get("headers", {}))
+        if "files" in body:  # the client adds the boundary of the parts
+            headers.pop("content-type", None)
+        return {**body, "method": self.method, "url": url, "headers": headers}
+
+    def _build_path(self, arguments: Mapping[str, Any]) -> str:
+        values = {
+            each.spec.name: each.encode(arguments.get(each.argument))
+            for each in self.inputs.parameters
+            if each.place == "path"
+        }
+        parts = enumerate(TEMPLATE.split(self.path))  # every second one is a name
+        path = "".join(values[part] if number % 2 else quote(part, safe=SAFE) for number, part in parts)
+        for template, segment in zip(self.path.split("/"), path.split("/"), strict=True):
+            if template != segment:
+                _check_segment(template, segment)
+        return path
+
+    def _build_headers(self, arguments: Mapping[str, Any], defaults: Mapping[str, str]) -> dict[str, str]:
+        """Return the headers by names in lower case."""
+        headers = {"Accept": "application/json, */*;q=0.5", **defaults}
+        headers |= {
+            each.spec.name: each.encode(arguments[each.argument]) for each in self._list_given("header", arguments)
+        }
+        cookies = "; ".join(self._encode_parameters("cookie", arguments) + _join_pairs(self.keys.cookies))
+        headers |= {"Cookie": cookies} if cookies else {}
+        return {name.lower(): value for name, value in {**headers, **self.keys.headers, **self.headers}.items()}
+
+    def _encode_parameters(self, place: Place, arguments: Mapping[str, Any]) -> list[str]:
+        encoded = (each.encode(arguments[each.argument]) for each in self._list_given(place, arguments))
+        return [text for text in encoded if text]
+
+    def _list_given(self, place: Place, arguments: Mapping[str, Any]) -> list[Parameter]:
+        given = (each for each in self.inputs.parameters if each.place == place)
+        return [each for each in given if each.has_value(arguments.get(each.argument))]
+
+
+def _check_segment(template: str, segment: str) -> None:
+    """Check that a segment stays one segment, even for a server that decodes it too early.
+
+    Raises:
+        InvalidArguments: It is empty, or could be read as `.` or `..`.
+    """
+    steps = [step.partition(";")[0] for step in re.split(r"[/\\]", unquote(segment))]
+    if segment == "" or not {".", ".."}.isdisjoint(steps):
+        raise InvalidArguments(
+            f"{template}: a part of a path must not be empty, '.' or '..', and have no such step in it."
+        )
+
+
+def _join_pairs(keys: Mapping[str, str]) -> list[str]:
+    return [f"{percent_encode(name)}={value}" for name, value in keys.items()]
+
+
+@dataclass(frozen=True)
 class Keys:
-    """What lets one operation's requests in, by where it goes: names and values."""
+    """The keys of one operation's requests, by place: names and values."""
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     query: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -40,115 +140,93 @@ class Security:
     """The document's security schemes, and the caller's keys to them.
 
     Attributes:
-        schemes: Those that can be read.
-        placed: Where each key goes, under which name, and how it is written.
-        usual: Alternatives of operations that have none of their own.
+        schemes: The schemes that can be read.
+        placements: Place, name and encoded value of each key.
+        default: Alternatives of operations that have none of their own.
     """
 
     schemes: Mapping[str, SecurityScheme]
-    placed: Mapping[str, tuple[str, str, str]] = field(repr=False)
-    usual: Sequence[Mapping[str, Any]]
+    placements: Mapping[str, tuple[str, str, str]] = field(repr=False)
+    default: Sequence[Mapping[str, Any]]
 
     @property
-    def kept(self) -> set[tuple[str, str]]:
-        """Places and names, in small letters, that keys go to."""
+    def reserved(self) -> set[tuple[str, str]]:
+        """Places and names, in lower case, of all keys."""
         return {(each.place, each.name.casefold()) for each in self.schemes.values() if each.type == "apiKey"}
 
-    def keys(self, asked: Sequence[Mapping[str, Any]] | None) -> Keys:
-        """Make what an operation asks for: the first of its alternatives for which there are all keys.
+    def keys(self, alternatives: Sequence[Mapping[str, Any]] | None) -> Keys:
+        """Return the keys of an operation: those of its first alternative for which all keys are given.
 
         Args:
-            asked: The operation's own alternatives; None where the document's hold.
+            alternatives: The operation's own alternatives; None for the document's.
 
         Raises:
-            DefinitionError: It wants two keys in one place.
+            DefinitionError: Two keys go to the same place and name.
         """
-        chosen = next(iter(self._complete(asked)), {})
+        chosen = next(iter(self._list_satisfied(alternatives)), {})
         places: dict[str, dict[str, str]] = {"header": {}, "query": {}, "cookie": {}}
         for name in chosen:
-            place, key, value = self.placed[name]
+            place, key, value = self.placements[name]
             if key in places[place]:
                 raise DefinitionError(f"security: {[*chosen]} has two keys for the {place} {key!r}. Leave one out.")
             places[place][key] = value
         return Keys(places["header"], places["query"], places["cookie"])
 
-    def check_used(self, alternatives: Iterable[Sequence[Mapping[str, Any]] | None]) -> None:
-        """Check that each key lets in somewhere.
+    def check_used(self, operations: Iterable[Sequence[Mapping[str, Any]] | None]) -> None:
+        """Check that every key is sent by some operation.
 
         Args:
-            alternatives: Of each operation.
+            operations: The alternatives of each operation.
 
         Raises:
-            DefinitionError: Some key is never sent.
+            DefinitionError: A key is never sent.
         """
-        used = {name for asked in alternatives for names in self._complete(asked) for name in names}
-        unused = [name for name in self.placed if name not in used]
+        used = {name for alternatives in operations for names in self._list_satisfied(alternatives) for name in names}
+        unused = [name for name in self.placements if name not in used]
         if unused:
             raise DefinitionError(
                 f"auth: no operation asks for {unused}, or it asks for more besides. Add those keys, or send this one "
                 f"by headers=."
             )
 
-    def _complete(self, asked: Sequence[Mapping[str, Any]] | None) -> list[Mapping[str, Any]]:
-        """List the alternatives for which there are all keys."""
-        alternatives = self.usual if asked is None else asked
-        return [names for names in alternatives if names and names.keys() <= self.placed.keys()]
+    def _list_satisfied(self, alternatives: Sequence[Mapping[str, Any]] | None) -> list[Mapping[str, Any]]:
+        """List the alternatives for which all keys are given."""
+        listed = self.default if alternatives is None else alternatives
+        return [names for names in listed if names and names.keys() <= self.placements.keys()]
 
 
-def security_of(source: Source, root: Root, auth: Auth | None) -> Security:
-    """Read the security schemes, and check the keys.
+def load_security(source: Source, root: Root, auth: Auth | None) -> Security:
+    """Parse the security schemes, and check the keys.
 
     Raises:
-        DefinitionError: A key is of no scheme, or cannot be sent.
+        DefinitionError: A key has no scheme, or cannot be sent.
     """
-    told = root.components.schemes
+    parts = root.components.schemes
     secrets = dict(auth) if isinstance(auth, Mapping) else {}
     for name, secret in secrets.items():
-        if name not in told:
-            known = ", ".join(told) or "none"
+        if name not in parts:
+            known = ", ".join(parts) or "none"
             raise DefinitionError(f"auth: the document has no security scheme {name!r}. It has: {known}.")
         check_sendable(f"auth[{name!r}]", secret)
-    read = {name: _scheme(source, name, part, is_needed=name in secrets) for name, part in told.items()}
-    schemes = {name: scheme for name, scheme in read.items() if scheme is not None}
-    placed = {name: _placed(name, schemes[name], secret) for name, secret in secrets.items()}
-    return Security(schemes, placed, root.security)
+    parsed = {name: _parse_scheme(source, name, part, is_needed=name in secrets) for name, part in parts.items()}
+    schemes = {name: scheme for name, scheme in parsed.items() if scheme is not None}
+    placements = {name: _place_key(name, schemes[name], secret) for name, secret in secrets.items()}
+    return Security(schemes, placements, root.security)
 
 
-def _scheme(source: Source, name: str, part: Any, *, is_needed: bool) -> SecurityScheme | None:
-    """Read a scheme; one that no key is for may be anything."""
+def _parse_scheme(source: Source, name: str, part: Any, *, is_needed: bool) -> SecurityScheme | None:
+    """Parse a scheme; None if it is invalid and no key is for it."""
     try:
-        return source.read(SecurityScheme, part, f"securitySchemes.{name}")
+        return source.parse(SecurityScheme, part, f"securitySchemes.{name}")
     except DefinitionError:
         if is_needed:
             raise
         return None
 
 
-def check_sendable(what: str, secret: Any) -> None:
-    """Check that a value can be sent in a header, without telling it.
-
-    Raises:
-        DefinitionError: It cannot.
-    """
-    if not isinstance(secret, str) or HEADER.fullmatch(secret) is None:
-        raise DefinitionError(
-            f"{what} is no text of visible ASCII characters. Where it was read from a file, use strip()."
-        )
-
-
-def check_name(what: str, name: Any) -> None:
-    """Check that a name can be a header's.
-
-    Raises:
-        DefinitionError: It cannot.
-    """
-    if not isinstance(name, str) or TOKEN.fullmatch(name) is None:
-        raise DefinitionError(f"{what} is no name of a header: letters, digits and '-', without ':' and blanks.")
-
-
-def _placed(name: str, scheme: SecurityScheme, secret: str) -> tuple[str, str, str]:
+def _place_key(name: str, scheme: SecurityScheme, secret: str) -> tuple[str, str, str]:
     if scheme.type == "apiKey":
-        return _placed_by_name(name, scheme, secret)
+        return _place_api_key(name, scheme, secret)
     if scheme.type in ("oauth2", "openIdConnect"):  # both give bearer tokens
         return "header", "Authorization", f"Bearer {secret}"
     if scheme.type != "http" or TOKEN.fullmatch(scheme.scheme) is None:
@@ -161,108 +239,32 @@ def _placed(name: str, scheme: SecurityScheme, secret: str) -> tuple[str, str, s
     return "header", "Authorization", f"{kind} {secret}"
 
 
-def _placed_by_name(name: str, scheme: SecurityScheme, secret: str) -> tuple[str, str, str]:
+def _place_api_key(name: str, scheme: SecurityScheme, secret: str) -> tuple[str, str, str]:
     if scheme.place not in ("header", "query", "cookie") or not scheme.name:
         raise DefinitionError(f"securitySchemes.{name}: an apiKey needs 'name', and 'in': header, query or cookie.")
     if scheme.place != "header":
-        return scheme.place, scheme.name, encoded(secret)
+        return scheme.place, scheme.name, percent_encode(secret)
     check_name(f"{scheme.name!r} of securitySchemes.{name}", scheme.name)
     return scheme.place, scheme.name, secret
 
 
-TEMPLATE = re.compile(r"\{([^{}/]*)\}")
-# A path outside of its templates: neither query nor fragment, and nothing that is read as a slash.
-LITERAL = re.compile(r"/([^?#%{}\\\x00-\x1f\x7f]|%[0-9A-Fa-f]{2})*")
-# What stays of it as it is (RFC 3986, section 3.3), besides letters, digits and `-._~`.
-SAFE = "/%!$&'()*+,;=:@"
-
-
-@dataclass(frozen=True)
-class Requests:
-    """Makes the requests of one operation.
-
-    Attributes:
-        base: Address that the path follows.
-        path: With a template for each parameter of the path.
-        headers: The caller's; they count most.
-    """
-
-    method: str
-    base: str
-    path: str
-    inputs: Inputs
-    keys: Keys
-    headers: Mapping[str, str] = field(repr=False)
-
-    def __post_init__(self) -> None:
-        names = {each.told.name for each in self.inputs.parameters if each.place == "path"}
-        missing = next((name for name in TEMPLATE.findall(self.path) if name not in names), None)
-        if missing is not None:
-            raise DefinitionError(f"the path has {{{missing}}}, and no parameter is called so. Declare it there.")
-        if not LITERAL.fullmatch(TEMPLATE.sub("x", self.path)):
-            raise DefinitionError(
-                "the path is none: it begins with '/', and has neither '?' nor '#', nor '/' in braces."
-            )
-        for each in self.inputs.parameters:
-            if each.place == "header":
-                check_name(f"parameters: {each.told.name!r}", each.told.name)
-        if self.keys.cookies and any(name.lower() == "cookie" for name in self.headers):
-            raise DefinitionError("headers= has a Cookie, and auth= a key that goes there. Put that into headers= too.")
-
-    def request(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Write what the HTTP client builds a request of.
-
-        Raises:
-            InvalidArguments: An argument cannot be written.
-        """
-        query = "&".join(self._written("query", arguments) + _pairs(self.keys.query))
-        url = join(self.base, self._path(arguments)) + (f"?{query}" if query else "")
-        body = self.inputs.body.content(arguments) if self.inputs.body else {}
-        headers = self._headers(arguments, body.get("headers", {}))
-        if "files" in body:  # the client says what is between the parts
-            headers.pop("content-type", None)
-        return {**body, "method": self.method, "url": url, "headers": headers}
-
-    def _path(self, arguments: Mapping[str, Any]) -> str:
-        values = {
-            each.told.name: each.written(arguments.get(each.argument))
-            for each in self.inputs.parameters
-            if each.place == "path"
-        }
-        parts = enumerate(TEMPLATE.split(self.path))  # each second is a name
-        path = "".join(values[part] if number % 2 else quote(part, safe=SAFE) for number, part in parts)
-        for told, segment in zip(self.path.split("/"), path.split("/"), strict=True):
-            if told != segment:
-                _check_segment(told, segment)
-        return path
-
-    def _headers(self, arguments: Mapping[str, Any], usual: Mapping[str, str]) -> dict[str, str]:
-        """Gather the headers, by names in small letters."""
-        headers = {"Accept": "application/json, */*;q=0.5", **usual}
-        headers |= {each.told.name: each.written(arguments[each.argument]) for each in self._given("header", arguments)}
-        cookies = "; ".join(self._written("cookie", arguments) + _pairs(self.keys.cookies))
-        headers |= {"Cookie": cookies} if cookies else {}
-        return {name.lower(): value for name, value in {**headers, **self.keys.headers, **self.headers}.items()}
-
-    def _written(self, place: Place, arguments: Mapping[str, Any]) -> list[str]:
-        written = (each.written(arguments[each.argument]) for each in self._given(place, arguments))
-        return [text for text in written if text]
-
-    def _given(self, place: Place, arguments: Mapping[str, Any]) -> list[Parameter]:
-        given = (each for each in self.inputs.parameters if each.place == place)
-        return [each for each in given if each.is_written(arguments.get(each.argument))]
-
-
-def _check_segment(told: str, segment: str) -> None:
-    """Check that a segment is one, for a server that unpacks it too early as well.
+def check_sendable(label: str, secret: Any) -> None:
+    """Check that a value can be sent in a header; the message does not quote it.
 
     Raises:
-        InvalidArguments: It would be read as a step up, as none, or as nothing.
+        DefinitionError: It cannot be.
     """
-    steps = [step.partition(";")[0] for step in re.split(r"[/\\]", unquote(segment))]
-    if segment == "" or not {".", ".."}.isdisjoint(steps):
-        raise InvalidArguments(f"{told}: a part of a path must not be empty, '.' or '..', and have no such step in it.")
+    if not isinstance(secret, str) or HEADER_VALUE.fullmatch(secret) is None:
+        raise DefinitionError(
+            f"{label} is no text of visible ASCII characters. Where it was read from a file, use strip()."
+        )
 
 
-def _pairs(keys: Mapping[str, str]) -> list[str]:
-    return [f"{encoded(name)}={value}" for name, value in keys.items()]
+def check_name(label: str, name: Any) -> None:
+    """Check that a name is one of a header.
+
+    Raises:
+        DefinitionError: It cannot be.
+    """
+    if not isinstance(name, str) or TOKEN.fullmatch(name) is None:
+        raise DefinitionError(f"{label} is no name of a header: letters, digits and '-', without ':' and blanks.")

@@ -1,11 +1,11 @@
-"""The schemas of OpenAPI, as they ask for input -> JSON Schema 2020-12.
+"""The objects of an OpenAPI document, as far as a call needs them, and its schemas as JSON Schema 2020-12.
+
+Names and defaults of the objects are those of the specification. A schema is translated as one for input:
 
 - 3.0: `nullable`, a Boolean `exclusiveMinimum`, `example`. They mean nothing in 3.1, and are read there all the same.
-- `readOnly` properties are answers, not input: they are left out.
-- A default is told in words: the server fills it in, and what is sent without being asked for may change something.
-- `discriminator`, `xml`, `externalDocs` and `x-...` say nothing about what is valid.
-
-The objects of an OpenAPI document, as far as a call needs them; names and defaults are the specification's.
+- `readOnly` properties belong to responses, so they are left out.
+- A default becomes part of the description: the server fills it in, and sending it unasked may change something.
+- `discriminator`, `xml`, `externalDocs` and `x-...` do not restrict values, so they are left out.
 """
 
 from __future__ import annotations
@@ -26,32 +26,40 @@ Text = Annotated[str, BeforeValidator(str)]
 Flag = Annotated[bool, BeforeValidator(bool)]
 Place = Literal["path", "query", "header", "cookie"]
 StyleName = Literal["simple", "label", "matrix", "form", "spaceDelimited", "pipeDelimited", "deepObject"]
+Node = dict[str, Any]
+T = TypeVar("T", bound="SpecObject")
+# References that lead to references; more are a circle.
+MAX_STEPS = 100
+# Characters of a default in a description.
+_MAX_DEFAULT = 200
+_IGNORED = frozenset({"nullable", "discriminator", "xml", "externalDocs", "example", "default"})
+# Keywords that may reject null without naming a type.
+_CONSTRAINTS = frozenset({"$ref", "allOf", "anyOf", "oneOf", "not", "const"})
+_CHOICES = ("allOf", "anyOf", "oneOf")
+_BOUNDS = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
 
-# References that lead to references, one after the other: more are a circle.
-MOST_STEPS = 100
 
-
-class Object(BaseModel):
-    """What is known of an object; what is not is passed by."""
+class SpecObject(BaseModel):
+    """An object of the specification; unknown members are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     @model_validator(mode="before")
     @classmethod
-    def _without_nothing(cls, given: Any) -> Any:
-        """Take what YAML leaves empty for what is left out."""
+    def _drop_nulls(cls, given: Any) -> Any:
+        """Treat members that YAML leaves empty as left out."""
         return {key: value for key, value in given.items() if value is not None} if isinstance(given, dict) else given
 
 
-class Server(Object):
-    """Where operations are."""
+class Server(SpecObject):
+    """A server of operations."""
 
     url: str
     variables: dict[str, Any] = {}
 
 
-class Encoding(Object):
-    """How one property of a form is written."""
+class Encoding(SpecObject):
+    """The encoding of one property of a form."""
 
     content_type: Text = Field("", alias="contentType")
     style: StyleName | None = None
@@ -60,18 +68,18 @@ class Encoding(Object):
 
     @property
     def is_styled(self) -> bool:
-        """Whether a style counts, and not the content type: 3.1.1, section Encoding Object."""
+        """Whether the style counts, and not the content type: 3.1.1, section Encoding Object."""
         return (self.style, self.explode, self.allow_reserved) != (None, None, None)
 
 
-class MediaType(Object):
-    """What a content of one media type holds."""
+class MediaType(SpecObject):
+    """The content of one media type."""
 
     shape: Any = Field({}, alias="schema")
     encoding: dict[str, Encoding] = {}
 
 
-class ParameterObject(Object):
+class ParameterObject(SpecObject):
     """A parameter of an operation."""
 
     name: str
@@ -86,16 +94,16 @@ class ParameterObject(Object):
     content: dict[str, MediaType] = {}
 
 
-class RequestBody(Object):
-    """What an operation is sent."""
+class RequestBody(SpecObject):
+    """The body of a request."""
 
     description: Text = ""
     content: dict[str, MediaType] = {}
     required: Flag = False
 
 
-class OperationObject(Object):
-    """What one method does at one path."""
+class OperationObject(SpecObject):
+    """One method at one path."""
 
     operation_id: Text = Field("", alias="operationId")
     summary: Text = ""
@@ -108,15 +116,15 @@ class OperationObject(Object):
     servers: list[Server] = []
 
 
-class PathItem(Object):
-    """What all operations at one path share."""
+class PathItem(SpecObject):
+    """The operations at one path, and what they share."""
 
     parameters: list[Any] = []
     servers: list[Server] = []
 
 
-class SecurityScheme(Object):
-    """What lets a caller in."""
+class SecurityScheme(SpecObject):
+    """A way to authenticate."""
 
     type: str
     name: str = ""
@@ -124,13 +132,13 @@ class SecurityScheme(Object):
     scheme: str = ""
 
 
-class Components(Object):
-    """What is shared by reference."""
+class Components(SpecObject):
+    """Objects that are used by reference."""
 
     schemes: dict[str, Any] = Field({}, alias="securitySchemes")
 
 
-class Root(Object):
+class Root(SpecObject):
     """The document as a whole."""
 
     servers: list[Server] = []
@@ -139,41 +147,38 @@ class Root(Object):
     components: Components = Field(default_factory=lambda: Components.model_validate({}))
 
 
-T = TypeVar("T", bound=Object)
-
-
 @dataclass(frozen=True)
 class Source:
-    """A document, and the way to what it refers to."""
+    """A document and its references."""
 
     document: Document
 
-    def read(self, kind: type[T], part: Any, place: str) -> T:
-        """Read an object, or what a reference in its place leads to.
+    def parse(self, kind: type[T], part: Any, place: str) -> T:
+        """Parse an object, or the target of a reference in its place.
 
         Raises:
-            DefinitionError: It is none, or the reference leads out of the document.
+            DefinitionError: It is invalid, or the reference leads out of the document.
         """
         try:
-            return kind.model_validate(self.resolved(part, place))
+            return kind.model_validate(self.resolve(part, place))
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join(map(str, (place, *first["loc"])))
             raise DefinitionError(f"{where}: {first['msg']}. Mend the document there.") from None
 
-    def resolved(self, part: Any, place: str) -> Any:
-        """Follow references from object to object.
+    def resolve(self, part: Any, place: str) -> Any:
+        """Follow references until there is an object.
 
         Raises:
-            DefinitionError: One leads out of the document, to nothing, or in a circle.
+            DefinitionError: A reference leads out of the document, to nothing, or in a circle.
         """
-        for _ in range(MOST_STEPS):
+        for _ in range(MAX_STEPS):
             if not (isinstance(part, dict) and isinstance(part.get("$ref"), str)):
                 return part
-            part = self._followed(part["$ref"], place)
+            part = self._follow(part["$ref"], place)
         raise DefinitionError(f"{place}: its $ref leads in a circle.")
 
-    def _followed(self, reference: str, place: str) -> Any:
+    def _follow(self, reference: str, place: str) -> Any:
         try:
             return self.document.at(self.document.target(reference, ""))
         except (DefinitionError, ValueError):  # of urljoin
@@ -181,27 +186,97 @@ class Source:
             raise DefinitionError(f"{place}: {reference!r} {lies}.") from None
 
 
-Node = dict[str, Any]
-
-_MUTE = frozenset({"nullable", "discriminator", "xml", "externalDocs", "example", "default"})
-# Keywords that a null may break although they name no type.
-_BINDING = frozenset({"$ref", "allOf", "anyOf", "oneOf", "not", "const"})
-_CHOICES = ("allOf", "anyOf", "oneOf")
-_BOUNDS = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
-# Characters of a default that are told.
-_TOLD = 200
-
-
-def translated(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Translate a schema all of whose references lead into its `$defs`."""
+def translate(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Translate a schema whose references all lead into its `$defs`."""
     definitions = schema.get("$defs", {})
-    asking = map_schemas(schema, partial(_asking, definitions=definitions))
-    made: dict[str, Any] = map_schemas(asking, partial(_node, definitions=definitions))
-    return made
+    required = map_schemas(schema, partial(_drop_read_only_required, definitions=definitions))
+    translated: dict[str, Any] = map_schemas(required, partial(_translate_node, definitions=definitions))
+    return translated
+
+
+def _drop_read_only_required(node: Node, definitions: Mapping[str, Any]) -> Node:
+    """Require no property that is left out, in any part of a composition."""
+    if node.keys().isdisjoint(("required", *_CHOICES)):
+        return node
+    names = {name for part in _list_parts(node, definitions) for name in _list_read_only(part, definitions)}
+    return _remove_required(node, names) if names else node
+
+
+def _list_parts(node: Any, definitions: Mapping[str, Any]) -> list[Node]:
+    """List a schema and all schemas that it is composed of, references included."""
+    parts: list[Node] = []
+    waiting, seen = [node], set[str]()
+    while waiting:
+        part = waiting.pop()
+        if not isinstance(part, dict):
+            continue
+        parts.append(part)
+        waiting += list_subschemas(part)
+        name = _get_reference_name(part)
+        if name in definitions and name not in seen:
+            seen.add(name)
+            waiting.append(definitions[name])
+    return parts
+
+
+def _get_reference_name(part: Mapping[str, Any]) -> str:
+    return str(part.get("$ref", "")).removeprefix("#/$defs/")
+
+
+def _remove_required(node: Any, names: set[str]) -> Any:
+    """Remove names from `required`, in all parts of a composition that are not references."""
+    if not isinstance(node, dict):
+        return node
+    choices = [word for word in _CHOICES if isinstance(node.get(word), list)]
+    changed: Node = {word: [_remove_required(each, names) for each in node[word]] for word in choices}
+    if isinstance(node.get("required"), list):
+        changed["required"] = [name for name in node["required"] if name not in names]
+    return {**node, **changed}
+
+
+def _translate_node(node: Node, definitions: Mapping[str, Any]) -> Node:
+    left_out = _list_read_only(node, definitions)
+    if left_out:
+        properties = {name: part for name, part in node["properties"].items() if name not in left_out}
+        node = {**node, "properties": properties}
+    kept = {keyword: value for keyword, value in node.items() if keyword not in _IGNORED and keyword[:2] != "x-"}
+    return _add_null(_convert_bounds({**kept, **_describe_default(node)}), is_nullable=node.get("nullable") is True)
+
+
+def _describe_default(node: Node) -> Node:
+    """Turn the example into `examples`, and the default into a part of the description."""
+    described: Node = {"examples": [node["example"]]} if "example" in node and "examples" not in node else {}
+    if "default" in node:
+        default = f"Default: {json.dumps(node['default'], ensure_ascii=False)[:_MAX_DEFAULT]}."
+        described["description"] = f"{node.get('description') or ''} {default}".strip()
+    return described
+
+
+def _convert_bounds(node: Node) -> Node:
+    for exclusive, bound in _BOUNDS:
+        if isinstance(node.get(exclusive), bool):
+            rest = {keyword: value for keyword, value in node.items() if keyword not in (exclusive, bound)}
+            known = {exclusive if node[exclusive] else bound: node[bound]} if bound in node else {}
+            node = {**rest, **known}
+    return node
+
+
+def _add_null(node: Node, *, is_nullable: bool) -> Node:
+    if not is_nullable:
+        return node
+    if isinstance(node.get("type"), str):
+        node = {**node, "type": [node["type"], "null"]}
+    if isinstance(node.get("enum"), list) and None not in node["enum"]:
+        node = {**node, "enum": [*node["enum"], None]}
+    if node.keys().isdisjoint(_CONSTRAINTS):
+        return node
+    description = {keyword: node[keyword] for keyword in ("description",) if keyword in node}
+    rest = {keyword: value for keyword, value in node.items() if keyword not in description}
+    return {"anyOf": [rest, {"type": "null"}], **description}
 
 
 def is_read_only(schema: Any, definitions: Mapping[str, Any]) -> bool:
-    """Whether a property is no input."""
+    """Return whether a property belongs to responses only."""
     seen = set[str]()
     while isinstance(schema, Mapping) and schema.get("readOnly") is not True:
         name = str(schema.get("$ref", "")).removeprefix("#/$defs/")
@@ -212,96 +287,16 @@ def is_read_only(schema: Any, definitions: Mapping[str, Any]) -> bool:
     return isinstance(schema, Mapping)
 
 
-def _asking(node: Node, definitions: Mapping[str, Any]) -> Node:
-    """Ask for no property that is left out, by whatever part of a composition."""
-    if node.keys().isdisjoint(("required", *_CHOICES)):
-        return node
-    names = {name for part in _composed(node, definitions) for name in _left_out(part, definitions)}
-    return _without(node, names) if names else node
+def _list_read_only(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> list[str]:
+    return [name for name, part in get_properties(node).items() if is_read_only(part, definitions)]
 
 
-def parts_of(node: Mapping[str, Any]) -> list[Any]:
-    """List the schemas that a schema is composed of."""
+def list_subschemas(node: Mapping[str, Any]) -> list[Any]:
+    """List the schemas under `allOf`, `anyOf` and `oneOf`."""
     return [each for word in _CHOICES if isinstance(node.get(word), list) for each in node[word]]
 
 
-def properties_of(node: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the properties that a schema itself names."""
+def get_properties(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties that a schema itself names."""
     properties = node.get("properties")
     return dict(properties) if isinstance(properties, Mapping) else {}
-
-
-def _composed(node: Any, definitions: Mapping[str, Any]) -> list[Node]:
-    """List a schema, what it is composed of, and what that is."""
-    found: list[Node] = []
-    waiting, seen = [node], set[str]()
-    while waiting:
-        part = waiting.pop()
-        if not isinstance(part, dict):
-            continue
-        found.append(part)
-        waiting += parts_of(part)
-        name = _name(part)
-        if name in definitions and name not in seen:
-            seen.add(name)
-            waiting.append(definitions[name])
-    return found
-
-
-def _name(part: Mapping[str, Any]) -> str:
-    return str(part.get("$ref", "")).removeprefix("#/$defs/")
-
-
-def _left_out(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> list[str]:
-    return [name for name, part in properties_of(node).items() if is_read_only(part, definitions)]
-
-
-def _without(node: Any, names: set[str]) -> Any:
-    """Ask for none of these names, in no part that is written here."""
-    if not isinstance(node, dict):
-        return node
-    choices = [word for word in _CHOICES if isinstance(node.get(word), list)]
-    made = {word: [_without(each, names) for each in node[word]] for word in choices}
-    if isinstance(node.get("required"), list):
-        made["required"] = [name for name in node["required"] if name not in names]
-    return {**node, **made}
-
-
-def _node(node: Node, definitions: Mapping[str, Any]) -> Node:
-    left_out = _left_out(node, definitions)
-    if left_out:
-        kept = {name: part for name, part in node["properties"].items() if name not in left_out}
-        node = {**node, "properties": kept}
-    shown = {keyword: value for keyword, value in node.items() if keyword not in _MUTE and keyword[:2] != "x-"}
-    return _nullable(_bounded({**shown, **_told(node)}), is_nullable=node.get("nullable") is True)
-
-
-def _told(node: Node) -> Node:
-    """Tell the example and the default."""
-    told: Node = {"examples": [node["example"]]} if "example" in node and "examples" not in node else {}
-    if "default" in node:
-        default = f"Default: {json.dumps(node['default'], ensure_ascii=False)[:_TOLD]}."
-        told["description"] = f"{node.get('description') or ''} {default}".strip()
-    return told
-
-
-def _bounded(node: Node) -> Node:
-    for exclusive, bound in _BOUNDS:
-        if isinstance(node.get(exclusive), bool):
-            rest = {keyword: value for keyword, value in node.items() if keyword not in (exclusive, bound)}
-            known = {exclusive if node[exclusive] else bound: node[bound]} if bound in node else {}
-            node = {**rest, **known}
-    return node
-
-
-def _nullable(node: Node, *, is_nullable: bool) -> Node:
-    if not is_nullable:
-        return node
-    if isinstance(node.get("type"), str):
-        node = {**node, "type": [node["type"], "null"]}
-    if isinstance(node.get("enum"), list) and None not in node["enum"]:
-        node = {**node, "enum": [*node["enum"], None]}
-    if node.keys().isdisjoint(_BINDING):
-        return node
-    told = {keyword: node[keyword] for keyword in ("description",) if keyword in node}
-    return {"anyOf": [{key: value for key, value in node.items() if key not in told}, {"type": "null"}], **told}

@@ -1,8 +1,8 @@
-"""A value -> its text in a path, a query, a header or a cookie: RFC 6570, and what OpenAPI adds to it.
+"""The text of a value in a path, a query, a header or a cookie: RFC 6570, and what OpenAPI adds to it.
 
-What cannot be told apart by who reads it is refused: an item that contains what the items are joined by.
+An item that contains the delimiter of the items is refused, since the server could not tell them apart.
 Source of the table: OpenAPI 3.1.1, section Style Examples. What is undefined there: a list or an object inside of
-another is JSON; `deepObject` goes on in brackets; what is delimited and exploded is written as a form.
+another is JSON; `deepObject` goes on in brackets; delimited styles that are exploded are written as a form.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from pydantic_core import to_json
 
 from toolkit.errors import InvalidArguments
 
-# What a header may hold: visible ASCII, and blanks inside; so there is no second header in it (RFC 9110, section 5.5).
-HEADER = re.compile(r"([!-~]([ -~\t]*[!-~])?)?")
+# The value of a header: visible ASCII with blanks inside, so it cannot hold a second header (RFC 9110, section 5.5).
+HEADER_VALUE = re.compile(r"([!-~]([ -~\t]*[!-~])?)?")
 # Reserved characters of RFC 3986 that mean nothing in a query, nor in a form.
 RESERVED = ":/?@!$'()*,"
 
 
 @dataclass(frozen=True)
 class Style:
-    """How the parts of a value are joined.
+    """A style of OpenAPI: how the parts of a value are joined.
 
     Attributes:
-        first: What stands in front.
-        separator: What is between parts that are exploded.
-        delimiter: What is between parts that are not.
-        is_named: Whether the name stands there too.
+        first: Put before the value.
+        separator: Put between parts that are exploded.
+        delimiter: Put between parts that are not.
+        is_named: Whether the name is part of the text.
     """
 
     first: str
@@ -52,38 +52,37 @@ STYLES: Mapping[str, Style] = MappingProxyType(
         "cookie": Style("", "; ", ",", is_named=True),
     }
 )
-
 Encode = Callable[[str], str]
 
 
 def is_json(media_type: str) -> bool:
-    """Whether it is JSON, by RFC 6839 too."""
+    """Return whether a media type is JSON, including the suffix `+json` of RFC 6839."""
     essence = media_type.partition(";")[0].strip().lower()
     return essence in ("application/json", "text/json") or essence.endswith("+json")
 
 
-def plain(value: Any, media_type: str = "") -> str:
-    """Write a value as text: a text as it is, unless the media type is JSON; all else as JSON."""
+def to_text(value: Any, media_type: str = "") -> str:
+    """Return a text as it is, unless the media type is JSON; anything else as JSON."""
     return value if isinstance(value, str) and not is_json(media_type) else to_json(value).decode()
 
 
-def encoded(text: str, *, reserved: bool = False) -> str:
-    """Write a text in the characters of a URL, so that it ends nothing there.
+def percent_encode(text: str, *, reserved: bool = False) -> str:
+    """Encode a text for a URL.
 
     Args:
-        text: Any.
-        reserved: Whether characters stay that have a meaning in other URLs.
+        text: Any text.
+        reserved: Whether to keep `RESERVED` characters.
     """
     return quote(text, safe=RESERVED if reserved else "")
 
 
-def header(text: str) -> str:
-    """Check that a text can be the value of a header.
+def check_header_value(text: str) -> str:
+    """Check that a text can be the value of a header, and return it.
 
     Raises:
-        InvalidArguments: It cannot.
+        InvalidArguments: It cannot be.
     """
-    if HEADER.fullmatch(text) is None:
+    if HEADER_VALUE.fullmatch(text) is None:
         raise InvalidArguments(
             f"{text[:50]!r} cannot be sent in a header: use visible ASCII characters, without line breaks, and without "
             f"blanks at the ends."
@@ -91,36 +90,36 @@ def header(text: str) -> str:
     return text
 
 
-def defined(value: Any) -> Any:
-    """Leave out the parts of a list or an object that are null: RFC 6570, section 2.3."""
+def drop_nulls(value: Any) -> Any:
+    """Drop the parts of a list or an object that are null: RFC 6570, section 2.3."""
     if isinstance(value, dict):
         return {name: part for name, part in value.items() if part is not None}
     return [part for part in value if part is not None] if isinstance(value, list) else value
 
 
 def is_undefined(value: Any) -> bool:
-    """Whether a value leaves nothing to be written: RFC 6570, section 2.3."""
+    """Return whether a value has no text: RFC 6570, section 2.3."""
     return value is None or value == [] or value == {}
 
 
-def styled(name: str, value: Any, style: str, *, explode: bool, encode: Encode = encoded) -> str:
-    """Write a value that is not undefined.
+def apply_style(name: str, value: Any, style: str, *, explode: bool, encode: Encode = percent_encode) -> str:
+    """Return the text of a value that is not undefined.
 
     Raises:
-        InvalidArguments: What was written could be read as something else.
+        InvalidArguments: The text could be read as another value.
     """
     if style == "deepObject":
-        return "&".join(f"{encoded(key)}={encode(plain(part))}" for key, part in deep(name, value))
-    rule, key = STYLES[style], encoded(name)
+        return "&".join(f"{percent_encode(key)}={encode(to_text(part))}" for key, part in flatten(name, value))
+    rule, key = STYLES[style], percent_encode(name)
     if isinstance(value, dict):
-        return _object(rule, key, value, explode=explode, encode=encode)
+        return _join_object(rule, key, value, explode=explode, encode=encode)
     if isinstance(value, list):
-        return _array(rule, key, value, explode=explode, encode=encode)
-    return rule.first + _named(rule, key, encode(plain(value)))
+        return _join_array(rule, key, value, explode=explode, encode=encode)
+    return rule.first + _add_name(rule, key, encode(to_text(value)))
 
 
-def deep(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """List what is in a value by names in brackets.
+def flatten(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the parts of a nested value, by names with brackets.
 
     Raises:
         InvalidArguments: A key has brackets of its own.
@@ -128,51 +127,51 @@ def deep(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if not isinstance(value, (dict, list)):
         yield name, value
         return
-    known = defined(value)
+    known = drop_nulls(value)
     for key, part in known.items() if isinstance(known, dict) else enumerate(known):
         if not {"[", "]"}.isdisjoint(str(key)):
             raise InvalidArguments(f"{name}: the key {key!r} must not contain brackets.")
-        yield from deep(f"{name}[{key}]", part)
+        yield from flatten(f"{name}[{key}]", part)
 
 
-def keys_of(name: str, value: Any, style: str, *, explode: bool) -> list[str]:
-    """List the names that keys inside a value are written as, beside its own: none must pose as something else's."""
+def list_nested_keys(name: str, value: Any, style: str, *, explode: bool) -> list[str]:
+    """List the names as which keys inside a value are sent, besides its own: none may be the name of something else."""
     if style == "deepObject":
-        return [key for key, _ in deep(name, value) if key != name]
+        return [key for key, _ in flatten(name, value) if key != name]
     return list(value) if explode and isinstance(value, dict) else []
 
 
-def _object(rule: Style, key: str, value: Mapping[str, Any], *, explode: bool, encode: Encode) -> str:
-    pairs = [(encode(name), encode(plain(part))) for name, part in value.items()]
+def _join_object(rule: Style, key: str, value: Mapping[str, Any], *, explode: bool, encode: Encode) -> str:
+    pairs = [(encode(name), encode(to_text(part))) for name, part in value.items()]
     if explode:
-        _check_apart([name for name, _ in pairs], "=")
-        return rule.first + _joined(rule.separator, [f"{name}={part}" for name, part in pairs])
-    return rule.first + _named(rule, key, _joined(rule.delimiter, [each for pair in pairs for each in pair]))
+        _check_separable([name for name, _ in pairs], "=")
+        return rule.first + _join(rule.separator, [f"{name}={part}" for name, part in pairs])
+    return rule.first + _add_name(rule, key, _join(rule.delimiter, [each for pair in pairs for each in pair]))
 
 
-def _array(rule: Style, key: str, value: list[Any], *, explode: bool, encode: Encode) -> str:
-    parts = [encode(plain(part)) for part in value]
+def _join_array(rule: Style, key: str, value: list[Any], *, explode: bool, encode: Encode) -> str:
+    parts = [encode(to_text(part)) for part in value]
     if not explode:
-        return rule.first + _named(rule, key, _joined(rule.delimiter, parts))
-    return rule.first + _joined(rule.separator, [_named(rule, key, part) for part in parts])
+        return rule.first + _add_name(rule, key, _join(rule.delimiter, parts))
+    return rule.first + _join(rule.separator, [_add_name(rule, key, part) for part in parts])
 
 
-def _named(rule: Style, key: str, text: str) -> str:
+def _add_name(rule: Style, key: str, text: str) -> str:
     if not rule.is_named:
         return text
     return key if rule.first and not text else f"{key}={text}"  # an empty path-style parameter has no `=`
 
 
-def _joined(between: str, parts: list[str]) -> str:
-    _check_apart(parts, between)
+def _join(between: str, parts: list[str]) -> str:
+    _check_separable(parts, between)
     return between.join(parts)
 
 
-def _check_apart(parts: Iterable[str], between: str) -> None:
-    """Check that parts can be told apart by what is between them.
+def _check_separable(parts: Iterable[str], between: str) -> None:
+    """Check that no part contains the delimiter.
 
     Raises:
-        InvalidArguments: One of them has it inside.
+        InvalidArguments: One of them does.
     """
     bad = next((part for part in parts if between in part), None)
     if bad is not None:

@@ -1,0 +1,297 @@
+"""Runs one command and leaves no process of it behind: the program of a process of its own.
+
+    library -> guard -> second guard -> command, in a session of its own
+
+Each guard adopts the orphans among its descendants (a subreaper: prctl(2), Linux 3.4), so that all processes that a
+command starts stay among its descendants: in other sessions, daemonised, under other names. When the command has ended,
+or is cancelled, a guard sends its descendants SIGTERM, kills those that are left after 0.2 s, and abandons them after
+2 s more. It is cancelled by the end of its control socket, by SIGTERM, and by the death of its parent.
+
+When the command kills or stops a guard, the other one ends everything; if that one cannot, the library does, from
+outside. Not ended are: processes of another user, processes that cleared their environment and then killed both guards,
+and processes that fork faster than they are killed.
+
+Where the system has no subreapers, or no /proc, there is one guard, and it ends the command's process group.
+
+It runs without the package, and imports little, so that it starts fast.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+# linux/prctl.h
+SET_DEATH_SIGNAL = 1
+SET_SUBREAPER = 36
+# Exit codes: no process is left, or one would not end.
+CLEAN, LEFT = 0, 1
+GRACE = 0.2  # seconds between SIGTERM and SIGKILL
+PERSISTENCE = 2.0  # seconds of killing
+PAUSE = 0.002  # seconds between two looks
+
+
+def serve() -> int:
+    """Run the command that comes through the control socket (standard input), and return the exit code."""
+    control = os.dup(0)
+    with open(0, "rb", closefd=False) as orders:
+        try:
+            # Arguments, environment, working directory, resource limits, and the library's process id.
+            command, environment, directory, limits, parent = marshal.load(orders)  # noqa: S302  this very Python wrote it
+        except EOFError:  # it was cancelled
+            return CLEAN
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    os.fchdir(directory)
+    os.close(directory)
+    _die_with(parent)
+
+    def run_command() -> int:
+        os.setsid()
+        return _execute(command, environment, limits, control)
+
+    def run_second_guard() -> int:
+        return watch(run_command, control, adopts=_adopt_orphans(), report=lambda status: _report(control, status))
+
+    return watch(run_second_guard, control, adopts=True) if _adopt_orphans() else run_second_guard()
+
+
+def watch(
+    run: Callable[[], int],
+    control: int,
+    *,
+    adopts: bool,
+    report: Callable[[int], object] = lambda _: None,
+) -> int:
+    """Run a function in a child until it ends or is cancelled, then end all descendants.
+
+    Args:
+        run: Runs in the child; its value is the child's exit code.
+        control: Control socket; its end cancels.
+        adopts: Whether this process adopts orphans.
+        report: Gets the child's wait status if it ended by itself.
+    """
+    wakeups = _listen_for_signals()
+    try:
+        child = _fork(run)
+    except OSError as error:  # there are too many processes
+        _report(control, error.strerror)
+        return CLEAN
+    status = _wait(child, wakeups, control)
+    if status is not None:
+        report(status)
+    return CLEAN if end(Descendants() if adopts else Group(child)) else LEFT
+
+
+def _listen_for_signals() -> int:
+    """Return a pipe that becomes readable when a child ends or SIGTERM comes."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    return reader
+
+
+def _adopt_orphans() -> bool:
+    """Make this process the parent of orphans among its descendants; return whether the system can."""
+    return os.path.exists(f"/proc/{os.getpid()}/stat") and _control_process(SET_SUBREAPER, 1)  # noqa: PTH110
+
+
+def _die_with(parent: int) -> None:
+    """Get SIGTERM when the parent dies; exit if it has died already."""
+    if sys.platform == "linux":
+        _control_process(SET_DEATH_SIGNAL, signal.SIGTERM)
+    if os.getppid() != parent:
+        sys.exit(CLEAN)
+
+
+def _control_process(option: int, value: int) -> bool:
+    import ctypes  # only Linux needs it
+
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    return prctl is not None and prctl(option, value, 0, 0, 0) == 0
+
+
+def _fork(run: Callable[[], int]) -> int:
+    parent = os.getpid()
+    child = os.fork()
+    if child:
+        return child
+    try:
+        signal.set_wakeup_fd(-1)
+        _die_with(parent)
+        os._exit(run())
+    finally:
+        os._exit(LEFT)
+
+
+def _wait(child: int, wakeups: int, control: int) -> int | None:
+    """Wait for a child's end, and return its wait status; None if it is cancelled."""
+    while True:
+        ready, _, _ = select.select([wakeups, control], [], [])
+        if control in ready or signal.SIGTERM in os.read(wakeups, 4096):
+            return None
+        statuses = dict(reap())
+        if child in statuses:
+            return statuses[child]
+
+
+def _execute(command: list[bytes], environment: dict[bytes, bytes], limits: list[tuple[int, int]], control: int) -> int:
+    """Replace this process by the command; report why if that fails."""
+    try:
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        os.umask(os.umask(0) | 0o022)
+        for resource, maximum in limits:
+            _set_limit(resource, maximum)
+        os.execvpe(command[0], command, environment)  # noqa: S606  what it is for
+    except OSError as error:
+        _report(control, error.strerror)
+    return LEFT
+
+
+def _set_limit(number: int, maximum: int) -> None:
+    import resource  # few commands have limits
+
+    hard = resource.getrlimit(number)[1]
+    maximum = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
+    resource.setrlimit(number, (maximum, maximum))
+
+
+def _report(control: int, status: int | str | None) -> None:
+    """Send a wait status, or why there is none, to the library; of two reports, the first counts."""
+    with suppress(OSError):
+        os.write(control, marshal.dumps(status))
+
+
+class Descendants:
+    """All descendants of this process, which adopts their orphans."""
+
+    def is_gone(self) -> bool:
+        """Return whether none is left; those that have ended are reaped."""
+        return not _has_children()
+
+    def send(self, number: int) -> None:
+        """Send each of them a signal."""
+        for process in list_descendants(os.getpid()):
+            _send_signal(process, number)
+
+
+class Group:
+    """The process group of one child, for systems without subreapers."""
+
+    def __init__(self, leader: int) -> None:
+        self._leader = leader
+
+    def is_gone(self) -> bool:
+        """Return whether none is left."""
+        return not _has_children() and not _send_signal(-self._leader, 0)
+
+    def send(self, number: int) -> None:
+        """Send each of them a signal, or the child alone as long as it has no group."""
+        _ = _send_signal(-self._leader, number) or _send_signal(self._leader, number)
+
+
+class Marked:
+    """All processes that have a mark in their environment, whatever their parents are."""
+
+    def __init__(self, mark: bytes) -> None:
+        self._mark = mark
+
+    def is_gone(self) -> bool:
+        """Return whether none is left."""
+        return not self._list()
+
+    def send(self, number: int) -> None:
+        """Send each of them a signal."""
+        for process in self._list():
+            _send_signal(process, number)
+
+    def _list(self) -> list[int]:
+        return [process for process in _list_processes() if self._mark in _read_file(f"/proc/{process}/environ")]
+
+
+class MarkedDescendants(Marked):
+    """All descendants of marked processes, but not the topmost: a guard, which adopts as long as it runs."""
+
+    def _list(self) -> list[int]:
+        return list_descendants(*super()._list())
+
+
+def end(processes: Descendants | Group | Marked) -> bool:
+    """Send SIGTERM, SIGKILL after `GRACE`, and stop after `PERSISTENCE`; return whether no process is left."""
+    if processes.is_gone():
+        return True
+    processes.send(signal.SIGTERM)
+    processes.send(signal.SIGCONT)
+    start = time.monotonic()
+    while not processes.is_gone() and time.monotonic() < start + GRACE:
+        time.sleep(PAUSE)
+    while not processes.is_gone() and time.monotonic() < start + GRACE + PERSISTENCE:
+        processes.send(signal.SIGKILL)
+        time.sleep(PAUSE)
+    return processes.is_gone()
+
+
+def reap() -> list[tuple[int, int]]:
+    """Reap the children that have ended, and return their process ids and wait statuses."""
+    statuses: list[tuple[int, int]] = []
+    with suppress(ChildProcessError):
+        while (child := os.waitpid(-1, os.WNOHANG))[0]:
+            statuses.append(child)
+    return statuses
+
+
+def list_descendants(*processes: int) -> list[int]:
+    """List the running descendants of processes, as /proc has them now."""
+    children: dict[int, list[int]] = {}
+    for process, parent in _list_parents():
+        children.setdefault(parent, []).append(process)
+    family = [*processes]
+    for process in family:
+        family += children.pop(process, ())
+    return family[len(processes) :]
+
+
+def _has_children() -> bool:
+    reap()
+    with suppress(ChildProcessError):
+        return os.waitpid(-1, os.WNOHANG) is not None
+    return False
+
+
+def _list_parents() -> list[tuple[int, int]]:
+    """List the running processes, each with its parent."""
+    # State and parent follow the name, which is in parentheses and can have any characters: proc_pid_stat(5).
+    stats = (
+        (process, _read_file(f"/proc/{process}/stat").rpartition(b")")[2].split()) for process in _list_processes()
+    )
+    return [(process, int(fields[1])) for process, fields in stats if fields and fields[0] not in b"ZX"]
+
+
+def _list_processes() -> list[int]:
+    with suppress(OSError), os.scandir("/proc") as entries:
+        return [int(entry.name) for entry in entries if entry.name.isdecimal()]
+    return []
+
+
+def _read_file(path: str) -> bytes:
+    """Read a file of /proc; empty for a process that is gone, or another user's."""
+    with suppress(OSError), open(path, "rb") as file:  # noqa: PTH123  pathlib takes long to load
+        return file.read()
+    return b""
+
+
+def _send_signal(process: int, number: int) -> bool:
+    """Send a signal; return whether a process got it."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(process, number)
+        return True
+    return False
