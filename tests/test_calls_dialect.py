@@ -39,7 +39,7 @@ def ping() -> str:
 
 
 BOX = Toolbox([add, move, ping])
-SPECS = tuple(made.spec for made in BOX)
+SPECS = tuple(made._spec for made in BOX)
 
 
 def replied(*calls: dict[str, Any], output: str | None = None) -> str:
@@ -115,7 +115,7 @@ def test_definitions_stay_inside() -> None:
 
 def test_definitions_of_one_name() -> None:
     """Definitions of one name in two tools do not meet."""
-    both = reply_schema([SPECS[1], BOX["move"].with_name("shift").spec])
+    both = reply_schema([SPECS[1], BOX["move"].with_name("shift")._spec])
 
     assert ["move.Point", "shift.Point"] == list(both["$defs"])
 
@@ -234,7 +234,7 @@ def test_strict_within_limits() -> None:
             inner = schema.object(x=inner)
         return Tool.from_schema("deep", {**inner, "description": "Go down."}, lambda x: x)
 
-    forms = [Calls(strict=True).form(deep(levels).spec) for levels in (9, 10)]
+    forms = [Calls(strict=True).form(deep(levels)._spec) for levels in (9, 10)]
 
     assert [True, False] == [form.strict for form in forms]
 

@@ -62,7 +62,7 @@ def anything(value: Any) -> str:
     return str(value)
 
 
-SPECS = [made.spec for made in (add, ping, count, grow, anything)]
+SPECS = [made._spec for made in (add, ping, count, grow, anything)]
 OPEN: dict[str, Any] = {
     "type": "object",
     "properties": {"a": {"type": "integer"}, "b": {"type": "integer", "default": 0}},
@@ -132,13 +132,13 @@ SHOWN: dict[tuple[str, bool], dict[str, Any]] = {
 )
 def test_tool(name: str, strict: bool, shown: dict[str, Any]) -> None:
     """A tool goes out in the form of its provider."""
-    assert shown == get_dialect(name, strict=strict).tool(add.spec)
+    assert shown == get_dialect(name, strict=strict).tool(add._spec)
 
 
 @pytest.mark.parametrize("name", ["minimal", "gemini", "mcp"])
 def test_strict_where_there_is_no_such_thing(name: str) -> None:
     """Where a provider enforces nothing, strict changes nothing."""
-    assert get_dialect(name).tool(add.spec) == get_dialect(name, strict=True).tool(add.spec)
+    assert get_dialect(name).tool(add._spec) == get_dialect(name, strict=True).tool(add._spec)
 
 
 NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -165,13 +165,13 @@ EMPTY: dict[str, Any] = {
 @pytest.mark.parametrize("name", EMPTY)
 def test_tool_without_parameters(name: str) -> None:
     """A tool without parameters has none on the wire; Gemini refuses an empty list of them."""
-    assert EMPTY[name] == get_dialect(name).tool(ping.spec)
+    assert EMPTY[name] == get_dialect(name).tool(ping._spec)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_tool_is_shown_once(name: str) -> None:
     """The form of a tool is made once, for equal dialects, and its bytes do not change."""
-    first, second = get_dialect(name).tool(add.spec), get_dialect(name).tool(add.spec)
+    first, second = get_dialect(name).tool(add._spec), get_dialect(name).tool(add._spec)
 
     assert json.dumps(first) == json.dumps(second)
     assert first is second or name == "calls"
@@ -221,7 +221,7 @@ def test_calls_are_strict_together() -> None:
     """The reply of the calls dialect is enforced where that can be done for every tool."""
     asked = [
         get_run_dialect("calls", strict=True).body(ModelRequest(messages=(UserMessage("Hi"),), tools=(*specs,)))
-        for specs in ([add.spec], [add.spec, ToolSpec(name="x", description="", parameters=OPEN, strict=False)])
+        for specs in ([add._spec], [add._spec, ToolSpec(name="x", description="", parameters=OPEN, strict=False)])
     ]
 
     assert [True, None] == [body["response_format"]["json_schema"].get("strict") for body in asked]
@@ -274,7 +274,7 @@ def test_title() -> None:
 def test_name_that_gemini_refuses(name: str) -> None:
     """A name that begins with a digit or a dash is refused for Gemini, with what to do."""
     with pytest.raises(DefinitionError, match=rf"Tool '{name}': Gemini's names begin with a letter or '_'.*prefixed"):
-        get_dialect("gemini").tool(add.with_name(name).spec)
+        get_dialect("gemini").tool(add.with_name(name)._spec)
 
 
 # -- how calls come back
@@ -505,7 +505,7 @@ def test_arguments_come_back_in_the_tools_own_form(shown: Shown) -> None:
 def test_parameter_names_that_providers_refuse(name: str) -> None:
     """A parameter whose name the provider refuses goes out under another, and comes back under its own."""
     dialect = get_dialect(name)
-    (sent,) = dialect.form(grow.spec).schema["properties"]
+    (sent,) = dialect.form(grow._spec).schema["properties"]
     (call,) = dialect.calls(BUILD[name]("grow", {sent: 3}, "i"), SPECS)
 
     assert (True, {"größe": 3}) == (sent.isascii(), json.loads(call.arguments))
@@ -724,7 +724,7 @@ def test_structured_content(output: Any, result: ToolResult, expected: Any) -> N
 
 def test_openai_takes_it() -> None:
     """What goes out has the types of the openai package."""
-    shown = {name: get_dialect(name, strict=True).tool(count.spec) for name in ("chat", "responses")}
+    shown = {name: get_dialect(name, strict=True).tool(count._spec) for name in ("chat", "responses")}
     outputs = get_dialect("responses").answers(DONE)
 
     TypeAdapter(FunctionDefinition).validate_python(shown["chat"]["function"])
@@ -737,7 +737,7 @@ def test_anthropic_takes_it() -> None:
     types = pytest.importorskip("anthropic.types")
     dialect = get_dialect("anthropic", strict=True)
 
-    TypeAdapter(types.ToolParam).validate_python(dialect.tool(count.spec))
+    TypeAdapter(types.ToolParam).validate_python(dialect.tool(count._spec))
     TypeAdapter(types.MessageParam).validate_python(dialect.answers(DONE)[0])
     assert (ADD,) == dialect.calls(types.Message.model_validate(MESSAGE), [])
 
@@ -800,7 +800,7 @@ def test_last_of_equal_keys_wins(strict: bool) -> None:
     """Of equal keys the last one wins, also in arguments that are read back into the tool's own form."""
     second = '[{"key": "b", "value": 2}]' if strict else '{"b": 2}'
     repeated = {"function": {"name": "count", "arguments": f'{{"words": [], "words": {second}}}'}}
-    (call,) = get_dialect("chat", strict=strict).calls({"tool_calls": [repeated]}, [count.spec])
+    (call,) = get_dialect("chat", strict=strict).calls({"tool_calls": [repeated]}, [count._spec])
 
     assert {"b": 2} == json.loads(call.arguments)["words"]
 

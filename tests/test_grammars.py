@@ -155,7 +155,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 def schema_of(function: Callable[..., Any], shown: str) -> str:
     name, _, strict = shown.partition(" ")
     dialect = get_dialect(name, strict=bool(strict))
-    made = dialect.tool(tool(function, name="take").spec)
+    made = dialect.tool(tool(function, name="take")._spec)
     return json.dumps(made["function"]["parameters"] if "function" in made else made, ensure_ascii=False)
 
 
@@ -204,7 +204,7 @@ def test_schemas_compile(engine: Callable[[str], None], shown: str) -> None:
 @pytest.mark.parametrize("name", ["chat", "calls"])
 def test_openai_takes_what_is_strict(name: str) -> None:
     """What is shown as strict of a function of any kind keeps to the rules of OpenAI's strict mode."""
-    specs = [tool(function, name=f"take_{number}").spec for number, function in enumerate(FUNCTIONS.values())]
+    specs = [tool(function, name=f"take_{number}")._spec for number, function in enumerate(FUNCTIONS.values())]
     body = get_run_dialect(name, strict=True).body(ModelRequest(messages=(UserMessage("Hi"),), tools=(*specs,)))
     with FakeServer([reply.text("Hi")]) as server, openai.OpenAI(base_url=server.base_url, api_key="test") as client:
         client.chat.completions.create(model="fake", **body)

@@ -892,7 +892,7 @@ def say(text: str) -> str:
 
 def pieces_of(chunks: list[Any], **request: Any) -> list[Piece]:
     """What a model gives for these chunks, as it gives it."""
-    asked = ModelRequest(**{"messages": (), "tools": (need.spec, say.spec), "early": True, **request})
+    asked = ModelRequest(**{"messages": (), "tools": (need._spec, say._spec), "early": True, **request})
     answers = OpenAIModel(InProcess([*chunks, chunk(finish_reason="tool_calls")]), "fake").stream(asked)
 
     async def all_of_them() -> list[Piece]:
@@ -987,8 +987,8 @@ def test_the_call_that_is_the_answer_is_not_ready() -> None:
     """Where the answer is to be a call, that call is no tool's, so nobody can begin with it."""
     pieces = pieces_of(
         [chunk(piece('{"text": "x"}', "say", id="a", index=0))],
-        tools=(need.spec,),
-        output=OutputSpec(spec=say.spec, by_tool=True),
+        tools=(need._spec,),
+        output=OutputSpec(spec=say._spec, by_tool=True),
     )
 
     assert [] == [p for p in pieces if isinstance(p, CallReady)]

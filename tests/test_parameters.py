@@ -820,7 +820,7 @@ class E(enum.Enum): A = "a"; B = "b"; C = "c"
 class D: x: set[typing.Literal["q", "r", "s"]]; y: frozenset[str]
 def f(a: set[str] = {"x", "y", "z", "w"}, b: frozenset[E] = frozenset(E), c: typing.Union[D, E, int, None] = None,
       d: object = object(), e: typing.Callable = lambda: 1, *args: D, **kwargs: E): "Do."
-print(json.dumps(tool(f).spec.parameters))
+print(json.dumps(tool(f)._spec.parameters))
 """
 
 

@@ -616,7 +616,7 @@ def test_pieces() -> None:
 
 def test_calls_that_are_ready() -> None:
     """A call is given as soon as it is whole, before the answer has ended."""
-    request = ModelRequest(messages=(UserMessage("x"),), tools=(*(t.spec for t in Toolbox([add])),), early=True)
+    request = ModelRequest(messages=(UserMessage("x"),), tools=(*(t._spec for t in Toolbox([add])),), early=True)
 
     async def pieces(client: openai.AsyncOpenAI) -> list[Any]:
         return [piece async for piece in ResponsesModel(client, "m").stream(request)]
@@ -797,6 +797,6 @@ def test_strict_without_loss() -> None:
 
 def test_schemas_stay_as_they_are() -> None:
     """The schemas for a loop of one's own are flat functions."""
-    shown = get_dialect("responses").tool(find_customer.spec)
+    shown = get_dialect("responses").tool(find_customer._spec)
 
     assert ("function", "find_customer", False) == (shown["type"], shown["name"], "defer_loading" in shown)

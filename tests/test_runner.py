@@ -126,7 +126,7 @@ def test_tools_reach_the_model() -> None:
     runner = Runner([add], model=model)
     runner.run("x")
 
-    assert ModelRequest(messages=(UserMessage("x"),), tools=tuple(t.spec for t in runner.toolbox)) == model.requests[0]
+    assert ModelRequest(messages=(UserMessage("x"),), tools=tuple(t._spec for t in runner.toolbox)) == model.requests[0]
 
 
 def test_details_stay_here() -> None:

@@ -30,12 +30,12 @@ CALL = ToolCall(name="paint", arguments='{"wall": "north", "colour": "red"}', id
 def answered(text: str, *, is_error: bool = False) -> ModelRequest:
     """A request after the call has its result."""
     told = ToolMessage(call_id="c", name="paint", text=text, is_error=is_error)
-    return ModelRequest(messages=(QUESTION, ModelResponse(calls=(CALL,)), told), tools=(paint.spec,))
+    return ModelRequest(messages=(QUESTION, ModelResponse(calls=(CALL,)), told), tools=(paint._spec,))
 
 
 def test_call_is_asked_for_with_a_worked_example() -> None:
     """Each tool has one worked example, made of its own schema, before the question."""
-    body = SmallCalls().body(ModelRequest(messages=(QUESTION,), tools=(paint.spec,)))
+    body = SmallCalls().body(ModelRequest(messages=(QUESTION,), tools=(paint._spec,)))
 
     assert [
         {"role": "system", "content": "Answer each request with one JSON call of the right tool."},
@@ -48,14 +48,14 @@ def test_call_is_asked_for_with_a_worked_example() -> None:
 def test_instructions_reach_the_prompt() -> None:
     """The application's instructions stand behind the task."""
     messages = (SystemMessage("Be kind."), QUESTION)
-    body = SmallCalls().body(ModelRequest(messages=messages, tools=(paint.spec,)))
+    body = SmallCalls().body(ModelRequest(messages=messages, tools=(paint._spec,)))
 
     assert body["messages"][0]["content"].endswith("of the right tool. Be kind.")
 
 
 def test_schema_allows_exactly_one_call() -> None:
     """The reply is one object with one call; words that restrict nothing are left out."""
-    items = call_schema([paint.spec])["properties"]["calls"]
+    items = call_schema([paint._spec])["properties"]["calls"]
 
     assert (1, 1) == (items["minItems"], items["maxItems"])
     assert {
@@ -96,7 +96,7 @@ def test_conversation_without_tools_is_plain() -> None:
 
 def test_calls_are_no_text_for_people() -> None:
     """The reply with the call is not shown as it comes; the sentence is."""
-    asking = ModelRequest(messages=(QUESTION,), tools=(paint.spec,))
+    asking = ModelRequest(messages=(QUESTION,), tools=(paint._spec,))
 
     assert (False, True) == (SmallCalls().shows_text(asking), SmallCalls().shows_text(answered("done")))
 
@@ -125,7 +125,7 @@ MOOD: dict[str, Any] = {
 
 def example(made: Tool[..., Any]) -> tuple[str, Any]:
     """The worked example of a tool: its request, its call."""
-    _, request, answer, _ = SmallCalls().body(ModelRequest(messages=(QUESTION,), tools=(made.spec,)))["messages"]
+    _, request, answer, _ = SmallCalls().body(ModelRequest(messages=(QUESTION,), tools=(made._spec,)))["messages"]
     return request["content"], json.loads(answer["content"])["calls"][0]
 
 
@@ -174,7 +174,7 @@ def test_sample_of_an_output(output: dict[str, Any], expected: Any) -> None:
     size = {"type": "object", "properties": {"width": {"type": "integer"}}, "required": ["width"]}
     made = Tool.from_schema("t", {"properties": {"_output": output}, "$defs": {"size": size}})
     _, call = example(made)
-    jsonschema.validate({"calls": [call]}, call_schema([made.spec]))
+    jsonschema.validate({"calls": [call]}, call_schema([made._spec]))
 
     assert expected == call["_output"]
 

@@ -113,12 +113,12 @@ def test_kept_forms() -> None:
     for each in (made, again):
         Toolbox([each]).schemas("chat", strict=True)
 
-    assert ("my_search", True) == (again.spec.name, made.spec.forms["strict"] is again.spec.forms["strict"])
+    assert ("my_search", True) == (again._spec.name, made._spec.forms["strict"] is again._spec.forms["strict"])
 
 
 def test_changed_schema() -> None:
     """A spec that is copied with another schema has a form of its own."""
-    spec = tool(search).spec
+    spec = tool(search)._spec
     get_dialect("chat").tool(spec)
     other = replace(spec, parameters={"type": "object", "properties": {}})
 

@@ -40,7 +40,7 @@ def weather() -> str:
 
 
 BOX = Toolbox([add, subtract, list_orders, weather])
-SPECS = tuple(made.spec for made in BOX)
+SPECS = tuple(made._spec for made in BOX)
 NAMES = ("add", "subtract")
 APIS = pytest.mark.parametrize("model", [OpenAIModel, ResponsesModel], ids=["chat", "responses"])
 

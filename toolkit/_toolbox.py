@@ -72,7 +72,7 @@ class Toolbox:
     @check_options
     def __init__(self, tools: Iterable[Addable] = (), *, strict: bool | None = None, references: bool = False) -> None:
         self.strict = strict
-        self.bindings = Bindings(about=ABOUT if references else {})
+        self.bindings = Bindings(_about=ABOUT if references else {})
         # Rendered schemas by dialect and strictness, and the composition that they belong to.
         self._schemas: tuple[object, dict[tuple[str, bool], list[dict[str, Any]]]] = (None, {})
         if not isinstance(tools, Iterable):
@@ -105,12 +105,12 @@ class Toolbox:
     @property
     def references(self) -> bool:
         """Whether calls may refer to the results of other calls."""
-        return bool(self.bindings.about)
+        return bool(self.bindings._about)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the tools, in order."""
-        return tuple(self.bindings.tools)
+        return tuple(self.bindings._tools)
 
     def add(self, *tools: Addable) -> None:
         """Add all of these tools, or none if one is refused.
@@ -119,7 +119,7 @@ class Toolbox:
             DuplicateToolError: A name is taken; the message names both owners.
             DefinitionError: One cannot be a tool, or is a method without its instance.
         """
-        added = dict(self.bindings.tools)
+        added = dict(self.bindings._tools)
         for made in map(_as_tool, tools):
             if made.name in added:
                 raise DuplicateToolError(
@@ -128,7 +128,7 @@ class Toolbox:
                     f"or take its place with Toolbox.replace()."
                 )
             added[made.name] = made
-        self.bindings.tools = added
+        self.bindings._tools = added
 
     def replace(self, *tools: Addable) -> None:
         """Replace the tools that have the same names.
@@ -136,12 +136,12 @@ class Toolbox:
         Raises:
             DefinitionError: There is no tool of this name to replace.
         """
-        changed = dict(self.bindings.tools)
+        changed = dict(self.bindings._tools)
         for made in map(_as_tool, tools):
             if made.name not in changed:
                 raise DefinitionError(f"There is no tool {made.name!r} to replace{suggest(made.name, self.names)}")
             changed[made.name] = made
-        self.bindings.tools = changed
+        self.bindings._tools = changed
 
     def remove(self, *names: str) -> None:
         """Remove all of these tools, or none if one is missing.
@@ -150,25 +150,25 @@ class Toolbox:
             KeyError: There is no tool of this name.
         """
         removed = {self[name].name for name in names}
-        self.bindings.tools = {name: made for name, made in self.bindings.tools.items() if name not in removed}
+        self.bindings._tools = {name: made for name, made in self.bindings._tools.items() if name not in removed}
 
     def get(self, name: str) -> AnyTool | None:
         """Return a tool; None where there is none of this name."""
-        return self.bindings.compose().get(name)
+        return self.bindings._compose().get(name)
 
     def prefixed(self, prefix: str) -> Self:
         """Copy the toolbox with longer names; a name over 64 characters is shortened and ends in a hash of itself."""
-        tools = self.bindings.tools
+        tools = self.bindings._tools
         names = {name: safe_name(prefix + name) for name in tools}
-        return self._with((made.with_name(names[name]) for name, made in tools.items()), self.bindings.rename(names))
+        return self._with((made.with_name(names[name]) for name, made in tools.items()), self.bindings._rename(names))
 
     def filtered(self, keep: Callable[[AnyTool], bool]) -> Self:
         """Copy the toolbox with the tools for which `keep` returns True."""
-        return self._with((self.bindings.tools[made.name] for made in self if keep(made)), self._copy_bindings())
+        return self._with((self.bindings._tools[made.name] for made in self if keep(made)), self._copy_bindings())
 
     def snapshot(self) -> Mapping[str, AnyTool]:
         """Return the tools as they are executed now, by name; later changes of the toolbox do not reach it."""
-        return MappingProxyType(dict(self.bindings.compose()))
+        return MappingProxyType(dict(self.bindings._compose()))
 
     @overload
     def bind(self, name: str) -> Callable[[F], F]: ...
@@ -233,13 +233,13 @@ class Toolbox:
             ValueError: There is no such dialect.
             DefinitionError: A tool cannot be described to a model, or to this provider.
         """
-        renderer, tools = self._dialect(dialect, strict=strict), self.bindings.compose()
+        renderer, tools = self._dialect(dialect, strict=strict), self.bindings._compose()
         key = dialect, renderer.strict
         if self._schemas[0] is not tools:
             self._schemas = tools, {}
         cache = self._schemas[1]
         if key not in cache:
-            rendered = [renderer.tool(made.spec) for made in tools.values()]
+            rendered = [renderer.tool(made._spec) for made in tools.values()]
             cache[key] = from_json(to_json(rendered))  # a copy, which shares nothing with the tools
         return list(cache[key])
 
@@ -362,23 +362,23 @@ class Toolbox:
         return await self._call_many(calls, context, wait, AsyncBackend(), shared)
 
     def __getitem__(self, name: str) -> AnyTool:
-        if name not in self.bindings.tools:
+        if name not in self.bindings._tools:
             raise KeyError(f"There is no tool {name!r}{suggest(name, self.names)}")
-        return self.bindings.compose()[name]
+        return self.bindings._compose()[name]
 
     def __contains__(self, item: object) -> bool:
         if isinstance(item, str):
-            return item in self.bindings.tools
-        return item in self.bindings.tools.values() or item in self.bindings.compose().values()
+            return item in self.bindings._tools
+        return item in self.bindings._tools.values() or item in self.bindings._compose().values()
 
     def __iter__(self) -> Iterator[AnyTool]:
-        return iter(tuple(self.bindings.compose().values()))
+        return iter(tuple(self.bindings._compose().values()))
 
     def __len__(self) -> int:
-        return len(self.bindings.tools)
+        return len(self.bindings._tools)
 
     def __or__(self, other: Self) -> Self:
-        tools = [*self.bindings.tools.values(), *other.bindings.tools.values()]
+        tools = [*self.bindings._tools.values(), *other.bindings._tools.values()]
         joined = self._with(tools, other._copy_bindings() | self._copy_bindings())
         joined.strict = other.strict if self.strict is None else self.strict
         return joined
@@ -387,11 +387,11 @@ class Toolbox:
         return f"<Toolbox of {len(self)}: {', '.join(self.names)}>" if self.names else "<Toolbox, empty>"
 
     def _copy_bindings(self) -> Bindings:
-        return self.bindings.rename({name: name for name in self.names})
+        return self.bindings._rename({name: name for name in self.names})
 
     def _with(self, tools: Iterable[AnyTool], bindings: Bindings) -> Self:
         made = type(self)(tools, strict=self.strict)
-        bindings.tools = made.bindings.tools
+        bindings._tools = made.bindings._tools
         made.bindings = bindings
         return made
 
@@ -401,7 +401,7 @@ class Toolbox:
     async def _answer(
         self, reply: Any, dialect: Dialect, context: ToolContext[Any] | None, backend: Backend, shared: SharedValues
     ) -> list[dict[str, Any]]:
-        specs = [made.spec for made in self]
+        specs = [made._spec for made in self]
         calls = dialect.calls(reply, specs)
         results = await self._parallel(context, backend, shared).all(calls)
         return dialect.answers([*zip(calls, results)], specs)
@@ -409,7 +409,7 @@ class Toolbox:
     async def _call(
         self, name: str, arguments: RawArguments, context: ToolContext[Any] | None, backend: Backend, shared: Values
     ) -> ToolResult:
-        call, tools = ToolCall(name=name, arguments=to_json_text(arguments)), self.bindings.compose()
+        call, tools = ToolCall(name=name, arguments=to_json_text(arguments)), self.bindings._compose()
         if shared is not None or may_refer(tools.get(name)):
             return (await self._parallel(context, backend, shared).all([call]))[0]
         own = replace(context, tool_name=name) if context else ToolContext(deps=None, tool_name=name)
@@ -432,7 +432,7 @@ class Toolbox:
 
     def _parallel(self, context: ToolContext[Any] | None, backend: Backend, shared: Values) -> ParallelCalls:
         own = context or ToolContext(deps=None)
-        return ParallelCalls(Dispatcher(tools=self.bindings.compose()), own, backend, SharedValues.of(shared))
+        return ParallelCalls(Dispatcher(tools=self.bindings._compose()), own, backend, SharedValues.of(shared))
 
 
 def _as_tool(item: Addable) -> AnyTool:

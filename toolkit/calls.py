@@ -33,7 +33,7 @@ def calls_schema(toolbox: Toolbox, *, strict: bool | None = None) -> dict[str, A
     Raises:
         DefinitionError: A tool cannot be described to a model.
     """
-    specs = [replace(made.spec, activity=toolbox.bindings.activity_of(made.name)) for made in toolbox]
+    specs = [replace(made._spec, activity=toolbox.bindings.activity_of(made.name)) for made in toolbox]
     schema = dialect.reply_schema(specs, dialect=_dialect(toolbox, strict=strict))
     copy: dict[str, Any] = from_json(to_json(schema))  # shares nothing with the tools
     return copy
@@ -53,7 +53,7 @@ def parse_calls(toolbox: Toolbox, reply: RawArguments, *, strict: bool | None = 
     text = strip_fence(to_json_text(reply))
     if dialect.parse_calls(text) is None:
         raise ToolError('Invalid reply: it is no JSON object with a list "calls". Send one whole object.')
-    return _dialect(toolbox, strict=strict).calls(text, [made.spec for made in toolbox])
+    return _dialect(toolbox, strict=strict).calls(text, [made._spec for made in toolbox])
 
 
 def _dialect(toolbox: Toolbox, *, strict: bool | None) -> dialect.Calls:

@@ -156,7 +156,7 @@ def test_meta_fields(properties: dict[str, Any], wanted: tuple[Any, Any]) -> Non
     """What a schema says about calls is none of the tool's parameters."""
     made = declared({**properties, "a": {"type": "string"}}, required=["a", *properties])
 
-    assert wanted == (made.activity, dict(made.about))
+    assert wanted == (made.activity, dict(made._about))
     names = ["a"] if made.activity else ["_output", "a"]
     assert names == [*made.parameters["properties"]] == made.parameters["required"]
 
@@ -765,5 +765,5 @@ def test_activity_outside_a_toolbox(function: Callable[..., Any] | None) -> None
     words = {"text": "a", "_output": "made up"}
     wanted = ("geo", "found a" if function else "activity not found: geo")
 
-    assert wanted == (made.spec.activity, made.invoke(words).text)
+    assert wanted == (made._spec.activity, made.invoke(words).text)
     assert wanted == (Toolbox([made]).bindings.activity_of("x"), Toolbox([made]).call("x", words).text)

@@ -95,7 +95,7 @@ def test_declarations(said: Mapping[str, Any], scope: Scope | None) -> None:
     """A schema says by `_module` and `_imports` what a call may see, and takes no such arguments."""
     made = Tool.from_schema("t", {"type": "object", "properties": {**said, "x": string()}})
 
-    assert (scope, {"x"}) == (made.scope, made.spec.parameters["properties"].keys() - {"_output"})
+    assert (scope, {"x"}) == (made._scope, made._spec.parameters["properties"].keys() - {"_output"})
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_options() -> None:
     @tool(module="research", imports=["city"])
     def look(about: str) -> list[str]: ...  # type: ignore[empty-body]
 
-    assert Scope("research", ("city",)) == look.scope
+    assert Scope("research", ("city",)) == look._scope
 
 
 def test_wrong_options() -> None:

@@ -80,7 +80,7 @@ def test_defaults_of_a_tool() -> None:
     """Defaults that are written out make the tool that is made without them."""
     one, other = tool(echo), tool(**defaults(tool, TOOL))(echo)
 
-    assert (one.settings, one.spec) == (other.settings, other.spec)
+    assert (one.settings, one._spec) == (other.settings, other._spec)
 
 
 def test_defaults_of_a_runner() -> None:

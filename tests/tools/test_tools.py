@@ -263,7 +263,7 @@ def test_decorator_forms() -> None:
 
 def test_declaration() -> None:
     """A tool says name, description and parameters; its title is not among what a model sees."""
-    assert ("sum_up", "Adds.") == (optioned.spec.name, optioned.spec.description)
+    assert ("sum_up", "Adds.") == (optioned._spec.name, optioned._spec.description)
     assert "Sum" not in repr(Toolbox([optioned]).schemas())
 
 
@@ -275,7 +275,7 @@ def described(x: Annotated[str, Field(description="\ud800")]) -> None: ...
 def test_not_sendable(made: Tool[..., Any]) -> None:
     """What no request can carry is refused before there is one; the message names the function."""
     with pytest.raises(DefinitionError, match=r"test_tools\.\w+\(\): its description or schema holds what no JSON"):
-        _ = made.spec
+        _ = made._spec
 
 
 def test_declaration_from_docstring() -> None:
@@ -391,7 +391,7 @@ def test_instances_are_apart() -> None:
 def test_unbound_method() -> None:
     """A method on its class waits for its instance: Python gives it by hand, a toolbox refuses."""
     assert 3 == Account.deposit(Account(1), 2)
-    assert (True, False) == (Account.deposit.is_unbound, Account(1).deposit.is_unbound)
+    assert (True, False) == (Account.deposit._is_unbound, Account(1).deposit._is_unbound)
 
 
 def test_async_method() -> None:
@@ -433,7 +433,7 @@ def test_function_as_class_attribute() -> None:
     class Kit:
         addition = add
 
-    assert (False, 3) == (add.is_unbound, add.invoke('{"a": 1}').value)
+    assert (False, 3) == (add._is_unbound, add.invoke('{"a": 1}').value)
     assert {add} == {vars(Kit)["addition"], Kit.addition}
 
 
@@ -480,7 +480,7 @@ def test_pickle(made: Tool[..., Any]) -> None:
     _ = made.parameters
     back = pickle.loads(pickle.dumps(made))  # noqa: S301
 
-    assert (made.spec, made.title, made.relay) == (back.spec, back.title, back.relay)
+    assert (made._spec, made.title, made.relay) == (back._spec, back.title, back.relay)
     assert repr(made) == repr(back)
 
 
@@ -1009,7 +1009,7 @@ def test_no_function() -> None:
     stranger = Tool.from_schema("stranger", {})
 
     assert ("<Tool stranger(...)>", "Tool.from_schema('stranger')", False) == (
-        repr(stranger), stranger.origin, stranger.binds
+        repr(stranger), stranger.origin, stranger._binds
     )  # fmt: skip
     with pytest.raises(NotImplementedError, match=r"does nothing by itself: bind it in a Toolbox, or use invoke\(\)"):
         stranger()

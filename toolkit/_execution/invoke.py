@@ -123,7 +123,7 @@ class _Attempts:
 
     async def run_once(self, context: ToolContext[Any]) -> ToolResult:
         """Run the handler once; what it reports after the attempt has ended is dropped."""
-        updates = _Updates(self.call, self.emit, self.tool.invocation.write) if self.tool.invocation.emits else None
+        updates = _Updates(self.call, self.emit, self.tool._invocation.write) if self.tool._invocation.emits else None
         if updates:
             context = replace(context, emit=updates.emit)
         try:
@@ -158,7 +158,7 @@ class _Attempts:
 
         async def execute() -> ToolResult | Awaitable[ToolResult]:
             with self._running():
-                return self.tool.invocation.execute(self.arguments, context)
+                return self.tool._invocation.execute(self.arguments, context)
 
         async def execute_async() -> ToolResult:
             result = await execute()
@@ -193,7 +193,7 @@ class _Attempts:
             return ToolResult.from_error(
                 Failed(f"{self.tool.name} failed: nothing came back from where it runs."), lost
             )
-        invocation = self.tool.invocation
+        invocation = self.tool._invocation
         return invocation.fail(error) if error is not None else cast("ToolResult", invocation.settle(value))
 
     async def _run_in_process(self, context: ToolContext[Any]) -> Outcome[Any]:

@@ -69,7 +69,7 @@ class Sent:
 
 def performed(tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[Any]) -> Sent:
     """Carry a tool out in another process."""
-    value, error = capture_outcome(lambda: tool.invocation.perform(values, context))
+    value, error = capture_outcome(lambda: tool._invocation.perform(values, context))
     return Sent(value) if error is None else packed(error)
 
 
@@ -211,7 +211,7 @@ def _perform_here(
     tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[Any], begun: Callable[[], object]
 ) -> Outcome[Any]:
     begun()
-    return capture_outcome(lambda: tool.invocation.perform(values, context))
+    return capture_outcome(lambda: tool._invocation.perform(values, context))
 
 
 def _perform(tool: Tool[..., Any], values: dict[str, Any], context: Mapping[str, Any]) -> Sent:

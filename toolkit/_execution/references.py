@@ -400,7 +400,7 @@ class Dependencies:
 
 def may_refer(tool: Tool[..., Any] | None) -> bool:
     """Tell whether calls of a tool may refer to those of others."""
-    return tool is not None and OUTPUT_PATH in tool.about
+    return tool is not None and OUTPUT_PATH in tool._about
 
 
 def may_any_refer(tools: Tools) -> bool:
@@ -412,7 +412,7 @@ def list_imports(call: ToolCall, tool: Tool[..., Any] | None) -> Collection[str]
     """List the shared values that a call imports; None where it may not refer to the results of others."""
     if tool is None or not may_refer(tool):
         return None
-    scope = tool.scope
+    scope = tool._scope
     return () if scope is None else (scope.imports or ()) if scope.shown is None else call.imports
 
 
@@ -491,7 +491,7 @@ def _iter_types(tool: Tool[..., Any]) -> Iterator[str]:
 def _get_full_text(result: ToolResult, tool: Tool[..., Any]) -> str:
     """Give what the model is told of a result; the whole of its value, where it was cut."""
     text = result.text or ""
-    return tool.invocation.write(result.value) if is_truncated(text) and result.value is not None else text
+    return tool._invocation.write(result.value) if is_truncated(text) and result.value is not None else text
 
 
 async def _wait_for_end(end: Cancellation, backend: Backend) -> None:

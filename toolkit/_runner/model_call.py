@@ -61,7 +61,7 @@ class ModelCaller:
             Cancelled: The run was cancelled.
         """
         if len(self._specs) != len(self.tools):
-            self._specs = tuple([tool.spec for tool in self.tools.values()])
+            self._specs = tuple([tool._spec for tool in self.tools.values()])
         request = ModelRequest(
             messages=step.messages,
             tools=self._specs if step.with_tools else (),

@@ -35,18 +35,18 @@ class Bindings:
     """Functions, choices and modules of one toolbox: `box.bindings`.
 
     Attributes:
-        tools: The toolbox's tools as they were added, by name.
         functions: Bound functions by activity; None leaves the tools of this activity to the model.
         choices: Chosen activities by the tool's name.
         modules: Runners and functions that answer for modules, by the module's name.
-        about: JSON Schemas, by key, of what a model may write beside the arguments of each call.
     """
 
-    tools: Tools = field(default_factory=dict)
     functions: Mapping[str, Function | None] = field(default_factory=dict)
     choices: Mapping[str, Choice] = field(default_factory=dict)
     modules: Mapping[str, Delegate] = field(default_factory=dict)
-    about: Mapping[str, Any] = field(default_factory=dict)
+    # The toolbox's tools as they were added, by name.
+    _tools: Tools = field(default_factory=dict)
+    # JSON Schemas, by key, of what a model may write beside the arguments of each call.
+    _about: Mapping[str, Any] = field(default_factory=dict)
     _overlay: _Overlay = field(default_factory=lambda: _Overlay())
 
     def bind(self, activity: str, function: Callable[..., Any]) -> None:
@@ -82,8 +82,8 @@ class Bindings:
         Raises:
             KeyError: No tool, function or choice has this name.
         """
-        mentioned = (*(made.activity for made in self.tools.values()), *self.choices.values())
-        known = [*self.tools, *(each for each in mentioned if isinstance(each, str) and each), *self.functions]
+        mentioned = (*(made.activity for made in self._tools.values()), *self.choices.values())
+        known = [*self._tools, *(each for each in mentioned if isinstance(each, str) and each), *self.functions]
         if _check_name(name) not in known:
             raise KeyError(f"There is nothing to override as {name!r}{suggest(name, known)}")
         return self._apply(_Override(name, None if function is None else _as_function(function)))
@@ -137,16 +137,16 @@ class Bindings:
         Raises:
             KeyError: There is no tool of this name.
         """
-        if name not in self.tools:
-            raise KeyError(f"There is no tool {name!r}{suggest(name, self.tools)}")
-        activity = self.compose()[name].handler.activity
+        if name not in self._tools:
+            raise KeyError(f"There is no tool {name!r}{suggest(name, self._tools)}")
+        activity = self._compose()[name].handler.activity
         return name if activity is None else activity
 
-    def compose(self) -> Tools:
+    def _compose(self) -> Tools:
         """Return the tools, each with the handler that executes it now."""
         return _overlays.get().get(self, self._overlay).compose(self)
 
-    def rename(self, names: Mapping[str, str]) -> Bindings:
+    def _rename(self, names: Mapping[str, str]) -> Bindings:
         """Copy the tables for tools of other names; overrides of the current context become part of the copy.
 
         Args:
@@ -160,7 +160,7 @@ class Bindings:
             names.get(name, name): names.get(choice, choice) if isinstance(choice, str) else choice
             for name, choice in choices.items()
         }
-        return replace(self, tools={}, functions={**functions, **own}, choices=chosen, _overlay=_Overlay())
+        return replace(self, _tools={}, functions={**functions, **own}, choices=chosen, _overlay=_Overlay())
 
     def __or__(self, other: Bindings) -> Bindings:
         """Join the tables of two toolboxes, without their tools.
@@ -179,7 +179,7 @@ class Bindings:
             functions={**self.functions, **other.functions},
             choices={**self.choices, **other.choices},
             modules={**self.modules, **other.modules},
-            about={**self.about, **other.about},
+            _about={**self._about, **other._about},
         )
 
     @contextmanager
@@ -227,7 +227,7 @@ class _Overlay:
 
     def compose(self, table: Bindings) -> Tools:
         """Return the tools with their handlers: the same mapping until something changes."""
-        tools = table.tools
+        tools = table._tools
         chosen = {name: _check_choice(name, each() if callable(each) else each) for name, each in table.choices.items()}
         last = self._last
         if last and all(map(is_, last, (tools, table.functions, table.modules))) and last[3] == chosen:
@@ -237,8 +237,8 @@ class _Overlay:
             name: _use_module(self._resolve(tool, functions, chosen.get(name)), tool, table.modules)
             for name, tool in tools.items()
         }
-        if table.about:
-            composed = {name: replace(tool, about={**table.about, **tool.about}) for name, tool in composed.items()}
+        if table._about:
+            composed = {name: replace(tool, _about={**table._about, **tool._about}) for name, tool in composed.items()}
         self._last = tools, table.functions, table.modules, chosen, composed
         return composed
 
@@ -263,9 +263,9 @@ _overlays: ContextVar[Mapping[Bindings, _Overlay]] = ContextVar("overlays", defa
 
 def _use_module(resolved: AnyTool, tool: AnyTool, modules: Mapping[str, Delegate]) -> AnyTool:
     """Delegate a latent tool of a module."""
-    if not (resolved.scope and resolved.scope.module and isinstance(resolved.handler, (Latent, Delegated))):
+    if not (resolved._scope and resolved._scope.module and isinstance(resolved.handler, (Latent, Delegated))):
         return resolved
-    return replace(resolved, handler=delegate_tool(tool, modules.get(resolved.scope.module)))
+    return replace(resolved, handler=delegate_tool(tool, modules.get(resolved._scope.module)))
 
 
 def refuse_unbound(made: AnyTool, verb: str) -> None:
@@ -278,7 +278,7 @@ def refuse_unbound(made: AnyTool, verb: str) -> None:
     Raises:
         DefinitionError: The tool is an unbound method.
     """
-    if made.is_unbound:
+    if made._is_unbound:
         raise DefinitionError(
             f"{made.origin} is a method and needs its instance: "
             f"{verb} instance.{made.name}, or use Toolbox.from_object(instance)."

@@ -122,7 +122,7 @@ def _chosen(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator[Finding
 
 def _about(tool: Tool[..., Any], dialect: Dialect) -> Iterator[Finding]:
     try:
-        schema, shown, form = tool.parameters, dialect.tool(tool.spec), dialect.form(tool.spec)
+        schema, shown, form = tool.parameters, dialect.tool(tool._spec), dialect.form(tool._spec)
     except DefinitionError as error:
         yield Finding(level="error", tool=tool.name, code="undescribable", text=str(error))
         return
@@ -223,7 +223,7 @@ def _written(name: str, handler: Function) -> Iterator[Finding]:
 def _examples(tool: Tool[..., Any], schema: Mapping[str, Any]) -> Iterator[Finding]:
     """Try out what the docstring says that a call looks like."""
     for example in schema.get("examples", ()):
-        outcome = tool.invocation.reader.outcome(example)
+        outcome = tool._invocation.reader.outcome(example)
         if isinstance(outcome, InvalidArguments):
             text = f"the tool refuses the docstring's example {json.dumps(example, ensure_ascii=False)}: {outcome}"
             yield Finding(level="warning", tool=tool.name, code="wrong-example", text=text)

@@ -103,7 +103,7 @@ def tool(
         '3'
     """
     refuse_unknown_options(options, OPTION_NAMES, error=DefinitionError)
-    fields: dict[str, Any] = {"name": name, "title": title, "text": description, **options}
+    fields: dict[str, Any] = {"name": name, "title": title, "_text": description, **options}
     given = {key: value for key, value in fields.items() if value is not None}
     return partial(_make_tool, given) if function is None else _make_tool(given, function)
 
@@ -134,7 +134,7 @@ def _make_tool(given: Mapping[str, Any], function: Any) -> Any:
     _refuse_maker(own.signature)
     named = {"name": safe_name(name_of(plain)), **split_options(given, name_of(plain), USUAL)}
     handler = _carried(Latent(own) if is_declaration(plain) else own, named.get("activity"))
-    made: Tool[Any, Any] = Tool(handler=handler, of_class=isinstance(function, classmethod), **named)
+    made: Tool[Any, Any] = Tool(handler=handler, _of_class=isinstance(function, classmethod), **named)
     return staticmethod(made) if isinstance(function, staticmethod) else made
 
 

@@ -199,7 +199,7 @@ class DelegatedToRunner(Delegated):
 
 def delegate_tool(tool: Tool[..., Any], delegate: Delegate | None) -> Delegated:
     """Leave a tool to its module; to the one that it was left to before, where there is no other."""
-    interface, scope, before = tool.handler.interface, tool.scope or Scope(), tool.handler
+    interface, scope, before = tool.handler.interface, tool._scope or Scope(), tool.handler
     if delegate is None:
         return before if isinstance(before, Delegated) else Delegated(interface, tool, scope, None)
     if isinstance(delegate, Function):

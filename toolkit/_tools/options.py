@@ -319,9 +319,9 @@ def split_options(given: Mapping[str, Any], owner: str, settings: ToolSettings) 
 
 def _about(given: Mapping[str, Any]) -> dict[str, Any]:
     """Read what is said of the calls, and not of the tool."""
-    scope = scope_of(given.get("module"), given.get("imports")) or given.get("scope")
-    shown = {**(scope.about if scope else {}), **given.get("about", {}), **(WHY if given.get("reasoning") else {})}
-    return {**({"scope": scope} if scope else {}), **({"about": shown} if shown else {})}
+    scope = scope_of(given.get("module"), given.get("imports")) or given.get("_scope")
+    shown = {**(scope.about if scope else {}), **given.get("_about", {}), **(WHY if given.get("reasoning") else {})}
+    return {**({"_scope": scope} if scope else {}), **({"_about": shown} if shown else {})}
 
 
 def _check(given: Mapping[str, Any]) -> None:

@@ -76,35 +76,35 @@ class Tool(Generic[P, R]):
     """A function that a model may call, and that stays a function.
 
     It is called, awaited, documented, pickled and type-checked as the function it was made of; in a class body it binds
-    to its instance. `invoke` is the way in for a model's words.
+    to its instance. `invoke` executes a model's call. The options are those of `tool`.
 
     Attributes:
-        name: What the model calls it by: 1 to 64 letters, digits, `_` or `-`.
-        handler: What carries a call out.
+        name: The name for the model: 1 to 64 letters, digits, `_` or `-`.
+        handler: The object that executes calls and knows the tool's parameters.
         title: A name for people; never sent to a model.
-        text: The description, where it is not the docstring's.
         relay: Exceptions whose message the model may see, besides ToolError and those that `Raises:` names.
         strict: Whether the provider is to enforce the schema, where that is lossless; None leaves that to the run.
-        of_class: Whether it is a class method: it binds to the class, not to an instance.
-        settings: How a call is carried out: effect, time, tries, place, gates.
-        activity: The name of what carries it out in a toolbox; empty where the model does; None where that is open.
-        about: What a model is asked to say of a call beside its arguments: schemas by key.
-        asked: The keys of these that it must not leave out.
-        scope: What a call may see of the run; all of it where nothing is said.
+        settings: The options about the execution of a call: effect, timeout, retries, place, gates.
+        activity: The name of the function that executes it in a toolbox; "" leaves it to the model; None where neither
+            is specified.
     """
 
     name: str
     handler: Handler
     title: str | None = None
-    text: str | None = None
     relay: tuple[type[BaseException], ...] = ()
     strict: bool | None = None
-    of_class: bool = False
     settings: ToolSettings = USUAL
     activity: str | None = None
-    about: Mapping[str, Any] = field(default_factory=dict)
-    asked: tuple[str, ...] = ()
-    scope: Scope | None = None
+    # The description, where it is not the docstring's.
+    _text: str | None = None
+    # Whether it is a class method: it binds to the class, not to an instance.
+    _of_class: bool = False
+    # JSON Schemas, by key, of what a model writes beside the arguments; and the keys that it must not leave out.
+    _about: Mapping[str, Any] = field(default_factory=dict)
+    _asked: tuple[str, ...] = ()
+    # The values of the run that a call may see; None for all of them.
+    _scope: Scope | None = None
 
     __test__ = False  # a tool named test_connection is not a test
 
@@ -134,26 +134,26 @@ class Tool(Generic[P, R]):
                 refuse_long(words)
             values = validate(words)  # type: ignore[arg-type]  # what is no text is refused, and read again
         except Exception as error:  # noqa: BLE001  read again, and explained there
-            return self.invocation.again(words, context, error)
+            return self._invocation.again(words, context, error)
         if function is None:
-            return self.invocation.finished(self.invocation.execute(values, context))
+            return self._invocation.finished(self._invocation.execute(values, context))
         try:
             value = function(**values)
         except BaseException as error:  # noqa: BLE001  whatever a tool raises is the answer to its call
-            return self.invocation.fail(error)
+            return self._invocation.fail(error)
         try:  # the constructor takes twice the time, on every call
             return _new(ToolResult, (value, writers[type(value)](value), None, None, None, None, (), (), ()))
         except Exception:  # noqa: BLE001  a value of another type, or one that cannot be written as others of its type
-            return self.invocation.finished(self.invocation.settle(value))
+            return self._invocation.finished(self._invocation.settle(value))
 
     async def ainvoke(self, words: RawArguments = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
         """Carry out a model's call, without gates, in the running loop; a sync function gets a thread of its own."""
-        return await self.invocation.ainvoke(words, context)
+        return await self._invocation.ainvoke(words, context)
 
     @cached_property
     def description(self) -> str:
         """What the model is told that the tool does."""
-        return self.handler.description if self.text is None else self.text
+        return self.handler.description if self._text is None else self._text
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -166,12 +166,12 @@ class Tool(Generic[P, R]):
 
     @property
     def _shown_parameters(self) -> dict[str, Any]:
-        own = allow_references(self.parameters) if OUTPUT_PATH in self.about else self.parameters
-        if not self.about:
+        own = allow_references(self.parameters) if OUTPUT_PATH in self._about else self.parameters
+        if not self._about:
             return own
-        required = [*(key for key in self.asked if key in self.about), *own.get("required", ())]
+        required = [*(key for key in self._asked if key in self._about), *own.get("required", ())]
         known = {"required": required} if required else {}
-        return {**own, "properties": {**self.about, **own["properties"]}, **known}
+        return {**own, "properties": {**self._about, **own["properties"]}, **known}
 
     @property
     def output_schema(self) -> dict[str, Any] | None:
@@ -179,7 +179,7 @@ class Tool(Generic[P, R]):
         return self.handler.returns.schema
 
     @cached_property
-    def spec(self) -> ToolSpec:
+    def _spec(self) -> ToolSpec:
         """The tool as a model may see it.
 
         Raises:
@@ -195,14 +195,14 @@ class Tool(Generic[P, R]):
             description=self.description,
             parameters=self._shown_parameters,
             activity=self.handler.activity,
-            meta=self.about,
-            module=self.scope.module if self.scope else "",
+            meta=self._about,
+            module=self._scope.module if self._scope else "",
             output=self.output_schema,
             title=self.title,
             strict=self.strict,
             namespace=self.settings.namespace,
             defer_loading=self.settings.defer_loading,
-            forms={} if self.about else self.handler.built.forms,
+            forms={} if self._about else self.handler.built.forms,
         )
 
     @property
@@ -220,16 +220,16 @@ class Tool(Generic[P, R]):
         from toolkit._dialects import get_dialect  # all of them take longer to load than the rest of a tool
         from toolkit._dialects.explain import explain
 
-        return explain(self.spec, get_dialect(dialect, strict=strict))
+        return explain(self._spec, get_dialect(dialect, strict=strict))
 
     @cached_property
-    def invocation(self) -> Invocation:
+    def _invocation(self) -> Invocation:
         """What carries calls out."""
         return Invocation(self.name, self.handler, self.relay)
 
     @cached_property
     def _fast_path(self) -> Hot:
-        return self.invocation.fast_path
+        return self._invocation.fast_path
 
     @classmethod
     @spell_options(ToolOptions, DEFAULTS)
@@ -260,8 +260,8 @@ class Tool(Generic[P, R]):
         from toolkit._tools.from_schema import declared
 
         found = declared(name, schema)
-        said = {"activity": found.activity, "scope": found.scope, "about": found.about or None}
-        told = {"title": title, "text": description, "asked": found.asked, **said, **options}
+        said = {"activity": found.activity, "_scope": found.scope, "_about": found.about or None}
+        told = {"title": title, "_text": description, "_asked": found.asked, **said, **options}
         return cls._declared(name, found.interface, function, told)
 
     @classmethod
@@ -293,13 +293,13 @@ class Tool(Generic[P, R]):
         """
         from toolkit._tools.from_schema import of_types
 
-        told = {"title": title, "text": description, **options}
+        told = {"title": title, "_text": description, **options}
         return cls._declared(name, of_types(name, accepts, gives), function, told)
 
     @classmethod
     def _declared(cls, name: str, interface: Any, function: Any, told: Mapping[str, Any]) -> Tool[..., Any]:
         given = {key: value for key, value in told.items() if value is not None}
-        own = ("title", "text", "about", "asked", "scope")
+        own = ("title", "_text", "_about", "_asked", "_scope")
         refuse_unknown_options([key for key in told if key not in own], OPTION_NAMES, error=DefinitionError)
         fields = split_options(given, interface.origin, USUAL)
         activity = fields.get("activity")
@@ -316,13 +316,13 @@ class Tool(Generic[P, R]):
     @overload  # a static method
     def __get__(self, instance: None, owner: type) -> Self: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Tool[Any, Any]:
-        target = owner if self.of_class else instance
-        if target is None or not self.binds:
+        target = owner if self._of_class else instance
+        if target is None or not self._binds:
             return self
         return replace(self, handler=self._of(cast("Function", self._function).in_class().bind(target)))
 
     def __set_name__(self, owner: type, name: str) -> None:
-        if self.binds and self.__dict__["__qualname__"].rpartition(".")[0] == owner.__qualname__:
+        if self._binds and self.__dict__["__qualname__"].rpartition(".")[0] == owner.__qualname__:
             object.__setattr__(self, "handler", self._of(cast("Function", self._function).in_class(owner)))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -369,20 +369,20 @@ class Tool(Generic[P, R]):
         return function if self.handler is self._function else cast("Declared", self.handler).of(function)
 
     @property
-    def binds(self) -> bool:
+    def _binds(self) -> bool:
         """Whether it becomes a method where it stands in a class body, as a plain function does."""
         function = self._function
         return type(function) is Function and inspect.isfunction(function.function)
 
     @property
-    def is_unbound(self) -> bool:
+    def _is_unbound(self) -> bool:
         """Whether it is a method that waits for its instance."""
-        return self.binds and cast("Function", self._function).signature.is_method
+        return self._binds and cast("Function", self._function).signature.is_method
 
     @property
     def is_async(self) -> bool:
         """Whether its function is a coroutine function."""
-        return self.invocation.is_async
+        return self._invocation.is_async
 
     def with_name(self, name: str) -> Self:
         """Make the same tool under another name."""
