@@ -22,7 +22,7 @@ from toolkit import Tool, Toolbox, tool
 from toolkit._dialects import get_dialect, get_run_dialect
 from toolkit._dialects.calls import response_format
 from toolkit._messages import ModelRequest, UserMessage
-from toolkit._schema.matching import collect_references, lookup
+from toolkit._schema.matching import collect_references, look_up
 from toolkit.calls import calls_schema
 from toolkit.testing import FakeServer, reply
 
@@ -308,7 +308,7 @@ def llama_cpp(schemas: Mapping[str, str]) -> list[str]:
 
 def dead_ends(schema: Any, root: Any) -> list[str]:
     """The references in a schema that point to nothing."""
-    return [pointer for pointer in collect_references(schema, root) if lookup(root, pointer) is None]
+    return [pointer for pointer in collect_references(schema, root) if look_up(root, pointer) is None]
 
 
 @pytest.mark.parametrize("strict", [False, True], ids=["plain", "strict"])

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretStr, TypeAdapter
 from typing_extensions import Doc, NamedTuple, TypedDict
 
-from toolkit._schema.core_schema import Core, FieldWriter, Unusual, mended, typed_fields
-from toolkit._schema.json_schema import clean, clean_all, generator
+from toolkit._schema.core_schema import CoreSchemaWriter, JsonSchemaWriter, Unusual, adapt_to_json, generate_fields
+from toolkit._schema.json_schema import clean, clean_all, get_generator
 
 
 class Color(enum.Enum):
@@ -105,7 +105,7 @@ def by_pydantic(annotation: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     keys: dict[str, Any] = {"it": annotation}
     whole: Any = TypedDict("whole", keys)  # type: ignore[misc]  # noqa: UP013  keys known at run time only
     whole.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)  # type: ignore[attr-defined]
-    made = TypeAdapter(whole).json_schema(schema_generator=generator())
+    made = TypeAdapter(whole).json_schema(schema_generator=get_generator())
     return clean(made["properties"]["it"]), clean_all(made.get("$defs", {}))
 
 
@@ -113,7 +113,7 @@ def by_pydantic(annotation: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 @given(st.recursive(PLAIN | st.sampled_from(CLASSES), wider, max_leaves=6))
 def test_json_schema(annotation: Any) -> None:
     """The JSON Schema of a type is the one that pydantic makes."""
-    writer = FieldWriter()
+    writer = JsonSchemaWriter()
     try:
         written = writer.write(annotation)
     except Unusual:
@@ -126,13 +126,13 @@ def test_json_schema(annotation: Any) -> None:
 @given(st.recursive(PLAIN, wider, max_leaves=6))
 def test_core_schema(annotation: Any) -> None:
     """The validator's schema of a type is the one that pydantic makes."""
-    writer = Core()
+    writer = CoreSchemaWriter()
     try:
         written = writer.write(annotation)
     except Unusual:
         return
 
-    assert mended(typed_fields({"it": annotation}, {}).cores["it"]["schema"]) == written
+    assert adapt_to_json(generate_fields({"it": annotation}, {}).cores["it"]["schema"]) == written
 
 
 def test_written_by_hand() -> None:
@@ -143,8 +143,8 @@ def test_written_by_hand() -> None:
     row = {"type": "array", "prefixItems": pair, "minItems": 2, "maxItems": 2}
     mapping = {"type": "object", "additionalProperties": {"type": "array", "items": row}}
 
-    assert {"anyOf": [mapping, {"type": "null"}]} == FieldWriter().write(usual)
-    assert "nullable" == Core().write(usual)["type"]
+    assert {"anyOf": [mapping, {"type": "null"}]} == JsonSchemaWriter().write(usual)
+    assert "nullable" == CoreSchemaWriter().write(usual)["type"]
 
 
 UNUSUAL: dict[str, Any] = {
@@ -158,8 +158,8 @@ UNUSUAL: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("annotation", UNUSUAL.values(), ids=UNUSUAL)
-@pytest.mark.parametrize("writer", [FieldWriter, Core])
-def test_left_to_pydantic(annotation: Any, writer: type[FieldWriter] | type[Core]) -> None:
+@pytest.mark.parametrize("writer", [JsonSchemaWriter, CoreSchemaWriter])
+def test_left_to_pydantic(annotation: Any, writer: type[JsonSchemaWriter] | type[CoreSchemaWriter]) -> None:
     """What is not usual is left to pydantic."""
     with pytest.raises(Unusual):
         writer().write(annotation)
@@ -171,7 +171,7 @@ def test_rebuilt_model() -> None:
     class Late(BaseModel):
         value: int
 
-    before, after = FieldWriter(), FieldWriter()
+    before, after = JsonSchemaWriter(), JsonSchemaWriter()
     before.write(Late)
     Late.model_fields["value"].annotation = str
     Late.model_rebuild(force=True)
@@ -187,7 +187,7 @@ def test_nothing_is_kept_of_a_class() -> None:
     class Local(BaseModel):
         value: int
 
-    writers = [FieldWriter(), FieldWriter()]
+    writers = [JsonSchemaWriter(), JsonSchemaWriter()]
     for writer in writers:
         writer.write(Local)
     writers[0].definitions["Local"]["properties"].clear()

@@ -53,7 +53,7 @@ def _omit_generated(tool: Tool[..., Any], values: Mapping[str, Any], call: ToolC
     shown, needed = tool.parameters["properties"], tool.parameters.get("required", ())
     made = {name for name in values if name in shown and name not in needed and "default" not in shown[name]}
     if made:
-        made -= tool._invocation.reader.said(call.arguments).keys()
+        made -= tool._invocation.reader.parse_document(call.arguments).keys()
     return {name: value for name, value in values.items() if name not in made}
 
 

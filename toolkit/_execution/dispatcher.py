@@ -23,7 +23,7 @@ from toolkit._execution.invoke import Emit, invoke
 from toolkit._execution.ledger import STARTED, CallRecord, Ledger
 from toolkit._execution.truncation import MAX_RESULT, ResultStore, truncate
 from toolkit._messages import ToolCall, ToolResult
-from toolkit._schema.error_messages import suggest, unknown_tool
+from toolkit._schema.error_messages import explain_unknown_tool, suggest
 from toolkit._schema.json_text import to_json_text
 from toolkit._tools.invocation import complete, explain
 from toolkit._tools.tool import Tool
@@ -130,7 +130,7 @@ class Dispatcher:
         """
         tool = self.tools.get(call.name)
         if tool is None:
-            raise UnknownTool(unknown_tool(call.name, self._available_names()))
+            raise UnknownTool(explain_unknown_tool(call.name, self._available_names()))
         if self.available is not None and call.name not in self.available:
             raise NotFound(f"{call.name} may not be called now{suggest('', self._available_names())}")
         if call.id in self.suspects and not tool.settings.may_repeat:
@@ -169,7 +169,7 @@ class _CallPipeline:
             call = self._check_replacement(call)
         tool = dispatcher.resolve(call)
         self.max_result = tool.settings.max_result or dispatcher.max_result
-        arguments, repairs = tool._invocation.reader.read(call.arguments)
+        arguments, repairs = tool._invocation.reader.parse(call.arguments)
         if tool._scope is not None:
             self.tool_context = tool._scope.entered(self.context, call.imports)
         if dispatcher.ledger is None or (self.has_started and tool.settings.may_repeat):  # a middleware's second try
@@ -227,7 +227,7 @@ class _CallPipeline:
         decision = await approve(dispatcher.approver, request, self.backend, dispatcher.approval_timeout)
         if decision.arguments is None:
             return arguments
-        arguments, _ = tool._invocation.reader.read(to_json_text(_merge_arguments(request, decision.arguments)))
+        arguments, _ = tool._invocation.reader.parse(to_json_text(_merge_arguments(request, decision.arguments)))
         await self._authorize(ApprovalRequest(tool, arguments, self.context, call))
         return arguments
 
@@ -256,7 +256,7 @@ def _merge_arguments(request: ApprovalRequest, arguments: Mapping[str, Any]) -> 
     Raises:
         InvalidArguments: A secret was changed, or something beside it, and its value cannot be known.
     """
-    raw = request.tool._invocation.reader.said(request.call.arguments)
+    raw = request.tool._invocation.reader.parse_document(request.call.arguments)
     seen = (request.arguments, json.loads(request.arguments_json))
     same = {name for name, value in arguments.items() if any(name in each and each[name] == value for each in seen)}
     changed = {name: value for name, value in arguments.items() if name not in same}

@@ -19,9 +19,9 @@ from typing_extensions import TypedDict, TypeVar
 
 from toolkit._messages import OutputSpec, ToolSpec, replace_surrogates
 from toolkit._schema.argument_schema import DocumentSchema
-from toolkit._schema.core_schema import json_validator
+from toolkit._schema.core_schema import build_json_validator
 from toolkit._schema.error_messages import MAX_NAME, explain_errors, shorten
-from toolkit._schema.json_schema import inline_root, object_schema
+from toolkit._schema.json_schema import describe_object, inline_root
 from toolkit._schema.json_text import strip_fence, strip_fence_start
 from toolkit.errors import DefinitionError, InvalidArguments, ToolError
 from toolkit.events import OutputDelta, ReasoningDelta, TextDelta, ToolArgumentsDelta
@@ -109,24 +109,24 @@ def _build_from_type(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
     from pydantic import ConfigDict, TypeAdapter
 
     adapter = TypeAdapter[Any](kind)
-    if schema := object_schema(adapter):
+    if schema := describe_object(adapter):
         whole = {"type": "object", "properties": {}, **schema}
         _reject_empty_object(whole)
-        return whole, json_validator(adapter)
+        return whole, build_json_validator(adapter)
     wrapper = TypedDict("wrapper", {KEY: kind})  # type: ignore[misc]  # a type made at run time
     wrapper.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)  # type: ignore[attr-defined]
     wrapped = TypeAdapter[Any](wrapper)
-    validate = json_validator(wrapped)
-    return object_schema(wrapped), lambda text: validate(_add_key(text))[KEY]
+    validate = build_json_validator(wrapped)
+    return describe_object(wrapped), lambda text: validate(_add_key(text))[KEY]
 
 
 def _build_from_schema(kind: Mapping[str, Any]) -> tuple[dict[str, Any], Callable[[str], Any]]:
     from toolkit._schema.validation.references import (
-        Document,  # they take long to load, and a type does not need them
+        SchemaDocument,  # they take long to load, and a type does not need them
         bundle,
     )
 
-    schema = bundle(Document.of({**inline_root(kind)}))
+    schema = bundle(SchemaDocument.load({**inline_root(kind)}))
     if schema.get("type") == "object":
         whole = {"properties": {}, **({} if schema.get("properties") else {"additionalProperties": True}), **schema}
         _reject_empty_object(whole)

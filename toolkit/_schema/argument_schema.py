@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, get_origin
 from pydantic_core import from_json, to_json
 
 from toolkit._messages import META
-from toolkit._schema.core_schema import json_validator
-from toolkit._schema.json_schema import object_schema, rename_definitions
+from toolkit._schema.core_schema import build_json_validator
+from toolkit._schema.json_schema import describe_object, rename_definitions
 from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class TypeSchema(ArgumentSchema):
         Raises:
             DefinitionError: The type has no members.
         """
-        schema = object_schema(self._adapter)
+        schema = describe_object(self._adapter)
         if "properties" in schema:
             return {**schema, "additionalProperties": schema.get("additionalProperties", False)}
         raise DefinitionError(f"{self.kind!r} has no members: the input of a tool is a model, dataclass or TypedDict.")
@@ -112,7 +112,7 @@ class TypeSchema(ArgumentSchema):
     @cached_property
     def validator(self) -> Callable[[str], dict[str, Any]]:
         """Function that turns JSON text into `ModelArguments`."""
-        validate = json_validator(self._adapter)
+        validate = build_json_validator(self._adapter)
         return lambda text: ModelArguments(validate(text))
 
     def to_document(self, instance: Any, *, by_alias: bool) -> dict[str, Any]:

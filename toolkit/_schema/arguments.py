@@ -37,10 +37,10 @@ _NOT_A_STRING = frozenset(
     for kind in ("dict", "list", "model", "model_attributes", "dataclass", "tuple", "set", "frozen_set", "mapping")
 )
 # Faults of what a value says, not of its type: some text may stand there.
-_OF_WHAT_IS_SAID = frozenset({"value_error", "assertion_error", "literal_error", "enum"})
+_VALUE_FAULTS = frozenset({"value_error", "assertion_error", "literal_error", "enum"})
 # A key that no parameter has, in a signature and in a model.
-_UNKNOWN = frozenset({"unexpected_keyword_argument", "extra_forbidden"})
-_MENDABLE = _NOT_A_STRING | {"json_invalid"}  # blank text is
+_UNKNOWN_KEY = frozenset({"unexpected_keyword_argument", "extra_forbidden"})
+_REPAIRABLE = _NOT_A_STRING | {"json_invalid"}  # blank text is
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class ArgumentParser:
     schema: Mapping[str, Any]
 
     @classmethod
-    def of(cls, name: str, built: ArgumentSchema) -> ArgumentParser:
+    def for_tool(cls, name: str, built: ArgumentSchema) -> ArgumentParser:
         """Make the reader of what a tool accepts.
 
         Raises:
@@ -64,7 +64,7 @@ class ArgumentParser:
         """
         return cls(name, built.validator, built.schema)
 
-    def read(self, words: RawArguments | None) -> tuple[dict[str, Any], tuple[str, ...]]:
+    def parse(self, words: RawArguments | None) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Turn words into values, and say what had to be mended.
 
         Args:
@@ -74,20 +74,20 @@ class ArgumentParser:
         Raises:
             InvalidArguments: They do not fit.
         """
-        outcome = self.outcome(words)
+        outcome = self.try_parse(words)
         if isinstance(outcome, InvalidArguments):
             raise outcome
         return outcome
 
-    def outcome(self, words: RawArguments | None) -> Outcome:
+    def try_parse(self, words: RawArguments | None) -> Outcome:
         """Do what `read` does, and give a refusal back: raising it takes time."""
         text = to_json_text(words)
         try:
-            return self.check(text), ()
+            return self.validate_text(text), ()
         except Exception as error:  # noqa: BLE001  pydantic-core's own, and those of the user's types
-            return self.mended(text, error)
+            return self.repair(text, error)
 
-    def said(self, words: RawArguments | None) -> dict[str, Any]:
+    def parse_document(self, words: RawArguments | None) -> dict[str, Any]:
         """Give the object that fitting words are read as, mended as `read` mends them, with no default in it.
 
         Raises:
@@ -95,16 +95,16 @@ class ArgumentParser:
         """
         text = to_json_text(words)
         try:
-            self.check(text)
+            self.validate_text(text)
         except ValidationError as error:
-            mended = _mended(text, error.errors(include_url=False, include_context=False), self.schema)
+            mended = _repair_text(text, error.errors(include_url=False, include_context=False), self.schema)
             if mended is None:
                 raise InvalidArguments("they do not fit") from error
             text = mended[0]
         said: dict[str, Any] = from_json(text)
         return said
 
-    def check(self, text: str) -> dict[str, Any]:
+    def validate_text(self, text: str) -> dict[str, Any]:
         """Validate a text in one pass.
 
         Raises:
@@ -115,17 +115,17 @@ class ArgumentParser:
             refuse_long(text)
         return self.validate(text)
 
-    def mended(self, text: str, error: Exception) -> Outcome:
+    def repair(self, text: str, error: Exception) -> Outcome:
         """Mend a text that did not fit, where that is safe, and validate it again."""
         if not isinstance(error, ValidationError):
-            return _unchecked(error)
+            return _explain_exception(error)
         if error.error_count() > MAX_COUNTED:
             return InvalidArguments(f"they have {error.error_count():,} faults. Send less, and as the schema says.")
         faults = error.errors(include_url=False, include_context=False)
         try:
-            mended = _mended(text, faults, self.schema)
+            mended = _repair_text(text, faults, self.schema)
             return (
-                (self.check(mended[0]), mended[1])
+                (self.validate_text(mended[0]), mended[1])
                 if mended
                 else InvalidArguments(explain_errors(faults, self.schema, self.name))
             )
@@ -145,7 +145,7 @@ def refuse_long(words: RawArguments) -> NoReturn:
     raise InvalidArguments(f"they have {len(words):,} characters, and {MAX_TEXT:,} are the most. Send less.")
 
 
-def _unchecked(error: Exception) -> InvalidArguments:
+def _explain_exception(error: Exception) -> InvalidArguments:
     if isinstance(error, InvalidArguments):
         return error
     refusal = InvalidArguments(f"they could not be checked ({type(error).__name__}). Try other values.")
@@ -153,45 +153,47 @@ def _unchecked(error: Exception) -> InvalidArguments:
     return refusal
 
 
-def _mended(text: str, faults: Sequence[ErrorDetails], schema: Mapping[str, Any]) -> tuple[str, tuple[str, ...]] | None:
+def _repair_text(
+    text: str, faults: Sequence[ErrorDetails], schema: Mapping[str, Any]
+) -> tuple[str, tuple[str, ...]] | None:
     """Mend a text where it failed, and say how; None where nothing can be mended without guessing."""
-    if not any(map(_is_mendable, faults)):
+    if not any(map(_is_repairable, faults)):
         return None
     if text.strip() in ("", "null"):
         return "{}", ()
-    return None if faults[0]["type"] == "json_invalid" else _repaired_text(text, faults, schema)
+    return None if faults[0]["type"] == "json_invalid" else _repair_document(text, faults, schema)
 
 
-def _is_mendable(fault: ErrorDetails) -> bool:
-    return fault["input"] is None or fault["type"] in _MENDABLE or _is_about_the_call(fault)
+def _is_repairable(fault: ErrorDetails) -> bool:
+    return fault["input"] is None or fault["type"] in _REPAIRABLE or _is_about_the_call(fault)
 
 
 def _is_about_the_call(fault: ErrorDetails) -> bool:
     """Tell whether something is said about the call that the tool has no parameter for."""
-    return fault["type"] in _UNKNOWN and len(fault["loc"]) == 1 and fault["loc"][0] in META
+    return fault["type"] in _UNKNOWN_KEY and len(fault["loc"]) == 1 and fault["loc"][0] in META
 
 
-def _repaired_text(
+def _repair_document(
     text: str, faults: Sequence[ErrorDetails], schema: Mapping[str, Any]
 ) -> tuple[str, tuple[str, ...]] | None:
     document = [from_json(text)]  # in a list, so that the whole is a place like any other
     optional = schema["properties"].keys() - set(schema.get("required", ()))
-    texts = {_place(document, fault["loc"])[2] for fault in faults if _was_due_as_text(fault)}
-    mendable = [fault for fault in faults if _place(document, fault["loc"])[2] not in texts]
-    repairs = tuple(dict.fromkeys(note for fault in mendable for note in _repaired(document, fault, optional)))
+    texts = {_locate(document, fault["loc"])[2] for fault in faults if _is_refused_text(fault)}
+    mendable = [fault for fault in faults if _locate(document, fault["loc"])[2] not in texts]
+    repairs = tuple(dict.fromkeys(note for fault in mendable for note in _repair_place(document, fault, optional)))
     return (to_json(document[0], inf_nan_mode="constants").decode(), repairs) if repairs else None
 
 
-def _was_due_as_text(fault: ErrorDetails) -> bool:
+def _is_refused_text(fault: ErrorDetails) -> bool:
     """Tell whether a text stands where one may, and is refused for what it says, such as its length."""
-    said = fault["type"].startswith("string_") or fault["type"] in _OF_WHAT_IS_SAID
+    said = fault["type"].startswith("string_") or fault["type"] in _VALUE_FAULTS
     return isinstance(fault["input"], str) and said
 
 
-def _repaired(document: list[Any], fault: ErrorDetails, optional: Collection[str]) -> Iterator[str]:
-    holder, key, path = _place(document, fault["loc"])
+def _repair_place(document: list[Any], fault: ErrorDetails, optional: Collection[str]) -> Iterator[str]:
+    holder, key, path = _locate(document, fault["loc"])
     value = holder[key]
-    if isinstance(value, str) and fault["type"] in _NOT_A_STRING and (decoded := _decoded(value)) is not None:
+    if isinstance(value, str) and fault["type"] in _NOT_A_STRING and (decoded := _decode(value)) is not None:
         holder[key] = decoded
         yield f"{path or 'arguments'}: decoded from a JSON string"
     elif _is_about_the_call(fault) and key in META:
@@ -202,7 +204,7 @@ def _repaired(document: list[Any], fault: ErrorDetails, optional: Collection[str
         yield f"{path}: null taken as left out"
 
 
-def _place(document: list[Any], location: Sequence[int | str]) -> tuple[Any, Any, str]:
+def _locate(document: list[Any], location: Sequence[int | str]) -> tuple[Any, Any, str]:
     """Find the deepest place that a fault's location names; branches of a union have names that no place has."""
     holder: Any = document
     key: int | str = 0
@@ -216,7 +218,7 @@ def _place(document: list[Any], location: Sequence[int | str]) -> tuple[Any, Any
     return holder, key, format_path(walked)
 
 
-def _decoded(text: str) -> dict[str, Any] | list[Any] | None:
+def _decode(text: str) -> dict[str, Any] | list[Any] | None:
     try:
         value = from_json(text)
     except ValueError:

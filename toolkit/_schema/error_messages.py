@@ -29,24 +29,26 @@ def explain_errors(faults: Sequence[ErrorDetails], schema: Mapping[str, Any], na
 
     Where there is room for it, the signature of the tool of this name comes last.
     """
-    told = [_fault(fault, schema) for fault in faults[:MAX_FAULTS]]
+    told = [_explain_fault(fault, schema) for fault in faults[:MAX_FAULTS]]
     if len(faults) > MAX_FAULTS:
         told.append(f"and {len(faults) - MAX_FAULTS} more")
     limit = MAX_ERROR - len(InvalidArguments.prefix)
     text = shorten("; ".join(told), limit)
-    signature = f"{'' if text.endswith('.') else '.'} Expected: {signature_of(name, schema)}" if name else ""
+    signature = f"{'' if text.endswith('.') else '.'} Expected: {summarize_signature(name, schema)}" if name else ""
     room = limit - len(text)
     return replace_surrogates(text + shorten(signature, room) if room >= LEAST_SIGNATURE else text)
 
 
-def signature_of(name: str, schema: Mapping[str, Any]) -> str:
+def summarize_signature(name: str, schema: Mapping[str, Any]) -> str:
     """Write what a tool takes, in short: `add(a: integer, b: integer = 0)`."""
     required = schema.get("required", ())
-    taken = (_taken(key, part, is_optional=key not in required) for key, part in schema["properties"].items())
+    taken = (
+        _render_parameter(key, part, is_optional=key not in required) for key, part in schema["properties"].items()
+    )
     return f"{name}({', '.join(islice(taken, MAX_ERROR))})"
 
 
-def unknown_tool(name: str, names: Collection[str]) -> str:
+def explain_unknown_tool(name: str, names: Collection[str]) -> str:
     """Say to a model that there is no tool of this name, and which there are."""
     called = shorten(repr(name[:MAX_NAME]), MAX_NAME + 2) if name else "the call names none"
     return f"{called}{suggest(name, names)}"
@@ -67,49 +69,49 @@ def suggest(name: str, names: Collection[str]) -> str:
     return shorten(f"{hint} There is: {known}", MAX_LISTED)
 
 
-def _taken(name: str, schema: Any, *, is_optional: bool) -> str:
+def _render_parameter(name: str, schema: Any, *, is_optional: bool) -> str:
     part = schema if type(schema) is dict else {}
-    default = f" = {shorten(_written(part['default']), MAX_SHOWN) if 'default' in part else '...'}"
-    return f"{name}: {_kind(part)}{default if is_optional else ''}"
+    default = f" = {shorten(_dump(part['default']), MAX_SHOWN) if 'default' in part else '...'}"
+    return f"{name}: {_render_type(part)}{default if is_optional else ''}"
 
 
-def _kind(part: Mapping[str, Any]) -> str:
+def _render_type(part: Mapping[str, Any]) -> str:
     """Name the type that a schema describes, no deeper than a list's items."""
     choices = part.get("enum") or ([part["const"]] if "const" in part else ())
     if choices:
-        return _either(_written(choice) for choice in choices)
+        return _join_types(_dump(choice) for choice in choices)
     if branches := part.get("anyOf") or part.get("oneOf"):
-        return _either(map(_name, branches))
+        return _join_types(map(_name_type, branches))
     items = part.get("items")
-    return f"array of {_name(items)}" if part.get("type") == "array" and items else _name(part)
+    return f"array of {_name_type(items)}" if part.get("type") == "array" and items else _name_type(part)
 
 
-def _name(part: Any) -> str:
+def _name_type(part: Any) -> str:
     named = part if type(part) is dict else {}
     kind = named.get("type") or str(named.get("$ref", "any")).rpartition("/")[2]
-    return kind if isinstance(kind, str) else _either(map(str, kind))
+    return kind if isinstance(kind, str) else _join_types(map(str, kind))
 
 
-def _either(names: Iterable[str]) -> str:
+def _join_types(names: Iterable[str]) -> str:
     first = list(islice(names, MAX_CHOICES + 1))
     return " | ".join(dict.fromkeys([*first[:MAX_CHOICES], "..."] if len(first) > MAX_CHOICES else first))
 
 
-def _fault(fault: ErrorDetails, schema: Mapping[str, Any]) -> str:
+def _explain_fault(fault: ErrorDetails, schema: Mapping[str, Any]) -> str:
     path, kind, reason = shorten(format_path(fault["loc"]), MAX_NAME), fault["type"], shorten(fault["msg"], MAX_REASON)
     if kind == "json_invalid":
         return f"not valid JSON ({reason.removeprefix('Invalid JSON: ')}). Send one whole JSON object."
     if kind == "missing":
         return f"{path}: missing, but required"
     if kind == "extra_forbidden":
-        return f"{path}: no such parameter{_instead(fault['loc'], schema)}"
-    received = f"received {_received(fault, schema)}"
+        return f"{path}: no such parameter{_suggest_parameters(fault['loc'], schema)}"
+    received = f"received {_render_received(fault, schema)}"
     if not path:
         return f"expected one JSON object with {', '.join(schema['properties']) or 'no keys'}, {received}"
     return f"{path}: {reason} ({received})"
 
 
-def _instead(location: Sequence[int | str], schema: Mapping[str, Any]) -> str:
+def _suggest_parameters(location: Sequence[int | str], schema: Mapping[str, Any]) -> str:
     """Say what parameters there are; of what lies deeper nothing is known here."""
     known = schema["properties"] if len(location) == 1 else ()
     return suggest(str(location[0]), known) if known else ""
@@ -124,25 +126,27 @@ def format_path(location: Sequence[int | str]) -> str:
 
 
 # As pydantic-core's writer does not, it takes halves of surrogate pairs.
-_written = json.JSONEncoder(ensure_ascii=False, default=repr).encode
+_dump = json.JSONEncoder(ensure_ascii=False, default=repr).encode
 
 
-def _received(fault: ErrorDetails, schema: Mapping[str, Any]) -> str:
+def _render_received(fault: ErrorDetails, schema: Mapping[str, Any]) -> str:
     """Show the value that is wrong, unless it may hold what nobody is to read."""
     place = schema["properties"].get(fault["loc"][0]) if fault["loc"] else schema["properties"]
-    return "a secret" if _is_secret(place, schema) else shorten(_written(fault["input"]), MAX_SHOWN)
+    return "a secret" if _is_secret(place, schema) else shorten(_dump(fault["input"]), MAX_SHOWN)
 
 
 def _is_secret(place: Any, schema: Mapping[str, Any]) -> bool:
     """Tell whether a part of a schema holds a secret: `writeOnly`, as pydantic says it of its secret types."""
     if type(place) is dict and place.get("type") in _NEVER_SECRET:
         return False
-    return _says(place, "writeOnly") or (_says(place, "$ref") and _says(schema.get("$defs"), "writeOnly"))
+    return _has_keyword(place, "writeOnly") or (
+        _has_keyword(place, "$ref") and _has_keyword(schema.get("$defs"), "writeOnly")
+    )
 
 
 _NEVER_SECRET = ("integer", "number", "boolean")
 
 
-def _says(part: Any, keyword: str) -> bool:
+def _has_keyword(part: Any, keyword: str) -> bool:
     inner = part.values() if type(part) is dict else part if type(part) is list else ()
-    return (type(part) is dict and keyword in part) or any(_says(each, keyword) for each in inner)
+    return (type(part) is dict and keyword in part) or any(_has_keyword(each, keyword) for each in inner)

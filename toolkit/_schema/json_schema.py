@@ -24,12 +24,12 @@ def map_schemas(schema: Any, rewrite: Callable[[dict[str, Any]], dict[str, Any]]
         return [map_schemas(item, rewrite) for item in schema]
     if not isinstance(schema, (dict, Mapping)):  # a dict is told from other things several times faster
         return schema
-    return rewrite({keyword: _inner(keyword, value, rewrite) for keyword, value in schema.items()})
+    return rewrite({keyword: _map_value(keyword, value, rewrite) for keyword, value in schema.items()})
 
 
 def clean(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Drop titles, which repeat names, and defaults that are no JSON."""
-    made: dict[str, Any] = map_schemas(schema, _plain)
+    made: dict[str, Any] = map_schemas(schema, _clean_node)
     return made
 
 
@@ -39,7 +39,7 @@ def clean_all(definitions: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 @cache
-def generator() -> type[GenerateJsonSchema]:
+def get_generator() -> type[GenerateJsonSchema]:
     """Make pydantic's generator, silent about defaults that JSON cannot show: they are left out on purpose."""
     from pydantic.json_schema import GenerateJsonSchema
 
@@ -60,7 +60,7 @@ def generator() -> type[GenerateJsonSchema]:
 
 def rename_definitions(schema: Mapping[str, Any], owner: str) -> dict[str, Any]:
     """Give the definitions of a schema names that no other owner uses."""
-    whole: dict[str, Any] = map_schemas(schema, lambda node: _pointing_to(node, owner))
+    whole: dict[str, Any] = map_schemas(schema, lambda node: _prefix_reference(node, owner))
     if "$defs" in whole:
         whole["$defs"] = {f"{owner}.{name}": part for name, part in whole["$defs"].items()}
     return whole
@@ -76,55 +76,55 @@ def inline_root(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**target, **own} if isinstance(target, Mapping) else schema
 
 
-def object_schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
+def describe_object(adapter: TypeAdapter[Any]) -> dict[str, Any]:
     """Make the JSON Schema of an object; an empty one of any other type. Only a type with members has `properties`."""
-    schema = adapter.json_schema(schema_generator=generator())
+    schema = adapter.json_schema(schema_generator=get_generator())
     definitions = schema.get("$defs", {})
     root = {**definitions[schema["$ref"].rpartition("/")[2]], "$defs": definitions} if "$ref" in schema else schema
     front = {keyword: root[keyword] for keyword in ("type", "properties") if keyword in root}
     return clean({**front, **root}) if root.get("type") == "object" else {}
 
 
-def json_default(default: Any) -> dict[str, Any]:
+def render_default(default: Any) -> dict[str, Any]:
     """Write a default as the keyword `default`, or as nothing where JSON has no form for it."""
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 
     try:
-        value = to_jsonable_python(_in_order(default))
+        value = to_jsonable_python(_sort_sets(default))
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except (PydanticSerializationError, ValueError, TypeError, RecursionError):
         return {}
     return {"default": value}
 
 
-def _pointing_to(node: dict[str, Any], owner: str) -> dict[str, Any]:
+def _prefix_reference(node: dict[str, Any], owner: str) -> dict[str, Any]:
     reference = node.get("$ref")
     if not isinstance(reference, str):
         return node
     return {**node, "$ref": reference.replace("#/$defs/", f"#/$defs/{owner}.", 1)}
 
 
-def _in_order(value: Any) -> Any:
+def _sort_sets(value: Any) -> Any:
     """Put sets in an order that is the same in every process."""
     if isinstance(value, (set, frozenset)):
         from pydantic_core import to_json
 
-        return sorted(map(_in_order, value), key=to_json)
+        return sorted(map(_sort_sets, value), key=to_json)
     if type(value) in (list, tuple):
-        return [_in_order(item) for item in value]
-    return {key: _in_order(item) for key, item in value.items()} if type(value) is dict else value
+        return [_sort_sets(item) for item in value]
+    return {key: _sort_sets(item) for key, item in value.items()} if type(value) is dict else value
 
 
-def _plain(node: dict[str, Any]) -> dict[str, Any]:
+def _clean_node(node: dict[str, Any]) -> dict[str, Any]:
     """Drop the title and a default that is no JSON; a default that was a set is put in order."""
     default = node.get("default")
     if isinstance(default, list) and any(kind.get("uniqueItems") for kind in node.get("anyOf", [node])):
         default = sorted(default, key=json.dumps)
-    shown = json_default(default) if "default" in node else {}
+    shown = render_default(default) if "default" in node else {}
     return {key: value for key, value in node.items() if key not in ("title", "default")} | shown
 
 
-def _inner(keyword: str, value: Any, rewrite: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+def _map_value(keyword: str, value: Any, rewrite: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
     if keyword in _NAMED and isinstance(value, (dict, Mapping)):
         return {name: map_schemas(schema, rewrite) for name, schema in value.items()}
     return value if keyword in _DATA else map_schemas(value, rewrite)

@@ -58,12 +58,12 @@ class Nesting:
         text, self._escape = self._escape + text, ""
         at = 0
         while found := _MARKS[self._quote].search(text, at):
-            self._pass(text[at : found.start()])
-            self._meet(found[0])
+            self._read_plain(text[at : found.start()])
+            self._read_mark(found[0])
             at = found.end()
-        self._pass(text[at:])
+        self._read_plain(text[at:])
 
-    def _pass(self, text: str) -> None:
+    def _read_plain(self, text: str) -> None:
         if self._quote:
             return
         for bracket in _BRACKETS.finditer(text):
@@ -71,7 +71,7 @@ class Nesting:
             self._has_brackets = True
         self._last = text.rstrip()[-1:] or self._last
 
-    def _meet(self, mark: str) -> None:
+    def _read_mark(self, mark: str) -> None:
         if mark.startswith("\\"):
             self._escape = mark if len(mark) == 1 else ""  # what it escapes comes with the next piece
         elif self._quote:
@@ -141,13 +141,13 @@ def is_truncated(text: str) -> bool:
 
 
 # Printable by Python's word, and yet nothing is to be seen: joiners, fillers, selectors, the blank of Braille.
-_UNSEEN = re.compile(
+_INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0100-\U000e01ef]"
 )
 
 
 # What looks like an ASCII letter, by Unicode's names: letters of some scripts, and some rare Latin ones.
-_ALIKE = re.compile(
+_LOOKALIKE = re.compile(
     "ARMENIAN|CHEROKEE|COPTIC|CYRILLIC|FULLWIDTH|GREEK|LISU|MATHEMATICAL"
     "|LATIN LETTER (SMALL CAPITAL|DENTAL CLICK)|LATIN SMALL LETTER (ALPHA|IOTA|SCRIPT G)"
 )
@@ -164,27 +164,27 @@ def escape_confusable(text: str, keep: str = "") -> str:
     """Write what is unseen or acts on a terminal as escapes, and letters that pass for Latin ones beside them."""
     if text.isascii() and text.isprintable():
         return text
-    return escape_invisible(re.sub(r"\w+", lambda word: _told_apart(word.group()), text), keep)
+    return escape_invisible(re.sub(r"\w+", lambda word: _escape_lookalikes(word.group()), text), keep)
 
 
 def escape_invisible(text: str, keep: str = "") -> str:
     """Write what is unseen or acts on a terminal as escapes, and leave all letters as they are."""
-    return "".join(c if c in keep or _is_seen(c) else _escape(c) for c in text)
+    return "".join(c if c in keep or _is_visible(c) else _escape(c) for c in text)
 
 
-def _is_seen(character: str) -> bool:
-    return character.isprintable() and not _UNSEEN.match(character)
+def _is_visible(character: str) -> bool:
+    return character.isprintable() and not _INVISIBLE.match(character)
 
 
-def _told_apart(word: str) -> str:
+def _escape_lookalikes(word: str) -> str:
     if word.isascii() or not _LATIN.search(word):
         return word
-    return "".join(_escape(c) if _is_alike(c) else c for c in word)
+    return "".join(_escape(c) if _looks_latin(c) else c for c in word)
 
 
-def _is_alike(character: str) -> bool:
+def _looks_latin(character: str) -> bool:
     again = _ASCII_AGAIN.match(unicodedata.decomposition(character))
-    return bool(again or _ALIKE.match(unicodedata.name(character, "")))
+    return bool(again or _LOOKALIKE.match(unicodedata.name(character, "")))
 
 
 def _escape(character: str) -> str:

@@ -58,21 +58,21 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def same(one: Any, other: Any) -> bool:
+def are_equal(one: Any, other: Any) -> bool:
     """Tell whether two documents are equal in JSON, where true is not 1."""
-    return bool(one == other and _marked(one) == _marked(other))
+    return bool(one == other and _tag_booleans(one) == _tag_booleans(other))
 
 
-def _marked(value: Any) -> Any:
+def _tag_booleans(value: Any) -> Any:
     """Mark truth values, which Python takes for numbers."""
     if isinstance(value, bool):
         return (value,)
     if isinstance(value, list):
-        return [_marked(item) for item in value]
-    return {key: _marked(item) for key, item in value.items()} if isinstance(value, dict) else value
+        return [_tag_booleans(item) for item in value]
+    return {key: _tag_booleans(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
-def allowed_values(schema: Schema, otherwise: list[Any]) -> list[Any]:
+def list_allowed_values(schema: Schema, otherwise: list[Any]) -> list[Any]:
     """List the values that `enum` or `const` allows; `otherwise`, where there is neither."""
     values = [schema["const"]] if "const" in schema else schema.get("enum", otherwise)
     return values if isinstance(values, list) else otherwise
@@ -88,29 +88,29 @@ def resolve_reference(schema: Schema, root: Any) -> Schema:
     for _ in range(64):
         if not isinstance(schema.get("$ref"), str):
             return schema
-        target = lookup(root, schema["$ref"])
+        target = look_up(root, schema["$ref"])
         rest = {key: value for key, value in schema.items() if key != "$ref"}
         schema = {**as_mapping(target), **rest}
     return {}
 
 
-def lookup(root: Any, reference: str) -> Any:
+def look_up(root: Any, reference: str) -> Any:
     """Find what a reference inside a document points to; None where it points nowhere."""
     if reference == "#":
         return root
     if not reference.startswith("#/"):
         return None
     steps = (step.replace("~1", "/").replace("~0", "~") for step in reference.split("/")[1:])
-    return reduce(_member, steps, root)
+    return reduce(_get_member, steps, root)
 
 
-def _member(node: Any, key: str) -> Any:
+def _get_member(node: Any, key: str) -> Any:
     if isinstance(node, list) and key.isdigit():
         return dict(enumerate(node)).get(int(key))
     return node.get(key) if isinstance(node, Mapping) else None
 
 
-def iterate_schemas(schema: Any) -> list[dict[str, Any]]:
+def list_schemas(schema: Any) -> list[dict[str, Any]]:
     """List every schema inside a schema, from the inside out."""
     found: list[dict[str, Any]] = []
 
@@ -127,8 +127,8 @@ def collect_references(schema: Any, root: Any) -> dict[str, None]:
     reached: dict[str, None] = {}
     fresh = [schema]
     while fresh:
-        found = [str(node["$ref"]) for node in iterate_schemas(fresh.pop()) if "$ref" in node]
-        fresh += [lookup(root, reference) for reference in dict.fromkeys(found) if reference not in reached]
+        found = [str(node["$ref"]) for node in list_schemas(fresh.pop()) if "$ref" in node]
+        fresh += [look_up(root, reference) for reference in dict.fromkeys(found) if reference not in reached]
         reached |= dict.fromkeys(found)
     return reached
 
@@ -146,7 +146,7 @@ def are_disjoint(one: Any, other: Any, root: Any, depth: int = 8) -> bool:
 
 def _type_fits(schema: Schema, document: Any, _: Any) -> bool:
     kind = schema.get("type")
-    return kind is None or any(is_type(document, name) for name in _listed(kind))
+    return kind is None or any(is_type(document, name) for name in _as_list(kind))
 
 
 def _choice_fits(schema: Schema, document: Any, root: Any) -> bool:
@@ -159,7 +159,7 @@ def _parts_fit(schema: Schema, document: Any, root: Any) -> bool:
 
 
 def _value_fits(schema: Schema, document: Any, _: Any) -> bool:
-    return any(same(document, value) for value in allowed_values(schema, [document]))
+    return any(are_equal(document, value) for value in list_allowed_values(schema, [document]))
 
 
 def _bounds_fit(schema: Schema, document: Any, _: Any) -> bool:
@@ -194,31 +194,31 @@ def _array_fits(schema: Schema, document: Any, root: Any) -> bool:
 _FITS = (_type_fits, _choice_fits, _parts_fit, _value_fits, _bounds_fit, _object_fits, _array_fits)
 
 
-def _types(schema: Schema) -> set[str]:
-    named = set(_listed(schema.get("type", list(_TYPES))))
+def _list_types(schema: Schema) -> set[str]:
+    named = set(_as_list(schema.get("type", list(_TYPES))))
     return named | ({"integer"} if "number" in named else set())
 
 
-def _listed(kind: Any) -> list[str]:
+def _as_list(kind: Any) -> list[str]:
     return kind if isinstance(kind, list) else [kind]
 
 
-def _types_apart(one: Schema, other: Schema, _root: Any, _depth: int) -> bool:
-    return not _types(one) & _types(other)
+def _have_disjoint_types(one: Schema, other: Schema, _root: Any, _depth: int) -> bool:
+    return not _list_types(one) & _list_types(other)
 
 
-def _values_apart(one: Schema, other: Schema, _root: Any, _depth: int) -> bool:
-    values, others = allowed_values(one, []), allowed_values(other, [])
-    alike = any(same(value, rest) for value in values for rest in others)
+def _have_disjoint_values(one: Schema, other: Schema, _root: Any, _depth: int) -> bool:
+    values, others = list_allowed_values(one, []), list_allowed_values(other, [])
+    alike = any(are_equal(value, rest) for value in values for rest in others)
     return bool(values and others) and not alike
 
 
-def _objects_apart(one: Schema, other: Schema, root: Any, depth: int) -> bool:
-    if _types(one) & _types(other) != {"object"}:
+def _are_disjoint_objects(one: Schema, other: Schema, root: Any, depth: int) -> bool:
+    if _list_types(one) & _list_types(other) != {"object"}:
         return False
     if _has_no_place(one, other) or _has_no_place(other, one):
         return True
-    return any(are_disjoint(a, b, root, depth) for a, b in _required_in_both(one, other))
+    return any(are_disjoint(a, b, root, depth) for a, b in _pair_required(one, other))
 
 
 def _has_no_place(one: Schema, other: Schema) -> bool:
@@ -227,16 +227,16 @@ def _has_no_place(one: Schema, other: Schema) -> bool:
     return other.get("additionalProperties") is False and any(key not in known for key in one.get("required", ()))
 
 
-def _required_in_both(one: Schema, other: Schema) -> Iterator[tuple[Any, Any]]:
+def _pair_required(one: Schema, other: Schema) -> Iterator[tuple[Any, Any]]:
     for key in one.get("required", ()):
         if key in other.get("required", ()):
             yield one.get("properties", {}).get(key), other.get("properties", {}).get(key)
 
 
-def _arrays_apart(one: Schema, other: Schema, root: Any, depth: int) -> bool:
+def _are_disjoint_arrays(one: Schema, other: Schema, root: Any, depth: int) -> bool:
     filled = one.get("minItems", 0) > 0 and other.get("minItems", 0) > 0
-    only = _types(one) & _types(other) == {"array"}
+    only = _list_types(one) & _list_types(other) == {"array"}
     return only and filled and are_disjoint(one.get("items"), other.get("items"), root, depth)
 
 
-_APART = (_types_apart, _values_apart, _objects_apart, _arrays_apart)
+_APART = (_have_disjoint_types, _have_disjoint_values, _are_disjoint_objects, _are_disjoint_arrays)

@@ -212,7 +212,7 @@ def _written(name: str, handler: Function) -> Iterator[Finding]:
     for unknown in (each for each in signature.docstring.parameters if each not in known):
         text = "the docstring describes it, and the function has no such parameter. Correct one of them."
         yield Finding(level="warning", tool=name, parameter=unknown, code="unknown-parameter", text=text)
-    for hidden, why in signature.built.hidden.items():
+    for hidden, why in signature.argument_schema.hidden.items():
         text = f"left out of what a model may fill, its default is used: {why}"
         yield Finding(level="warning", tool=name, parameter=hidden, code="left-out", text=text)
     for unannotated in signature.unannotated:
@@ -223,7 +223,7 @@ def _written(name: str, handler: Function) -> Iterator[Finding]:
 def _examples(tool: Tool[..., Any], schema: Mapping[str, Any]) -> Iterator[Finding]:
     """Try out what the docstring says that a call looks like."""
     for example in schema.get("examples", ()):
-        outcome = tool._invocation.reader.outcome(example)
+        outcome = tool._invocation.reader.try_parse(example)
         if isinstance(outcome, InvalidArguments):
             text = f"the tool refuses the docstring's example {json.dumps(example, ensure_ascii=False)}: {outcome}"
             yield Finding(level="warning", tool=tool.name, code="wrong-example", text=text)

@@ -12,7 +12,13 @@ from typing import Any, ParamSpec, TypeVar, get_args, get_origin, overload
 from typing_extensions import Unpack
 
 from toolkit._options import refuse_unknown_options, spell_options
-from toolkit._schema.annotations import frame_names, is_declaration, raw_annotations, resolve_annotation, source_of
+from toolkit._schema.annotations import (
+    collect_frame_names,
+    find_source,
+    is_declaration,
+    read_annotations,
+    resolve_annotation,
+)
 from toolkit._schema.signature import Signature
 from toolkit._tools.handlers import Bound, Function, Handler, Latent, refuse_private, without_function
 from toolkit._tools.options import DEFAULTS, OPTION_NAMES, USUAL, ToolOptions, split_options
@@ -130,7 +136,7 @@ def _make_tool(given: Mapping[str, Any], function: Any) -> Any:
         raise DefinitionError(
             f"@tool needs something that can be called; it got {function!r}. Give options by name: @tool(name=...)."
         )
-    own = Function(Signature(plain, frame_names(source_of(plain))))
+    own = Function(Signature(plain, collect_frame_names(find_source(plain))))
     _refuse_maker(own.signature)
     named = {"name": safe_name(name_of(plain)), **split_options(given, name_of(plain), USUAL)}
     handler = _carried(Latent(own) if is_declaration(plain) else own, named.get("activity"))
@@ -152,7 +158,7 @@ def _refuse_maker(signature: Signature) -> None:
 def _returned(signature: Signature) -> Any:
     """Read the return annotation, where it may be about tools: no other is worth the time."""
     try:
-        written = raw_annotations(signature.source).get("return")
+        written = read_annotations(signature.source).get("return")
         is_meant = _ABOUT_TOOLS.search(repr(written))
         return resolve_annotation(written, signature.source, signature.names) if is_meant else None
     except Exception:  # noqa: BLE001  an annotation is code of the user's

@@ -24,9 +24,9 @@ from typing import Any
 from toolkit._messages import ACTIVITY, IMPORTS, INSTANCE, META, MODULE, OUTPUT, REASONING, TOOL
 from toolkit._schema.argument_schema import DocumentSchema, TypeSchema
 from toolkit._schema.json_schema import inline_root
-from toolkit._schema.signature import ReturnDocument, ReturnType
+from toolkit._schema.return_schema import ReturnDocument, ReturnType
 from toolkit._schema.validation.properties import find_outer_properties, forbid_extra
-from toolkit._schema.validation.references import Document as Parts
+from toolkit._schema.validation.references import SchemaDocument as Parts
 from toolkit._schema.validation.references import bundle
 from toolkit._tools.handlers import Declaration, checked, named, refuse_private
 from toolkit._tools.options import Scope, scope_of
@@ -66,7 +66,7 @@ def declared(name: str, schema: Any) -> Declared:
     """
     origin = f"Tool.from_schema({name!r})"
     with named(origin):
-        document = Parts.of(schema)
+        document = Parts.load(schema)
         whole = inline_root(document.root) if isinstance(document.root, dict) else {}
         properties, said = _properties(document.root, whole)
         _check_name(name, said)
@@ -160,14 +160,14 @@ def of_types(name: str, accepts: Any, gives: Any) -> Declaration:
     origin = f"Tool.from_models({name!r})"
     with named(origin):
         built = DocumentSchema(_document(accepts)) if isinstance(accepts, Mapping) else TypeSchema(accepts)
-        returns = ReturnDocument(bundle(Parts.of(gives))) if isinstance(gives, Mapping) else ReturnType(gives)
+        returns = ReturnDocument(bundle(Parts.load(gives))) if isinstance(gives, Mapping) else ReturnType(gives)
         made = Declaration(origin, built.schema.get("description", ""), built, returns)
     refuse_private(origin, built.schema["properties"])
     return checked(made)
 
 
 def _document(given: Mapping[str, Any]) -> dict[str, Any]:
-    document = Parts.of(given)
+    document = Parts.load(given)
     whole = inline_root(document.root)
     if whole.get("type", "object") != "object" or not isinstance(whole.get("properties", {}), Mapping):
         raise DefinitionError('the input of a tool is a JSON Schema {"type": "object", "properties": ...}.')

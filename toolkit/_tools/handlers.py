@@ -24,7 +24,7 @@ from typing_extensions import get_type_hints, is_typeddict
 from toolkit._concurrency.cancellation import CANCELLED
 from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT
-from toolkit._schema.annotations import frame_names, source_of
+from toolkit._schema.annotations import collect_frame_names, find_source
 from toolkit._schema.argument_schema import (
     ArgumentSchema,
     DocumentSchema,
@@ -36,7 +36,8 @@ from toolkit._schema.argument_schema import (
 )
 from toolkit._schema.arguments import ArgumentParser
 from toolkit._schema.parameters import Parameter, ParameterSchema
-from toolkit._schema.signature import ReturnDocument, ReturnSchema, ReturnType, Signature, value_or_default
+from toolkit._schema.return_schema import ReturnDocument, ReturnSchema, ReturnType
+from toolkit._schema.signature import Signature, pick_value
 from toolkit.errors import Cancelled, DefinitionError, InvalidArguments, UnknownActivity
 
 
@@ -180,7 +181,7 @@ class Function:
     @property
     def parameter_names(self) -> Collection[str]:
         """Names of the parameters that the run does not supply."""
-        return [p.name for p in self.signature.parameters if not p.injected]
+        return [p.name for p in self.signature.parameters if not p.is_injected]
 
     @property
     def description(self) -> str:
@@ -195,7 +196,7 @@ class Function:
     @property
     def built(self) -> ParameterSchema:
         """What the signature accepts."""
-        return self.signature.built
+        return self.signature.argument_schema
 
     @property
     def returns(self) -> ReturnType:
@@ -345,11 +346,11 @@ def filled(accepted: ArgumentSchema) -> Callable[[dict[str, Any]], dict[str, Any
     """Make what adds the defaults that a model was told of; a type or a schema adds its own where it is read."""
     if not isinstance(accepted, ParameterSchema):
         return lambda values: values
-    told = [p for p in accepted.offered if not p.required and p.kind not in _REST and p.name not in accepted.hidden]
+    told = [p for p in accepted.offered if not p.is_required and p.kind not in _REST and p.name not in accepted.hidden]
     if not told:
         return lambda values: values
     return lambda values: {
-        **{p.name: value_or_default(p, values, None) for p in told if p.name not in values},
+        **{p.name: pick_value(p, values, None) for p in told if p.name not in values},
         **values,
     }
 
@@ -365,7 +366,7 @@ def left_out(accepted: ArgumentSchema) -> Collection[str]:
 
 
 def _plain(accepted: ParameterSchema, p: Parameter, value: Any) -> Any:
-    write = ReturnType(p.document_type, names=accepted.names).to_json or to_json
+    write = ReturnType(p.json_type, names=accepted.names).to_json or to_json
     return from_json(write(value))
 
 
@@ -377,7 +378,7 @@ def implementation(function: Any) -> Function:
     """
     if not callable(function):
         raise DefinitionError(f"A tool is carried out by something that can be called; this is {function!r}.")
-    return Function(Signature(function, frame_names(source_of(function))))
+    return Function(Signature(function, collect_frame_names(find_source(function))))
 
 
 @dataclass(frozen=True)
@@ -512,7 +513,7 @@ class Bound(Declared):
         act, fit, fill = self.function.prepared(), self._fitted, filled(self.interface.built)
         if not self.retyped:
             return lambda values, context: act(fit(fill(values)), context)
-        read = ArgumentParser.of(self.activity, replace(self.function.built, offered=self.retyped)).read
+        read = ArgumentParser.for_tool(self.activity, replace(self.function.built, offered=self.retyped)).parse
         if isinstance(self.interface.built, DocumentSchema):
             return lambda values, context: act(read(fit(values))[0], context)
         return lambda values, context: act(self._read(fill(values), read), context)
@@ -555,7 +556,7 @@ class Bound(Declared):
     @cached_property
     def offered(self) -> tuple[Parameter, ...]:
         """The function's parameters that the run does not supply."""
-        return tuple(p for p in self.function.signature.parameters if not p.injected)
+        return tuple(p for p in self.function.signature.parameters if not p.is_injected)
 
     @cached_property
     def untaken(self) -> tuple[str, ...]:
@@ -569,13 +570,13 @@ class Bound(Declared):
     def unfilled(self) -> tuple[str, ...]:
         """What the function needs and the interface does not have."""
         known = (self.whole,) if self.whole else self.known
-        needed = (p.name for p in self.offered if p.required and p.kind is not Written.VAR_KEYWORD)
+        needed = (p.name for p in self.offered if p.is_required and p.kind is not Written.VAR_KEYWORD)
         return tuple(name for name in needed if name not in known)
 
     @cached_property
     def uncertain(self) -> tuple[str, ...]:
         """What the function needs, and a call may leave out."""
-        needed = {p.name for p in self.offered if p.required}
+        needed = {p.name for p in self.offered if p.is_required}
         return () if self.whole else tuple(name for name in left_out(self.interface.built) if name in needed)
 
     @cached_property

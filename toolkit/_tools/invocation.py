@@ -279,7 +279,7 @@ class Invocation:
     @cached_property
     def reader(self) -> ArgumentParser:
         """Makes values of words."""
-        return ArgumentParser.of(self.name, self.handler.built)
+        return ArgumentParser.for_tool(self.name, self.handler.built)
 
     @cached_property
     def fast_path(self) -> Hot:
@@ -299,7 +299,7 @@ class Invocation:
 
     def again(self, words: RawArguments, context: ToolContext[Any] | None, error: Exception) -> ToolResult:
         """Carry out a call whose words did not fit, where they can be mended."""
-        outcome = self.reader.mended(words, error) if type(words) is str else self.reader.outcome(words)
+        outcome = self.reader.repair(words, error) if type(words) is str else self.reader.try_parse(words)
         if isinstance(outcome, InvalidArguments):
             return ToolResult.from_error(outcome)
         values, repairs = outcome
@@ -312,7 +312,7 @@ class Invocation:
 
     async def ainvoke(self, words: RawArguments, context: ToolContext[Any] | None) -> ToolResult:
         """Carry out a call in the running loop; a sync function gets a thread of its own."""
-        outcome = self.reader.outcome(words)
+        outcome = self.reader.try_parse(words)
         if isinstance(outcome, InvalidArguments):
             return ToolResult.from_error(outcome)
         values, repairs = outcome

@@ -17,7 +17,7 @@ from typing_extensions import Self, Unpack
 from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT_PATH, ToolResult, ToolSpec
 from toolkit._options import refuse_unknown_options, spell_options
-from toolkit._schema.annotations import function_attributes, render_signature, unwrap_partials
+from toolkit._schema.annotations import read_attributes, render_signature, unwrap_partials
 from toolkit._schema.arguments import MAX_TEXT, RawArguments, refuse_long
 from toolkit._tools.handlers import Bound, BoundFunction, Declared, Function, Handler, implementation, without_function
 from toolkit._tools.invocation import Hot, Invocation
@@ -116,7 +116,7 @@ class Tool(Generic[P, R]):
             )
         function = self._function
         if function:
-            self.__dict__.update(function_attributes(function.function))
+            self.__dict__.update(read_attributes(function.function))
 
     def invoke(self, words: RawArguments = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
         """Carry out a model's call, without gates; a tool's fault is a result, not an exception.

@@ -49,7 +49,14 @@ from toolkit._dialects.strict.scope import (
     nullable,
     without_null,
 )
-from toolkit._schema.matching import allowed_values, are_disjoint, as_mapping, collect_references, is_valid, lookup
+from toolkit._schema.matching import (
+    are_disjoint,
+    as_mapping,
+    collect_references,
+    is_valid,
+    list_allowed_values,
+    look_up,
+)
 
 # How often one definition is written inside itself where references are inlined; what lies deeper is JSON text.
 MAX_DEPTH = 3
@@ -58,7 +65,7 @@ MAX_DEPTH = 3
 def reference(scope: Scope, schema: Schema, path: str) -> Part:
     """Show a reference."""
     pointer = schema["$ref"]
-    if not isinstance(lookup(scope.root, str(pointer)), Mapping):
+    if not isinstance(look_up(scope.root, str(pointer)), Mapping):
         return scope.text(schema, path, f"{pointer!r} is not in the schema")
     if is_inlined(scope, schema):
         return _inlined(scope, schema, path)
@@ -72,7 +79,7 @@ def reference(scope: Scope, schema: Schema, path: str) -> Part:
 
 def is_inlined(scope: Scope, schema: Any) -> bool:
     """Tell whether a schema is a reference that is shown as what it points to."""
-    if not isinstance(schema, Mapping) or not isinstance(lookup(scope.root, str(schema.get("$ref", ""))), Mapping):
+    if not isinstance(schema, Mapping) or not isinstance(look_up(scope.root, str(schema.get("$ref", ""))), Mapping):
         return False
     sort = "recursive" if _is_recursive(scope, schema["$ref"]) else ""
     return not scope.rules.sends("$ref", sort) or bool(schema.keys() - ANNOTATIONS - {"$ref"})
@@ -87,7 +94,7 @@ def opened(scope: Scope, schema: Any) -> Iterator[Any]:
     scope.entered.append(schema["$ref"])
     beside = {key: value for key, value in schema.items() if key != "$ref"}
     try:
-        yield merged(beside, lookup(scope.root, schema["$ref"]))
+        yield merged(beside, look_up(scope.root, schema["$ref"]))
     finally:
         scope.entered.pop()
 
@@ -122,7 +129,7 @@ def _defined(scope: Scope, pointer: str) -> str:
         return scope.names[pointer]
     last = pointer.rpartition("/")[2].strip("#") or "root"
     name = scope.names[pointer] = scope.key(last, scope.names.values(), pointer)
-    target = lookup(scope.root, pointer)
+    target = look_up(scope.root, pointer)
     scope.definitions[name] = _outline(scope, target)  # what is inside it may point to it
     part = scope.part(target, last)
     scope.definitions[name], scope.codecs[name] = part.shown, part.codec
@@ -139,7 +146,7 @@ def _outline(scope: Scope, schema: Schema) -> dict[str, Any]:
 def _is_recursive(scope: Scope, pointer: str) -> bool:
     """Tell whether what a reference points to leads back to itself."""
     if pointer not in scope.recursive:
-        scope.recursive[pointer] = pointer in collect_references(lookup(scope.root, pointer), scope.root)
+        scope.recursive[pointer] = pointer in collect_references(look_up(scope.root, pointer), scope.root)
     return scope.recursive[pointer]
 
 
@@ -368,7 +375,7 @@ def scalar(scope: Scope, schema: Schema, path: str) -> Part:
 def enumeration(scope: Scope, schema: Schema, path: str) -> Part:
     """Show the values that are listed, or the only one."""
     kind = {"type": schema.get("type")}
-    values = [value for value in allowed_values(schema, []) if is_valid(kind, value, {})]
+    values = [value for value in list_allowed_values(schema, []) if is_valid(kind, value, {})]
     support = scope.rules.support("enum", sort_of_values(values))
     if not values or support not in ("sent", "words"):
         return scope.text(schema, path, "the provider does not take such an enumeration")

@@ -34,7 +34,7 @@ from functools import cache
 from itertools import chain
 from typing import Any, Literal, TypeAlias
 
-from toolkit._schema.matching import allowed_values, iterate_schemas, lookup
+from toolkit._schema.matching import list_allowed_values, list_schemas, look_up
 
 Schema: TypeAlias = Mapping[str, Any]
 
@@ -44,7 +44,7 @@ MANY_TEXTS = 250
 
 def excess(schema: Schema, limits: Mapping[str, int]) -> str | None:
     """Say which limit a schema exceeds, and by how much; None where it exceeds none."""
-    nodes = iterate_schemas(schema) if limits else []
+    nodes = list_schemas(schema) if limits else []
     for name, limit in limits.items():
         measured = MEASURES[name](nodes)
         if measured > limit:
@@ -62,7 +62,7 @@ def _deepest(schema: Any, root: Any, entered: frozenset[str]) -> int:
         return 0
     reference = schema.get("$ref")
     if isinstance(reference, str):
-        return 0 if reference in entered else _deepest(lookup(root, reference), root, entered | {reference})
+        return 0 if reference in entered else _deepest(look_up(root, reference), root, entered | {reference})
     deepest = max((_deepest(inner, root, entered) for inner in _inside(schema)), default=0)
     return deepest + (schema.get("type") == "object")
 
@@ -75,7 +75,7 @@ def _inside(schema: Schema) -> Iterator[Any]:
 
 def _characters(nodes: Sequence[Schema]) -> int:
     names = (name for node in nodes for keyword in ("properties", "$defs") for name in node.get(keyword, ()))
-    values = (value for node in nodes for value in allowed_values(node, []))
+    values = (value for node in nodes for value in list_allowed_values(node, []))
     return sum(map(len, map(str, chain(names, values))))
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from toolkit._dialects.strict.codecs import Codec, Text
 from toolkit._dialects.strict.rules import WORDS, Rules, json_of, sort_of, words
 from toolkit._schema.json_schema import map_schemas
-from toolkit._schema.matching import as_mapping, collect_references, lookup
+from toolkit._schema.matching import as_mapping, collect_references, look_up
 
 Schema: TypeAlias = Mapping[str, Any]
 
@@ -151,7 +151,7 @@ class Scope(ABC):
         bare = without_noise(as_mapping(schema))
         told = {key: value for key, value in bare.items() if key not in ANNOTATIONS}
         if pointers := collect_references(told, self.root):
-            told["$defs"] = {p.rpartition("/")[2]: without_noise(lookup(self.root, p)) for p in pointers}
+            told["$defs"] = {p.rpartition("/")[2]: without_noise(look_up(self.root, p)) for p in pointers}
         text = json_of(told)
         return f"a value that matches {text}" if told and len(text) <= MAX_QUOTED else "any value"
 

@@ -39,7 +39,7 @@ class Probe:
 
 
 @dataclass(frozen=True)
-class Only:
+class TypeFilter:
     """Lets a check see values of some types, and passes all others by."""
 
     types: Collection[type]
@@ -49,54 +49,54 @@ class Only:
         return inner(value) if type(value) in self.types else value
 
 
-def same(value: Any, check: Callable[[Any], Any]) -> Any:
+def keep_value(value: Any, check: Callable[[Any], Any]) -> Any:
     """Check a value, and give it as it was."""
     check(value)
     return value
 
 
-def never(_value: Any) -> NoReturn:
+def refuse_value(_value: Any) -> NoReturn:
     """Refuse any value."""
     raise PydanticCustomError("never", "No value is allowed here")
 
 
-def identity(value: Any) -> Any:
+def to_hashable(value: Any) -> Any:
     """Make what is equal for equal JSON alone: 1 is 1.0, but not true."""
     if isinstance(value, bool):
         return bool, value
     if isinstance(value, list):
-        return list, tuple(map(identity, value))
+        return list, tuple(map(to_hashable, value))
     if isinstance(value, dict):
-        return dict, frozenset((key, identity(each)) for key, each in value.items())
+        return dict, frozenset((key, to_hashable(each)) for key, each in value.items())
     return value
 
 
 @dataclass(frozen=True)
-class Members:
+class AllowedValues:
     """Checks that a value is one of some."""
 
     values: Sequence[Any]
     known: frozenset[Any]
 
     @classmethod
-    def of(cls, values: Sequence[Any]) -> Members:
+    def of(cls, values: Sequence[Any]) -> AllowedValues:
         """Make the check."""
-        return cls(values, frozenset(map(identity, values)))
+        return cls(values, frozenset(map(to_hashable, values)))
 
     def check(self, value: Any) -> Any:
         """Give a value that is one of them."""
-        if identity(value) not in self.known:
+        if to_hashable(value) not in self.known:
             written = [json.dumps(each, ensure_ascii=False) for each in self.values]
             listed = " or ".join(filter(None, (", ".join(written[:-1]), *written[-1:])))
             raise PydanticKnownError("literal_error", {"expected": listed})
         return value
 
 
-def unique(value: list[Any]) -> list[Any]:
+def check_unique(value: list[Any]) -> list[Any]:
     """Check that no item is there twice."""
     seen = set()
     for place, item in enumerate(value):
-        known = identity(item)
+        known = to_hashable(item)
         if known in seen:
             raise PydanticCustomError(
                 "unique_items", "List should have no item twice, as is item {number}", {"number": place}
@@ -106,7 +106,7 @@ def unique(value: list[Any]) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class Contains:
+class ContainsCheck:
     """Checks how many items fit."""
 
     probe: Probe
@@ -133,7 +133,7 @@ class Contains:
 
 
 @dataclass(frozen=True)
-class Together:
+class DependentRequired:
     """Checks that keys which need others have them."""
 
     needed: Mapping[str, Sequence[str]]
@@ -149,7 +149,7 @@ class Together:
 
 
 @dataclass(frozen=True)
-class Sorted:
+class PatternProperties:
     """Checks the keys without a schema of their own: each by the patterns that it matches, or as one of the rest."""
 
     declared: Collection[str]
@@ -168,7 +168,7 @@ class Sorted:
         return made
 
 
-def backend(_value: Any, check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def defer_check(_value: Any, check: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Give a check away, to be called later or not at all."""
     return check
 
@@ -185,7 +185,7 @@ class Alternatives:
     places: Sequence[str]
     is_exclusive: bool
 
-    def fitting(self, value: Any, info: Any) -> int | None:
+    def find_first(self, value: Any, info: Any) -> int | None:
         """Find the number of the first one that fits."""
         first = None
         for number, place in enumerate(self.places):
@@ -198,21 +198,21 @@ class Alternatives:
                 break
         return first
 
-    def only(self, value: Any, info: Any) -> Any:
+    def check_exactly(self, value: Any, info: Any) -> Any:
         """Give a value that fits as it is."""
-        if self.fitting(value, info) is None:
+        if self.find_first(value, info) is None:
             raise PydanticCustomError("one_of", "Input should match one of the alternatives")
         return value
 
     def check(self, value: Any, backends: Callable[[Any], Sequence[Callable[[Any], Any]]], info: Any) -> Any:
         """Read a value as the one that it fits."""
-        first = self.fitting(value, info)
+        first = self.find_first(value, info)
         checks = backends((None,) * (len(self.places) + 1))
         return checks[-1 if first is None else first](value)
 
 
 @dataclass(frozen=True)
-class Not:
+class NotCheck:
     """Checks that a value does not fit."""
 
     probe: Probe
@@ -239,7 +239,7 @@ class Conditional:
 
 
 @dataclass(frozen=True)
-class Dependent:
+class DependentSchemas:
     """Checks an object by the schemas of the keys that it has."""
 
     keys: Sequence[str]
@@ -262,14 +262,14 @@ BOUNDS: Mapping[str, tuple[Callable[[Any, Any], bool], str, str]] = {
 }
 
 
-def whole(value: Any) -> Any:
+def to_integer(value: Any) -> Any:
     """Take 3.0 as the integer it is, and no truth value as one."""
     if type(value) is bool:
         raise PydanticKnownError("int_type")
     return int(value) if type(value) is float and value.is_integer() else value
 
 
-def number(value: Any, check: Callable[[Any], Any]) -> Any:
+def keep_number(value: Any, check: Callable[[Any], Any]) -> Any:
     """Keep an integer an integer; `check` reads the rest."""
     if type(value) is int or (type(value) is float and isfinite(value)):
         return value
@@ -279,7 +279,7 @@ def number(value: Any, check: Callable[[Any], Any]) -> Any:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class NumberBounds:
     """Checks a number against limits, exactly."""
 
     limits: Sequence[tuple[str, Any]]
@@ -307,7 +307,7 @@ NESTED = "too many alternatives lie inside each other. Send less, or nest it les
 
 
 @dataclass(frozen=True)
-class Work:
+class Workload:
     """What each part of a schema leads to.
 
     Attributes:
@@ -331,7 +331,7 @@ class Work:
             DefinitionError: A part leads to itself for the same place, or to very many.
         """
         try:
-            steps, lengths = _totals(self.here)
+            steps, lengths = _sum_up(self.here)
         except CycleError as error:
             refuse(error.args[1][0], "its $ref leads back to itself", "Point it to a schema that says something.")
         for place, count in steps.items():
@@ -344,24 +344,24 @@ class Work:
         """Tell whether no document can make it grow."""
         whole = {place: {**self.here[place], **self.deeper[place]} for place in [*self.here, *self.deeper]}
         try:
-            return max(_totals(whole)[0].values(), default=0) <= MAX_STEPS
+            return max(_sum_up(whole)[0].values(), default=0) <= MAX_STEPS
         except CycleError:
             return False
 
 
 @dataclass
-class Allowance:
+class StepBudget:
     """The steps that are left for one document."""
 
     left: int
 
     @classmethod
-    def of(cls, text: str) -> Allowance:
+    def of(cls, text: str) -> StepBudget:
         """Allow what a document of this length may need."""
         return cls(SPARE + PER_CHARACTER * len(text))
 
 
-def counted(value: Any, info: Any) -> Any:
+def count_step(value: Any, info: Any) -> Any:
     """Count a step.
 
     Raises:
@@ -373,7 +373,7 @@ def counted(value: Any, info: Any) -> Any:
     return value
 
 
-def _totals(edges: Mapping[str, Mapping[str, None]]) -> tuple[dict[str, int], dict[str, int]]:
+def _sum_up(edges: Mapping[str, Mapping[str, None]]) -> tuple[dict[str, int], dict[str, int]]:
     """Count, for each part, all that it leads to, and the longest way."""
     steps: dict[str, int] = {}
     lengths: dict[str, int] = {}

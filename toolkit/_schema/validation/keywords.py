@@ -17,30 +17,30 @@ from typing import Any, TypeAlias
 
 from toolkit._schema.validation.checks import (
     BOUNDS,
+    AllowedValues,
     Alternatives,
-    Bounds,
     Conditional,
-    Contains,
-    Dependent,
-    Members,
-    Not,
-    Only,
+    ContainsCheck,
+    DependentRequired,
+    DependentSchemas,
+    NotCheck,
+    NumberBounds,
+    PatternProperties,
     Probe,
-    Sorted,
-    Together,
-    Work,
-    backend,
-    never,
-    number,
-    same,
-    unique,
-    whole,
+    TypeFilter,
+    Workload,
+    check_unique,
+    defer_check,
+    keep_number,
+    keep_value,
+    refuse_value,
+    to_integer,
 )
-from toolkit._schema.validation.patterns import matcher, pattern_core
-from toolkit._schema.validation.references import Document, below, refuse
+from toolkit._schema.validation.patterns import build_matcher, write_pattern
+from toolkit._schema.validation.references import SchemaDocument, join_pointer, refuse
 
 Node: TypeAlias = dict[str, Any]
-Steps: TypeAlias = "Callable[[Writer, dict[str, Any], str], list[Node]]"
+Steps: TypeAlias = "Callable[[KeywordWriter, dict[str, Any], str], list[Node]]"
 
 MAX_DEPTH = 100  # steps of a JSON pointer
 MAX_PARTS = 10_000
@@ -50,7 +50,7 @@ FREE: Mapping[str, Any] = {"type": "definition-ref", "schema_ref": FREE_REF}
 
 
 @dataclass(frozen=True)
-class Writer:
+class KeywordWriter:
     """Writes schemas for pydantic-core.
 
     Attributes:
@@ -60,16 +60,16 @@ class Writer:
         probed: The parts that the probe is asked for.
     """
 
-    document: Document
+    document: SchemaDocument
     steps: Steps
     probe: Probe
-    work: Work
+    work: Workload
     fills: bool
     definitions: dict[str, Node | None] = field(default_factory=dict)
     probed: set[str] = field(default_factory=set)
     places: set[str] = field(default_factory=set)
 
-    def core(self, schema: Any, place: str) -> Node:
+    def write(self, schema: Any, place: str) -> Node:
         """Write a schema.
 
         Raises:
@@ -78,7 +78,7 @@ class Writer:
         if schema is True:
             return dict(FREE)
         if schema is False:
-            return {"type": "function-plain", "function": plain(never)}
+            return {"type": "function-plain", "function": no_info(refuse_value)}
         if not isinstance(schema, dict):
             refuse(place, "it is no schema", "A schema is an object, true or false.")
         self.places.add(place)
@@ -86,26 +86,26 @@ class Writer:
             refuse(place, f"it has more than {MAX_PARTS:,} parts", "Leave out what the tool does not need.")
         if place.count("/") > MAX_DEPTH:
             refuse(place, f"it lies more than {MAX_DEPTH} steps deep", "Move it into $defs, and point to it by $ref.")
-        return chained(self.steps(self, schema, place))
+        return write_chain(self.steps(self, schema, place))
 
-    def here(self, place: str, schema: Any, *keys: str | int) -> Node:
+    def write_here(self, place: str, schema: Any, *keys: str | int) -> Node:
         """Write a part that holds for the same value."""
-        inner = below(place, *keys)
+        inner = join_pointer(place, *keys)
         self.work.add(place, here=[inner])
-        return self.core(schema, inner)
+        return self.write(schema, inner)
 
-    def deeper(self, place: str, schema: Any, *keys: str | int) -> Node:
+    def write_deeper(self, place: str, schema: Any, *keys: str | int) -> Node:
         """Write a part that holds for values inside."""
-        inner = below(place, *keys)
+        inner = join_pointer(place, *keys)
         self.work.add(place, deeper=[inner])
-        return self.core(schema, inner)
+        return self.write(schema, inner)
 
-    def shared(self, pointer: str) -> Node:
+    def write_reference(self, pointer: str) -> Node:
         """Write a part once, and point to it."""
         self.definitions.setdefault(pointer, None)
         return {"type": "definition-ref", "schema_ref": pointer}
 
-    def probing(self, pointer: str) -> str:
+    def probe_at(self, pointer: str) -> str:
         """Have a part known to the probe."""
         self.probed.add(pointer)
         return pointer
@@ -114,53 +114,53 @@ class Writer:
         """Write the definitions that are still to be written, and those that these point to."""
         while missing := [pointer for pointer, core in self.definitions.items() if core is None]:
             for pointer in missing:
-                self.definitions[pointer] = self.core(self.document.at(pointer), pointer)
+                self.definitions[pointer] = self.write(self.document.look_up(pointer), pointer)
 
 
-def plain(function: Callable[..., Any]) -> Node:
+def no_info(function: Callable[..., Any]) -> Node:
     """Name a function of a value alone."""
     return {"type": "no-info", "function": function}
 
 
-def informed(function: Callable[..., Any]) -> Node:
+def with_info(function: Callable[..., Any]) -> Node:
     """Name a function that is told what the validation is about."""
     return {"type": "with-info", "function": function}
 
 
-def after(function: Node, core: Node) -> Node:
+def write_after(function: Node, core: Node) -> Node:
     """Write a check that follows another."""
     return {"type": "function-after", "function": function, "schema": core}
 
 
-def wrapped(function: Node, core: Node) -> Node:
+def write_wrap(function: Node, core: Node) -> Node:
     """Write a check that calls another."""
     return {"type": "function-wrap", "function": function, "schema": core}
 
 
-def backends(cores: list[Node]) -> Node:
+def defer_checks(cores: list[Node]) -> Node:
     """Write checks that a function may call, each or not."""
-    return {"type": "tuple", "items_schema": [wrapped(plain(backend), core) for core in cores]}
+    return {"type": "tuple", "items_schema": [write_wrap(no_info(defer_check), core) for core in cores]}
 
 
-def chained(steps: list[Node]) -> Node:
+def write_chain(steps: list[Node]) -> Node:
     """Write checks that follow each other, each of what the one before it made."""
     flat = [each for step in steps for each in (step["steps"] if step["type"] == "chain" else [step])]
     return flat[0] if len(flat) == 1 else {"type": "chain", "steps": flat}
 
 
-def members(values: Sequence[Any]) -> Node:
+def write_members(values: Sequence[Any]) -> Node:
     """Write that a value is one of some."""
     if values and all(isinstance(each, str) for each in values):
         return {"type": "literal", "expected": values}
-    return after(plain(Members.of(values).check), {"type": "any"})
+    return write_after(no_info(AllowedValues.of(values).check), {"type": "any"})
 
 
-def labelled(cores: list[tuple[Node, str]]) -> Node:
+def write_union(cores: list[tuple[Node, str]]) -> Node:
     """Write alternatives, with names for their errors."""
     return cores[0][0] if len(cores) == 1 else {"type": "union", "choices": cores}
 
 
-def free() -> Node:
+def write_any_json() -> Node:
     """Write the definition of any JSON: numbers that it does not have are refused."""
     values = {"type": "dict", "keys_schema": {"type": "str"}, "values_schema": FREE}
     choices = [{"type": "none"}, *({"type": kind, "strict": True} for kind in ("str", "bool", "int"))]
@@ -178,26 +178,26 @@ _ABSENT = object()  # an item that `prefixItems` describes and a list does not h
 Schema = dict[str, Any]
 
 
-def _null(_writer: Writer, _schema: Schema, _place: str) -> list[Node]:
+def _write_null(_writer: KeywordWriter, _schema: Schema, _place: str) -> list[Node]:
     return [{"type": "none"}]
 
 
-def _boolean(_writer: Writer, _schema: Schema, _place: str) -> list[Node]:
+def _write_boolean(_writer: KeywordWriter, _schema: Schema, _place: str) -> list[Node]:
     return [{"type": "bool"}]
 
 
-def _integer(_writer: Writer, schema: Schema, _place: str) -> list[Node]:
-    native = {name: limit for keyword, limit in _limits(schema) for name, limit in [_INTEGRAL[keyword](limit)]}
-    core = {"type": "function-before", "function": plain(whole), "schema": {"type": "int", **native}}
-    return [core, *_bounded(schema, ("multipleOf",))]
+def _write_integer(_writer: KeywordWriter, schema: Schema, _place: str) -> list[Node]:
+    native = {name: limit for keyword, limit in _list_limits(schema) for name, limit in [_INTEGRAL[keyword](limit)]}
+    core = {"type": "function-before", "function": no_info(to_integer), "schema": {"type": "int", **native}}
+    return [core, *_write_bounds(schema, ("multipleOf",))]
 
 
-def _number(_writer: Writer, schema: Schema, _place: str) -> list[Node]:
-    core = wrapped(plain(number), {"type": "float", "allow_inf_nan": False})
-    return [core, *_bounded(schema, BOUNDS)]
+def _write_number(_writer: KeywordWriter, schema: Schema, _place: str) -> list[Node]:
+    core = write_wrap(no_info(keep_number), {"type": "float", "allow_inf_nan": False})
+    return [core, *_write_bounds(schema, BOUNDS)]
 
 
-def _limits(schema: Schema) -> list[tuple[str, Any]]:
+def _list_limits(schema: Schema) -> list[tuple[str, Any]]:
     return [(keyword, schema[keyword]) for keyword in _INTEGRAL if keyword in schema]
 
 
@@ -210,76 +210,78 @@ _INTEGRAL: Mapping[str, Callable[[Any], tuple[str, int]]] = {
 }
 
 
-def _bounded(schema: Schema, keywords: Any) -> list[Node]:
+def _write_bounds(schema: Schema, keywords: Any) -> list[Node]:
     limits = [(keyword, schema[keyword]) for keyword in keywords if keyword in schema]
-    return [after(plain(Bounds(limits).check), {"type": "any"})] if limits else []
+    return [write_after(no_info(NumberBounds(limits).check), {"type": "any"})] if limits else []
 
 
-def _string(_writer: Writer, schema: Schema, place: str) -> list[Node]:
-    core = {"type": "str", **_counts(schema, "minLength", "maxLength")}
+def _write_string(_writer: KeywordWriter, schema: Schema, place: str) -> list[Node]:
+    core = {"type": "str", **_write_counts(schema, "minLength", "maxLength")}
     pattern = schema.get("pattern")
-    return [core, *([] if pattern is None else [pattern_core(pattern, below(place, "pattern"))])]
+    return [core, *([] if pattern is None else [write_pattern(pattern, join_pointer(place, "pattern"))])]
 
 
-def _counts(schema: Schema, least: str, most: str) -> Node:
+def _write_counts(schema: Schema, least: str, most: str) -> Node:
     named = {"min_length": schema.get(least), "max_length": schema.get(most)}
     return {name: int(count) for name, count in named.items() if count is not None}
 
 
-def _array(writer: Writer, schema: Schema, place: str) -> list[Node]:
-    items = writer.deeper(place, schema["items"], "items") if "items" in schema else dict(FREE)
-    counts = _counts(schema, "minItems", "maxItems")
+def _write_array(writer: KeywordWriter, schema: Schema, place: str) -> list[Node]:
+    items = writer.write_deeper(place, schema["items"], "items") if "items" in schema else dict(FREE)
+    counts = _write_counts(schema, "minItems", "maxItems")
     if "prefixItems" in schema:
-        cores = [{"type": "list", **counts}, *_row(writer, schema, place, items)]
+        cores = [{"type": "list", **counts}, *_write_tuple(writer, schema, place, items)]
     else:
         cores = [{"type": "list", "items_schema": items, **counts}]
     if schema.get("uniqueItems") is True:
-        cores.append(after(plain(unique), {"type": "any"}))
-    return [*cores, *_contains(writer, schema, place)]
+        cores.append(write_after(no_info(check_unique), {"type": "any"}))
+    return [*cores, *_write_contains(writer, schema, place)]
 
 
-def _row(writer: Writer, schema: Schema, place: str, items: Node) -> list[Node]:
-    first = [writer.deeper(place, each, "prefixItems", i) for i, each in enumerate(schema["prefixItems"])]
+def _write_tuple(writer: KeywordWriter, schema: Schema, place: str, items: Node) -> list[Node]:
+    first = [writer.write_deeper(place, each, "prefixItems", i) for i, each in enumerate(schema["prefixItems"])]
     optional = [{"type": "default", "schema": core, "default": _ABSENT} for core in first]
     row = {"type": "tuple", "items_schema": [*optional, items], "variadic_item_index": len(first)}
-    return [after(plain(tuple), {"type": "any"}), after(plain(_present), row)]
+    return [write_after(no_info(tuple), {"type": "any"}), write_after(no_info(_drop_absent), row)]
 
 
-def _present(items: tuple[Any, ...]) -> list[Any]:
+def _drop_absent(items: tuple[Any, ...]) -> list[Any]:
     return [item for item in items if item is not _ABSENT]
 
 
-def _contains(writer: Writer, schema: Schema, place: str) -> list[Node]:
+def _write_contains(writer: KeywordWriter, schema: Schema, place: str) -> list[Node]:
     if "contains" not in schema:
         return []
-    inner = writer.probing(below(place, "contains"))
+    inner = writer.probe_at(join_pointer(place, "contains"))
     writer.work.add(place, deeper=[inner])
-    check = Contains(writer.probe, inner, schema.get("minContains", 1), schema.get("maxContains", inf))
-    return [after(informed(check.check), {"type": "any"})]
+    check = ContainsCheck(writer.probe, inner, schema.get("minContains", 1), schema.get("maxContains", inf))
+    return [write_after(with_info(check.check), {"type": "any"})]
 
 
-def _object(writer: Writer, schema: Schema, place: str) -> list[Node]:
-    return [*_keys(writer, schema, place), *_marks(schema), *_fields(writer, schema, place)]
+def _write_object(writer: KeywordWriter, schema: Schema, place: str) -> list[Node]:
+    return [*_write_keys(writer, schema, place), *_write_constants(schema), *_write_fields(writer, schema, place)]
 
 
-def _keys(writer: Writer, schema: Schema, place: str) -> list[Node]:
+def _write_keys(writer: KeywordWriter, schema: Schema, place: str) -> list[Node]:
     """Write what is said of the keys alone; this comes before defaults are filled in."""
-    core: Node = {"type": "dict", **_counts(schema, "minProperties", "maxProperties")}
+    core: Node = {"type": "dict", **_write_counts(schema, "minProperties", "maxProperties")}
     if "propertyNames" in schema:
-        core["keys_schema"] = wrapped(plain(same), writer.deeper(place, schema["propertyNames"], "propertyNames"))
+        core["keys_schema"] = write_wrap(
+            no_info(keep_value), writer.write_deeper(place, schema["propertyNames"], "propertyNames")
+        )
     steps = [core] if len(core) > 1 else []
     if "dependentRequired" in schema:
-        steps = [after(plain(Together(schema["dependentRequired"]).check), core)]
+        steps = [write_after(no_info(DependentRequired(schema["dependentRequired"]).check), core)]
     return steps
 
 
-def _marks(schema: Schema) -> list[Node]:
+def _write_constants(schema: Schema) -> list[Node]:
     """Write what tells an alternative from others, so that the rest is not looked at in vain, over and over."""
     known = schema.get("properties", {})
     marks = {name: each["const"] for name, each in known.items() if isinstance(each, dict) and "const" in each}
     if not marks or len(known) == len(marks):
         return []
-    cores = {name: members([value]) for name, value in marks.items()}
+    cores = {name: write_members([value]) for name, value in marks.items()}
     needed = schema.get("required", ())
     fields = {
         name: {"type": "typed-dict-field", "schema": core, "required": name in needed} for name, core in cores.items()
@@ -287,59 +289,67 @@ def _marks(schema: Schema) -> list[Node]:
     return [{"type": "typed-dict", "fields": fields, "extra_behavior": "allow"}]
 
 
-def _fields(writer: Writer, schema: Schema, place: str) -> list[Node]:
+def _write_fields(writer: KeywordWriter, schema: Schema, place: str) -> list[Node]:
     patterns = {
-        each: matcher(each, below(place, "patternProperties", each)) for each in schema.get("patternProperties", {})
+        each: build_matcher(each, join_pointer(place, "patternProperties", each))
+        for each in schema.get("patternProperties", {})
     }
     known = schema.get("properties", {})
     names = dict.fromkeys([*known, *schema.get("required", ())])
-    fields = {name: _field(writer, schema, place, name, patterns) for name in names}
+    fields = {name: _write_field(writer, schema, place, name, patterns) for name in names}
     core: Node = {"type": "typed-dict", "fields": fields, "extra_behavior": "allow"}
     if not patterns:
-        return [core | _extras(writer, schema, place)]
-    rest: Node = {"type": "typed-dict", "fields": {}, "extra_behavior": "allow"} | _extras(writer, schema, place)
+        return [core | _write_extras(writer, schema, place)]
+    rest: Node = {"type": "typed-dict", "fields": {}, "extra_behavior": "allow"} | _write_extras(writer, schema, place)
     texts = {"type": "str"}
     cores = [
-        {"type": "dict", "keys_schema": texts, "values_schema": _matched(writer, place, each)} for each in patterns
+        {"type": "dict", "keys_schema": texts, "values_schema": _write_matched(writer, place, each)}
+        for each in patterns
     ]
-    return [core, wrapped(plain(Sorted(frozenset(fields), list(patterns.values())).check), backends([*cores, rest]))]
+    return [
+        core,
+        write_wrap(
+            no_info(PatternProperties(frozenset(fields), list(patterns.values())).check),
+            defer_checks([*cores, rest]),
+        ),
+    ]
 
 
-def _extras(writer: Writer, schema: Schema, place: str) -> Node:
+def _write_extras(writer: KeywordWriter, schema: Schema, place: str) -> Node:
     rest = schema.get("additionalProperties", True)
     if rest is False:
         return {"extra_behavior": "forbid"}
-    return {"extras_schema": writer.deeper(place, rest, "additionalProperties")}
+    return {"extras_schema": writer.write_deeper(place, rest, "additionalProperties")}
 
 
-def _field(
-    writer: Writer, schema: Schema, place: str, name: str, patterns: Mapping[str, Callable[[str], bool]]
+def _write_field(
+    writer: KeywordWriter, schema: Schema, place: str, name: str, patterns: Mapping[str, Callable[[str], bool]]
 ) -> Node:
     known = schema.get("properties", {})
-    cores = [writer.deeper(place, known[name], "properties", name)] if name in known else []
-    cores += [_matched(writer, place, pattern) for pattern, matches in patterns.items() if matches(name)]
+    cores = [writer.write_deeper(place, known[name], "properties", name)] if name in known else []
+    cores += [_write_matched(writer, place, pattern) for pattern, matches in patterns.items() if matches(name)]
     if not cores:
-        cores = [writer.deeper(place, schema.get("additionalProperties", True), "additionalProperties")]
-    core, required = chained(cores), name in schema.get("required", ())
+        cores = [writer.write_deeper(place, schema.get("additionalProperties", True), "additionalProperties")]
+    core, required = write_chain(cores), name in schema.get("required", ())
     if writer.fills and not required and isinstance(known[name], dict) and "default" in known[name]:
         core = {"type": "default", "schema": core, "default": known[name]["default"], "copy_default": True}
     return {"type": "typed-dict-field", "schema": core, "required": required}
 
 
-def _matched(writer: Writer, place: str, pattern: str) -> Node:
-    inner = below(place, "patternProperties", pattern)
+def _write_matched(writer: KeywordWriter, place: str, pattern: str) -> Node:
+    inner = join_pointer(place, "patternProperties", pattern)
     writer.work.add(place, deeper=[inner])
-    return writer.shared(inner)
+    return writer.write_reference(inner)
 
 
-KINDS: Mapping[str, Callable[[Writer, Schema, str], list[Node]]] = {
-    "null": _null,
-    "boolean": _boolean,
-    "integer": _integer,
-    "number": _number,
-    "string": _string,
-    "array": _array,
-    "object": _object,
+KINDS: Mapping[str, Callable[[KeywordWriter, Schema, str], list[Node]]] = {
+    "null": _write_null,
+    "boolean": _write_boolean,
+    "integer": _write_integer,
+    "number": _write_number,
+    "string": _write_string,
+    "array": _write_array,
+    "object": _write_object,
 }
 # The keywords that constrain a type, and the types of Python that it has.
 CONSTRAINTS: Mapping[str, tuple[frozenset[str], frozenset[type]]] = {
@@ -436,7 +446,7 @@ _REFUSED: Mapping[str, str] = {
 }
 
 
-def checked(schema: dict[str, Any], place: str) -> dict[str, Any]:
+def check_keywords(schema: dict[str, Any], place: str) -> dict[str, Any]:
     """Check the keywords of one schema, and say in usual ones what there is in others.
 
     Raises:
@@ -444,25 +454,25 @@ def checked(schema: dict[str, Any], place: str) -> dict[str, Any]:
     """
     for keyword, value in schema.items():
         if keyword in _REFUSED:
-            refuse(below(place, keyword), f"{keyword} is not supported", _REFUSED[keyword])
+            refuse(join_pointer(place, keyword), f"{keyword} is not supported", _REFUSED[keyword])
         if keyword in _SHAPES and not _SHAPES[keyword][0](value):
-            refuse(below(place, keyword), f"{keyword} is not {_SHAPES[keyword][1]}", "Mend it.")
+            refuse(join_pointer(place, keyword), f"{keyword} is not {_SHAPES[keyword][1]}", "Mend it.")
     _check_vocabulary(schema, place)
-    return _evaluated(schema, place)
+    return _replace_unevaluated(schema, place)
 
 
 def _check_vocabulary(schema: dict[str, Any], place: str) -> None:
     dialect = schema.get("$schema", _DIALECTS[0])
     if not _is_text(dialect) or not dialect.startswith(_DIALECTS):
-        refuse(below(place, "$schema"), f"{dialect!r} is not known", "Say it in draft 2020-12.")
+        refuse(join_pointer(place, "$schema"), f"{dialect!r} is not known", "Say it in draft 2020-12.")
     needed = schema.get("$vocabulary")
     unknown = [uri for uri, is_needed in needed.items() if is_needed] if isinstance(needed, dict) else []
     unknown = [uri for uri in unknown if not uri.startswith(_VOCABULARIES)]
     if unknown:
-        refuse(below(place, "$vocabulary"), f"{unknown[0]!r} is not known", "Say it in draft 2020-12.")
+        refuse(join_pointer(place, "$vocabulary"), f"{unknown[0]!r} is not known", "Say it in draft 2020-12.")
 
 
-def _evaluated(schema: dict[str, Any], place: str) -> dict[str, Any]:
+def _replace_unevaluated(schema: dict[str, Any], place: str) -> dict[str, Any]:
     """Write `unevaluated...` as the keyword that says the same where nothing else looks at the value."""
     written = dict(schema)
     for keyword, plain in _UNEVALUATED.items():
@@ -471,7 +481,7 @@ def _evaluated(schema: dict[str, Any], place: str) -> dict[str, Any]:
             continue
         if schema.keys() & _APPLICATORS or "contains" in schema:
             refuse(
-                below(place, keyword),
+                join_pointer(place, keyword),
                 f"{keyword} is not supported beside $ref, allOf and their like",
                 f"Write {plain}.",
             )
@@ -479,82 +489,84 @@ def _evaluated(schema: dict[str, Any], place: str) -> dict[str, Any]:
     return written
 
 
-def steps_of(writer: Writer, written: Schema, place: str) -> list[Node]:
+def write_steps(writer: KeywordWriter, written: Schema, place: str) -> list[Node]:
     """Write a schema with keywords as checks that follow each other.
 
     Raises:
         DefinitionError: It cannot be carried out.
     """
-    schema = checked(written, place)
-    typed = _typed(writer, schema, place)
-    guarded = [] if typed else _guarded(writer, schema, place)
+    schema = check_keywords(written, place)
+    typed = _write_types(writer, schema, place)
+    guarded = [] if typed else _write_guarded(writer, schema, place)
     reading = [write(writer, schema, place) for keyword, write in _READING.items() if keyword in schema]
     checking = [write(writer, schema, place) for keyword, write in _CHECKING.items() if keyword in schema]
     first = typed or reading or [dict(FREE)]
     steps = [*first, *guarded, *(reading if typed else []), *checking]
-    return [{"type": "nullable", "schema": chained(steps)}] if schema.get("nullable") is True else steps
+    return [{"type": "nullable", "schema": write_chain(steps)}] if schema.get("nullable") is True else steps
 
 
-def _typed(writer: Writer, schema: Schema, place: str) -> list[Node]:
+def _write_types(writer: KeywordWriter, schema: Schema, place: str) -> list[Node]:
     """Write the types that a value may have."""
     named = schema.get("type", [])
     names = list(dict.fromkeys([named] if isinstance(named, str) else named))
     kinds = [name for name in names if name != "null" and not (name == "integer" and "number" in names)]
-    cores = [(chained(KINDS[name](writer, schema, place)), name) for name in kinds or names]
+    cores = [(write_chain(KINDS[name](writer, schema, place)), name) for name in kinds or names]
     if not cores:
         return []
-    core = labelled(cores)
+    core = write_union(cores)
     return [{"type": "nullable", "schema": core}] if kinds and "null" in names else [core]
 
 
-def _guarded(writer: Writer, schema: Schema, place: str) -> list[Node]:
+def _write_guarded(writer: KeywordWriter, schema: Schema, place: str) -> list[Node]:
     """Write what is said of some types where others may be, too."""
     return [
-        wrapped(plain(Only(types).check), chained(KINDS[kind](writer, schema, place)))
+        write_wrap(no_info(TypeFilter(types).check), write_chain(KINDS[kind](writer, schema, place)))
         for kind, (keywords, types) in CONSTRAINTS.items()
         if schema.keys() & keywords
     ]
 
 
-def _members(_writer: Writer, schema: Schema, _place: str) -> Node:
-    return members(schema["enum"])
+def _write_enum(_writer: KeywordWriter, schema: Schema, _place: str) -> Node:
+    return write_members(schema["enum"])
 
 
-def _constant(_writer: Writer, schema: Schema, _place: str) -> Node:
-    return members([schema["const"]])
+def _write_constant(_writer: KeywordWriter, schema: Schema, _place: str) -> Node:
+    return write_members([schema["const"]])
 
 
-def _reference(writer: Writer, schema: Schema, place: str) -> Node:
-    target = writer.document.target(schema["$ref"], place)
+def _write_reference(writer: KeywordWriter, schema: Schema, place: str) -> Node:
+    target = writer.document.resolve(schema["$ref"], place)
     writer.work.add(place, here=[target])
-    return writer.shared(target)
+    return writer.write_reference(target)
 
 
-def _all(writer: Writer, schema: Schema, place: str) -> Node:
-    return chained([writer.here(place, each, "allOf", i) for i, each in enumerate(schema["allOf"])])
+def _write_all(writer: KeywordWriter, schema: Schema, place: str) -> Node:
+    return write_chain([writer.write_here(place, each, "allOf", i) for i, each in enumerate(schema["allOf"])])
 
 
-def _any(writer: Writer, schema: Schema, place: str) -> Node:
+def _write_any(writer: KeywordWriter, schema: Schema, place: str) -> Node:
     choices = schema["anyOf"]
     if writer.fills and sum(map(_may_hold, choices)) > 1:
-        return _alternatives(writer, choices, below(place, "anyOf"), is_exclusive=False)
-    return labelled([(writer.here(place, each, "anyOf", i), _label(each, i)) for i, each in enumerate(choices)])
+        return _write_alternatives(writer, choices, join_pointer(place, "anyOf"), is_exclusive=False)
+    return write_union(
+        [(writer.write_here(place, each, "anyOf", i), _name_alternative(each, i)) for i, each in enumerate(choices)]
+    )
 
 
-def _one(writer: Writer, schema: Schema, place: str) -> Node:
-    return _alternatives(writer, schema["oneOf"], below(place, "oneOf"), is_exclusive=True)
+def _write_one(writer: KeywordWriter, schema: Schema, place: str) -> Node:
+    return _write_alternatives(writer, schema["oneOf"], join_pointer(place, "oneOf"), is_exclusive=True)
 
 
-def _alternatives(writer: Writer, choices: list[Any], place: str, *, is_exclusive: bool) -> Node:
+def _write_alternatives(writer: KeywordWriter, choices: list[Any], place: str, *, is_exclusive: bool) -> Node:
     """Write alternatives that are asked for as a value is, before any of them may read it as something else."""
-    places = [writer.probing(below(place, i)) for i in range(len(choices))]
+    places = [writer.probe_at(join_pointer(place, i)) for i in range(len(choices))]
     writer.work.add(place.rpartition("/")[0], here=places)
     check = Alternatives(writer.probe, places, is_exclusive)
     if not writer.fills:
-        return after(informed(check.only), dict(FREE))
-    cores = [writer.shared(each) for each in places]
-    union = labelled([(core, _label(each, i)) for i, (core, each) in enumerate(zip(cores, choices))])
-    return wrapped(informed(check.check), backends([*cores, union]))
+        return write_after(with_info(check.check_exactly), dict(FREE))
+    cores = [writer.write_reference(each) for each in places]
+    union = write_union([(core, _name_alternative(each, i)) for i, (core, each) in enumerate(zip(cores, choices))])
+    return write_wrap(with_info(check.check), defer_checks([*cores, union]))
 
 
 def _may_hold(schema: Any) -> bool:
@@ -563,44 +575,49 @@ def _may_hold(schema: Any) -> bool:
     return bool({"object", "array"}.intersection([types] if isinstance(types, str) else types))
 
 
-def _label(schema: Any, number: int) -> str:
+def _name_alternative(schema: Any, number: int) -> str:
     """Name an alternative, for its errors."""
     said = schema if isinstance(schema, dict) else {}
     names = (said.get("title"), str(said.get("$ref", "")).rpartition("/")[2], said.get("type"))
     return next((name for name in names if name and isinstance(name, str)), str(number))
 
 
-def _not(writer: Writer, _schema: Schema, place: str) -> Node:
-    inner = writer.probing(below(place, "not"))
+def _write_not(writer: KeywordWriter, _schema: Schema, place: str) -> Node:
+    inner = writer.probe_at(join_pointer(place, "not"))
     writer.work.add(place, here=[inner])
-    return after(informed(Not(writer.probe, inner).check), {"type": "any"})
+    return write_after(with_info(NotCheck(writer.probe, inner).check), {"type": "any"})
 
 
-def _if(writer: Writer, schema: Schema, place: str) -> Node:
-    inner = writer.probing(below(place, "if"))
+def _write_if(writer: KeywordWriter, schema: Schema, place: str) -> Node:
+    inner = writer.probe_at(join_pointer(place, "if"))
     writer.work.add(place, here=[inner])
-    cores = [writer.here(place, schema[each], each) if each in schema else {"type": "any"} for each in ("then", "else")]
-    return wrapped(informed(Conditional(writer.probe, inner).check), backends(cores))
+    cores = [
+        writer.write_here(place, schema[each], each) if each in schema else {"type": "any"} for each in ("then", "else")
+    ]
+    return write_wrap(with_info(Conditional(writer.probe, inner).check), defer_checks(cores))
 
 
-def _dependent(writer: Writer, schema: Schema, place: str) -> Node:
+def _write_dependent(writer: KeywordWriter, schema: Schema, place: str) -> Node:
     schemas = schema["dependentSchemas"]
-    cores = [writer.here(place, each, "dependentSchemas", key) for key, each in schemas.items()]
-    return wrapped(plain(Only({dict}).check), wrapped(plain(Dependent(list(schemas)).check), backends(cores)))
+    cores = [writer.write_here(place, each, "dependentSchemas", key) for key, each in schemas.items()]
+    return write_wrap(
+        no_info(TypeFilter({dict}).check),
+        write_wrap(no_info(DependentSchemas(list(schemas)).check), defer_checks(cores)),
+    )
 
 
 # What takes a value in, and refuses what is no JSON.
-_READING: Mapping[str, Callable[[Writer, Schema, str], Node]] = {
-    "const": _constant,
-    "enum": _members,
-    "$ref": _reference,
-    "allOf": _all,
-    "anyOf": _any,
-    "oneOf": _one,
+_READING: Mapping[str, Callable[[KeywordWriter, Schema, str], Node]] = {
+    "const": _write_constant,
+    "enum": _write_enum,
+    "$ref": _write_reference,
+    "allOf": _write_all,
+    "anyOf": _write_any,
+    "oneOf": _write_one,
 }
 # What looks at a value that was taken in.
-_CHECKING: Mapping[str, Callable[[Writer, Schema, str], Node]] = {
-    "not": _not,
-    "if": _if,
-    "dependentSchemas": _dependent,
+_CHECKING: Mapping[str, Callable[[KeywordWriter, Schema, str], Node]] = {
+    "not": _write_not,
+    "if": _write_if,
+    "dependentSchemas": _write_dependent,
 }

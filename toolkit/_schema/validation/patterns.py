@@ -74,42 +74,42 @@ class Search:
         return text
 
 
-def pattern_core(pattern: str, place: str) -> Node:
+def write_pattern(pattern: str, place: str) -> Node:
     """Make pydantic-core's schema of the texts in which a pattern is found.
 
     Raises:
         DefinitionError: No engine takes it.
     """
-    written = _translated(pattern, _OUTSIDE, _INSIDE)
+    written = _translate(pattern, _OUTSIDE, _INSIDE)
     core: Any = {"type": "str", "pattern": written}
     try:
         SchemaValidator(core)
     except SchemaError:
-        return _python_core(pattern, place)
+        return _write_python_pattern(pattern, place)
     shown = {"type": "custom-error", "custom_error_type": "string_pattern_mismatch", "schema": core}
     return core if written == pattern else {**shown, "custom_error_context": {"pattern": pattern}}
 
 
-def matcher(pattern: str, place: str) -> Callable[[str], bool]:
+def build_matcher(pattern: str, place: str) -> Callable[[str], bool]:
     """Make what tells whether a pattern is found in a text.
 
     Raises:
         DefinitionError: No engine takes it.
     """
-    core: Any = pattern_core(pattern, place)
+    core: Any = write_pattern(pattern, place)
     return SchemaValidator(core).isinstance_python
 
 
-def _translated(pattern: str, outside: Mapping[str, str], inside: Mapping[str, str]) -> str:
+def _translate(pattern: str, outside: Mapping[str, str], inside: Mapping[str, str]) -> str:
     written, is_inside = [], False
     for sign in _TOKEN.findall(pattern):
         known = inside if is_inside else outside
-        written.append(known.get(sign) or _escaped(sign))
+        written.append(known.get(sign) or _translate_escape(sign))
         is_inside = (is_inside or sign in ("[", "[^")) and sign != "]"
     return "".join(written)
 
 
-def _escaped(sign: str) -> str:
+def _translate_escape(sign: str) -> str:
     if sign.startswith(r"\u{"):
         return rf"\U{int(sign[3:-1], 16):08x}"
     if sign.startswith(r"\c"):
@@ -119,12 +119,12 @@ def _escaped(sign: str) -> str:
     return "/" if sign == r"\/" else sign
 
 
-def _python_core(pattern: str, place: str) -> Node:
+def _write_python_pattern(pattern: str, place: str) -> Node:
     try:
-        compiled = re.compile(_translated(pattern, _PYTHON, {}), re.ASCII)
+        compiled = re.compile(_translate(pattern, _PYTHON, {}), re.ASCII)
     except (re.error, OverflowError, RecursionError) as error:
         refuse(place, f"no engine takes the pattern {pattern!r} ({error})", "Write it in plainer terms.")
-    repeats = _repeats(pattern)
+    repeats = _count_branches(pattern)
     if repeats is None:
         refuse(
             place,
@@ -136,7 +136,7 @@ def _python_core(pattern: str, place: str) -> Node:
     return {"type": "function-after", "function": function, "schema": {"type": "str"}}
 
 
-def _repeats(pattern: str) -> int | None:
+def _count_branches(pattern: str) -> int | None:
     """Count the ways a pattern can branch; None where they lie inside a repetition."""
     counts = [0]  # of the groups that are open
     closed = 0  # of what stands before

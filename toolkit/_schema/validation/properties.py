@@ -7,7 +7,7 @@ from typing import Any
 
 from toolkit._messages import META
 from toolkit._schema.validation.keywords import TYPES
-from toolkit._schema.validation.references import Document, below
+from toolkit._schema.validation.references import SchemaDocument, join_pointer
 from toolkit.errors import DefinitionError
 
 # Keywords by which a schema lists properties elsewhere than in its own `properties`.
@@ -33,7 +33,7 @@ def forbid_extra(schema: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         DefinitionError: Its properties are none, or stand beside `properties`.
     """
-    _refuse_beside(schema)
+    _refuse_misplaced(schema)
     properties, required = schema.get("properties", {}), schema.get("required", [])
     if schema.keys() & _ELSEWHERE:
         return {**schema, "type": "object", "properties": properties}
@@ -45,7 +45,7 @@ def forbid_extra(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"additionalProperties": False, **schema, "type": "object", "properties": properties}
 
 
-def _refuse_beside(schema: Mapping[str, Any]) -> None:
+def _refuse_misplaced(schema: Mapping[str, Any]) -> None:
     """Refuse a parameter in the place of a keyword: as an unknown one it would say nothing.
 
     Raises:
@@ -69,7 +69,7 @@ def _is_parameter(key: str, value: Any) -> bool:
     return not _TELLING.isdisjoint(value) or any(name in names for name in TYPES)
 
 
-def find_outer_properties(document: Document, whole: Mapping[str, Any]) -> Iterator[str]:
+def find_outer_properties(document: SchemaDocument, whole: Mapping[str, Any]) -> Iterator[str]:
     """List the properties that a schema has elsewhere than in its own `properties`.
 
     Args:
@@ -82,18 +82,18 @@ def find_outer_properties(document: Document, whole: Mapping[str, Any]) -> Itera
     waiting, seen = [""], set[str]()
     while waiting:
         place = waiting.pop()
-        part = document.at(place)
+        part = document.look_up(place)
         if isinstance(part, dict) and place not in seen:
             seen.add(place)
-            waiting += _applied(document, place, part)
+            waiting += _list_applied(document, place, part)
             own = part.get("properties", {})
             yield from () if own is whole.get("properties") else own
 
 
-def _applied(document: Document, place: str, part: Mapping[str, Any]) -> Iterator[str]:
+def _list_applied(document: SchemaDocument, place: str, part: Mapping[str, Any]) -> Iterator[str]:
     """Point to the schemas that hold for the same object."""
     if "$ref" in part:
-        yield document.target(part["$ref"], place)
-    yield from (below(place, keyword) for keyword in _SCHEMAS if keyword in part)
-    yield from (below(place, "dependentSchemas", name) for name in part.get("dependentSchemas", {}))
-    yield from (below(place, keyword, at) for keyword in _LISTS for at in range(len(part.get(keyword, ()))))
+        yield document.resolve(part["$ref"], place)
+    yield from (join_pointer(place, keyword) for keyword in _SCHEMAS if keyword in part)
+    yield from (join_pointer(place, "dependentSchemas", name) for name in part.get("dependentSchemas", {}))
+    yield from (join_pointer(place, keyword, at) for keyword in _LISTS for at in range(len(part.get(keyword, ()))))

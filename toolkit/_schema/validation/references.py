@@ -39,13 +39,13 @@ def refuse(place: str, reason: str, remedy: str) -> NoReturn:
     raise DefinitionError(f"JSON Schema at {f'#{place}'!r}: {reason}. {remedy}")
 
 
-def below(place: str, *steps: str | int) -> str:
+def join_pointer(place: str, *steps: str | int) -> str:
     """Write the JSON pointer of what lies in a place."""
     return place + "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in steps)
 
 
 @dataclass(frozen=True)
-class Document:
+class SchemaDocument:
     """A JSON Schema and the names that its parts have.
 
     Attributes:
@@ -59,36 +59,36 @@ class Document:
     anchors: Mapping[tuple[str, str], str]
 
     @classmethod
-    def of(cls, schema: Mapping[str, Any]) -> Document:
+    def load(cls, schema: Mapping[str, Any]) -> SchemaDocument:
         """Copy a schema, and find its names.
 
         Raises:
             DefinitionError: It is no JSON, or too large.
         """
-        root = _copied(schema)
-        named = list(_named(root))
+        root = _copy(schema)
+        named = list(_iterate_named(root))
         resources = {"": ""} | {
             place: str(part["$id"])
             for place, part in named
             if isinstance(part.get("$id"), str) and part["$id"][:1] != "#"
         }
         for place in sorted(resources, key=len):  # outer ones first: inner ones are relative to them
-            resources[place] = urljoin(resources[_resource(resources, place.rpartition("/")[0])], resources[place])
+            resources[place] = urljoin(resources[_find_resource(resources, place.rpartition("/")[0])], resources[place])
         anchors = {
-            (_resource(resources, place), part[keyword]): place
+            (_find_resource(resources, place), part[keyword]): place
             for place, part in named
             for keyword in ("$anchor", "$dynamicAnchor")
             if isinstance(part.get(keyword), str)
         }
         return cls(root, {place: urldefrag(uri).url for place, uri in resources.items()}, anchors)
 
-    def target(self, reference: str, place: str) -> str:
+    def resolve(self, reference: str, place: str) -> str:
         """Find what a reference points to, as a JSON pointer.
 
         Raises:
             DefinitionError: It points to nothing in this document.
         """
-        resource = _resource(self.resources, place)
+        resource = _find_resource(self.resources, place)
         base = self.resources[resource]
         uri, fragment = urldefrag(reference if reference[:1] == "#" else urljoin(base, reference))
         if reference[:1] != "#" and uri != base:
@@ -97,36 +97,36 @@ class Document:
                 refuse(place, f"{reference!r} lies outside of this document", "Copy what it names into $defs.")
             resource = found[0]
         if fragment and fragment[0] != "/":
-            return self._anchored(resource, fragment, place)
-        target = resource + "".join(below("", *_steps(fragment)))
-        self.at(target, place)
+            return self._find_anchor(resource, fragment, place)
+        target = resource + "".join(join_pointer("", *_split_pointer(fragment)))
+        self.look_up(target, place)
         return target
 
-    def at(self, pointer: str, place: str = "") -> Any:
+    def look_up(self, pointer: str, place: str = "") -> Any:
         """Give what a pointer names.
 
         Raises:
             DefinitionError: There is nothing.
         """
         part = self.root
-        for step in _steps(pointer):
+        for step in _split_pointer(pointer):
             key: Any = int(step) if isinstance(part, list) and step.isdecimal() else step
-            if not _has(part, key):
+            if not _has_key(part, key):
                 refuse(place, f"there is nothing at {f'#{pointer}'!r}", "Mend the $ref, or define it in $defs.")
             part = part[key]
         return part
 
-    def _anchored(self, resource: str, anchor: str, place: str) -> str:
+    def _find_anchor(self, resource: str, anchor: str, place: str) -> str:
         if (resource, anchor) not in self.anchors:
             refuse(place, f"there is no $anchor {anchor!r}", "Mend the $ref, or define it in $defs.")
         return self.anchors[resource, anchor]
 
 
-def _has(part: Any, key: Any) -> bool:
+def _has_key(part: Any, key: Any) -> bool:
     return key in range(len(part)) if isinstance(part, list) else isinstance(part, dict) and key in part
 
 
-def _copied(schema: Any) -> Any:
+def _copy(schema: Any) -> Any:
     try:
         text = to_json(schema, inf_nan_mode="constants")
         copy = from_json(text, allow_inf_nan=False)
@@ -139,29 +139,29 @@ def _copied(schema: Any) -> Any:
     return copy
 
 
-def _named(root: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+def _iterate_named(root: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """List the parts that may have a name, with their places."""
     waiting = [("", root, False)]
     while waiting:
         place, part, is_names = waiting.pop()
         if isinstance(part, list):
-            waiting += [(below(place, number), each, False) for number, each in enumerate(part)]
+            waiting += [(join_pointer(place, number), each, False) for number, each in enumerate(part)]
         if not isinstance(part, dict):
             continue
         if not is_names and part.keys() & {"$id", "$anchor", "$dynamicAnchor"}:
             yield place, part
         inner = [(key, value) for key, value in part.items() if is_names or key not in _DATA]
-        waiting += [(below(place, key), value, key in _NAMED and not is_names) for key, value in inner]
+        waiting += [(join_pointer(place, key), value, key in _NAMED and not is_names) for key, value in inner]
 
 
-def _resource(resources: Mapping[str, str], place: str) -> str:
+def _find_resource(resources: Mapping[str, str], place: str) -> str:
     """Find the innermost part with an identifier that a place lies in."""
     while place not in resources:
         place = place.rpartition("/")[0]
     return place
 
 
-def _steps(pointer: str) -> list[str]:
+def _split_pointer(pointer: str) -> list[str]:
     return [unquote(step).replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
 
 
@@ -171,7 +171,10 @@ _NAMES = frozenset({"$id", "$anchor", "$dynamicAnchor", "$defs", "definitions"})
 
 
 def bundle(
-    document: Document, place: str = "", part: Mapping[str, Any] | None = None, whole: Mapping[str, Any] | None = None
+    document: SchemaDocument,
+    place: str = "",
+    part: Mapping[str, Any] | None = None,
+    whole: Mapping[str, Any] | None = None,
 ) -> Any:
     """Make a part of a document stand alone.
 
@@ -185,7 +188,7 @@ def bundle(
         DefinitionError: A reference points to nothing.
     """
     hoisting = _Hoisting(document, document.root if whole is None else whole)
-    shown = hoisting.walked(document.at(place) if part is None else part, place)
+    shown = hoisting.copy(document.look_up(place) if part is None else part, place)
     hoisting.define()
     return {**shown, "$defs": hoisting.definitions} if hoisting.definitions else shown
 
@@ -199,7 +202,7 @@ class _Hoisting:
         waiting: Pointers of those that are not copied yet: a chain of references may be longer than Python's stack.
     """
 
-    document: Document
+    document: SchemaDocument
     whole: Any
     names: dict[str, str] = field(default_factory=dict)
     definitions: dict[str, Any] = field(default_factory=dict)
@@ -209,37 +212,39 @@ class _Hoisting:
         """Copy what was pointed to, and what that points to."""
         while self.waiting:
             target = self.waiting.pop()
-            part = self.document.at(target) if target else self.whole
-            self.definitions[self.names[target]] = self.walked(part, target)
+            part = self.document.look_up(target) if target else self.whole
+            self.definitions[self.names[target]] = self.copy(part, target)
 
-    def walked(self, value: Any, place: str, *, is_named: bool = False) -> Any:
+    def copy(self, value: Any, place: str, *, is_named: bool = False) -> Any:
         """Copy a schema, its references led to definitions."""
         if isinstance(value, list):
-            return [self.walked(item, below(place, number)) for number, item in enumerate(value)]
+            return [self.copy(item, join_pointer(place, number)) for number, item in enumerate(value)]
         if not isinstance(value, Mapping):
             return value
         if is_named:
-            return {name: self.walked(part, below(place, name)) for name, part in value.items()}
+            return {name: self.copy(part, join_pointer(place, name)) for name, part in value.items()}
         kept = {keyword: part for keyword, part in value.items() if keyword not in _NAMES}
-        inner = {keyword: self._inner(keyword, part, place) for keyword, part in kept.items()}
-        return {**inner, "$ref": self._defined(value["$ref"], place)} if isinstance(value.get("$ref"), str) else inner
+        inner = {keyword: self._copy_value(keyword, part, place) for keyword, part in kept.items()}
+        return (
+            {**inner, "$ref": self._name_target(value["$ref"], place)} if isinstance(value.get("$ref"), str) else inner
+        )
 
-    def _inner(self, keyword: str, value: Any, place: str) -> Any:
+    def _copy_value(self, keyword: str, value: Any, place: str) -> Any:
         if keyword in _DATA:
             return value
-        return self.walked(value, below(place, keyword), is_named=keyword in _HOISTED)
+        return self.copy(value, join_pointer(place, keyword), is_named=keyword in _HOISTED)
 
-    def _defined(self, reference: str, place: str) -> str:
+    def _name_target(self, reference: str, place: str) -> str:
         """Name what a reference points to, once, and give the pointer of the definition."""
-        target = self.document.target(reference, place)
+        target = self.document.resolve(reference, place)
         if target not in self.names:
-            name = self.names[target] = _free(target, self.definitions)
+            name = self.names[target] = _find_free_name(target, self.definitions)
             self.definitions[name] = {}
             self.waiting.append(target)
         return f"#/$defs/{self.names[target]}"
 
 
-def _free(target: str, taken: Mapping[str, Any]) -> str:
+def _find_free_name(target: str, taken: Mapping[str, Any]) -> str:
     """Name a definition after the last step of its pointer, in letters that need no escape."""
     name = re.sub(r"(~[01]|[^a-zA-Z0-9_.-])+", "_", target.rpartition("/")[2]) or "root"
     choices = [name, *(f"{name}_{number}" for number in range(2, len(taken) + 2))]

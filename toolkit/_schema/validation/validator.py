@@ -19,9 +19,16 @@ from typing import Any
 
 from pydantic_core import SchemaError, SchemaValidator
 
-from toolkit._schema.validation.checks import NESTED, Allowance, Probe, Work, counted
-from toolkit._schema.validation.keywords import Node, Writer, free, informed, plain, steps_of
-from toolkit._schema.validation.references import Document
+from toolkit._schema.validation.checks import NESTED, Probe, StepBudget, Workload, count_step
+from toolkit._schema.validation.keywords import (
+    KeywordWriter,
+    Node,
+    no_info,
+    with_info,
+    write_any_json,
+    write_steps,
+)
+from toolkit._schema.validation.references import SchemaDocument
 from toolkit.errors import DefinitionError, InvalidArguments
 
 
@@ -37,51 +44,55 @@ def build_validator(schema: Mapping[str, Any]) -> Callable[[str], Any]:
     Raises:
         DefinitionError: The schema cannot be carried out; the message names the place.
     """
-    document, probe, work = Document.of(schema), Probe(), Work()
-    reader = Writer(document, steps_of, probe, work, fills=True)
-    core = reader.core(document.root, "")
+    document, probe, work = SchemaDocument.load(schema), Probe(), Workload()
+    reader = KeywordWriter(document, write_steps, probe, work, fills=True)
+    core = reader.write(document.root, "")
     reader.complete()
-    asked = Writer(document, steps_of, probe, work, fills=False)
-    _probed(asked, reader.probed)
+    asked = KeywordWriter(document, write_steps, probe, work, fills=False)
+    _write_probed(asked, reader.probed)
     work.check()
     is_counted = not work.is_small()
     if asked.probed:
-        probe.made.append(_made(_choice(asked), asked, is_counted=is_counted))
-    validator = _made(core, reader, is_counted=is_counted)
-    return _counting(validator) if is_counted else validator.validate_json
+        probe.made.append(_build(_write_choice(asked), asked, is_counted=is_counted))
+    validator = _build(core, reader, is_counted=is_counted)
+    return _limit_steps(validator) if is_counted else validator.validate_json
 
 
-def _probed(asked: Writer, places: set[str]) -> None:
+def _write_probed(asked: KeywordWriter, places: set[str]) -> None:
     """Write what the probe is asked for, and what that asks for."""
     while places - asked.definitions.keys() or None in asked.definitions.values():
         for place in places:
-            asked.shared(place)
+            asked.write_reference(place)
         asked.probed.update(places)
         asked.complete()
         places = set(asked.probed)
 
 
-def _choice(asked: Writer) -> Node:
+def _write_choice(asked: KeywordWriter) -> Node:
     """Write what takes a pair of a place and a value, and checks the value by what stands in that place."""
     choices = {
-        place: {"type": "function-before", "function": plain(_second), "schema": asked.shared(place)}
+        place: {
+            "type": "function-before",
+            "function": no_info(_get_value),
+            "schema": asked.write_reference(place),
+        }
         for place in asked.probed
     }
-    return {"type": "tagged-union", "discriminator": _first, "choices": choices}
+    return {"type": "tagged-union", "discriminator": _get_place, "choices": choices}
 
 
-def _first(pair: tuple[str, Any]) -> str:
+def _get_place(pair: tuple[str, Any]) -> str:
     return pair[0]
 
 
-def _second(pair: tuple[str, Any]) -> Any:
+def _get_value(pair: tuple[str, Any]) -> Any:
     return pair[1]
 
 
-def _made(core: Node, writer: Writer, *, is_counted: bool) -> SchemaValidator:
+def _build(core: Node, writer: KeywordWriter, *, is_counted: bool) -> SchemaValidator:
     cores = {pointer: each for pointer, each in writer.definitions.items() if each is not None}
-    definitions = [_definition(pointer, each, is_counted=is_counted) for pointer, each in cores.items()]
-    whole: Any = {"type": "definitions", "schema": core, "definitions": [free(), *definitions]}
+    definitions = [_write_definition(pointer, each, is_counted=is_counted) for pointer, each in cores.items()]
+    whole: Any = {"type": "definitions", "schema": core, "definitions": [write_any_json(), *definitions]}
     try:
         return SchemaValidator(whole)
     except SchemaError as error:
@@ -90,9 +101,9 @@ def _made(core: Node, writer: Writer, *, is_counted: bool) -> SchemaValidator:
         ) from error
 
 
-def _definition(pointer: str, core: Node, *, is_counted: bool) -> Node:
+def _write_definition(pointer: str, core: Node, *, is_counted: bool) -> Node:
     if is_counted:
-        return {"type": "function-before", "function": informed(counted), "schema": core, "ref": pointer}
+        return {"type": "function-before", "function": with_info(count_step), "schema": core, "ref": pointer}
     return (
         {"type": "chain", "steps": [core], "ref": pointer}
         if core["type"] == "definition-ref"
@@ -100,10 +111,10 @@ def _definition(pointer: str, core: Node, *, is_counted: bool) -> Node:
     )
 
 
-def _counting(validator: SchemaValidator) -> Callable[[str], Any]:
+def _limit_steps(validator: SchemaValidator) -> Callable[[str], Any]:
     def validate(text: str) -> Any:
         try:
-            return validator.validate_json(text, context=Allowance.of(text))
+            return validator.validate_json(text, context=StepBudget.of(text))
         except RecursionError as error:
             raise InvalidArguments(NESTED) from error
 

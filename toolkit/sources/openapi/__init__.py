@@ -30,7 +30,7 @@ from toolkit._guards.client import AsyncTransport, HttpClient
 from toolkit._guards.options import check_type, check_whole
 from toolkit._messages import ToolResult
 from toolkit._options import refuse_unknown_options
-from toolkit._schema.validation.references import Document
+from toolkit._schema.validation.references import SchemaDocument
 from toolkit._tools.options import OPTION_NAMES, ToolOptions, ToolSettings, split_options
 from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError
@@ -112,7 +112,7 @@ def openapi_tools(
     refuse_unknown_options(options, OPTION_NAMES, error=DefinitionError)
     check_type("deprecated", deprecated, bool)
     split_options(options, "openapi_tools", ToolSettings())
-    source = Source(Document(load_document(document), {"": ""}, {}))
+    source = Source(SchemaDocument(load_document(document), {"": ""}, {}))
     root = source.parse(Root, source.document.root, "the document")
     security = load_security(source, root, auth)
     sender = _Sender(client, None if isinstance(auth, Mapping) else auth, options.get("timeout", TIMEOUT), max_bytes)

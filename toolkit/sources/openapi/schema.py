@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from toolkit._schema.json_schema import map_schemas
-from toolkit._schema.validation.references import Document
+from toolkit._schema.validation.references import SchemaDocument
 from toolkit.errors import DefinitionError
 
 Text = Annotated[str, BeforeValidator(str)]
@@ -151,7 +151,7 @@ class Root(SpecObject):
 class Source:
     """A document and its references."""
 
-    document: Document
+    document: SchemaDocument
 
     def parse(self, kind: type[T], part: Any, place: str) -> T:
         """Parse an object, or the target of a reference in its place.
@@ -180,7 +180,7 @@ class Source:
 
     def _follow(self, reference: str, place: str) -> Any:
         try:
-            return self.document.at(self.document.target(reference, ""))
+            return self.document.look_up(self.document.resolve(reference, ""))
         except (DefinitionError, ValueError):  # of urljoin
             lies = "leads to nothing" if reference[:1] == "#" else "lies outside of the document"
             raise DefinitionError(f"{place}: {reference!r} {lies}.") from None
