@@ -38,7 +38,7 @@ UNANSWERED = (
 )
 DENIED = "Tool execution was denied by authorization policy."
 REJECTED = "Tool execution was rejected by the user."
-WAITS = "somebody has to agree, and a plan cannot wait for that. Call this tool by itself."
+NEEDS_APPROVAL = "this call needs approval, and a plan cannot wait for that. Call this tool by itself."
 PIXEL = Image(b"\x89PNG")
 
 
@@ -223,7 +223,7 @@ def test_writes_in_order(books: Books) -> None:
         (lambda _: False, REJECTED),
         (lambda _: Decision.reject("Keep it."), f"{REJECTED} Reason: Keep it."),
         (lambda _: 1 / 0, "Tool approval could not be completed; the tool was not run."),
-        (defer, WAITS),
+        (defer, NEEDS_APPROVAL),
     ],
     ids=["nobody", "no", "reason", "error", "later"],
 )

@@ -43,8 +43,10 @@ DENIED = (
     "Tool execution was denied by authorization policy. Reason: delete_mail was not planned when this action was "
     "scheduled."
 )
-UNSCHEDULED = "Tool execution was denied by authorization policy. Reason: No Scheduler carries this run out."
-NESTED = "A scheduled action may neither schedule nor change one. Ask somebody to do it."
+UNSCHEDULED = (
+    "Tool execution was denied by authorization policy. Reason: This run was not started or resumed by a Scheduler."
+)
+NESTED = "A scheduled action may neither schedule nor change one. Ask the user to do it."
 HOW = (
     'A time is HH:MM, 24 hours. A day is "monday" for weekly, "monday,friday" for custom and "15" for monthly; once '
     "and daily take none."
@@ -300,7 +302,7 @@ def test_update_cron(box: Toolbox, store: ScheduleStore) -> None:
     """A rule in cron's form is given no other times by a model, who can pause it and let it go on."""
     store.add(action("Backup", schedule="0 * * * *"))
     changes: list[dict[str, Any]] = [{"time": "*"}, {"recurrence": "daily"}, {"enabled": False}, {"enabled": True}]
-    refusal = "The schedule 0 * * * * is in cron's form, which cannot be changed here: ask somebody to do it."
+    refusal = "The schedule 0 * * * * is in cron's form, which cannot be changed here: ask the user to do it."
 
     assert [refusal, refusal, 'Updated "Backup": paused', 'Updated "Backup": enabled'] == [
         said(box, "schedule_update", description_query="backup", **change) for change in changes
@@ -386,7 +388,7 @@ def test_changed_meanwhile(clock: Clock) -> None:
     late.add(action())
     box = Toolbox(schedule_tools(late, clock=clock))
 
-    assert '"Mail digest" was changed by somebody else at the same time. Try again.' == said(
+    assert '"Mail digest" was changed by another process at the same time. Try again.' == said(
         box, "schedule_update", description_query="mail", time="09:00"
     )
     assert ["10:00 daily"] == [kept.schedule for kept in late.actions()]
@@ -431,8 +433,8 @@ def test_deleted_meanwhile(clock: Clock) -> None:
 @pytest.mark.parametrize("store", [None, "x.db", MemorySchedule, object()], ids=["none", "path", "class", "object"])
 @pytest.mark.parametrize("make", [schedule_tools, lambda store: Scheduler(store, str)], ids=["tools", "scheduler"])
 def test_no_store(make: Callable[[Any], object], store: Any) -> None:
-    """What is no store is refused with what to write."""
-    with pytest.raises(DefinitionError, match=r"is no store\. Give SQLiteSchedule\(path\), or MemorySchedule\(\)\."):
+    """Something else than a store is refused, with what to write."""
+    with pytest.raises(DefinitionError, match=r"is not a store\. Pass SQLiteSchedule\(path\), or MemorySchedule\(\)\."):
         make(store)
 
 
@@ -547,7 +549,7 @@ def test_next_run_of_its_schedule(schedule: str) -> None:
 
 def test_calls_are_json() -> None:
     """Calls that are no JSON are refused, and it is told how to write them."""
-    with pytest.raises(TypeError, match=re.escape("is no text. Give JSON: tools=json.dumps([...]).")):
+    with pytest.raises(TypeError, match=re.escape("is not text. Pass JSON: tools=json.dumps([...]).")):
         action(tools=CALLS)
 
 
@@ -789,7 +791,7 @@ def test_paused_function(store: ScheduleStore, clock: Clock) -> None:
         scheduler = Scheduler(store, lambda firing: runner.run(firing.prompt), clock=clock)
         (outcome,) = scheduler.run_due()
 
-        with pytest.raises(TypeError, match="is no Runner"):
+        with pytest.raises(TypeError, match="is not a Runner"):
             scheduler.resume(outcome.result.state, yes(outcome))
         assert "done" == Scheduler(store, runner, clock=clock).resume(outcome.result.state, yes(outcome)).status
 

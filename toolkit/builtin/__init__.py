@@ -1,11 +1,36 @@
-"""Ready tools: each is made by a function that is told what it may reach, or is there as it is.
+"""Ready tools: for files, commands, the web, data, knowledge, schedules, and talking to the user.
 
     from toolkit.builtin import file_tools, http_tool, shell_tool
 
     Toolbox([*file_tools("work"), shell_tool("work"), http_tool()])
 
-None keeps anything in a module: what a tool needs is given where it is made, and two of a kind share nothing that they
-were not given. Every name here is loaded when it is first used.
+Most tools are made by a function, whose arguments say what they may reach; no module has state. Every name here is
+loaded when it is first used. What the tools stay within (public addresses, one directory) is in `toolkit._guards`;
+tools from OpenAPI documents, MCP servers and other agents are in `toolkit.sources`.
+
+A new tool needs its own module, its name in the two lists below, a section of docs/built-in-tools.md, and tests.
+
+Files, each importing only those below it:
+
+    defaults      the tools of an agent that works on a project
+    shell         commands
+    knowledge     texts for later conversations, found by meaning
+    schedule      actions that run later
+    files         files of one directory
+    plan          many calls in one
+    ask_user      questions to the user
+    web_search    search engines, and reading what they find
+    http          web pages
+    samples       small tools for examples and tests
+    data          tables: parse, filter, aggregate
+    arithmetic    expressions
+    characters    characters as readers see them
+    random        random integers
+    shared_state  texts that several agents share
+    time          the current time
+    todo          a model's list of tasks
+    weather       Open-Meteo
+    wikipedia     Wikipedia
 """
 
 from __future__ import annotations

@@ -84,12 +84,12 @@ def ask_user_tool(handler: Handler, *, agent: str = "assistant", timeout: float 
     if not callable(handler):
         raise DefinitionError(f"ask_user_tool: handler={handler!r} is not a function of a Question, sync or async.")
 
-    made = tool(_UserPrompt(handler, agent, threading.Semaphore(MAX_RUNNING)).ask_user, max_parallel=1)
+    made = tool(UserPrompt(handler, agent, threading.Semaphore(MAX_RUNNING)).ask_user, max_parallel=1)
     return made if timeout is None else tool(made, timeout=timeout)
 
 
 @dataclass(frozen=True)
-class _UserPrompt:
+class UserPrompt:
     """The handler of one user.
 
     Attributes:

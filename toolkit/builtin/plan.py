@@ -1,4 +1,4 @@
-"""`execute_plan`: many calls in one, for a model that knows all of them beforehand."""
+"""`execute_plan`: many calls in one, for a model that knows all of their arguments in advance."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from toolkit._tools.decorator import tool
 from toolkit._tools.options import Effect
 from toolkit._tools.shared_values import SharedValues
 from toolkit._tools.tool import Tool
-from toolkit.builtin.ask_user import _UserPrompt
+from toolkit.builtin.ask_user import UserPrompt
 from toolkit.errors import ToolError
 
 MAX_STEPS = 50
 NAME = "execute_plan"
-WAITS = "somebody has to agree, and a plan cannot wait for that. Call this tool by itself."
+NEEDS_APPROVAL = "this call needs approval, and a plan cannot wait for that. Call this tool by itself."
 
 
 class Step(TypedDict):
@@ -37,44 +37,43 @@ class Step(TypedDict):
 
 
 def plan_tool(tools: Toolbox | Iterable[Addable]) -> Tool[..., Any]:
-    """Make `execute_plan`, which carries out up to 50 calls of some tools in one.
+    """Make `execute_plan`, which executes up to 50 calls of some tools in one.
 
-    Each step passes what a call of the model's would: the run's limits, validation, the run's gates, hooks, middleware
-    and ledger, the tool's own gates. The plan itself does, too. A step that needs somebody's yes is refused where there
-    is nobody to ask, and where the answer would have to wait. Steps that only read run side by side, writing ones in
-    order.
+    Each step passes the same line as a call of the model: the run's limits, validation, the run's gates, hooks,
+    middleware and ledger, and the tool's own gates. So does the plan itself. A step that needs approval is refused
+    unless an approver decides at once. Reading steps run in parallel, writing ones in order.
 
     Args:
-        tools: What a step may call; those that are added to a toolbox later are not among them, and none that plans or
-            asks a user, whatever its name.
+        tools: The tools that a step may call: those of a toolbox at this time. Tools that execute plans or ask a user
+            are left out, whatever their name.
     """
-    named = (tools if isinstance(tools, Toolbox) else Toolbox(tools)).snapshot()
-    known = {name: made for name, made in named.items() if not _is_barred(made)}
+    snapshot = (tools if isinstance(tools, Toolbox) else Toolbox(tools)).snapshot()
+    known = {name: made for name, made in snapshot.items() if not _is_excluded(made)}
     return tool(
-        _Plan(known, frozenset({NAME, *named} - {*known})).execute_plan, effect=_find_worst_effect(known.values())
+        _Plan(known, frozenset({NAME, *snapshot} - {*known})).execute_plan, effect=_find_worst_effect(known.values())
     )
 
 
 @dataclass(frozen=True)
 class _Plan:
     tools: Mapping[str, Tool[..., Any]]
-    barred: frozenset[str]
+    excluded: frozenset[str]
 
     @tool(title="Execute Plan")
     async def execute_plan(
         self, steps: Annotated[list[Step], MinLen(1), MaxLen(MAX_STEPS)], context: ToolContext[Any]
     ) -> ToolResult:
-        """Carry out several tool calls in one, without thinking in between.
+        """Execute several tool calls in one, without thinking in between.
 
         Use it when you know all arguments beforehand. Steps run side by side where they only read, so no step can use
         the result of another. Gives a list with step, tool, status (ok or error) and result or error of each.
 
         Args:
             steps: The calls: tool is a tool's name, args its arguments. Not of execute_plan, nor of ask_user.
-            context: Ends the steps.
+            context: Context of the plan's own call.
         """
         for step in steps:
-            if step["tool"] in self.barred:
+            if step["tool"] in self.excluded:
                 raise ToolError(f"{step['tool']} cannot be called from within {NAME}")
         calls = [_make_call(number, step, context) for number, step in enumerate(steps)]
         results = await self._execute(calls, context)
@@ -82,35 +81,35 @@ class _Plan:
         return stopped or _join_results(steps, results)
 
     async def _execute(self, calls: Sequence[ToolCall], context: ToolContext[Any]) -> list[ToolResult]:
-        """Carry calls out, until an approver ends the run; those that are too many for its limits are refused."""
+        """Execute calls until an approver stops the run; those beyond the run's limits are refused."""
         dispatcher = replace(dispatching.get() or Dispatcher(tools=self.tools), tools=self.tools, available=None)
-        callings = ParallelCalls(dispatcher, context, AsyncBackend(), SharedValues.of(None))
-        ended = _refuse_excess(calls, dispatcher)
-        for batch in split_batches([call for call in calls if call.id not in ended], "parallel", self._runs_alone):
-            results = await callings.all(batch)
-            ended |= {call.id: result for call, result in zip(batch, results)}
-            if any(result.kind == "stopped" for result in results):
+        parallel = ParallelCalls(dispatcher, context, AsyncBackend(), SharedValues.of(None))
+        results = _refuse_excess(calls, dispatcher)
+        for batch in split_batches([call for call in calls if call.id not in results], "parallel", self._runs_alone):
+            batch_results = await parallel.all(batch)
+            results |= {call.id: result for call, result in zip(batch, batch_results)}
+            if any(result.kind == "stopped" for result in batch_results):
                 break
-        return [ended[call.id] for call in calls if call.id in ended]
+        return [results[call.id] for call in calls if call.id in results]
 
     def _runs_alone(self, call: ToolCall) -> bool:
         made = self.tools.get(call.name)
         return made is not None and made.settings.runs_alone
 
 
-def _is_barred(made: Tool[..., Any]) -> bool:
-    """Tell whether a tool plans itself, or asks people, who are not asked many things by one call."""
-    return isinstance(getattr(made.handler, "instance", None), (_Plan, _UserPrompt))
+def _is_excluded(made: Tool[..., Any]) -> bool:
+    """Whether a tool executes plans, or asks a user, who should not get many questions from one call."""
+    return isinstance(getattr(made.handler, "instance", None), (_Plan, UserPrompt))
 
 
 def _refuse_excess(calls: Sequence[ToolCall], dispatcher: Dispatcher) -> dict[str, ToolResult]:
-    """Count calls as the run counts those of one answer, and refuse those that are too many."""
+    """Count calls as the run counts those of one response, and refuse those beyond its limits."""
     counted = [(call, dispatcher.count(call.name, number)) for number, call in enumerate(calls)]
     return {call.id: ToolResult(text=why, error=why, kind="cancelled") for call, why in counted if why}
 
 
 def _make_call(number: int, step: Step, context: ToolContext[Any]) -> ToolCall:
-    """Make a call with an id of its own, to which ledgers and idempotency keys are bound."""
+    """Make the call of a step; its own id is the key of ledger entries and idempotency keys."""
     return ToolCall(name=step["tool"], arguments=json.dumps(step["args"]), id=f"{context.call_id}/{number}")
 
 
@@ -123,14 +122,14 @@ def _join_results(steps: Sequence[Step], results: Sequence[ToolResult]) -> ToolR
 
 
 def _make_entry(number: int, step: Step, result: ToolResult) -> Mapping[str, Any]:
-    named = {"step": number, "tool": step["tool"]}
+    entry = {"step": number, "tool": step["tool"]}
     if not result.is_error:
-        return {**named, "status": "ok", "result": result.text}
-    return {**named, "status": "error", "error": WAITS if result.kind == "pending" else result.text}
+        return {**entry, "status": "ok", "result": result.text}
+    return {**entry, "status": "error", "error": NEEDS_APPROVAL if result.kind == "pending" else result.text}
 
 
 def _find_worst_effect(tools: Iterable[Tool[..., Any]]) -> Effect:
-    """Tell the worst that a plan may do; a tool that says nothing may do anything."""
+    """Return the worst effect of a plan; an unlabelled tool may be destructive."""
     effects = {made.settings.effect for made in tools}
     if effects <= {"read"}:
         return "read"

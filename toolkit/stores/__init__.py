@@ -1,8 +1,15 @@
-"""What is kept in files: documents with embeddings, and the one way of opening a SQLite file.
+"""Storage in SQLite: documents with embeddings, and the opening of SQLite files.
 
     from toolkit.stores import LocalEmbeddings, SQLiteKnowledge
 
-Every name here is loaded when it is first used.
+Every name here is loaded when it is first used. The schedule's store is in `toolkit.builtin.schedule`, and the tools
+that use documents are in `toolkit.builtin`.
+
+Files, each importing only those below it:
+
+    embeddings   sources of embeddings: a function, a server, a small model on this machine
+    knowledge    documents with embeddings, in a file or in memory
+    database     SQLite files: opening, migrations, transactions, forks, errors
 """
 
 from __future__ import annotations

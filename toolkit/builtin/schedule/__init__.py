@@ -1,4 +1,4 @@
-"""Things to be done at certain times: rules, where they are kept, tools for a model, and the loop that runs them.
+"""Scheduled actions: their rules, their stores, tools for a model, and the loop that runs them.
 
     store = SQLiteSchedule("actions.db")
     runner = Runner([send_mail, *schedule_tools(store, "Asia/Jakarta")])
@@ -6,8 +6,15 @@
 
 In an event loop, `await Scheduler(store, runner).arun_forever()` does the same.
 
-A rule is text, such as `08:00 weekly(monday)`; `next_run` alone says when it is due. An action is claimed in the store
-before it runs, so of all processes that share a file one runs it, and its next time is set before it runs.
+A rule is text, such as `08:00 weekly(monday)`; `next_run` computes its next time. Before an action runs, it is claimed
+in the store and its next time is set, so that of all processes that share a file only one runs it.
+
+Files, each importing only those below it:
+
+    tools        what a model can do with a schedule
+    scheduler    the loop that runs due actions
+    store        actions and their firings, in a file or in memory
+    recurrence   rules, and their next time
 """
 
 from __future__ import annotations

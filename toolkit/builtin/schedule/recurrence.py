@@ -1,8 +1,6 @@
-"""When a rule is due next: `08:00 daily` and its kind. Pure: it knows neither the time nor the machine's zone.
+"""Rules such as `08:00 daily` or cron's five fields, and their next time.
 
-When a rule in cron's five fields is due next.
-
-Rules made of what a model says: a time, how often, and on which days.
+The functions are pure: they read neither the clock nor the machine's time zone.
 """
 
 from __future__ import annotations
@@ -20,37 +18,9 @@ from zoneinfo import ZoneInfo
 
 from toolkit.errors import ToolError
 
-# Characters of an expression: longer ones only take time.
-LONGEST = 100
-FIELDS = 5
-
-
-def has_cron_form(expression: str) -> bool:
-    """Whether a text has five fields; what they say is read by `next_fire`."""
-    return len(expression) <= LONGEST and len(expression.split()) == FIELDS
-
-
-def find_next_cron_run(expression: str, now: float, zone: tzinfo) -> float | None:
-    """Say when an expression is due next, strictly after now; None where it has no time in the next 50 years.
-
-    Where the clock is set, it does as Debian's cron: a fixed time of the day is due once, one that a clock set forward
-    skips when the clock goes on; what has a wildcard for its minute or hour follows the clock.
-
-    Raises:
-        ImportError: The extra `schedule` is not installed.
-        ValueError: It is no expression.
-    """
-    if find_spec("cronsim") is None:
-        raise ImportError('Rules in cron\'s form need an extra: pip install "function-toolkit[schedule]".')
-    from cronsim import CronSim, CronSimError  # only these rules need it
-
-    try:
-        fires = CronSim(expression, datetime.fromtimestamp(now, zone))
-    except CronSimError as error:
-        raise ValueError(f"invalid schedule format: {expression} ({error})") from None
-    # It counts by the clock on the wall, so after a clock was set back its first answer can be a time gone by.
-    return next((moment for moment in (fire.timestamp() for fire in fires) if moment > now), None)
-
+# Characters of an expression in cron's form: longer ones only take time.
+MAX_CRON = 100
+CRON_FIELDS = 5
 
 MINUTE = timedelta(minutes=1)
 EVERY_DAY = frozenset(range(7))
@@ -58,19 +28,30 @@ FORMS = (
     "A rule is a time, HH:MM in 24 hours, and one of once, daily, weekly(monday), custom(monday,friday) and "
     "monthly(15), such as '08:00 daily'; or cron's five fields."
 )
-# Characters that a message quotes of what is no rule.
+# Characters of an invalid rule that a message quotes.
 QUOTED = 100
+
+RECURRENCES = ("once", "daily", "custom", "weekly", "monthly")
+DEFAULT_TIME = "08:00"
+DEFAULT_DAYS: Mapping[str, str] = MappingProxyType(
+    {"weekly": "monday", "custom": "monday,wednesday,friday", "monthly": "1"}
+)
+
+RULE_HELP = (
+    'A time is HH:MM, 24 hours. A day is "monday" for weekly, "monday,friday" for custom and "15" for monthly; once '
+    "and daily take none."
+)
 
 
 def next_run(rule: str, now: float, zone: str | tzinfo) -> float:
-    """Say when a rule is due next, strictly after now, in seconds since 1970, UTC.
+    """Return the next time of a rule, strictly after now, in seconds since 1970, UTC.
 
     A rule is a time and one of `once`, `daily`, `weekly(monday)`, `custom(monday,friday)` and `monthly(15)`, such as
     `08:00 daily`; or cron's five fields. Days have their English names, whole or three letters of them, or their
     Indonesian ones. In a month that is too short, `monthly(31)` is due on the last day.
 
-    A rule is due once for each local day. Of a time that comes twice, since the clock is set back, it is the first; a
-    time that is skipped is due as soon as the clock goes on; a day that the zone leaves out has none.
+    A rule is due once for each local day. When the clock is set back and a time comes twice, the first one counts; when
+    the clock skips a time, the rule is due right after the gap; a day that the zone leaves out has no time.
 
     Args:
         rule: The rule.
@@ -78,24 +59,76 @@ def next_run(rule: str, now: float, zone: str | tzinfo) -> float:
         zone: An IANA name, such as "Asia/Jakarta", or a `tzinfo`.
 
     Raises:
-        ValueError: The rule is none, or is never due; or there is no such zone.
+        ValueError: The rule is invalid or never due, or the zone does not exist.
         ImportError: The rule is in cron's form, and the extra `schedule` is not installed.
     """
     validate_form(rule)
     place = find_zone(zone)
     due = None
-    with suppress(OverflowError, OSError):  # the calendar ends with the year 9999, and some machines' before
+    with suppress(OverflowError, OSError):  # the calendar ends with the year 9999, on some machines earlier
         due = find_next_cron_run(rule, now, place) if is_cron(rule) else _find_next_run(parse_rule(rule), now, place)
     if due is None:
         raise ValueError(f"this schedule is never due: {rule}")
     return due
 
 
-def validate_form(rule: str) -> None:
-    """Make sure that a rule has one of the forms; what cron's five fields say is not read.
+def _find_next_run(recurrence: Recurrence, now: float, zone: tzinfo) -> float:
+    today = datetime.fromtimestamp(now, zone).date()
+    days = filter(recurrence.falls_on, (today + timedelta(later) for later in count()))
+    moments = (_to_timestamp(datetime.combine(day, recurrence.at), zone) for day in days if _has_day(day, zone))
+    return next(moment for moment in moments if moment > now)
+
+
+def _has_day(day: date, zone: tzinfo) -> bool:
+    """Whether a zone has a day: Samoa went from 29 to 31 December 2011."""
+    return _to_wall_time(_to_timestamp(datetime.combine(day, time()), zone), zone).date() == day
+
+
+def _to_timestamp(wall: datetime, zone: tzinfo) -> float:
+    """Return the first moment at which clocks show a time, or a later one if they skip it."""
+    moment = wall.replace(tzinfo=zone).timestamp()
+    while _to_wall_time(moment, zone) != wall:
+        wall += MINUTE
+        moment = wall.replace(tzinfo=zone).timestamp()
+    return moment
+
+
+def _to_wall_time(moment: float, zone: tzinfo) -> datetime:
+    return datetime.fromtimestamp(moment, zone).replace(tzinfo=None)
+
+
+def has_cron_form(expression: str) -> bool:
+    """Whether a text has five fields, valid or not."""
+    return len(expression) <= MAX_CRON and len(expression.split()) == CRON_FIELDS
+
+
+def find_next_cron_run(expression: str, now: float, zone: tzinfo) -> float | None:
+    """Return the next time of an expression in cron's form, strictly after now; None if there is none in 50 years.
+
+    When the clock is changed, it behaves like Debian's cron: a fixed time of the day is due once, even if the clock
+    skips it; an expression with a wildcard for minute or hour follows the clock.
 
     Raises:
-        ValueError: It has none.
+        ImportError: The extra `schedule` is not installed.
+        ValueError: The expression is invalid.
+    """
+    if find_spec("cronsim") is None:
+        raise ImportError('Rules in cron\'s form need an extra: pip install "function-toolkit[schedule]".')
+    from cronsim import CronSim, CronSimError  # an optional package
+
+    try:
+        fires = CronSim(expression, datetime.fromtimestamp(now, zone))
+    except CronSimError as error:
+        raise ValueError(f"invalid schedule format: {expression} ({error})") from None
+    # It counts in wall time, so after the clock was set back its first result can be in the past.
+    return next((moment for moment in (fire.timestamp() for fire in fires) if moment > now), None)
+
+
+def validate_form(rule: str) -> None:
+    """Check that a rule has one of the forms; the content of cron's five fields is not checked.
+
+    Raises:
+        ValueError: It has none of them.
     """
     if not is_cron(rule):
         parse_rule(rule)
@@ -104,10 +137,10 @@ def validate_form(rule: str) -> None:
 
 
 def find_zone(zone: str | tzinfo) -> tzinfo:
-    """Find a zone by its IANA name.
+    """Return the time zone of an IANA name.
 
     Raises:
-        ValueError: There is none of this name.
+        ValueError: There is no zone of this name.
     """
     if isinstance(zone, tzinfo):
         return zone
@@ -124,7 +157,7 @@ def is_cron(rule: str) -> bool:
     """Whether a rule is meant to be in cron's form.
 
     Raises:
-        ValueError: It is no text.
+        ValueError: The rule is not text.
     """
     if not isinstance(rule, str):
         raise _make_format_error(repr(rule))
@@ -138,7 +171,7 @@ def is_once(rule: str) -> bool:
 
 @dataclass(frozen=True)
 class Recurrence:
-    """A time of some days: of some weekdays, counted from Monday as 0, or of one day of each month."""
+    """A time of day on some weekdays, counted from Monday as 0, or on one day of each month."""
 
     at: time
     weekdays: frozenset[int] = EVERY_DAY
@@ -152,13 +185,13 @@ class Recurrence:
 
 
 def parse_rule(rule: str) -> Recurrence:
-    """Read a rule that is not in cron's form.
+    """Parse a rule that is not in cron's form.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The rule is invalid.
     """
-    found = _RULE.fullmatch(rule.strip().lower())
-    hour, minute, kind, days = found.groups() if found else ("", "", "", None)
+    match = _RULE.fullmatch(rule.strip().lower())
+    hour, minute, kind, days = match.groups() if match else ("", "", "", None)
     try:
         return _KINDS[kind](time(int(hour), int(minute)), days)
     except (LookupError, ValueError):
@@ -210,48 +243,11 @@ _NAMES = (
 _WEEKDAYS: Mapping[str, int] = {name: number for number, names in enumerate(_NAMES) for name in names}
 
 
-def _find_next_run(recurrence: Recurrence, now: float, zone: tzinfo) -> float:
-    today = datetime.fromtimestamp(now, zone).date()
-    days = filter(recurrence.falls_on, (today + timedelta(later) for later in count()))
-    moments = (_to_timestamp(datetime.combine(day, recurrence.at), zone) for day in days if _has_day(day, zone))
-    return next(moment for moment in moments if moment > now)
-
-
-def _has_day(day: date, zone: tzinfo) -> bool:
-    """Whether a zone has a day: Samoa went from 29 to 31 December 2011."""
-    return _to_wall_time(_to_timestamp(datetime.combine(day, time()), zone), zone).date() == day
-
-
-def _to_timestamp(wall: datetime, zone: tzinfo) -> float:
-    """Tell when clocks first show a time, or first show a later one where they skip it."""
-    moment = wall.replace(tzinfo=zone).timestamp()
-    while _to_wall_time(moment, zone) != wall:
-        wall += MINUTE
-        moment = wall.replace(tzinfo=zone).timestamp()
-    return moment
-
-
-def _to_wall_time(moment: float, zone: tzinfo) -> datetime:
-    return datetime.fromtimestamp(moment, zone).replace(tzinfo=None)
-
-
-RECURRENCES = ("once", "daily", "custom", "weekly", "monthly")
-DEFAULT_TIME = "08:00"
-DEFAULT_DAYS: Mapping[str, str] = MappingProxyType(
-    {"weekly": "monday", "custom": "monday,wednesday,friday", "monthly": "1"}
-)
-
-RULE_HELP = (
-    'A time is HH:MM, 24 hours. A day is "monday" for weekly, "monday,friday" for custom and "15" for monthly; once '
-    "and daily take none."
-)
-
-
 def compose_rule(time: str, recurrence: str, day: str) -> str:
-    """Write a rule: what is not said has its default, and an unknown recurrence is daily.
+    """Compose a rule; empty parts have their defaults, and an unknown recurrence is daily.
 
     Raises:
-        ToolError: There is a day for a recurrence that takes none.
+        ToolError: A day was given for a recurrence that takes none.
     """
     at, kind = time.strip() or DEFAULT_TIME, recurrence.strip().lower()
     if kind not in DEFAULT_DAYS:
@@ -263,17 +259,17 @@ def compose_rule(time: str, recurrence: str, day: str) -> str:
 
 
 def change_rule(schedule: str, time: str, recurrence: str | None, day: str) -> str | None:
-    """Write a rule anew with what is said; None where neither a time nor a recurrence is, as days alone change nothing.
+    """Change the time or the recurrence of a rule; None if neither is given, as days alone change nothing.
 
     Raises:
-        ToolError: The rule is in cron's form, or there is a day for a recurrence that takes none.
+        ToolError: The rule is in cron's form, or a day was given for a recurrence that takes none.
     """
     time = time.strip()
     if not (time or recurrence):
         return None
     if is_cron(schedule):
         raise ToolError(
-            f"The schedule {schedule} is in cron's form, which cannot be changed here: ask somebody to do it."
+            f"The schedule {schedule} is in cron's form, which cannot be changed here: ask the user to do it."
         )
     at, rest = schedule.split(maxsplit=1)
     if recurrence or day:
@@ -282,10 +278,10 @@ def change_rule(schedule: str, time: str, recurrence: str | None, day: str) -> s
 
 
 def validate_rule(schedule: str, fault: str) -> str:
-    """Give a rule back where it is one, and not in cron's form.
+    """Return a rule after checking that it is valid, and not in cron's form.
 
     Raises:
-        ToolError: It is none.
+        ToolError: It is not.
     """
     try:
         parse_rule(schedule)
@@ -295,7 +291,7 @@ def validate_rule(schedule: str, fault: str) -> str:
 
 
 def explain_unknown(recurrence: str | None) -> str:
-    """Tell, on a line of its own, that a recurrence is unknown and what was taken instead; else nothing."""
+    """Return a line which says that an unknown recurrence was replaced; empty for a known one."""
     if not recurrence or recurrence.strip().lower() in ("", *RECURRENCES):
         return ""
     return f"\nThe recurrence {recurrence!r} is none of {', '.join(RECURRENCES)}: daily was taken instead."

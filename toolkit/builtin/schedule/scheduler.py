@@ -1,9 +1,4 @@
-"""What a scheduled run may do: no more than was planned when it was scheduled.
-
-What is done for a firing, and what came of it.
-
-The loop that carries actions out when they are due.
-"""
+"""`Scheduler`: runs actions when they are due, and limits such runs to the planned calls."""
 
 from __future__ import annotations
 
@@ -34,23 +29,15 @@ from toolkit.builtin.schedule.recurrence import is_once, next_run
 from toolkit.builtin.schedule.store import Action, Firing, ScheduleStore, validate_store
 from toolkit.errors import Cancelled, DefinitionError
 
-# The firing that is carried out here.
+logger = logging.getLogger("toolkit")
+
+T = TypeVar("T")
+
+# Attempts at a firing, if its processes crash.
+ATTEMPTS = 3
+
+# The firing that runs in the current context.
 current_firing: ContextVar[Firing | None] = ContextVar("current", default=None)
-
-
-def planned_only(tool: Tool[..., Any], arguments: Mapping[str, Any], context: ToolContext[Any]) -> bool | Deny:
-    """Let a scheduled run call only the tools that were planned when it was scheduled: `Runner(authorize=...)`.
-
-    What was planned then is in the store, and stays as it is; which tools there are, and what they may do, is for the
-    runner to say when the time comes. A run that no Scheduler began, or goes on with, may call none.
-    """
-    del arguments, context
-    firing = current_firing.get()
-    if firing is None:  # perhaps a scheduled run that was paused: it must not be freer now
-        return Deny("No Scheduler carries this run out.")
-    if tool.name in firing.action.planned_tools:
-        return True
-    return Deny(f"{tool.name} was not planned when this action was scheduled.")
 
 
 Status: TypeAlias = Literal["done", "paused", "failed", "refused", "missed", "crashed"]
@@ -60,14 +47,14 @@ Decisions: TypeAlias = Mapping[str, Verdict]
 
 @dataclass(frozen=True, kw_only=True)
 class FiringOutcome:
-    """What came of one firing.
+    """The outcome of one firing.
 
     Attributes:
-        status: `done`, where the run has ended, though its calls may have failed or been refused, as `result` tells;
-            `paused`, where calls of a Runner wait for somebody's yes: `Scheduler.resume` goes on with `result.state`;
-            `failed`, with an `error`. Not carried out now: `refused`, by `allow`; `missed`, as it was due too long ago;
-            or `crashed`, as whoever claimed it never said what came of it.
-        result: What `run` gave.
+        status: `done`: the run has ended, though some of its calls may have failed or been denied, see `result`.
+            `paused`: calls of a Runner wait for approval; `Scheduler.resume` continues from `result.state`.
+            `failed`: see `error`. The other ones did not run: `refused` by `allow`; `missed`, as it was due too long
+            ago; `crashed`, as the process that claimed it never recorded its end.
+        result: Return value of `run`.
     """
 
     firing: Firing
@@ -76,134 +63,62 @@ class FiringOutcome:
     error: Exception | None = None
 
     def __repr__(self) -> str:
-        given = self.result.output if isinstance(self.result, RunResult) else self.result
-        told = given if self.error is None else self.error
-        shown = "" if told is None else f", {told!r}"
-        return f"<FiringOutcome {self.status}: {self.firing.action.description!r}{shown}>"
+        result = self.result.output if isinstance(self.result, RunResult) else self.result
+        value = result if self.error is None else self.error
+        suffix = "" if value is None else f", {value!r}"
+        return f"<FiringOutcome {self.status}: {self.firing.action.description!r}{suffix}>"
 
 
 @runtime_checkable
 class Runs(Protocol):
-    """Something that a model works in, such as a Runner."""
+    """The methods of a Runner that a Scheduler calls."""
 
     def run(self, prompt: str, *, deps: Any) -> Any:
-        """Do what a prompt says."""
+        """Run a prompt."""
         ...
 
     def arun(self, prompt: str, *, deps: Any) -> Awaitable[Any]:
-        """Do the same in an event loop."""
+        """Async version of `run`."""
         ...
 
     def resume(self, state: RunState, decisions: Decisions, *, deps: Any) -> Any:
-        """Go on with what was paused."""
+        """Resume a paused run."""
         ...
 
     def aresume(self, state: RunState, decisions: Decisions, *, deps: Any) -> Awaitable[Any]:
-        """Do the same in an event loop."""
+        """Async version of `resume`."""
         ...
 
 
-def make_outcome(firing: Firing, result: Any) -> FiringOutcome:
-    """Tell what came of a firing that was carried out."""
-    is_paused = isinstance(result, RunResult) and result.is_paused
-    return FiringOutcome(firing=firing, status="paused" if is_paused else "done", result=result)
-
-
-def make_functions(run: Function | Runs) -> tuple[Function, Function]:
-    """Give what is called in place, and what in an event loop.
-
-    Raises:
-        DefinitionError: It is neither a function of a Firing nor a Runner.
-    """
-    if inspect.ismethod(run) and run.__func__ in vars(Runner).values():
-        raise DefinitionError(f"run={run!r} is a method of a Runner, which takes no Firing. Give the Runner itself.")
-    if callable(run):
-        return run, run
-    if isinstance(run, type) or not isinstance(run, Runs):
-        raise DefinitionError(f"run={run!r} is neither a function nor a Runner.")
-    return (lambda firing: run.run(firing.prompt, deps=firing)), partial(_run_async, run)
-
-
-def make_resume_functions(run: Function | Runs, state: RunState, decisions: Decisions) -> tuple[Function, Function]:
-    """Give what goes on with a run in place, and what in an event loop.
-
-    Raises:
-        TypeError: A function cannot go on with one.
-    """
-    if not isinstance(run, Runs):
-        raise TypeError(f"run={run!r} is no Runner. Give one to a Scheduler of the same store, and go on with that.")
-    return (lambda firing: run.resume(state, decisions, deps=firing)), partial(_resume_async, run, state, decisions)
-
-
-async def _run_async(run: Runs, firing: Firing) -> Any:
-    return await run.arun(firing.prompt, deps=firing)
-
-
-async def _resume_async(run: Runs, state: RunState, decisions: Decisions, firing: Firing) -> Any:
-    return await run.aresume(state, decisions, deps=firing)
-
-
-logger = logging.getLogger("toolkit")
-
-T = TypeVar("T")
-
-# How often a firing is tried that ends whoever tries it.
-ATTEMPTS = 3
-
-
-@dataclass(frozen=True)
-class _Pass:
-    """One look into the store.
-
-    Attributes:
-        run: What is done for a firing.
-        oldest: What was due before is missed.
-        run_id: The run that is gone on with; it can be until it is done.
-    """
-
-    backend: Backend
-    execute: Function
-    oldest: float = -math.inf
-    run_id: str | None = None
-
-    def find_paused_run(self, outcome: FiringOutcome) -> str | None:
-        """Tell which run of a firing can be gone on with."""
-        if outcome.status == "paused":
-            return str(outcome.result.state.run_id)
-        return None if outcome.status == "done" else self.run_id
-
-
 class Scheduler:
-    """Carries actions out when they are due, one after another; several may share a store, in several processes.
+    """Runs actions when they are due, one after another; several may share a store, in several processes.
 
-    An action's next time is set, and its firing claimed, before it is carried out: none is carried out twice, whatever
-    the clock does or whoever crashes, unless `crashed="again"` asks for it. When several times of an action have gone
-    by, it is carried out once for all of them, or, with `missed="skip"`, not at all. A clock that is set back repeats
-    nothing: an action waits until the clock has come to its next time again.
+    An action's next time is set, and its firing claimed, before it runs: no firing runs twice, even after a change of
+    the clock or a crash, unless `crashed="again"` allows it. An action that has missed several times runs once for all
+    of them, or, with `missed="skip"`, not at all. When the clock is set back, nothing is repeated: an action waits
+    until the clock reaches its next time again.
 
-    An action whose rule or zone cannot be read any more is carried out this time, and then paused.
+    An action whose rule or zone has become invalid runs this time, and is then paused.
 
     Args:
-        store: Where the actions are.
-        run: What is done for a Firing: a function of it, sync or async; or a Runner, which is given `firing.prompt` as
-            prompt and the firing as `deps`. Nobody sits there to approve a call: it is refused, or the run pauses, as
-            the Runner says, and `resume` goes on with it. `Runner(authorize=planned_only)` keeps it to the tools that
-            were planned.
-        on_run: Gets each FiringOutcome; sync or async. What it raises is logged.
-        allow: Whether a firing may be carried out, asked each time, sync or async; any may by default. What is no plain
-            True is a no; what it raises fails the firing.
-        missed: "once" or "skip": what is done where an action has been due for longer than `grace`. The time in which
-            this Scheduler was busy with others does not count.
-        grace: Seconds; more than `poll`.
-        crashed: What is done with a firing that was claimed and never finished: "skip" it, so that it is carried out at
-            most once; or try it "again", three times at most, so that it is carried out at least once, and `firing.key`
-            keeps what it does from happening twice.
-        lease: Seconds after which a claim that is not finished counts as crashed; it has to be longer than any run.
-        poll: Seconds from one look into the store to the next.
-        clock: Gives the time, in seconds since 1970, UTC.
+        store: The store of the actions.
+        run: Executes a firing: a function of it, sync or async; or a Runner, which gets `firing.prompt` as prompt and
+            the firing as `deps`. As no user is there to approve a call, the call is denied or the run pauses, depending
+            on the Runner; `resume` continues it. `Runner(authorize=planned_only)` limits it to the planned tools.
+        on_run: Receives each FiringOutcome; sync or async. Its exceptions are logged.
+        allow: Decides whether a firing may run; called each time, sync or async. Any firing may run by default. Any
+            result but True refuses the firing; an exception fails it.
+        missed: "once" or "skip": how often an action runs that has been due for longer than `grace`. The time in which
+            this Scheduler was busy with other actions does not count.
+        grace: Seconds; should be more than `poll`.
+        crashed: "skip" a firing that was claimed and never finished, so that it runs at most once; or try it "again",
+            three times at most, so that it runs at least once: use `firing.key` as idempotency key.
+        lease: Seconds after which an unfinished claim counts as crashed; must be longer than any run.
+        poll: Seconds from one pass over the store to the next.
+        clock: Returns the time, in seconds since 1970, UTC.
 
     Raises:
-        DefinitionError: `run` is neither a function nor a Runner, or another argument makes no sense.
+        DefinitionError: `run` is neither a function nor a Runner, or another option is invalid.
     """
 
     def __init__(
@@ -236,45 +151,45 @@ class Scheduler:
         self._stopping = Cancellation()
 
     def run_forever(self) -> None:
-        """Carry out what is due, until `stop` is called; what the store raises is logged."""
+        """Run due actions until `stop` is called; exceptions of the store are logged."""
         run_sync(self._run_loop(SyncBackend(), self._run))
 
     async def arun_forever(self) -> None:
-        """Do the same in the running event loop. Cancelled, it leaves the firing under way as one that has crashed."""
+        """Async version of `run_forever`. If it is cancelled, the running firing counts as crashed."""
         await self._run_loop(AsyncBackend(), self._arun)
 
     def stop(self) -> None:
-        """Let the loop end, once the action under way has ended; without a loop, the next one ends at once.
+        """Stop the loop after the running action; without a loop, the next one stops at once.
 
-        From any thread, or a signal handler. After that a loop may begin anew.
+        Safe from any thread and from a signal handler. A new loop can be started afterwards.
         """
         self._stopping.cancel()
 
     def run_due(self) -> tuple[FiringOutcome, ...]:
-        """Carry out what is due now, and tell what came of it.
+        """Run the actions that are due now, and return their outcomes.
 
-        What ends more than the action, such as KeyboardInterrupt, leaves it, and the firing counts as crashed.
+        After an exception such as KeyboardInterrupt, which is raised, the running firing counts as crashed.
         """
         return run_sync(self._run_due(SyncBackend(), self._run, Cancellation()))
 
     async def arun_due(self) -> tuple[FiringOutcome, ...]:
-        """Do the same in the running event loop."""
+        """Async version of `run_due`."""
         return await self._run_due(AsyncBackend(), self._arun, Cancellation())
 
     def resume(self, state: RunState | str, decisions: Decisions) -> FiringOutcome:
-        """Go on with the run of a paused firing, in this process or another, as what it is: a scheduled run.
+        """Resume the run of a paused firing as a scheduled run, in this process or another.
 
-        `allow` is asked again, and `on_run` told. A run that fails, or is refused, can be gone on with again.
+        `allow` and `on_run` are called again. A run that fails or is refused can be resumed again.
 
         Args:
-            state: `outcome.result.state`, or the text that its `to_json` wrote.
-            decisions: What was decided on its pending calls, by call id, as for `Runner.resume`.
+            state: `outcome.result.state`, or the output of its `to_json`.
+            decisions: Decisions on its pending calls, by call id, as for `Runner.resume`.
 
         Raises:
-            ValueError: The store knows of no firing that waits for this run: it has been gone on with, the action was
-                deleted, or nobody scheduled it.
+            ValueError: No firing of the store waits for this run: it was resumed already, its action was deleted, or it
+                is not a scheduled run.
             TypeError: The Scheduler has no Runner.
-            ConversationError: It is not the state of a run.
+            ConversationError: `state` is not the state of a run.
         """
         state = _parse_state(state)
         return run_sync(
@@ -282,7 +197,7 @@ class Scheduler:
         )
 
     async def aresume(self, state: RunState | str, decisions: Decisions) -> FiringOutcome:
-        """Do the same in the running event loop."""
+        """Async version of `resume`."""
         state = _parse_state(state)
         return await self._resume(state.run_id, AsyncBackend(), make_resume_functions(self._work, state, decisions)[1])
 
@@ -291,18 +206,18 @@ class Scheduler:
         while not stopping:
             try:
                 await self._run_due(backend, run, stopping)
-            except Exception:  # the next look may find the store whole again
-                logger.exception("The scheduler could not look into its store.")
+            except Exception:  # the store may work again at the next pass
+                logger.exception("The scheduler could not use its store.")
             with suppress(Cancelled):
-                await backend.sleep(self._poll, stopping)  # by a clock that nobody sets
+                await backend.sleep(self._poll, stopping)  # by a clock that cannot be set
         self._stopping = Cancellation()
 
     async def _run_due(self, backend: Backend, run: Function, stopping: Cancellation) -> tuple[FiringOutcome, ...]:
         outcomes: list[FiringOutcome] = []
-        begun = self._clock()
-        oldest = begun - self._grace
+        started = self._clock()
+        oldest = started - self._grace
         this = _Pass(backend, run, oldest if self._busy_until < oldest else -math.inf)
-        firings = self._claim_firings(begun)
+        firings = self._claim_firings(started)
         while not stopping and (firing := await _call_blocking(backend, partial(next, firings, None))):
             outcomes.append(await self._execute(firing, this))
         self._busy_until = self._clock()
@@ -314,12 +229,11 @@ class Scheduler:
             raise ValueError(f"No firing of this store waits for the run {run_id}.")
         return await self._execute(firing, _Pass(backend, run, run_id=run_id))
 
-    def _claim_firings(self, begun: float) -> Iterator[Firing]:
-        """Claim what is due: each only when the one before has ended."""
-        for firing in self._store.unfinished(begun - self._lease):
-            taken = self._store.take_over(firing, self._clock())
-            if taken is not None:
-                yield taken
+    def _claim_firings(self, started: float) -> Iterator[Firing]:
+        """Claim due firings, each only after the one before has ended."""
+        for firing in self._store.unfinished(started - self._lease):
+            if (retried := self._store.take_over(firing, self._clock())) is not None:
+                yield retried
         for action in self._store.actions():
             now = self._clock()
             claimed = self._store.claim(action, _advance(action, now), now) if _is_due(action, now) else None
@@ -333,10 +247,10 @@ class Scheduler:
         finally:
             current_firing.reset(token)
         await _log_errors(
-            _call_blocking(this.backend, partial(self._finish, outcome, this)), "write down the end of", firing
+            _call_blocking(this.backend, partial(self._finish, outcome, this)), "record the end of", firing
         )
         if self._on_run is not None:
-            await _log_errors(call_function(self._on_run, (outcome,), this.backend), "tell of", firing)
+            await _log_errors(call_function(self._on_run, (outcome,), this.backend), "report", firing)
         return outcome
 
     def _finish(self, outcome: FiringOutcome, this: _Pass) -> None:
@@ -352,7 +266,7 @@ class Scheduler:
             return FiringOutcome(firing=firing, status="failed", error=error)
 
     async def _find_obstacle(self, firing: Firing, this: _Pass) -> Status | None:
-        """Tell why a firing is not carried out now; None where it is."""
+        """Return the reason why a firing does not run now; None if it runs."""
         if firing.attempt > self._attempts:
             return "crashed"
         if firing.attempt == 1 and firing.due < this.oldest:
@@ -361,12 +275,90 @@ class Scheduler:
         return None if is_allowed else "refused"
 
 
+def planned_only(tool: Tool[..., Any], arguments: Mapping[str, Any], context: ToolContext[Any]) -> bool | Deny:
+    """Allow a scheduled run only the tools of its planned calls, as `Runner(authorize=planned_only)`.
+
+    The plan is read from the store. A run that was not started or resumed by a Scheduler may call no tool.
+    """
+    del arguments, context
+    firing = current_firing.get()
+    if firing is None:  # perhaps a scheduled run that was paused: it must not get more rights now
+        return Deny("This run was not started or resumed by a Scheduler.")
+    if tool.name in firing.action.planned_tools:
+        return True
+    return Deny(f"{tool.name} was not planned when this action was scheduled.")
+
+
+def make_outcome(firing: Firing, result: Any) -> FiringOutcome:
+    """Make the outcome of a firing that ran."""
+    is_paused = isinstance(result, RunResult) and result.is_paused
+    return FiringOutcome(firing=firing, status="paused" if is_paused else "done", result=result)
+
+
+def make_functions(run: Function | Runs) -> tuple[Function, Function]:
+    """Return the function to call in a sync backend, and the one to call in an async backend.
+
+    Raises:
+        DefinitionError: `run` is neither a function of a Firing nor a Runner.
+    """
+    if inspect.ismethod(run) and run.__func__ in vars(Runner).values():
+        raise DefinitionError(f"run={run!r} is a method of a Runner, which takes no Firing. Pass the Runner itself.")
+    if callable(run):
+        return run, run
+    if isinstance(run, type) or not isinstance(run, Runs):
+        raise DefinitionError(f"run={run!r} is neither a function nor a Runner.")
+    return (lambda firing: run.run(firing.prompt, deps=firing)), partial(_run_async, run)
+
+
+def make_resume_functions(run: Function | Runs, state: RunState, decisions: Decisions) -> tuple[Function, Function]:
+    """Return the function that resumes a run in a sync backend, and the one for an async backend.
+
+    Raises:
+        TypeError: `run` is a function, which cannot resume a run.
+    """
+    if not isinstance(run, Runs):
+        raise TypeError(
+            f"run={run!r} is not a Runner. Pass one to a Scheduler of the same store, and resume with that."
+        )
+    return (lambda firing: run.resume(state, decisions, deps=firing)), partial(_resume_async, run, state, decisions)
+
+
+async def _run_async(run: Runs, firing: Firing) -> Any:
+    return await run.arun(firing.prompt, deps=firing)
+
+
+async def _resume_async(run: Runs, state: RunState, decisions: Decisions, firing: Firing) -> Any:
+    return await run.aresume(state, decisions, deps=firing)
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """One pass over the store.
+
+    Attributes:
+        execute: Executes a firing.
+        oldest: Firings that were due before this time are missed.
+        run_id: The run that is resumed; until it is done, it can be resumed again.
+    """
+
+    backend: Backend
+    execute: Function
+    oldest: float = -math.inf
+    run_id: str | None = None
+
+    def find_paused_run(self, outcome: FiringOutcome) -> str | None:
+        """Return the run that can be resumed after this outcome."""
+        if outcome.status == "paused":
+            return str(outcome.result.state.run_id)
+        return None if outcome.status == "done" else self.run_id
+
+
 def _parse_state(state: RunState | str) -> RunState:
     return RunState.from_json(state) if isinstance(state, str) else state
 
 
 async def _call_blocking(backend: Backend, work: Callable[[], T]) -> T:
-    """Do what waits for a disk: in an event loop, on a thread of its own."""
+    """Call a function that waits for a disk: on a thread of its own in an event loop."""
 
     async def job() -> T:
         return work()
@@ -379,12 +371,12 @@ def _is_due(action: Action, now: float) -> bool:
 
 
 def _advance(action: Action, now: float) -> Action:
-    """Give what an action is once it has been claimed; one that has no next time is disabled."""
+    """Return an action with its next time; disabled if it has none."""
     if is_once(action.schedule):
         return replace(action, enabled=False)
     try:
         return replace(action, next_run=next_run(action.schedule, now, action.zone))
-    except (ValueError, ImportError):  # else it would be due at every look
+    except (ValueError, ImportError):  # else it would be due at every pass
         logger.exception("The scheduled action %s has no next time, and is disabled.", action.id)
         return replace(action, enabled=False)
 
@@ -392,5 +384,5 @@ def _advance(action: Action, now: float) -> Action:
 async def _log_errors(work: Awaitable[object], what: str, firing: Firing) -> None:
     try:
         await work
-    except Exception:  # the actions after it are due all the same
+    except Exception:  # the remaining actions have to run all the same
         logger.exception("The scheduler could not %s %s.", what, firing.key)

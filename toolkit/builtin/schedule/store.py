@@ -1,8 +1,6 @@
-"""Where actions are kept, and who may carry one out: a claim is written before the work begins.
+"""Stores of scheduled actions, in a SQLite file or in memory.
 
-What only a schedule may be made of: each mistake is told where it is made, with what to write instead.
-
-Actions and their firings in a file, and in memory.
+A firing is claimed in the store before its action runs, so that of all processes that share a file only one runs it.
 """
 
 from __future__ import annotations
@@ -29,23 +27,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Action:
-    """Something to be done at certain times.
+    """Calls of tools that are due at certain times.
 
     Attributes:
-        description: What it is, for the model and for people.
-        schedule: When, as `next_run` reads it.
-        zone: The zone of its times, by its IANA name.
-        next_run: When it is due next, in seconds since 1970, UTC; by default as its schedule says, after `created_at`.
-        tools: The calls it is meant to make, as JSON: a list of objects with `tool` and `params`.
-        synthesis_prompt: What is to be made of their results.
-        created_at: In seconds since 1970, UTC.
-        owner: Whose it is: nobody else's tools see it.
-        depth: How many scheduled runs lie before it, each having scheduled the next; 0 where a person asked for it.
+        description: Description for the model and for people.
+        schedule: Rule as `toolkit.builtin.next_run` reads it.
+        zone: IANA name of the time zone of the rule.
+        next_run: Next time, in seconds since 1970, UTC; by default the first one of the rule after `created_at`.
+        tools: The planned calls as JSON: a list of objects with `tool` and `params`.
+        synthesis_prompt: Instructions for the results of the calls.
+        created_at: Time of creation, in seconds since 1970, UTC.
+        owner: The owner; the tools of others do not see the action.
+        depth: Number of scheduled runs before it, each of which scheduled the next; 0 if a user asked for it.
 
     Raises:
-        TypeError: `tools` is no text.
-        ValueError: `next_run` is not given, and `schedule` or `zone` is none, or never due.
-        ImportError: `next_run` is not given, the rule is in cron's form, and the extra `schedule` is not installed.
+        TypeError: `tools` is not text.
+        ValueError: `next_run` is missing, and `schedule` or `zone` is invalid, or the rule is never due.
+        ImportError: `next_run` is missing, the rule is in cron's form, and the extra `schedule` is not installed.
     """
 
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -62,24 +60,24 @@ class Action:
 
     def __post_init__(self) -> None:
         if not isinstance(self.tools, str):
-            raise TypeError(f"tools={self.tools!r:.100} is no text. Give JSON: tools=json.dumps([...]).")
+            raise TypeError(f"tools={self.tools!r:.100} is not text. Pass JSON: tools=json.dumps([...]).")
         if math.isnan(self.next_run):
             object.__setattr__(self, "next_run", next_run(self.schedule, self.created_at, self.zone))
 
     @property
     def planned_tools(self) -> frozenset[str]:
-        """The names of the tools that it is meant to call."""
+        """Names of the tools of the planned calls."""
         return frozenset(call["tool"] for call in json.loads(self.tools))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Firing:
-    """One time that an action is due, claimed by somebody who carries it out.
+    """One due time of an action, claimed by the process that runs it.
 
     Attributes:
-        due: When it was due, in seconds since 1970, UTC.
-        claimed_at: When it was claimed, by the same count.
-        attempt: How often it was claimed, counted from 1.
+        due: The due time, in seconds since 1970, UTC.
+        claimed_at: Time of the claim, likewise.
+        attempt: Number of the claim, counted from 1.
     """
 
     action: Action
@@ -89,17 +87,17 @@ class Firing:
 
     @property
     def key(self) -> str:
-        """The same for every attempt, another for every other firing: for work that must not be done twice."""
+        """Idempotency key: the same for every attempt of this firing."""
         return f"{self.action.id}:{self.due:.0f}"
 
     @property
     def late(self) -> float:
-        """Seconds from when it was due to when it was claimed."""
+        """Seconds from the due time to the claim."""
         return self.claimed_at - self.due
 
     @property
     def prompt(self) -> str:
-        """What a model is asked to do."""
+        """Prompt for the model."""
         action = self.action
         lines = (f"Scheduled action {action.id}: {action.description}", f"Call these tools: {action.tools}")
         return "\n".join((*lines, action.synthesis_prompt)).rstrip()
@@ -107,67 +105,67 @@ class Firing:
 
 @runtime_checkable
 class ScheduleStore(Protocol):
-    """Where actions are kept. It may be used from any thread; each method does all of its work, or none."""
+    """A store of actions. Safe from any thread; each method is atomic."""
 
     def add(self, action: Action, most: int | None = None) -> bool:
-        """Keep an action; False, and nothing done, where its owner has so many already.
+        """Add an action; False, without a change, if its owner has this many already.
 
         Raises:
-            ValueError: Its schedule has none of the forms of a rule.
+            ValueError: The schedule has none of the forms of a rule.
         """
         ...
 
     def actions(self, owner: str | None = None) -> tuple[Action, ...]:
-        """Give the actions of an owner, or of all, the one that is due first in front."""
+        """Return the actions of one owner, or of all, in the order of their next times."""
         ...
 
     def change(self, old: Action, new: Action) -> bool:
-        """Put an action in another's place; False, and nothing done, where the other has changed meanwhile."""
+        """Replace an action; False, without a change, if the old one was changed meanwhile."""
         ...
 
     def delete(self, *actions: Action) -> int:
-        """Remove actions and what is known of their firings; give how many were there."""
+        """Remove actions and their firings; return the number of actions removed."""
         ...
 
     def claim(self, old: Action, new: Action, at: float) -> Firing | None:
-        """Put an action's successor in its place, and take the right to carry out what is due.
+        """Replace a due action by its next state, and claim the firing.
 
-        None where it has changed meanwhile, or where this firing was claimed before, as after a clock was set back.
+        None if the action was changed meanwhile, or this firing was claimed before, as after the clock was set back.
         """
         ...
 
     def unfinished(self, before: float) -> tuple[Firing, ...]:
-        """Give the firings that were claimed before a time and never finished: whoever claimed them has crashed."""
+        """Return the firings that were claimed before a time and not finished: their processes have crashed."""
         ...
 
     def take_over(self, firing: Firing, at: float) -> Firing | None:
-        """Claim an unfinished firing anew; None where somebody else has done so, or it has finished."""
+        """Claim an unfinished firing again; None if another process has done so, or it has finished."""
         ...
 
     def finish(self, firing: Firing, at: float, paused_run: str | None = None) -> None:
-        """Write down that a firing has been carried out or given up, or which run of it waits for somebody's yes."""
+        """Record the end of a firing, or the run of it that waits for approval."""
         ...
 
     def paused(self, run_id: str) -> Firing | None:
-        """Give the firing whose run waits for somebody's yes; None where that is no such run."""
+        """Return the firing whose run waits for approval; None if there is no such run."""
         ...
 
 
 def validate_store(store: object) -> None:
-    """Make sure that something is a store.
+    """Check that a value is a store, not a class of stores.
 
     Raises:
-        DefinitionError: It is none; a class of stores is none, either.
+        DefinitionError: It is not.
     """
     if isinstance(store, type) or not isinstance(store, ScheduleStore):
-        raise DefinitionError(f"store={store!r:.100} is no store. Give SQLiteSchedule(path), or MemorySchedule().")
+        raise DefinitionError(f"store={store!r:.100} is not a store. Pass SQLiteSchedule(path), or MemorySchedule().")
 
 
 def validate_zone(zone: str) -> None:
-    """Make sure that there is a zone of this name.
+    """Check the name of a time zone.
 
     Raises:
-        DefinitionError: There is none.
+        DefinitionError: There is no zone of this name.
     """
     try:
         find_zone(check_type("zone", zone, str))
@@ -196,25 +194,25 @@ LAYOUT = Layout(
 class SQLiteSchedule:
     """A store in a file, for several threads and processes of one machine.
 
-    Every method raises StoreError where the file cannot be used; nothing is kept then.
+    Every method raises StoreError if the file cannot be used, and has changed nothing then.
 
     Args:
-        path: The file; it is made where there is none.
-        timeout: How long to wait for another process that writes, in seconds.
+        path: The file; created if it does not exist.
+        timeout: Seconds to wait for another process that writes.
 
     Raises:
-        DefinitionError: The path or the time is none.
-        StoreError: The file is damaged, no schedule, made by a later version of this library, or cannot be opened.
+        DefinitionError: The path or the timeout is invalid.
+        StoreError: The file is damaged, is not a schedule, was made by a later version, or cannot be opened.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, timeout: float = 30.0) -> None:
         self._database = Database(path, LAYOUT, timeout=timeout)
 
     def add(self, action: Action, most: int | None = None) -> bool:
-        """Keep an action; False, and nothing done, where its owner has so many already.
+        """Add an action; False, without a change, if its owner has this many already.
 
         Raises:
-            ValueError: Its schedule has none of the forms of a rule.
+            ValueError: The schedule has none of the forms of a rule.
         """
         validate_form(action.schedule)
         with self._database.writing() as connection:
@@ -225,50 +223,50 @@ class SQLiteSchedule:
             return True
 
     def actions(self, owner: str | None = None) -> tuple[Action, ...]:
-        """Give the actions of an owner, or of all, the one that is due first in front."""
+        """Return the actions of one owner, or of all, in the order of their next times."""
         with self._database.reading() as connection:
             return tuple(map(_make_action, connection.execute(_ACTIONS, {"owner": owner})))
 
     def change(self, old: Action, new: Action) -> bool:
-        """Put an action in another's place; False, and nothing done, where the other has changed meanwhile."""
+        """Replace an action; False, without a change, if the old one was changed meanwhile."""
         with self._database.writing() as connection:
             return _replace_action(connection, old, new)
 
     def delete(self, *actions: Action) -> int:
-        """Remove actions and what is known of their firings; give how many were there."""
+        """Remove actions and their firings; return the number of actions removed."""
         with self._database.writing() as connection:
             for action in actions:
                 connection.execute("DELETE FROM firings WHERE action_id = ?", (action.id,))
-            done = [connection.execute("DELETE FROM actions WHERE id = ?", (action.id,)) for action in actions]
-            return sum(cursor.rowcount for cursor in done)
+            cursors = [connection.execute("DELETE FROM actions WHERE id = ?", (action.id,)) for action in actions]
+            return sum(cursor.rowcount for cursor in cursors)
 
     def claim(self, old: Action, new: Action, at: float) -> Firing | None:
-        """Put an action's successor in its place, and take the right to carry out what is due.
+        """Replace a due action by its next state, and claim the firing.
 
-        None where it has changed meanwhile, or where this firing was claimed before, as after a clock was set back.
+        None if the action was changed meanwhile, or this firing was claimed before, as after the clock was set back.
         """
         with self._database.writing() as connection:
             is_first = _replace_action(connection, old, new) and _insert_firing(connection, old, at)
         return Firing(action=old, due=old.next_run, claimed_at=at) if is_first else None
 
     def unfinished(self, before: float) -> tuple[Firing, ...]:
-        """Give the firings that were claimed before a time and never finished: whoever claimed them has crashed."""
+        """Return the firings that were claimed before a time and not finished: their processes have crashed."""
         with self._database.reading() as connection:
             return tuple(map(_make_firing, connection.execute(_UNFINISHED, (before,))))
 
     def take_over(self, firing: Firing, at: float) -> Firing | None:
-        """Claim an unfinished firing anew; None where somebody else has done so, or it has finished."""
+        """Claim an unfinished firing again; None if another process has done so, or it has finished."""
         with self._database.writing() as connection:
-            done = connection.execute(_TAKE_OVER, (at, firing.action.id, firing.due, firing.attempt))
-        return replace(firing, claimed_at=at, attempt=firing.attempt + 1) if done.rowcount else None
+            cursor = connection.execute(_TAKE_OVER, (at, firing.action.id, firing.due, firing.attempt))
+        return replace(firing, claimed_at=at, attempt=firing.attempt + 1) if cursor.rowcount else None
 
     def finish(self, firing: Firing, at: float, paused_run: str | None = None) -> None:
-        """Write down that a firing has been carried out or given up, or which run of it waits for somebody's yes."""
+        """Record the end of a firing, or the run of it that waits for approval."""
         with self._database.writing() as connection:
             connection.execute(_FINISH, (at, paused_run, firing.action.id, firing.due))
 
     def paused(self, run_id: str) -> Firing | None:
-        """Give the firing whose run waits for somebody's yes; None where that is no such run."""
+        """Return the firing whose run waits for approval; None if there is no such run."""
         with self._database.reading() as connection:
             return next(map(_make_firing, connection.execute(_PAUSED, (run_id,))), None)
 
@@ -284,7 +282,7 @@ class SQLiteSchedule:
 
 
 class MemorySchedule(SQLiteSchedule):
-    """A store that lasts as long as its process."""
+    """A store in memory, which lasts as long as the object."""
 
     def __init__(self) -> None:
         super().__init__(MEMORY)
@@ -293,7 +291,7 @@ class MemorySchedule(SQLiteSchedule):
 _FIELDS = tuple(field.name for field in fields(Action))
 _NAMES, _MARKS = ", ".join(_FIELDS), ", ".join("?" for _ in _FIELDS)
 _COUNT = "SELECT count(*) FROM actions WHERE owner = ?"
-_ADD = f"INSERT INTO actions ({_NAMES}) VALUES ({_MARKS})"  # noqa: S608  # no words of others
+_ADD = f"INSERT INTO actions ({_NAMES}) VALUES ({_MARKS})"  # noqa: S608  # built from constants alone
 _ACTIONS = f"SELECT {_NAMES} FROM actions WHERE :owner IS NULL OR owner = :owner ORDER BY next_run, rowid"  # noqa: S608
 _CHANGE = f"UPDATE actions SET ({_NAMES}) = ({_MARKS}) WHERE ({_NAMES}) = ({_MARKS})"  # noqa: S608
 _INSERT = "INSERT INTO firings VALUES (?, ?, ?, 1, NULL, NULL) ON CONFLICT DO NOTHING"

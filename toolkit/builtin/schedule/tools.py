@@ -1,4 +1,4 @@
-"""Tools by which a model keeps a schedule."""
+"""`schedule_create`, `schedule_list`, `schedule_update` and `schedule_delete`: a model's access to a schedule."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from toolkit.builtin.schedule.store import Action, ScheduleStore, validate_store
 from toolkit.errors import ToolError
 
 MOST = 100
-# Characters of an action's calls as JSON, and of its synthesis_prompt.
-LARGEST = 16 * 1024
+# Characters of an action's calls as JSON and its synthesis_prompt together.
+MAX_CALLS = 16 * 1024
 UNREADABLE = "invalid schedule format"
 
 
@@ -39,16 +39,16 @@ def _join_lines(text: str) -> str:
     return " ".join(text.split())
 
 
-# In one line, as a list shows it: no description looks like an action of its own.
+# In one line, so that a description cannot imitate an item of the list.
 Text = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500), AfterValidator(_join_lines)
 ]
-# Shown as a choice; another word is read as "daily", and the answer says so.
+# An enum for the model; any other word is read as "daily", and the result says so.
 Recurrence = Annotated[str, Field(json_schema_extra={"enum": list(RECURRENCES)})]
 
 
 class PlannedCall(TypedDict):
-    """A call that a scheduled action is to make."""
+    """A planned call of a scheduled action."""
 
     tool: str
     params: dict[str, Any]
@@ -66,21 +66,21 @@ def schedule_tools(
 ) -> list[Tool[..., Any]]:
     """Make the tools schedule_create, schedule_list, schedule_update and schedule_delete.
 
-    None of them makes an action that is due more often than once a day, and an action whose rule is in cron's form can
-    be paused, resumed and deleted by them, but not be given other times.
+    With them, no action is due more than once a day, and an action whose rule is in cron's form can be paused, resumed
+    and deleted, but its times cannot be changed.
 
     Args:
-        store: Where actions are kept.
-        zone: The user's zone, by its IANA name; it is kept with each action.
-        owner: Whose actions these are; those of others are neither seen nor changed.
-        allowed_tools: Names of the tools whose calls may be planned; any by default, and nobody checks the names.
-        most: How many actions an owner may have, paused ones included, so that no model can flood the schedule.
-        nested: How many scheduled runs may lie before an action, each having scheduled or changed the next: 0 lets only
-            people have something scheduled or changed, so that no action keeps itself going for ever.
-        clock: Gives the time, in seconds since 1970, UTC.
+        store: The store of the actions.
+        zone: IANA name of the user's time zone, stored with each action.
+        owner: Owner of the actions; those of others are neither visible nor changed.
+        allowed_tools: Names of the tools whose calls may be planned; any by default. The names are not checked.
+        most: Maximum number of actions of the owner, paused ones included.
+        nested: Maximum number of scheduled runs before an action, each of which scheduled or changed the next: with 0,
+            only runs of users schedule or change actions, so that no action keeps itself alive for ever.
+        clock: Returns the time, in seconds since 1970, UTC.
 
     Raises:
-        DefinitionError: There is no such zone, or another argument makes no sense.
+        DefinitionError: There is no such zone, or another option is invalid.
     """
     validate_zone(zone)
     validate_store(store)
@@ -93,7 +93,7 @@ def schedule_tools(
 
 @dataclass(frozen=True)
 class _Terms:
-    """What may be scheduled, and for whom."""
+    """Limits of the actions of one owner."""
 
     zone: str
     owner: str
@@ -102,17 +102,17 @@ class _Terms:
     nested: int
 
     def serialize_calls(self, calls: Sequence[PlannedCall], synthesis_prompt: str) -> str:
-        """Write down calls that are to be made.
+        """Return planned calls as JSON.
 
         Raises:
-            ToolError: One may not be planned, or there is too much.
+            ToolError: A tool is not allowed, or the calls are too large.
         """
-        unfit = [call["tool"] for call in calls if self.allowed is not None and call["tool"] not in self.allowed]
-        if unfit:
-            raise ToolError(f"{unfit[0]!r} cannot be scheduled. These can: {', '.join(self.allowed or ())}.")
+        refused = [call["tool"] for call in calls if self.allowed is not None and call["tool"] not in self.allowed]
+        if refused:
+            raise ToolError(f"{refused[0]!r} cannot be scheduled. These can: {', '.join(self.allowed or ())}.")
         text = json.dumps(calls, ensure_ascii=False)
-        if (size := len(text) + len(synthesis_prompt)) > LARGEST:
-            raise ToolError(f"tools and synthesis_prompt have {size} characters. At most {LARGEST} can be scheduled.")
+        if (size := len(text) + len(synthesis_prompt)) > MAX_CALLS:
+            raise ToolError(f"tools and synthesis_prompt have {size} characters. At most {MAX_CALLS} can be scheduled.")
         return text
 
 
@@ -180,14 +180,14 @@ class _Schedule:
             day: The new day or days, as for schedule_create; only together with a time or a recurrence.
         """
         depth = self._count_depth(context)
-        found = self._find(description_query)
-        if not found:
+        matches = self._find(description_query)
+        if not matches:
             return _format_no_match(description_query)
-        if len(found) > 1:
-            names = ", ".join(action.description for action in found)
+        if len(matches) > 1:
+            names = ", ".join(action.description for action in matches)
             return f"Multiple matches: {names}. Be more specific."
-        schedule = change_rule(found[0].schedule, time, recurrence, day)
-        return self._change(found[0], schedule, depth, enabled=enabled) + explain_unknown(recurrence)
+        schedule = change_rule(matches[0].schedule, time, recurrence, day)
+        return self._change(matches[0], schedule, depth, enabled=enabled) + explain_unknown(recurrence)
 
     @tool(title="Delete Scheduled Actions", effect="destructive")
     def schedule_delete(self, description_query: Text) -> str:
@@ -197,28 +197,28 @@ class _Schedule:
             description_query: Part of the description, in small or capital letters; "*" deletes all actions.
         """
         is_all = description_query == "*"
-        found = list(self._list_actions()) if is_all else self._find(description_query)
-        count = self._store.delete(*found)
+        matches = list(self._list_actions()) if is_all else self._find(description_query)
+        count = self._store.delete(*matches)
         if is_all:
             return f"Deleted all {count} scheduled action(s)."
         if not count:
             return _format_no_match(description_query)
-        return f"Deleted: {found[0].description}" if len(found) == 1 else f"Deleted {count} scheduled action(s)."
+        return f"Deleted: {matches[0].description}" if len(matches) == 1 else f"Deleted {count} scheduled action(s)."
 
     def _count_depth(self, context: ToolContext[Any]) -> int:
-        """Tell how many scheduled runs lie before what a call schedules or changes.
+        """Count the scheduled runs before an action that this call schedules or changes.
 
         Raises:
-            ToolError: Too many.
+            ToolError: There are too many.
         """
         firing = current_firing.get() or self._store.paused(context.run_id)
         depth = 0 if firing is None else firing.action.depth + 1
         if depth > self._terms.nested:
-            raise ToolError("A scheduled action may neither schedule nor change one. Ask somebody to do it.")
+            raise ToolError("A scheduled action may neither schedule nor change one. Ask the user to do it.")
         return depth
 
     def _make_action(self, description: str, schedule: str, tools: str, synthesis_prompt: str, depth: int) -> Action:
-        """Make an action that begins now."""
+        """Make an action that is created now."""
         return Action(
             description=description,
             schedule=schedule,
@@ -241,23 +241,23 @@ class _Schedule:
         return self._store.actions(self._terms.owner)
 
     def _find(self, query: str) -> list[Action]:
-        wanted = query.casefold()
-        return [action for action in self._list_actions() if wanted in action.description.casefold()]
+        needle = query.casefold()
+        return [action for action in self._list_actions() if needle in action.description.casefold()]
 
     def _change(self, old: Action, schedule: str | None, depth: int, *, enabled: bool | None) -> str:
-        words = {True: ["enabled"], False: ["paused"], None: []}[enabled]
-        said = words + (["schedule updated"] if schedule is not None else [])
-        if not said:
+        states = {True: ["enabled"], False: ["paused"], None: []}[enabled]
+        changes = states + (["schedule updated"] if schedule is not None else [])
+        if not changes:
             return "No changes specified."
         new = replace(old, enabled=old.enabled if enabled is None else enabled, depth=max(old.depth, depth))
         fault = "invalid schedule"
         if schedule is not None:
             new = replace(new, schedule=validate_rule(schedule, fault))
-        if schedule is not None or not old.enabled:  # what was paused does not make up for what it slept through
+        if schedule is not None or not old.enabled:  # a resumed action does not run for the times that it missed
             new = replace(new, next_run=self._find_next_run(new.schedule, new.zone, fault))
         if not self._store.change(old, new):
-            raise ToolError(f'"{old.description}" was changed by somebody else at the same time. Try again.')
-        return f'Updated "{old.description}": {", ".join(said)}'
+            raise ToolError(f'"{old.description}" was changed by another process at the same time. Try again.')
+        return f'Updated "{old.description}": {", ".join(changes)}'
 
     def _find_next_run(self, schedule: str, zone: str, fault: str) -> float:
         try:
@@ -274,7 +274,7 @@ def _format_action(action: Action) -> str:
 def _format_next_run(action: Action) -> str:
     try:
         zone = find_zone(action.zone)
-    except ValueError:  # this machine does not know it any more
+    except ValueError:  # the zone is not on this machine any more
         return f"{datetime.fromtimestamp(action.next_run, timezone.utc):%Y-%m-%d %H:%M} UTC"
     return f"{datetime.fromtimestamp(action.next_run, zone):%Y-%m-%d %H:%M}"
 
