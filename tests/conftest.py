@@ -1,8 +1,10 @@
-"""What every test finds: an environment that says nothing of a model or of colours."""
+"""Settings and fixtures of every test: workers, Ctrl-C, a clean environment, the embedded model's weights."""
 
 from __future__ import annotations
 
 import io
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,13 +12,25 @@ import pytest
 
 from toolkit.models.local.weights import weights
 
-SAYING = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "TOOLKIT_MODEL", "NO_COLOR")
+VARIABLES = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "TOOLKIT_MODEL", "NO_COLOR")
+
+
+def pytest_configure() -> None:
+    """Handle Ctrl-C as in a terminal: a script's background jobs inherit that SIGINT is ignored, and so do their children."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return one worker per CPU and at least two, as many tests wait; none for tests that are named one by one."""
+    named = [argument for argument in config.args if "::" in argument]
+    return 0 if named else max(2, os.cpu_count() or 1)
 
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
     """Sets an environment variable until the test ends."""
-    for name in SAYING:
+    for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     return monkeypatch.setenv
 

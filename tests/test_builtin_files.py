@@ -30,7 +30,7 @@ from toolkit.builtin.files.sensitive import Patterns
 from toolkit.builtin.files.workspace import Workspace
 from toolkit.testing import ScriptedModel, call
 
-KILLS = int(os.environ.get("TOOLKIT_KILLS", "300"))
+KILLS = int(os.environ.get("TOOLKIT_KILLS", "60"))
 HASH = "9a0eb266a9a46dd2"  # of a..b.txt
 CHANGED = "somebody else changed it since it was read; read it again"
 NAMES = {"src", "node_modules", "link", "victim"}

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from functools import cache
 from pathlib import Path
+
+import pytest
+
+from toolkit import Toolbox
 
 PACKAGE = Path(__file__).parent.parent / "toolkit"
 
@@ -26,9 +31,15 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("_lazy", "_options", "errors"),
 )
 ROWS = {room: number for number, row in enumerate(LAYERS) for room in row}
-OLDER = -1  # modules that have not moved into a room yet
+LISTING = "Files, each importing only those below it"
+UNLISTED = {  # rooms whose docstring does not list their files yet
+    *("_dialects", "_dialects.strict", "_execution", "_guards", "_runner", "_schema", "_schema.validation", "_tools"),
+    *("builtin", "builtin.files", "builtin.schedule", "builtin.shell", "builtin.shell.guard", "display", "models"),
+    *("models.local", "serve", "sources", "sources.openapi", "stores", "testing"),
+}
 
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+ROOMS = sorted(path.parent for path in FILES if path.name == "__init__.py" and len(list(path.parent.glob("*"))) > 2)
 
 
 def module_of(path: Path) -> str:
@@ -37,24 +48,52 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports_of(path: Path) -> Iterator[str]:
-    """Yield the modules of the package that a file imports, lazily and for types included."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+@cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """Return every node of a file's syntax tree."""
+    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+@cache
+def imports_of(path: Path) -> frozenset[str]:
+    """Return the modules of the package that a file imports, lazily and for types included."""
+    found: set[str] = set()
+    for node in nodes_of(path):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "toolkit":
             inner = (node.module or "").removeprefix("toolkit").removeprefix(".")
             names = (f"{inner}.{alias.name}".strip(".") for alias in node.names)
-            yield from (name if is_module(name) else inner for name in names)
+            found.update(name if is_module(name) else inner for name in names)
+    return frozenset(found - {""})
 
 
+@cache
 def is_module(name: str) -> bool:
-    """Whether the package has a module of this name."""
+    """Return True where the package has a module of this name."""
     place = PACKAGE.joinpath(*name.split("."))
     return place.with_suffix(".py").exists() or (place / "__init__.py").exists()
 
 
 def layer_of(module: str) -> int:
     """Return the row of a module's room."""
-    return ROWS.get(module.partition(".")[0], OLDER)
+    return ROWS[module.partition(".")[0]]
+
+
+def imports_of_all(path: Path) -> set[str]:
+    """Return the modules that a file imports, or the files of a room where the file is its `__init__`."""
+    inside = path.parent.rglob("*.py") if path.name == "__init__.py" else [path]
+    return {target for file in inside for target in imports_of(file)}
+
+
+def listing_of(room: Path) -> list[str]:
+    """Return the files that a room's docstring lists, from top to bottom; empty where it lists none."""
+    docstring = ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))) or ""
+    _, _, listing = docstring.partition(LISTING)
+    return re.findall(r"^    (\w+)/?  +\S", listing, re.MULTILINE)
+
+
+def test_every_module_is_in_a_layer() -> None:
+    """No file of the package is outside the layers, and no layer names a room that is not there."""
+    assert {*ROWS} == {module_of(path).partition(".")[0] for path in FILES}
 
 
 def test_imports_run_downwards() -> None:
@@ -63,15 +102,35 @@ def test_imports_run_downwards() -> None:
         f"{module_of(path)} imports {target}"
         for path in FILES
         for target in imports_of(path)
-        if target and OLDER < layer_of(target) < layer_of(module_of(path))
+        if layer_of(target) < layer_of(module_of(path))
     ]
 
     assert [] == upwards
 
 
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: module_of(room / "__init__.py"))
+def test_files_of_a_room(room: Path) -> None:
+    """A room's docstring lists every file of it, and each imports only those below it."""
+    name, listed = module_of(room / "__init__.py"), listing_of(room)
+    files = {path.stem: path for path in room.glob("*.py") if path.stem not in ("__init__", "__main__")}
+    files |= {path.parent.name: path for path in room.glob("*/__init__.py")}
+    if name in UNLISTED and not listed:
+        pytest.skip("its docstring lists no files yet")
+
+    assert sorted(files) == sorted(listed)
+
+    upwards = [
+        f"{above} is above {below}, which imports it"
+        for number, below in enumerate(listed)
+        for above in listed[:number]
+        if any(f"{target}.".startswith(f"{name}.{above}.") for target in imports_of_all(files[below]))
+    ]
+    assert [] == upwards
+
+
 def test_no_circles() -> None:
     """No module needs itself, by whatever way round."""
-    graph = {module_of(path): {target for target in imports_of(path) if target} for path in FILES}
+    graph = {module_of(path): imports_of(path) for path in FILES}
 
     def reaches(start: str, goal: str, seen: set[str]) -> bool:
         fresh = graph.get(start, set()) - seen
@@ -86,7 +145,7 @@ def test_no_module_level_state() -> None:
     rebinding = [
         f"{module_of(path)}:{node.lineno}"
         for path in FILES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes_of(path)
         if isinstance(node, ast.Global)
     ]
 
@@ -98,8 +157,17 @@ def test_optional_packages_stay_optional() -> None:
     using = [
         path.stem
         for path in FILES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes_of(path)
         if isinstance(node, ast.Import) and any(alias.name == "xllamacpp" for alias in node.names)
     ]
 
     assert ["child"] == using
+
+
+def test_dialects_are_in_the_table() -> None:
+    """A dialect that a module of `_dialects/` defines is found by its name."""
+    text = "\n".join(path.read_text(encoding="utf-8") for path in (PACKAGE / "_dialects").glob("*.py"))
+    names = re.findall(r'^    name(?:: .+)? = "(\w+)"$', text, re.MULTILINE)
+
+    assert {"chat", "anthropic", "calls"} < {*names}
+    assert [] == [name for name in names if not isinstance(Toolbox().schemas(name), list | dict)]

@@ -26,7 +26,7 @@ from toolkit.models.openai import OpenAIModel
 from toolkit.models.responses import ResponsesModel
 from toolkit.testing import FakeServer, Reply, reply, strict, strict_items, wire
 
-CASES = int(os.environ.get("TOOLKIT_MUTATIONS", "2000"))
+CASES = int(os.environ.get("TOOLKIT_MUTATIONS", "400"))
 pytestmark = pytest.mark.timeout(max(300, CASES // 10))  # seconds
 THOROUGH = settings(max_examples=CASES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SAMPLE = settings(THOROUGH, max_examples=max(CASES // 20, 1))

@@ -25,7 +25,7 @@ from toolkit import DefinitionError, Toolbox
 from toolkit._guards.paths import KernelLookup, Lookup, OutsideError, Root, open_stepwise
 from toolkit.builtin import coding_tools, file_tools
 
-PATHS = int(os.environ.get("TOOLKIT_PATHS", "50000"))
+PATHS = int(os.environ.get("TOOLKIT_PATHS", "10000"))
 FORBIDDEN = "the secret"
 
 Identity: TypeAlias = tuple[int, int]

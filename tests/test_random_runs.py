@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,8 @@ from toolkit._messages import Message, ModelResponse, ToolMessage
 from toolkit._runner.stream import AsyncRunStream, RunHandle, RunStream
 from toolkit.errors import RunError
 from toolkit.testing import FakeServer, ScriptedModel, call, reply
+
+RUNS = int(os.environ.get("TOOLKIT_RUNS", "40"))
 
 Deed: TypeAlias = Literal["nothing", "steer", "follow up", "clear", "cancel", "leave"]
 Way: TypeAlias = Literal["stream", "astream", "start"]
@@ -201,7 +204,7 @@ def server() -> Iterator[FakeServer]:
         yield server
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=RUNS, deadline=None)
 @given(plan=PLANS)
 def test_any_run(plan: Plan, server: FakeServer) -> None:
     """Whatever happens in a run, its history is whole, strict servers accept it, and nothing is left at work."""

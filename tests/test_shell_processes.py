@@ -30,7 +30,7 @@ from toolkit.testing import ScriptedModel, call
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems have no subreapers")
 
-CANCELS = int(os.environ.get("TOOLKIT_CANCELS", "60"))
+CANCELS = int(os.environ.get("TOOLKIT_CANCELS", "20"))
 COMMANDS = int(os.environ.get("TOOLKIT_COMMANDS", "20"))
 # Ways out of a process group, a session, a terminal, a name and an environment. Each says `ready` once it is under way,
 # and has MARK on its command line, where it puts its environment away.

@@ -227,11 +227,11 @@ def test_slow_pages() -> None:
     with Origin(lambda head: origin.drip(piece=b"") if b"/slow" in head else html(FOX)) as origin:
         results = [{"title": "t", "url": f"{origin.url}/{'slow' if n else 'fox'}{n}", "snippet": ""} for n in range(8)]
         began = time.monotonic()
-        text = told(web_search_tool(engine(*results), allow=["127.0.0.1"], timeout=0.5), query="q")
+        text = told(web_search_tool(engine(*results), allow=["127.0.0.1"], timeout=2), query="q")
 
     assert (f"[1] (score: 0.00) t\n{FOX}\n\nSources:\n- t ({origin.url}/fox0)", True) == (
         text,
-        time.monotonic() - began < 3,
+        time.monotonic() - began < 10,  # one after the other would take 14
     )
 
 

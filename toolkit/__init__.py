@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from toolkit.errors import ToolkitError as ToolkitError
     from toolkit.models.openai import OpenAIModel as OpenAIModel
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 # Where each public name lives. The block above says the same to type checkers; a test holds the two together.
 _HOMES = {

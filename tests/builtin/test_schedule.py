@@ -52,7 +52,7 @@ HOW = (
     "and daily take none."
 )
 UNKNOWN = "The recurrence 'hourly' is none of once, daily, custom, weekly, monthly: daily was taken instead."
-FIRINGS = int(os.environ.get("TOOLKIT_FIRINGS", "100"))
+FIRINGS = int(os.environ.get("TOOLKIT_FIRINGS", "40"))
 
 
 class Clock:

@@ -25,7 +25,7 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import use_cancellation
 from toolkit.stores import Chunk, Document, KnowledgeStore, MemoryKnowledge, SQLiteKnowledge, StoreError
 
-KILLS = int(os.environ.get("TOOLKIT_KILLS", "300"))
+KILLS = int(os.environ.get("TOOLKIT_KILLS", "60"))
 EAST, NORTH, WEST = [1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]
 
 
