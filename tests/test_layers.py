@@ -143,10 +143,7 @@ def test_no_circles() -> None:
 def test_no_module_level_state() -> None:
     """No function rebinds a global: the two shared resources of a process live in objects."""
     rebinding = [
-        f"{module_of(path)}:{node.lineno}"
-        for path in FILES
-        for node in nodes_of(path)
-        if isinstance(node, ast.Global)
+        f"{module_of(path)}:{node.lineno}" for path in FILES for node in nodes_of(path) if isinstance(node, ast.Global)
     ]
 
     assert [] == rebinding

@@ -62,7 +62,9 @@ def test_python_versions_are_the_same_everywhere(pyproject: dict[str, Any]) -> N
     assert named == workflow["jobs"]["tests"]["strategy"]["matrix"]["python"]
 
 
-@pytest.mark.parametrize("name", [".pre-commit-config.yaml", ".github/workflows/ci.yml", ".github/workflows/publish.yml"])
+@pytest.mark.parametrize(
+    "name", [".pre-commit-config.yaml", ".github/workflows/ci.yml", ".github/workflows/publish.yml"]
+)
 def test_yaml_parses(name: str) -> None:
     """The files for other tools are YAML objects."""
     assert isinstance(yaml.safe_load((ROOT / name).read_text(encoding="utf-8")), dict)

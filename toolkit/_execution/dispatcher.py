@@ -92,7 +92,7 @@ class Dispatcher:
         try:
             if self.middleware:
                 handler = compose(self.middleware, pipeline.execute, context, self.tools, backend)
-                result = complete(_check_result(await handler(call)))
+                result = complete(_check_result(await handler(call)), is_final=True)
             else:
                 result = await pipeline.execute(call)
             if result.exception:

@@ -163,11 +163,17 @@ def write_value(value: Any) -> str:
         return _to_text_somehow(value)
 
 
-def complete(result: ToolResult, write: Callable[[Any], str] = write_value) -> ToolResult:
-    """Add to a result of somebody's own making what it leaves out: its text, from value and error, and its kind."""
+def complete(result: ToolResult, write: Callable[[Any], str] = write_value, *, is_final: bool = False) -> ToolResult:
+    """Add what a result leaves out: its text, from value and error, and its kind.
+
+    Args:
+        result: A result that a tool or a middleware made.
+        write: Writes the value.
+        is_final: Leave the text as it is where there is one, though it does not hold the error.
+    """
     shown, error = _content(result, write), None if result.error is None else _as_text(result.error)
     text = shown.text or ""
-    if error and text != error and not text.endswith(f"\n{error}"):  # it may have been completed before
+    if error and not (is_final and result.text) and text != error and not text.endswith(f"\n{error}"):
         text = f"{text}\n{error}" if text else error
     return result._replace(
         text=text,
