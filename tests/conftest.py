@@ -16,7 +16,7 @@ VARIABLES = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "TOOLKIT_MODEL", "NO_COLOR")
 
 
 def pytest_configure() -> None:
-    """Handle Ctrl-C as in a terminal: background jobs of a script, and their children, inherit that SIGINT is ignored."""
+    """Handle Ctrl-C as in a terminal: background jobs of a script and their children inherit an ignored SIGINT."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -243,7 +243,10 @@ def test_after_call_of_a_denied_call(go: Go) -> None:
     """The text that a hook gives a denied call is sent as it is; the error is not added again."""
     hook = Hook(after_call=lambda _, result, __: result._replace(text=f"{result.text}, Ann"))
 
-    assert "Tool call denied: no, Ann" == paying(hook, go=go, authorize=lambda *_: Deny("no")).text
+    assert (
+        "Tool execution was denied by authorization policy. Reason: no, Ann"
+        == paying(hook, go=go, authorize=lambda *_: Deny("no")).text
+    )
 
 
 @BACKENDS
