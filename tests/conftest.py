@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from toolkit.models.local.weights import weights
 
@@ -18,6 +19,11 @@ VARIABLES = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "TOOLKIT_MODEL", "NO_COLOR")
 def pytest_configure() -> None:
     """Handle Ctrl-C as in a terminal: background jobs of a script and their children inherit an ignored SIGINT."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# No test depends on how busy the machine is: neither one example nor making them has a time limit.
+settings.register_profile("toolkit", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("toolkit")
 
 
 @pytest.hookimpl(optionalhook=True)
