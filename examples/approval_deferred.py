@@ -10,10 +10,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from toolkit import Decision, Runner, RunState, tool
-from toolkit._execution.ledger import SQLiteLedger
-from toolkit._messages import ModelRequest, ToolMessage
+from toolkit import Decision, Runner, RunState, SQLiteLedger, tool
 from toolkit.approvers import defer
+from toolkit.models import ModelRequest, ToolMessage
 from toolkit.testing import ModelReply, ScriptedModel, call
 
 

@@ -6,8 +6,8 @@ anywhere.
 """
 
 from toolkit import Runner, tool
-from toolkit._messages import ToolMessage, UserMessage
 from toolkit.events import ToolCallFinished
+from toolkit.models import ToolMessage, UserMessage
 from toolkit.testing import ScriptedModel, call
 
 

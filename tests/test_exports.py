@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.util
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_origin
 
 import pytest
 
@@ -48,6 +50,81 @@ def loaded_by(statement: str) -> set[str]:
     code = f"import sys\n{statement}\nprint(*(name for name in {HEAVY!r} if name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
     return set(done.stdout.split())
+
+
+# Every public name, by the module that users import it from. A change of the public surface is a change of this table.
+PUBLIC: dict[str, str] = {
+    "toolkit": """
+        ApprovalError ApprovalRequest BusyError Cancelled Decision DefinitionError Denied Deny
+        DuplicateToolError Failed FatalError File Halt Image InvalidArguments LimitError Limits MemoryLedger
+        ModelError NoModelError NotFound OpenAIModel PendingApproval Prices RunError RunHandle RunResult
+        RunState Runner SQLiteLedger TimedOut Tool ToolCall ToolContext ToolError ToolResult Toolbox
+        ToolkitError Usage batched tool
+    """,
+    "toolkit.approvers": "ApprovalQueue Console Notebook allow approve_all ask_when defer",
+    "toolkit.builtin": """
+        Action Brave CodingLimits CommandLimits DEFAULT_GUARDED DEFAULT_HIDDEN DEFAULT_PRIVATE Dialer Firing
+        FiringOutcome Memories MemorySchedule Page Question Result Root SQLiteSchedule Sandbox Scheduler Serper
+        SharedState Todos WebOptions ask_user_tool bash_tool calculate coding_tools current_time
+        current_time_tool data_tools default_tools fetch file_tools http_tool ingest_file ingest_message
+        ingest_text ingest_url knowledge_tools memory_tool next_run plan_tool planned_only random_tool
+        schedule_tools search_tool shared_state_tool shell_tool todo_tool weather_tool web_search_tool
+        wikipedia_tool
+    """,
+    "toolkit.calls": "calls_schema parse_calls",
+    "toolkit.cli": "demo main",
+    "toolkit.display": "Form InvalidForm Story Transcript ashow follow show",
+    "toolkit.errors": """
+        ApprovalError BusyError Cancelled ConversationError DefinitionError Denied DuplicateToolError Failed
+        FatalError Halt InvalidArguments LimitError ModelError NoModelError NotFound RunError StoreError
+        TimedOut ToolError ToolkitError UnknownActivity UnknownTool
+    """,
+    "toolkit.events": """
+        ApprovalNeeded CallEvent Event LimitReached MessageAdded OutputDelta ReasoningDelta RunFinished
+        RunStarted TextDelta ToolArgumentsDelta ToolCallAbandoned ToolCallFinished ToolCallRetried
+        ToolCallStarted ToolCallUpdated TurnFinished TurnStarted event_to_dict
+    """,
+    "toolkit.middleware": "Middleware Next PerRun audit cache redact repeat_guard",
+    "toolkit.models": "CallReady Model ModelRequest ModelResponse Piece SystemMessage ToolMessage UserMessage",
+    "toolkit.models.local": "EmbeddedModel embedded_model",
+    "toolkit.schema": "array boolean enum integer number object string",
+    "toolkit.serve": "agui",
+    "toolkit.serve.agui": "AsyncToldStream Told ToldStream decisions events",
+    "toolkit.sources": "openapi",
+    "toolkit.sources.openapi": "openapi_tools",
+    "toolkit.stores": """
+        Chunk Database Document Embed Hit KnowledgeStore Layout LocalEmbeddings MemoryKnowledge OpenAIEmbeddings
+        SQLiteKnowledge StoreError
+    """,
+    "toolkit.testing": "FakeServer ModelReply Reply Request ScriptError ScriptedModel call reply",
+}
+
+each_module = pytest.mark.parametrize("name", PUBLIC)
+
+
+def test_public_modules() -> None:
+    """The table has every module of the package whose name begins without an underscore."""
+    modules = {f"toolkit.{module.name}" for module in pkgutil.iter_modules(toolkit.__path__) if module.name[0] != "_"}
+
+    assert modules <= PUBLIC.keys()
+
+
+@each_module
+def test_public_names(name: str) -> None:
+    """A public module has `__all__`, and in it the names of the table."""
+    module = importlib.import_module(name)
+
+    assert sorted(PUBLIC[name].split()) == sorted(vars(module)["__all__"])
+
+
+@each_module
+def test_public_names_are_documented(name: str) -> None:
+    """Every public name can be imported, and has a docstring, if it is not an alias of types."""
+    for public in PUBLIC[name].split():
+        scope: dict[str, Any] = {}
+        exec(f"from {name} import {public} as value", scope)  # noqa: S102
+
+        assert get_origin(scope["value"]) or scope["value"].__doc__, public
 
 
 @each_package

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from toolkit._execution.approval import ApprovalRequest as ApprovalRequest
     from toolkit._execution.approval import Decision as Decision
     from toolkit._execution.authorization import Deny as Deny
+    from toolkit._execution.ledger import MemoryLedger as MemoryLedger
+    from toolkit._execution.ledger import SQLiteLedger as SQLiteLedger
     from toolkit._execution.parallel import batched as batched
     from toolkit._messages import File as File
     from toolkit._messages import Image as Image
@@ -62,6 +64,10 @@ _HOMES = {
         "Decision",
     ),
     "toolkit._execution.authorization": ("Deny",),
+    "toolkit._execution.ledger": (
+        "MemoryLedger",
+        "SQLiteLedger",
+    ),
     "toolkit._execution.parallel": ("batched",),
     "toolkit._messages": (
         "File",

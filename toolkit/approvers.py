@@ -36,6 +36,8 @@ from toolkit._tools.options import Effect
 from toolkit._tools.tool import Tool
 from toolkit.errors import ApprovalError, DefinitionError
 
+__all__ = ["ApprovalQueue", "Console", "Notebook", "allow", "approve_all", "ask_when", "defer"]
+
 if TYPE_CHECKING:
     import asyncio
 

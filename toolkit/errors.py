@@ -30,6 +30,31 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+__all__ = [
+    "ApprovalError",
+    "BusyError",
+    "Cancelled",
+    "ConversationError",
+    "DefinitionError",
+    "Denied",
+    "DuplicateToolError",
+    "Failed",
+    "FatalError",
+    "Halt",
+    "InvalidArguments",
+    "LimitError",
+    "ModelError",
+    "NoModelError",
+    "NotFound",
+    "RunError",
+    "StoreError",
+    "TimedOut",
+    "ToolError",
+    "ToolkitError",
+    "UnknownActivity",
+    "UnknownTool",
+]
+
 
 class ToolkitError(Exception):
     """Base class of every exception that this library defines for its users."""

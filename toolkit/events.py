@@ -28,6 +28,28 @@ from toolkit._messages import (
     replace_surrogates,
 )
 
+__all__ = [
+    "ApprovalNeeded",
+    "CallEvent",
+    "Event",
+    "LimitReached",
+    "MessageAdded",
+    "OutputDelta",
+    "ReasoningDelta",
+    "RunFinished",
+    "RunStarted",
+    "TextDelta",
+    "ToolArgumentsDelta",
+    "ToolCallAbandoned",
+    "ToolCallFinished",
+    "ToolCallRetried",
+    "ToolCallStarted",
+    "ToolCallUpdated",
+    "TurnFinished",
+    "TurnStarted",
+    "event_to_dict",
+]
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunStarted:

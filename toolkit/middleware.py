@@ -50,6 +50,8 @@ from toolkit._tools.invocation import explain, write_safely, write_value
 from toolkit._tools.tool import Tool
 from toolkit.errors import Denied, Failed, Halt, ToolError
 
+__all__ = ["Middleware", "Next", "PerRun", "audit", "cache", "redact", "repeat_guard"]
+
 T = TypeVar("T")
 
 CallHandler: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]

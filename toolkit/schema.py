@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 
 from toolkit.errors import DefinitionError
 
+__all__ = ["array", "boolean", "enum", "integer", "number", "object", "string"]
+
 Schema: TypeAlias = dict[str, Any]
 
 _NONE: Mapping[str, Schema] = MappingProxyType({})

@@ -16,6 +16,8 @@ from toolkit._runner.options import RunnerOptions
 from toolkit.display import show
 from toolkit.models.local.weights import NAME
 
+__all__ = ["demo", "main"]
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, and give its exit code."""

@@ -6,8 +6,19 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from toolkit._messages import ModelRequest, ModelResponse, ToolCall
+from toolkit._messages import ModelRequest, ModelResponse, SystemMessage, ToolCall, ToolMessage, UserMessage
 from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
+
+__all__ = [
+    "CallReady",
+    "Model",
+    "ModelRequest",
+    "ModelResponse",
+    "Piece",
+    "SystemMessage",
+    "ToolMessage",
+    "UserMessage",
+]
 
 
 @dataclass(frozen=True)
