@@ -1,4 +1,4 @@
-"""The work that is measured: functions with their arguments, and a scripted conversation held in two ways."""
+"""Cases: functions with their arguments, and a scripted conversation by a Runner and by hand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from toolkit import Runner
 
 
 class Party(BaseModel):
-    """Ten fields of somebody."""
+    """A person with ten fields."""
 
     name: str
     company: str
@@ -112,7 +112,7 @@ _ROWS = [{"id": i, "name": f"row {i}", "value": i / 2, "tags": ["a", "b"], "note
 
 
 class Case(NamedTuple):
-    """A function of either kind, and what a model writes to call it."""
+    """A sync or async function, with raw arguments for it."""
 
     function: Callable[..., Any]
     afunction: Callable[..., Coroutine[Any, Any, Any]]
@@ -135,7 +135,7 @@ def report_{number}(city: str, days: int, radius: float, units: Literal["metric"
 
 
 def reports(numbers: range) -> list[Callable[..., str]]:
-    """Make functions that differ in name alone; all have one model as a parameter, as the tools of a program do."""
+    """Make functions with different names; all take one model, as the tools of a program often do."""
     scope: dict[str, Any] = {"Literal": Literal, "Party": Party}
     source = "".join(_SHAPE.format(number=number) for number in numbers)
     exec(compile(source, "reports", "exec", dont_inherit=True), scope)  # noqa: S102  annotations are types, not texts
@@ -152,7 +152,7 @@ CASES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Conversation:
-    """One script, held by a Runner and by hand, over the same client.
+    """One scripted conversation, by a Runner and by hand, over the same client.
 
     Attributes:
         turns: Answers of the model; all but the last make calls.
@@ -169,11 +169,11 @@ class Conversation:
     by_hand: Callable[[], object]
 
     def runner_turn(self) -> float:
-        """Give the CPU seconds of a turn of a Runner."""
+        """Measure the CPU seconds of a Runner's turn."""
         return self._held(self.by_runner)
 
     def hand_turn(self) -> float:
-        """Give the CPU seconds of a turn of the loop by hand."""
+        """Measure the CPU seconds of a turn of the hand-written loop."""
         return self._held(self.by_hand)
 
     def _held(self, hold: Callable[[], object]) -> float:
@@ -210,7 +210,7 @@ def conversation(port: int, *, turns: int, calls: int, stream: bool = False) -> 
 def aconversation(
     loop: asyncio.AbstractEventLoop, port: int, *, turns: int, calls: int, stream: bool = False, crowd: int = 1
 ) -> Conversation:
-    """Make a conversation with an async client and a coroutine function, held in `loop`; a crowd of them at once."""
+    """Make a conversation with an async client and a coroutine function, in `loop`; many of them at once."""
     clock: list[float] = []
 
     async def add(a: int, b: int) -> int:

@@ -1,4 +1,4 @@
-"""What the embedded model gets right: tool, arguments and sentence, for questions that it was not tuned on.
+"""Accuracy of the embedded model: tool, arguments and sentence, for questions that it was not tuned on.
 
     python benchmarks/embedded_model.py
 
@@ -109,14 +109,14 @@ def main() -> None:
 def right(
     wanted: Tool[..., Any], question: str, given: dict[str, Any], offered: Sequence[Tool[..., Any]]
 ) -> tuple[bool, bool, bool]:
-    """Tell whether tool, arguments and sentence are right."""
+    """Check tool, arguments and sentence."""
     result = Runner(offered, model=embedded_model()).run(question)
     chosen = [call.name for call in result.calls] == [wanted.name]
     return chosen, chosen and json.loads(result.calls[0].arguments) == given, chosen and says(result, question)
 
 
 def says(result: RunResult, question: str) -> bool:
-    """Tell whether a sentence holds the result, and no number from nowhere."""
+    """Return True for a sentence that has the result, and no other number."""
     found = result.calls[0].result.text or ""
     strange = set(_numbers(result.output)) - set(_numbers(f"{question} {found}"))
     return found.lower() in result.output.lower() and not strange

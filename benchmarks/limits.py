@@ -1,4 +1,4 @@
-"""What the toolkit is compared with: the same work, written by hand for this one case.
+"""The baseline of each comparison: the same work, written by hand for this one case.
 
 A call is pydantic-core's validator, the function and pydantic-core's serializer. A conversation is a loop on the openai
 client. Neither checks, repairs or reports anything that the case does not need.
@@ -20,7 +20,7 @@ AsyncCall: TypeAlias = Callable[[str], Awaitable[str]]
 
 
 class Wish(NamedTuple):
-    """One call that the model asks for."""
+    """One call of the model."""
 
     id: str
     name: str
@@ -28,7 +28,7 @@ class Wish(NamedTuple):
 
 
 def called(function: Callable[..., object]) -> Call:
-    """Make what carries a call of a function out: JSON text in, JSON text out."""
+    """Make the baseline for calling a function: JSON text in, JSON text out."""
     validate = _validator(function)
 
     def call(words: str) -> str:
@@ -42,7 +42,7 @@ def called(function: Callable[..., object]) -> Call:
 
 
 def acalled(function: Callable[..., Awaitable[object]]) -> AsyncCall:
-    """Make what carries a call of a coroutine function out."""
+    """Make the baseline for calling a coroutine function."""
     validate = _validator(function)
 
     async def call(words: str) -> str:
@@ -61,7 +61,7 @@ def described(function: Callable[..., object]) -> dict[str, Any]:
 
 
 def converse(client: openai.OpenAI, schemas: Any, calls: Mapping[str, Call], *, stream: bool) -> str:
-    """Hold a conversation, and give the model's answer."""
+    """Run a conversation, and return the model's answer."""
     messages: list[Any] = [{"role": "user", "content": "Go."}]
     while True:
         reply: Any = client.chat.completions.create(model="scripted", messages=messages, tools=schemas, stream=stream)
@@ -73,7 +73,7 @@ def converse(client: openai.OpenAI, schemas: Any, calls: Mapping[str, Call], *, 
 
 
 async def aconverse(client: openai.AsyncOpenAI, schemas: Any, calls: Mapping[str, AsyncCall], *, stream: bool) -> str:
-    """Hold a conversation in the running loop; calls of one turn at the same time."""
+    """Run a conversation in the running loop; calls of one turn run at the same time."""
     messages: list[Any] = [{"role": "user", "content": "Go."}]
     while True:
         asked: Any = client.chat.completions.create(model="scripted", messages=messages, tools=schemas, stream=stream)

@@ -1,4 +1,4 @@
-"""Two ways to do one thing, measured in turn: what else the machine does meets both alike.
+"""Compare two ways to do one thing by alternating them, so that other load on the machine affects both.
 
 A sample does the thing some times and gives the CPU seconds of one time. CPU is that of the whole process, all threads.
 """
@@ -20,7 +20,7 @@ Sample: TypeAlias = Callable[[], float]
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How long to measure.
+    """Duration of a measurement.
 
     Attributes:
         rounds: Pairs of samples of each row.
@@ -37,7 +37,7 @@ class Effort:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What came of the rounds.
+    """Results of the rounds.
 
     Attributes:
         ratio: Median of the ratios of the pairs; not the ratio of the medians, since the machine's speed drifts.
@@ -51,7 +51,7 @@ class Comparison:
 
 
 def compared(measured: Sample, base: Sample, rounds: int) -> Comparison:
-    """Draw samples in turn; who comes first changes from round to round."""
+    """Take samples in turn; the first one alternates from round to round."""
     base()  # what is built on first use is not measured
     measured()
     settle()
@@ -59,7 +59,7 @@ def compared(measured: Sample, base: Sample, rounds: int) -> Comparison:
 
 
 def summed_up(pairs: list[tuple[float, float]]) -> Comparison:
-    """Make one comparison of pairs: what is measured, and its base."""
+    """Compare pairs of samples: the case and its baseline."""
     ratios = [measured / base for measured, base in pairs]
     return Comparison(
         ratio=median(ratios),
@@ -94,14 +94,14 @@ def repeated_in(loop: asyncio.AbstractEventLoop, call: Callable[[], Awaitable[ob
 
 @contextmanager
 def event_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """Give an event loop that many samples share, and close it."""
+    """Yield an event loop that many samples share, and close it."""
     with closing(asyncio.new_event_loop()) as loop:
         yield loop
         loop.run_until_complete(loop.shutdown_asyncgens())
 
 
 def settle() -> None:
-    """Take what exists now away from the collector, which would else walk it in somebody's sample."""
+    """Freeze existing objects, so that the garbage collector does not walk them within a sample."""
     gc.collect()
     gc.freeze()
 
@@ -114,7 +114,7 @@ def _pair(measured: Sample, base: Sample, number: int) -> tuple[float, float]:
 
 
 def _sized(times: Callable[[int], float], seconds: float) -> Sample:
-    """Find how many times make a sample long enough for the clock."""
+    """Find how many repetitions make a sample long enough for the clock."""
     number = 1
     times(number)  # what is built on first use would look like a long call
     while min(times(number), times(number)) < seconds:

@@ -1,4 +1,4 @@
-"""What the toolkit costs, as ratios to the same work written by hand. README.md says how to read them."""
+"""Measure the overhead of the toolkit, as ratios to the same work written by hand. README.md explains them."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def scaling(effort: Effort) -> Iterator[Row]:
 
 
 def fresh(work: Callable[[list[Callable[..., str]]], object], size: int = 10) -> Callable[[], float]:
-    """Make a sample of work on functions that nobody has seen; it gives the CPU seconds for each of them."""
+    """Make a sample of work on new functions; it returns the CPU seconds for each of them."""
 
     def sample() -> float:
         functions = cases.reports(range(size))
@@ -145,7 +145,7 @@ def loops(effort: Effort) -> Iterator[Row]:
 
 
 def crowds(effort: Effort) -> Iterator[Row]:
-    """Compare conversations that are held at the same time with as many loops by hand."""
+    """Compare many conversations at the same time with as many hand-written loops."""
     with serving() as port, event_loop() as loop:
         for size in (50, 500):
             held = cases.aconversation(loop, port, turns=3, calls=1, crowd=size)
@@ -154,7 +154,7 @@ def crowds(effort: Effort) -> Iterator[Row]:
 
 
 def wides(effort: Effort) -> Iterator[Row]:
-    """Compare the time of many calls in one turn with the time of one; of the clock, not of the CPU."""
+    """Compare the wall-clock time of many calls in one turn with that of one."""
     with serving() as port, event_loop() as loop:
         for calls, aim in ((64, 1.5), (256, 2.0)):
             for kind, span in wide.spans(loop, port, calls).items():
@@ -180,7 +180,7 @@ def kinds(loop: asyncio.AbstractEventLoop) -> Mapping[str, Callable[..., cases.C
 
 
 def grown(held: cases.Conversation, hold: Callable[[], float]) -> tuple[float, float]:
-    """Give the CPU seconds of a late turn and of an early one."""
+    """Measure the CPU seconds of a late turn and of an early one."""
     settle()
     hold()
     each = [after - before for before, after in pairwise(held.clock)]
@@ -188,12 +188,12 @@ def grown(held: cases.Conversation, hold: Callable[[], float]) -> tuple[float, f
 
 
 def import_cost(statement: str) -> float:
-    """Give the CPU seconds of a process that imports and ends; the interpreter's own start is part of it."""
+    """Measure the CPU seconds of a process that imports and ends, including the interpreter's start."""
     return float(child(f"{statement}\nimport time; print(time.process_time())"))
 
 
 def child(script: str) -> str:
-    """Run a script in a fresh process, and give what it prints."""
+    """Run a script in a fresh process, and return its output."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (ROOT, os.environ.get("PYTHONPATH"))))}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # compiling is no part of an import after the first
     done = subprocess.run([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, check=True)  # noqa: S603
@@ -201,13 +201,13 @@ def child(script: str) -> str:
 
 
 def shown(seconds: float) -> str:
-    """Write a time with a unit that suits it."""
+    """Format a time with a suitable unit."""
     unit, factor = ("ms", 1e3) if seconds >= 1e-3 else ("us", 1e6)
     return f"{seconds * factor:.2f} {unit}"
 
 
 def about() -> dict[str, str]:
-    """Say where this is measured, and with what."""
+    """Describe the machine and the versions."""
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs"
     packages = {name: version(name) for name in ("pydantic", "openai")}
     return {"machine": machine, "Python": platform.python_version(), **packages}
@@ -226,7 +226,7 @@ SECTIONS: Mapping[str, Section] = {
 
 
 def sections(text: str) -> list[str]:
-    """Read the value of `--only`."""
+    """Parse the value of `--only`."""
     names = text.split(",")
     if unknown := set(names) - SECTIONS.keys():
         raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: choose from {', '.join(SECTIONS)}")
@@ -234,7 +234,7 @@ def sections(text: str) -> list[str]:
 
 
 def main() -> None:
-    """Measure, print each row when it is there, and write the file that was asked for."""
+    """Measure, print each row when it is ready, and write the file of `--json`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds, and no long conversation by hand")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there too; times are in seconds")

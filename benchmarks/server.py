@@ -1,4 +1,4 @@
-"""A model by script, in a process of its own: Chat Completions on loopback, whole or streamed.
+"""A scripted model in a process of its own: Chat Completions on loopback, whole or streamed.
 
 The script is in the address: at `http://127.0.0.1:PORT/turns-10/calls-8/v1` a conversation has ten answers, of which
 all but the last call `add` eight times. Which answer is due, the results in the request say; so an answer is not due
@@ -29,7 +29,7 @@ def address(port: int, turns: int, calls: int) -> str:
 
 @contextmanager
 def serving() -> Iterator[int]:
-    """Run the server, and give its port."""
+    """Run the server, and yield its port."""
     command = [sys.executable, __file__]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:  # noqa: S603  this file
         try:
@@ -39,7 +39,7 @@ def serving() -> Iterator[int]:
 
 
 class Script(BaseHTTPRequestHandler):
-    """Answers one client."""
+    """Handles one client."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -78,7 +78,7 @@ def _text(text: str) -> dict[str, Any]:
 
 
 def _chunks(wishes: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Cut an answer to the pieces that OpenAI sends: a head, two halves of the arguments; the text word by word."""
+    """Split an answer into the pieces that OpenAI sends: a head, two halves of the arguments; the text word by word."""
     for delta in _deltas(wishes):
         yield _chunk(delta)
     yield _chunk({}, "tool_calls" if wishes else "stop")
@@ -107,7 +107,7 @@ def _frame(kind: str) -> dict[str, Any]:
 
 
 class Server(ThreadingHTTPServer):
-    """Takes as many connections at once as a crowd makes."""
+    """Accepts as many connections at once as the benchmark `crowd` makes."""
 
     request_queue_size = 1024
 

@@ -1,4 +1,4 @@
-"""Calls of one turn at the same time: how long it takes from the first one's start to the last one's end."""
+"""Parallel calls of one turn: time from the first one's start to the last one's end."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Decide on a call in another process, as late as you like.
+"""Approve calls later, in another process.
 
-The first process begins a run, which pauses at the payments: it writes the run's state to a file, and ends. The second
-one reads the file, decides, and goes on. Run without arguments, this program starts both, one after the other, and they
-print what they do. The model is scripted: it needs no key.
+The first process starts a run, which pauses at the payments, saves the state to a file, and ends. The second process
+reads the file, decides, and resumes the run. Without arguments this program starts both, one after the other, and
+they print what they do. The model is scripted: no key is needed.
 """
 
 import subprocess

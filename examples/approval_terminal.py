@@ -1,8 +1,8 @@
-"""Ask a person at the terminal before money moves.
+"""Ask for approval in the terminal before money moves.
 
-Reading the balance needs no yes; each payment is shown as it would be made, and the person answers: yes, no with a
-reason, or other arguments. Prints the questions, the answers and what came of each call. Without a terminal the answers
-are scripted, as the model is: it needs no key.
+Reading the balance needs no approval. Each payment is displayed with its arguments, and the user approves it, rejects
+it with a reason, or changes the arguments. Prints the questions, the answers and the result of each call. Without a
+terminal the answers are scripted, as the model is: no key is needed.
 """
 
 import sys

@@ -1,8 +1,8 @@
-"""Ready tools and one of your own, from the plain call to the guarded one.
+"""Use built-in tools together with one of your own, with and without approval.
 
-A model calculates, reverses and counts words, writes a note once somebody agrees, reads it where the environment allows
-that, and gets a tool between two runs. Prints each request, its calls with what the model was told, and the answer. A
-scripted model plays its part, so it runs anywhere; `ALLOW_PROTECTED_NOTE=1` lets the note be read.
+A model calculates, reverses and counts words, writes a note after approval, reads it if the environment allows that,
+and gets another tool between two runs. Prints each request, its calls with their results, and the answer. The model
+is scripted; `ALLOW_PROTECTED_NOTE=1` lets the note be read.
 """
 
 import os

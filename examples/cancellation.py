@@ -1,7 +1,7 @@
-"""End a run: by a cancel from outside, by a time limit, by leaving its stream; and go on from what it leaves.
+"""End a run: cancel it, let a time limit end it, or leave its stream; then continue from its history.
 
-Prints how each run ended, what its calls were answered with, and that the next run goes on from that history. The model
-is scripted, so that the example runs anywhere.
+Prints how each run ended, the results of its calls, and the answer of a run that continues from that history. The
+model is scripted, so that the example runs anywhere.
 """
 
 import threading

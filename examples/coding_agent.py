@@ -1,9 +1,9 @@
-"""An agent that mends a small project: it reads, edits a file, runs the tests, and reports.
+"""A coding agent that fixes a small project: it reads and edits a file, runs the tests, and reports.
 
-The project lies in a folder of its own and has a mistake in it; the file tools see nothing else. Commands can do more,
-so somebody has to agree to each: here a rule that knows one command. Prints each call with the beginning of its result,
-the report, and whether it is true. Without a key the model is scripted; a real one does the work if it is named, at
-OpenAI or, by `OPENAI_BASE_URL`, on a server of your own: `python examples/coding_agent.py MODEL`.
+The project is in a temporary folder and has a bug. The file tools see nothing else. Commands can do more, so each
+needs approval: here by a rule that allows one command. Prints each call with the beginning of its result, the report,
+and whether the tests pass. Without arguments the model is scripted. Pass the name of a model at OpenAI or, with
+`OPENAI_BASE_URL`, on another server to use a real one: `python examples/coding_agent.py MODEL`.
 """
 
 import shlex
@@ -38,7 +38,7 @@ class TotalTest(unittest.TestCase):
 """,
 }
 TESTS = f"{shlex.quote(sys.executable)} -m unittest -q"
-# What a model might do; a real one takes its place if it is named.
+# The script; a model named on the command line replaces it.
 SCRIPT: list[ModelReply] = [
     [call("list_files"), call("bash", command=TESTS)],
     [call("read_file", path="basket.py"), call("search", pattern="percent_off")],
@@ -75,4 +75,4 @@ with TemporaryDirectory() as folder:
             print(f"\n{event.output}\n")
     print((Path(folder) / "basket.py").read_text())
     tests = subprocess.run([sys.executable, "-m", "unittest", "-q"], cwd=folder, capture_output=True, check=False)
-    print("Seen from outside, the tests", "fail." if tests.returncode else "pass.")
+    print("The tests", "fail." if tests.returncode else "pass.")

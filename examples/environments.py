@@ -1,8 +1,8 @@
-"""Send mail in three environments: really, as a mock, and not at all, by the variable APP_ENV.
+"""Send mail in three environments: by SMTP, by a mock, and by the model, chosen by the variable APP_ENV.
 
-Prints what becomes of the same call in each, or in the one that is set: APP_ENV=production, development or prototype.
-The tool stays the same. In the prototype nothing carries it out, so the model says itself what comes of it. The model
-is scripted, and the outbox is a list, so that the example runs anywhere.
+Prints the result of the same call in each, or in the one that is set: APP_ENV=production, development or prototype.
+The tool stays the same. In the prototype no function executes it, so the model writes the result. The model is
+scripted, and the outbox is a list, so that the example runs anywhere.
 """
 
 import os
@@ -20,7 +20,7 @@ send_email = Tool.from_models(
     description="Sends an e-mail",
 )
 box = Toolbox([send_email])
-box.bindings.choose("sendEmail", lambda: ACTIVITIES[os.environ["APP_ENV"]])  # asked whenever the tools are composed
+box.bindings.choose("sendEmail", lambda: ACTIVITIES[os.environ["APP_ENV"]])  # called whenever the tools are composed
 
 
 @box.bind("smtp")

@@ -1,6 +1,6 @@
-"""Guard a model's calls: a hook forbids some, and middleware redacts, breaks circles and keeps records.
+"""Guard a model's calls: a hook denies some, and middleware redacts secrets, stops loops and writes an audit log.
 
-Prints each call with what the model was told, and the records. A scripted model plays its part, so it runs anywhere.
+Prints each call with its result, and the audit records. The model is scripted, so that the example runs anywhere.
 """
 
 import json
@@ -55,7 +55,7 @@ def main() -> None:
     result = runner.run("What is there to do?", deps="Ann")
     for made in result.calls:
         print(f"{made.call.arguments}\n    {made.result.text!r}")
-    print("Records, in the order in which the calls ended; one that a hook denied reaches no middleware:")
+    print("Records, in the order in which the calls ended; a call that a hook denied reaches no middleware:")
     print(*records, result.output, sep="\n")
 
 

@@ -1,6 +1,6 @@
-"""Watch a tool while it works: progress, partial results, and the whole run as events.
+"""Report progress and partial results from a tool, and read the whole run as events.
 
-Prints a transcript with a line for each step of an import, then the same run as lines of JSON and as AG-UI tells it to
+Prints a transcript with a line for each step of an import, then the same run as lines of JSON and as AG-UI events for
 a user interface. The model is scripted, so that the example runs anywhere.
 """
 
@@ -27,15 +27,15 @@ def import_files(names: list[str], context: ToolContext) -> str:
     rows = 0
     for number, name in enumerate(names, start=1):
         rows += FILES[name]
-        context.progress(f"{name} ({number} of {len(names)})")  # for people: the model never sees it
-        context.update({"rows": rows})  # what there is so far
+        context.progress(f"{name} ({number} of {len(names)})")  # for people; not sent to the model
+        context.update({"rows": rows})  # a partial result
     return f"{rows} rows imported"
 
 
 @tool
 def largest(count: int) -> Iterator[str]:
     """List the largest files, one by one."""
-    yield from sorted(FILES, key=FILES.__getitem__, reverse=True)[:count]  # each is told as it comes
+    yield from sorted(FILES, key=FILES.__getitem__, reverse=True)[:count]  # each value is reported as it comes
 
 
 def runner() -> Runner:
@@ -52,14 +52,14 @@ def runner() -> Runner:
 
 show(runner().stream("Import everything."), "Import everything.")
 
-print("\nThe same as JSON, what the calls tell:")
+print("\nThe updates of the calls as JSON:")
 with runner().stream("Import everything.") as stream:
     for event in stream:
         told = event_to_dict(event)
         if told["type"] in ("toolCallUpdated", "toolCallFinished") and told["text"]:
             print("   ", json.dumps({key: told[key] for key in ("type", "toolName", "text")}))
 
-print("\nThe same as AG-UI tells it:")
+print("\nThe run as AG-UI events:")
 for kind, group in groupby(event["type"] for event in agui.events(runner().stream("Import everything."))):
     count = len(list(group))
     print(f"    {kind} ({count} times)" if count > 1 else f"    {kind}")

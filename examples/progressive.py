@@ -1,7 +1,7 @@
-"""Begin with a tool that the model carries out, and give it a function later: nothing else changes.
+"""Start with a tool that the model executes, and bind a function later, without other changes.
 
-Prints the result of the prototype, that of the function, and the difference in what the model is told of the tool. The
-embedded model answers where it is installed (pip install "function-toolkit[local]"), a scripted one elsewhere.
+Prints the result of the prototype, that of the function, and the difference in the tool's schema. The embedded model
+answers if it is installed (pip install "function-toolkit[local]"), else a scripted one.
 """
 
 import difflib
@@ -66,7 +66,7 @@ def main() -> None:
     (made,) = runner.run(QUESTION).calls
     print("Bound, by the function: ", made.result.text)
 
-    print("What changed for the model:")
+    print("The change in the schema:")
     changes = difflib.unified_diff(before, told(), lineterm="", n=1)
     print(*(f"    {line}" for line in changes if not line.startswith(("---", "+++"))), sep="\n")
 

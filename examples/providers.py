@@ -1,7 +1,7 @@
-"""Show one toolbox to several providers, and answer their calls in a loop of your own.
+"""Use one toolbox with several providers, and answer their calls in a loop of your own.
 
-Prints what `explain` and `check` say, and the messages that answer a strict call of OpenAI's and a call of Anthropic's.
-The replies are written down here, so that the example runs anywhere; a provider's own client returns the like.
+Prints the output of `explain` and `check`, and the messages that answer a strict call of OpenAI's and a call of
+Anthropic's. The replies are literals, so that the example runs anywhere; a provider's own client returns the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ box = Toolbox([search, forget])
 print(search.explain("chat"), end="\n\n")
 print(box.check(), end="\n\n")
 
-# Strict: a dict goes as a list of pairs, and null leaves the limit out. The function sees neither.
+# Strict: a dict is sent as a list of pairs, and null omits the limit. The function sees neither.
 ARGUMENTS = '{"query": "cats", "weights": [{"key": "pet", "value": 2}], "limit": null}'
 chat = {"tool_calls": [{"id": "a", "type": "function", "function": {"name": "search", "arguments": ARGUMENTS}}]}
 print(box.answer(chat, "chat", strict=True))

@@ -1,6 +1,6 @@
-"""Try again what may succeed the next time: tools that fail now and then, or take too long.
+"""Retry tools that fail now and then, or take too long.
 
-Prints each try of two tools, and what the model is told in the end. A tool is tried again only where that does no harm:
+Prints each attempt of two tools, and the result that the model receives. A tool is retried only if that does no harm:
 it reads, or is idempotent. The model is scripted, so that the example runs anywhere.
 """
 
@@ -13,9 +13,9 @@ from toolkit.testing import ScriptedModel, call
 def exchange_rate(currency: str, context: ToolContext) -> float:
     """Look up an exchange rate."""
     if context.attempt == 0:
-        raise ConnectionError("the line is busy")  # of this kind: tried again, after a pause
+        raise ConnectionError("the line is busy")  # retried after a pause
     if currency != "EUR":
-        raise ToolError(f"No rate of {currency} is known.")  # never tried again: the model is told
+        raise ToolError(f"No rate of {currency} is known.")  # not retried; the model reads it
     return 0.9
 
 
@@ -25,14 +25,14 @@ async def save(amount: float, context: ToolContext) -> str:
     import asyncio
 
     await asyncio.sleep(0 if context.attempt else 60)  # hangs the first time
-    return f"{amount:g} saved under {context.idempotency_key[:8]}"  # the same key for every try of a call
+    return f"{amount:g} saved under {context.idempotency_key[:8]}"  # the same key for every attempt of a call
 
 
 model = ScriptedModel(
     [
         [call("exchange_rate", currency="EUR")],
         [call("save", amount=90)],
-        [call("exchange_rate", currency="XXX")],  # the line is busy again, and the second try ends with a ToolError
+        [call("exchange_rate", currency="XXX")],  # the line is busy again, and the second attempt ends with a ToolError
         "100 USD are 90 EUR; they are saved.",
     ]
 )

@@ -1,14 +1,14 @@
-"""Declare tools by schemas alone: one is left to the model, the other is carried out by a function, side by side.
+"""Declare tools by schemas: the model executes one, a function executes the other, in the same response.
 
-Prints what the model is told of each tool, then the calls of one response with their results: natively, and as the
-plain text of a model that knows no tool calling. The model is scripted, so that the example runs anywhere.
+Prints the schema of each tool, then the calls of one response with their results: by native tool calls, and from the
+plain text of a model without tool calling. The model is scripted, so that the example runs anywhere.
 """
 
 from toolkit import Runner, Tool, Toolbox, schema
 from toolkit.calls import calls_schema, parse_calls
 from toolkit.testing import ScriptedModel, call
 
-# Hand-made: `_tool` is the name, `_output` what it gives, whoever carries it out.
+# A JSON Schema: `_tool` is the name, `_output` the schema of the output.
 sentiment_analysis = Tool.from_schema(
     "sentimentAnalysis",
     {
@@ -44,7 +44,7 @@ def weather(location: str) -> dict[str, float | str]:
 
 def main() -> None:
     """Compose, call natively, call by text."""
-    print("What the model is told:")
+    print("The schemas:")
     for shown in calls_schema(box)["properties"]["calls"]["items"]["anyOf"]:
         activity = shown["properties"]["_activity"]["const"]
         print(f"    _activity {activity!r:15} {', '.join(shown['properties'])}")

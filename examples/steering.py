@@ -1,8 +1,7 @@
-"""Say something to a run while it is under way: steer it, and let it go on after its answer.
+"""Steer a run: send it a message while it is running, and a follow-up for after its answer.
 
-Prints the conversation that comes of it: the search at work ends, the one behind it is skipped, the model reads what
-the user says, and a second wish waits for the answer to the first. The model is scripted, so that the example runs
-anywhere.
+Prints the conversation: the running search ends, the one after it is skipped, the model reads the message, and the
+follow-up waits for the answer. The model is scripted, so that the example runs anywhere.
 """
 
 from toolkit import Runner, tool
@@ -30,7 +29,7 @@ runner = Runner([search], model=model, order="sequential")
 with runner.stream("Find me a hotel in Italy.") as run:
     for event in run:
         if isinstance(event, ToolCallFinished) and "Rome" in event.arguments:
-            run.steer("No, in Paris!")  # read before the model's next answer; from any thread or task
+            run.steer("No, in Paris!")  # read before the model's next turn; callable from any thread or task
             run.follow_up("Book the first one.")  # read once the model has answered
 
 for message in run.result.messages:

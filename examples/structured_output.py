@@ -1,6 +1,6 @@
-"""Ask for a value instead of text, see it grow while the model writes it, and have a wrong one sent back.
+"""Ask for a typed value instead of text, stream it while the model writes it, and send a wrong one back.
 
-Prints the report each time that it has grown, then the report of a model that was told what was wrong with its first
+Prints the report each time it has grown, then the report of a model that was told what was wrong with its first
 answer. The model is scripted, so that the example runs anywhere.
 """
 
@@ -22,7 +22,7 @@ class Report(BaseModel):
     """What the model has to answer with."""
 
     title: str
-    findings: list[Finding] = []  # a default lets the report be shown before it has any
+    findings: list[Finding] = []  # with a default, partial reports start before the first finding
 
 
 GOOD = """{"title": "Bridge inspection", "findings": [
