@@ -92,7 +92,7 @@ def _validator(function: Callable[..., object]) -> Callable[[str], Any]:
 
 
 async def _together(promises: list[Awaitable[str]]) -> list[str]:
-    if len(promises) == 1:  # a task for a single call is work that nobody would ask for
+    if len(promises) == 1:  # a task for a single call is needless work
         return [await promises[0]]
     return await asyncio.gather(*promises)
 

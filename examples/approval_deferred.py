@@ -18,7 +18,7 @@ from toolkit.testing import ModelReply, ScriptedModel, call
 
 @tool(effect="destructive")
 def pay(to: str, amount: int) -> str:
-    """Pay somebody, in euros."""
+    """Pay a person, in euros."""
     return f"{to} has got {amount} euros"
 
 
@@ -29,12 +29,12 @@ def reply(request: ModelRequest) -> ModelReply:
 
 
 def runner(folder: Path) -> Runner:
-    """Make the same runner in both processes; by the ledger, no call is carried out twice."""
+    """Make the same runner in both processes; the ledger keeps calls from running twice."""
     return Runner([pay], model=ScriptedModel(reply), approve=defer, ledger=SQLiteLedger(folder / "calls.db"))
 
 
 def begin(folder: Path) -> None:
-    """Run until somebody is needed."""
+    """Run until a call needs approval."""
     result = runner(folder).run("Pay Ann 30 and Bob 200 euros.")
     print(f"First process: {result.finish_reason}.")
     (folder / "state.json").write_text(result.state.to_json(), encoding="utf-8")

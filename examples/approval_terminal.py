@@ -22,7 +22,7 @@ def read_balance(account: str) -> int:
 
 @tool(effect="destructive")
 def pay(account: str, to: str, amount: int) -> str:
-    """Pay somebody.
+    """Pay a person.
 
     Args:
         amount: In euros.

@@ -19,7 +19,7 @@ NOTES = {"garden": "The key is under the third pot."}
 
 
 def may_read(_: Tool[..., Any], arguments: Mapping[str, Any], __: object) -> bool | Deny:
-    """Let notes be read where the environment says so."""
+    """Allow reading notes if the environment variable is set."""
     if os.environ.get("ALLOW_PROTECTED_NOTE") == "1":
         return True
     return Deny(f"The note about {arguments['topic']} is protected")

@@ -15,7 +15,7 @@ at_work = threading.Event()
 
 @tool
 def count_sheep(context: ToolContext) -> str:
-    """Count sheep until somebody says that it is enough."""
+    """Count sheep until the run is cancelled."""
     sheep = 0
     at_work.set()
     while not context.cancelled and sheep < 1_000:

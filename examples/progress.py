@@ -55,9 +55,9 @@ show(runner().stream("Import everything."), "Import everything.")
 print("\nThe updates of the calls as JSON:")
 with runner().stream("Import everything.") as stream:
     for event in stream:
-        told = event_to_dict(event)
-        if told["type"] in ("toolCallUpdated", "toolCallFinished") and told["text"]:
-            print("   ", json.dumps({key: told[key] for key in ("type", "toolName", "text")}))
+        data = event_to_dict(event)
+        if data["type"] in ("toolCallUpdated", "toolCallFinished") and data["text"]:
+            print("   ", json.dumps({key: data[key] for key in ("type", "toolName", "text")}))
 
 print("\nThe run as AG-UI events:")
 for kind, group in groupby(event["type"] for event in agui.events(runner().stream("Import everything."))):

@@ -43,8 +43,8 @@ def model() -> Model:
         return ScriptedModel([said, "It is positive."] * 2)
 
 
-def told() -> list[str]:
-    """Write what the model is told of the tool."""
+def describe_schema() -> list[str]:
+    """Return the lines of the schema that the model receives."""
     return json.dumps(calls_schema(box), indent=2).splitlines()
 
 
@@ -58,7 +58,7 @@ def counted(text: str) -> Sentiment:
 def main() -> None:
     """Ask the prototype, bind a function, ask again, and compare."""
     runner = Runner(box, model=model())
-    before = told()
+    before = describe_schema()
     (made,) = runner.run(QUESTION).calls
     print("Prototype, by the model:", made.result.text)
 
@@ -67,7 +67,7 @@ def main() -> None:
     print("Bound, by the function: ", made.result.text)
 
     print("The change in the schema:")
-    changes = difflib.unified_diff(before, told(), lineterm="", n=1)
+    changes = difflib.unified_diff(before, describe_schema(), lineterm="", n=1)
     print(*(f"    {line}" for line in changes if not line.startswith(("---", "+++"))), sep="\n")
 
 

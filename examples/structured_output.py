@@ -44,6 +44,6 @@ model = ScriptedModel([WRONG, GOOD])
 with Runner(model=model).stream("Report on the bridge.", output_type=Report) as stream:
     answers = sum(isinstance(event, TurnFinished) for event in stream)
 refusal = model.requests[1].messages[-1]
-print("    The model was told:", getattr(refusal, "text", "").partition(" Answer again")[0])
+print("    Sent back to the model:", getattr(refusal, "text", "").partition(" Answer again")[0])
 last = stream.result.output.findings[-1]
 print(f"    Answer {answers} was right: {last.text}, severity {last.severity}.")
