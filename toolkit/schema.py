@@ -1,4 +1,4 @@
-"""Hand-made JSON Schemas: one small function for each type.
+"""Functions that write JSON Schema by hand, one for each type.
 
 from toolkit import schema
 
@@ -21,44 +21,44 @@ _NONE: Mapping[str, Schema] = MappingProxyType({})
 
 
 def string(description: str = "", **keywords: Any) -> Schema:
-    """Describe a text. Keywords are JSON Schema's own, such as `minLength=1` or `default=""`."""
-    return _typed("string", description, keywords)
+    """Describe a string. Keywords are those of JSON Schema, such as `minLength=1` or `default=""`."""
+    return _describe("string", description, keywords)
 
 
 def integer(description: str = "", **keywords: Any) -> Schema:
-    """Describe a whole number. Keywords as `minimum=0`."""
-    return _typed("integer", description, keywords)
+    """Describe an integer. Keywords are those of JSON Schema, such as `minimum=0`."""
+    return _describe("integer", description, keywords)
 
 
 def number(description: str = "", **keywords: Any) -> Schema:
-    """Describe a number. Keywords as `exclusiveMinimum=0`."""
-    return _typed("number", description, keywords)
+    """Describe a number. Keywords are those of JSON Schema, such as `exclusiveMinimum=0`."""
+    return _describe("number", description, keywords)
 
 
 def boolean(description: str = "", **keywords: Any) -> Schema:
-    """Describe a truth value."""
-    return _typed("boolean", description, keywords)
+    """Describe a boolean."""
+    return _describe("boolean", description, keywords)
 
 
 def enum(*values: str, description: str = "", **keywords: Any) -> Schema:
-    """Describe a text that is one of a few.
+    """Describe a string that is one of `values`.
 
     Raises:
-        DefinitionError: There are none, or one is no text.
+        DefinitionError: There are no values, or one is not a string.
     """
     if not values or not all(isinstance(value, str) for value in values):
         raise DefinitionError('schema.enum() takes the texts that there are, one by one: schema.enum("asc", "desc").')
-    return _typed("string", description, {"enum": list(values), **keywords})
+    return _describe("string", description, {"enum": list(values), **keywords})
 
 
 def array(items: Schema, description: str = "", **keywords: Any) -> Schema:
-    """Describe a list, by what each of its items is. Keywords as `minItems=1`.
+    """Describe a list by the schema of its items. Keywords are those of JSON Schema, such as `minItems=1`.
 
     Raises:
-        DefinitionError: The items are described by no schema.
+        DefinitionError: `items` is not a schema.
     """
     _refuse_other("array", {"items": items})
-    return _typed("array", description, {"items": items, **keywords})
+    return _describe("array", description, {"items": items, **keywords})
 
 
 def object(  # noqa: A001  the standard's own word
@@ -72,31 +72,30 @@ def object(  # noqa: A001  the standard's own word
     """Describe an object by its properties.
 
     Args:
-        description: What it is.
-        others: Properties whose names are no keywords of Python's or of this function's, as
-            `{"required": schema.boolean()}`.
-        required: Names of the properties that have to be there; all that have no default, where it is left out.
-        **properties: A schema each.
+        description: Description for the model.
+        others: Properties whose names cannot be keywords here, such as `{"required": schema.boolean()}`.
+        required: Names of the required properties; by default, of all that have no default.
+        **properties: Schemas by name.
 
     Raises:
-        DefinitionError: A property that has to be there is not described, or is described by no schema.
+        DefinitionError: A required property is missing, or a property is not a schema.
     """
-    shown = {**others, **properties}
-    _refuse_other("object", shown)
-    needed = [name for name, each in shown.items() if "default" not in each] if required is None else _listed(required)
-    missing = next((name for name in needed if name not in shown), None)
+    schemas = {**others, **properties}
+    _refuse_other("object", schemas)
+    names = [name for name, each in schemas.items() if "default" not in each] if required is None else _list(required)
+    missing = next((name for name in names if name not in schemas), None)
     if missing is not None:
         raise DefinitionError(f"schema.object(): {missing!r} is required and not described.")
-    return _typed("object", description, {"properties": shown, **({"required": needed} if needed else {})})
+    return _describe("object", description, {"properties": schemas, **({"required": names} if names else {})})
 
 
-def _refuse_other(kind: str, shown: Mapping[str, Any]) -> None:
-    wrong = next((name for name, each in shown.items() if not isinstance(each, dict)), None)
+def _refuse_other(kind: str, schemas: Mapping[str, Any]) -> None:
+    wrong = next((name for name, each in schemas.items() if not isinstance(each, dict)), None)
     if wrong is not None:
-        raise DefinitionError(f"schema.{kind}(): {wrong}={shown[wrong]!r} is no schema, such as schema.string().")
+        raise DefinitionError(f"schema.{kind}(): {wrong}={schemas[wrong]!r} is no schema, such as schema.string().")
 
 
-def _listed(names: Any) -> list[str]:
+def _list(names: Any) -> list[str]:
     if isinstance(names, (list, tuple)):
         return list(names)
     raise DefinitionError(
@@ -105,5 +104,5 @@ def _listed(names: Any) -> list[str]:
     )
 
 
-def _typed(kind: str, description: str, keywords: dict[str, Any]) -> Schema:
+def _describe(kind: str, description: str, keywords: dict[str, Any]) -> Schema:
     return {"type": kind, **({"description": description} if description else {}), **keywords}

@@ -1,10 +1,8 @@
-"""Annotations -> types, wherever the function was written; and signatures, to be shown.
+"""Resolving annotations, and finding the plain function, the docstring and the signature behind a callable.
 
-A name in a string annotation is looked for in the function's own scopes, innermost first: its type parameters, its
-closure, the frames that it was written in (function locals, class bodies, notebook cells), its module. Who decorates it
-lends it no names. The return annotation is never looked at here, so it cannot block a tool.
-
-A callable -> what it stands for: the plain function behind it, its docstring, the way that it is called.
+A name in a string annotation is looked up in the function's own scopes, innermost first: its type parameters, its
+closure, the frames around it (function locals, class bodies, notebook cells), its module. The frame that decorates it
+lends it no names.
 """
 
 from __future__ import annotations
@@ -32,12 +30,12 @@ def _does_nothing() -> None: ...
 async def _awaits_nothing() -> None: ...
 
 
-# What the code of a function that does nothing is made of: every other byte is an argument.
+# Byte code of functions that do nothing; every other byte is an argument.
 _NOTHING = (_does_nothing.__code__.co_code[::2], _awaits_nothing.__code__.co_code[::2])
 
 
 def find_source(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Find the plain function whose code, module and annotations a callable stands for.
+    """Find the plain function behind a callable: its code, module and annotations.
 
     Raises:
         DefinitionError: It wraps itself.
@@ -48,7 +46,7 @@ def find_source(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _unwrap_once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Find what a callable stands for, one layer further in; itself where there is none."""
+    """Unwrap one layer of a callable; return the callable itself where there is none."""
     if isinstance(function, partial):
         return function.func
     if getattr(function, "__wrapped__", None) is not None:
@@ -73,11 +71,11 @@ def _unwrap(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_declaration(function: object) -> bool:
-    """Tell whether the body of a function is `...`, below its docstring: it says what there is, and does nothing.
+    """Check whether the body of a function is `...`, below its docstring: it declares a tool, and does nothing.
 
-    `pass` and `return` have the same code, so the source is looked at too: that of the code itself, not of what it
-    wraps. Where that is not to be had, a function that says what it returns and does nothing is taken for a
-    declaration. One that returns None does all that it says.
+    `pass` and `return` have the same byte code, so the source is read too: that of the code itself, not of what it
+    wraps. Without source, a function that does nothing and has a return annotation is taken for a declaration. One
+    annotated with None is none: it does all that it declares.
     """
     if not isinstance(function, FunctionType) or not _is_empty(function.__code__):
         return False
@@ -93,19 +91,19 @@ def is_declaration(function: object) -> bool:
 
 
 def _is_empty(code: CodeType) -> bool:
-    """Tell whether code does nothing, and gives None: the last constant is what it gives, behind the docstring."""
+    """Check whether code does nothing and returns None: the last constant, behind the docstring, is what it returns."""
     return code.co_code[::2] in _NOTHING and code.co_consts[-1] is None
 
 
 def unwrap_partials(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Find what a partial, or a partial of one, calls."""
+    """Return the callable behind partials."""
     while isinstance(function, partial):
         function = function.func
     return function
 
 
 def read_docstring(function: Callable[..., Any]) -> str | None:
-    """Find the docstring of what a callable does; a callable object's or a partial's own class is not it."""
+    """Read the docstring of a callable; for an object or a partial, not that of its class."""
     function = unwrap_partials(function)
     if inspect.isclass(function) or inspect.isroutine(function):
         return inspect.getdoc(function)
@@ -113,15 +111,15 @@ def read_docstring(function: Callable[..., Any]) -> str | None:
 
 
 def find_inherited_docstring(owner: type | None, function: Callable[..., Any]) -> str | None:
-    """Find the docstring of the method that one overrides; Python's own search knows no decorated methods."""
+    """Find the docstring of the method that this one overrides; Python's own search skips decorated methods."""
     name = getattr(function, "__name__", "")
     overridden = (inspect.getattr_static(base, name, None) for base in (owner.__mro__[1:] if owner else ()))
     return next((doc for method in overridden if (doc := getattr(method, "__doc__", None))), None)
 
 
 def find_called(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Find what shows how a callable is called: of an object its method, bound as the method's kind demands."""
-    if dispatcher := _find_dispatcher(function):  # its wrapper shows the instance, which it holds
+    """Find the callable whose signature is the true one: of an object its `__call__`, bound."""
+    if dispatcher := _find_dispatcher(function):  # its wrapper has the instance as a parameter, though it is bound
         bound: Callable[..., Any] = dispatcher.func.__get__(dispatcher, type(dispatcher))
         return bound
     if _has_signature(function):
@@ -131,14 +129,14 @@ def find_called(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _has_signature(function: Callable[..., Any]) -> bool:
-    """Tell whether a signature can be read of what is not just an object with `__call__`."""
+    """Check whether a callable has a signature of its own, and is no object with `__call__` alone."""
     if isinstance(function, (type, partial)) or inspect.isroutine(function):
         return True
     return hasattr(function, "__wrapped__") or hasattr(function, "__signature__")
 
 
 def is_dispatched(function: Callable[..., Any]) -> bool:
-    """Tell whether the type of the first value decides what is carried out, so that it must go in by position."""
+    """Check whether a callable dispatches on its first argument, which must then be positional."""
     is_function = hasattr(function, "dispatch") and hasattr(function, "registry")
     return is_function or _find_dispatcher(function) is not None
 
@@ -149,7 +147,7 @@ def _find_dispatcher(function: Callable[..., Any]) -> singledispatchmethod[Any] 
 
 
 def list_keywords(function: Callable[..., Any]) -> Collection[str] | None:
-    """List the only keywords of a wrapper that passes on by position what else it gets; None of any other callable."""
+    """List the keywords of a wrapper with `*args` but no `**kwargs`; None of any other callable."""
     code = getattr(function, "__code__", None)
     if code is None or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) != inspect.CO_VARARGS:
         return None
@@ -163,14 +161,14 @@ _NAME = re.compile(r"[^\W\d]\w*")
 def _marked() -> None: ...
 
 
-# What makes inspect.iscoroutinefunction() say yes to an object; Python 3.12 was the first to have such a mark.
+# The mark by which inspect.iscoroutinefunction() accepts an object; new in Python 3.12.
 _MARKED = getattr(inspect, "markcoroutinefunction", lambda function: function)(_marked)
 _GENERIC: object = types.GenericAlias  # `list[int]`, which Python 3.10 takes for a class
 _COPIED = ("__module__", "__name__", "__qualname__", "__isabstractmethod__")
 
 
 def collect_frame_names(function: Callable[..., Any]) -> Mapping[str, Any]:
-    """Keep what the annotations of a function name in the frames that it was written in, where these still run."""
+    """Collect the names that a function's annotations use from the frames around it, where these still run."""
     annotations = read_annotations(function)
     settled = [type(annotation) is type or is_resolved(annotation) for annotation in annotations.values()]
     if all(settled):
@@ -185,7 +183,7 @@ def collect_frame_names(function: Callable[..., Any]) -> Mapping[str, Any]:
 
 
 def _is_around(frame: types.FrameType, function: Callable[..., Any]) -> bool:
-    """Tell whether a function was written in what a frame runs, below the top level of its module."""
+    """Check whether a function was defined in the code that a frame runs, below the top level of its module."""
     module = getattr(function, "__globals__", None)
     if frame.f_globals is not module or frame.f_locals is module:
         return False
@@ -193,7 +191,7 @@ def _is_around(frame: types.FrameType, function: Callable[..., Any]) -> bool:
 
 
 def _pick_mentioned(annotations: Mapping[str, Any], local: Mapping[str, Any]) -> dict[str, Any]:
-    """Pick what annotations name, and what the annotations of these classes name."""
+    """Pick the names that annotations use, and those that the annotations of these classes use."""
     picked: dict[str, Any] = {}
     open_ends = [annotations]
     while open_ends:
@@ -204,7 +202,7 @@ def _pick_mentioned(annotations: Mapping[str, Any], local: Mapping[str, Any]) ->
 
 
 def is_resolved(annotation: Any) -> bool:
-    """Tell whether nothing in an annotation is a name that must be looked up."""
+    """Check whether an annotation has no name that must be looked up."""
     if isinstance(annotation, type) and type(annotation) is not _GENERIC:
         return True
     if isinstance(annotation, (str, typing.ForwardRef)):
@@ -214,7 +212,7 @@ def is_resolved(annotation: Any) -> bool:
 
 
 def read_annotations(function: Callable[..., Any]) -> Mapping[str, Any]:
-    """Read annotations as they were written: nothing is evaluated that has not been."""
+    """Read annotations without evaluating them."""
     if sys.version_info >= (3, 14):  # names that are not defined yet would raise there
         import annotationlib
 
@@ -226,7 +224,7 @@ def read_signature(function: Callable[..., Any]) -> inspect.Signature:
     """Read a signature without evaluating its annotations.
 
     Raises:
-        ValueError: There is none, as for some functions written in C.
+        ValueError: There is no signature, as for some functions written in C.
     """
     if sys.version_info >= (3, 14):
         import annotationlib
@@ -236,7 +234,7 @@ def read_signature(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def render_signature(function: Callable[..., Any]) -> str:
-    """Write a signature as its author did; `(...)` where there is none."""
+    """Render a signature as it was written; `(...)` where there is none."""
     try:
         written = read_signature(function)
     except (ValueError, TypeError):
@@ -246,7 +244,7 @@ def render_signature(function: Callable[..., Any]) -> str:
 
 
 def read_attributes(function: Callable[..., Any]) -> dict[str, Any]:
-    """Gather what makes an object look like a function: names, docstring, annotations, and the function behind it."""
+    """Read the attributes that make an object look like a function, for tools that wrap one."""
     found = {key: value for key in _COPIED if (value := getattr(function, key, None)) is not None}
     found["__doc__"] = getattr(function, "__doc__", None)
     found["__annotations__"] = read_annotations(function)
@@ -255,7 +253,7 @@ def read_attributes(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def resolve_annotation(annotation: Any, function: Callable[..., Any], names: Mapping[str, Any]) -> Any:
-    """Make the type that an annotation of `function` means.
+    """Resolve an annotation of `function` to a type.
 
     Raises:
         NameError: A name is in none of the function's scopes.
@@ -276,7 +274,7 @@ def _is_literal(annotation: Any) -> bool:
 
 
 class _Unquoted(str):
-    """A text that is shown without quotes."""
+    """Text whose repr has no quotes."""
 
     __slots__ = ()
     __repr__ = str.__str__
@@ -287,12 +285,12 @@ def _unquote(annotation: Any) -> Any:
 
 
 def _contains(outer: types.CodeType, inner: object) -> bool:
-    """Tell whether a code has another one written in it, at any depth: methods are, in their class's body."""
+    """Check whether code contains other code, at any depth, as the body of a class contains its methods."""
     return any(part is inner or _contains(part, inner) for part in outer.co_consts if isinstance(part, types.CodeType))
 
 
 def _convert_strings(annotation: Any) -> Any:
-    """Make references of the strings in `list["City"]`, as Python 3.11 does and 3.10 does not."""
+    """Convert the strings in `list["City"]` to references, as Python 3.11 does and 3.10 does not."""
     given = getattr(annotation, "__args__", ())
     if _is_literal(annotation) or not isinstance(given, tuple):
         return annotation
@@ -305,14 +303,14 @@ def _to_reference(part: Any) -> Any:
 
 
 def _rebuild(annotation: Any, arguments: tuple[Any, ...]) -> Any:
-    """Make a generic type again, with other arguments."""
+    """Rebuild a generic type with other arguments."""
     if isinstance(annotation, types.GenericAlias):
         return types.GenericAlias(typing.cast(type, annotation.__origin__), arguments)
     return annotation.copy_with(arguments) if hasattr(annotation, "copy_with") else annotation
 
 
 def read_closure(function: Callable[..., Any]) -> dict[str, Any]:
-    """Find the names that a function holds itself: its type parameters, and what it uses of the functions around it."""
+    """Read the names that a function holds itself: its type parameters, and its closure."""
     names = getattr(getattr(function, "__code__", None), "co_freevars", ())
     cells = getattr(function, "__closure__", None) or ()
     held = {name: cell.cell_contents for name, cell in zip(names, cells) if _is_filled(cell)}

@@ -1,8 +1,8 @@
-"""A model's words -> typed values, or an error that the model can act on.
+"""Parsing of a model's raw arguments into typed values, or into an error that the model can act on.
 
-One pass of pydantic-core takes the raw text to typed values. Only when that fails come the repairs that are safe: they
-decode what was encoded twice, drop a null that stands for "left out", and overlook what is said about the call and not
-asked for. They never guess, and never mend text that was cut.
+One pass of pydantic-core leads from raw text to typed values. Only when that fails come the repairs that are safe: they
+decode what was encoded twice, drop a null that means "left out", and ignore keys about the call that were not asked
+for. They never guess, and never repair truncated text. Of equal keys the last one wins, as for every JSON parser.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 RawArguments: TypeAlias = str | bytes | Mapping[str, Any]
-# Values, and what had to be mended for them; or why there are none.
+# Values and the repairs they needed; or the reason why there are none.
 Outcome: TypeAlias = tuple[dict[str, Any], tuple[str, ...]] | InvalidArguments
 
 # Arguments are read into memory whole, several times their size. No model writes so many characters.
 MAX_TEXT = 16 * 2**20
-# Listing faults takes time for each, here about a quarter of a second; of more than so many none is named.
+# Listing errors takes time for each, here about a quarter of a second; of more than so many none is listed.
 MAX_COUNTED = 100_000
 
-# Faults that a text may have where JSON itself is due, by pydantic-core's names.
+# Errors of pydantic-core for text in place of an array or object.
 _NOT_A_STRING = frozenset(
     f"{kind}_type"
     for kind in ("dict", "list", "model", "model_attributes", "dataclass", "tuple", "set", "frozen_set", "mapping")
 )
-# Faults of what a value says, not of its type: some text may stand there.
+# Errors about a value, not about its type: some text is allowed there.
 _VALUE_FAULTS = frozenset({"value_error", "assertion_error", "literal_error", "enum"})
-# A key that no parameter has, in a signature and in a model.
+# Errors about a key that no parameter has, in a signature and in a model.
 _UNKNOWN_KEY = frozenset({"unexpected_keyword_argument", "extra_forbidden"})
 _REPAIRABLE = _NOT_A_STRING | {"json_invalid"}  # blank text is
 
 
 @dataclass(frozen=True)
 class ArgumentParser:
-    """Turns a model's words into the values of one tool's parameters.
+    """Parser of the raw arguments of one tool.
 
     Attributes:
-        name: The tool's, for what is said of it.
+        name: The tool's name, for error messages.
     """
 
     name: str
@@ -56,93 +56,90 @@ class ArgumentParser:
     schema: Mapping[str, Any]
 
     @classmethod
-    def for_tool(cls, name: str, built: ArgumentSchema) -> ArgumentParser:
-        """Make the reader of what a tool accepts.
+    def for_tool(cls, name: str, arguments: ArgumentSchema) -> ArgumentParser:
+        """Build the parser of a tool's arguments.
 
         Raises:
             DefinitionError: A parameter cannot be described to a model.
         """
-        return cls(name, built.validator, built.schema)
+        return cls(name, arguments.validator, arguments.schema)
 
-    def parse(self, words: RawArguments | None) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """Turn words into values, and say what had to be mended.
+    def parse(self, arguments: RawArguments | None) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """Parse and validate a call's arguments; returns values by name, and the repairs that were needed.
 
         Args:
-            words: Raw text, of at most MAX_TEXT characters; or a mapping, where a server has decoded the text already.
-                Blank text and null mean that there are no arguments.
+            arguments: Raw text, of at most MAX_TEXT characters; or a mapping, where a server has parsed the text
+                already. Blank text and null mean that there are no arguments.
 
         Raises:
-            InvalidArguments: They do not fit.
+            InvalidArguments: They do not fit the schema.
         """
-        outcome = self.try_parse(words)
+        outcome = self.try_parse(arguments)
         if isinstance(outcome, InvalidArguments):
             raise outcome
         return outcome
 
-    def try_parse(self, words: RawArguments | None) -> Outcome:
-        """Do what `read` does, and give a refusal back: raising it takes time."""
-        text = to_json_text(words)
+    def try_parse(self, arguments: RawArguments | None) -> Outcome:
+        """Parse as `parse` does, but return an error instead of raising it, which takes time."""
+        text = to_json_text(arguments)
         try:
             return self.validate_text(text), ()
         except Exception as error:  # noqa: BLE001  pydantic-core's own, and those of the user's types
             return self.repair(text, error)
 
-    def parse_document(self, words: RawArguments | None) -> dict[str, Any]:
-        """Give the object that fitting words are read as, mended as `read` mends them, with no default in it.
+    def parse_document(self, arguments: RawArguments | None) -> dict[str, Any]:
+        """Parse valid arguments to plain data, repaired as by `parse`, without defaults.
 
         Raises:
-            InvalidArguments: They do not fit.
+            InvalidArguments: They do not fit the schema.
         """
-        text = to_json_text(words)
+        text = to_json_text(arguments)
         try:
             self.validate_text(text)
         except ValidationError as error:
-            mended = _repair_text(text, error.errors(include_url=False, include_context=False), self.schema)
-            if mended is None:
+            repaired = _repair_text(text, error.errors(include_url=False, include_context=False), self.schema)
+            if repaired is None:
                 raise InvalidArguments("they do not fit") from error
-            text = mended[0]
-        said: dict[str, Any] = from_json(text)
-        return said
+            text = repaired[0]
+        document: dict[str, Any] = from_json(text)
+        return document
 
     def validate_text(self, text: str) -> dict[str, Any]:
         """Validate a text in one pass.
 
         Raises:
             InvalidArguments: It is too long.
-            Exception: It does not fit, or one of the user's types failed.
+            Exception: It does not fit the schema, or one of the user's types failed.
         """
         if len(text) > MAX_TEXT:
             refuse_long(text)
         return self.validate(text)
 
     def repair(self, text: str, error: Exception) -> Outcome:
-        """Mend a text that did not fit, where that is safe, and validate it again."""
+        """Repair a text that is not valid, where that is safe, and validate it again."""
         if not isinstance(error, ValidationError):
             return _explain_exception(error)
         if error.error_count() > MAX_COUNTED:
             return InvalidArguments(f"they have {error.error_count():,} faults. Send less, and as the schema says.")
         faults = error.errors(include_url=False, include_context=False)
         try:
-            mended = _repair_text(text, faults, self.schema)
-            return (
-                (self.validate_text(mended[0]), mended[1])
-                if mended
-                else InvalidArguments(explain_errors(faults, self.schema, self.name))
-            )
-        except ValidationError as still:
-            faults = still.errors(include_url=False, include_context=False)
-            return InvalidArguments(explain_errors(faults, self.schema, self.name))
+            repaired = _repair_text(text, faults, self.schema)
+            if repaired is not None:
+                return self.validate_text(repaired[0]), repaired[1]
+        except ValidationError as remaining:
+            faults = remaining.errors(include_url=False, include_context=False)
         except InvalidArguments as refusal:
             return refusal
+        return InvalidArguments(explain_errors(faults, self.schema, self.name))
 
 
-def refuse_long(words: RawArguments) -> NoReturn:
-    """Refuse a text that is too long to be read.
+def refuse_long(arguments: RawArguments) -> NoReturn:
+    """Refuse a text that is too long.
 
     Raises:
         InvalidArguments: Always.
     """
-    raise InvalidArguments(f"they have {len(words):,} characters, and {MAX_TEXT:,} are the most. Send less.")
+    raise InvalidArguments(f"they have {len(arguments):,} characters, and {MAX_TEXT:,} are the most. Send less.")
 
 
 def _explain_exception(error: Exception) -> InvalidArguments:
@@ -156,12 +153,19 @@ def _explain_exception(error: Exception) -> InvalidArguments:
 def _repair_text(
     text: str, faults: Sequence[ErrorDetails], schema: Mapping[str, Any]
 ) -> tuple[str, tuple[str, ...]] | None:
-    """Mend a text where it failed, and say how; None where nothing can be mended without guessing."""
+    """Repair a text where it is not valid; returns it with notes, or None where that would need guessing."""
     if not any(map(_is_repairable, faults)):
         return None
     if text.strip() in ("", "null"):
         return "{}", ()
-    return None if faults[0]["type"] == "json_invalid" else _repair_document(text, faults, schema)
+    if faults[0]["type"] == "json_invalid":
+        return None
+    document = [from_json(text)]  # in a list, so that the whole is a place like any other
+    optional = schema["properties"].keys() - set(schema.get("required", ()))
+    texts = {_locate(document, fault["loc"])[2] for fault in faults if _is_refused_text(fault)}
+    repairable = [fault for fault in faults if _locate(document, fault["loc"])[2] not in texts]
+    repairs = tuple(dict.fromkeys(note for fault in repairable for note in _repair_place(document, fault, optional)))
+    return (to_json(document[0], inf_nan_mode="constants").decode(), repairs) if repairs else None
 
 
 def _is_repairable(fault: ErrorDetails) -> bool:
@@ -169,28 +173,18 @@ def _is_repairable(fault: ErrorDetails) -> bool:
 
 
 def _is_about_the_call(fault: ErrorDetails) -> bool:
-    """Tell whether something is said about the call that the tool has no parameter for."""
+    """Check whether an unknown key is one about the call itself."""
     return fault["type"] in _UNKNOWN_KEY and len(fault["loc"]) == 1 and fault["loc"][0] in META
 
 
-def _repair_document(
-    text: str, faults: Sequence[ErrorDetails], schema: Mapping[str, Any]
-) -> tuple[str, tuple[str, ...]] | None:
-    document = [from_json(text)]  # in a list, so that the whole is a place like any other
-    optional = schema["properties"].keys() - set(schema.get("required", ()))
-    texts = {_locate(document, fault["loc"])[2] for fault in faults if _is_refused_text(fault)}
-    mendable = [fault for fault in faults if _locate(document, fault["loc"])[2] not in texts]
-    repairs = tuple(dict.fromkeys(note for fault in mendable for note in _repair_place(document, fault, optional)))
-    return (to_json(document[0], inf_nan_mode="constants").decode(), repairs) if repairs else None
-
-
 def _is_refused_text(fault: ErrorDetails) -> bool:
-    """Tell whether a text stands where one may, and is refused for what it says, such as its length."""
-    said = fault["type"].startswith("string_") or fault["type"] in _VALUE_FAULTS
-    return isinstance(fault["input"], str) and said
+    """Check whether text is allowed in a place, and refused for its content, such as its length."""
+    is_about_content = fault["type"].startswith("string_") or fault["type"] in _VALUE_FAULTS
+    return isinstance(fault["input"], str) and is_about_content
 
 
 def _repair_place(document: list[Any], fault: ErrorDetails, optional: Collection[str]) -> Iterator[str]:
+    """Repair the place of one fault, and yield a note of it."""
     holder, key, path = _locate(document, fault["loc"])
     value = holder[key]
     if isinstance(value, str) and fault["type"] in _NOT_A_STRING and (decoded := _decode(value)) is not None:
@@ -205,17 +199,17 @@ def _repair_place(document: list[Any], fault: ErrorDetails, optional: Collection
 
 
 def _locate(document: list[Any], location: Sequence[int | str]) -> tuple[Any, Any, str]:
-    """Find the deepest place that a fault's location names; branches of a union have names that no place has."""
+    """Find the deepest place of a location: its holder, its key and its path; names of union branches are skipped."""
     holder: Any = document
     key: int | str = 0
-    walked: list[int | str] = []
+    path: list[int | str] = []
     for step in location:
         inner = holder[key]
         if not ((isinstance(inner, dict) and step in inner) or (isinstance(inner, list) and step in range(len(inner)))):
             continue
         holder, key = inner, step
-        walked.append(step)
-    return holder, key, format_path(walked)
+        path.append(step)
+    return holder, key, format_path(path)
 
 
 def _decode(text: str) -> dict[str, Any] | list[Any] | None:

@@ -1,4 +1,4 @@
-"""What is wrong with a model's words, told so that it can act: path, reason, what was received, what there is."""
+"""Error messages for a model: path, reason, what was received, and what is available."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolkit.errors import InvalidArguments, UnknownTool
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-# An error that repeats a bad megabyte costs the model its context; 400 characters hold five or six faults.
+# A message that repeats a bad megabyte would fill the model's context; 400 characters hold five or six errors.
 MAX_ERROR = 400
 MAX_SHOWN = 60
 MAX_NAME = 100
@@ -21,26 +21,26 @@ MAX_REASON = 200
 MAX_LISTED = MAX_ERROR - MAX_NAME - len(UnknownTool.prefix) - 2
 MAX_FAULTS = 8  # more would not fit, and a model may send a million
 MAX_CHOICES = 8  # of one parameter, in a signature
-LEAST_SIGNATURE = 20  # a few letters of it would help nobody
+LEAST_SIGNATURE = 20  # fewer characters of it are of no use
 
 
 def explain_errors(faults: Sequence[ErrorDetails], schema: Mapping[str, Any], name: str = "") -> str:
-    """Say to a model what is wrong with its arguments: path, reason, what was received, what there is.
+    """Explain validation errors to a model: path, reason, what was received, and what is available.
 
-    Where there is room for it, the signature of the tool of this name comes last.
+    The signature of the tool of this name comes last, where there is room for it.
     """
-    told = [_explain_fault(fault, schema) for fault in faults[:MAX_FAULTS]]
+    texts = [_explain_fault(fault, schema) for fault in faults[:MAX_FAULTS]]
     if len(faults) > MAX_FAULTS:
-        told.append(f"and {len(faults) - MAX_FAULTS} more")
+        texts.append(f"and {len(faults) - MAX_FAULTS} more")
     limit = MAX_ERROR - len(InvalidArguments.prefix)
-    text = shorten("; ".join(told), limit)
+    text = shorten("; ".join(texts), limit)
     signature = f"{'' if text.endswith('.') else '.'} Expected: {summarize_signature(name, schema)}" if name else ""
     room = limit - len(text)
     return replace_surrogates(text + shorten(signature, room) if room >= LEAST_SIGNATURE else text)
 
 
 def summarize_signature(name: str, schema: Mapping[str, Any]) -> str:
-    """Write what a tool takes, in short: `add(a: integer, b: integer = 0)`."""
+    """Write the signature of a tool: `add(a: integer, b: integer = 0)`."""
     required = schema.get("required", ())
     taken = (
         _render_parameter(key, part, is_optional=key not in required) for key, part in schema["properties"].items()
@@ -49,18 +49,18 @@ def summarize_signature(name: str, schema: Mapping[str, Any]) -> str:
 
 
 def explain_unknown_tool(name: str, names: Collection[str]) -> str:
-    """Say to a model that there is no tool of this name, and which there are."""
+    """Explain to a model that no tool has this name, and list the names there are."""
     called = shorten(repr(name[:MAX_NAME]), MAX_NAME + 2) if name else "the call names none"
     return f"{called}{suggest(name, names)}"
 
 
 def shorten(text: str, limit: int) -> str:
-    """Cut a text to `limit` characters, and say so."""
+    """Truncate a text to `limit` characters, an ellipsis at its end included."""
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def suggest(name: str, names: Collection[str]) -> str:
-    """Suggest the names that a wrong one may stand for, and list what there is."""
+    """Suggest names like a wrong one, and list all."""
     import difflib  # needed where a model errs
 
     near = difflib.get_close_matches(name[:MAX_SHOWN], names, n=3)
@@ -76,7 +76,7 @@ def _render_parameter(name: str, schema: Any, *, is_optional: bool) -> str:
 
 
 def _render_type(part: Mapping[str, Any]) -> str:
-    """Name the type that a schema describes, no deeper than a list's items."""
+    """Name the type that a schema describes, no deeper than the items of a list."""
     choices = part.get("enum") or ([part["const"]] if "const" in part else ())
     if choices:
         return _join_types(_dump(choice) for choice in choices)
@@ -112,31 +112,31 @@ def _explain_fault(fault: ErrorDetails, schema: Mapping[str, Any]) -> str:
 
 
 def _suggest_parameters(location: Sequence[int | str], schema: Mapping[str, Any]) -> str:
-    """Say what parameters there are; of what lies deeper nothing is known here."""
+    """Suggest parameters for an unknown key at the top; deeper keys are not looked at."""
     known = schema["properties"] if len(location) == 1 else ()
     return suggest(str(location[0]), known) if known else ""
 
 
 def format_path(location: Sequence[int | str]) -> str:
-    """Write where in a document something is: `places[0].name`."""
+    """Write a location in a document as a path: `places[0].name`."""
     path = ""
     for step in location:
         path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
     return path
 
 
-# As pydantic-core's writer does not, it takes halves of surrogate pairs.
+# Unlike pydantic-core's, this writer takes lone surrogates.
 _dump = json.JSONEncoder(ensure_ascii=False, default=repr).encode
 
 
 def _render_received(fault: ErrorDetails, schema: Mapping[str, Any]) -> str:
-    """Show the value that is wrong, unless it may hold what nobody is to read."""
+    """Write the value that is wrong, unless it may hold a secret."""
     place = schema["properties"].get(fault["loc"][0]) if fault["loc"] else schema["properties"]
     return "a secret" if _is_secret(place, schema) else shorten(_dump(fault["input"]), MAX_SHOWN)
 
 
 def _is_secret(place: Any, schema: Mapping[str, Any]) -> bool:
-    """Tell whether a part of a schema holds a secret: `writeOnly`, as pydantic says it of its secret types."""
+    """Check whether a part of a schema holds a secret: `writeOnly`, which pydantic sets for its secret types."""
     if type(place) is dict and place.get("type") in _NEVER_SECRET:
         return False
     return _has_keyword(place, "writeOnly") or (

@@ -19,18 +19,18 @@ _DATA = frozenset({"default", "const", "enum", "examples", "example", "required"
 
 
 def map_schemas(schema: Any, rewrite: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    """Apply `rewrite` to every schema inside a schema, from the inside out, and give a new one."""
+    """Apply `rewrite` to every schema inside a schema, from the inside out, and return a new one."""
     if isinstance(schema, list):
         return [map_schemas(item, rewrite) for item in schema]
-    if not isinstance(schema, (dict, Mapping)):  # a dict is told from other things several times faster
+    if not isinstance(schema, (dict, Mapping)):  # checking for dict is several times faster
         return schema
     return rewrite({keyword: _map_value(keyword, value, rewrite) for keyword, value in schema.items()})
 
 
 def clean(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Drop titles, which repeat names, and defaults that are no JSON."""
-    made: dict[str, Any] = map_schemas(schema, _clean_node)
-    return made
+    cleaned: dict[str, Any] = map_schemas(schema, _clean_node)
+    return cleaned
 
 
 def clean_all(definitions: Mapping[Any, Any]) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def clean_all(definitions: Mapping[Any, Any]) -> dict[str, Any]:
 
 @cache
 def get_generator() -> type[GenerateJsonSchema]:
-    """Make pydantic's generator, silent about defaults that JSON cannot show: they are left out on purpose."""
+    """Return pydantic's generator, which here does not warn of defaults that JSON cannot show, as these are left out."""
     from pydantic.json_schema import GenerateJsonSchema
 
     class Generator(GenerateJsonSchema):
@@ -50,16 +50,16 @@ def get_generator() -> type[GenerateJsonSchema]:
             return self.handle_invalid_for_json_schema(schema, "a class, which JSON has no form for")
 
         def union_schema(self, schema: UnionSchema) -> JsonSchemaValue:
-            made = super().union_schema(schema)
-            if made.get("anyOf") == []:  # each member was skipped
+            generated = super().union_schema(schema)
+            if generated.get("anyOf") == []:  # each member was skipped
                 return self.handle_invalid_for_json_schema(schema, "a union of what JSON has no form for")
-            return made
+            return generated
 
     return Generator
 
 
 def rename_definitions(schema: Mapping[str, Any], owner: str) -> dict[str, Any]:
-    """Give the definitions of a schema names that no other owner uses."""
+    """Prefix the names of a schema's definitions with their owner."""
     whole: dict[str, Any] = map_schemas(schema, lambda node: _prefix_reference(node, owner))
     if "$defs" in whole:
         whole["$defs"] = {f"{owner}.{name}": part for name, part in whole["$defs"].items()}
@@ -67,7 +67,7 @@ def rename_definitions(schema: Mapping[str, Any], owner: str) -> dict[str, Any]:
 
 
 def inline_root(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Put what a schema refers to as a whole in the place of the reference."""
+    """Replace a schema that is only a reference to one of its definitions by that definition."""
     definitions = schema.get("$defs")
     if not isinstance(definitions, Mapping) or schema.keys() - {"$defs", "$ref", "$schema", "description", "title"}:
         return schema
@@ -77,7 +77,7 @@ def inline_root(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def describe_object(adapter: TypeAdapter[Any]) -> dict[str, Any]:
-    """Make the JSON Schema of an object; an empty one of any other type. Only a type with members has `properties`."""
+    """Return the JSON Schema of an object type, empty for any other; only a type with members has `properties`."""
     schema = adapter.json_schema(schema_generator=get_generator())
     definitions = schema.get("$defs", {})
     root = {**definitions[schema["$ref"].rpartition("/")[2]], "$defs": definitions} if "$ref" in schema else schema
@@ -86,7 +86,7 @@ def describe_object(adapter: TypeAdapter[Any]) -> dict[str, Any]:
 
 
 def render_default(default: Any) -> dict[str, Any]:
-    """Write a default as the keyword `default`, or as nothing where JSON has no form for it."""
+    """Write a default as the keyword `default`; return an empty dict where JSON has no form for it."""
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 
     try:
@@ -105,7 +105,7 @@ def _prefix_reference(node: dict[str, Any], owner: str) -> dict[str, Any]:
 
 
 def _sort_sets(value: Any) -> Any:
-    """Put sets in an order that is the same in every process."""
+    """Sort sets, so that their order is the same in every process."""
     if isinstance(value, (set, frozenset)):
         from pydantic_core import to_json
 
@@ -116,7 +116,7 @@ def _sort_sets(value: Any) -> Any:
 
 
 def _clean_node(node: dict[str, Any]) -> dict[str, Any]:
-    """Drop the title and a default that is no JSON; a default that was a set is put in order."""
+    """Drop the title and a default that is no JSON; sort a default that was a set."""
     default = node.get("default")
     if isinstance(default, list) and any(kind.get("uniqueItems") for kind in node.get("anyOf", [node])):
         default = sorted(default, key=json.dumps)

@@ -16,16 +16,16 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from toolkit._messages import replace_surrogates
 
-# A Markdown fence; behind it stands the name of a language, or the JSON itself.
+# The start of a Markdown fence is followed by the name of a language, or by the JSON itself.
 _FENCE = "```"
 _OPENING = re.compile(rf'\s*{_FENCE}(?:[^\n{{\["]*\n|\s*json\b)?', re.IGNORECASE)
-# Half of a character, as an escape; pydantic-core reads no text with one that has no other half.
+# Half of a surrogate pair, as an escape; pydantic-core refuses a text with a lone one.
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")
 _STEPS = {"{": 1, "[": 1, "}": -1, "]": -1}
 _BRACKETS = re.compile(r"[{}\[\]]")
-# What a quote has to stand behind to begin a string; elsewhere it is a stray one. Nothing: the text begins with it.
+# Characters in front of a quote that starts a string; elsewhere a quote is stray. Empty: the start of the text.
 _OPENERS = frozenset({"", "{", "[", ",", ":"})
-# What to look for next, outside of strings and in a string of either quote; some models write Python's.
+# The next mark outside of strings, and in a string of either quote; some models write Python's.
 _MARKS = {
     "": re.compile(r"""["']"""),
     '"': re.compile(r'\\.?|"', re.DOTALL),
@@ -35,17 +35,17 @@ _MARKS = {
 
 @dataclass
 class Nesting:
-    """How deep in brackets and strings a text is that arrives in pieces; it need not be JSON."""
+    """Depth in brackets and strings of a text that arrives in pieces; it need not be JSON."""
 
     _depth: int = 0
-    _quote: str = ""  # that of the string which it is in
-    _last: str = ""  # the last character outside of strings that is no space
+    _quote: str = ""  # of the current string; empty outside of strings
+    _last: str = ""  # the last character outside of strings, other than spaces
     _escape: str = ""
     _has_brackets: bool = False
 
     @property
     def is_open(self) -> bool:
-        """Whether it has ended inside a bracket or a string."""
+        """Whether the text ends inside a bracket or a string."""
         return bool(self._depth or self._quote)
 
     @property
@@ -82,20 +82,20 @@ class Nesting:
             self._last = mark
 
 
-def to_json_text(words: str | bytes | Mapping[str, Any] | None) -> str:
-    """Write arguments as the text of a JSON object."""
-    if isinstance(words, bytes):
-        words = words.decode("utf-8", "surrogateescape")  # what is not UTF-8 is refused later, and never repaired
-    if isinstance(words, str):
-        return words
+def to_json_text(arguments: str | bytes | Mapping[str, Any] | None) -> str:
+    """Convert raw arguments to JSON text; text is returned as it is."""
+    if isinstance(arguments, bytes):
+        arguments = arguments.decode("utf-8", "surrogateescape")  # what is not UTF-8 is refused later, never repaired
+    if isinstance(arguments, str):
+        return arguments
     try:
-        return to_json(words or {}, inf_nan_mode="constants").decode()  # NaN is refused later, and not sent as null
+        return to_json(arguments or {}, inf_nan_mode="constants").decode()  # NaN is refused later, and not sent as null
     except PydanticSerializationError:
-        return json.dumps(words, default=repr)  # halves of surrogate pairs, as escapes: refused later, too
+        return json.dumps(arguments, default=repr)  # halves of surrogate pairs, as escapes: refused later, too
 
 
 def load_json(text: str) -> Any:
-    """Read a JSON text with all that is doubtful in it, which `dumped` writes again: a tool refuses it, and says why.
+    """Load a JSON text leniently: NaN and lone surrogates are kept, for `dump_json` to write and a tool to refuse.
 
     Raises:
         ValueError: It is no JSON, or too deep.
@@ -105,24 +105,24 @@ def load_json(text: str) -> Any:
 
 
 def dump_json(document: Any) -> str:
-    """Write what `loaded` gave, or a part of it; halves of characters as escapes."""
+    """Write what `load_json` returned, or a part of it; lone surrogates as escapes."""
     return json.dumps(document, ensure_ascii=False).encode(errors="backslashreplace").decode()
 
 
 def strip_fence_start(text: str) -> str:
-    """Take off the beginning of a Markdown fence: some models wrap JSON for people to read."""
+    """Remove the start of a Markdown fence: some models wrap JSON for people to read."""
     opening = _OPENING.match(text)
     return text[opening.end() :] if opening else text
 
 
 def strip_fence(text: str) -> str:
-    """Take a Markdown fence off, where there is one."""
+    """Remove a Markdown fence, where there is one."""
     bare = strip_fence_start(text)
     return text if bare == text else bare.rstrip().removesuffix(_FENCE)
 
 
 def is_object(text: str) -> bool:
-    """Tell whether a text is one whole JSON object."""
+    """Check whether a text is one whole JSON object."""
     try:
         return isinstance(from_json(replace_surrogates(text)), dict)
     except ValueError:
@@ -130,7 +130,7 @@ def is_object(text: str) -> bool:
 
 
 def is_truncated(text: str) -> bool:
-    """Tell whether a text ends inside a bracket or a string: it was not received whole, whatever else is wrong."""
+    """Check whether a text ends inside a bracket or a string: it was not received whole, whatever else is wrong."""
     try:
         from_json(replace_surrogates(text))
     except ValueError:
@@ -140,20 +140,20 @@ def is_truncated(text: str) -> bool:
     return False
 
 
-# Printable by Python's word, and yet nothing is to be seen: joiners, fillers, selectors, the blank of Braille.
+# Printable for Python, and yet invisible: joiners, fillers, selectors, the blank of Braille.
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0100-\U000e01ef]"
 )
 
 
-# What looks like an ASCII letter, by Unicode's names: letters of some scripts, and some rare Latin ones.
+# Characters that look like ASCII letters, by their Unicode names: of some scripts, and some rare Latin ones.
 _LOOKALIKE = re.compile(
     "ARMENIAN|CHEROKEE|COPTIC|CYRILLIC|FULLWIDTH|GREEK|LISU|MATHEMATICAL"
     "|LATIN LETTER (SMALL CAPITAL|DENTAL CLICK)|LATIN SMALL LETTER (ALPHA|IOTA|SCRIPT G)"
 )
 
 
-# Other ways to write ASCII letters, such as U+217C for l, by Unicode's decompositions.
+# Other characters for ASCII letters, such as U+217C for l, by their Unicode decomposition.
 _ASCII_AGAIN = re.compile("<(compat|font)> 00[4-7]")
 
 
@@ -161,14 +161,14 @@ _LATIN = re.compile("[A-Za-z]")
 
 
 def escape_confusable(text: str, keep: str = "") -> str:
-    """Write what is unseen or acts on a terminal as escapes, and letters that pass for Latin ones beside them."""
+    """Escape what is invisible or controls a terminal, and letters that look like the Latin ones beside them."""
     if text.isascii() and text.isprintable():
         return text
     return escape_invisible(re.sub(r"\w+", lambda word: _escape_lookalikes(word.group()), text), keep)
 
 
 def escape_invisible(text: str, keep: str = "") -> str:
-    """Write what is unseen or acts on a terminal as escapes, and leave all letters as they are."""
+    """Escape what is invisible or controls a terminal, and leave all letters as they are."""
     return "".join(c if c in keep or _is_visible(c) else _escape(c) for c in text)
 
 

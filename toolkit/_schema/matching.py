@@ -1,7 +1,7 @@
-"""Which alternative of a union a document is of, and whether two alternatives can be told apart at all.
+"""Matching of documents with JSON Schemas, to pick an alternative of a union, and tests whether alternatives overlap.
 
-This is no validator: it knows what tells types apart, and what it does not know it takes as fitting. An object that
-lists properties and says no more is taken as closed.
+This does not validate: keywords that it does not know match everything. An object that lists properties and has no
+`additionalProperties` is taken as closed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _BOUNDS: Mapping[str, tuple[type, Callable[[Any, Any], bool]]] = {
 
 
 def is_valid(schema: Any, document: Any, root: Any) -> bool:
-    """Tell whether a document is of a schema, whose references point into `root`."""
+    """Check whether a document matches a schema, whose references point into `root`."""
     if not isinstance(schema, Mapping):
         return schema is not False
     schema = resolve_reference(schema, root)
@@ -49,22 +49,22 @@ def is_valid(schema: Any, document: Any, root: Any) -> bool:
 
 
 def is_type(document: Any, kind: str) -> bool:
-    """Tell whether a document is of a type, by JSON Schema's name."""
+    """Check whether a document is of a type, by JSON Schema's name."""
     return kind in _TYPES and _TYPES[kind](document)
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether a value is a number in JSON."""
+    """Check whether a value is a number in JSON: finite, and no bool."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def are_equal(one: Any, other: Any) -> bool:
-    """Tell whether two documents are equal in JSON, where true is not 1."""
+    """Check whether two documents are equal in JSON, where true is not 1."""
     return bool(one == other and _tag_booleans(one) == _tag_booleans(other))
 
 
 def _tag_booleans(value: Any) -> Any:
-    """Mark truth values, which Python takes for numbers."""
+    """Wrap bools, which equal numbers in Python."""
     if isinstance(value, bool):
         return (value,)
     if isinstance(value, list):
@@ -73,18 +73,18 @@ def _tag_booleans(value: Any) -> Any:
 
 
 def list_allowed_values(schema: Schema, otherwise: list[Any]) -> list[Any]:
-    """List the values that `enum` or `const` allows; `otherwise`, where there is neither."""
+    """List the values that `enum` or `const` allows; return `otherwise` where there is neither."""
     values = [schema["const"]] if "const" in schema else schema.get("enum", otherwise)
     return values if isinstance(values, list) else otherwise
 
 
 def as_mapping(value: Any) -> Mapping[str, Any]:
-    """Take a mapping as it is, and anything else as an empty one."""
+    """Return a mapping as it is, and an empty one for anything else."""
     return value if isinstance(value, Mapping) else {}
 
 
 def resolve_reference(schema: Schema, root: Any) -> Schema:
-    """Follow a schema's reference as far as it leads; a dead end is a schema that takes everything."""
+    """Follow a schema's reference to its end; one that leads nowhere is a schema that matches everything."""
     for _ in range(64):
         if not isinstance(schema.get("$ref"), str):
             return schema
@@ -95,7 +95,7 @@ def resolve_reference(schema: Schema, root: Any) -> Schema:
 
 
 def look_up(root: Any, reference: str) -> Any:
-    """Find what a reference inside a document points to; None where it points nowhere."""
+    """Return what a reference inside a document points to; None where it points nowhere."""
     if reference == "#":
         return root
     if not reference.startswith("#/"):
@@ -134,14 +134,14 @@ def collect_references(schema: Any, root: Any) -> dict[str, None]:
 
 
 def are_disjoint(one: Any, other: Any, root: Any, depth: int = 8) -> bool:
-    """Tell whether no document can be of both schemas; when in doubt, say no."""
+    """Check whether no document can match both schemas; False in doubt."""
     if depth == 0:
         return False
     one, other = resolve_reference(as_mapping(one), root), resolve_reference(as_mapping(other), root)
     for schema, rest in ((one, other), (other, one)):
         if "anyOf" in schema:
             return all(are_disjoint(choice, rest, root, depth - 1) for choice in schema["anyOf"])
-    return any(told(one, other, root, depth - 1) for told in _APART)
+    return any(check(one, other, root, depth - 1) for check in _APART)
 
 
 def _type_fits(schema: Schema, document: Any, _: Any) -> bool:
@@ -222,7 +222,7 @@ def _are_disjoint_objects(one: Schema, other: Schema, root: Any, depth: int) -> 
 
 
 def _has_no_place(one: Schema, other: Schema) -> bool:
-    """Tell whether an object of the one has a key that the other does not take."""
+    """Check whether the one requires a key that the other does not allow."""
     known = other.get("properties", {}).keys()
     return other.get("additionalProperties") is False and any(key not in known for key in one.get("required", ()))
 
