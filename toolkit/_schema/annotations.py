@@ -34,6 +34,18 @@ async def _awaits_nothing() -> None: ...
 _NOTHING = (_does_nothing.__code__.co_code[::2], _awaits_nothing.__code__.co_code[::2])
 
 
+_NAME = re.compile(r"[^\W\d]\w*")
+
+
+def _marked() -> None: ...
+
+
+# The mark by which inspect.iscoroutinefunction() accepts an object; new in Python 3.12.
+_MARKED = getattr(inspect, "markcoroutinefunction", lambda function: function)(_marked)
+_GENERIC: object = types.GenericAlias  # `list[int]`, which Python 3.10 takes for a class
+_COPIED = ("__module__", "__name__", "__qualname__", "__isabstractmethod__")
+
+
 def find_source(function: Callable[..., Any]) -> Callable[..., Any]:
     """Find the plain function behind a callable: its code, module and annotations.
 
@@ -153,18 +165,6 @@ def list_keywords(function: Callable[..., Any]) -> Collection[str] | None:
         return None
     names: Collection[str] = code.co_varnames[: code.co_argcount]
     return names
-
-
-_NAME = re.compile(r"[^\W\d]\w*")
-
-
-def _marked() -> None: ...
-
-
-# The mark by which inspect.iscoroutinefunction() accepts an object; new in Python 3.12.
-_MARKED = getattr(inspect, "markcoroutinefunction", lambda function: function)(_marked)
-_GENERIC: object = types.GenericAlias  # `list[int]`, which Python 3.10 takes for a class
-_COPIED = ("__module__", "__name__", "__qualname__", "__isabstractmethod__")
 
 
 def collect_frame_names(function: Callable[..., Any]) -> Mapping[str, Any]:

@@ -40,7 +40,7 @@ def clean_all(definitions: Mapping[Any, Any]) -> dict[str, Any]:
 
 @cache
 def get_generator() -> type[GenerateJsonSchema]:
-    """Return pydantic's generator, which here does not warn of defaults that JSON cannot show, as these are left out."""
+    """Return pydantic's generator, without its warnings of defaults that JSON cannot show: they are left out."""
     from pydantic.json_schema import GenerateJsonSchema
 
     class Generator(GenerateJsonSchema):

@@ -32,6 +32,19 @@ _MARKS = {
     "'": re.compile(r"\\.?|'", re.DOTALL),
 }
 
+# Printable for Python, and yet invisible: joiners, fillers, selectors, the blank of Braille.
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0100-\U000e01ef]"
+)
+# Characters that look like ASCII letters, by their Unicode names: of some scripts, and some rare Latin ones.
+_LOOKALIKE = re.compile(
+    "ARMENIAN|CHEROKEE|COPTIC|CYRILLIC|FULLWIDTH|GREEK|LISU|MATHEMATICAL"
+    "|LATIN LETTER (SMALL CAPITAL|DENTAL CLICK)|LATIN SMALL LETTER (ALPHA|IOTA|SCRIPT G)"
+)
+# Other characters for ASCII letters, such as U+217C for l, by their Unicode decomposition.
+_ASCII_AGAIN = re.compile("<(compat|font)> 00[4-7]")
+_LATIN = re.compile("[A-Za-z]")
+
 
 @dataclass
 class Nesting:
@@ -138,26 +151,6 @@ def is_truncated(text: str) -> bool:
         nesting.add(text)
         return nesting.is_open
     return False
-
-
-# Printable for Python, and yet invisible: joiners, fillers, selectors, the blank of Braille.
-_INVISIBLE = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0100-\U000e01ef]"
-)
-
-
-# Characters that look like ASCII letters, by their Unicode names: of some scripts, and some rare Latin ones.
-_LOOKALIKE = re.compile(
-    "ARMENIAN|CHEROKEE|COPTIC|CYRILLIC|FULLWIDTH|GREEK|LISU|MATHEMATICAL"
-    "|LATIN LETTER (SMALL CAPITAL|DENTAL CLICK)|LATIN SMALL LETTER (ALPHA|IOTA|SCRIPT G)"
-)
-
-
-# Other characters for ASCII letters, such as U+217C for l, by their Unicode decomposition.
-_ASCII_AGAIN = re.compile("<(compat|font)> 00[4-7]")
-
-
-_LATIN = re.compile("[A-Za-z]")
 
 
 def escape_confusable(text: str, keep: str = "") -> str:

@@ -1,9 +1,4 @@
-"""What pydantic-core has no validator for: checks in Python, which it calls.
-
-Numbers as JSON means them: integers that stay integers, limits that are kept exactly.
-
-How much work a schema makes: none without end, and none that grows beyond all bounds.
-"""
+"""Checks in Python for what pydantic-core lacks, exact numbers, and limits on the work that a schema makes."""
 
 from __future__ import annotations
 
@@ -22,35 +17,42 @@ from pydantic_core import PydanticCustomError, PydanticKnownError, SchemaValidat
 from toolkit._schema.validation.references import refuse
 from toolkit.errors import InvalidArguments
 
+MAX_STEPS = 10_000  # steps that a schema may need for one place of a document
+MAX_CHAIN = 100  # references that follow each other
+MIN_STEPS = 20_000  # steps for any document, besides those for its length
+STEPS_PER_CHARACTER = 4
+
+NESTED = "too many alternatives lie inside each other. Send less, or nest it less."
+
 
 @dataclass(frozen=True)
 class Probe:
-    """Tells whether a value fits a part of the schema, as it is: no default is filled in, no text taken as a number.
+    """Test whether a value matches a part of the schema as it is, without defaults and coercion.
 
     Attributes:
-        made: The validator, once it is made; the schemas that it is made of need the probe.
+        validators: Holds the validator, once it is built; the schemas that it is built of need the probe.
     """
 
-    made: list[SchemaValidator] = field(default_factory=list)
+    validators: list[SchemaValidator] = field(default_factory=list)
 
     def fits(self, place: str, value: Any, info: Any) -> bool:
-        """Tell whether a value fits the part at a JSON pointer."""
-        return self.made[0].isinstance_python((place, value), strict=True, context=info.context)
+        """Check whether a value matches the part at a JSON pointer."""
+        return self.validators[0].isinstance_python((place, value), strict=True, context=info.context)
 
 
 @dataclass(frozen=True)
 class TypeFilter:
-    """Lets a check see values of some types, and passes all others by."""
+    """Apply a check to values of some types, and let all others pass."""
 
     types: Collection[type]
 
     def check(self, value: Any, inner: Callable[[Any], Any]) -> Any:
-        """Check a value of these types."""
+        """Check a value, if it is of these types."""
         return inner(value) if type(value) in self.types else value
 
 
 def keep_value(value: Any, check: Callable[[Any], Any]) -> Any:
-    """Check a value, and give it as it was."""
+    """Check a value, and return it unchanged."""
     check(value)
     return value
 
@@ -61,7 +63,7 @@ def refuse_value(_value: Any) -> NoReturn:
 
 
 def to_hashable(value: Any) -> Any:
-    """Make what is equal for equal JSON alone: 1 is 1.0, but not true."""
+    """Convert a value to a key that is equal for equal JSON alone: 1 is 1.0, but not true."""
     if isinstance(value, bool):
         return bool, value
     if isinstance(value, list):
@@ -73,18 +75,18 @@ def to_hashable(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class AllowedValues:
-    """Checks that a value is one of some."""
+    """Check of `enum` and `const`."""
 
     values: Sequence[Any]
     known: frozenset[Any]
 
     @classmethod
     def of(cls, values: Sequence[Any]) -> AllowedValues:
-        """Make the check."""
+        """Build the check."""
         return cls(values, frozenset(map(to_hashable, values)))
 
     def check(self, value: Any) -> Any:
-        """Give a value that is one of them."""
+        """Return a value that is allowed."""
         if to_hashable(value) not in self.known:
             written = [json.dumps(each, ensure_ascii=False) for each in self.values]
             listed = " or ".join(filter(None, (", ".join(written[:-1]), *written[-1:])))
@@ -93,7 +95,7 @@ class AllowedValues:
 
 
 def check_unique(value: list[Any]) -> list[Any]:
-    """Check that no item is there twice."""
+    """Check that no item occurs twice."""
     seen = set()
     for place, item in enumerate(value):
         known = to_hashable(item)
@@ -107,7 +109,7 @@ def check_unique(value: list[Any]) -> list[Any]:
 
 @dataclass(frozen=True)
 class ContainsCheck:
-    """Checks how many items fit."""
+    """Check of `contains`, `minContains` and `maxContains`."""
 
     probe: Probe
     place: str
@@ -115,7 +117,7 @@ class ContainsCheck:
     most: float
 
     def check(self, value: list[Any], info: Any) -> list[Any]:
-        """Give a list of which so many items fit."""
+        """Return a list of which the right number of items match."""
         count = sum(self.probe.fits(self.place, item, info) for item in value)
         if count < self.least:
             raise PydanticCustomError(
@@ -134,12 +136,12 @@ class ContainsCheck:
 
 @dataclass(frozen=True)
 class DependentRequired:
-    """Checks that keys which need others have them."""
+    """Check of `dependentRequired`."""
 
     needed: Mapping[str, Sequence[str]]
 
     def check(self, value: dict[str, Any]) -> dict[str, Any]:
-        """Give an object that has the keys which its keys need."""
+        """Return an object that has the keys which its keys require."""
         missing = [name for key, names in self.needed.items() if key in value for name in names if name not in value]
         if missing:
             raise ValidationError.from_exception_data(
@@ -150,35 +152,37 @@ class DependentRequired:
 
 @dataclass(frozen=True)
 class PatternProperties:
-    """Checks the keys without a schema of their own: each by the patterns that it matches, or as one of the rest."""
+    """Check of the keys that `properties` does not list: by the patterns that each matches, or as additional ones."""
 
     declared: Collection[str]
     patterns: Sequence[Callable[[str], bool]]
 
-    def check(self, value: dict[str, Any], backends: Callable[[Any], Sequence[Callable[[Any], Any]]]) -> dict[str, Any]:
-        """Give an object, its other keys checked."""
+    def check(self, value: dict[str, Any], defer: Callable[[Any], Sequence[Callable[[Any], Any]]]) -> dict[str, Any]:
+        """Return an object with these keys checked."""
         free = [key for key in value if key not in self.declared]
         matched = [[key for key in free if matches(key)] for matches in self.patterns]
         known = {key for keys in matched for key in keys}
         groups = [*matched, [key for key in free if key not in known]]
         made = dict(value)
-        for keys, check in zip(groups, backends((None,) * len(groups))):
+        for keys, check in zip(groups, defer((None,) * len(groups))):
             if keys:
                 made |= check({key: made[key] for key in keys})
         return made
 
 
 def defer_check(_value: Any, check: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Give a check away, to be called later or not at all."""
+    """Return a check, to be called later or not at all."""
     return check
 
 
 @dataclass(frozen=True)
 class Alternatives:
-    """Reads a value as the first of several that it fits as it is; where it fits none, as any.
+    """Check of `oneOf`, and of `anyOf`: a value is read as the first alternative that it matches as it is.
+
+    A value that matches none as it is may be coerced to any.
 
     Attributes:
-        is_exclusive: Whether it may fit no other.
+        is_exclusive: Whether a value may match only one.
     """
 
     probe: Probe
@@ -186,7 +190,7 @@ class Alternatives:
     is_exclusive: bool
 
     def find_first(self, value: Any, info: Any) -> int | None:
-        """Find the number of the first one that fits."""
+        """Find the index of the first alternative that matches."""
         first = None
         for number, place in enumerate(self.places):
             if not self.probe.fits(place, value, info):
@@ -199,27 +203,27 @@ class Alternatives:
         return first
 
     def check_exactly(self, value: Any, info: Any) -> Any:
-        """Give a value that fits as it is."""
+        """Return a value that matches an alternative as it is."""
         if self.find_first(value, info) is None:
             raise PydanticCustomError("one_of", "Input should match one of the alternatives")
         return value
 
-    def check(self, value: Any, backends: Callable[[Any], Sequence[Callable[[Any], Any]]], info: Any) -> Any:
-        """Read a value as the one that it fits."""
+    def check(self, value: Any, defer: Callable[[Any], Sequence[Callable[[Any], Any]]], info: Any) -> Any:
+        """Read a value as the alternative that it matches."""
         first = self.find_first(value, info)
-        checks = backends((None,) * (len(self.places) + 1))
+        checks = defer((None,) * (len(self.places) + 1))
         return checks[-1 if first is None else first](value)
 
 
 @dataclass(frozen=True)
 class NotCheck:
-    """Checks that a value does not fit."""
+    """Check of `not`."""
 
     probe: Probe
     place: str
 
     def check(self, value: Any, info: Any) -> Any:
-        """Give a value that does not fit."""
+        """Return a value that does not match."""
         if self.probe.fits(self.place, value, info):
             raise PydanticCustomError("not", "Input should not match what the schema excludes")
         return value
@@ -227,32 +231,32 @@ class NotCheck:
 
 @dataclass(frozen=True)
 class Conditional:
-    """Checks a value by one of two, as it fits a third or not."""
+    """Check of `if`, `then` and `else`."""
 
     probe: Probe
     place: str
 
-    def check(self, value: Any, backends: Callable[[Any], Sequence[Callable[[Any], Any]]], info: Any) -> Any:
-        """Read a value by the one or the other."""
-        then, otherwise = backends((None, None))
+    def check(self, value: Any, defer: Callable[[Any], Sequence[Callable[[Any], Any]]], info: Any) -> Any:
+        """Read a value by `then` or `else`."""
+        then, otherwise = defer((None, None))
         return then(value) if self.probe.fits(self.place, value, info) else otherwise(value)
 
 
 @dataclass(frozen=True)
 class DependentSchemas:
-    """Checks an object by the schemas of the keys that it has."""
+    """Check of `dependentSchemas`."""
 
     keys: Sequence[str]
 
-    def check(self, value: dict[str, Any], backends: Callable[[Any], Sequence[Callable[[Any], Any]]]) -> dict[str, Any]:
+    def check(self, value: dict[str, Any], defer: Callable[[Any], Sequence[Callable[[Any], Any]]]) -> dict[str, Any]:
         """Read an object by the schemas of its keys."""
         present = frozenset(value)
-        for key, check in zip(self.keys, backends((None,) * len(self.keys))):
+        for key, check in zip(self.keys, defer((None,) * len(self.keys))):
             value = check(value) if key in present else value
         return value
 
 
-# Keyword -> what a number must not be, and pydantic-core's name for it.
+# By keyword: a test of what a number must not be, and pydantic-core's names for the error and the limit.
 BOUNDS: Mapping[str, tuple[Callable[[Any, Any], bool], str, str]] = {
     "minimum": (operator.lt, "greater_than_equal", "ge"),
     "exclusiveMinimum": (operator.le, "greater_than", "gt"),
@@ -263,14 +267,14 @@ BOUNDS: Mapping[str, tuple[Callable[[Any, Any], bool], str, str]] = {
 
 
 def to_integer(value: Any) -> Any:
-    """Take 3.0 as the integer it is, and no truth value as one."""
+    """Convert 3.0 to the integer it is, and refuse a bool."""
     if type(value) is bool:
         raise PydanticKnownError("int_type")
     return int(value) if type(value) is float and value.is_integer() else value
 
 
 def keep_number(value: Any, check: Callable[[Any], Any]) -> Any:
-    """Keep an integer an integer; `check` reads the rest."""
+    """Return a number unchanged, and refuse a bool; `check` reads the rest."""
     if type(value) is int or (type(value) is float and isfinite(value)):
         return value
     if type(value) is bool:
@@ -280,12 +284,12 @@ def keep_number(value: Any, check: Callable[[Any], Any]) -> Any:
 
 @dataclass(frozen=True)
 class NumberBounds:
-    """Checks a number against limits, exactly."""
+    """Check of a number against limits, without rounding."""
 
     limits: Sequence[tuple[str, Any]]
 
     def check(self, value: Any) -> Any:
-        """Give a number that keeps the limits."""
+        """Return a number within the limits."""
         for keyword, limit in self.limits:
             is_outside, kind, name = BOUNDS[keyword]
             if is_outside(value, limit):
@@ -294,41 +298,33 @@ class NumberBounds:
 
 
 def is_multiple(value: float, step: float) -> bool:
-    """Tell whether a number is a multiple of another, both as they are written: 0.3 is one of 0.1."""
+    """Check whether a number is a multiple of another, as both are written: 0.3 is one of 0.1."""
     return (Fraction(repr(value)) / Fraction(repr(step))).denominator == 1
-
-
-MAX_STEPS = 10_000  # that a schema may need for one place of a document
-MAX_CHAIN = 100  # schemas that hold for one place, each by way of another
-SPARE = 20_000  # steps for any document, besides those for its length
-PER_CHARACTER = 4
-
-NESTED = "too many alternatives lie inside each other. Send less, or nest it less."
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What each part of a schema leads to.
+    """Graph of the parts of a schema: which other parts each leads to.
 
     Attributes:
-        here: The parts that hold for the same place of a document.
-        deeper: Those that hold for places inside it.
+        here: Parts that apply to the same place of a document.
+        deeper: Parts that apply to places inside it.
     """
 
-    # Dicts without values: sets that keep their order.
+    # Dicts without values are ordered sets.
     here: defaultdict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
     deeper: defaultdict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
 
     def add(self, place: str, *, here: Sequence[str] = (), deeper: Sequence[str] = ()) -> None:
-        """Note where a part leads."""
+        """Add edges from a part."""
         self.here[place] |= dict.fromkeys(here)
         self.deeper[place] |= dict.fromkeys(deeper)
 
     def check(self) -> None:
-        """Refuse what cannot be carried out.
+        """Refuse a schema that makes endless or excessive work.
 
         Raises:
-            DefinitionError: A part leads to itself for the same place, or to very many.
+            DefinitionError: A part leads to itself for the same place, or to too many others.
         """
         try:
             steps, lengths = _sum_up(self.here)
@@ -341,7 +337,7 @@ class Workload:
                 refuse(place, f"more than {MAX_CHAIN} references follow each other", "Point to the last of them.")
 
     def is_small(self) -> bool:
-        """Tell whether no document can make it grow."""
+        """Check whether the work is bounded, whatever the document."""
         whole = {place: {**self.here[place], **self.deeper[place]} for place in [*self.here, *self.deeper]}
         try:
             return max(_sum_up(whole)[0].values(), default=0) <= MAX_STEPS
@@ -351,21 +347,21 @@ class Workload:
 
 @dataclass
 class StepBudget:
-    """The steps that are left for one document."""
+    """Steps that are left for one document."""
 
     left: int
 
     @classmethod
     def of(cls, text: str) -> StepBudget:
-        """Allow what a document of this length may need."""
-        return cls(SPARE + PER_CHARACTER * len(text))
+        """Allow the steps that a document of this length may need."""
+        return cls(MIN_STEPS + STEPS_PER_CHARACTER * len(text))
 
 
 def count_step(value: Any, info: Any) -> Any:
     """Count a step.
 
     Raises:
-        InvalidArguments: It is one too many.
+        InvalidArguments: No step is left.
     """
     info.context.left -= 1
     if info.context.left < 0:
@@ -374,7 +370,7 @@ def count_step(value: Any, info: Any) -> Any:
 
 
 def _sum_up(edges: Mapping[str, Mapping[str, None]]) -> tuple[dict[str, int], dict[str, int]]:
-    """Count, for each part, all that it leads to, and the longest way."""
+    """Count, for each part, all parts that it leads to, and the longest path."""
     steps: dict[str, int] = {}
     lengths: dict[str, int] = {}
     for place in TopologicalSorter(edges).static_order():

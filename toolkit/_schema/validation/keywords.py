@@ -1,10 +1,7 @@
-"""Keywords that speak of a value of any type, and how all of a schema's keywords come together.
+"""Translation of JSON Schema into pydantic-core's schema, keyword by keyword.
 
-Walks a JSON Schema and writes what each part means for pydantic-core.
-
-Keywords that speak of one type each: what they say of a text, a number, a list, an object.
-
-What the value of each keyword looks like, and the keywords that are refused.
+First the writer and the building blocks, then keywords of one type each, the values that each keyword may have, and
+keywords for values of any type.
 """
 
 from __future__ import annotations
@@ -49,15 +46,25 @@ FREE_REF = "any JSON"  # no JSON pointer
 FREE: Mapping[str, Any] = {"type": "definition-ref", "schema_ref": FREE_REF}
 
 
+TYPES = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
+_DIALECTS = ("http://json-schema.org/", "https://json-schema.org/")
+_VOCABULARIES = "https://json-schema.org/draft/2020-12/vocab/"
+# Applicators for the same value, which `unevaluatedProperties` and `unevaluatedItems` depend on.
+_APPLICATORS = frozenset({"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
+_UNEVALUATED = {"unevaluatedProperties": "additionalProperties", "unevaluatedItems": "items"}
+_ABSENT = object()  # stands for an item that `prefixItems` describes and a list does not have
+
+
 @dataclass(frozen=True)
 class KeywordWriter:
-    """Writes schemas for pydantic-core.
+    """Writer of pydantic-core's schema of a JSON Schema.
 
     Attributes:
         steps: Writes one schema with keywords, as checks that follow each other.
-        fills: Whether defaults are filled in, and a value that fits none of several as it is may be read as any.
-        definitions: The parts that are shared, by their pointers; None until they are written.
-        probed: The parts that the probe is asked for.
+        fills: Whether defaults are filled in, and a value that matches no alternative as it is may be coerced.
+        definitions: Shared parts by their pointers; None until they are written.
+        probed: Pointers of the parts that the probe tests.
+        places: Pointers of all parts.
     """
 
     document: SchemaDocument
@@ -73,7 +80,7 @@ class KeywordWriter:
         """Write a schema.
 
         Raises:
-            DefinitionError: It cannot be carried out.
+            DefinitionError: It is invalid or not supported.
         """
         if schema is True:
             return dict(FREE)
@@ -89,67 +96,67 @@ class KeywordWriter:
         return write_chain(self.steps(self, schema, place))
 
     def write_here(self, place: str, schema: Any, *keys: str | int) -> Node:
-        """Write a part that holds for the same value."""
+        """Write a part that applies to the same value."""
         inner = join_pointer(place, *keys)
         self.work.add(place, here=[inner])
         return self.write(schema, inner)
 
     def write_deeper(self, place: str, schema: Any, *keys: str | int) -> Node:
-        """Write a part that holds for values inside."""
+        """Write a part that applies to values inside."""
         inner = join_pointer(place, *keys)
         self.work.add(place, deeper=[inner])
         return self.write(schema, inner)
 
     def write_reference(self, pointer: str) -> Node:
-        """Write a part once, and point to it."""
+        """Write a reference to a part, which is written once."""
         self.definitions.setdefault(pointer, None)
         return {"type": "definition-ref", "schema_ref": pointer}
 
     def probe_at(self, pointer: str) -> str:
-        """Have a part known to the probe."""
+        """Add a part to those that the probe tests."""
         self.probed.add(pointer)
         return pointer
 
     def complete(self) -> None:
-        """Write the definitions that are still to be written, and those that these point to."""
+        """Write the missing definitions, and those that these refer to."""
         while missing := [pointer for pointer, core in self.definitions.items() if core is None]:
             for pointer in missing:
                 self.definitions[pointer] = self.write(self.document.look_up(pointer), pointer)
 
 
 def no_info(function: Callable[..., Any]) -> Node:
-    """Name a function of a value alone."""
+    """Wrap a function of a value alone."""
     return {"type": "no-info", "function": function}
 
 
 def with_info(function: Callable[..., Any]) -> Node:
-    """Name a function that is told what the validation is about."""
+    """Wrap a function of a value and validation info."""
     return {"type": "with-info", "function": function}
 
 
 def write_after(function: Node, core: Node) -> Node:
-    """Write a check that follows another."""
+    """Write a function that is called after another check."""
     return {"type": "function-after", "function": function, "schema": core}
 
 
 def write_wrap(function: Node, core: Node) -> Node:
-    """Write a check that calls another."""
+    """Write a function that calls another check itself."""
     return {"type": "function-wrap", "function": function, "schema": core}
 
 
 def defer_checks(cores: list[Node]) -> Node:
-    """Write checks that a function may call, each or not."""
+    """Write checks that a function may call or not, each by itself."""
     return {"type": "tuple", "items_schema": [write_wrap(no_info(defer_check), core) for core in cores]}
 
 
 def write_chain(steps: list[Node]) -> Node:
-    """Write checks that follow each other, each of what the one before it made."""
+    """Write checks in sequence, each of the value that the one before it returned."""
     flat = [each for step in steps for each in (step["steps"] if step["type"] == "chain" else [step])]
     return flat[0] if len(flat) == 1 else {"type": "chain", "steps": flat}
 
 
 def write_members(values: Sequence[Any]) -> Node:
-    """Write that a value is one of some."""
+    """Write that a value is one of `values`."""
     if values and all(isinstance(each, str) for each in values):
         return {"type": "literal", "expected": values}
     return write_after(no_info(AllowedValues.of(values).check), {"type": "any"})
@@ -161,7 +168,7 @@ def write_union(cores: list[tuple[Node, str]]) -> Node:
 
 
 def write_any_json() -> Node:
-    """Write the definition of any JSON: numbers that it does not have are refused."""
+    """Write the definition of any JSON value, which refuses NaN and infinities."""
     values = {"type": "dict", "keys_schema": {"type": "str"}, "values_schema": FREE}
     choices = [{"type": "none"}, *({"type": kind, "strict": True} for kind in ("str", "bool", "int"))]
     number = {"type": "float", "strict": True, "allow_inf_nan": False}
@@ -172,8 +179,6 @@ def write_any_json() -> Node:
     }
     return {"type": "custom-error", "custom_error_type": "finite_number", "schema": union, "ref": FREE_REF}
 
-
-_ABSENT = object()  # an item that `prefixItems` describes and a list does not have
 
 Schema = dict[str, Any]
 
@@ -201,7 +206,7 @@ def _list_limits(schema: Schema) -> list[tuple[str, Any]]:
     return [(keyword, schema[keyword]) for keyword in _INTEGRAL if keyword in schema]
 
 
-# The limits of integers that come to the same as limits with a fraction.
+# Integers have the same meaning as limits as fractions do.
 _INTEGRAL: Mapping[str, Callable[[Any], tuple[str, int]]] = {
     "minimum": lambda limit: ("ge", ceil(limit)),
     "exclusiveMinimum": lambda limit: ("gt", floor(limit)),
@@ -263,7 +268,7 @@ def _write_object(writer: KeywordWriter, schema: Schema, place: str) -> list[Nod
 
 
 def _write_keys(writer: KeywordWriter, schema: Schema, place: str) -> list[Node]:
-    """Write what is said of the keys alone; this comes before defaults are filled in."""
+    """Write the checks of the keys alone, which come before defaults are filled in."""
     core: Node = {"type": "dict", **_write_counts(schema, "minProperties", "maxProperties")}
     if "propertyNames" in schema:
         core["keys_schema"] = write_wrap(
@@ -276,7 +281,7 @@ def _write_keys(writer: KeywordWriter, schema: Schema, place: str) -> list[Node]
 
 
 def _write_constants(schema: Schema) -> list[Node]:
-    """Write what tells an alternative from others, so that the rest is not looked at in vain, over and over."""
+    """Write the check of constant properties, which tell alternatives apart, before that of all others."""
     known = schema.get("properties", {})
     marks = {name: each["const"] for name, each in known.items() if isinstance(each, dict) and "const" in each}
     if not marks or len(known) == len(marks):
@@ -351,7 +356,7 @@ KINDS: Mapping[str, Callable[[KeywordWriter, Schema, str], list[Node]]] = {
     "array": _write_array,
     "object": _write_object,
 }
-# The keywords that constrain a type, and the types of Python that it has.
+# The keywords that constrain a type, and its types in Python.
 CONSTRAINTS: Mapping[str, tuple[frozenset[str], frozenset[type]]] = {
     "string": (frozenset({"minLength", "maxLength", "pattern"}), frozenset({str})),
     "number": (frozenset(BOUNDS), frozenset({int, float})),
@@ -367,14 +372,6 @@ CONSTRAINTS: Mapping[str, tuple[frozenset[str], frozenset[type]]] = {
         frozenset({dict}),
     ),
 }
-
-
-TYPES = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
-_DIALECTS = ("http://json-schema.org/", "https://json-schema.org/")
-_VOCABULARIES = "https://json-schema.org/draft/2020-12/vocab/"
-# Applicators that hold for the same value; what they say counts for `unevaluatedProperties` and `unevaluatedItems`.
-_APPLICATORS = frozenset({"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
-_UNEVALUATED = {"unevaluatedProperties": "additionalProperties", "unevaluatedItems": "items"}
 
 
 def _is_count(value: Any) -> bool:
@@ -447,10 +444,10 @@ _REFUSED: Mapping[str, str] = {
 
 
 def check_keywords(schema: dict[str, Any], place: str) -> dict[str, Any]:
-    """Check the keywords of one schema, and say in usual ones what there is in others.
+    """Check the keywords of one schema, and replace those that have a usual equivalent.
 
     Raises:
-        DefinitionError: One has a value that it cannot have, or is not supported.
+        DefinitionError: A keyword has an invalid value, or is not supported.
     """
     for keyword, value in schema.items():
         if keyword in _REFUSED:
@@ -473,7 +470,7 @@ def _check_vocabulary(schema: dict[str, Any], place: str) -> None:
 
 
 def _replace_unevaluated(schema: dict[str, Any], place: str) -> dict[str, Any]:
-    """Write `unevaluated...` as the keyword that says the same where nothing else looks at the value."""
+    """Replace `unevaluated...` by the keyword that means the same where no applicator stands beside it."""
     written = dict(schema)
     for keyword, plain in _UNEVALUATED.items():
         rest = written.pop(keyword, True)
@@ -493,7 +490,7 @@ def write_steps(writer: KeywordWriter, written: Schema, place: str) -> list[Node
     """Write a schema with keywords as checks that follow each other.
 
     Raises:
-        DefinitionError: It cannot be carried out.
+        DefinitionError: It is invalid or not supported.
     """
     schema = check_keywords(written, place)
     typed = _write_types(writer, schema, place)
@@ -518,7 +515,7 @@ def _write_types(writer: KeywordWriter, schema: Schema, place: str) -> list[Node
 
 
 def _write_guarded(writer: KeywordWriter, schema: Schema, place: str) -> list[Node]:
-    """Write what is said of some types where others may be, too."""
+    """Write the constraints of a schema without `type`: each holds for values of its own type."""
     return [
         write_wrap(no_info(TypeFilter(types).check), write_chain(KINDS[kind](writer, schema, place)))
         for kind, (keywords, types) in CONSTRAINTS.items()
@@ -558,7 +555,7 @@ def _write_one(writer: KeywordWriter, schema: Schema, place: str) -> Node:
 
 
 def _write_alternatives(writer: KeywordWriter, choices: list[Any], place: str, *, is_exclusive: bool) -> Node:
-    """Write alternatives that are asked for as a value is, before any of them may read it as something else."""
+    """Write alternatives that are tested with the value as it is, before any of them may coerce it."""
     places = [writer.probe_at(join_pointer(place, i)) for i in range(len(choices))]
     writer.work.add(place.rpartition("/")[0], here=places)
     check = Alternatives(writer.probe, places, is_exclusive)
@@ -570,7 +567,7 @@ def _write_alternatives(writer: KeywordWriter, choices: list[Any], place: str, *
 
 
 def _may_hold(schema: Any) -> bool:
-    """Tell whether values that fit may hold others: pydantic-core prefers those of which it knows more keys."""
+    """Check whether values may have parts: among such, pydantic-core prefers the one of which it knows more keys."""
     types = schema.get("type", "object") if isinstance(schema, dict) else "object"
     return bool({"object", "array"}.intersection([types] if isinstance(types, str) else types))
 
@@ -606,7 +603,7 @@ def _write_dependent(writer: KeywordWriter, schema: Schema, place: str) -> Node:
     )
 
 
-# What takes a value in, and refuses what is no JSON.
+# Keywords that read a value, and refuse what is no JSON.
 _READING: Mapping[str, Callable[[KeywordWriter, Schema, str], Node]] = {
     "const": _write_constant,
     "enum": _write_enum,
@@ -615,7 +612,7 @@ _READING: Mapping[str, Callable[[KeywordWriter, Schema, str], Node]] = {
     "anyOf": _write_any,
     "oneOf": _write_one,
 }
-# What looks at a value that was taken in.
+# Keywords that check a value that was read.
 _CHECKING: Mapping[str, Callable[[KeywordWriter, Schema, str], Node]] = {
     "not": _write_not,
     "if": _write_if,

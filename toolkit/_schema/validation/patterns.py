@@ -1,8 +1,8 @@
-"""Regular expressions of ECMAScript, for the engines that there are.
+"""Regular expressions of ECMAScript, translated for the engines of Rust and Python.
 
-The first is Rust's, which takes time in proportion to the text. What it lacks, look-around and references back, is left
-to Python's, which may need exponentially long: nested repetition is refused there, and the text may be only so long
-that no match takes more than a second or so.
+Rust's engine comes first: its time is proportional to the text. What it lacks, look-around and back references, is left
+to Python's, which may take exponential time: nested repetition is refused there, and the length of the text is limited
+so that no match takes more than about a second.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from toolkit._schema.validation.references import refuse
 
 Node = dict[str, Any]
 
-MAX_TRIES = 10**7  # that Python's engine makes for one text, about a second
+MAX_TRIES = 10**7  # tries of Python's engine for one text, about a second
 
 _TOKEN = re.compile(
     r"\\u\{[0-9A-Fa-f]+\}|\\u[0-9A-Fa-f]{4}|\\c[A-Za-z]|\\k<\w+>|\\[pP]\{[^}]*\}|\\.|\[\^?\]?|\(\?<(?=\w)|.", re.DOTALL
 )
 _WORD = "0-9A-Za-z_"
 _SPACE = r"\s\x{FEFF}"
-# How ECMAScript's tokens are written for Rust, outside of a class and inside.
+# ECMAScript's tokens as Rust's, outside of a character class and inside.
 _OUTSIDE: Mapping[str, str] = {
     ".": r"[^\n\r\x{2028}\x{2029}]",
     r"\d": "[0-9]",
@@ -57,14 +57,14 @@ _REPEAT = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\(\??|\)|\||[*+?]|\{\d+(?:,\d*)?
 
 @dataclass(frozen=True)
 class Search:
-    """Searches a text by Python's engine, if it is no longer than `longest`."""
+    """Search by Python's engine in a text of at most `longest` characters."""
 
     compiled: re.Pattern[str]
     pattern: str
     longest: int
 
     def check(self, text: str) -> str:
-        """Give a text in which the pattern is found."""
+        """Return a text that matches."""
         if len(text) > self.longest:
             raise PydanticCustomError(
                 "pattern_length", "String should have at most {most} characters", {"most": self.longest}
@@ -75,7 +75,7 @@ class Search:
 
 
 def write_pattern(pattern: str, place: str) -> Node:
-    """Make pydantic-core's schema of the texts in which a pattern is found.
+    """Write pydantic-core's schema of the texts that match a pattern.
 
     Raises:
         DefinitionError: No engine takes it.
@@ -91,7 +91,7 @@ def write_pattern(pattern: str, place: str) -> Node:
 
 
 def build_matcher(pattern: str, place: str) -> Callable[[str], bool]:
-    """Make what tells whether a pattern is found in a text.
+    """Build a function that checks whether a text matches a pattern.
 
     Raises:
         DefinitionError: No engine takes it.
@@ -137,7 +137,7 @@ def _write_python_pattern(pattern: str, place: str) -> Node:
 
 
 def _count_branches(pattern: str) -> int | None:
-    """Count the ways a pattern can branch; None where they lie inside a repetition."""
+    """Count where a pattern can branch; None where it does so inside a repetition."""
     counts = [0]  # of the groups that are open
     closed = 0  # of what stands before
     for sign in _REPEAT.findall(pattern):

@@ -10,11 +10,11 @@ from toolkit._schema.validation.keywords import TYPES
 from toolkit._schema.validation.references import SchemaDocument, join_pointer
 from toolkit.errors import DefinitionError
 
-# Keywords by which a schema lists properties elsewhere than in its own `properties`.
+# Keywords that may add properties to those in `properties`.
 _ELSEWHERE = frozenset({"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
-# Those keywords, and what belongs to `if`, by what they hold.
+# Those keywords, and those beside `if`, by their kind of value.
 _LISTS, _SCHEMAS = ("allOf", "anyOf", "oneOf"), ("if", "then", "else")
-# Keywords whose value may look like a schema: it is one, holds some, or is data.
+# Keywords whose value may look like the schema of a parameter.
 _OBJECTS = frozenset(
     {
         *("properties", "patternProperties", "additionalProperties", "unevaluatedProperties", "propertyNames"),
@@ -23,15 +23,15 @@ _OBJECTS = frozenset(
         *("default", "const", "example", "examples", "discriminator"),
     }
 )
-# What a schema has and other objects hardly.
+# Keywords that show that an object is a schema.
 _TELLING = frozenset({"$ref", "const", "enum", "allOf", "anyOf", "oneOf", "properties"})
 
 
 def forbid_extra(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Accept no other parameter than those listed, unless the schema says so: models invent some.
+    """Forbid parameters that are not listed, unless the schema allows them: models invent some.
 
     Raises:
-        DefinitionError: Its properties are none, or stand beside `properties`.
+        DefinitionError: A required parameter is not listed, or a parameter stands beside `properties`.
     """
     _refuse_misplaced(schema)
     properties, required = schema.get("properties", {}), schema.get("required", [])
@@ -46,7 +46,7 @@ def forbid_extra(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_misplaced(schema: Mapping[str, Any]) -> None:
-    """Refuse a parameter in the place of a keyword: as an unknown one it would say nothing.
+    """Refuse a parameter beside the keywords: it would be ignored as an unknown keyword.
 
     Raises:
         DefinitionError: There is one.
@@ -70,14 +70,14 @@ def _is_parameter(key: str, value: Any) -> bool:
 
 
 def find_outer_properties(document: SchemaDocument, whole: Mapping[str, Any]) -> Iterator[str]:
-    """List the properties that a schema has elsewhere than in its own `properties`.
+    """List the properties that keywords other than `properties` add to a schema.
 
     Args:
         document: The schema.
-        whole: Its root, or what that refers to as a whole.
+        whole: Its root, or the schema that its root refers to.
 
     Raises:
-        DefinitionError: It refers to nothing.
+        DefinitionError: A reference points to nothing.
     """
     waiting, seen = [""], set[str]()
     while waiting:
@@ -91,7 +91,7 @@ def find_outer_properties(document: SchemaDocument, whole: Mapping[str, Any]) ->
 
 
 def _list_applied(document: SchemaDocument, place: str, part: Mapping[str, Any]) -> Iterator[str]:
-    """Point to the schemas that hold for the same object."""
+    """List the pointers of the schemas that apply to the same object."""
     if "$ref" in part:
         yield document.resolve(part["$ref"], place)
     yield from (join_pointer(place, keyword) for keyword in _SCHEMAS if keyword in part)

@@ -1,9 +1,7 @@
-"""A part of a JSON Schema -> the same as a schema of its own, all of whose references lead into its `$defs`.
+"""References of a JSON Schema: JSON pointers, anchors and identifiers, and bundling a part as a schema of its own.
 
-Pointers to other places, to the whole, anchors and identifiers hold in one document only; a definition can be moved
-along with what refers to it.
-
-Where the parts of a JSON Schema lie: JSON pointers, anchors, identifiers, and what a reference means.
+Pointers, anchors and identifiers are valid in one document only. In a bundle all references point to `$defs`, so it can
+be moved into another schema.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ _DATA = frozenset({"default", "const", "enum", "examples", "example"})
 
 
 def refuse(place: str, reason: str, remedy: str) -> NoReturn:
-    """Refuse a schema.
+    """Refuse a schema that cannot be used.
 
     Args:
         place: JSON pointer of the part that cannot be used.
@@ -40,13 +38,13 @@ def refuse(place: str, reason: str, remedy: str) -> NoReturn:
 
 
 def join_pointer(place: str, *steps: str | int) -> str:
-    """Write the JSON pointer of what lies in a place."""
+    """Append steps to a JSON pointer."""
     return place + "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in steps)
 
 
 @dataclass(frozen=True)
 class SchemaDocument:
-    """A JSON Schema and the names that its parts have.
+    """A JSON Schema, and the identifiers and anchors of its parts.
 
     Attributes:
         root: The schema, a copy of what was given.
@@ -60,7 +58,7 @@ class SchemaDocument:
 
     @classmethod
     def load(cls, schema: Mapping[str, Any]) -> SchemaDocument:
-        """Copy a schema, and find its names.
+        """Copy a schema, and find its identifiers and anchors.
 
         Raises:
             DefinitionError: It is no JSON, or too large.
@@ -83,7 +81,7 @@ class SchemaDocument:
         return cls(root, {place: urldefrag(uri).url for place, uri in resources.items()}, anchors)
 
     def resolve(self, reference: str, place: str) -> str:
-        """Find what a reference points to, as a JSON pointer.
+        """Resolve a reference to a JSON pointer.
 
         Raises:
             DefinitionError: It points to nothing in this document.
@@ -103,10 +101,10 @@ class SchemaDocument:
         return target
 
     def look_up(self, pointer: str, place: str = "") -> Any:
-        """Give what a pointer names.
+        """Return the part at a pointer.
 
         Raises:
-            DefinitionError: There is nothing.
+            DefinitionError: There is none.
         """
         part = self.root
         for step in _split_pointer(pointer):
@@ -140,7 +138,7 @@ def _copy(schema: Any) -> Any:
 
 
 def _iterate_named(root: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """List the parts that may have a name, with their places."""
+    """Iterate over the parts with an identifier or an anchor, with their pointers."""
     waiting = [("", root, False)]
     while waiting:
         place, part, is_names = waiting.pop()
@@ -155,7 +153,7 @@ def _iterate_named(root: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _find_resource(resources: Mapping[str, str], place: str) -> str:
-    """Find the innermost part with an identifier that a place lies in."""
+    """Find the innermost part with an identifier around a place."""
     while place not in resources:
         place = place.rpartition("/")[0]
     return place
@@ -176,13 +174,13 @@ def bundle(
     part: Mapping[str, Any] | None = None,
     whole: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Make a part of a document stand alone.
+    """Bundle a part of a document with the definitions that it refers to.
 
     Args:
-        document: What its references are of.
+        document: The document that its references belong to.
         place: JSON pointer of the part.
-        part: What stands there; what the document has there, by default.
-        whole: What a reference to the whole means, where that is something else.
+        part: The part, where it is not the document's own at this place.
+        whole: The schema that a reference to the whole means, where it is not the document's root.
 
     Raises:
         DefinitionError: A reference points to nothing.
@@ -195,10 +193,10 @@ def bundle(
 
 @dataclass
 class _Hoisting:
-    """The definitions that one part needs.
+    """Definitions that one part needs.
 
     Attributes:
-        names: Their names, by the pointers of the places where they were found.
+        names: Their names, by their pointers in the document.
         waiting: Pointers of those that are not copied yet: a chain of references may be longer than Python's stack.
     """
 
@@ -209,14 +207,14 @@ class _Hoisting:
     waiting: list[str] = field(default_factory=list)
 
     def define(self) -> None:
-        """Copy what was pointed to, and what that points to."""
+        """Copy the definitions that were referred to, and those that these refer to."""
         while self.waiting:
             target = self.waiting.pop()
             part = self.document.look_up(target) if target else self.whole
             self.definitions[self.names[target]] = self.copy(part, target)
 
     def copy(self, value: Any, place: str, *, is_named: bool = False) -> Any:
-        """Copy a schema, its references led to definitions."""
+        """Copy a schema, with references to definitions."""
         if isinstance(value, list):
             return [self.copy(item, join_pointer(place, number)) for number, item in enumerate(value)]
         if not isinstance(value, Mapping):
@@ -235,7 +233,7 @@ class _Hoisting:
         return self.copy(value, join_pointer(place, keyword), is_named=keyword in _HOISTED)
 
     def _name_target(self, reference: str, place: str) -> str:
-        """Name what a reference points to, once, and give the pointer of the definition."""
+        """Name the target of a reference, once, and return the pointer of its definition."""
         target = self.document.resolve(reference, place)
         if target not in self.names:
             name = self.names[target] = _find_free_name(target, self.definitions)

@@ -1,15 +1,15 @@
-"""A JSON Schema written by hand or by another program -> what checks a document and gives its values.
+"""Validator of JSON text, built from a JSON Schema (draft 2020-12).
 
-How it works: the schema (draft 2020-12) is translated into one of pydantic-core's, so that a document is read in one
-pass, as the arguments of a function are. What pydantic-core has no word for is a function in Python. Whether a value
-fits `not`, `if`, `contains` or one of `oneOf` is asked of a second validator, the probe, which changes nothing.
+The schema is translated into one of pydantic-core's, so that a document is read in one pass, as the arguments of a
+function are. What pydantic-core lacks is a function in Python. Whether a value matches `not`, `if`, `contains` or one
+of `oneOf` is tested by a second validator, the probe, which changes nothing.
 
-- "5" is taken where an integer is due, 3.0 as 3, "true" as true, where the same is taken for a function's parameter;
-  true is no number. A text stays as it is, an integer an integer, and there is no NaN and no infinity.
-- A property that is absent, and not required, gets its default.
-- Keys come in the order of `properties`, others behind them as they were written.
-- `format` says nothing to the validator, and unknown keywords are passed by.
-- Where alternatives that lie inside each other could take for ever, a document may take only so many steps.
+- Coercion is that of a function's parameters: "5" is valid as an integer, 3.0 as 3, "true" as true; true is no number.
+  Text stays as it is, an integer an integer, and there is no NaN and no infinity.
+- An absent property that is not required gets its default.
+- Keys come in the order of `properties`, others behind them in the document's order.
+- `format` and unknown keywords are ignored.
+- Where nested alternatives could take exponential time, the steps for a document are limited.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from toolkit.errors import DefinitionError, InvalidArguments
 
 
 def build_validator(schema: Mapping[str, Any]) -> Callable[[str], Any]:
-    """Make what turns the text of a JSON document into values, or raises pydantic-core's `ValidationError`.
+    """Build a function that turns JSON text into values, or raises pydantic-core's `ValidationError`.
 
-    Besides, it raises `InvalidArguments` for a document that takes too many steps.
+    It raises `InvalidArguments` for a document that takes too many steps.
 
     Args:
-        schema: Draft 2020-12, of at most 1 MiB, 10,000 parts, each at most 100
-            steps of a JSON pointer deep. It is copied.
+        schema: Draft 2020-12, at most 1 MiB and 10,000 parts, each at most 100 steps of a JSON pointer deep. It is
+            copied.
 
     Raises:
-        DefinitionError: The schema cannot be carried out; the message names the place.
+        DefinitionError: The schema is invalid or not supported; the message names the place.
     """
     document, probe, work = SchemaDocument.load(schema), Probe(), Workload()
     reader = KeywordWriter(document, write_steps, probe, work, fills=True)
@@ -53,13 +53,13 @@ def build_validator(schema: Mapping[str, Any]) -> Callable[[str], Any]:
     work.check()
     is_counted = not work.is_small()
     if asked.probed:
-        probe.made.append(_build(_write_choice(asked), asked, is_counted=is_counted))
+        probe.validators.append(_build(_write_choice(asked), asked, is_counted=is_counted))
     validator = _build(core, reader, is_counted=is_counted)
     return _limit_steps(validator) if is_counted else validator.validate_json
 
 
 def _write_probed(asked: KeywordWriter, places: set[str]) -> None:
-    """Write what the probe is asked for, and what that asks for."""
+    """Write the parts that the probe tests, and those that these need."""
     while places - asked.definitions.keys() or None in asked.definitions.values():
         for place in places:
             asked.write_reference(place)
@@ -69,7 +69,7 @@ def _write_probed(asked: KeywordWriter, places: set[str]) -> None:
 
 
 def _write_choice(asked: KeywordWriter) -> Node:
-    """Write what takes a pair of a place and a value, and checks the value by what stands in that place."""
+    """Write the probe: it takes a pair of a place and a value, and checks the value by the schema in that place."""
     choices = {
         place: {
             "type": "function-before",
