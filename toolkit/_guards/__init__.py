@@ -1,3 +1,14 @@
-"""What several ready tools keep themselves within."""
+"""The bounds of ready tools and sources: public addresses, one directory, checked options.
+
+Files, each importing only those below it:
+
+    service      a JSON service at an address that the application knows
+    client       the HTTP client: bounded time and bytes, redirects, for sync and async callers
+    transport    URLs, and a transport of httpx2 on guarded connections
+    network      connections to public addresses and to what is allowed besides
+    options      checks of the options of factories
+    paths        files beneath one directory
+    media        image formats by their first bytes
+"""
 
 from __future__ import annotations

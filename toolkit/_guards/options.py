@@ -1,4 +1,4 @@
-"""What the options of a factory may be: each is looked at where it is given, and refused by its name and value."""
+"""Checks of the options of factories: each returns the value, or raises an error with its name and value."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
-
-# The longest wait, in seconds: what a system can count.
+# Seconds: the longest wait that every system supports.
 MAX_SECONDS = 1e6
 
 
 def check_type(name: str, value: T, *types: type) -> T:
-    """Give a value of one of these types.
+    """Check that a value has one of these types.
 
     Raises:
-        DefinitionError: It has another one.
+        DefinitionError: It has another type.
     """
     if not isinstance(value, types):
         raise DefinitionError(f"{name}={value!r:.100} is no {' or '.join(one.__name__ for one in types)}.")
@@ -31,10 +30,10 @@ def check_type(name: str, value: T, *types: type) -> T:
 
 
 def check_choice(name: str, value: T, *choices: str) -> T:
-    """Give one of several words.
+    """Check that a value is one of several texts.
 
     Raises:
-        DefinitionError: It is none of them.
+        DefinitionError: It is not.
     """
     if value not in choices:
         raise DefinitionError(f"{name}={value!r:.100} is neither {' nor '.join(map(repr, choices))}.")
@@ -42,10 +41,10 @@ def check_choice(name: str, value: T, *choices: str) -> T:
 
 
 def check_whole(name: str, value: int, least: int = 1) -> int:
-    """Give a whole number that is not too small.
+    """Check that a value is a whole number of at least `least`.
 
     Raises:
-        DefinitionError: It is none.
+        DefinitionError: It is not.
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise DefinitionError(f"{name}={value!r:.100} is no whole number from {least} on.")
@@ -53,36 +52,36 @@ def check_whole(name: str, value: int, least: int = 1) -> int:
 
 
 def check_number(name: str, value: float, least: float = 0) -> float:
-    """Give a number that is not too small; it may be infinite.
+    """Check that a value is a number of at least `least`; it may be infinite.
 
     Raises:
-        DefinitionError: It is none.
+        DefinitionError: It is not.
     """
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not value >= least:
         raise DefinitionError(f"{name}={value!r:.100} is no number from {least:g} on.")
     return value
 
 
-def check_seconds(name: str, value: float, usual: float | None = None) -> float:
-    """Give a number of seconds above 0; the usual one for less, where there is one.
+def check_seconds(name: str, value: float, default: float | None = None) -> float:
+    """Check that a value is a number of seconds above 0; for less, return the default if there is one.
 
     Raises:
-        DefinitionError: It is no number, or none that a system can count to.
+        DefinitionError: It is not a number, or above `MAX_SECONDS`.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value <= MAX_SECONDS:
         raise DefinitionError(f"{name}={value!r:.100} is no number of seconds, or above {MAX_SECONDS:,.0f}.")
     if value > 0:
         return value
-    if usual is None:
+    if default is None:
         raise DefinitionError(f"{name}={value!r:.100} is no number of seconds above 0.")
-    return usual
+    return default
 
 
 def check_texts(name: str, value: Collection[str]) -> tuple[str, ...]:
-    """Give a copy of a list of texts, none of them empty or with a NUL.
+    """Check that a value is a list of texts, none of them empty or with a NUL, and return a copy.
 
     Raises:
-        DefinitionError: It is something else: one text would be taken for its letters.
+        DefinitionError: It is something else, such as one text, which would be read as its letters.
     """
     is_list = isinstance(value, Collection) and not isinstance(value, (str, bytes, Mapping))
     if not is_list or not all(is_text(text) and text for text in value):
@@ -92,12 +91,12 @@ def check_texts(name: str, value: Collection[str]) -> tuple[str, ...]:
 
 
 def is_text(value: object) -> bool:
-    """Whether a value is a text that a system takes: one without NUL."""
+    """Return whether a value is a text without NUL."""
     return isinstance(value, str) and "\0" not in value
 
 
 def check_function(name: str, value: F) -> F:
-    """Give what can be called.
+    """Check that a value can be called.
 
     Raises:
         DefinitionError: It cannot.
@@ -108,10 +107,10 @@ def check_function(name: str, value: F) -> F:
 
 
 def check_sync_function(name: str, value: F) -> F:
-    """Give a function whose answer is needed at once.
+    """Check that a value is a sync function.
 
     Raises:
-        DefinitionError: It cannot be called, or answers with a promise.
+        DefinitionError: It cannot be called, or is async.
     """
     if is_async(check_function(name, value)):
         raise DefinitionError(f"{name}={value!r:.100} is asynchronous: give a plain function.")
@@ -119,7 +118,7 @@ def check_sync_function(name: str, value: F) -> F:
 
 
 def open_root(root: str | os.PathLike[str] | Root) -> Root:
-    """Hold a directory open, unless it is held already.
+    """Open a directory, unless it is open already.
 
     Raises:
         DefinitionError: There is no such directory.

@@ -1,11 +1,11 @@
-"""Files beneath one directory, and none elsewhere: every path is looked up from a directory that is held open.
+"""Files beneath one directory: every path is looked up from a directory that is held open.
 
-Two ways to look up. The kernel's, openat2 (Linux 5.6), follows links and refuses each one that leads out. Step by step,
-for other systems, opens one directory after the other and follows no link at all. What changes something follows no
-link in either way, so that the path which somebody agreed to is the path that is changed.
+There are two lookups. The kernel's, openat2 (Linux 5.6), follows links and refuses each one that leads out. The
+stepwise one, for other systems, opens one directory after the other and follows no link. Neither follows a link to what
+is changed, so the path that was approved is the path that is changed.
 
-A hard link to a file elsewhere is a file here: it can be read. It cannot be written to, as a write puts a new file in
-the place of the old one. What is mounted beneath the directory is part of it.
+A hard link to a file elsewhere is a file here: it can be read. Writing puts a new file in its place, so the file
+elsewhere does not change. File systems mounted beneath the directory are part of it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ from toolkit.errors import DefinitionError
 
 # PATH_MAX of Linux, in bytes.
 MAX_PATH = 4096
-
-# Never waits for the other end of a FIFO, never becomes the terminal of this process.
+# Does not wait for the other end of a FIFO, and does not become the terminal of this process.
 _SAFELY = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _SAFELY
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-# What /proc adds to the path of an open file that was removed: proc_pid_fd(5).
+# Suffix in /proc of the path of an open file that was removed: proc_pid_fd(5).
 _REMOVED = " (deleted)"
 
 
@@ -38,26 +37,189 @@ class OutsideError(PermissionError):
     """A path leads out of the directory, or may do so.
 
     Attributes:
-        how: An absolute path to somewhere else, too many `..`, or a link.
+        way: By an absolute path to another place, by too many `..`, or by a link.
     """
 
-    def __init__(self, how: Literal["absolute", "traversal", "link"]) -> None:
+    def __init__(self, way: Literal["absolute", "traversal", "link"]) -> None:
         super().__init__(errno.EXDEV, "outside the allowed directory")
-        self.how = how
+        self.way = way
 
 
 class Lookup(Protocol):
-    """Opens what the names lead to, beneath an open directory; where `links` is False, no link is followed."""
+    """Opens the path of these names beneath an open directory; without `links`, no link is followed."""
 
     def __call__(self, directory: int, names: Sequence[str], flags: int, *, links: bool) -> int: ...
 
 
+class Root:
+    """A directory, held open; it stays the same directory when it is moved.
+
+    Args:
+        path: The directory.
+        lookup: Opens paths; by default the kernel's lookup if it works here, else the stepwise one.
+
+    Raises:
+        DefinitionError: There is no such directory, or this system cannot open files beneath a directory.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], lookup: Lookup | None = None) -> None:
+        if os.open not in os.supports_dir_fd:
+            raise DefinitionError("File tools need a system that opens files beneath a directory: Linux, macOS, BSD.")
+        if not isinstance(path, (str, os.PathLike)):
+            raise DefinitionError(f"{path!r:.100} is no directory to work in: give its path, as str or Path.")
+        try:
+            self._descriptor = os.open(path, _DIRECTORY)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            fault = f"{os.fspath(path)!r} is no directory to work in: {why}."
+            raise DefinitionError(f"{fault} Make it first, or name another.") from error
+        weakref.finalize(self, os.close, self._descriptor)
+        self._paths = (Path(path).absolute(), Path(path).resolve())
+        self.lookup = lookup or _choose_lookup(self._descriptor)
+
+    def locate(self) -> Path:
+        """Return its path now, or before it was removed.
+
+        Raises:
+            OSError: The path is not known: only Linux knows it, by /proc.
+        """
+        return _locate(self._descriptor)
+
+    def split(self, path: str) -> tuple[str, ...]:
+        """Split a path, absolute or relative, into names; `.` and `..` are resolved.
+
+        Raises:
+            OutsideError: It leads out of the directory.
+            OSError: No file can have such a path.
+        """
+        _check_path(path)
+        names: list[str] = []
+        for name in self._make_relative(path).parts:
+            if name == ".." and not names:
+                raise OutsideError("traversal")
+            names[len(names) - (name == "..") :] = [] if name == ".." else [name]
+        return tuple(names)
+
+    def open(self, path: str, flags: int = os.O_RDONLY) -> int:
+        """Open a path; the kernel's lookup follows links that stay inside.
+
+        Raises:
+            OSError: It does not exist, or is outside.
+        """
+        names = self.split(path)
+        if not names and os.fstat(self._descriptor).st_nlink == 0:
+            raise FileNotFoundError(errno.ENOENT, "the directory itself was removed")
+        return self.lookup(self._descriptor, names, flags | _SAFELY, links=True)
+
+    @contextmanager
+    def open_directory(self, path: str) -> Iterator[int]:
+        """Open a directory for a `with` block."""
+        opened = self.open(path, _DIRECTORY)
+        try:
+            yield opened
+        finally:
+            os.close(opened)
+
+    @contextmanager
+    def open_parent(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+        """Open the parent directory of a path, and yield it with the path's last name; no link is followed.
+
+        Args:
+            path: Path of a file that is made, changed or removed.
+            make: Whether to make missing directories, with mode 0755.
+
+        Raises:
+            OSError: The directory does not exist or is outside, or the path is that of the root itself.
+        """
+        names = self.split(path)
+        if not names:
+            raise OSError(errno.EBUSY, "this is the directory that all the others are in")
+        *above, name = names
+        opened = (
+            self._make_directories(above) if make else self.lookup(self._descriptor, above, _DIRECTORY, links=False)
+        )
+        try:
+            yield opened, name
+        finally:
+            os.close(opened)
+
+    def locate_open_file(self, path: str, opened: int) -> tuple[str, ...]:
+        """Return the names of an open file's real path, now or before it was removed, since a link may have led to it.
+
+        Raises:
+            OutsideError: It was moved out, or its path is not known.
+        """
+        if self.lookup is open_stepwise:
+            return self.split(path)
+        try:
+            return _locate(opened).relative_to(self.locate()).parts
+        except (OSError, ValueError):
+            raise OutsideError("link") from None
+
+    def _make_relative(self, path: str) -> PurePosixPath:
+        asked = PurePosixPath(path)
+        if not asked.is_absolute():
+            return asked
+        for root in self._paths:
+            with suppress(ValueError):
+                return asked.relative_to(root)
+        raise OutsideError("absolute")
+
+    def _make_directories(self, names: Sequence[str]) -> int:
+        with suppress(FileNotFoundError):
+            return self.lookup(self._descriptor, names, _DIRECTORY, links=False)
+        held = os.dup(self._descriptor)
+        try:
+            for name in names:
+                with suppress(FileExistsError):
+                    os.mkdir(name, 0o755, dir_fd=held)
+                held = _step(held, name)
+        except BaseException:
+            os.close(held)
+            raise
+        return held
+
+
+def _choose_lookup(directory: int) -> Lookup:
+    """Choose the kernel's lookup if it works: old kernels lack it, some containers forbid it, or have no /proc."""
+    if sys.platform != "linux":
+        return open_stepwise
+    by_kernel = KernelLookup()
+    try:
+        os.close(by_kernel(directory, (), _DIRECTORY, links=False))
+        _locate(directory)
+    except OSError:
+        return open_stepwise
+    return by_kernel
+
+
+def _locate(opened: int) -> Path:
+    """Return the path of an open file, now or before it was removed."""
+    path = Path(f"/proc/self/fd/{opened}").readlink()
+    with suppress(OSError):
+        if os.path.samestat(path.lstat(), os.fstat(opened)):
+            return path
+    return Path(str(path).removesuffix(_REMOVED))
+
+
+def _check_path(path: str) -> None:
+    """Check that a file can have a path.
+
+    Raises:
+        OSError: It cannot.
+    """
+    if "\0" in path or any("\ud800" <= sign <= "\udfff" for sign in path):
+        raise OSError(errno.EINVAL, "no path can hold a NUL or half a character")
+    if len(path.encode()) >= MAX_PATH:
+        raise _make_error(errno.ENAMETOOLONG)
+
+
 class KernelLookup:
-    """Look a path up by openat2: openat2(2), linux/openat2.h."""
+    """Looks a path up by openat2: openat2(2), linux/openat2.h."""
 
     NUMBER = 437  # the same on every architecture that Linux 5.6 and Python run on
     BENEATH, NO_MAGIC_LINKS, NO_LINKS = 0x08, 0x02, 0x04
-    # The kernel asks to try again when something was moved while it looked at a `..` in a link.
+    # The kernel asks to try again if something was moved while it followed a `..` in a link.
     AGAIN = (errno.EAGAIN, errno.EINTR)
     TRIES = 100
 
@@ -74,7 +236,7 @@ class KernelLookup:
                 return opened
             if ctypes.get_errno() not in self.AGAIN:
                 break
-        raise _failure(ctypes.get_errno())
+        raise _make_error(ctypes.get_errno())
 
     def _open(self, directory: int, path: bytes, how: ctypes.Array[ctypes.c_uint64]) -> int:
         size = ctypes.c_size_t(ctypes.sizeof(how))
@@ -83,7 +245,7 @@ class KernelLookup:
 
 
 def open_stepwise(directory: int, names: Sequence[str], flags: int, *, links: bool = False) -> int:
-    """Look a path up one name at a time, and follow no link, whatever `links` says."""
+    """Open a path one name at a time, following no link, whatever `links` says."""
     del links
     held = os.dup(directory)
     try:
@@ -94,169 +256,8 @@ def open_stepwise(directory: int, names: Sequence[str], flags: int, *, links: bo
         os.close(held)
 
 
-class Root:
-    """A directory, held open, with all that is beneath it; it stays the same one when it is moved.
-
-    Args:
-        path: The directory.
-        lookup: How paths are looked up; by the kernel where it can, else by steps.
-
-    Raises:
-        DefinitionError: There is no such directory, or this system cannot open files beneath a directory.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], lookup: Lookup | None = None) -> None:
-        if os.open not in os.supports_dir_fd:
-            raise DefinitionError("File tools need a system that opens files beneath a directory: Linux, macOS, BSD.")
-        if not isinstance(path, (str, os.PathLike)):
-            raise DefinitionError(f"{path!r:.100} is no directory to work in: give its path, as str or Path.")
-        try:
-            self._held = os.open(path, _DIRECTORY)
-        except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else error
-            fault = f"{os.fspath(path)!r} is no directory to work in: {why}."
-            raise DefinitionError(f"{fault} Make it first, or name another.") from error
-        weakref.finalize(self, os.close, self._held)
-        self._paths = (Path(path).absolute(), Path(path).resolve())
-        self.lookup = lookup or _usual_lookup(self._held)
-
-    def locate(self) -> Path:
-        """Tell where it stands now, or stood before it was removed.
-
-        Raises:
-            OSError: Nothing can tell: only Linux can, by /proc.
-        """
-        return _where(self._held)
-
-    def split(self, path: str) -> tuple[str, ...]:
-        """Part a path, absolute or not, into the names on the way to it; `.` and `..` are taken out.
-
-        Raises:
-            Outside: It leads out of the directory.
-            OSError: No file can have such a path.
-        """
-        _check(path)
-        names: list[str] = []
-        for name in self._relative(path).parts:
-            if name == ".." and not names:
-                raise OutsideError("traversal")
-            names[len(names) - (name == "..") :] = [] if name == ".." else [name]
-        return tuple(names)
-
-    def open(self, path: str, flags: int = os.O_RDONLY) -> int:
-        """Open what is there; the kernel follows links that stay inside.
-
-        Raises:
-            OSError: It is not there, or outside.
-        """
-        names = self.split(path)
-        if not names and os.fstat(self._held).st_nlink == 0:
-            raise FileNotFoundError(errno.ENOENT, "the directory itself was removed")
-        return self.lookup(self._held, names, flags | _SAFELY, links=True)
-
-    @contextmanager
-    def open_directory(self, path: str) -> Iterator[int]:
-        """Hold a directory open."""
-        opened = self.open(path, _DIRECTORY)
-        try:
-            yield opened
-        finally:
-            os.close(opened)
-
-    @contextmanager
-    def open_parent(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-        """Hold the directory open that a path's last name stands in, or is to stand in; no link is followed.
-
-        Args:
-            path: Of what is to be made, changed or removed.
-            make: Whether directories that are not there are made, with mode 0755.
-
-        Raises:
-            OSError: As above; or the path is that of the root itself, which has no place here.
-        """
-        names = self.split(path)
-        if not names:
-            raise OSError(errno.EBUSY, "this is the directory that all the others are in")
-        *above, name = names
-        opened = self._made(above) if make else self.lookup(self._held, above, _DIRECTORY, links=False)
-        try:
-            yield opened, name
-        finally:
-            os.close(opened)
-
-    def locate_open_file(self, path: str, opened: int) -> tuple[str, ...]:
-        """Tell where an open file stands, or stood before it was removed, when a link may have led to it.
-
-        Raises:
-            Outside: It was moved away, or nothing can tell where it is.
-        """
-        if self.lookup is open_stepwise:
-            return self.split(path)
-        try:
-            return _where(opened).relative_to(self.locate()).parts
-        except (OSError, ValueError):
-            raise OutsideError("link") from None
-
-    def _relative(self, path: str) -> PurePosixPath:
-        asked = PurePosixPath(path)
-        if not asked.is_absolute():
-            return asked
-        for root in self._paths:
-            with suppress(ValueError):
-                return asked.relative_to(root)
-        raise OutsideError("absolute")
-
-    def _made(self, names: Sequence[str]) -> int:
-        with suppress(FileNotFoundError):
-            return self.lookup(self._held, names, _DIRECTORY, links=False)
-        held = os.dup(self._held)
-        try:
-            for name in names:
-                with suppress(FileExistsError):
-                    os.mkdir(name, 0o755, dir_fd=held)
-                held = _step(held, name)
-        except BaseException:
-            os.close(held)
-            raise
-        return held
-
-
-def _usual_lookup(directory: int) -> Lookup:
-    """Choose the kernel's way where there is one: old kernels lack it, some containers forbid it, or have no /proc."""
-    if sys.platform != "linux":
-        return open_stepwise
-    by_kernel = KernelLookup()
-    try:
-        os.close(by_kernel(directory, (), _DIRECTORY, links=False))
-        _where(directory)
-    except OSError:
-        return open_stepwise
-    return by_kernel
-
-
-def _where(opened: int) -> Path:
-    """Tell where an open file stands, or stood."""
-    told = Path(f"/proc/self/fd/{opened}").readlink()
-    with suppress(OSError):
-        if os.path.samestat(told.lstat(), os.fstat(opened)):
-            return told
-    return Path(str(told).removesuffix(_REMOVED))
-
-
-def _check(path: str) -> None:
-    """Refuse what cannot be a path.
-
-    Raises:
-        OSError: It cannot.
-    """
-    if "\0" in path or any("\ud800" <= sign <= "\udfff" for sign in path):
-        raise OSError(errno.EINVAL, "no path can hold a NUL or half a character")
-    if len(path.encode()) >= MAX_PATH:
-        raise _failure(errno.ENAMETOOLONG)
-
-
 def _step(held: int, name: str) -> int:
-    """Go from an open directory to one in it."""
+    """Open a directory in an open one, and close that."""
     below = _open_in(held, name, _DIRECTORY)
     os.close(held)
     return below
@@ -278,5 +279,5 @@ def _is_link(directory: int, name: str) -> bool:
         return False
 
 
-def _failure(number: int) -> OSError:
+def _make_error(number: int) -> OSError:
     return OutsideError("link") if number in (errno.EXDEV, errno.ELOOP) else OSError(number, os.strerror(number))

@@ -1,4 +1,13 @@
-"""File tools for one directory and what is beneath it: two families of names, one way of doing it."""
+"""File tools for one directory and everything beneath it: two families of names on one implementation.
+
+Files, each importing only those below it:
+
+    coding       `coding_tools`: reading pages, editing, listing, searching
+    workspace    files beneath a root, and `file_tools`
+    writing      writing a file: all or nothing, hashes, locks
+    text         reading and decoding text, errors and names for a model
+    sensitive    patterns of private and guarded paths
+"""
 
 from __future__ import annotations
 
@@ -27,30 +36,29 @@ def file_tools(
     guarded: Sequence[str] = DEFAULT_GUARDED,
     hashes: bool = False,
 ) -> list[Tool[..., Any]]:
-    """Make `file_read`, `file_write`, `file_list`, `file_delete` and `file_stat` for what is beneath a directory.
+    """Make `file_read`, `file_write`, `file_list`, `file_delete` and `file_stat` for the files beneath a directory.
 
-    No path leads out of it, not by links, nor while somebody moves things about. Relative links that stay inside are
-    followed to read, where the kernel can tell (Linux 5.6), and never to write. Hard links to files elsewhere can be
-    read. Patterns are about what is beneath the directory, wherever it stands itself.
+    No path leads out of it, neither by links nor while files are moved. Relative links that stay inside are followed to
+    read, where the kernel supports it (Linux 5.6), and never to write. Hard links to files elsewhere can be read.
+    Patterns apply to paths beneath the directory, wherever it is.
 
     Args:
-        root: The directory, which is there already; it is held open.
-        private: What is not read, as patterns of names, `/` between them, `*` and `?` in them, and `!` before what is
-            not meant; it is written only with somebody's yes.
-        guarded: What is changed only with somebody's yes, such as what is run later without anybody's asking. An
-            approver that agrees to a tool by its name, such as `allow("file_write", ...)`, agrees to that too.
-        hashes: Whether what is read or written tells its hash, and `file_write` asks for the one that the file had when
-            it was read, as `expect_hash`: what somebody else has changed since is not overwritten, nor is what was not
-            read. For agents that work on the same files. A file of more than 64 MiB has none.
+        root: An existing directory; it is held open.
+        private: Files that are not read, and written only with approval: patterns of names with `/` between them, `*`
+            and `?` in them, and `!` before exceptions.
+        guarded: Files that are changed only with approval, such as those that other programs run later. An approver
+            that allows a tool by its name, such as `allow("file_write", ...)`, allows these too.
+        hashes: Whether results have the hash of what was read or written, and `file_write` takes the hash that the file
+            had when it was read, as `expect_hash`: a file that changed since, or was not read, is not overwritten. For
+            agents that work on the same files. A file of more than 64 MiB has no hash.
 
     Raises:
-        DefinitionError: There is no such directory, the system cannot open files beneath one, or a value makes no
-            sense.
+        DefinitionError: There is no such directory, the system cannot open files beneath one, or an option is invalid.
     """
     workspace = _make_workspace(root, private, guarded)
-    made = WorkspaceTools(workspace, hashes=options.check_type("hashes", hashes, bool))
-    write = _make_write_tool(workspace, made.file_write, "Write File", hashes=hashes)
-    return [made.file_read, write, made.file_list, _require_approval(workspace, made.file_delete), made.file_stat]
+    tools = WorkspaceTools(workspace, hashes=options.check_type("hashes", hashes, bool))
+    write = _make_write_tool(workspace, tools.file_write, "Write File", hashes=hashes)
+    return [tools.file_read, write, tools.file_list, _require_approval(workspace, tools.file_delete), tools.file_stat]
 
 
 def coding_tools(
@@ -61,40 +69,45 @@ def coding_tools(
     hashes: bool = False,
     limits: CodingLimits | None = None,
 ) -> list[Tool[..., Any]]:
-    """Make `read_file`, `write_file`, `edit_file`, `list_files` and `search` for what is beneath a directory.
+    """Make `read_file`, `write_file`, `edit_file`, `list_files` and `search` for the files beneath a directory.
 
     Args:
-        root: As for `file_tools`, and so are the others.
-        private: What is neither read nor searched.
-        guarded: What is changed only with somebody's yes.
-        hashes: As for `file_tools`; `write_file` asks for them. `edit_file` changes the text that it has read, or
-            nothing.
-        limits: How far the tools go.
+        root: As for `file_tools`.
+        private: As for `file_tools`; these files are not searched either.
+        guarded: As for `file_tools`.
+        hashes: As for `file_tools`, for `write_file`. `edit_file` always changes the text that it has read, or nothing.
+        limits: Limits of the tools.
 
     Raises:
         DefinitionError: As for `file_tools`.
     """
-    how_far = CodingLimits() if limits is None else options.check_type("limits", limits, CodingLimits)
+    chosen = CodingLimits() if limits is None else options.check_type("limits", limits, CodingLimits)
     workspace = _make_workspace(root, private, guarded)
-    workspace = replace(workspace, max_hashed=max(how_far.max_bytes, how_far.max_paged))
-    made = EditingTools(workspace, how_far, hashes=options.check_type("hashes", hashes, bool))
-    finding = FindingTools(workspace, how_far)
-    write = _make_write_tool(workspace, made.write_file, "Write File", hashes=hashes)
-    return [made.read_file, write, _require_approval(workspace, made.edit_file), finding.list_files, finding.search]
+    workspace = replace(workspace, max_hashed=max(chosen.max_bytes, chosen.max_paged))
+    editing = EditingTools(workspace, chosen, hashes=options.check_type("hashes", hashes, bool))
+    finding = FindingTools(workspace, chosen)
+    write = _make_write_tool(workspace, editing.write_file, "Write File", hashes=hashes)
+    return [
+        editing.read_file,
+        write,
+        _require_approval(workspace, editing.edit_file),
+        finding.list_files,
+        finding.search,
+    ]
 
 
 def _make_workspace(root: str | os.PathLike[str] | Root, private: Sequence[str], guarded: Sequence[str]) -> Workspace:
-    kept = Patterns([*options.check_texts("private", private), TEMPORARY_NAME])
-    return Workspace(options.open_root(root), kept, Patterns(options.check_texts("guarded", guarded)))
+    private_patterns = Patterns([*options.check_texts("private", private), TEMPORARY_NAME])
+    return Workspace(options.open_root(root), private_patterns, Patterns(options.check_texts("guarded", guarded)))
 
 
 def _make_write_tool(workspace: Workspace, write: Callable[..., Any], title: str, *, hashes: bool) -> Tool[..., Any]:
-    """Make the tool that writes; a model is told of hashes only where they are asked for."""
-    told = write if hashes else partial(write, expect_hash="")
-    made: Tool[..., Any] = tool(told, name=write.__name__, title=title, effect="write", idempotent=not hashes)
+    """Make the tool that writes; it has the parameter `expect_hash` only with `hashes`."""
+    function = write if hashes else partial(write, expect_hash="")
+    made: Tool[..., Any] = tool(function, name=write.__name__, title=title, effect="write", idempotent=not hashes)
     return _require_approval(workspace, made)
 
 
 def _require_approval(workspace: Workspace, made: Tool[..., Any]) -> Tool[..., Any]:
-    """Have somebody asked before one of the paths is changed that need it."""
+    """Require approval for calls that change a private or guarded path."""
     return tool(made, approve=lambda request: workspace.needs_approval(request.arguments["path"]))

@@ -1,11 +1,11 @@
-"""Which paths hold secrets, and which are carried out later: parts of paths, with `*` and `?` in each name."""
+"""Patterns of paths that hold secrets, or files that other programs run: parts of paths, with `*` and `?` in names."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 
-# Kept from a model: keys, passwords, tokens, where tools of the trade keep them, and what was typed into a shell.
+# Not read by default: keys, passwords and tokens, the places where developer tools store them, and shell histories.
 DEFAULT_PRIVATE = (
     ".env",
     ".env.*",
@@ -67,7 +67,7 @@ DEFAULT_PRIVATE = (
     "service-account*.json",
     ".*_history",
 )
-# Somebody's shell, editor, version control, interpreter, agent or build server runs what stands here.
+# Changed only with approval by default: files that a shell, editor, git, interpreter, agent or CI server runs later.
 DEFAULT_GUARDED = (
     "*.git",
     "hooks/pre-commit",
@@ -150,24 +150,24 @@ DEFAULT_GUARDED = (
 
 
 class Patterns:
-    """Tells whether a path, or a directory on the way to it, is one of those meant, in capitals or not.
+    """Matches a path if it or one of its parent directories fits a pattern, whatever the case of letters.
 
     Args:
-        patterns: Parts of paths; one that begins with `!` says what is not meant.
+        patterns: Parts of paths; one that begins with `!` is an exception.
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        given = [pattern.casefold() for pattern in patterns]
-        meant = _join_patterns(pattern for pattern in given if not pattern.startswith("!"))
-        other = _join_patterns(pattern[1:] for pattern in given if pattern.startswith("!"))
-        self._search = re.compile(rf"(?:\A|/)(?!{other}(?:/|\Z)){meant}(?:/|\Z)").search
+        folded = [pattern.casefold() for pattern in patterns]
+        included = _join_patterns(pattern for pattern in folded if not pattern.startswith("!"))
+        excluded = _join_patterns(pattern[1:] for pattern in folded if pattern.startswith("!"))
+        self._search = re.compile(rf"(?:\A|/)(?!{excluded}(?:/|\Z)){included}(?:/|\Z)").search
 
     def __contains__(self, names: Sequence[str]) -> bool:
         return self._search("/".join(names).casefold()) is not None
 
 
 def _join_patterns(patterns: Iterable[str]) -> str:
-    return f"(?:{'|'.join(map(_to_regex, patterns)) or '(?!)'})"  # nothing fits that
+    return f"(?:{'|'.join(map(_to_regex, patterns)) or '(?!)'})"  # which matches nothing
 
 
 def _to_regex(pattern: str) -> str:

@@ -1,8 +1,6 @@
-"""A file's bytes -> text, and back, so that what nobody changed stays as it was: encoding, mark, line ends.
+"""Reading files and decoding their text, and the errors and names that a model sees.
 
-What a file holds, piece by piece, and no more than is wanted.
-
-Names and reasons, as a model reads them.
+What is decoded can be encoded again with the same encoding, byte order mark and line ends.
 """
 
 from __future__ import annotations
@@ -18,80 +16,8 @@ from typing import BinaryIO
 from toolkit._guards.paths import OutsideError
 from toolkit.errors import Failed
 
-# Bytes.
-PIECE = 1024 * 1024
-
-
-class TooLarge(OSError):
-    """A file holds more than is read."""
-
-    def __init__(self, size: int, most: int) -> None:
-        super().__init__(errno.EFBIG, f"File too large ({size} bytes, max {most}).")
-
-
-def read_pieces(file: BinaryIO, size: int, max_bytes: int) -> Iterator[bytes]:
-    """Give what an open file holds, from where it stands.
-
-    Args:
-        file: The file.
-        size: Its size, as far as the system knows it: a file may grow while it is read, or have no size.
-        max_bytes: Bytes that are read at most.
-
-    Raises:
-        TooLarge: There is more.
-    """
-    if size > max_bytes:
-        raise TooLarge(size, max_bytes)
-    taken = 0
-    while piece := file.read(PIECE):
-        taken += len(piece)
-        if taken > max_bytes:
-            raise TooLarge(taken, max_bytes)
-        yield piece
-
-
-def escape_name(name: str) -> str:
-    """Write a file's name, or path, on one line: what cannot be seen, or is no UTF-8, as an escape."""
-    if name.isprintable():
-        return name
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in name)
-
-
-def get_name(path: str) -> str:
-    """Take the last name of a path."""
-    return escape_name(PurePosixPath(path).name or ".")
-
-
-@contextmanager
-def report_errors(
-    what: str, path: str, outside: Mapping[str, str], missing: str = "", large: str = ""
-) -> Iterator[None]:
-    """Tell the model what went wrong.
-
-    Args:
-        what: The work that failed.
-        path: As the model gave it.
-        outside: What is said of a path that leads out, by how it does; `{}` is the path.
-        missing: What is said where nothing is there; else the system's reason, as of all the rest.
-        large: What is said besides where a file is too large.
-    """
-    try:
-        yield
-    except OutsideError as error:
-        raise Failed(outside[error.how].format(path)) from error
-    except TooLarge as error:
-        raise Failed(f"{_describe_error(error)}{large}") from error
-    except OSError as error:
-        is_missing = missing and isinstance(error, (FileNotFoundError, NotADirectoryError))
-        raise Failed(missing if is_missing else f"{what}: {_describe_error(error)}") from error
-
-
-def _describe_error(error: OSError) -> str:
-    """Say why something failed, without the path: it may tell where the workspace is."""
-    return error.strerror or type(error).__name__
-
-
-# Byte order marks; those of UTF-32 begin like those of UTF-16.
+PIECE = 1024 * 1024  # bytes
+# Those of UTF-32 come first, since they begin like those of UTF-16.
 BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -101,20 +27,28 @@ BYTE_ORDER_MARKS = (
 )
 
 
-class NotText(OSError):
-    """A file holds something else than text, or text whose encoding nothing tells."""
+class TooLarge(OSError):
+    """A file is larger than the limit."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(errno.EILSEQ, why)
+    def __init__(self, size: int, max_bytes: int) -> None:
+        super().__init__(errno.EFBIG, f"File too large ({size} bytes, max {max_bytes}).")
+
+
+class NotText(OSError):
+    """A file is not text, or its encoding is unknown."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(errno.EILSEQ, reason)
 
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How a file writes its text.
+    """The encoding and line ends of a text file.
 
     Attributes:
+        encoding: Its encoding.
         mark: Its byte order mark, which is not part of the text.
-        has_crlf: Whether every line ends as on Windows.
+        has_crlf: Whether every line ends in CR LF.
     """
 
     encoding: str = "utf-8"
@@ -122,23 +56,23 @@ class TextFormat:
     has_crlf: bool = False
 
     def encode(self, text: str) -> bytes:
-        """Write a text as it is."""
+        """Encode a text, with the byte order mark."""
         return self.mark + text.encode(self.encoding)
 
     def adapt_line_ends(self, text: str) -> str:
-        """Make a text's line ends the file's own, where it has none but plain ones."""
+        """Give a text the line ends of the file, unless it has CR LF already."""
         return text.replace("\n", "\r\n") if self.has_crlf and "\r\n" not in text else text
 
 
 def decode_file(data: bytes, *, is_cut: bool = False) -> tuple[str, TextFormat]:
-    """Read a text, and how it is written: UTF-8, or what a byte order mark says.
+    """Decode a file's bytes by their byte order mark or as UTF-8, and return the text and its format.
 
     Args:
         data: The file's bytes.
-        is_cut: Whether the bytes may end within a character, or a line end; such a character is left out.
+        is_cut: Whether the bytes may end within a character or line end; such a character is left out.
 
     Raises:
-        NotText: It is none.
+        NotText: They are not text.
     """
     mark, encoding = _detect_mark(data)
     decoder = codecs.getincrementaldecoder(encoding)()
@@ -147,10 +81,10 @@ def decode_file(data: bytes, *, is_cut: bool = False) -> tuple[str, TextFormat]:
 
 
 def line_blocks(pieces: Iterable[bytes]) -> Iterator[list[str]]:
-    """Read the lines of a text as `lines_of` does, block by block, and keep no more than a piece and a line.
+    """Yield the lines of a text as `split_lines` does, in blocks; memory holds no more than a piece and a line.
 
     Raises:
-        NotText: It is none.
+        NotText: The pieces are not text.
     """
     unfinished: list[str] = []
     for text in _decode_pieces(pieces):
@@ -165,18 +99,18 @@ def line_blocks(pieces: Iterable[bytes]) -> Iterator[list[str]]:
 
 
 def split_lines(text: str) -> list[str]:
-    """Part a text as editors count lines: what follows the last line end is a line only if there is something."""
+    """Split a text as editors count lines: the last line end begins a line only if text follows."""
     lines = text.replace("\r\n", "\n").split("\n")
     return lines if lines[-1] else lines[:-1]
 
 
 def _decode_pieces(pieces: Iterable[bytes]) -> Iterator[str]:
-    waiting = iter(pieces)
-    first = next(waiting, b"")
+    remaining = iter(pieces)
+    first = next(remaining, b"")
     mark, encoding = _detect_mark(first)
     decoder = codecs.getincrementaldecoder(encoding)()
     yield _decode_piece(decoder, first[len(mark) :], is_last=False)
-    for piece in waiting:
+    for piece in remaining:
         yield _decode_piece(decoder, piece, is_last=False)
     yield _decode_piece(decoder, b"", is_last=True)
 
@@ -196,5 +130,67 @@ def _decode_piece(decoder: codecs.IncrementalDecoder, data: bytes, *, is_last: b
 
 
 def _is_all_crlf(text: str) -> bool:
-    whole = text.count("\r\n")
-    return whole > 0 and whole == text.count("\n") == text.count("\r")
+    count = text.count("\r\n")
+    return count > 0 and count == text.count("\n") == text.count("\r")
+
+
+def read_pieces(file: BinaryIO, size: int, max_bytes: int) -> Iterator[bytes]:
+    """Yield the rest of an open file in pieces.
+
+    Args:
+        file: The file.
+        size: Its size according to the system; a file may grow while it is read, or have no size.
+        max_bytes: Bytes that are read at most.
+
+    Raises:
+        TooLarge: The file is larger.
+    """
+    if size > max_bytes:
+        raise TooLarge(size, max_bytes)
+    total = 0
+    while piece := file.read(PIECE):
+        total += len(piece)
+        if total > max_bytes:
+            raise TooLarge(total, max_bytes)
+        yield piece
+
+
+@contextmanager
+def report_errors(
+    label: str, path: str, outside: Mapping[str, str], missing: str = "", large: str = ""
+) -> Iterator[None]:
+    """Raise errors of the system as errors for the model.
+
+    Args:
+        label: Begins the message.
+        path: The path that the model gave.
+        outside: Messages for a path that leads out, by the way it does; `{}` is the path.
+        missing: Message if the path does not exist; by default the system's reason, as for all other errors.
+        large: Added to the message if a file is too large.
+    """
+    try:
+        yield
+    except OutsideError as error:
+        raise Failed(outside[error.way].format(path)) from error
+    except TooLarge as error:
+        raise Failed(f"{_describe_error(error)}{large}") from error
+    except OSError as error:
+        is_missing = missing and isinstance(error, (FileNotFoundError, NotADirectoryError))
+        raise Failed(missing if is_missing else f"{label}: {_describe_error(error)}") from error
+
+
+def _describe_error(error: OSError) -> str:
+    """Describe an error without the path, which may reveal the place of the workspace."""
+    return error.strerror or type(error).__name__
+
+
+def escape_name(name: str) -> str:
+    """Return a file's name or path on one line, with invisible and non-UTF-8 characters escaped."""
+    if name.isprintable():
+        return name
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in name)
+
+
+def get_name(path: str) -> str:
+    """Return the last name of a path."""
+    return escape_name(PurePosixPath(path).name or ".")

@@ -1,6 +1,6 @@
-"""What can be done to files beneath one directory, whatever the tools that do it are called.
+"""Files beneath one directory, and `file_read`, `file_write`, `file_list`, `file_delete`, `file_stat`.
 
-`file_read`, `file_write`, `file_list`, `file_delete`, `file_stat`: the files of one workspace, whole.
+`Workspace` is what both families of tools share; the other family is in `coding`.
 """
 
 from __future__ import annotations
@@ -44,151 +44,8 @@ from toolkit.builtin.files.writing import (
     replace_file,
 )
 
-# What is read of a file to learn how it is written, in bytes.
-HEAD = 65_536
+HEAD = 65_536  # bytes of a file that are read to detect its format
 SKIPPED_DIRECTORIES = ("target", ".git", "node_modules")
-
-
-@dataclass(frozen=True)
-class Workspace:
-    """Files beneath a root.
-
-    Every method raises OSError where something is not there, not allowed, or outside.
-
-    Attributes:
-        private: Paths that are not read.
-        guarded: Paths that are changed only with somebody's yes.
-        max_entries: Of directories, that a walk looks at before it gives up; so many take about a second.
-        max_hashed: Bytes; a larger file has no hash, and so none can be expected of it.
-    """
-
-    root: Root
-    private: Patterns = NO_PATTERNS
-    guarded: Patterns = NO_PATTERNS
-    max_entries: int = 200_000
-    max_hashed: int = 64 * 1024 * 1024
-
-    def needs_approval(self, path: str) -> bool:
-        """Tell whether somebody has to agree before a path is changed."""
-        try:
-            names = self.root.split(path)
-        except OSError:
-            return False  # nothing there can be changed
-        return names in self.guarded or names in self.private
-
-    @contextmanager
-    def open_file(self, path: str) -> Iterator[tuple[BufferedReader, os.stat_result]]:
-        """Hold a regular file open to read."""
-        with open_regular(self.root.open(path)) as (file, found):
-            if self.root.split(path) in self.private or self.root.locate_open_file(path, file.fileno()) in self.private:
-                raise PermissionError(errno.EACCES, "it may hold secrets, which are kept from you")
-            yield file, found
-
-    def make_parents(self, path: str) -> None:
-        """Make the directories that lead to a path, as far as there are none."""
-        with self.root.open_parent(path, make=True):
-            pass
-
-    def replace(self, path: str, data: bytes, expected: str | None, ended: Cancellation) -> None:
-        """Put a file in a place, all of it or nothing.
-
-        Args:
-            path: The place.
-            data: All that the file is to hold.
-            expected: The old file's hash, empty where there is to be none: nothing is replaced that somebody changed.
-                Of all that use this method, in whatever process, none can do so in between. None where any will do.
-            ended: Tells when nothing is to be written any more.
-        """
-        with self.root.open_parent(path) as (directory, name):
-            replace_file(directory, name, data, ExpectedFile(expected, self.max_hashed), ended)
-
-    def encode_text(self, path: str, text: str) -> bytes:
-        """Write a text as the file does that it is about to replace; the usual way, where there is none."""
-        try:
-            with open_regular(self.root.open(path)) as (file, found):
-                form = decode_file(file.read(HEAD), is_cut=found.st_size > HEAD)[1]
-        except (OutsideError, FileNotFoundError, PermissionError, NotText):
-            form = TextFormat()
-        return form.encode(form.adapt_line_ends(text))
-
-    def remove(self, path: str) -> None:
-        """Remove a file, a link itself, or a directory that is empty."""
-        with self.root.open_parent(path) as (directory, name):
-            is_directory = stat.S_ISDIR(os.lstat(name, dir_fd=directory).st_mode)
-            (os.rmdir if is_directory else os.unlink)(name, dir_fd=directory)
-
-    def stat(self, path: str) -> os.stat_result:
-        """Tell what the system knows of what stands in a place, a link itself included."""
-        if not self.root.split(path):
-            with self.root.open_directory(path) as directory:
-                return os.fstat(directory)
-        with self.root.open_parent(path) as (directory, name):
-            return os.lstat(name, dir_fd=directory)
-
-    def list_entries(self, path: str) -> Iterator[os.DirEntry[str]]:
-        """Give what stands in a directory, in the system's order."""
-        with self.root.open_directory(path) as directory, os.scandir(directory) as entries:
-            yield from entries
-
-    def walk_files(self, path: str, depth: int, check: Callable[[], object]) -> Iterator[str]:
-        """Give the paths of regular files, by name, noise left out; of a file, its own. No link is followed.
-
-        Args:
-            path: Where to look.
-            depth: How many directories deep; 1 is the directory itself.
-            check: Asked before each entry; raises to end the walk.
-        """
-        start = "/".join(self.root.split(path))
-        if self._is_file(path):
-            yield start
-            return
-        check = _limit_checks(check, self.max_entries)
-        waiting = [(start, depth)]
-        while waiting:
-            directory, left = waiting.pop()
-            found = self._list_directory(directory, check, is_start=directory == start)
-            yield from (name for name, is_file in found if is_file)
-            waiting += [(name, left - 1) for name, is_file in reversed(found) if not is_file and left > 1]
-
-    def _is_file(self, path: str) -> bool:
-        opened = self.root.open(path)
-        try:
-            return stat.S_ISREG(os.fstat(opened).st_mode)
-        finally:
-            os.close(opened)
-
-    def _list_directory(self, directory: str, check: Callable[[], object], *, is_start: bool) -> list[tuple[str, bool]]:
-        """List a directory's files and directories as sorted paths, each with whether it is a file."""
-        found: list[tuple[str, bool]] = []
-        try:
-            for entry in self.list_entries(directory):
-                check()
-                is_file = entry.is_file(follow_symlinks=False)
-                if is_file or _is_wanted(entry):
-                    found.append((f"{directory}/{entry.name}".lstrip("/"), is_file))
-        except OSError as error:
-            # Further down, somebody removed it meanwhile, or closed it to us, or nothing here can say its name.
-            if is_start or error.errno == errno.E2BIG:
-                raise
-        return sorted(found)
-
-
-def _is_wanted(entry: os.DirEntry[str]) -> bool:
-    return entry.name not in SKIPPED_DIRECTORIES and entry.is_dir(follow_symlinks=False)
-
-
-def _limit_checks(check: Callable[[], object], most: int) -> Callable[[], None]:
-    """Make a check of how often it is asked, too."""
-    left = iter(range(most))
-
-    def checked() -> None:
-        check()
-        if next(left, None) is None:
-            raise OSError(errno.E2BIG, f"more than {most} entries; look further down")
-
-    return checked
-
-
 MAX_READ = 8000  # bytes
 MAX_LISTED = 1000  # entries
 TRUNCATED = "\n... (truncated)"
@@ -203,7 +60,7 @@ _report_errors = partial(report_errors, outside=OUTSIDE_MESSAGES)
 
 
 class WorkspaceTools:
-    """The tools for one workspace."""
+    """The tools of `file_tools` for one workspace."""
 
     def __init__(self, workspace: Workspace, *, hashes: bool) -> None:
         self._workspace, self._hashes = workspace, hashes
@@ -215,12 +72,12 @@ class WorkspaceTools:
         Args:
             path: File path relative to the workspace.
         """
-        with _report_errors("read error", path), self._workspace.open_file(path) as (file, about):
+        with _report_errors("read error", path), self._workspace.open_file(path) as (file, status):
             data = file.read(MAX_READ + 1)
             is_cut = len(data) > MAX_READ
             text = decode_file(data[:MAX_READ], is_cut=is_cut)[0] + (TRUNCATED if is_cut else "")
-            found = self._compute_hash(data, file, about.st_size) if self._hashes else ""
-            return f"[hash {found}]\n{text}" if found else text
+            content_hash = self._compute_hash(data, file, status.st_size) if self._hashes else ""
+            return f"[hash {content_hash}]\n{text}" if content_hash else text
 
     def file_write(  # noqa: D417  the type says what expect_hash is
         self, path: str, content: str, expect_hash: ExpectHash = "", *, context: ToolContext = NO_CONTEXT
@@ -230,7 +87,7 @@ class WorkspaceTools:
         Args:
             path: File path relative to the workspace.
             content: All that the file is to hold.
-            context: Tells when the call ends.
+            context: Cancels the write.
         """
         with _report_errors("mkdir error", path):
             self._workspace.make_parents(path)
@@ -248,11 +105,11 @@ class WorkspaceTools:
             path: Directory path relative to the workspace; empty or `.` for the workspace itself.
         """
         with _report_errors("list error", path):
-            found = nsmallest(
+            entries = nsmallest(
                 MAX_LISTED + 1, ((entry.name, _get_kind(entry)) for entry in self._workspace.list_entries(path))
             )
-        lines = "".join(f"{kind}\t{escape_name(name)}\n" for name, kind in found[:MAX_LISTED])
-        return lines + (f"... (more than {MAX_LISTED} entries)" if len(found) > MAX_LISTED else "")
+        lines = "".join(f"{kind}\t{escape_name(name)}\n" for name, kind in entries[:MAX_LISTED])
+        return lines + (f"... (more than {MAX_LISTED} entries)" if len(entries) > MAX_LISTED else "")
 
     @tool(title="Delete File", effect="destructive")
     def file_delete(self, path: str) -> str:
@@ -273,16 +130,16 @@ class WorkspaceTools:
             path: File or directory path relative to the workspace.
         """
         with _report_errors("stat error", path):
-            found = self._workspace.stat(path)
+            status = self._workspace.stat(path)
         return {
             "name": get_name(path),
-            "size": found.st_size,
-            "type": "directory" if stat.S_ISDIR(found.st_mode) else "file",
-            "modified": f"{datetime.fromtimestamp(found.st_mtime, timezone.utc):%Y-%m-%dT%H:%M:%SZ}",
+            "size": status.st_size,
+            "type": "directory" if stat.S_ISDIR(status.st_mode) else "file",
+            "modified": f"{datetime.fromtimestamp(status.st_mtime, timezone.utc):%Y-%m-%dT%H:%M:%SZ}",
         }
 
     def _compute_hash(self, beginning: bytes, file: BinaryIO, size: int) -> str:
-        """Tell the hash of what was read and what follows; "" where that is too much to look through."""
+        """Return the hash of a file whose beginning was read; "" if it is too large."""
         try:
             return hash_pieces(chain([beginning], read_pieces(file, size, self._workspace.max_hashed)))
         except TooLarge:
@@ -291,3 +148,144 @@ class WorkspaceTools:
 
 def _get_kind(entry: os.DirEntry[str]) -> str:
     return "dir" if entry.is_dir(follow_symlinks=False) else "file"
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Files beneath a root.
+
+    Every method raises OSError if a file does not exist, is not allowed, or is outside.
+
+    Attributes:
+        root: The directory.
+        private: Paths that are not read.
+        guarded: Paths that are changed only with approval.
+        max_entries: Entries of directories that a walk visits before it fails; so many take about a second.
+        max_hashed: Bytes; a larger file has no hash, so none can be expected of it.
+    """
+
+    root: Root
+    private: Patterns = NO_PATTERNS
+    guarded: Patterns = NO_PATTERNS
+    max_entries: int = 200_000
+    max_hashed: int = 64 * 1024 * 1024
+
+    def needs_approval(self, path: str) -> bool:
+        """Return whether changing a path needs approval."""
+        try:
+            names = self.root.split(path)
+        except OSError:
+            return False  # nothing there can be changed
+        return names in self.guarded or names in self.private
+
+    @contextmanager
+    def open_file(self, path: str) -> Iterator[tuple[BufferedReader, os.stat_result]]:
+        """Open a regular file to read."""
+        with open_regular(self.root.open(path)) as (file, status):
+            if self.root.split(path) in self.private or self.root.locate_open_file(path, file.fileno()) in self.private:
+                raise PermissionError(errno.EACCES, "it may hold secrets, which are kept from you")
+            yield file, status
+
+    def make_parents(self, path: str) -> None:
+        """Make the missing parent directories of a path."""
+        with self.root.open_parent(path, make=True):
+            pass
+
+    def replace(self, path: str, data: bytes, expected: str | None, cancellation: Cancellation) -> None:
+        """Write a file, all of it or nothing.
+
+        Args:
+            path: The path.
+            data: The file's new content.
+            expected: Hash that the old file must have, empty if there must be none, None for any: a file that changed
+                meanwhile is not replaced. No other caller of this method, in any process, can write in between.
+            cancellation: Prevents the write.
+        """
+        with self.root.open_parent(path) as (directory, name):
+            replace_file(directory, name, data, ExpectedFile(expected, self.max_hashed), cancellation)
+
+    def encode_text(self, path: str, text: str) -> bytes:
+        """Encode a text in the format of the file that it replaces; in the default one if there is none."""
+        try:
+            with open_regular(self.root.open(path)) as (file, status):
+                text_format = decode_file(file.read(HEAD), is_cut=status.st_size > HEAD)[1]
+        except (OutsideError, FileNotFoundError, PermissionError, NotText):
+            text_format = TextFormat()
+        return text_format.encode(text_format.adapt_line_ends(text))
+
+    def remove(self, path: str) -> None:
+        """Remove a file, a link itself, or an empty directory."""
+        with self.root.open_parent(path) as (directory, name):
+            is_directory = stat.S_ISDIR(os.lstat(name, dir_fd=directory).st_mode)
+            (os.rmdir if is_directory else os.unlink)(name, dir_fd=directory)
+
+    def stat(self, path: str) -> os.stat_result:
+        """Return the status of a path, or of a link itself."""
+        if not self.root.split(path):
+            with self.root.open_directory(path) as directory:
+                return os.fstat(directory)
+        with self.root.open_parent(path) as (directory, name):
+            return os.lstat(name, dir_fd=directory)
+
+    def list_entries(self, path: str) -> Iterator[os.DirEntry[str]]:
+        """Yield the entries of a directory, in the system's order."""
+        with self.root.open_directory(path) as directory, os.scandir(directory) as entries:
+            yield from entries
+
+    def walk_files(self, path: str, depth: int, check: Callable[[], object]) -> Iterator[str]:
+        """Yield the paths of regular files in order of names, without `SKIPPED_DIRECTORIES`; no link is followed.
+
+        Args:
+            path: A directory, or a file, whose own path is yielded.
+            depth: Levels of directories; 1 is the directory itself.
+            check: Called before each entry; raises to end the walk.
+        """
+        start = "/".join(self.root.split(path))
+        if self._is_file(path):
+            yield start
+            return
+        check = _limit_checks(check, self.max_entries)
+        pending = [(start, depth)]
+        while pending:
+            directory, left = pending.pop()
+            entries = self._list_directory(directory, check, is_start=directory == start)
+            yield from (name for name, is_file in entries if is_file)
+            pending += [(name, left - 1) for name, is_file in reversed(entries) if not is_file and left > 1]
+
+    def _is_file(self, path: str) -> bool:
+        opened = self.root.open(path)
+        try:
+            return stat.S_ISREG(os.fstat(opened).st_mode)
+        finally:
+            os.close(opened)
+
+    def _list_directory(self, directory: str, check: Callable[[], object], *, is_start: bool) -> list[tuple[str, bool]]:
+        """List a directory's files and directories as sorted paths, each with whether it is a file."""
+        entries: list[tuple[str, bool]] = []
+        try:
+            for entry in self.list_entries(directory):
+                check()
+                is_file = entry.is_file(follow_symlinks=False)
+                if is_file or _is_wanted(entry):
+                    entries.append((f"{directory}/{entry.name}".lstrip("/"), is_file))
+        except OSError as error:
+            # A directory further down may have been removed or closed meanwhile, or its path is too long.
+            if is_start or error.errno == errno.E2BIG:
+                raise
+        return sorted(entries)
+
+
+def _is_wanted(entry: os.DirEntry[str]) -> bool:
+    return entry.name not in SKIPPED_DIRECTORIES and entry.is_dir(follow_symlinks=False)
+
+
+def _limit_checks(check: Callable[[], object], maximum: int) -> Callable[[], None]:
+    """Make a check that also fails after so many calls."""
+    left = iter(range(maximum))
+
+    def check_and_count() -> None:
+        check()
+        if next(left, None) is None:
+            raise OSError(errno.E2BIG, f"more than {maximum} entries; look further down")
+
+    return check_and_count

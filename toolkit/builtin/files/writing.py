@@ -1,10 +1,9 @@
-"""A file in a place: all of it or nothing, and only while the call that writes it still counts.
+"""Writing a file: all of it or nothing, and only while the call that writes it counts.
 
 A new file, complete and on the disk, takes the place of the old one, with its mode, owner and attributes. Other hard
 links to the old file keep the old text. A process that is killed while it writes can leave a part of the new file,
-whose name has 16 hexadecimal digits between a dot and `.tmp`.
-
-What a file's content is known by, so that nobody overwrites what somebody else wrote meanwhile.
+whose name has 16 hexadecimal digits between a dot and `.tmp`. A hash of the content that was read prevents overwriting
+a change that another writer made meanwhile.
 """
 
 from __future__ import annotations
@@ -27,50 +26,19 @@ from toolkit._context import ToolContext
 from toolkit.builtin.files.text import TooLarge, read_pieces
 
 # Hexadecimal digits of SHA-256: enough against accidents, and few enough for a model to copy.
-DIGITS = 16
-
-
-class ContentHash:
-    """The hash of all that passed through, as text."""
-
-    def __init__(self) -> None:
-        self._digest = hashlib.sha256()
-
-    def update_from(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """Give the same pieces, and count them in."""
-        for piece in pieces:
-            self._digest.update(piece)
-            yield piece
-
-    def __str__(self) -> str:
-        return self._digest.hexdigest()[:DIGITS]
-
-
-def hash_bytes(data: bytes) -> str:
-    """Tell the hash of a content."""
-    return hash_pieces([data])
-
-
-def hash_pieces(pieces: Iterable[bytes]) -> str:
-    """Tell the hash of a content that comes in pieces."""
-    found = ContentHash()
-    for _ in found.update_from(pieces):
-        pass
-    return str(found)
-
-
-# The names of new files that are not in their places yet.
+HASH_DIGITS = 16
+# Pattern of the names of new files before they replace the old ones.
 TEMPORARY_NAME = f".{'?' * 16}.tmp"
-CHANGED = "somebody else changed it since it was read; read it again"
+CHANGED = "it was changed since it was read; read it again"
 EXISTS = "there is a file already; read it, and give its hash as expect_hash"
-LOCKED = "somebody else keeps its directory locked (flock); try again when they are done"
-# Seconds that a write waits for others, and between two looks.
+LOCKED = "another writer keeps its directory locked (flock); try again later"
+# Seconds that a write waits for other writers, and between two attempts.
 LOCK_TIMEOUT = 2.0
 PAUSE = 0.01
-NO_CONTEXT: ToolContext = ToolContext(deps=None)  # who calls a tool as a function
-# Its text is here because a tool that takes none has no use for it.
+NO_CONTEXT: ToolContext = ToolContext(deps=None)  # of a tool that is called as a function
+# Described here, since a tool without this parameter must not describe it.
 ExpectHash = Annotated[str, "The hash that the file had when you read it; empty for a file that is not there yet."]
-# No link is followed, no FIFO waited for.
+# Follow no link, and do not wait for a FIFO.
 _OPEN_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _KINDS = (
     (stat.S_ISFIFO, "a FIFO"),
@@ -81,11 +49,11 @@ _KINDS = (
 
 
 def replace_file(directory: int, name: str, data: bytes, expected: ExpectedFile, cancellation: Cancellation) -> None:
-    """Put a file into an open directory; where there is none of this name, with mode 0644.
+    """Replace a file in an open directory, or make one with mode 0644.
 
     Raises:
-        OSError: It cannot be, or the old one is not what was expected, or others keep the directory locked.
-        Cancelled, TimedOut: The call ended; nothing was changed.
+        OSError: It cannot be replaced, the old one is not as expected, or the directory stays locked.
+        Cancelled, TimedOut: The call was cancelled; nothing was changed.
     """
     new = f".{secrets.token_hex(8)}.tmp"
     try:
@@ -104,27 +72,27 @@ def replace_file(directory: int, name: str, data: bytes, expected: ExpectedFile,
 
 @dataclass(frozen=True)
 class ExpectedFile:
-    """What a file was like that is to be replaced.
+    """The expected content of a file that is to be replaced.
 
     Attributes:
-        hash: Of what it holds; empty where there is to be no file; None where anything will do.
-        most: Bytes that are looked through; a file that has more is another one.
+        hash: Hash of the content; empty if there must be no file; None for any content.
+        max_bytes: Bytes that are hashed; a larger file does not match.
     """
 
     hash: str | None = None
     max_bytes: int = 0
 
     def check(self, directory: int, name: str) -> None:
-        """Make sure of it.
+        """Check the file.
 
         Raises:
-            OSError: It is different.
+            OSError: It has another content.
         """
         if self.hash is None:
             return
         try:
-            with open_regular(os.open(name, os.O_RDONLY | _OPEN_FLAGS, dir_fd=directory)) as (file, found):
-                is_same = self.hash == hash_pieces(read_pieces(file, found.st_size, self.max_bytes))
+            with open_regular(os.open(name, os.O_RDONLY | _OPEN_FLAGS, dir_fd=directory)) as (file, status):
+                is_same = self.hash == hash_pieces(read_pieces(file, status.st_size, self.max_bytes))
         except FileNotFoundError:
             is_same = not self.hash
         except TooLarge:
@@ -135,13 +103,13 @@ class ExpectedFile:
 
 @contextmanager
 def open_regular(opened: int) -> Iterator[tuple[BufferedReader, os.stat_result]]:
-    """Hold an open file, provided that it is a regular one."""
+    """Take over a descriptor of a regular file, and close it at the end."""
     with os.fdopen(_require_regular(opened), "rb") as file:
         yield file, os.fstat(opened)
 
 
 def _require_regular(opened: int) -> int:
-    """Give an open file back if it is a regular one, else close it and refuse."""
+    """Return the descriptor of a regular file; close any other, and raise."""
     mode = os.fstat(opened).st_mode
     if stat.S_ISREG(mode):
         return opened
@@ -154,7 +122,7 @@ def _require_regular(opened: int) -> int:
 
 @contextmanager
 def _open_old(directory: int, name: str) -> Iterator[int | None]:
-    """Hold the file open that is to be replaced, where there is one: only what may be written to is replaced."""
+    """Open the file that is to be replaced, if there is one; this fails if it may not be written to."""
     try:
         opened = _require_regular(os.open(name, os.O_WRONLY | _OPEN_FLAGS, dir_fd=directory))
     except FileNotFoundError:
@@ -171,14 +139,14 @@ def _open_old(directory: int, name: str) -> Iterator[int | None]:
 
 
 @contextmanager
-def _lock(directory: int, ended: Cancellation) -> Iterator[None]:
-    """Let nobody else put a file into a directory meanwhile who asks for the same; flock(2)."""
+def _lock(directory: int, cancellation: Cancellation) -> Iterator[None]:
+    """Lock a directory against other writers that lock it too: flock(2)."""
     import fcntl  # Windows has none
 
-    with Cancellation(LOCK_TIMEOUT, ended) as late:
+    with Cancellation(LOCK_TIMEOUT, cancellation) as limit:
         while not _try_lock(directory):
-            if late:
-                _raise_if_cancelled(ended)
+            if limit:
+                _raise_if_cancelled(cancellation)
                 raise OSError(errno.EBUSY, LOCKED)
             time.sleep(PAUSE)
     try:
@@ -189,7 +157,7 @@ def _lock(directory: int, ended: Cancellation) -> Iterator[None]:
 
 
 def _try_lock(directory: int) -> bool:
-    import fcntl  # as above
+    import fcntl  # Windows has none
 
     try:
         fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -200,13 +168,13 @@ def _try_lock(directory: int) -> bool:
     return True
 
 
-def _raise_if_cancelled(ended: Cancellation) -> None:
-    if ended:
-        raise cancellation_error(ended)
+def _raise_if_cancelled(cancellation: Cancellation) -> None:
+    if cancellation:
+        raise cancellation_error(cancellation)
 
 
 def _write(directory: int, name: str, data: bytes, like: int | None) -> None:
-    """Make a file, and have it on the disk: it looks like the old one before anything is in it."""
+    """Write a new file to the disk; it gets the metadata of the old one before its content."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN_FLAGS
     with os.fdopen(os.open(name, flags, 0o644 if like is None else 0o600, dir_fd=directory), "wb") as file:
         if like is not None:
@@ -217,12 +185,12 @@ def _write(directory: int, name: str, data: bytes, like: int | None) -> None:
 
 
 def _copy_metadata(new: int, like: int) -> None:
-    """Give a file the owner, mode and attributes of another, as far as this process may."""
+    """Copy owner, mode and extended attributes, as far as this process may."""
     old = os.fstat(like)
-    with suppress(OSError):  # not permitted, or of somebody that this container does not know
+    with suppress(OSError):  # not permitted, or a user that this container does not know
         os.fchown(new, old.st_uid, old.st_gid)
-    mine = os.fstat(new)
-    is_same = (mine.st_uid, mine.st_gid) == (old.st_uid, old.st_gid)
+    current = os.fstat(new)
+    is_same = (current.st_uid, current.st_gid) == (old.st_uid, old.st_gid)
     os.fchmod(new, stat.S_IMODE(old.st_mode) & (0o7777 if is_same else 0o777))
     for attribute in _list_attributes(like):
         with suppress(OSError):
@@ -230,7 +198,36 @@ def _copy_metadata(new: int, like: int) -> None:
 
 
 def _list_attributes(opened: int) -> list[str]:
-    """List what else the system knows of a file; nothing, where the file system keeps nothing."""
+    """List the extended attributes of a file; none if the file system has none."""
     with suppress(AttributeError, OSError):  # only Linux has them in Python
         return os.listxattr(opened)
     return []
+
+
+class ContentHash:
+    """The hash of a content that comes in pieces, as text."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+
+    def update_from(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the same pieces, and add them to the hash."""
+        for piece in pieces:
+            self._digest.update(piece)
+            yield piece
+
+    def __str__(self) -> str:
+        return self._digest.hexdigest()[:HASH_DIGITS]
+
+
+def hash_bytes(data: bytes) -> str:
+    """Return the hash of a content."""
+    return hash_pieces([data])
+
+
+def hash_pieces(pieces: Iterable[bytes]) -> str:
+    """Return the hash of a content that comes in pieces."""
+    content_hash = ContentHash()
+    for _ in content_hash.update_from(pieces):
+        pass
+    return str(content_hash)

@@ -1,6 +1,6 @@
 """No connection leads where it may not, by spellings, changing names or redirects; and none outlasts its time.
 
-`TOOLKIT_URLS=250000 python -m pytest tests/test_transport.py` tries more of them.
+`TOOLKIT_URLS=250000 python -m pytest tests/guards/test_transport.py` tries more of them.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def test_urls_on_an_island() -> None:
         "-c",
         f"{ISLAND}{sys.executable} -W error -m tests.urls 2000",
     ]
-    found = subprocess.run(command, check=True, capture_output=True, cwd=Path(__file__).parent.parent)
+    found = subprocess.run(command, check=True, capture_output=True, cwd=Path(__file__).parents[2])
 
     assert {"guarded": [PUBLIC6, PUBLIC], "unguarded": ["10.9.8.7"]} == json.loads(found.stdout)
 

@@ -32,9 +32,9 @@ from toolkit.testing import ScriptedModel, call
 
 KILLS = int(os.environ.get("TOOLKIT_KILLS", "60"))
 HASH = "9a0eb266a9a46dd2"  # of a..b.txt
-CHANGED = "somebody else changed it since it was read; read it again"
+CHANGED = "it was changed since it was read; read it again"
 NAMES = {"src", "node_modules", "link", "victim"}
-SOURCE = str(Path(__file__).parent.parent)
+SOURCE = str(Path(__file__).parents[2])
 LEFT = re.compile(r"\.[0-9a-f]{16}\.tmp")
 LATE = CodingLimits(list_seconds=1e-9, search_seconds=1e-9)
 UNANSWERED = (
@@ -715,7 +715,7 @@ def test_locks(locked: Path) -> None:
     """A write does not wait for ever until others unlock a directory."""
     before = sorted(locked.iterdir())
 
-    assert ("write error: somebody else keeps its directory locked (flock); try again when they are done") == text(
+    assert ("write error: another writer keeps its directory locked (flock); try again later") == text(
         Toolbox(file_tools(locked)), "file_write", path="new", content="x"
     )
     assert before == sorted(locked.iterdir())
