@@ -1,6 +1,7 @@
 """Commands that are cancelled, late or done: nothing of them is left, whatever they do about it.
 
-`TOOLKIT_COMMANDS=1000 TOOLKIT_CANCELS=1000 python -m pytest --timeout 3600 tests/builtin/test_shell_processes.py` runs more.
+`TOOLKIT_COMMANDS=1000 TOOLKIT_CANCELS=1000 python -m pytest --timeout 3600 tests/builtin/test_shell_processes.py`
+runs more.
 """
 
 from __future__ import annotations
