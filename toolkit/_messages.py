@@ -341,7 +341,7 @@ class ToolResult(NamedTuple):
 
     @property
     def is_error(self) -> bool:
-        """Whether the call failed."""
+        """True if the call failed."""
         return self.error is not None
 
     @classmethod

@@ -17,8 +17,8 @@ from toolkit.events import ToolCallStarted
 from toolkit.testing import ScriptedModel, call
 
 
-def asked(tool: Tool[..., Any], **arguments: Any) -> tuple[str, str | None]:
-    """What a model is answered, and what kind of error that is."""
+def ask(tool: Tool[..., Any], **arguments: Any) -> tuple[str, str | None]:
+    """Call the tool; return its text and the kind of error."""
     result = Toolbox([tool]).call("ask_user", arguments)
     return result.text or "", result.kind
 
@@ -68,20 +68,20 @@ class Person:
             self.gone.set()
 
 
-def awaited(question: Question) -> Any:
+def answer_later(question: Question) -> Any:
     """Answer with a promise."""
     return later(question)
 
 
 @pytest.mark.parametrize(
-    "handler", [lambda question: f"to {question.text}", later, awaited], ids=["sync", "async", "promise"]
+    "handler", [lambda question: f"to {question.text}", later, answer_later], ids=["sync", "async", "promise"]
 )
 def test_answer(handler: Handler) -> None:
     """The person's answer is the result, whether the handler waits for it or promises it."""
     tool = ask_user_tool(handler)
     model = ScriptedModel([call("ask_user", question="Go?"), "Gone."])
 
-    assert ("to Go?", None) == asked(tool, question="Go?")
+    assert ("to Go?", None) == ask(tool, question="Go?")
     assert "to Go?" == asyncio.run(Runner([tool], model=model).arun("Go.")).calls[0].result.text
 
 
@@ -97,14 +97,14 @@ def test_answer(handler: Handler) -> None:
     ids=str,
 )
 def test_multi_select(multi_select: bool, answer: Any, text: str) -> None:
-    """Where several answers may be chosen, they are a JSON array, however many there are."""
+    """With `multi_select`, the answer is a JSON array, whatever its length."""
     tool = ask_user_tool(lambda _: answer)
 
-    assert (text, None) == asked(tool, question="Which?", options=["a", "b"], multi_select=multi_select)
+    assert (text, None) == ask(tool, question="Which?", options=["a", "b"], multi_select=multi_select)
 
 
 def test_question() -> None:
-    """The handler is told what is asked, by whom, and with which suggestions."""
+    """The handler receives the question, its options and its origin."""
     person = Polite()
     tool = ask_user_tool(person, agent="painter")
     Runner([tool], model=ScriptedModel([call("ask_user", question=" Red? ", options=["yes", "no"]), "."])).run("Paint.")
@@ -128,15 +128,15 @@ def test_question() -> None:
     ids=["none", "blank", "long", "many options", "empty option", "long option"],
 )
 def test_refused(arguments: dict[str, Any]) -> None:
-    """A question that is none, or goes beyond a bound, is put to nobody."""
+    """An empty question, or one beyond a limit, does not reach the handler."""
     person = Polite()
 
-    assert "invalid_arguments" == asked(ask_user_tool(person), **arguments)[1]
+    assert "invalid_arguments" == ask(ask_user_tool(person), **arguments)[1]
     assert [] == person.heard
 
 
 def test_reason() -> None:
-    """A handler tells the model why there is no answer; of other errors the model is told the class alone."""
+    """The model reads the text of a handler's ToolError; of other errors only the class."""
 
     def away(_: Question) -> str:
         raise ToolError("The user has gone home.")
@@ -144,35 +144,35 @@ def test_reason() -> None:
     def broken(_: Question) -> str:
         raise OSError("/dev/tty is gone")
 
-    assert ("The user has gone home.", "failed") == asked(ask_user_tool(away), question="?")
+    assert ("The user has gone home.", "failed") == ask(ask_user_tool(away), question="?")
     assert (
-        "ask_user failed: OSError. Its message is not shown here." == asked(ask_user_tool(broken), question="?")[0][:56]
+        "ask_user failed: OSError. Its message is not shown here." == ask(ask_user_tool(broken), question="?")[0][:56]
     )
 
 
 @pytest.mark.parametrize("answer", [5, [1], [None]], ids=repr)
 def test_wrong_answer(answer: Any) -> None:
-    """What is no text is no answer."""
-    assert "failed" == asked(ask_user_tool(lambda _: answer), question="?")[1]
+    """A value that is not text is not an answer."""
+    assert "failed" == ask(ask_user_tool(lambda _: answer), question="?")[1]
 
 
 def test_no_answer(caplog: pytest.LogCaptureFixture) -> None:
-    """A handler that gives nothing has no answer: the model is told, and the log."""
-    assert ("No answer was given.", "failed") == asked(ask_user_tool(lambda _: None), question="Go?")
+    """If the handler returns None, the model and the log read that there is no answer."""
+    assert ("No answer was given.", "failed") == ask(ask_user_tool(lambda _: None), question="Go?")
     assert "returned None" in caplog.text
 
 
 async def gone(_: Question) -> str:
-    """End as input() does where there is no more."""
+    """Raise as input() does at the end of its text."""
     raise EOFError
 
 
 @pytest.mark.parametrize("handler", [input, gone], ids=["input", "async"])
 def test_nobody(handler: Handler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """At the end of the input nobody is there: the model is told, and the log, in one line."""
+    """At the end of the input, the model and the log read that no user is there, in one line."""
     monkeypatch.setattr(sys, "stdin", io.StringIO())
 
-    assert ("Nobody is there to answer. Go on without an answer.", "failed") == asked(
+    assert ("Nobody is there to answer. Go on without an answer.", "failed") == ask(
         ask_user_tool(handler), question="Go?"
     )
     assert 1 == len(caplog.text.splitlines())
@@ -182,7 +182,7 @@ def test_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
     """`input` is a handler: it shows the question and the options, and gives the line that is typed."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("blue\n"))
 
-    assert ("blue", None) == asked(ask_user_tool(input), question="Which?", options=["red", "blue"])
+    assert ("blue", None) == ask(ask_user_tool(input), question="Which?", options=["red", "blue"])
     assert "Which?\n- red\n- blue\n" == capsys.readouterr().out
 
 
@@ -235,7 +235,7 @@ def test_too_many_open() -> None:
     """Handlers that never end hold 64 threads, and no more."""
     person = Person()
     tool = ask_user_tool(person.sync, timeout=0.001)
-    answers = (asked(tool, question="?") for _ in range(10_000))
+    answers = (ask(tool, question="?") for _ in range(10_000))
     text = next(text for text, kind in answers if kind == "failed")
     person.gone.set()
 
@@ -260,7 +260,7 @@ def test_one_at_a_time() -> None:
 
 
 def test_one_at_a_time_of_all_runs() -> None:
-    """A run asks nobody whom another run still asks; called off, it waits no longer."""
+    """A run waits while another run asks the same user; when it is cancelled, it stops waiting."""
     first, second = Person(), Person()
     people = iter([first, second])
     tool = ask_user_tool(lambda question: next(people).sync(question))
@@ -279,6 +279,6 @@ def test_one_at_a_time_of_all_runs() -> None:
 
 @pytest.mark.parametrize("given", [{"handler": None}, {"handler": later, "timeout": 0}], ids=["handler", "timeout"])
 def test_definition(given: dict[str, Any]) -> None:
-    """What cannot be a handler, or a time, is refused where it is written."""
+    """An invalid handler or timeout is refused when the tool is made."""
     with pytest.raises(DefinitionError, match=list(given)[-1]):
         ask_user_tool(**given)

@@ -59,7 +59,7 @@ HOSTILE = [
 
 
 def outcome(text: str) -> Any:
-    """What Python makes of an expression; None where that is nothing that can be told."""
+    """Python's value of an expression; None if it cannot be compared."""
     try:
         names: dict[str, Any] = {name: FUNCTIONS[name] for name in ("abs", "round", "sqrt", "floor")}
         value = eval(text, {"__builtins__": {}, "pi": 3.141592653589793, "e": 2.718281828459045}, names)
@@ -70,21 +70,21 @@ def outcome(text: str) -> Any:
 
 
 def is_finite(text: str) -> bool:
-    """Whether no part of an expression is beyond what a float can hold."""
+    """Return whether every part of an expression is within the range of a float."""
     parts = (node for node in ast.walk(ast.parse(text, mode="eval")) if isinstance(node, (ast.BinOp, ast.UnaryOp)))
     return all(outcome(ast.unparse(part)) is not None for part in parts)
 
 
-def evaluated(text: str) -> Any:
-    """What `calculate` makes of it; None where it is refused."""
+def evaluate_by_tool(text: str) -> Any:
+    """The value of `calculate`; None if it refuses the expression."""
     try:
         return evaluate(text)
     except ToolError:
         return None
 
 
-def timed(text: str) -> tuple[ToolResult, float]:
-    """What a model is answered, and the CPU seconds that this took."""
+def measure(text: str) -> tuple[ToolResult, float]:
+    """Call the tool; return its result and the CPU seconds it took."""
     began = time.thread_time()
     return calculate.invoke({"expression": text}), time.thread_time() - began
 
@@ -95,14 +95,14 @@ def test_as_python(text: str) -> None:
     """An expression has the value that Python gives it, where each of its parts has one."""
     assume(is_finite(text))
 
-    assert repr(outcome(text)) == repr(evaluated(text))
+    assert repr(outcome(text)) == repr(evaluate_by_tool(text))
 
 
 @settings(max_examples=500)
 @given(st.text("0123456789.+-*/%() ,eEpisqrtfaclo_'\"[]{}<>^&|=:;@\\\n\t\0٣×x", max_size=1000))
 def test_anything(text: str) -> None:
     """Whatever the text is, there is a number or a reason at once."""
-    result, seconds = timed(text)
+    result, seconds = measure(text)
 
     assert isinstance(result.value, (int, float)) or type(result.exception) in (ToolError, InvalidArguments)
     assert seconds < AT_ONCE
@@ -116,7 +116,7 @@ def test_anything(text: str) -> None:
 )
 def test_any_arithmetic(parts: list[str]) -> None:
     """The same holds for what is almost arithmetic."""
-    result, seconds = timed("".join(parts)[:1000])
+    result, seconds = measure("".join(parts)[:1000])
 
     assert isinstance(result.value, (int, float)) or type(result.exception) is ToolError
     assert seconds < AT_ONCE
@@ -124,8 +124,8 @@ def test_any_arithmetic(parts: list[str]) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:30])
 def test_hostile(text: str) -> None:
-    """What would keep Python busy, or fill its memory, ends at once."""
-    result, seconds = timed(text)
+    """An expression that would keep Python busy, or fill its memory, ends at once."""
+    result, seconds = measure(text)
 
     assert isinstance(result.value, (int, float)) or type(result.exception) is ToolError
     assert seconds < AT_ONCE
@@ -185,7 +185,7 @@ def test_values(text: str, value: str) -> None:
     ids=repr,
 )
 def test_refused(text: str, reason: str) -> None:
-    """What is no arithmetic, or has no value, is refused with a reason."""
+    """A text that is not arithmetic, or has no value, is refused with a reason."""
     result = calculate.invoke({"expression": text})
 
     assert reason == (result.text or "")[: len(reason)]

@@ -77,8 +77,8 @@ def step(name: str, /, **args: Any) -> dict[str, Any]:
     return {"tool": name, "args": args}
 
 
-def told(made: Tool[..., Any], *steps: dict[str, Any], **gates: Any) -> Any:
-    """What comes of a plan in a run with some gates; its text, where that is an error."""
+def run_plan(made: Tool[..., Any], *steps: dict[str, Any], **gates: Any) -> Any:
+    """Run a plan with some gates; return its value, or the text of its error."""
     runner = Runner([made], model=ScriptedModel([call("execute_plan", steps=steps), "."]), **gates)
     result = runner.run("Go.").calls[0].result
     return result.text if result.is_error else json.loads(result.text or "")
@@ -101,7 +101,7 @@ def for_steps(approver: Approver) -> Approver:
 
 def test_results(books: Books) -> None:
     """Each step has a result or an error, in the order of the steps."""
-    found = told(plan_of(books), step("find", title="Emma"), step("find"), step("lend", title="Emma"), step("sell"))
+    found = run_plan(plan_of(books), step("find", title="Emma"), step("find"), step("lend", title="Emma"), step("sell"))
 
     assert {"step": 0, "tool": "find", "status": "ok", "result": "Emma: A3"} == found[0]
     assert {"step": 2, "tool": "lend", "status": "ok", "result": "lent"} == found[2]
@@ -130,20 +130,20 @@ def test_refused(books: Books, steps: list[Any], text: str) -> None:
     box = Toolbox([*Toolbox.from_object(books), ask_user_tool(lambda _: "yes")])
     box.add(plan_tool(box))
 
-    assert text == str(told(plan_tool(box), *steps))[: len(text)]
+    assert text == str(run_plan(plan_tool(box), *steps))[: len(text)]
     assert [] == books.done
 
 
 def test_refused_by_nature() -> None:
-    """A tool that plans or asks is no step under any name, and one of the user's own is, whatever its name."""
+    """A tool that plans or asks is refused under any name; a tool of the user's own may have its name."""
     asking = ask_user_tool(lambda _: "yes")
     barred = Toolbox([asking, tool(asking, name="ask"), plan_tool([asking])]).prefixed("my_")
 
     def ask_user() -> str:
-        """Ask nobody."""
+        """Ask without a handler."""
         return "."
 
-    found = [told(plan_tool([ask_user, *barred]), step(name)) for name in ("ask_user", *barred.names)]
+    found = [run_plan(plan_tool([ask_user, *barred]), step(name)) for name in ("ask_user", *barred.names)]
 
     assert ["."] == outcomes(found[0])
     assert [f"{name} cannot be called from within execute_plan" for name in barred.names] == found[1:]
@@ -180,7 +180,7 @@ def test_limits_of_two_plans(books: Books) -> None:
 
 
 def test_limits_are_kept(books: Books) -> None:
-    """What steps have used up stays so, for the calls of later turns and for a run that is taken up again."""
+    """Steps count towards the run's limits, for later turns and for a resumed run."""
     plan = call("execute_plan", steps=[step("lend", title="Emma")])
     script: list[ModelReply] = [plan, call("burn", title="Emma"), call("lend", title="Dune"), "."]
     tools, limits = [plan_of(books), *Toolbox.from_object(books)], Limits(max_calls_per_tool={"lend": 1})
@@ -204,14 +204,14 @@ def test_reads_at_the_same_time() -> None:
         together.wait(20)
         return number
 
-    found = told(plan_tool([meet]), *(step("meet", number=number) for number in range(50)))
+    found = run_plan(plan_tool([meet]), *(step("meet", number=number) for number in range(50)))
 
     assert [str(number) for number in range(50)] == outcomes(found)
 
 
 def test_writes_in_order(books: Books) -> None:
     """Steps that change something run alone, in the order of the plan."""
-    told(plan_of(books), *(step("lend", title=str(number)) for number in range(20)))
+    run_plan(plan_of(books), *(step("lend", title=str(number)) for number in range(20)))
 
     assert [f"lend {number}" for number in range(20)] == books.done
 
@@ -228,8 +228,8 @@ def test_writes_in_order(books: Books) -> None:
     ids=["nobody", "no", "reason", "error", "later"],
 )
 def test_approver(books: Books, approve: Approver | None, outcome: str) -> None:
-    """A step to which nobody agrees does not run."""
-    found = told(plan_of(books), step("burn", title="Emma"), approve=approve and for_steps(approve))
+    """A step without approval does not run."""
+    found = run_plan(plan_of(books), step("burn", title="Emma"), approve=approve and for_steps(approve))
 
     assert [outcome] == outcomes(found)
     assert [] == books.done
@@ -239,7 +239,7 @@ def test_approver(books: Books, approve: Approver | None, outcome: str) -> None:
 def test_authorizer(books: Books, answer: Any) -> None:
     """A step that the run's authorizer does not let pass does not run, whoever agrees."""
     authorize = lambda made, *_: True if made.name == "execute_plan" else answer  # noqa: E731
-    found = told(plan_of(books), step("burn", title="Emma"), authorize=authorize, approve=approve_all)
+    found = run_plan(plan_of(books), step("burn", title="Emma"), authorize=authorize, approve=approve_all)
 
     assert DENIED == outcomes(found)[0][: len(DENIED)]
     assert [] == books.done
@@ -268,7 +268,7 @@ def test_hooks(books: Books) -> None:
         seen.append(one.name)
         return await following(one)
 
-    told(plan_of(books), step("find", title="Emma"), step("lend", title="Emma"), middleware=[note])
+    run_plan(plan_of(books), step("find", title="Emma"), step("lend", title="Emma"), middleware=[note])
 
     assert ["execute_plan", "find", "lend"] == seen
 
@@ -281,7 +281,7 @@ def test_yes(books: Books) -> None:
         asked.append((request.tool.name, dict(request.arguments)))
         return True
 
-    found = told(plan_of(books), step("burn", title="Emma"), step("find", title="Dune"), approve=for_steps(agree))
+    found = run_plan(plan_of(books), step("burn", title="Emma"), step("find", title="Dune"), approve=for_steps(agree))
 
     assert ["burnt", "Dune: A3"] == outcomes(found)
     assert [("burn", {"title": "Emma"}), ("find", {"title": "Dune"})] == asked
@@ -289,7 +289,9 @@ def test_yes(books: Books) -> None:
 
 def test_modified(books: Books) -> None:
     """An approver's own arguments are those that run."""
-    told(plan_of(books), step("lend", title="Emma"), approve=for_steps(lambda _: Decision.modify({"title": "Dune"})))
+    run_plan(
+        plan_of(books), step("lend", title="Emma"), approve=for_steps(lambda _: Decision.modify({"title": "Dune"}))
+    )
 
     assert ["lend Dune"] == books.done
 
@@ -304,7 +306,7 @@ def test_stop(books: Books) -> None:
 
 
 def test_fatal() -> None:
-    """What ends the run ends it from within a plan."""
+    """An error that ends the run ends it from within a plan."""
 
     def fail() -> str:
         """Fail."""
@@ -425,7 +427,7 @@ def test_snapshot(books: Books) -> None:
     plan = plan_tool(box)
     box.add(*Toolbox.from_object(books))
 
-    assert "unknown tool: 'lend'" == outcomes(told(plan, step("lend", title="Emma")))[0][:20]
+    assert "unknown tool: 'lend'" == outcomes(run_plan(plan, step("lend", title="Emma")))[0][:20]
 
 
 def test_ledger(books: Books) -> None:

@@ -27,8 +27,8 @@ def state() -> SharedState:
     return made
 
 
-def said(state: SharedState, **arguments: Any) -> str:
-    """What a model is answered."""
+def call_tool(state: SharedState, **arguments: Any) -> str:
+    """Call the tool, and return its text."""
     return Toolbox([shared_state_tool(state)]).call("shared_state", arguments).text or ""
 
 
@@ -54,7 +54,7 @@ def said(state: SharedState, **arguments: Any) -> str:
 )
 def test_actions(state: SharedState, arguments: dict[str, Any], text: str, sizes: dict[str, int]) -> None:
     """Each action says what came of it, and changes no more than it says."""
-    assert text == said(state, **arguments)
+    assert text == call_tool(state, **arguments)
     assert sizes == state.sizes()
 
 
@@ -70,9 +70,9 @@ def test_list() -> None:
     for name, size in (("b", 2048), ("a", 3 * 1024**2), *((f"c{n:03}", 0) for n in range(199))):
         state.set(name, "x" * size)
 
-    assert "a (3.0 MB), b (2.0 KB), c000 (0 bytes)" == said(state, action="list")[:38]
-    assert "c197 (0 bytes), and 1 more" == said(state, action="list")[-26:]
-    assert "(empty)" == said(SharedState(), action="list")
+    assert "a (3.0 MB), b (2.0 KB), c000 (0 bytes)" == call_tool(state, action="list")[:38]
+    assert "c197 (0 bytes), and 1 more" == call_tool(state, action="list")[-26:]
+    assert "(empty)" == call_tool(SharedState(), action="list")
 
 
 def test_most_bytes() -> None:
@@ -104,7 +104,7 @@ def test_no_size(size: Any) -> None:
 
 @pytest.mark.parametrize("state", [{}, 10], ids=repr)
 def test_no_state(state: Any) -> None:
-    """What cannot hold the texts is refused where it is written."""
+    """A value that cannot hold the texts is refused when the tool is made."""
     with pytest.raises(DefinitionError, match="state="):
         shared_state_tool(state)
 
@@ -128,7 +128,7 @@ def test_at_the_same_time() -> None:
 
 
 def test_two_agents() -> None:
-    """What one agent keeps, another reads; other stores stay apart."""
+    """One agent reads the text of another; other stores are separate."""
     state = SharedState()
     writes: list[ModelReply] = [call("shared_state", action="set", key="plan", value="Paint it."), "Kept."]
     reads: list[ModelReply] = [call("shared_state", action="get", key="plan"), "Read."]

@@ -21,8 +21,8 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "builtin_tools.py"
 HUGE = "9" * 1000
 
 
-def told(tool: Tool[..., Any], **arguments: Any) -> str | None:
-    """What a tool answers."""
+def call_tool(tool: Tool[..., Any], **arguments: Any) -> str | None:
+    """Call a tool, and return its text."""
     return Toolbox([tool]).call(tool.name, arguments).text
 
 
@@ -47,8 +47,8 @@ def told(tool: Tool[..., Any], **arguments: Any) -> str | None:
     ids=str,
 )
 def test_calculator(operation: str, a: float, b: float, text: str) -> None:
-    """Two numbers make a third, which is whole where it can be; or it is said why not."""
-    assert text == told(calculator, operation=operation, a=a, b=b)
+    """The result is an integer where possible; an error gives the reason."""
+    assert text == call_tool(calculator, operation=operation, a=a, b=b)
 
 
 def test_calculator_parameters() -> None:
@@ -61,7 +61,7 @@ def test_calculator_parameters() -> None:
 
 @pytest.mark.parametrize("number", ["1e400", "NaN", '"many"'])
 def test_no_number(number: str) -> None:
-    """What is no finite number is refused before it is looked at."""
+    """Operands that are not finite numbers are refused by validation."""
     result = calculator.invoke(f'{{"operation": "add", "a": 1, "b": {number}}}')
 
     assert "invalid_arguments" == result.kind
@@ -86,7 +86,7 @@ def test_reverser_in_a_run() -> None:
     ids=["empty", "accent", "flags", "joined", "line end"],
 )
 def test_reverser(text: str, reversed_text: str) -> None:
-    """What readers take for one character stays whole."""
+    """Characters as readers see them stay whole."""
     assert reversed_text == reverser(text)
 
 
@@ -107,7 +107,7 @@ def test_word_count(text: str, count: int) -> None:
 
 def test_echo() -> None:
     """A message comes back as it is."""
-    assert "a \u202e b" == told(echo, message="a \u202e b")
+    assert "a \u202e b" == call_tool(echo, message="a \u202e b")
 
 
 @pytest.mark.parametrize(
@@ -125,13 +125,13 @@ def test_echo() -> None:
     ids=repr,
 )
 def test_current_time(zone: str, text: str) -> None:
-    """The time is told as RFC 3339 has it, in UTC where there is no such zone."""
-    assert text == told(current_time_tool(lambda: 1771322400.9), timezone=zone)
+    """The time is written by RFC 3339, and in UTC for an unknown zone."""
+    assert text == call_tool(current_time_tool(lambda: 1771322400.9), timezone=zone)
 
 
 def test_current_time_by_the_clock() -> None:
     """Without another clock it is the system's, and no zone has to be given."""
-    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", told(current_time) or "")
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", call_tool(current_time) or "")
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_example(allowed: str, told: str, monkeypatch: pytest.MonkeyPatch, capsy
 )
 def test_random_bounds(minimum: int, maximum: int, text: str) -> None:
     """The bounds belong to the range, which has an order and a size."""
-    assert text == told(random_tool(), min=minimum, max=maximum)
+    assert text == call_tool(random_tool(), min=minimum, max=maximum)
 
 
 @pytest.mark.parametrize("made", [random_tool, lambda: random_tool(Random(7))], ids=["system", "seeded"])  # noqa: S311  as below
@@ -172,14 +172,14 @@ def test_random(made: Callable[[], Tool[..., Any]]) -> None:
     """Each number of the range comes, and no other."""
     tool = made()
 
-    assert {"-1", "0", "1"} == {told(tool, min=-1, max=1) for _ in range(100)}
+    assert {"-1", "0", "1"} == {call_tool(tool, min=-1, max=1) for _ in range(100)}
 
 
 @pytest.mark.parametrize(
     ("make", "parameter"), [(random_tool, "source=7"), (current_time_tool, "clock=7")], ids=["random", "clock"]
 )
 def test_definition(make: Callable[[Any], Any], parameter: str) -> None:
-    """What is no source of chance, or of time, is refused where it is written."""
+    """An invalid source of random numbers or clock is refused when the tool is made."""
     with pytest.raises(DefinitionError, match=parameter):
         make(7)
 
@@ -188,4 +188,4 @@ def test_random_again() -> None:
     """The same source gives the same numbers."""
     one, other = random_tool(Random(7)), random_tool(Random(7))  # noqa: S311  no secret comes of it
 
-    assert told(one, min=0, max=10**9) == told(other, min=0, max=10**9)
+    assert call_tool(one, min=0, max=10**9) == call_tool(other, min=0, max=10**9)

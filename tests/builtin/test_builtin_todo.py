@@ -22,7 +22,7 @@ def item(status: str = "pending", content: str = "Run the tests", form: str = "R
 
 
 def write(todos: Todos, items: Items) -> str:
-    """What a model is told when it writes a list."""
+    """Write a list, and return the text for the model."""
     return Toolbox([todo_tool(todos)]).call("todo_write", {"todos": items}).text or ""
 
 
@@ -108,6 +108,6 @@ def test_in_a_run() -> None:
 
 @pytest.mark.parametrize("todos", [[], {}], ids=repr)
 def test_definition(todos: Any) -> None:
-    """What cannot hold the list is refused where it is written."""
+    """A value that cannot hold the list is refused when the tool is made."""
     with pytest.raises(DefinitionError, match="todos="):
         todo_tool(todos)

@@ -1,4 +1,4 @@
-"""When a rule is due next: the days it means, the clocks that are set, and what is no rule.
+"""The next time of a rule: its days, changes of the clock, and invalid rules.
 
 The oracle walks through the time and looks at the clock, each minute where clocks are set; it computes nothing.
 `TOOLKIT_YEARS=2005-2026 python -m pytest --timeout 3600 tests/builtin/test_recurrence.py` walks through more of it.
@@ -72,24 +72,24 @@ def moments(place: ZoneInfo) -> Iterator[float]:
 
 @cache
 def clock(zone: str) -> tuple[tuple[datetime, float], ...]:
-    """What a zone's clocks show that they had not shown before, and when."""
+    """The times that a zone's clocks show for the first time, and their moments."""
     place = ZoneInfo(zone)
     shown = ((datetime.fromtimestamp(at, place).replace(tzinfo=None), at) for at in moments(place))
     latest = accumulate(shown, max)
     return tuple(pair for pair, _ in groupby(latest))
 
 
-def expected(at: time, falls_on: Callable[[date], bool], zone: str) -> list[float]:
+def compute_expected(at: time, falls_on: Callable[[date], bool], zone: str) -> list[float]:
     """By the oracle: for each day that clocks showed, when they first showed the time or a later one."""
-    walls, days = shown(zone)
+    walls, days = walk_clock(zone)
     places = [bisect_left(walls, datetime.combine(day, at)) for day in days if falls_on(day)]
     found = [clock(zone)[place][1] for place in places if place < len(walls)]
     return [moment for moment in found if BEGIN + DAY < moment < END - DAY]
 
 
 @cache
-def shown(zone: str) -> tuple[list[datetime], list[date]]:
-    """What a zone's clocks show one after the other, and on which days."""
+def walk_clock(zone: str) -> tuple[list[datetime], list[date]]:
+    """The times that a zone's clocks show one after the other, and their days."""
     walls = [wall for wall, _ in clock(zone)]
     return walls, sorted({wall.date() for wall in walls})
 
@@ -113,7 +113,7 @@ def test_oracle(zone: str) -> None:
     """In each zone a rule is due when an oracle says so: once for each day, none doubled, none left out."""
     for at in ("00:00", "00:30", "02:00", "02:30", "12:00", "23:15"):
         for rule, falls_on in RULES.items():
-            wanted = expected(time.fromisoformat(at), falls_on, zone)
+            wanted = compute_expected(time.fromisoformat(at), falls_on, zone)
             found = islice(series(f"{at} {rule}", BEGIN + DAY, zone), len(wanted))
 
             assert wanted == list(found), f"{at} {rule}"
@@ -136,7 +136,7 @@ def test_once_a_day(zone: str) -> None:
     kind=st.sampled_from(["once", *RULES, "monthly(1)", "weekly(mon)"]),
 )
 def test_next(zone: str, now: int, at: time, kind: str) -> None:
-    """What is due next is later, within 64 days, and the same when asked again just before it."""
+    """The next time is later, within 64 days, and the same when computed just before it."""
     rule = f"{at:%H:%M} {kind}"
     found = next_run(rule, now, zone)
 
@@ -257,14 +257,14 @@ def test_cron_hours() -> None:
     ],
 )
 def test_no_rules(rule: str) -> None:
-    """What is no rule is refused by one sentence that quotes it."""
+    """An invalid rule is refused by a sentence that quotes it."""
     with pytest.raises(ValueError, match=r"^invalid schedule format: "):
         next_run(rule, 0, "UTC")
 
 
 @pytest.mark.parametrize("rule", ["daily", "8am daily", "08:00 hourly", "* * * *"])
 def test_forms(rule: str) -> None:
-    """What is no rule is answered with the forms of one."""
+    """The error of an invalid rule lists the forms of rules."""
     forms = (
         "A rule is a time, HH:MM in 24 hours, and one of once, daily, weekly(monday), custom(monday,friday) and "
         "monthly(15), such as '08:00 daily'; or cron's five fields."
@@ -276,7 +276,7 @@ def test_forms(rule: str) -> None:
 @pytest.mark.parametrize("now", [253402300799, 1e300, float("inf"), float("nan"), -1e300, -1e18])
 @pytest.mark.parametrize("rule", ["08:00 daily", "0 8 * * *"])
 def test_no_calendar(rule: str, now: float) -> None:
-    """At a time for which there is no calendar nothing is due, and that is said by a ValueError."""
+    """At a time beyond the calendar nothing is due, which is a ValueError."""
     with pytest.raises(ValueError, match=r"never due|out of range|NaN"):
         next_run(rule, now, "UTC")
 
@@ -293,7 +293,7 @@ def test_leap_days(zone: str) -> None:
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the package that reads cron's form, it is said how to get it; the other form needs none."""
+    """Without the package for cron's form, the error says how to install it; other forms need none."""
     monkeypatch.setitem(sys.modules, "cronsim", None)
 
     with pytest.raises(ImportError, match=re.escape('pip install "function-toolkit[schedule]"')):
@@ -311,21 +311,21 @@ def test_never() -> None:
 
 @pytest.mark.parametrize("rule", [None, 8, b"08:00 daily"], ids=repr)
 def test_no_text(rule: Any) -> None:
-    """What is no text is no rule."""
+    """A value that is not text is not a rule."""
     with pytest.raises(ValueError, match=r"^invalid schedule format: "):
         next_run(rule, 0, "UTC")
 
 
 @pytest.mark.parametrize("zone", [None, 7, b"UTC", ["UTC"]], ids=repr)
 def test_no_names(zone: Any) -> None:
-    """What is no name of a zone is refused by the same sentence, which tells how to write an offset, too."""
+    """Every invalid zone name is refused by the same sentence, which also says how to write an offset."""
     with pytest.raises(ValueError, match="'Etc/GMT-7', which is 7 hours ahead"):
         next_run("08:00 daily", 0, zone)
 
 
 @pytest.mark.parametrize("zone", ["", "Mars/Olympus", "../etc/passwd", "/etc/passwd", "America", "\x00", "a" * 10_000])
 def test_no_zones(zone: str) -> None:
-    """What is no zone is refused by a sentence that says what would be."""
+    """A value that is not a zone is refused by a sentence with examples."""
     with pytest.raises(ValueError, match="IANA name"):
         next_run("08:00 daily", 0, zone)
 

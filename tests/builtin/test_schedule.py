@@ -79,7 +79,7 @@ def store() -> SQLiteSchedule:
 
 @pytest.fixture
 def box(store: ScheduleStore, clock: Clock) -> Toolbox:
-    """The tools, for somebody in Jakarta."""
+    """The tools of a user in Jakarta."""
     return Toolbox(schedule_tools(store, "Asia/Jakarta", clock=clock))
 
 
@@ -90,13 +90,13 @@ def tools(store: ScheduleStore) -> Tools:
 
 
 def create(box: Toolbox, description: str = "Mail digest", **said: Any) -> str | None:
-    """Schedule an action, daily at 08:00 where nothing else is said."""
+    """Schedule an action, by default daily at 08:00."""
     usual = {"description": description, "time": "08:00", "recurrence": "daily", "tools": CALLS}
     return box.call("schedule_create", {**usual, **said}).text
 
 
-def said(box: Toolbox, name: str, **arguments: Any) -> str | None:
-    """What a tool answers."""
+def call_tool(box: Toolbox, name: str, **arguments: Any) -> str | None:
+    """Call a tool, and return its text."""
     return box.call(name, arguments).text
 
 
@@ -107,7 +107,7 @@ def action(description: str = "Mail digest", **fields: Any) -> Action:
 
 
 def statuses(outcomes: tuple[FiringOutcome, ...]) -> list[tuple[str, str, float]]:
-    """What came of which actions, and how many hours after NOW they were due."""
+    """The status and description of outcomes, and the hours from NOW to their due times."""
     return [(one.status, one.firing.action.description, (one.firing.due - NOW) / HOUR) for one in outcomes]
 
 
@@ -115,7 +115,7 @@ def statuses(outcomes: tuple[FiringOutcome, ...]) -> list[tuple[str, str, float]
 
 
 def test_create(box: Toolbox, store: ScheduleStore) -> None:
-    """What is scheduled is confirmed in local time, and kept as it was said."""
+    """A new action is confirmed in local time, and stored as given."""
     text = create(box, synthesis_prompt="Summarize.")
     (kept,) = store.actions()
 
@@ -148,7 +148,7 @@ def test_create(box: Toolbox, store: ScheduleStore) -> None:
     ids=str,
 )
 def test_schedule(box: Toolbox, store: ScheduleStore, said: dict[str, str], schedule: str) -> None:
-    """A rule is made of what is said, and of defaults."""
+    """A rule is composed of the arguments and of defaults."""
     create(box, **said)
 
     assert [schedule] == [kept.schedule for kept in store.actions()]
@@ -171,13 +171,13 @@ def test_schedule(box: Toolbox, store: ScheduleStore, said: dict[str, str], sche
     ids=str,
 )
 def test_create_refused(box: Toolbox, store: ScheduleStore, said: dict[str, Any], text: str) -> None:
-    """What is no schedule is refused with the reason, and nothing is kept."""
+    """An invalid schedule is refused with the reason, and nothing is stored."""
     assert (create(box, **said) or "").startswith(text)
     assert () == store.actions()
 
 
 def test_unknown_recurrence(box: Toolbox) -> None:
-    """What is taken instead of an unknown recurrence is told."""
+    """The result says what replaces an unknown recurrence."""
     text = create(box, recurrence="hourly")
 
     assert f"Scheduled: Mail digest\nSchedule: 08:00 daily\nNext run: 2026-02-18 08:00\n{UNKNOWN}" == text
@@ -201,7 +201,7 @@ def test_most(store: ScheduleStore, clock: Clock) -> None:
 
 
 def test_owners(store: ScheduleStore, clock: Clock) -> None:
-    """What is somebody else's is neither listed, nor changed, nor deleted."""
+    """The actions of another owner are not listed, changed or deleted."""
     ann, bob = (Toolbox(schedule_tools(store, owner=owner, clock=clock)) for owner in ("Ann", "Bob"))
     create(ann)
 
@@ -212,16 +212,16 @@ def test_owners(store: ScheduleStore, clock: Clock) -> None:
         "Deleted all 0 scheduled action(s).",
         "Deleted: Mail digest",
     ] == [
-        said(bob, "schedule_list"),
-        said(bob, "schedule_update", description_query="mail", enabled=False),
-        said(bob, "schedule_delete", description_query="mail"),
-        said(bob, "schedule_delete", description_query="*"),
-        said(ann, "schedule_delete", description_query="mail"),
+        call_tool(bob, "schedule_list"),
+        call_tool(bob, "schedule_update", description_query="mail", enabled=False),
+        call_tool(bob, "schedule_delete", description_query="mail"),
+        call_tool(bob, "schedule_delete", description_query="*"),
+        call_tool(ann, "schedule_delete", description_query="mail"),
     ]
 
 
 def test_allowed_tools(store: ScheduleStore, clock: Clock) -> None:
-    """Where it is said which tools may be planned, no other is."""
+    """With `allowed_tools`, no other tool can be planned."""
     texts = [
         create(Toolbox(schedule_tools(store, allowed_tools=names, clock=clock)))
         for names in (["send_mail", "read_file"], [], ["read_mail"])
@@ -235,9 +235,9 @@ def test_list(box: Toolbox) -> None:
     """Actions are listed by their next time."""
     create(box, "Later", recurrence="weekly")
     create(box, "Sooner")
-    said(box, "schedule_update", description_query="later", enabled=False)
+    call_tool(box, "schedule_update", description_query="later", enabled=False)
 
-    assert said(box, "schedule_list") == (
+    assert call_tool(box, "schedule_list") == (
         "2 scheduled action(s):\n\n"
         "1. Sooner [active]\n   Schedule: 08:00 daily | Next: 2026-02-18 08:00\n"
         "2. Later [paused]\n   Schedule: 08:00 weekly(monday) | Next: 2026-02-23 08:00"
@@ -246,7 +246,7 @@ def test_list(box: Toolbox) -> None:
 
 def test_list_empty(box: Toolbox, tools: Tools) -> None:
     """Without actions the list says so, and takes no arguments."""
-    assert "No scheduled actions." == said(box, "schedule_list")
+    assert "No scheduled actions." == call_tool(box, "schedule_list")
     assert {} == tools["schedule_list"].parameters["properties"]
 
 
@@ -289,10 +289,10 @@ def test_list_empty(box: Toolbox, tools: Tools) -> None:
     ids=str,
 )
 def test_update(box: Toolbox, store: ScheduleStore, change: dict[str, Any], text: str, schedule: str) -> None:
-    """What is said is changed, and the rest stays."""
+    """The given parts are changed, and the rest stays."""
     create(box, recurrence="weekly", day="friday")
 
-    assert text == said(box, "schedule_update", description_query="MAIL", **change)
+    assert text == call_tool(box, "schedule_update", description_query="MAIL", **change)
     assert [(schedule, next_run(schedule, NOW, "Asia/Jakarta"))] == [
         (kept.schedule, kept.next_run) for kept in store.actions()
     ]
@@ -305,7 +305,7 @@ def test_update_cron(box: Toolbox, store: ScheduleStore) -> None:
     refusal = "The schedule 0 * * * * is in cron's form, which cannot be changed here: ask the user to do it."
 
     assert [refusal, refusal, 'Updated "Backup": paused', 'Updated "Backup": enabled'] == [
-        said(box, "schedule_update", description_query="backup", **change) for change in changes
+        call_tool(box, "schedule_update", description_query="backup", **change) for change in changes
     ]
     assert ["0 * * * *"] == [kept.schedule for kept in store.actions()]
 
@@ -320,7 +320,7 @@ def test_one_line(box: Toolbox) -> None:
     """A description is one line: none looks like an action of its own in a list."""
     create(box, "Clean\n   Schedule: never\u2028\r\n2. Pay [active]")
 
-    assert said(box, "schedule_list") == (
+    assert call_tool(box, "schedule_list") == (
         "1 scheduled action(s):\n\n"
         "1. Clean Schedule: never 2. Pay [active] [active]\n   Schedule: 08:00 daily | Next: 2026-02-18 08:00"
     )
@@ -328,7 +328,7 @@ def test_one_line(box: Toolbox) -> None:
 
 @pytest.mark.parametrize(("size", "is_error"), [(16_374, False), (16_375, True)])
 def test_largest(box: Toolbox, size: int, *, is_error: bool) -> None:
-    """What is kept of calls and a prompt has at most 16 KiB in all."""
+    """The calls and the prompt have at most 16 KiB together."""
     calls = [{"tool": "t", "params": {}}]
     length = size - len(json.dumps(calls)) + 10
     said = {"description": "x", "time": "8:00", "recurrence": "daily", "tools": calls, "synthesis_prompt": "x" * length}
@@ -349,34 +349,34 @@ def test_update_bad_is_error(box: Toolbox) -> None:
 
 
 def test_resumed(box: Toolbox, store: ScheduleStore, clock: Clock) -> None:
-    """What was paused goes on with its next time, and does not make up for those that it slept through."""
+    """A resumed action continues with its next time, and does not run for missed ones."""
     create(box)
-    said(box, "schedule_update", description_query="mail", enabled=False)
+    call_tool(box, "schedule_update", description_query="mail", enabled=False)
     clock.now += 10 * DAY
-    said(box, "schedule_update", description_query="mail", enabled=True)
+    call_tool(box, "schedule_update", description_query="mail", enabled=True)
 
     assert [next_run("08:00 daily", clock.now, "Asia/Jakarta")] == [kept.next_run for kept in store.actions()]
 
 
 @pytest.mark.parametrize("name", ["schedule_update", "schedule_delete"])
 def test_no_match(box: Toolbox, name: str) -> None:
-    """Where nothing matches, the query is quoted."""
+    """If nothing matches, the result quotes the query."""
     create(box)
 
-    assert 'No scheduled action matching "backup".' == said(box, name, description_query="backup")
+    assert 'No scheduled action matching "backup".' == call_tool(box, name, description_query="backup")
 
 
 def test_many_matches(box: Toolbox) -> None:
-    """Where several match, none is changed."""
+    """If several match, none is changed."""
     create(box, "Mail digest")
     create(box, "Mail backup")
-    text = said(box, "schedule_update", description_query="mail", enabled=False)
+    text = call_tool(box, "schedule_update", description_query="mail", enabled=False)
 
     assert "Multiple matches: Mail digest, Mail backup. Be more specific." == text
 
 
 def test_changed_meanwhile(clock: Clock) -> None:
-    """What somebody else changes at the same time is not overwritten."""
+    """A simultaneous change of another process is not overwritten."""
 
     class Late(MemorySchedule):
         """A store that another always comes first to."""
@@ -388,7 +388,7 @@ def test_changed_meanwhile(clock: Clock) -> None:
     late.add(action())
     box = Toolbox(schedule_tools(late, clock=clock))
 
-    assert '"Mail digest" was changed by another process at the same time. Try again.' == said(
+    assert '"Mail digest" was changed by another process at the same time. Try again.' == call_tool(
         box, "schedule_update", description_query="mail", time="09:00"
     )
     assert ["10:00 daily"] == [kept.schedule for kept in late.actions()]
@@ -409,12 +409,12 @@ def test_delete(box: Toolbox, store: ScheduleStore, query: str, text: str, left:
     for description in ("Mail digest", "Mail backup", "100 % *"):
         create(box, description)
 
-    assert (said(box, "schedule_delete", description_query=query) or "").startswith(text)
+    assert (call_tool(box, "schedule_delete", description_query=query) or "").startswith(text)
     assert left == [kept.description for kept in store.actions()]
 
 
 def test_deleted_meanwhile(clock: Clock) -> None:
-    """What somebody else has deleted first is not told of as deleted."""
+    """An action that another process has deleted first is not reported as deleted."""
 
     class Late(MemorySchedule):
         """A store that another always comes first to."""
@@ -427,7 +427,7 @@ def test_deleted_meanwhile(clock: Clock) -> None:
     late.add(action())
     box = Toolbox(schedule_tools(late, clock=clock))
 
-    assert 'No scheduled action matching "mail".' == said(box, "schedule_delete", description_query="mail")
+    assert 'No scheduled action matching "mail".' == call_tool(box, "schedule_delete", description_query="mail")
 
 
 @pytest.mark.parametrize("store", [None, "x.db", MemorySchedule, object()], ids=["none", "path", "class", "object"])
@@ -473,26 +473,26 @@ def test_unknown_zone(store: ScheduleStore) -> None:
 
 
 def test_a_zone_that_is_gone(box: Toolbox, store: ScheduleStore) -> None:
-    """An action whose zone nobody knows any more is listed in UTC."""
+    """An action whose zone does not exist any more is listed in UTC."""
     store.add(action(zone="Mars/Olympus"))
 
-    assert (said(box, "schedule_list") or "").endswith("Schedule: 10:00 daily | Next: 2026-02-17 10:00 UTC")
+    assert (call_tool(box, "schedule_list") or "").endswith("Schedule: 10:00 daily | Next: 2026-02-17 10:00 UTC")
 
 
 def test_damaged_while_in_use(tmp_path: Path) -> None:
-    """What the store cannot do is told to the model."""
+    """The model reads the errors of the store."""
     box = Toolbox(schedule_tools(SQLiteSchedule(tmp_path / "actions.db")))
     for path in tmp_path.iterdir():
         path.write_bytes(b"no database" * 10_000)
 
-    assert "actions.db cannot be used: it is damaged." in (said(box, "schedule_list") or "")
+    assert "actions.db cannot be used: it is damaged." in (call_tool(box, "schedule_list") or "")
 
 
 # The loop
 
 
 def test_due(store: ScheduleStore, clock: Clock) -> None:
-    """What is due is carried out, the earliest first; what is paused or not due yet is not."""
+    """Due actions run, the earliest first; paused and later ones do not."""
     for due, description, enabled in ((0, "now", True), (-1, "before", True), (1, "later", True), (-2, "off", False)):
         store.add(action(description, next_run=NOW + due, enabled=enabled))
     ran: list[str] = []
@@ -511,7 +511,7 @@ def test_advanced_first(store: ScheduleStore, clock: Clock) -> None:
 
 
 def test_once(store: ScheduleStore, clock: Clock) -> None:
-    """What is done once is paused then."""
+    """An action with `once` is paused after its run."""
     store.add(action(schedule="10:00 once"))
     scheduler = Scheduler(store, str, clock=clock)
     outcomes = [scheduler.run_due(), scheduler.run_due()]
@@ -533,7 +533,7 @@ def test_firing(store: ScheduleStore, clock: Clock) -> None:
 
 @pytest.mark.parametrize("schedule", ["every day", "8am daily", "* * * *", ""], ids=repr)
 def test_add_refused(store: ScheduleStore, schedule: str) -> None:
-    """What has no form of a rule is not kept, and it is told what a rule is."""
+    """A rule without a valid form is not stored, and the error lists the forms."""
     with pytest.raises(ValueError, match=rf"^invalid schedule format: {re.escape(schedule)}\. A rule is a time, HH:MM"):
         store.add(action(schedule=schedule))
     assert () == store.actions()
@@ -541,14 +541,14 @@ def test_add_refused(store: ScheduleStore, schedule: str) -> None:
 
 @pytest.mark.parametrize("schedule", ["10:00 weekly(friday)", "*/5 * * * *"])
 def test_next_run_of_its_schedule(schedule: str) -> None:
-    """An action that is not told when it is due first is due as its schedule says, in its zone."""
+    """An action without `next_run` is first due by its schedule, in its zone."""
     made = Action(description="x", schedule=schedule, zone="Asia/Jakarta", created_at=NOW)
 
     assert next_run(schedule, NOW, "Asia/Jakarta") == made.next_run
 
 
 def test_calls_are_json() -> None:
-    """Calls that are no JSON are refused, and it is told how to write them."""
+    """Calls that are not JSON are refused, and the error says how to write them."""
     with pytest.raises(TypeError, match=re.escape("is not text. Pass JSON: tools=json.dumps([...]).")):
         action(tools=CALLS)
 
@@ -576,7 +576,7 @@ def test_outcome_shown(store: ScheduleStore, clock: Clock, result: object, shown
 
 
 def test_outcome_of_runner_shown(store: ScheduleStore, clock: Clock) -> None:
-    """The outcome of a Runner is shown by what the model said at last."""
+    """The `repr` of a Runner's outcome has the model's answer."""
     store.add(action())
     scheduler = Scheduler(store, Runner([], model=ScriptedModel(["Two letters."])), clock=clock)
 
@@ -584,7 +584,7 @@ def test_outcome_of_runner_shown(store: ScheduleStore, clock: Clock) -> None:
 
 
 def test_failure(store: ScheduleStore, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """What an action raises, and what hears of it raises, stops none of the others."""
+    """Exceptions of an action, or of `on_run`, stop no other action."""
     store.add(action("bad", next_run=NOW - 1))
     store.add(action("good"))
     told: list[str] = []
@@ -631,7 +631,7 @@ def delete_mail() -> str:
 
 
 def test_planned_only(store: ScheduleStore, clock: Clock) -> None:
-    """A scheduled run can be kept to what was planned; one that no scheduler carries out calls nothing then."""
+    """A scheduled run can be limited to its plan; a run without a scheduler may call nothing then."""
     store.add(action(tools=json.dumps(CALLS)))
     both = [call("read_mail"), call("delete_mail")]
     with ScriptedModel([both, "Done.", both, "Done."]) as model:
@@ -644,7 +644,7 @@ def test_planned_only(store: ScheduleStore, clock: Clock) -> None:
 
 
 def test_revoked(store: ScheduleStore, clock: Clock) -> None:
-    """What was planned and is no longer offered when the time comes is not called."""
+    """A planned tool that is no longer in the toolbox is not called."""
     store.add(action(tools='[{"tool": "delete_mail", "params": {}}]'))
     with ScriptedModel([call("delete_mail"), "Done."]) as model:
         runner = Runner([read_mail], model=model, authorize=planned_only)
@@ -669,7 +669,7 @@ async def left(firing: Firing) -> bool:
     ids=["no", "no answer", "error", "yes"],
 )
 def test_allow(store: ScheduleStore, clock: Clock, allow: Any, status: str) -> None:
-    """Whether an action may still be carried out is asked when it is due, and anything but a yes is a no."""
+    """`allow` is called when an action is due, and any result but True refuses it."""
     store.add(action(owner="Ann"))
     ran: list[Firing] = []
     outcomes = Scheduler(store, ran.append, allow=allow, clock=clock).run_due()
@@ -687,7 +687,7 @@ def mail_waits(request: ApprovalRequest) -> Decision:
 
 
 def pausing(store: ScheduleStore, clock: Clock, model: ScriptedModel, **options: Any) -> Runner:
-    """A runner that reads mail only where somebody says yes, and keeps the schedule."""
+    """A runner whose mail tool needs approval, with the tools of the schedule."""
     tools = [tool(read_mail, approve=True), delete_mail, *schedule_tools(store, clock=clock)]
     return Runner(tools, model=model, approve=mail_waits, **options)
 
@@ -699,7 +699,7 @@ def yes(outcome: FiringOutcome) -> dict[str, bool]:
 
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
 def test_paused(store: ScheduleStore, clock: Clock, *, is_async: bool) -> None:
-    """A run in which a call waits for somebody's yes goes on as a scheduled one: no freer than before."""
+    """A run that waits for approval is resumed as a scheduled run, with the same limits."""
     store.add(action(tools='[{"tool": "read_mail"}, {"tool": "schedule_create"}]'))
     with ScriptedModel([call("read_mail"), [call("delete_mail"), AGAIN], "Done."]) as model:
         scheduler = Scheduler(store, pausing(store, clock, model, authorize=planned_only), clock=clock)
@@ -712,7 +712,7 @@ def test_paused(store: ScheduleStore, clock: Clock, *, is_async: bool) -> None:
 
 
 def test_paused_elsewhere(store: ScheduleStore, clock: Clock) -> None:
-    """Gone on with by the runner alone, a run is no freer, either."""
+    """Resumed by the runner alone, a run has the same limits."""
     store.add(action())
     with ScriptedModel([call("read_mail"), AGAIN, "Done."]) as model:
         runner = pausing(store, clock, model)
@@ -723,7 +723,7 @@ def test_paused_elsewhere(store: ScheduleStore, clock: Clock) -> None:
 
 
 def test_paused_and_unplanned(store: ScheduleStore, clock: Clock) -> None:
-    """Gone on with by the runner alone, a run that is kept to what was planned calls nothing."""
+    """Resumed by the runner alone, a run that is limited to its plan calls nothing."""
     store.add(action(tools=json.dumps(CALLS)))
     with ScriptedModel([call("read_mail"), call("delete_mail"), "Done."]) as model:
         runner = pausing(store, clock, model, authorize=planned_only)
@@ -746,7 +746,7 @@ def test_paused_in_a_file(tmp_path: Path, clock: Clock) -> None:
 
 
 def test_paused_again(store: ScheduleStore, clock: Clock) -> None:
-    """What fails can be gone on with again, and what is done cannot."""
+    """A failed run can be resumed again, and a finished one cannot."""
     store.add(action())
     with ScriptedModel([call("read_mail"), "Done."]) as model:
         scheduler = Scheduler(store, pausing(store, clock, model), clock=clock)
@@ -760,7 +760,7 @@ def test_paused_again(store: ScheduleStore, clock: Clock) -> None:
 
 
 def test_paused_and_deleted(store: ScheduleStore, clock: Clock) -> None:
-    """What was deleted while it waited is not gone on with."""
+    """A run whose action was deleted meanwhile is not resumed."""
     store.add(action())
     with ScriptedModel([call("read_mail")]) as model:
         scheduler = Scheduler(store, pausing(store, clock, model), clock=clock)
@@ -772,7 +772,7 @@ def test_paused_and_deleted(store: ScheduleStore, clock: Clock) -> None:
 
 
 def test_paused_and_forbidden(store: ScheduleStore, clock: Clock) -> None:
-    """Whether an action may be carried out is asked again when it is gone on with."""
+    """`allow` is called again when a run is resumed."""
     store.add(action())
     answers = iter([True, False])
     with ScriptedModel([call("read_mail")]) as model:
@@ -797,7 +797,7 @@ def test_paused_function(store: ScheduleStore, clock: Clock) -> None:
 
 
 def test_paused_is_kept(store: ScheduleStore, clock: Clock) -> None:
-    """A firing that waits for somebody's yes is not forgotten, however many come after it."""
+    """A firing that waits for approval is not removed, however many come after it."""
     store.add(action())
     with ScriptedModel([call("read_mail")]) as model:
         (outcome,) = Scheduler(store, pausing(store, clock, model), clock=clock).run_due()
@@ -806,7 +806,7 @@ def test_paused_is_kept(store: ScheduleStore, clock: Clock) -> None:
         clock.now += DAY
         scheduler.run_due()
 
-    assert outcome.firing.due == getattr(store.paused(outcome.result.state.run_id), "due", None)
+    assert outcome.firing.due == getattr(store.find_paused(outcome.result.state.run_id), "due", None)
 
 
 @pytest.mark.parametrize(("nested", "runs"), [(0, 1), (1, 2)])
@@ -818,7 +818,7 @@ def test_rearmed(store: ScheduleStore, clock: Clock, nested: int, runs: int) -> 
 
     def run(firing: Firing) -> None:
         ran.append(firing.key)
-        said(box, "schedule_update", description_query="mail", enabled=True, time="10:00")
+        call_tool(box, "schedule_update", description_query="mail", enabled=True, time="10:00")
 
     for _ in range(4):
         Scheduler(store, run, clock=clock).run_due()
@@ -946,14 +946,14 @@ def test_cancelled_in_an_event_loop(store: ScheduleStore, clock: Clock) -> None:
 
     asyncio.run(main())
 
-    assert [1] == [firing.attempt for firing in store.unfinished(NOW + 1)]
+    assert [1] == [firing.attempt for firing in store.find_unfinished(NOW + 1)]
 
 
 @pytest.mark.parametrize(
     ("missed", "status"), [("once", "done"), ("skip", "missed")], ids=["once for all", "not at all"]
 )
 def test_missed_once(store: ScheduleStore, clock: Clock, missed: Any, status: str) -> None:
-    """What was to be done once and was missed is done late, or reported, and never comes back."""
+    """A missed action with `once` runs late, or is reported, and does not repeat."""
     store.add(action(schedule="10:00 once"))
     clock.now += 3 * DAY
     scheduler = Scheduler(store, str, missed=missed, clock=clock)
@@ -977,7 +977,7 @@ def test_missed(store: ScheduleStore, clock: Clock, missed: Any, status: str) ->
 
 
 def test_grace(store: ScheduleStore, clock: Clock) -> None:
-    """What is late by less than the grace is not missed."""
+    """An action that is late by less than the grace is not missed."""
     store.add(action())
     clock.now += 300
 
@@ -986,7 +986,7 @@ def test_grace(store: ScheduleStore, clock: Clock) -> None:
 
 @pytest.mark.parametrize("later", [0, 30], ids=["due with it", "due meanwhile"])
 def test_busy(store: ScheduleStore, clock: Clock, later: float) -> None:
-    """What has to wait for a long action is not missed."""
+    """An action that waits for a long one is not missed."""
     store.add(action("slow", next_run=NOW - 1))
     store.add(action("quick", next_run=NOW + later))
 
@@ -1000,7 +1000,7 @@ def test_busy(store: ScheduleStore, clock: Clock, later: float) -> None:
 
 
 def test_asleep(store: ScheduleStore, clock: Clock) -> None:
-    """What was due while a scheduler did not look, as its machine slept, is missed."""
+    """An action that was due while the machine slept is missed."""
     store.add(action(next_run=NOW + HOUR))
     scheduler = Scheduler(store, str, missed="skip", clock=clock)
     scheduler.run_due()
@@ -1045,7 +1045,7 @@ def test_clock_set_forward(store: ScheduleStore, clock: Clock) -> None:
 
 
 class Killed(KeyboardInterrupt):
-    """What ends a process."""
+    """An exception that ends a process."""
 
 
 def crash(store: ScheduleStore, clock: Clock) -> None:
@@ -1060,7 +1060,7 @@ def crash(store: ScheduleStore, clock: Clock) -> None:
 
 
 def test_crash_skipped(store: ScheduleStore, clock: Clock) -> None:
-    """What was claimed and never finished is reported once its lease is over, and not done again."""
+    """An unfinished firing is reported after its lease, and does not run again."""
     crash(store, clock)
     scheduler = Scheduler(store, str, clock=clock)
     found = []
@@ -1072,7 +1072,7 @@ def test_crash_skipped(store: ScheduleStore, clock: Clock) -> None:
 
 
 def test_crash_again(store: ScheduleStore, clock: Clock) -> None:
-    """What is to be done at least once is done again, under the same key."""
+    """With `crashed="again"`, a firing runs again under the same key."""
     crash(store, clock)
     clock.now += 2 * HOUR
     keys: list[tuple[int, float]] = []
@@ -1085,7 +1085,7 @@ def test_crash_again(store: ScheduleStore, clock: Clock) -> None:
 
 
 def test_crash_always(store: ScheduleStore, clock: Clock) -> None:
-    """What ends whoever tries it is tried three times."""
+    """A firing that ends its processes is tried three times."""
 
     def run(firing: Firing) -> None:
         tried.append(firing.attempt)
@@ -1106,14 +1106,14 @@ def test_crash_always(store: ScheduleStore, clock: Clock) -> None:
 def test_one_takes_over(store: ScheduleStore, clock: Clock) -> None:
     """Of several that find an unfinished firing one takes it over."""
     crash(store, clock)
-    (firing,) = store.unfinished(NOW + 1)
+    (firing,) = store.find_unfinished(NOW + 1)
     first, second = store.take_over(firing, NOW + 1), store.take_over(firing, NOW + 1)
 
     assert (replace(firing, claimed_at=NOW + 1, attempt=2), None) == (first, second)
 
 
 def test_taken_over_meanwhile(clock: Clock) -> None:
-    """What somebody else takes over first is left to him."""
+    """A firing that another process takes over first is left to it."""
 
     class Late(MemorySchedule):
         """A store that another always comes first to."""
@@ -1130,14 +1130,14 @@ def test_taken_over_meanwhile(clock: Clock) -> None:
 
 
 def test_finished(store: ScheduleStore) -> None:
-    """What has finished is not unfinished, and nobody takes it over."""
+    """A finished firing is not listed as unfinished, and cannot be taken over."""
     old = action()
     store.add(old)
     firing = store.claim(old, replace(old, next_run=NOW + DAY), NOW)
     assert firing is not None
     store.finish(firing, NOW)
 
-    assert ((), None) == (store.unfinished(NOW + DAY), store.take_over(firing, NOW))
+    assert ((), None) == (store.find_unfinished(NOW + DAY), store.take_over(firing, NOW))
 
 
 def test_no_next_time(store: ScheduleStore, clock: Clock) -> None:
@@ -1182,7 +1182,7 @@ def test_forever(clock: Clock) -> None:
     "run", [None, "run", Path.home(), Runner([]).run, Runner([]).arun], ids=["none", "text", "object", "run", "arun"]
 )
 def test_no_function(store: ScheduleStore, run: Any) -> None:
-    """What cannot be run is refused when the scheduler is made."""
+    """An invalid `run` is refused when the scheduler is made."""
     with pytest.raises(DefinitionError, match="^run="):
         Scheduler(store, run)
 
@@ -1216,7 +1216,7 @@ def test_no_policy(store: ScheduleStore, options: Any) -> None:
 
 
 def test_kept(tmp_path: Path) -> None:
-    """What is kept in a file is there when it is opened again."""
+    """The actions of a file are there when it is opened again."""
     kept = action("Grüße 'x' \x00", tools='["ü"]', enabled=False)
     first = SQLiteSchedule(tmp_path / "actions.db")
     first.add(kept)
@@ -1226,7 +1226,7 @@ def test_kept(tmp_path: Path) -> None:
 
 
 def test_change(store: ScheduleStore) -> None:
-    """What has changed meanwhile is neither changed nor claimed."""
+    """An action that was changed meanwhile is neither changed nor claimed."""
     old = action()
     new = replace(old, next_run=NOW + DAY)
     store.add(replace(old, enabled=False))
@@ -1241,11 +1241,11 @@ def test_deleted(store: ScheduleStore, clock: Clock) -> None:
     found = store.actions()
 
     assert [1, 0, 0] == [store.delete(*found), store.delete(*found), store.delete()]
-    assert () == store.unfinished(NOW + DAY)
+    assert () == store.find_unfinished(NOW + DAY)
 
 
 def test_forgets(store: ScheduleStore, clock: Clock) -> None:
-    """Of an action's firings the latest hundred are kept, so that a store does not grow for ever."""
+    """The store keeps the latest hundred firings of an action, so that it does not grow for ever."""
     kept = action()
     store.add(kept)
     for number in range(110):
@@ -1287,7 +1287,7 @@ def newer(path: Path) -> None:
     ids=["damaged", "another program's", "newer"],
 )
 def test_refused_file(tmp_path: Path, write: Callable[[Path], None], text: str) -> None:
-    """A file that is no store is refused with advice, and stays as it is."""
+    """A file of another kind is refused with advice, and stays as it is."""
     path = tmp_path / "actions.db"
     write(path)
     before = path.read_bytes()
@@ -1324,8 +1324,8 @@ def test_threads(tmp_path: Path, clock: Clock) -> None:
     assert sorted(f"{kept.id}:{NOW:.0f}" for kept in store.actions()) == sorted(ran)
 
 
-def answered(script: str, *arguments: object) -> Any:
-    """What a program prints, as JSON. It forks, which a process that has threads had better not."""
+def run_script(script: str, *arguments: object) -> Any:
+    """Run a program, and parse its output as JSON. It forks, which is unsafe in a process with threads."""
     command = [sys.executable, "-c", script, *map(str, arguments)]
     run = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **PATHS})
     return json.loads(run.stdout)
@@ -1366,13 +1366,13 @@ def test_processes(tmp_path: Path) -> None:
         for name in names:
             store.add(action(name))
 
-    assert names == sorted(answered(TOGETHER.replace("{0}", RUN), tmp_path / "actions.db", NOW))
+    assert names == sorted(run_script(TOGETHER.replace("{0}", RUN), tmp_path / "actions.db", NOW))
 
 
 @needs_fork
 def test_most_of_all_processes(tmp_path: Path) -> None:
     """However many processes schedule at once, there are no more actions than there may be."""
-    refusals = answered(TOGETHER.replace("{0}", CREATE), tmp_path / "actions.db", NOW)
+    refusals = run_script(TOGETHER.replace("{0}", CREATE), tmp_path / "actions.db", NOW)
 
     assert (5, 5, 24) == (len(SQLiteSchedule(tmp_path / "actions.db").actions()), refusals.count(False), len(refusals))
 
@@ -1422,7 +1422,7 @@ print(json.dumps([killed_at(number) for number in range(6)]))
 )
 def test_killed(tmp_path: Path, crashed: str, table: list[Any]) -> None:
     """Killed before and after each step, an action is done at most once, or at least once under one key."""
-    assert table == answered(KILLED, tmp_path, NOW, crashed)
+    assert table == run_script(KILLED, tmp_path, NOW, crashed)
 
 
 PATHS = {"PYTHONPATH": os.pathsep.join(sys.path)}

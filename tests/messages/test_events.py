@@ -1,4 +1,4 @@
-"""The JSON form of events: one for every kind, strict, and without what is nobody's business."""
+"""The JSON form of events: one for every kind, strict, and without private data."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ WITH_REASONING = [ToolCallStarted(REASONED), ApprovalNeeded(PendingApproval(call
 
 @pytest.mark.parametrize("event", WITH_REASONING, ids=lambda event: type(event).__name__)
 def test_reasoning_of_a_call(event: Event) -> None:
-    """Why the model makes a call is told beside its arguments."""
+    """The model's reason for a call stands beside its arguments."""
     told = event_to_dict(event)
 
     assert ("{}", "They asked.") == (told["arguments"], told["reasoning"])
@@ -183,7 +183,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
 
 @pytest.mark.parametrize(("value", "told"), VALUES.values(), ids=VALUES)
 def test_values_are_strict_json(value: Any, told: Any) -> None:
-    """What JSON has no word for is told somehow, and every JSON writer takes it."""
+    """Values that JSON lacks are replaced, and every JSON writer takes the result."""
     form = event_to_dict(OutputDelta(value))
 
     assert told == form["value"]
@@ -199,7 +199,7 @@ def test_texts_are_whole_characters() -> None:
 
 
 def test_a_run_as_json() -> None:
-    """The events of a run are told in its order, and each is one line of JSON."""
+    """The events of a run come in its order, and each is one line of JSON."""
 
     def add(a: int, b: int) -> int:
         """Add two numbers."""

@@ -1,4 +1,4 @@
-"""The one way of opening a SQLite file: what is kept, by whom it may be used, and which files are refused."""
+"""SQLite files: what lasts, which threads and processes may use them, and which files are refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from toolkit.stores import Database, Layout
 NUMBERS = Layout(holds="numbers", application_id=0x746B5454, migrations=(("CREATE TABLE numbers (n, text)",),))
 def add(database, *numbers):
     for number in numbers:
-        with database.writing() as connection:
+        with database.transaction() as connection:
             connection.execute("INSERT INTO numbers (n) VALUES (?)", (number,))
 """
 
@@ -43,7 +43,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where there is no file yet."""
+    """A path without a file."""
     return tmp_path / "numbers.db"
 
 
@@ -56,7 +56,7 @@ def database(path: Path) -> Iterator[Database]:
 
 def add(database: Database, *numbers: object) -> None:
     """Keep numbers, all or none."""
-    with database.writing() as connection:
+    with database.transaction() as connection:
         connection.executemany("INSERT INTO numbers (n) VALUES (?)", [(number,) for number in numbers])
 
 
@@ -66,16 +66,16 @@ def add_each(database: Database, numbers: Iterable[int]) -> None:
         add(database, number)
 
 
-def kept(database: Database) -> list[int]:
-    """The numbers in a file."""
-    with database.reading() as connection:
+def read_numbers(database: Database) -> list[int]:
+    """Read the numbers of a database."""
+    with database.snapshot() as connection:
         return [number for (number,) in connection.execute("SELECT n FROM numbers ORDER BY n")]
 
 
-def found(path: Path) -> list[int]:
-    """The numbers that somebody finds who opens the file."""
+def open_and_read(path: Path) -> list[int]:
+    """Open the file, and read its numbers."""
     with Database(path, NUMBERS) as opened:
-        return kept(opened)
+        return read_numbers(opened)
 
 
 def run(script: str, *arguments: object, stderr: int | None = None) -> subprocess.Popen[str]:
@@ -93,17 +93,17 @@ def refusal(path: Path, layout: Layout = NUMBERS, timeout: float = 1.0) -> str:
 
 
 def test_what_is_written_lasts(database: Database, path: Path) -> None:
-    """What a block wrote is there for whoever opens the file."""
+    """The changes of a block are there for everyone who opens the file."""
     add(database, 1, 2)
 
-    assert [1, 2] == found(path)
+    assert [1, 2] == open_and_read(path)
 
 
 def test_all_or_nothing(database: Database, path: Path) -> None:
-    """Of a block that raises nothing is kept, and the file can be used on."""
+    """A block that raises changes nothing, and the file stays usable."""
 
     def begin_only() -> None:
-        with database.writing() as connection:
+        with database.transaction() as connection:
             connection.execute("INSERT INTO numbers (n) VALUES (1)")
             raise KeyError
 
@@ -111,29 +111,29 @@ def test_all_or_nothing(database: Database, path: Path) -> None:
         begin_only()
     add(database, 2)
 
-    assert [2] == found(path)
+    assert [2] == open_and_read(path)
 
 
 def test_block_in_a_block(database: Database) -> None:
     """A block in a block of the same database is refused, and the outer one goes on."""
-    with database.writing() as connection:
+    with database.transaction() as connection:
         connection.execute("INSERT INTO numbers (n) VALUES (1)")
         with pytest.raises(RuntimeError, match="in a block of this database already"):
             add(database, 2)
 
-    assert [1] == kept(database)
+    assert [1] == read_numbers(database)
 
 
 def test_one_state(database: Database, path: Path) -> None:
     """A block that reads sees one state, whoever writes meanwhile, and lets him write."""
     add(database, 1)
-    with database.reading() as connection, Database(path, NUMBERS) as another:
+    with database.snapshot() as connection, Database(path, NUMBERS) as another:
         before = connection.execute("SELECT count(*) FROM numbers").fetchone()
         add(another, 2)
         after = connection.execute("SELECT count(*) FROM numbers").fetchone()
 
     assert (1,) == before == after
-    assert [1, 2] == kept(database)
+    assert [1, 2] == read_numbers(database)
 
 
 def test_use_after_close(database: Database) -> None:
@@ -141,7 +141,7 @@ def test_use_after_close(database: Database) -> None:
     add(database, 1)
     database.close()
 
-    assert [1] == kept(database)
+    assert [1] == read_numbers(database)
 
 
 def test_other_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +152,7 @@ def test_other_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         database.close()
         add(database, 1)
 
-    assert [1] == found(tmp_path / "numbers.db")
+    assert [1] == open_and_read(tmp_path / "numbers.db")
 
 
 def test_threads(database: Database) -> None:
@@ -166,7 +166,7 @@ def test_threads(database: Database) -> None:
     for worker in workers:
         worker.join()
 
-    assert [worker * 100 + n for worker in range(8) for n in range(50)] == kept(database)
+    assert [worker * 100 + n for worker in range(8) for n in range(50)] == read_numbers(database)
 
 
 def test_processes(path: Path) -> None:
@@ -175,7 +175,7 @@ def test_processes(path: Path) -> None:
     workers = [run(script, path, 100 * worker) for worker in range(4)]
 
     assert [0, 0, 0, 0] == [worker.wait() for worker in workers]
-    assert list(range(400)) == found(path)
+    assert list(range(400)) == open_and_read(path)
     for worker in workers:
         worker.communicate()
 
@@ -206,7 +206,7 @@ def test_fork(path: Path) -> None:
     with run(FORK, path) as forking:
         forking.communicate()
 
-    assert [1, 2, 3, 4] == found(path)
+    assert [1, 2, 3, 4] == open_and_read(path)
 
 
 FORK_IN_MEMORY = """
@@ -216,7 +216,7 @@ child = os.fork()
 add(database, 2 if child else 3)
 if child:
     os.wait()
-with database.reading() as connection:
+with database.snapshot() as connection:
     print(connection.execute("SELECT n FROM numbers").fetchall(), flush=True)
 """
 
@@ -245,7 +245,7 @@ sys.exit(any(os.waitpid(child, 0)[1] for child in children))
         forking.communicate()
 
     assert 0 == forking.returncode
-    assert [*range(100), *range(1000, 1005)] == found(path)
+    assert [*range(100), *range(1000, 1005)] == open_and_read(path)
 
 
 # A thread keeps one database busy until it is told to go on; the fork gives it up after a while, and says so.
@@ -255,7 +255,7 @@ busy, other = Database(sys.argv[1], NUMBERS), Database(sys.argv[1] + "2", NUMBER
 add(busy, 1)
 begun, go_on = threading.Event(), threading.Event()
 def hold():
-    with busy.writing():
+    with busy.transaction():
         begun.set()
         go_on.wait()
 writer = threading.Thread(target=hold)
@@ -284,7 +284,7 @@ def test_fork_in_vain(path: Path) -> None:
         told = forking.communicate(timeout=20)[0]
 
     assert "StoreError\nStoreError\n" == told
-    assert ([1, 5], [2, 3]) == (found(path), found(Path(f"{path}2")))
+    assert ([1, 5], [2, 3]) == (open_and_read(path), open_and_read(Path(f"{path}2")))
 
 
 FORK_OF_TWO = """
@@ -292,7 +292,7 @@ import threading
 one, other = Database(sys.argv[1], NUMBERS), Database(sys.argv[1] + "2", NUMBERS)
 def add_to_both():
     for number in range(200):
-        with one.writing() as connection:
+        with one.transaction() as connection:
             connection.execute("INSERT INTO numbers (n) VALUES (?)", (number,))
             add(other, number)
 writer = threading.Thread(target=add_to_both)
@@ -311,7 +311,7 @@ def test_fork_while_a_thread_uses_two(path: Path) -> None:
         forking.communicate(timeout=20)
 
     assert 0 == forking.returncode
-    assert list(range(200)) == found(path) == found(Path(f"{path}2"))
+    assert list(range(200)) == open_and_read(path) == open_and_read(Path(f"{path}2"))
 
 
 # The signal comes while the fork waits. What its handler raises cannot leave a fork: it is printed.
@@ -320,7 +320,7 @@ import signal, threading
 database = Database(sys.argv[1], NUMBERS)
 begun, go_on = threading.Event(), threading.Event()
 def hold():
-    with database.writing():
+    with database.transaction():
         begun.set()
         go_on.wait()
 def stop(*_):
@@ -348,7 +348,7 @@ def test_interrupted_fork(path: Path) -> None:
         forking.communicate(timeout=20)
 
     assert 0 == forking.returncode
-    assert [1] == found(path)
+    assert [1] == open_and_read(path)
 
 
 EXIT = """
@@ -356,7 +356,7 @@ import threading
 database = Database(sys.argv[1], NUMBERS)
 begun = threading.Event()
 def count():
-    with database.reading() as connection:
+    with database.snapshot() as connection:
         begun.set()
         connection.execute(
             "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT 1 FROM n) SELECT max(x) FROM n"
@@ -377,18 +377,18 @@ def test_exit_while_a_thread_works(path: Path) -> None:
 def test_migration(database: Database, path: Path) -> None:
     """A file of an earlier version is brought up to date, with what it holds."""
     add(database, 1)
-    with Database(path, LATER) as later, later.reading() as connection:
+    with Database(path, LATER) as later, later.snapshot() as connection:
         rows = connection.execute("SELECT n, sign FROM numbers").fetchall()
 
     assert [(1, 1)] == rows
 
 
 def test_migration_that_fails(database: Database, path: Path) -> None:
-    """Where a migration fails, the file stays as it was."""
+    """If a migration fails, the file stays as it was."""
     add(database, 1)
     refusal(path, BROKEN)
 
-    assert [1] == found(path)
+    assert [1] == open_and_read(path)
 
 
 def test_later_version(path: Path) -> None:
@@ -403,7 +403,7 @@ def test_later_version(path: Path) -> None:
 
 
 def test_other_contents(path: Path) -> None:
-    """A SQLite file of somebody else is refused, and not changed."""
+    """A SQLite file of another program is refused, and not changed."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE contacts (name)")
     before = path.read_bytes()
@@ -422,7 +422,7 @@ FOREIGN = {
 
 @pytest.mark.parametrize("statement", FOREIGN.values(), ids=FOREIGN.keys())
 def test_foreign_parts(statement: str, path: Path) -> None:
-    """A file with tables, triggers, views or indexes of somebody else is refused, and not changed."""
+    """A file with foreign tables, triggers, views or indexes is refused, and not changed."""
     Database(path, NUMBERS).close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(statement)
@@ -442,13 +442,13 @@ def test_missing_table(path: Path) -> None:
 
 
 def test_statistics(path: Path) -> None:
-    """What ANALYZE adds to a file is no reason to refuse it."""
+    """The statistics of ANALYZE are no reason to refuse a file."""
     with Database(path, NUMBERS) as database:
         add(database, 1)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("ANALYZE")
 
-    assert [1] == found(path)
+    assert [1] == open_and_read(path)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no modes here")
@@ -461,7 +461,7 @@ def test_private(database: Database, path: Path) -> None:
 
 
 def test_null_byte(tmp_path: Path) -> None:
-    """What is no name of a file is refused like a file that cannot be opened."""
+    """An invalid file name is refused like a file that cannot be opened."""
     with pytest.raises(StoreError, match="is no name of a file"):
         Database(f"{tmp_path}/a\0b", NUMBERS)
 
@@ -481,7 +481,7 @@ CLOSED = "it cannot be opened or written to: see whether it is a file, its direc
     "name", ["missing/numbers.db", "directory", ""], ids=["no directory", "is a directory", "no name"]
 )
 def test_no_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be a file is refused with what to look for."""
+    """A path that cannot be a file is refused with advice."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "directory").mkdir()
     with pytest.raises(StoreError) as refused:
@@ -491,7 +491,7 @@ def test_no_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_no_database(path: Path) -> None:
-    """A file that is no SQLite file is refused with what to do, and not changed."""
+    """A file of another format is refused with advice, and not changed."""
     path.write_text("Dear diary, " * 1000, encoding="utf-8")
 
     assert (
@@ -504,10 +504,10 @@ def test_no_database(path: Path) -> None:
 
 
 def test_held_by_another(database: Database, path: Path) -> None:
-    """Where another process holds the file too long, the words say so, and that nothing is lost by trying again."""
+    """If another process holds the file for too long, the error says so, and advises to try again."""
     add(database, 1)
     with Database(path, NUMBERS, timeout=0.05) as hasty:
-        with database.writing(), pytest.raises(ToolError) as refused:
+        with database.transaction(), pytest.raises(ToolError) as refused:
             add(hasty, 2)
         add(hasty, 3)
 
@@ -515,11 +515,11 @@ def test_held_by_another(database: Database, path: Path) -> None:
         "numbers.db cannot be used: another process kept it busy for 0.05 seconds: try again, and see whether that one "
         "hangs."
     ) == refused.value.text
-    assert [1, 3] == kept(database)
+    assert [1, 3] == read_numbers(database)
 
 
 def test_made_by_another(path: Path) -> None:
-    """A file that another process does not stop making is waited for, as long as was said."""
+    """A file that another process never finishes creating is waited for until the timeout."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
 
@@ -532,7 +532,7 @@ database = Database(sys.argv[1], NUMBERS)
 add(database, 1)
 resource.setrlimit(resource.RLIMIT_FSIZE, (300000, resource.RLIM_INFINITY))
 try:
-    with database.writing() as connection:
+    with database.transaction() as connection:
         connection.execute("INSERT INTO numbers VALUES (2, randomblob(1000000))")
 except Exception as error:
     print(type(error).__name__, error)
@@ -543,12 +543,12 @@ add(database, 3)
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no limits here")
 def test_full(path: Path) -> None:
-    """Where there is no room, nothing of the block is kept, what was kept stays, and later there is room again."""
+    """On a full disk, a block changes nothing, older data stays, and the file works once there is room."""
     with run(FULL, path) as filling:
         told = filling.communicate()[0]
 
     assert "StoreError numbers.db cannot be used: its disk failed, or is full: see to it, and try again.\n" == told
-    assert [1, 3] == found(path)
+    assert [1, 3] == open_and_read(path)
 
 
 @pytest.mark.parametrize("value", ["\ud800", 2**70, object()], ids=["lone surrogate", "too large", "no value at all"])
@@ -558,7 +558,7 @@ def test_odd_values(value: object, database: Database) -> None:
         add(database, 1, value)
     add(database, 2)
 
-    assert [2] == kept(database)
+    assert [2] == read_numbers(database)
 
 
 @pytest.fixture(scope="module")
@@ -575,32 +575,32 @@ def cut(data: bytes, chance: random.Random) -> bytes:
     return data[: chance.randrange(1, len(data))]
 
 
-def scribbled(data: bytes, chance: random.Random) -> bytes:
+def overwrite_bytes(data: bytes, chance: random.Random) -> bytes:
     """A file with something else in some place."""
     start = chance.randrange(len(data))
     return data[:start] + chance.randbytes(chance.choice([1, 16, 600])) + data[start + 600 :]
 
 
-def flipped(data: bytes, chance: random.Random) -> bytes:
+def flip_bit(data: bytes, chance: random.Random) -> bytes:
     """A file with one bit that is not as it was."""
     place = chance.randrange(len(data))
     return data[:place] + bytes([data[place] ^ 1 << chance.randrange(8)]) + data[place + 1 :]
 
 
-def emptied(data: bytes, chance: random.Random) -> bytes:
+def zero_page(data: bytes, chance: random.Random) -> bytes:
     """A file with a page of zeros."""
     start = chance.randrange(len(data) // 4096) * 4096
     return data[:start] + bytes(4096) + data[start + 4096 :]
 
 
-@pytest.mark.parametrize("damage", [cut, scribbled, flipped, emptied])
+@pytest.mark.parametrize("damage", [cut, overwrite_bytes, flip_bit, zero_page])
 def test_damage(damage: Callable[[bytes, random.Random], bytes], sound: bytes, path: Path) -> None:
-    """A damaged file is refused and kept as it is, or can be read; nothing else comes of it."""
+    """A damaged file is refused and left as it is, or can be read; no other error is raised."""
     for seed in range(60):
         damaged = damage(sound, random.Random(seed))  # noqa: S311  # the same damage each time
         path.write_bytes(damaged)
         try:
-            seen = len(found(path))
+            seen = len(open_and_read(path))
         except StoreError:
             assert damaged == path.read_bytes()
         else:
@@ -623,8 +623,8 @@ def test_damage_that_nobody_looks_at(sound: bytes, path: Path) -> None:
     assert "numbers.db cannot be used: it is damaged." in refusal(path)
 
 
-def logged(path: Path) -> bytes:
-    """Have a process write ten numbers and die; give the log that it leaves."""
+def leave_log(path: Path) -> bytes:
+    """Write ten numbers in a process that dies, and return the log that it leaves."""
     script = "database = Database(sys.argv[1], NUMBERS); add(database, *range(10)); os._exit(0)"
     with run(script, path) as writing:
         writing.communicate()
@@ -633,12 +633,12 @@ def logged(path: Path) -> bytes:
 
 def test_cut_log(path: Path, tmp_path: Path) -> None:
     """A log that lost its end still gives what was written first, and no half of anything."""
-    log, lengths = logged(path), set()
+    log, lengths = leave_log(path), set()
     for share in range(1, 20):
         copy = tmp_path / f"{share}.db"
         copy.write_bytes(path.read_bytes())
         Path(f"{copy}-wal").write_bytes(log[: len(log) * share // 20])
-        numbers = found(copy)
+        numbers = open_and_read(copy)
         lengths.add(len(numbers))
         assert list(range(len(numbers))) == numbers
 
@@ -648,7 +648,7 @@ def test_cut_log(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("has_empty", [True, False], ids=["empty", "missing"])
 def test_log_alone(has_empty: bool, path: Path) -> None:
     """A log whose file is gone is not thrown away."""
-    log = logged(path)
+    log = leave_log(path)
     path.unlink()
     if has_empty:
         path.touch()
@@ -661,7 +661,7 @@ def test_log_alone(has_empty: bool, path: Path) -> None:
 
 def test_log_is_bounded(database: Database, path: Path) -> None:
     """After one large block the log is cut again."""
-    with database.writing() as connection:
+    with database.transaction() as connection:
         connection.execute("INSERT INTO numbers VALUES (1, zeroblob(40000000))")
     add(database, 2)
 

@@ -1,4 +1,4 @@
-"""Where embeddings come from: a function, a server that speaks OpenAI's API, a model on this machine."""
+"""Sources of embeddings: a function, a server that speaks OpenAI's API, a model on this machine."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def raising(texts: Sequence[str], /) -> list[list[float]]:
 
 
 class Refusal(Exception):  # noqa: N818
-    """What a client raises that a server refused."""
+    """An error of a client whose request a server refused."""
 
     status_code = 401
 
@@ -212,7 +212,7 @@ UNREADABLE = {"no object": "null", "nothing in it": "{}", "a page": "<html>Welco
 
 @pytest.mark.parametrize("content", UNREADABLE.values(), ids=UNREADABLE.keys())
 def test_no_answer(content: str, server: Server, client: openai.OpenAI) -> None:
-    """What answers at another address than that of the API is told apart from a failure."""
+    """A response from another address than that of the API has a message of its own."""
     server.content = content
 
     with pytest.raises(
@@ -228,7 +228,7 @@ def test_asynchronous_client() -> None:
 
 
 def test_silent_server(client: openai.OpenAI) -> None:
-    """A server that does not answer is waited for as long as was said."""
+    """A server that does not respond is waited for until the timeout."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
         embed = OpenAIEmbeddings("small", client.with_options(base_url=address), timeout=0.05)
@@ -238,7 +238,7 @@ def test_silent_server(client: openai.OpenAI) -> None:
 
 
 def test_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing says who is asked, nobody is, and the client says what is missing."""
+    """Without a client, an address or a key, the client's error says what is missing."""
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
@@ -330,7 +330,7 @@ def test_spoilt_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the extra is missing, the error says how to get it."""
+    """If the extra is missing, the error says how to install it."""
     monkeypatch.setattr(sys, "path", [])
 
     with pytest.raises(ImportError, match=r'pip install "function-toolkit\[embeddings\]"'):

@@ -70,7 +70,7 @@ def saying(store: KnowledgeStore, query: str, **options: Any) -> list[str]:
 
 
 def test_document(store: SQLiteKnowledge) -> None:
-    """A document is given as it was kept, with the time."""
+    """A document is returned as it was stored, with the time."""
     document = Document(id="1", content="Naïve 漢字\0", title="T", source="S", expires_at=2000.0)
     store.add(document, [])
 
@@ -103,7 +103,7 @@ def test_nearest_first(store: SQLiteKnowledge) -> None:
 
 
 def test_as_near(store: SQLiteKnowledge) -> None:
-    """Of two that are as near, the one that was kept first comes first."""
+    """Of two equally near chunks, the one that was stored first comes first."""
     for content in ("b", "a", "c"):
         keep(store, content)
 
@@ -165,7 +165,7 @@ def test_same_id(store: SQLiteKnowledge) -> None:
 
 
 def test_delete(store: SQLiteKnowledge) -> None:
-    """What is removed is found in no way; how many there were is told."""
+    """Removed documents are not found, and their number is returned."""
     keep(store, "one")
     keep(store, "two")
 
@@ -174,7 +174,7 @@ def test_delete(store: SQLiteKnowledge) -> None:
 
 
 def test_delete_of_the_expired(store: SQLiteKnowledge, clock: Clock) -> None:
-    """What has expired is gone for good with whatever is removed."""
+    """Expired documents are removed together with any others."""
     keep(store, "note", expires_at=1500.0)
     clock.now = 1500.0
     removed = store.delete()
@@ -184,7 +184,7 @@ def test_delete_of_the_expired(store: SQLiteKnowledge, clock: Clock) -> None:
 
 
 def test_collections(store: SQLiteKnowledge) -> None:
-    """What is in one collection is not found in another."""
+    """A search finds nothing of another collection."""
     keep(store, "a message", collection="messages")
 
     assert ([], [], []) == (near(store, EAST), saying(store, "message"), store.documents())
@@ -192,7 +192,7 @@ def test_collections(store: SQLiteKnowledge) -> None:
 
 
 def test_expiry(store: SQLiteKnowledge, clock: Clock) -> None:
-    """What has expired is not found any more."""
+    """Expired documents are not found."""
     keep(store, "note", expires_at=1500.0)
     keep(store, "fact")
     before = near(store, EAST)
@@ -203,7 +203,7 @@ def test_expiry(store: SQLiteKnowledge, clock: Clock) -> None:
 
 
 def test_expired_is_removed(store: SQLiteKnowledge, clock: Clock) -> None:
-    """What has expired is gone for good with the next document, even if the clock is set back."""
+    """Expired documents are removed with the next one added, even if the clock is set back later."""
     keep(store, "note", expires_at=1500.0)
     clock.now = 1500.0
     keep(store, "fact")
@@ -214,7 +214,7 @@ def test_expired_is_removed(store: SQLiteKnowledge, clock: Clock) -> None:
 
 def test_owners(store: SQLiteKnowledge) -> None:
     """One owner neither finds, nor replaces, nor removes what is another's."""
-    ann, bob = store.owned_by("ann"), store.owned_by("bob")
+    ann, bob = store.with_owner("ann"), store.with_owner("bob")
     keep(ann, "secret of ann", id="1")
     keep(bob, "secret of bob", id="1")
 
@@ -244,22 +244,22 @@ def test_no_clock() -> None:
 
 @pytest.mark.parametrize("owner", [None, "", 5, b"ann"], ids=repr)
 def test_no_owner(owner: Any, store: SQLiteKnowledge) -> None:
-    """What is no name of an owner is refused: what such a one kept nobody would find."""
+    """An invalid owner is refused, as its documents could not be found again."""
     with pytest.raises(DefinitionError, match="owner="):
-        store.owned_by(owner)
+        store.with_owner(owner)
 
 
 def test_close_of_an_owner(store: SQLiteKnowledge) -> None:
     """The store of an owner closes nothing, as others use it."""
     keep(store, "one")
-    with store.owned_by("ann") as ann:
+    with store.with_owner("ann") as ann:
         keep(ann, "two")
 
     assert (["one"], ["two"]) == (near(store, EAST), near(ann, EAST))
 
 
 def test_late(tmp_path: Path) -> None:
-    """What is kept for a call that was called off, even while it waited for another process, is not kept."""
+    """A cancelled call stores nothing, even if it was cancelled while it waited for another process."""
     cancellation, begun = Cancellation(), threading.Event()
 
     def clock() -> float:
@@ -297,7 +297,7 @@ SPOILT = {
 
 @pytest.mark.parametrize("statement", SPOILT.values(), ids=SPOILT.keys())
 def test_spoilt_rows(statement: str, tmp_path: Path) -> None:
-    """A row that was not written by this library is no hit, but an error that says what to do."""
+    """A row that was not written by this library raises an error with advice."""
     with SQLiteKnowledge(tmp_path / "k.db") as store:
         keep(store, "one")
         with closing(sqlite3.connect(tmp_path / "k.db", isolation_level=None)) as connection:
@@ -313,11 +313,11 @@ def test_owners_never_meet(kept: list[tuple[str, str]]) -> None:
     """Whatever owners are called, each finds what is his and no more."""
     with MemoryKnowledge() as store:
         for owner, content in kept:
-            keep(store.owned_by(owner), content)
+            keep(store.with_owner(owner), content)
 
         for owner in {owner for owner, _ in kept}:
             own = {content for another, content in kept if another == owner}
-            assert own == set(near(store.owned_by(owner), EAST, limit=100))
+            assert own == set(near(store.with_owner(owner), EAST, limit=100))
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_owners_never_meet(kept: list[tuple[str, str]]) -> None:
     ids=["another length", "another model"],
 )
 def test_other_model(embedding: list[float], model: str, held: str, store: SQLiteKnowledge) -> None:
-    """A store holds embeddings of one model: others are neither kept nor looked for, and nothing changes."""
+    """A store holds embeddings of one model: others are refused, and nothing changes."""
     document = keep(store, "one")
     told = f"This store holds embeddings of 2 numbers by the model '', {held}: use the same model, or another store."
 
@@ -345,7 +345,7 @@ ODD = {
 
 @pytest.mark.parametrize("embedding", ODD.values(), ids=ODD.keys())
 def test_odd_embedding(embedding: Any, store: SQLiteKnowledge) -> None:
-    """What is no list of finite numbers is refused, and nothing of its document is kept."""
+    """An embedding that is not a list of finite numbers is refused, and its document is not stored."""
     good = Chunk(content="good", embedding=EAST)
 
     with pytest.raises(StoreError, match="This cannot be stored or searched for: "):
@@ -386,7 +386,7 @@ def test_without_numpy(store: SQLiteKnowledge, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_file_lasts(tmp_path: Path) -> None:
-    """What one process kept another one finds."""
+    """One process finds the documents of another."""
     with SQLiteKnowledge(tmp_path / "k.db") as first:
         keep(first, "one")
 
@@ -448,22 +448,22 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def documents(self) -> None:
-        """Each owner has the documents that were kept."""
+        """Each owner has the documents that were stored."""
         for owner in ("", "ann"):
             ids = {identity for another, identity in self.kept if another == owner}
             assert ids == {document.id for document in self.of(owner).documents()}
 
     def of(self, owner: str) -> MemoryKnowledge:
-        """What an owner sees of the store."""
-        return self.store.owned_by(owner) if owner else self.store
+        """The documents that the store returns for an owner."""
+        return self.store.with_owner(owner) if owner else self.store
 
     def chunks(self, owner: str) -> list[tuple[str, Sequence[float]]]:
-        """What an owner has, in plain words."""
+        """The documents of an owner in the model of the store."""
         return [chunk for (another, _), (chunks, _) in self.kept.items() if another == owner for chunk in chunks]
 
 
 def cosine(one: Sequence[float], other: Sequence[float]) -> float:
-    """How near two directions are."""
+    """The cosine of two vectors."""
     lengths = math.hypot(*one) * math.hypot(*other)
     return sum(a * b for a, b in zip(one, other)) / lengths if lengths else 0.0
 
@@ -513,7 +513,7 @@ print(json.dumps(acknowledged))
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_kills(tmp_path: Path) -> None:
-    """A process that is killed while it writes leaves a sound file, whole documents, and all that it said it kept."""
+    """A process that is killed while it writes leaves an intact file, whole documents, and all that it confirmed."""
     command = [sys.executable, "-c", KILLER, str(tmp_path / "k.db"), str(KILLS)]
     run = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": "."})
     acknowledged: dict[str, str] = json.loads(run.stdout)

@@ -136,7 +136,7 @@ class SQLiteLedger:
         Raises:
             StoreError: It could not be kept.
         """
-        with self._database.writing() as connection:
+        with self._database.transaction() as connection:
             return connection.execute(_WRITE, astuple(entry)).rowcount == 1
 
     def read(self, run_id: str, call_id: str | None = None) -> tuple[LedgerEntry, ...]:
@@ -145,7 +145,7 @@ class SQLiteLedger:
         Raises:
             StoreError: They could not be read.
         """
-        with self._database.reading() as connection:
+        with self._database.snapshot() as connection:
             rows = connection.execute(_READ, (run_id, call_id))
             return tuple(LedgerEntry(**dict(zip(_FIELDS, row))) for row in rows)
 

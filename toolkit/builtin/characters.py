@@ -23,7 +23,7 @@ def split_characters(text: str) -> list[str]:
 
 
 def is_within_character(text: str, index: int, start: int) -> bool:
-    """Whether a split before `text[index]` would divide a character.
+    """Return whether a split before `text[index]` would divide a character.
 
     Args:
         text: The text.

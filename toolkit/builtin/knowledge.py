@@ -72,7 +72,7 @@ def knowledge_tools(
 ) -> list[Tool[..., Any]]:
     """Make `knowledge_search` and `remember` for the texts of one owner.
 
-    An application with several users makes them for each: `knowledge_tools(store.owned_by(user), embed)`.
+    An application with several users makes them for each: `knowledge_tools(store.with_owner(user), embed)`.
 
     Args:
         store: The store.
@@ -175,7 +175,7 @@ class Memories:
     """Short texts about one owner, in a store.
 
     Args:
-        store: The store: `store.owned_by(user)` for one of several users.
+        store: The store: `store.with_owner(user)` for one of several users.
         embed: The embedding function.
         most: Maximum memories that `load` returns.
         min_score: Minimum cosine of a memory that `load` returns.

@@ -76,11 +76,11 @@ class _Plan:
             if step["tool"] in self.excluded:
                 raise ToolError(f"{step['tool']} cannot be called from within {NAME}")
         calls = [_make_call(number, step, context) for number, step in enumerate(steps)]
-        results = await self._execute(calls, context)
+        results = await self._run_calls(calls, context)
         stopped = next((result for result in results if result.kind == "stopped"), None)
         return stopped or _join_results(steps, results)
 
-    async def _execute(self, calls: Sequence[ToolCall], context: ToolContext[Any]) -> list[ToolResult]:
+    async def _run_calls(self, calls: Sequence[ToolCall], context: ToolContext[Any]) -> list[ToolResult]:
         """Execute calls until an approver stops the run; those beyond the run's limits are refused."""
         dispatcher = replace(dispatching.get() or Dispatcher(tools=self.tools), tools=self.tools, available=None)
         parallel = ParallelCalls(dispatcher, context, AsyncBackend(), SharedValues.of(None))
@@ -98,7 +98,7 @@ class _Plan:
 
 
 def _is_excluded(made: Tool[..., Any]) -> bool:
-    """Whether a tool executes plans, or asks a user, who should not get many questions from one call."""
+    """Return whether a tool executes plans, or asks a user, who should not get many questions from one call."""
     return isinstance(getattr(made.handler, "instance", None), (_Plan, UserPrompt))
 
 

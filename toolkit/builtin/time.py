@@ -26,7 +26,7 @@ def current_time_tool(clock: Callable[[], float] = time.time) -> Tool[..., Any]:
 
     @tool(name="current_time", title="Current Time", effect="read")
     def format_time(timezone: str = "") -> str:
-        """Tell the current date and time by RFC 3339, such as 2026-02-17T17:00:00+07:00.
+        """Return the current date and time by RFC 3339, such as 2026-02-17T17:00:00+07:00.
 
         Args:
             timezone: IANA name, such as "Asia/Jakarta". UTC by default, and where there is none of this name: the time

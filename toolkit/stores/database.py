@@ -6,9 +6,9 @@ the disk when it ends, whatever happens to the process or the power after that:
     SCHEDULE = Layout(holds="a schedule", application_id=0x746B5343, migrations=(("CREATE TABLE actions (...)",),))
 
     database = Database("actions.db", SCHEDULE)
-    with database.writing() as connection:  # no other thread or process writes meanwhile
+    with database.transaction() as connection:  # no other thread or process writes meanwhile
         connection.execute("INSERT INTO actions VALUES (...)")
-    with database.reading() as connection:  # a snapshot: it does not change, whoever writes meanwhile
+    with database.snapshot() as connection:  # it does not change, whoever writes meanwhile
         connection.execute("SELECT * FROM actions")
 
 A migration that was released is never changed; a new one is appended. A block holds nothing but statements, as the
@@ -100,27 +100,27 @@ class Database:
         weakref.finalize(self, _close, self._connections).atexit = False
         _refuse_orphaned_log(Path(self.path))
         _forks.add(self)
-        with self.reading():  # open it now, so that errors are raised here
+        with self.snapshot():  # open it now, so that errors are raised here
             pass
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def snapshot(self) -> Iterator[sqlite3.Connection]:
         """Open a block that reads one snapshot of the file.
 
         Raises:
             StoreError: The file could not be read.
         """
-        with self._transaction("BEGIN") as connection:
+        with self._run_block("BEGIN") as connection:
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Iterator[sqlite3.Connection]:
         """Open a block that writes: all of its changes are committed, or none if it raises.
 
         Raises:
             StoreError: The changes could not be written.
         """
-        with self._transaction("BEGIN IMMEDIATE") as connection:
+        with self._run_block("BEGIN IMMEDIATE") as connection:
             yield connection
 
     def close(self) -> None:
@@ -147,7 +147,7 @@ class Database:
         self._lock.release()
 
     @contextmanager
-    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+    def _run_block(self, begin: str) -> Iterator[sqlite3.Connection]:
         _forks.refuse_lost(self)  # before its lock, which no thread of this process would release
         with self._lock, _translate_errors(Path(self.path), self._timeout):
             if not self._connections:
@@ -336,7 +336,7 @@ def _refuse_foreign(objects: set[str], layout: Layout, version: int, name: str) 
     import sqlite3
 
     with closing(sqlite3.connect(MEMORY)) as model:
-        _execute(model, layout.migrations[: max(version, 0)])
+        _apply_migrations(model, layout.migrations[: max(version, 0)])
         expected = _read_objects(model)
     if foreign := sorted(objects - expected):
         raise StoreError(
@@ -364,7 +364,7 @@ def _check_integrity(connection: sqlite3.Connection) -> None:
         raise connection.DatabaseError(f"malformed: {report}")
 
 
-def _execute(connection: sqlite3.Connection, migrations: Iterable[Iterable[str]]) -> None:
+def _apply_migrations(connection: sqlite3.Connection, migrations: Iterable[Iterable[str]]) -> None:
     for migration in migrations:
         for statement in migration:
             connection.execute(statement)
@@ -388,7 +388,7 @@ def _migrate(connection: sqlite3.Connection, layout: Layout, path: str) -> None:
     if _read_version(connection, layout, path) == len(layout.migrations):
         return
     connection.execute("BEGIN IMMEDIATE")
-    _execute(connection, layout.migrations[_read_version(connection, layout, path) :])
+    _apply_migrations(connection, layout.migrations[_read_version(connection, layout, path) :])
     connection.execute(f"PRAGMA application_id = {layout.application_id}")
     connection.execute(f"PRAGMA user_version = {len(layout.migrations)}")
     connection.execute("COMMIT")

@@ -123,7 +123,7 @@ class KnowledgeStore(Protocol):
     Each method raises StoreError if the store cannot be used.
     """
 
-    def owned_by(self, owner: str) -> Self:
+    def with_owner(self, owner: str) -> Self:
         """Return the same store for another owner; neither sees the documents of the other.
 
         Raises:
@@ -184,7 +184,7 @@ class SQLiteKnowledge:
         self._clock, self._owner = clock, ""
         self._close: Callable[[], None] = self._database.close
 
-    def owned_by(self, owner: str) -> Self:
+    def with_owner(self, owner: str) -> Self:
         """Return the same store for another owner; neither sees the documents of the other.
 
         Raises:
@@ -204,7 +204,7 @@ class SQLiteKnowledge:
         ]
         fields = (document.title, document.source, document.content, document.collection)
         now = self._clock()
-        with self._database.writing() as connection:
+        with self._database.transaction() as connection:
             for length in sorted({len(row[-1]) for row in rows}):
                 connection.execute("INSERT INTO model VALUES (1, ?, ?) ON CONFLICT DO NOTHING", (model, length))
                 _check_model(connection, model, length)
@@ -220,7 +220,7 @@ class SQLiteKnowledge:
     ) -> list[Hit]:
         """Return the chunks whose embeddings have the nearest directions, the nearest first."""
         query = _pack(embedding)
-        with self._database.reading() as connection:
+        with self._database.snapshot() as connection:
             _check_model(connection, model, len(query))
             rows = connection.execute(_EMBEDDINGS, (self._owner, collection, self._clock()))
             nearest = _find_nearest(limit, query, rows)
@@ -232,24 +232,24 @@ class SQLiteKnowledge:
         expression = " OR ".join(f'"{word}"' for word in words)
         if not expression:
             return []
-        with self._database.reading() as connection:
+        with self._database.snapshot() as connection:
             rows = connection.execute(_WORDS, (expression, self._owner, collection, self._clock(), max(limit, 0)))
             return [_make_hit(row, -rank) for *row, rank in rows]
 
     def documents(self, collection: str = KNOWLEDGE) -> list[Document]:
         """Return the documents of a collection, in the order of storage."""
-        with self._database.reading() as connection:
+        with self._database.snapshot() as connection:
             rows = connection.execute(_DOCUMENTS, (self._owner, collection, self._clock()))
             return [Document(**_validate_row(dict(zip(_FIELDS, row)))) for row in rows]
 
     def delete(self, *ids: str) -> int:
         """Remove documents and all expired ones; return how many of the former there were."""
-        with self._database.writing() as connection:
+        with self._database.transaction() as connection:
             _delete_documents(connection, "expires_at <= ?", self._clock())
             return sum(_delete_documents(connection, _ONE, self._owner, each) for each in ids)
 
     def close(self) -> None:
-        """Close the file; the next use opens it again. Stores from `owned_by` do not close it."""
+        """Close the file; the next use opens it again. Stores from `with_owner` do not close it."""
         self._close()
 
     def __enter__(self) -> Self:

@@ -80,7 +80,7 @@ def _find_next_run(recurrence: Recurrence, now: float, zone: tzinfo) -> float:
 
 
 def _has_day(day: date, zone: tzinfo) -> bool:
-    """Whether a zone has a day: Samoa went from 29 to 31 December 2011."""
+    """Return whether a zone has a day: Samoa went from 29 to 31 December 2011."""
     return _to_wall_time(_to_timestamp(datetime.combine(day, time()), zone), zone).date() == day
 
 
@@ -98,7 +98,7 @@ def _to_wall_time(moment: float, zone: tzinfo) -> datetime:
 
 
 def has_cron_form(expression: str) -> bool:
-    """Whether a text has five fields, valid or not."""
+    """Return whether a text has five fields, valid or not."""
     return len(expression) <= MAX_CRON and len(expression.split()) == CRON_FIELDS
 
 
@@ -154,7 +154,7 @@ def find_zone(zone: str | tzinfo) -> tzinfo:
 
 
 def is_cron(rule: str) -> bool:
-    """Whether a rule is meant to be in cron's form.
+    """Return whether a rule is meant to be in cron's form.
 
     Raises:
         ValueError: The rule is not text.
@@ -165,7 +165,7 @@ def is_cron(rule: str) -> bool:
 
 
 def is_once(rule: str) -> bool:
-    """Whether a rule is due only once."""
+    """Return whether a rule is due only once."""
     return rule.lower().split()[1:] == ["once"]
 
 
@@ -178,7 +178,7 @@ class Recurrence:
     month_day: int | None = None
 
     def falls_on(self, day: date) -> bool:
-        """Whether it is due on a day."""
+        """Return whether it is due on a day."""
         if self.month_day is None:
             return day.weekday() in self.weekdays
         return day.day == min(self.month_day, monthrange(day.year, day.month)[1])

@@ -219,19 +219,19 @@ class Scheduler:
         this = _Pass(backend, run, oldest if self._busy_until < oldest else -math.inf)
         firings = self._claim_firings(started)
         while not stopping and (firing := await _call_blocking(backend, partial(next, firings, None))):
-            outcomes.append(await self._execute(firing, this))
+            outcomes.append(await self._run_firing(firing, this))
         self._busy_until = self._clock()
         return tuple(outcomes)
 
     async def _resume(self, run_id: str, backend: Backend, run: Function) -> FiringOutcome:
-        firing = await _call_blocking(backend, partial(self._store.paused, run_id))
+        firing = await _call_blocking(backend, partial(self._store.find_paused, run_id))
         if firing is None:
             raise ValueError(f"No firing of this store waits for the run {run_id}.")
-        return await self._execute(firing, _Pass(backend, run, run_id=run_id))
+        return await self._run_firing(firing, _Pass(backend, run, run_id=run_id))
 
     def _claim_firings(self, started: float) -> Iterator[Firing]:
         """Claim due firings, each only after the one before has ended."""
-        for firing in self._store.unfinished(started - self._lease):
+        for firing in self._store.find_unfinished(started - self._lease):
             if (retried := self._store.take_over(firing, self._clock())) is not None:
                 yield retried
         for action in self._store.actions():
@@ -240,7 +240,7 @@ class Scheduler:
             if claimed is not None:
                 yield claimed
 
-    async def _execute(self, firing: Firing, this: _Pass) -> FiringOutcome:
+    async def _run_firing(self, firing: Firing, this: _Pass) -> FiringOutcome:
         token = current_firing.set(firing)
         try:
             outcome = await self._find_outcome(firing, this)
@@ -260,7 +260,7 @@ class Scheduler:
         try:
             if status := await self._find_obstacle(firing, this):
                 return FiringOutcome(firing=firing, status=status)
-            return make_outcome(firing, await call_function(this.execute, (firing,), this.backend))
+            return make_outcome(firing, await call_function(this.run_firing, (firing,), this.backend))
         except Exception as error:
             logger.exception("The scheduled action %s failed.", firing.key)
             return FiringOutcome(firing=firing, status="failed", error=error)
@@ -342,7 +342,7 @@ class _Pass:
     """
 
     backend: Backend
-    execute: Function
+    run_firing: Function
     oldest: float = -math.inf
     run_id: str | None = None
 

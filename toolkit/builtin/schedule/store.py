@@ -134,7 +134,7 @@ class ScheduleStore(Protocol):
         """
         ...
 
-    def unfinished(self, before: float) -> tuple[Firing, ...]:
+    def find_unfinished(self, before: float) -> tuple[Firing, ...]:
         """Return the firings that were claimed before a time and not finished: their processes have crashed."""
         ...
 
@@ -146,7 +146,7 @@ class ScheduleStore(Protocol):
         """Record the end of a firing, or the run of it that waits for approval."""
         ...
 
-    def paused(self, run_id: str) -> Firing | None:
+    def find_paused(self, run_id: str) -> Firing | None:
         """Return the firing whose run waits for approval; None if there is no such run."""
         ...
 
@@ -215,7 +215,7 @@ class SQLiteSchedule:
             ValueError: The schedule has none of the forms of a rule.
         """
         validate_form(action.schedule)
-        with self._database.writing() as connection:
+        with self._database.transaction() as connection:
             (count,) = connection.execute(_COUNT, (action.owner,)).fetchone()
             if most is not None and count >= most:
                 return False
@@ -224,17 +224,17 @@ class SQLiteSchedule:
 
     def actions(self, owner: str | None = None) -> tuple[Action, ...]:
         """Return the actions of one owner, or of all, in the order of their next times."""
-        with self._database.reading() as connection:
+        with self._database.snapshot() as connection:
             return tuple(map(_make_action, connection.execute(_ACTIONS, {"owner": owner})))
 
     def change(self, old: Action, new: Action) -> bool:
         """Replace an action; False, without a change, if the old one was changed meanwhile."""
-        with self._database.writing() as connection:
+        with self._database.transaction() as connection:
             return _replace_action(connection, old, new)
 
     def delete(self, *actions: Action) -> int:
         """Remove actions and their firings; return the number of actions removed."""
-        with self._database.writing() as connection:
+        with self._database.transaction() as connection:
             for action in actions:
                 connection.execute("DELETE FROM firings WHERE action_id = ?", (action.id,))
             cursors = [connection.execute("DELETE FROM actions WHERE id = ?", (action.id,)) for action in actions]
@@ -245,29 +245,29 @@ class SQLiteSchedule:
 
         None if the action was changed meanwhile, or this firing was claimed before, as after the clock was set back.
         """
-        with self._database.writing() as connection:
+        with self._database.transaction() as connection:
             is_first = _replace_action(connection, old, new) and _insert_firing(connection, old, at)
         return Firing(action=old, due=old.next_run, claimed_at=at) if is_first else None
 
-    def unfinished(self, before: float) -> tuple[Firing, ...]:
+    def find_unfinished(self, before: float) -> tuple[Firing, ...]:
         """Return the firings that were claimed before a time and not finished: their processes have crashed."""
-        with self._database.reading() as connection:
+        with self._database.snapshot() as connection:
             return tuple(map(_make_firing, connection.execute(_UNFINISHED, (before,))))
 
     def take_over(self, firing: Firing, at: float) -> Firing | None:
         """Claim an unfinished firing again; None if another process has done so, or it has finished."""
-        with self._database.writing() as connection:
+        with self._database.transaction() as connection:
             cursor = connection.execute(_TAKE_OVER, (at, firing.action.id, firing.due, firing.attempt))
         return replace(firing, claimed_at=at, attempt=firing.attempt + 1) if cursor.rowcount else None
 
     def finish(self, firing: Firing, at: float, paused_run: str | None = None) -> None:
         """Record the end of a firing, or the run of it that waits for approval."""
-        with self._database.writing() as connection:
+        with self._database.transaction() as connection:
             connection.execute(_FINISH, (at, paused_run, firing.action.id, firing.due))
 
-    def paused(self, run_id: str) -> Firing | None:
+    def find_paused(self, run_id: str) -> Firing | None:
         """Return the firing whose run waits for approval; None if there is no such run."""
-        with self._database.reading() as connection:
+        with self._database.snapshot() as connection:
             return next(map(_make_firing, connection.execute(_PAUSED, (run_id,))), None)
 
     def close(self) -> None:

@@ -211,7 +211,7 @@ class _Schedule:
         Raises:
             ToolError: There are too many.
         """
-        firing = current_firing.get() or self._store.paused(context.run_id)
+        firing = current_firing.get() or self._store.find_paused(context.run_id)
         depth = 0 if firing is None else firing.action.depth + 1
         if depth > self._terms.nested:
             raise ToolError("A scheduled action may neither schedule nor change one. Ask the user to do it.")
