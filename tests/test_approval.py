@@ -77,17 +77,17 @@ def test_no(verdict: Any, text: str) -> None:
 CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "truthy": ({"approved": "yes"}, "approved is True or False"),
     "unknown refusal": ({"approved": False, "refusal": "allow"}, "refusal is reject, defer or stop"),
-    "yes that defers": ({"approved": True, "refusal": "defer"}, "a yes has no refusal"),
-    "yes that stops": ({"approved": True, "refusal": "stop"}, "a yes has no refusal"),
+    "yes that defers": ({"approved": True, "refusal": "defer"}, "an approval has no refusal"),
+    "yes that stops": ({"approved": True, "refusal": "stop"}, "an approval has no refusal"),
     "list": ({"approved": True, "arguments": [1]}, "arguments are a mapping"),
-    "no that modifies": ({"approved": False, "arguments": {"amount": 1}}, "a no has no arguments"),
+    "no that modifies": ({"approved": False, "arguments": {"amount": 1}}, "a rejection has no arguments"),
 }
 
 
 @pytest.mark.parametrize(("fields", "rule"), CONTRADICTIONS.values(), ids=CONTRADICTIONS)
 def test_contradiction(fields: dict[str, Any], rule: str) -> None:
     """A decision that contradicts itself cannot be made."""
-    with pytest.raises(ValueError, match=rf"^Decision\(.*\) is no decision: {rule}\.$"):
+    with pytest.raises(ValueError, match=rf"^Decision\(.*\) is not a valid decision: {rule}\.$"):
         Decision(**fields)
 
 
@@ -116,7 +116,7 @@ def test_defer_what_cannot_be_written() -> None:
     """A call whose arguments run out as they are read cannot wait, and is refused."""
     request = ApprovalRequest(pay, {"amount": memoryview(b"")}, ToolContext(deps=None))
 
-    with pytest.raises(Denied, match="the arguments cannot be written down"):
+    with pytest.raises(Denied, match="the arguments cannot be saved"):
         run_sync(approve(defer, request, SyncBackend()))
 
 
@@ -753,9 +753,9 @@ UNFIT: dict[str, tuple[dict[Any, Any], str]] = {
     "unknown call": ({"run_9": True}, "No call 'run_9' waits for a decision; these do: run_1."),
     "provider's id": ({"call_0": True}, "No call 'call_0' waits for a decision; these do: run_1."),
     "name": ({"pay": True}, "No call 'pay' waits for a decision; these do: run_1."),
-    "text": ({"run_1": "yes"}, "The decision on 'run_1' is 'yes': give True, False or a Decision."),
-    "one": ({"run_1": 1}, "The decision on 'run_1' is 1: give True, False or a Decision."),
-    "nothing": ({"run_1": None}, "The decision on 'run_1' is None: give True, False or a Decision."),
+    "text": ({"run_1": "yes"}, "The decision on 'run_1' is 'yes': use True, False or a Decision."),
+    "one": ({"run_1": 1}, "The decision on 'run_1' is 1: use True, False or a Decision."),
+    "nothing": ({"run_1": None}, "The decision on 'run_1' is None: use True, False or a Decision."),
 }
 
 

@@ -6,13 +6,14 @@ import os
 import subprocess
 import sys
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, IntEnum
 from fractions import Fraction
 from pathlib import PurePosixPath
+from types import ModuleType
 from typing import Annotated, Any
 from uuid import UUID, uuid4
 
@@ -20,6 +21,7 @@ import pytest
 from pydantic import BaseModel, Field, SecretStr
 
 from toolkit import Tool, ToolCall, tool
+from toolkit._execution import approval
 from toolkit._execution.approval import canonicalize, digest_call, digest_definition
 
 
@@ -186,6 +188,69 @@ def test_definition() -> None:
         == digest_definition(tool(pay, title="Payment"))
         != digest_definition(described_otherwise())
     )
+
+
+MODULE = """
+from pydantic import BaseModel
+from toolkit import tool
+{imported}
+
+class Place(BaseModel):
+    name: str
+
+@tool
+def {function}(place: {annotation}) -> str:
+    'Visit a place.'
+    return place.name
+"""
+
+
+def module(name: str, function: str = "visit", imported: str = "", annotation: str = "Place") -> Any:
+    """Make a module with one tool, as if its file had that name."""
+    made = ModuleType(name)
+    sys.modules[name] = made
+    exec(MODULE.format(function=function, imported=imported, annotation=annotation), vars(made))  # noqa: S102
+    return made
+
+
+def digest_of_module(made: Any, place: Any, function: str = "visit") -> str:
+    return digest_call(getattr(made, function), {"place": place}, ToolCall(name=function, id="run_1"), "run")
+
+
+@pytest.fixture
+def _modules() -> Iterator[None]:
+    before = dict(sys.modules)
+    yield
+    for name in sys.modules.keys() - before.keys():
+        del sys.modules[name]
+
+
+@pytest.mark.usefixtures("_modules")
+def test_moved_module() -> None:
+    """A tool whose file is moved, with the classes of its arguments, keeps the digest of its calls."""
+    old, new = module("bookings"), module("shop.later.bookings")
+
+    assert digest_definition(old.visit) == digest_definition(new.visit)
+    assert digest_of_module(old, old.Place(name="a")) == digest_of_module(new, new.Place(name="a"))
+
+
+@pytest.mark.usefixtures("_modules")
+def test_other_function_or_class() -> None:
+    """Another function of the same name, and a class of the same name from another module, change the digest."""
+    old, other = module("bookings"), module("others")
+    mixed = module("mixed", imported="import others", annotation="Place | others.Place")
+    renamed = tool(module("more", function="leave").leave, name="visit")
+
+    assert digest_definition(old.visit) != digest_definition(renamed)
+    assert digest_of_module(mixed, mixed.Place(name="a")) != digest_of_module(mixed, other.Place(name="a"))
+
+
+def test_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A digest of another version is another one, so that what it approved is asked for again."""
+    before = digest_call(pay, VALUES, CALL, "run")
+    monkeypatch.setattr(approval, "DIGEST_VERSION", approval.DIGEST_VERSION + 1)
+
+    assert before != digest_call(pay, VALUES, CALL, "run")
 
 
 PROGRAM = """

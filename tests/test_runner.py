@@ -272,7 +272,7 @@ def test_unknown_option() -> None:
         ({"queue": "both"}, "queue='both' is not one of 'one', 'all'"),
         ({"max_runs": 0}, "max_runs=0 is no whole number of runs"),
         ({"max_parallel": 0}, "max_parallel=0 is no whole number of calls"),
-        ({"max_turns": 0}, "at least 1; max_turns=0 is none"),
+        ({"max_turns": 0}, "max_turns=0 must be a whole number, at least 1"),
     ],
     ids=["dialect", "order", "queue", "max_runs", "max_parallel", "max_turns"],
 )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from toolkit._execution.approval import ApprovalRequest as ApprovalRequest
     from toolkit._execution.approval import Decision as Decision
     from toolkit._execution.authorization import Deny as Deny
+    from toolkit._execution.ledger import Ledger as Ledger
     from toolkit._execution.ledger import MemoryLedger as MemoryLedger
     from toolkit._execution.ledger import SQLiteLedger as SQLiteLedger
     from toolkit._execution.parallel import batched as batched
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from toolkit._messages import ToolCall as ToolCall
     from toolkit._messages import ToolResult as ToolResult
     from toolkit._messages import Usage as Usage
+    from toolkit._runner.history import repair_history as repair_history
     from toolkit._runner.limits import Limits as Limits
     from toolkit._runner.limits import Prices as Prices
     from toolkit._runner.result import RunResult as RunResult
@@ -65,6 +67,7 @@ _HOMES = {
     ),
     "toolkit._execution.authorization": ("Deny",),
     "toolkit._execution.ledger": (
+        "Ledger",
         "MemoryLedger",
         "SQLiteLedger",
     ),
@@ -77,6 +80,7 @@ _HOMES = {
         "ToolResult",
         "Usage",
     ),
+    "toolkit._runner.history": ("repair_history",),
     "toolkit._runner.limits": (
         "Limits",
         "Prices",

@@ -24,12 +24,12 @@ from toolkit._execution.approval import (
     ApprovalRequest,
     Approver,
     Decision,
+    RecordedDecisions,
     Verdict,
     digest_definition,
     render_arguments,
     shorten_middle,
 )
-from toolkit._execution.approval import RecordedDecisions as RecordedDecisions
 from toolkit._messages import PendingApproval
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.options import Effect

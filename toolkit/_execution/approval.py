@@ -1,16 +1,10 @@
-"""Does somebody agree that this call runs? Asked with the validated arguments, the ones that will be used.
+"""Approval of a call: the request, the decision, and the digest that binds one to the other.
 
-A run without an approver refuses the calls that need one, by their tool's own word, and asks about no other. A run with
-one asks it about every call; the policies in `approvers` are approvers that ask another one only sometimes.
+Without an approver, calls whose tool requires approval are refused and all others run. An approver is asked about every
+call; the policies in `toolkit.approvers` are approvers that ask another one only sometimes.
 
-What a yes is bound to: a text for each value that is the same in every process, and the digest of a call.
-
-Equal values are written alike, whatever the order of their sets and keys; values of different types are not. What is
-no plain data is written as pickle takes it apart: its class, by name, and what it is made of.
-
-Values as people are shown them before they say yes: nothing hidden, nothing that looks like something else.
-
-Decisions that were made while a run was paused: each is for one call, as it was shown, and for one time.
+The digest is equal for equal calls in every process, whatever the order of sets and keys, and differs for values of
+different types. A value that is not plain data is written as pickle reduces it: its class, by name, and its parts.
 """
 
 from __future__ import annotations
@@ -35,110 +29,8 @@ from toolkit._tools.tool import Tool
 from toolkit.errors import ApprovalError, Denied, TimedOut, ToolkitError
 from toolkit.events import ApprovalNeeded
 
-_PLAIN = frozenset({str, int, float, bool, type(None)})
-_NAMED = (type, FunctionType, BuiltinFunctionType)
-
-
-def digest_call(tool: Tool[..., Any], values: Mapping[str, Any], call: ToolCall, run_id: str) -> str:
-    """Say in 64 hexadecimal digits which call this is: of which run, of which tool as it is now, with which values.
-
-    Raises:
-        TypeError: A value is nothing that could be told from others, such as an iterator.
-    """
-    return _hash([run_id, call.id, digest_definition(tool), _omit_generated(tool, values, call), *call.imports])
-
-
-def _omit_generated(tool: Tool[..., Any], values: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
-    """Leave out what the tool itself makes anew each time: a default that no schema can show."""
-    shown, needed = tool.parameters["properties"], tool.parameters.get("required", ())
-    made = {name for name in values if name in shown and name not in needed and "default" not in shown[name]}
-    if made:
-        made -= tool._invocation.reader.parse_document(call.arguments).keys()
-    return {name: value for name, value in values.items() if name not in made}
-
-
-def digest_definition(tool: Tool[..., Any]) -> str:
-    """Say in 64 hexadecimal digits which tool this is: its name, where it comes from, and what it says of itself."""
-    return _hash([tool.name, tool.origin, tool.description, tool.parameters, tool.settings.effect])
-
-
-def canonicalize(value: Any) -> str:
-    """Write a value.
-
-    Raises:
-        TypeError: It cannot be told from others.
-    """
-    kind = type(value)
-    if kind in _PLAIN:
-        return json.dumps(value)
-    if kind in (list, tuple):
-        return f"{kind.__name__}[{','.join(map(canonicalize, value))}]"
-    if kind in (dict, set, frozenset):
-        return f"{kind.__name__}{{{_join_sorted(value)}}}"
-    if kind in (bytes, bytearray):
-        return f"{kind.__name__}'{value.hex()}'"
-    if isinstance(value, _NAMED):
-        return f"<{value.__module__}.{value.__qualname__}>"
-    return _canonicalize_object(value)
-
-
-def _join_sorted(values: Mapping[Any, Any] | Iterable[Any]) -> str:
-    if isinstance(values, Mapping):
-        return ",".join(sorted(f"{canonicalize(key)}:{canonicalize(value)}" for key, value in values.items()))
-    return ",".join(sorted(map(canonicalize, values)))
-
-
-def _canonicalize_object(value: Any) -> str:
-    reduced = value.__reduce_ex__(2)
-    if isinstance(reduced, str):
-        return f"<{type(value).__module__}.{reduced}>"
-    made_by, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
-    if isinstance(value, (set, frozenset)):
-        arguments = (type(value), set(value))
-    parts = [made_by, arguments, _omit_generated_fields(value, state), items and list(items), pairs and dict(pairs)]
-    return f"({','.join(map(canonicalize, parts))})"
-
-
-def _omit_generated_fields(value: Any, state: Any) -> Any:
-    """Leave out of a model's state what its class makes anew each time: pydantic says which fields were given."""
-    given = getattr(value, "__pydantic_fields_set__", None)
-    if given is None or type(state) is not dict or "__dict__" not in state:
-        return state
-    made = {name for name, field in type(value).__pydantic_fields__.items() if field.default_factory} - given
-    return {**state, "__dict__": {name: held for name, held in state["__dict__"].items() if name not in made}}
-
-
-def _hash(value: Any) -> str:
-    import hashlib  # it takes longer to load than all that is here
-
-    return hashlib.sha256(canonicalize(value).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def render_arguments(values: Mapping[str, Any], indent: int | None = None) -> str:
-    """Write arguments as JSON, with whatever is unseen, or looks like a Latin letter beside one, as an escape.
-
-    A reader of JSON gets the same values from it as without the escapes.
-    """
-    plain = {name: _to_plain(value) for name, value in values.items()}
-    return escape_confusable(json.dumps(plain, ensure_ascii=False, indent=indent), keep="\n")
-
-
-def shorten_middle(text: str, most: int) -> str:
-    """Cut the middle out of a long text, and say so, with what tells the whole one from others."""
-    if len(text) <= most:
-        return text
-    import hashlib  # as in `digests`
-
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    note = f"\n... {len(text) - most:,} of {len(text):,} characters are not shown here; SHA-256 of all: {digest} ...\n"
-    return text[: most - most // 4] + note + text[len(text) - most // 4 :]
-
-
-def _to_plain(value: Any) -> Any:
-    if isinstance(value, (set, frozenset)):
-        value = sorted(value, key=canonicalize)
-    return to_jsonable_python(value, bytes_mode="base64", fallback=repr)
-
+# Increased when the digest covers something else. A saved approval of another version is asked for again.
+DIGEST_VERSION = 1
 
 REJECTED = "Tool execution was rejected by the user."
 INCOMPLETE = "Tool approval could not be completed; the tool was not run."
@@ -147,16 +39,21 @@ NO_APPROVER = (
     "continuing without running the tool."
 )
 
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+_NAMED = (type, FunctionType, BuiltinFunctionType)
+
 
 @dataclass(frozen=True)
 class ApprovalRequest:
-    """One call that waits for a yes; as a text, its name and its arguments, with nothing hidden.
+    """A call to be approved; as text, its name and its arguments, with nothing hidden.
 
     Attributes:
-        arguments: Typed values, as the tool will get them; each look gives a copy.
-        context: As the tool will get it; its `cancelled` says whether an answer is still awaited.
-        required: Whether the tool's own `approve=` asks for somebody's yes.
-        tell: Takes what the run's events shall say of the call.
+        tool: The tool.
+        arguments: Typed values, as the tool will get them; each access returns a copy.
+        context: The context that the tool will get; `cancelled` once no answer is awaited any more.
+        call: The call as the model wrote it.
+        required: Whether the tool's own `approve=` requires approval.
+        emit: Adds an event to those of the run.
     """
 
     tool: Tool[..., Any]
@@ -179,23 +76,23 @@ class ApprovalRequest:
 
     @cached_property
     def digest(self) -> str:
-        """What a yes is bound to: the run, the call, the tool as it is now, the arguments.
+        """Identifies what is approved: the run, the call, the tool's definition, the arguments.
 
         Raises:
-            TypeError: An argument is nothing that could be told from others, such as an iterator.
+            TypeError: An argument cannot be compared by value, such as an iterator.
         """
         return digest_call(self.tool, self.arguments, self.call, self.context.run_id)
 
     @property
     def arguments_json(self) -> str:
-        """The arguments as JSON, whatever their types, with invisible and misleading characters as escapes."""
+        """The arguments as JSON, with invisible and misleading characters as escapes."""
         return render_arguments(self.arguments)
 
     def to_pending(self, reason: str = "") -> PendingApproval:
-        """Write the request as plain data, for people elsewhere.
+        """Return the request as plain data.
 
         Raises:
-            TypeError: As above.
+            TypeError: An argument cannot be compared by value, such as an iterator.
         """
         return PendingApproval(
             call=self.call,
@@ -207,7 +104,7 @@ class ApprovalRequest:
         )
 
     def announce(self) -> None:
-        """Tell by the run's events that somebody is asked now."""
+        """Emit `ApprovalNeeded` with the request."""
         self.emit(ApprovalNeeded(self.to_pending()))
 
 
@@ -216,13 +113,14 @@ class Decision:
     """An approver's answer.
 
     Attributes:
-        approved: Whether the call runs; True and nothing else is a yes.
-        reason: Why not; the model sees it.
-        arguments: Others than the model's, with which the call runs; they pass validation and authorization.
-        refusal: What a no means: the model is told, or the run is paused until there is an answer, or it ends.
+        approved: Whether the call runs.
+        reason: Reason for a rejection; the model sees it.
+        arguments: Arguments that replace the model's; they are validated and authorized again.
+        refusal: Effect of a rejection: `reject` answers the call and the run goes on, `defer` pauses the run, `stop`
+            ends it.
 
     Raises:
-        ValueError: It contradicts itself.
+        ValueError: The values contradict each other.
     """
 
     approved: bool
@@ -234,32 +132,32 @@ class Decision:
         rules = {
             "approved is True or False": isinstance(self.approved, bool),
             "refusal is reject, defer or stop": self.refusal in ("reject", "defer", "stop"),
-            "a yes has no refusal": not self.approved or self.refusal == "reject",
+            "an approval has no refusal": not self.approved or self.refusal == "reject",
             "arguments are a mapping": self.arguments is None or isinstance(self.arguments, Mapping),
-            "a no has no arguments": self.approved or self.arguments is None,
+            "a rejection has no arguments": self.approved or self.arguments is None,
         }
-        for rule, is_kept in rules.items():
-            if not is_kept:
-                raise ValueError(f"{self!r} is no decision: {rule}.")
+        for rule, is_met in rules.items():
+            if not is_met:
+                raise ValueError(f"{self!r} is not a valid decision: {rule}.")
 
     @classmethod
     def approve(cls) -> Decision:
-        """Let the call run."""
+        """Run the call."""
         return cls(approved=True)
 
     @classmethod
     def modify(cls, arguments: Mapping[str, Any]) -> Decision:
-        """Let the call run with other arguments: all of them, as the model would write them."""
+        """Run the call with other arguments: all of them, as the model would write them."""
         return cls(approved=True, arguments=arguments)
 
     @classmethod
     def reject(cls, reason: str = "") -> Decision:
-        """Answer the call with a refusal; the run goes on."""
+        """Refuse the call; the run goes on."""
         return cls(approved=False, reason=reason)
 
     @classmethod
     def defer(cls, reason: str = "") -> Decision:
-        """Pause the run until somebody has decided; `Runner.resume` goes on."""
+        """Pause the run; `Runner.resume` goes on once there is a decision."""
         return cls(approved=False, reason=reason, refusal="defer")
 
     @classmethod
@@ -268,16 +166,16 @@ class Decision:
         return cls(approved=False, reason=reason, refusal="stop")
 
 
-# True, False or a Decision; anything else is a no. After an exception the call does not run, either.
+# True, False or a Decision; anything else, and an exception, refuses the call.
 Verdict: TypeAlias = bool | Decision
 Approver: TypeAlias = Callable[[ApprovalRequest], Verdict | Awaitable[Verdict]]
 
 
 class Deferred(ToolkitError):
-    """A call waits for somebody's yes; it leaves the line of the call, middleware included.
+    """A call waits for approval; leaves the pipeline of the call, middleware included.
 
     Attributes:
-        pending: What waits.
+        pending: The approval that is awaited.
     """
 
     def __init__(self, pending: PendingApproval) -> None:
@@ -286,20 +184,20 @@ class Deferred(ToolkitError):
 
 
 class Stopped(ToolkitError):
-    """Whoever was asked for approval ends the run; the message says why, where they did."""
+    """An approver ended the run; the message is its reason."""
 
 
 async def approve(
     approver: Approver | None, request: ApprovalRequest, backend: Backend, timeout: float | None = None
 ) -> Decision:
-    """Let a call pass or not; give the decision that let it pass.
+    """Return the decision that approves a call.
 
-    The answer has `timeout` seconds, by default as long as the run. A late one is none.
+    The approver has `timeout` seconds, by default as long as the run takes. A late answer does not count.
 
     Raises:
-        Denied: The approver said no, or gave an answer that is neither True nor an approving Decision.
-        Unanswered: It raised, or gave no answer in time; or there is none, and the tool asks for one.
-        Deferred: The approver put the decision off.
+        Denied: The approver rejected the call, or returned neither True nor an approving Decision.
+        Unanswered: The approver raised or did not answer in time; or there is none, and the tool requires approval.
+        Deferred: The approver deferred the decision.
         Stopped: The approver ends the run.
         Cancelled: The run was cancelled first.
     """
@@ -309,13 +207,16 @@ async def approve(
     if approver is None:
         return Decision.approve()
     decision = await _get_decision(approver, request, backend, timeout)
-    if decision.approved is not True:
-        raise _build_refusal(decision, request)
-    return decision
+    if decision.approved is True:
+        return decision
+    if decision.refusal == "defer":
+        raise _build_deferral(decision, request)
+    if decision.refusal == "stop":
+        raise Stopped(decision.reason)
+    raise Denied(REJECTED + format_reason(decision.reason))
 
 
 async def _is_required(request: ApprovalRequest, backend: Backend) -> bool:
-    """Ask the tool itself; only a plain False is a no."""
     rule = request.tool.settings.approve
     if not callable(rule):
         return rule
@@ -336,53 +237,42 @@ async def _get_decision(
     request = replace(request, context=replace(request.context, cancellation=cancellation))
     try:
         verdict = await ask_gate(approver, (request,), backend, cancellation)
+    except Unanswered as failure:
+        raise Unanswered(INCOMPLETE) from failure.__cause__
     except Denied as refusal:
-        raise _explain_refusal(refusal) from refusal.__cause__
+        raise Denied(REJECTED + format_reason(str(refusal))) from refusal.__cause__
     except TimedOut:
-        if timeout is None or run:  # it is not the approver's time that is up
+        if timeout is None or run:  # the run's time is up, not the approver's
             raise
         raise Unanswered(f"Tool approval timed out after {timeout:g} s.") from None
     finally:
-        cancellation.cancel()  # an approver that is still at work need not be
+        cancellation.cancel()  # ends an approver that is still running
         cancellation.close()
     return verdict if type(verdict) is Decision else Decision(approved=verdict is True)
-
-
-def _explain_refusal(refusal: Denied) -> Denied:
-    """Say who refuses: whoever raised it, or nobody."""
-    return Unanswered(INCOMPLETE) if isinstance(refusal, Unanswered) else Denied(REJECTED + format_reason(str(refusal)))
-
-
-def _build_refusal(decision: Decision, request: ApprovalRequest) -> ToolkitError:
-    if decision.refusal == "defer":
-        return _build_deferral(decision, request)
-    if decision.refusal == "stop":
-        return Stopped(decision.reason)
-    return Denied(REJECTED + format_reason(decision.reason))
 
 
 def _build_deferral(decision: Decision, request: ApprovalRequest) -> ToolkitError:
     try:
         return Deferred(request.to_pending(decision.reason))
-    except Exception as error:  # noqa: BLE001  taking values apart runs the code of their classes
-        refusal = Unanswered(f"{INCOMPLETE} Reason: the decision cannot wait: the arguments cannot be written down.")
+    except Exception as error:  # noqa: BLE001  reducing values runs the code of their classes
+        refusal = Unanswered(f"{INCOMPLETE} Reason: the decision cannot wait: the arguments cannot be saved.")
         refusal.__cause__ = error
         return refusal
 
 
 class RecordedDecisions:
-    """Answers for calls that waited, where they are still what was decided on; asks somebody about the rest.
+    """An approver with decisions made while a run was paused, each for one call, once, if the call is unchanged.
 
-    A no outlives any change of its call.
+    A rejection holds even if its call has changed.
 
     Args:
-        decisions: Verdicts by call id. A call that waits and has none goes on waiting.
-        pending: The calls that wait.
-        otherwise: Who is asked about a call that has changed since, and about all that come later. Without anybody they
-            wait: a run that began with a gate keeps it.
+        decisions: Verdicts by call id. A pending call without one stays pending.
+        pending: The pending calls.
+        otherwise: Approver for calls that have changed since, and for all later ones. Without it they are deferred: a
+            run that was gated stays gated.
 
     Raises:
-        ApprovalError: A decision is for no call that waits, or is none.
+        ApprovalError: A decision is for a call that is not pending, or has the wrong type.
     """
 
     def __init__(
@@ -391,19 +281,24 @@ class RecordedDecisions:
         pending: Sequence[PendingApproval],
         otherwise: Approver | None = None,
     ) -> None:
-        self._waiting = {waiting.call.id: waiting for waiting in pending}
-        _check_decisions(decisions, self._waiting)
+        self._pending = {waiting.call.id: waiting for waiting in pending}
+        for call_id, verdict in decisions.items():
+            if call_id not in self._pending:
+                known = ", ".join(self._pending) or "none"
+                raise ApprovalError(f"No call {call_id!r} waits for a decision; these do: {known}.")
+            if not isinstance(verdict, (bool, Decision)):
+                raise ApprovalError(f"The decision on {call_id!r} is {verdict!r}: use True, False or a Decision.")
         self._verdicts = dict(decisions)
         self._otherwise = otherwise
         self._lock = threading.Lock()
 
     def __call__(self, request: ApprovalRequest) -> Verdict | Awaitable[Verdict]:
-        """Answer for one call."""
+        """Return the decision on a call."""
         with self._lock:
-            waiting = self._waiting.get(request.call.id)
+            waiting = self._pending.get(request.call.id)
             verdict = self._verdicts.pop(request.call.id, None)
         if waiting is None:
-            return self._delegate(request, Decision.defer("The run was paused once, and nobody else is there to ask."))
+            return self._delegate(request, Decision.defer("The run was paused before, and has no other approver."))
         if not _is_rejection(verdict) and waiting.digest != request.digest:
             return self._delegate(request, Decision.defer("The tool or the call has changed since it was shown."))
         return Decision.defer(waiting.reason) if verdict is None else verdict
@@ -416,11 +311,121 @@ def _is_rejection(verdict: Verdict | None) -> bool:
     return verdict is False or (isinstance(verdict, Decision) and not verdict.approved and verdict.refusal != "defer")
 
 
-def _check_decisions(decisions: Mapping[str, Verdict], waiting: Mapping[str, PendingApproval]) -> None:
-    unknown = next((call_id for call_id in decisions if call_id not in waiting), None)
-    if unknown is not None:
-        known = ", ".join(waiting) or "none"
-        raise ApprovalError(f"No call {unknown!r} waits for a decision; these do: {known}.")
-    for call_id, verdict in decisions.items():
-        if not isinstance(verdict, (bool, Decision)):
-            raise ApprovalError(f"The decision on {call_id!r} is {verdict!r}: give True, False or a Decision.")
+def digest_call(tool: Tool[..., Any], arguments: Mapping[str, Any], call: ToolCall, run_id: str) -> str:
+    """Return the SHA-256 of a call: its run, its id, its tool's definition and its arguments.
+
+    Raises:
+        TypeError: An argument cannot be compared by value, such as an iterator.
+    """
+    module, definition = _get_module(tool), digest_definition(tool)
+    return _hash([run_id, call.id, definition, _omit_generated(tool, arguments, call), *call.imports], module)
+
+
+def _omit_generated(tool: Tool[..., Any], arguments: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
+    """Leave out arguments that the tool generates anew each time: by a default that no schema can show."""
+    properties, required = tool.parameters["properties"], tool.parameters.get("required", ())
+    generated = {
+        name for name in arguments if name in properties and name not in required and "default" not in properties[name]
+    }
+    if generated:
+        generated -= tool._invocation.reader.parse_document(call.arguments).keys()
+    return {name: value for name, value in arguments.items() if name not in generated}
+
+
+def digest_definition(tool: Tool[..., Any]) -> str:
+    """Return the SHA-256 of a tool's definition: name, function, description, parameters and effect.
+
+    The function counts by its qualified name without its module: a function in another file is still the same.
+    """
+    function = tool.origin.removeprefix(f"{_get_module(tool)}.")
+    return _hash([DIGEST_VERSION, tool.name, function, tool.description, tool.parameters, tool.settings.effect])
+
+
+def _get_module(tool: Tool[..., Any]) -> str:
+    """Return the module of a tool's function; empty for a tool without one."""
+    signature = getattr(tool.handler.interface, "signature", None)
+    return "" if signature is None else getattr(signature.source, "__module__", None) or "builtins"
+
+
+def _hash(value: Any, module: str = "") -> str:
+    import hashlib  # slower to load than this whole module
+
+    return hashlib.sha256(canonicalize(value, module).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def canonicalize(value: Any, module: str = "") -> str:
+    """Return a text that is equal for equal values only.
+
+    Args:
+        value: Any value that pickles.
+        module: The module whose classes and functions are written without it, so that it can be renamed.
+
+    Raises:
+        TypeError: The value cannot be compared by value, such as an iterator.
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return json.dumps(value)
+    if kind in (list, tuple):
+        return f"{kind.__name__}[{','.join(canonicalize(item, module) for item in value)}]"
+    if kind in (dict, set, frozenset):
+        return f"{kind.__name__}{{{_join_sorted(value, module)}}}"
+    if kind in (bytes, bytearray):
+        return f"{kind.__name__}'{value.hex()}'"
+    if isinstance(value, _NAMED):
+        return _write_name(value, value.__qualname__, module)
+    reduced = value.__reduce_ex__(2)
+    if isinstance(reduced, str):
+        return _write_name(kind, reduced, module)
+    maker, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
+    if isinstance(value, (set, frozenset)):
+        arguments = (kind, set(value))
+    parts = [maker, arguments, _omit_generated_fields(value, state), items and list(items), pairs and dict(pairs)]
+    return f"({','.join(canonicalize(part, module) for part in parts)})"
+
+
+def _join_sorted(values: Mapping[Any, Any] | Iterable[Any], module: str) -> str:
+    if isinstance(values, Mapping):
+        pairs = (f"{canonicalize(key, module)}:{canonicalize(value, module)}" for key, value in values.items())
+        return ",".join(sorted(pairs))
+    return ",".join(sorted(canonicalize(value, module) for value in values))
+
+
+def _write_name(owner: Any, name: str, module: str) -> str:
+    return f"<{'' if owner.__module__ == module else owner.__module__}.{name}>"
+
+
+def _omit_generated_fields(value: Any, state: Any) -> Any:
+    """Leave out of a pydantic model's state what a default factory has made."""
+    given = getattr(value, "__pydantic_fields_set__", None)
+    if given is None or type(state) is not dict or "__dict__" not in state:
+        return state
+    generated = {name for name, field in type(value).__pydantic_fields__.items() if field.default_factory} - given
+    fields = {name: content for name, content in state["__dict__"].items() if name not in generated}
+    return {**state, "__dict__": fields}
+
+
+def render_arguments(arguments: Mapping[str, Any], indent: int | None = None) -> str:
+    """Return arguments as JSON, with invisible characters, and those that look like a Latin letter, as escapes.
+
+    A JSON parser reads the same values as without the escapes.
+    """
+    plain = {name: _to_plain(value) for name, value in arguments.items()}
+    return escape_confusable(json.dumps(plain, ensure_ascii=False, indent=indent), keep="\n")
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, (set, frozenset)):
+        value = sorted(value, key=canonicalize)
+    return to_jsonable_python(value, bytes_mode="base64", fallback=repr)
+
+
+def shorten_middle(text: str, most: int) -> str:
+    """Replace the middle of a long text by a note with its length and its SHA-256."""
+    if len(text) <= most:
+        return text
+    import hashlib  # as in `_hash`
+
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    note = f"\n... {len(text) - most:,} of {len(text):,} characters are not shown here; SHA-256 of all: {digest} ...\n"
+    return text[: most - most // 4] + note + text[len(text) - most // 4 :]
