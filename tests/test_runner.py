@@ -270,7 +270,7 @@ def test_unknown_option() -> None:
         ({"dialect": "klingon"}, "'klingon' is not one of the dialects 'chat', 'calls'"),
         ({"order": "random"}, 'invalid order \'random\': use "sequential", "parallel" or batched'),
         ({"queue": "both"}, "queue='both' is not one of 'one', 'all'"),
-        ({"max_runs": 0}, "max_runs=0 is no whole number of runs"),
+        ({"max_runs": 0}, "max_runs=0 must be a whole number, at least 1"),
         ({"max_parallel": 0}, "max_parallel=0 is no whole number of calls"),
         ({"max_turns": 0}, "max_turns=0 must be a whole number, at least 1"),
     ],
@@ -327,7 +327,7 @@ def test_limit_stops(go: Callable[..., RunResult]) -> None:
 @BOTH
 def test_limit_raises(go: Callable[..., RunResult]) -> None:
     """With on_limit="raise" the limit leaves as LimitError."""
-    with pytest.raises(LimitError, match="used its 2 turns"):
+    with pytest.raises(LimitError, match="reached max_turns=2"):
         go(Runner([add], model=ScriptedModel(searching), limits=Limits(max_turns=2, on_limit="raise")))
 
 

@@ -1,12 +1,6 @@
-"""Who is asked for approval, and when: people at a terminal, in a notebook or elsewhere, and policies that ask them.
+"""Approvers: people at a terminal, in a notebook or elsewhere, and policies that ask them for some calls only.
 
-A person at a terminal is asked, one question at a time.
-
-A desk where calls wait to be decided on from elsewhere: another thread, a task, a web page.
-
-A person in a notebook is asked, in a field under the cell.
-
-Policies: approvers that ask another one only sometimes. What a tool itself asks for, only a list can waive.
+Only `allow` and `approve_all` waive an approval that a tool itself requires.
 """
 
 from __future__ import annotations
@@ -24,7 +18,6 @@ from toolkit._execution.approval import (
     ApprovalRequest,
     Approver,
     Decision,
-    RecordedDecisions,
     Verdict,
     digest_definition,
     render_arguments,
@@ -51,13 +44,13 @@ HELP = "Answer y, n, e, a, w or s; after n and s you may say why: n too expensiv
 
 
 class Console:
-    """An approver that asks at the terminal.
+    """An approver that asks at the terminal, one question at a time.
 
-    It shows the arguments as they will be used, with nothing hidden. A yes is for one call; "always" is for the calls
-    of this tool as it is now, for as long as this approver lives. The end of the input is a no.
+    It shows the arguments as they will be used, with nothing hidden. "Yes" is for one call; "always" is for the calls
+    of this tool with its present definition, for the lifetime of this approver. The end of the input is a rejection.
 
     Args:
-        read: Shows a prompt and gives what is typed; `input`, where there is a terminal, by default.
+        read: Shows a prompt and returns the typed line; `input`, where there is a terminal, by default.
         write: Shows a text.
     """
 
@@ -69,7 +62,7 @@ class Console:
 
     @property
     def can_ask(self) -> bool:
-        """Whether there is somebody to ask."""
+        """Whether a person can be asked."""
         return self._read is not None or (sys.stdin is not None and sys.stdin.isatty())
 
     def __call__(self, request: ApprovalRequest) -> Verdict:
@@ -95,17 +88,17 @@ class Console:
         return verdict
 
     def _read_answer(self, request: ApprovalRequest) -> Verdict | None:
-        """Take one answer; None where it decides nothing."""
+        """Read one answer; None if it decides nothing."""
         word, _, reason = self.read_line(f"{CHOICES}? ").strip().partition(" ")
         answers = _ANSWERS_WITH_REASON if reason else _ANSWERS
         return answers.get(word.lower(), _explain)(self, request, reason.strip())
 
     def read_line(self, prompt: str) -> str:
-        """Take a line."""
+        """Read a line."""
         return (self._read or input)(prompt)
 
     def approve_always(self, tool: Tool[..., Any]) -> None:
-        """Ask no more about a tool, as it is now."""
+        """Approve all calls of a tool with its present definition."""
         self._always.add(digest_definition(tool))
 
 
@@ -168,10 +161,10 @@ def _describe(request: ApprovalRequest) -> str:
 
 
 class ApprovalQueue:
-    """An approver: what it is asked lies open, in order, until somebody answers; for any number of runs at once.
+    """An approver whose calls wait in order until they are answered, from anywhere; for any number of runs.
 
-    The run's events tell of each open call (`ApprovalNeeded`). A call that is given up, by a time-out or a
-    cancellation, is taken off the desk; the clock says when, however busy the event loop of the run is.
+    The run emits `ApprovalNeeded` for each call. A call that times out or is cancelled leaves the queue at once,
+    however busy the event loop of the run is.
     """
 
     def __init__(self) -> None:
@@ -188,7 +181,7 @@ class ApprovalQueue:
         """Decide on a call; from any thread or task.
 
         Raises:
-            ApprovalError: No such call waits: it was never asked about, was given up, or is already resolved.
+            ApprovalError: No such call waits: it was never asked about, has ended, or is already resolved.
         """
         with self._lock:
             question = self._open.pop(call_id, None)
@@ -196,7 +189,7 @@ class ApprovalQueue:
             raise ApprovalError(f"The call {call_id!r} does not wait for a decision, or is already resolved.")
 
     async def __call__(self, request: ApprovalRequest) -> Verdict:
-        """Put a call on the desk, and wait."""
+        """Add a call to the queue, and wait for the answer."""
         question = _WaitingCall(request.to_pending(), request.context.cancellation)
         with self._lock:
             if self._open.setdefault(request.call.id, question) is not question:
@@ -211,7 +204,7 @@ class ApprovalQueue:
 
 
 class _WaitingCall:
-    """One call on the desk, with the promise of an answer; `cancellation` says when it is given up."""
+    """A call in the queue, with the future of its answer; `cancellation` ends the wait."""
 
     def __init__(self, pending: PendingApproval, cancellation: Cancellation) -> None:
         import asyncio
@@ -222,7 +215,7 @@ class _WaitingCall:
         self.verdict: asyncio.Future[Verdict] = self._loop.create_future()
 
     def settle(self, verdict: Verdict) -> bool:
-        """Give the answer; False where nobody waits for it any more."""
+        """Set the answer; False if nothing waits for it any more."""
         if self.cancellation or self.verdict.done():
             return False
         try:
@@ -237,15 +230,15 @@ class _WaitingCall:
 
 
 class Notebook(Console):
-    """An approver that asks in a notebook, in the way of `Console`.
+    """An approver that asks in a notebook, like `Console` does at a terminal.
 
-    The field is that of `input()`, which every front end has; without a front end the call is rejected. Buttons of
-    ipywidgets would wait for ever: a kernel hears of a click only once the cell has ended.
+    It uses the field of `input()`, which every front end has; without a front end the call is rejected. Buttons of
+    ipywidgets would wait for ever: a kernel processes a click only after the cell has ended.
     """
 
     @property
     def can_ask(self) -> bool:
-        """Whether there is somebody to ask: a kernel, whose `input()` refuses where it has no front end."""
+        """Whether a person can be asked: in a kernel, whose `input()` raises where it has no front end."""
         shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
         return self._read is not None or getattr(shell, "kernel", None) is not None
 
@@ -257,22 +250,22 @@ NO_CONDITION = (
 
 
 def approve_all(_: ApprovalRequest) -> bool:
-    """Let every call run, and ask nobody."""
+    """Approve every call, and ask nothing."""
     return True
 
 
 def defer(_: ApprovalRequest) -> Decision:
-    """Pause the run at every call, until somebody has decided."""
+    """Pause the run at every call, until there is a decision."""
     return Decision.defer()
 
 
 def allow(*tools: str | Tool[..., Any], otherwise: Approver) -> Approver:
-    """Let calls of the listed tools run unasked, and ask somebody about the rest.
+    """Approve calls of the listed tools, and ask another approver about the rest.
 
     Args:
-        *tools: Names, or patterns such as "read_*"; or tools, which are meant as they are now: of a tool that has
-            changed since, or another one of the same name, the calls are asked about.
-        otherwise: Who is asked.
+        *tools: Names, or patterns such as "read_*"; or tools, with their present definition: calls of a tool that has
+            changed since, or of another one of the same name, are asked about.
+        otherwise: Approver for the rest.
 
     Raises:
         DefinitionError: One of the tools is neither a name nor a tool, or `otherwise` cannot be called.
@@ -297,19 +290,19 @@ def ask_when(
     effects: Sequence[Effect] = (),
     when: Callable[[ApprovalRequest], object] | None = None,
 ) -> Approver:
-    """Ask somebody about some calls, and let the rest run: each of the conditions is enough.
+    """Ask an approver about some calls, and approve the rest: one condition is enough.
 
-    Calls that need a yes by their tool's own word are always asked about.
+    Calls that need approval by their tool's own `approve=` are always asked about.
 
     Args:
-        approver: Who is asked.
+        approver: Approver for calls that meet a condition.
         names: Names of tools, or patterns such as "delete_*".
-        effects: What the calls do, such as "destructive"; a tool that does not say what it does may do any of it.
-        when: Says so of one call, at once; anything but False is a yes.
+        effects: Effects of tools, such as "destructive"; a tool without an effect may have any of them.
+        when: Condition on one call, a plain function; anything but False asks.
 
     Raises:
         TypeError: `when` is async, or one text stands where a list is due.
-        DefinitionError: There is no condition, none that can be met, or nobody to ask.
+        DefinitionError: There is no condition, one that can never be met, or no approver.
     """
     _refuse_text(names=names, effects=effects)
     _refuse_others(str, "a name", names=names)

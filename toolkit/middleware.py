@@ -1,22 +1,6 @@
-"""Wrap the whole line of a call: whoever rewrites its arguments passes every gate again.
+"""Middleware: functions around the pipeline of a call.
 
-The stock ones are loaded when they are first used: a run without them pays for none.
-
-What a middleware is, what it may ask for, and how several become one.
-
-When two calls are the same: by the value of their arguments, not by their text.
-
-Write down who called what, when, and how it ended: names and digests, no contents.
-
-Answer a read that was made before with what it gave then.
-
-A pattern that finds a text however it is written: as it is, escaped, or encoded.
-
-What a middleware remembers, kept apart for each run.
-
-Keep secrets out of results.
-
-Break a model's circles: the same call over and over, or two in turn.
+A middleware that rewrites a call's arguments sends them through validation and every gate.
 """
 
 from __future__ import annotations
@@ -59,11 +43,13 @@ CallHandler: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]
 
 @dataclass(frozen=True)
 class Next:
-    """What follows a middleware: the other middleware, the gates, the tool. Calling it carries a call out.
+    """The rest of a call's pipeline: inner middleware, the gates, the tool. Calling it runs the call.
 
     Attributes:
-        context: What the tool is told of the run: deps, ids, whether the run was cancelled.
-        tools: What the run may call, by name.
+        handler: Runs the call.
+        context: Context of the call: deps, ids, whether the run was cancelled.
+        tools: Tools of the run, by name.
+        backend: Backend of the run.
     """
 
     handler: CallHandler = field(repr=False)
@@ -72,11 +58,11 @@ class Next:
     backend: Backend = field(repr=False)
 
     def __call__(self, call: ToolCall) -> Awaitable[ToolResult]:
-        """Carry the call out; a gate that refuses raises a ToolError."""
+        """Run the call; a gate that refuses it raises a ToolError."""
         return self.handler(call)
 
     async def wait(self, promise: Awaitable[T]) -> T:
-        """Await what needs an event loop; a sync run has none that could be awaited in directly.
+        """Await something that needs an event loop, in sync runs too, which have none of their own.
 
         Raises:
             TimedOut: The call's deadline has passed.
@@ -102,18 +88,21 @@ def compose(
     tools: Mapping[str, Tool[..., Any]],
     backend: Backend,
 ) -> CallHandler:
-    """Fold middleware around a line, the first one outermost; without any it is the line itself."""
+    """Wrap a handler in middleware, the first one outermost."""
     for wrapper in reversed(middleware):
         line = _wrap(wrapper, Next(line, context, tools, backend))
     return line
 
 
-def _wrap(wrapper: Middleware, following: Next) -> CallHandler:
-    return lambda call: wrapper(call, following)
+def _wrap(wrapper: Middleware, call_next: Next) -> CallHandler:
+    return lambda call: wrapper(call, call_next)
 
 
 def identify(call: ToolCall) -> tuple[str, str]:
-    """Give the tool's name and the arguments with sorted keys and no spaces; text that is no JSON stays as it is."""
+    """Return what equal calls have in common: the tool's name and the arguments as canonical JSON.
+
+    Text that is not JSON stays as it is.
+    """
     try:
         return call.name, json.dumps(from_json(call.arguments), sort_keys=True, separators=(",", ":"))
     except ValueError:
@@ -126,20 +115,20 @@ AuditRecord: TypeAlias = Mapping[str, Any]
 
 
 def audit(write: Callable[[AuditRecord], object] | str | os.PathLike[str]) -> Middleware:
-    """Make a middleware that writes one record for each call, once it has ended; put it first, so that it sees all.
+    """Create a middleware that writes one record per call once it has ended; put it first, so that it sees all calls.
 
     A record has `at` (when the call ended, ISO 8601 in UTC), `run`, `call`, `tool` (as the model wrote it, at most 100
-    characters), `arguments` (SHA-256 of their value, in hexadecimal), `outcome` (`ok`; the kind of a result that is an
-    error, such as `denied`; or the name of the exception that paused or ended the run, such as `Deferred`) and
-    `seconds`. What goes wrong in writing is logged, and the call goes on.
+    characters), `arguments` (SHA-256 of their value, in hexadecimal), `outcome` (`ok`; the kind of an error result,
+    such as `denied`; or the name of the exception that paused or ended the run, such as `Deferred`) and `seconds`. An
+    exception while writing is logged, and the call goes on.
 
     Args:
-        write: Takes a record, on the thread of the call; it must not block for long in an event loop. Or a path: each
-            record is added to that file as a line of JSON.
+        write: Takes a record, on the thread of the call; it must not block an event loop for long. Or a path: each
+            record is appended to that file as a line of JSON.
 
     Raises:
-        OSError: The file cannot be written to.
-        TypeError: It is a coroutine function.
+        OSError: The file cannot be written.
+        TypeError: `write` is a coroutine function.
     """
     if inspect.iscoroutinefunction(write):
         raise TypeError("audit() takes a plain function: nobody would await what this one promises.")
@@ -149,35 +138,35 @@ def audit(write: Callable[[AuditRecord], object] | str | os.PathLike[str]) -> Mi
     return partial(_audit_call, lambda record: _append_line(write, json.dumps(record) + "\n"))
 
 
-async def _audit_call(write: Callable[[AuditRecord], object], call: ToolCall, following: Next) -> ToolResult:
+async def _audit_call(write: Callable[[AuditRecord], object], call: ToolCall, call_next: Next) -> ToolResult:
     began = time.perf_counter()
     outcome = "ok"
     try:
-        result = await following(call)
+        result = await call_next(call)
         outcome = (result.kind or "failed") if result.is_error else "ok"
     except BaseException as error:
         outcome = error.kind if isinstance(error, ToolError) else type(error).__name__
         raise
     finally:
         record = {"outcome": outcome, "seconds": round(time.perf_counter() - began, 6)}
-        _write_record(write, call, following, record)
+        _write_record(write, call, call_next, record)
     return result
 
 
-def _write_record(write: Callable[[AuditRecord], object], call: ToolCall, following: Next, ended: AuditRecord) -> None:
+def _write_record(write: Callable[[AuditRecord], object], call: ToolCall, call_next: Next, ended: AuditRecord) -> None:
     try:
-        write({**_describe_call(call, following), **ended})
+        write({**_describe_call(call, call_next), **ended})
     except Exception:
         logger.exception("The audit record of the call %s could not be written.", call.id)
 
 
-def _describe_call(call: ToolCall, following: Next) -> dict[str, Any]:
+def _describe_call(call: ToolCall, call_next: Next) -> dict[str, Any]:
     import hashlib  # it takes longer to load than all of this package, and few runs are audited
 
     return {
         "at": datetime.now(timezone.utc).isoformat(),
-        "run": following.context.run_id,
-        "call": call.id or following.context.call_id,
+        "run": call_next.context.run_id,
+        "call": call.id or call_next.context.call_id,
         "tool": call.name[:100],
         "arguments": hashlib.sha256(identify(call)[1].encode("utf-8", "surrogatepass")).hexdigest(),
     }
@@ -194,18 +183,18 @@ CacheKey: TypeAlias = tuple[str, tuple[str, str]]
 def cache(
     ttl: float = 60.0, maxsize: int = 256, *, shared: bool = False, clock: Callable[[], float] = time.monotonic
 ) -> Middleware:
-    """Make a middleware that keeps the results of tools with `effect="read"`.
+    """Create a middleware that caches the results of tools with `effect="read"`.
 
-    A call with equal arguments gets a copy of the result of the first one, without asking a gate again; so tools with
-    gates of their own are not kept, and runs keep theirs apart. Any call of a tool that may change something forgets
-    all. Errors are not kept, nor is what cannot be copied; nor is a tool's result given for another tool that took its
-    name.
+    A call with equal arguments gets a copy of the first one's result without asking a gate again; so tools with gates
+    of their own are not cached, and runs do not share results. Any call of a tool that may change something clears the
+    cache. Errors and results that cannot be copied are not cached; a result is used for the same tool only, not for
+    another one of its name.
 
     Args:
-        ttl: How long a result is good, in seconds.
-        maxsize: How many results are kept; the one that was used longest ago goes first.
-        shared: Whether runs see each other's results, whatever their deps.
-        clock: Tells the time in seconds.
+        ttl: Lifetime of a result, in seconds.
+        maxsize: Number of results; the least recently used one is dropped first.
+        shared: Whether runs share results, whatever their deps.
+        clock: Returns the time in seconds.
 
     Raises:
         ValueError: `ttl` or `maxsize` is not above 0.
@@ -214,14 +203,14 @@ def cache(
         raise ValueError(f"cache(ttl={ttl!r}, maxsize={maxsize!r}): both have to be above 0.")
     kept = _ResultCache(ttl, maxsize, clock)
 
-    async def caching(call: ToolCall, following: Next) -> ToolResult:
-        tool = following.tools.get(call.name)
+    async def caching(call: ToolCall, call_next: Next) -> ToolResult:
+        tool = call_next.tools.get(call.name)
         if tool is not None and tool.settings.effect != "read":
-            return await kept.invalidate(call, following)
+            return await kept.invalidate(call, call_next)
         if tool is None or _is_gated(tool):
-            return await following(call)
-        scope = "" if shared else following.context.run_id
-        return await kept.get_or_call(tool, (scope, identify(call)), call, following)
+            return await call_next(call)
+        scope = "" if shared else call_next.context.run_id
+        return await kept.get_or_call(tool, (scope, identify(call)), call, call_next)
 
     return caching
 
@@ -234,7 +223,7 @@ class _CacheEntry:
 
 
 class _ResultCache:
-    """Results by place, the one that was used last at the end."""
+    """Results by key, least recently used first."""
 
     def __init__(self, ttl: float, maxsize: int, clock: Callable[[], float]) -> None:
         self._ttl, self._maxsize, self._clock = ttl, maxsize, clock
@@ -242,19 +231,19 @@ class _ResultCache:
         self._entries: dict[CacheKey, _CacheEntry] = {}
         self._changes = 0
 
-    async def get_or_call(self, tool: Tool[..., Any], place: CacheKey, call: ToolCall, following: Next) -> ToolResult:
+    async def get_or_call(self, tool: Tool[..., Any], place: CacheKey, call: ToolCall, call_next: Next) -> ToolResult:
         with self._lock:
             entry, changes = self._look_up(tool, place), self._changes
         if entry is not None and (known := _copy(entry.result)) is not None:
             return known
-        result = await following(call)
+        result = await call_next(call)
         if not result.is_error and (copy := _copy(result)) is not None:
             self._store(place, _CacheEntry(tool, self._clock() + self._ttl, copy), changes)
         return result
 
-    async def invalidate(self, call: ToolCall, following: Next) -> ToolResult:
+    async def invalidate(self, call: ToolCall, call_next: Next) -> ToolResult:
         try:
-            return await following(call)
+            return await call_next(call)
         finally:
             with self._lock:
                 self._changes += 1
@@ -276,7 +265,7 @@ class _ResultCache:
 
 
 def _copy(result: ToolResult) -> ToolResult | None:
-    """Copy a result, so that nobody changes another one's; None where its values cannot be copied."""
+    """Copy a result, so that callers do not share it; None if its values cannot be copied."""
     try:
         return deepcopy(result)
     except Exception:  # noqa: BLE001  copying runs the code of their classes
@@ -300,10 +289,10 @@ _SIX_BITS = "(?:[A-Za-z0-9+/_-]|%2[BbFf])"
 
 
 def build_pattern(texts: Iterable[str]) -> re.Pattern[str]:
-    """Make the pattern that finds any of the texts.
+    """Build the pattern that finds any of the texts, however they are escaped or encoded.
 
-    It knows JSON's, URLs' and HTML's escapes, each character by itself, so that mixed and doubled ones are found; hex
-    and both alphabets of base64, wherever in the encoded bytes the text begins.
+    It knows the escapes of JSON, URLs and HTML, each character by itself, so that mixed and repeated ones are found;
+    hex; and both alphabets of base64, wherever in the encoded bytes the text begins.
     """
     forms = [form for text in sorted(texts, key=len, reverse=True) for form in _iter_encodings(text)]
     return re.compile("|".join(forms))
@@ -317,7 +306,7 @@ def _iter_encodings(text: str) -> Iterator[str]:
 
 
 def _match_escapes(piece: str) -> str:
-    """Match one character, or some backslashes, in whatever escapes they may stand."""
+    """Match one character, or several backslashes, in any escapes."""
     if piece.startswith("\\"):  # taken together: apart, each of them could match all, in very many ways
         count = len(piece)
         return rf"(?:\\{{{count},{MAX_ESCAPES * count}}}|(?i:(?:%5c|&#x0*5c;|&#0*92;){{{count}}}))"
@@ -333,20 +322,20 @@ def _match_escapes(piece: str) -> str:
 
 
 def _match_utf16_escapes(character: str) -> str:
-    r"""Match the \u escapes of a character: two, where UTF-16 has two units for it."""
+    r"""Match the \u escapes of a character: two, where UTF-16 needs two units."""
     data = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"{_BACKSLASHES}u{data[at : at + 2].hex()}" for at in range(0, len(data), 2))
 
 
 def _match_short_escape(character: str) -> str:
-    r"""Match the short escape of a character, such as \n; where it has none, the character."""
+    r"""Match the short escape of a character, such as \n; or the character, where it has none."""
     escaped = json.dumps(character, ensure_ascii=False)[1:-1]
     has_one = escaped.startswith("\\") and not escaped.startswith("\\u")
     return _BACKSLASHES + re.escape(escaped[1:]) if has_one else re.escape(character)
 
 
 def _match_base64(data: bytes, shift: int) -> str:
-    """Match bytes inside of base64 that began `shift` bytes earlier, with the characters that they share."""
+    """Match bytes within base64 that began `shift` bytes earlier, with the characters that they share."""
     encoded = base64.b64encode(bytes(shift) + data).decode().rstrip("=")
     first = (shift * 8 + 5) // 6
     last = (shift + len(data)) * 8 // 6
@@ -363,12 +352,12 @@ S = TypeVar("S")
 
 
 class PerRun(Generic[S]):
-    """State of a middleware: one for each run, so that runs side by side never mix, and a resumed one finds its own.
+    """State of a middleware for each run, so that concurrent runs never mix, and a resumed one finds its own.
 
     A call without a run gets a state of its own.
 
     Args:
-        make: Makes the state of a run when it is first asked for. Calls of one turn share it, from several threads.
+        make: Creates the state of a run on first use. The calls of one turn share it, from several threads.
     """
 
     def __init__(self, make: Callable[[], S]) -> None:
@@ -377,7 +366,7 @@ class PerRun(Generic[S]):
         self._states: dict[str, S] = {}
 
     def get(self, context: ToolContext[Any]) -> S:
-        """Find the state of a call's run."""
+        """Return the state of a call's run."""
         if not context.run_id:
             return self._make()
         with self._lock:
@@ -399,22 +388,22 @@ Clean = Callable[[str], str]
 def redact(
     secrets: Iterable[str] = (), patterns: Iterable[str | re.Pattern[str]] = (), instead: str = "[redacted]"
 ) -> Middleware:
-    """Make a middleware that takes secrets out of whatever a call gives: text, error, value, details, exception.
+    """Create a middleware that removes secrets from a call's result: text, error, value, details, exception.
 
-    A value or details that hold one become plain data without it. A ToolError becomes a Failed without it, any other
-    exception a RuntimeError; they keep the traceback, unless a line of source in it holds one. Not found are: a secret
-    in pieces, such as one spread over the items of a list; one that is encrypted, compressed or encoded twice; one in a
-    picture or a file; what a tool tells of its progress; why a try failed that another one follows; and what ends a
-    run, such as a FatalError.
+    A value or details with a secret become plain data without it. A ToolError becomes a Failed without it, any other
+    exception a RuntimeError; they keep the traceback, unless a line of source in it holds a secret. Not found are
+    secrets in pieces, such as one spread over the items of a list; encrypted, compressed or twice encoded ones; ones
+    in a picture or a file; in progress reports; in the reason of an attempt that was retried; and in exceptions that
+    end the run, such as FatalError.
 
     Args:
-        secrets: The very texts that nobody may see, such as keys; also found escaped, or in base64, URL encoding, hex.
+        secrets: Secret texts, such as keys; also found escaped, or in base64, URL encoding, hex.
         patterns: Regular expressions of further texts, such as r"sk-[A-Za-z0-9]{20,}".
-        instead: What stands in their places.
+        instead: Replaces them.
 
     Raises:
         ValueError: A secret is shorter than 4 characters, or a pattern matches the empty text.
-        TypeError: Secrets or patterns are one text, and not a list.
+        TypeError: Secrets or patterns are one text instead of a list.
     """
     _reject_single_text(secrets=secrets, patterns=patterns)
     found = [re.compile(pattern) for pattern in patterns]
@@ -427,9 +416,9 @@ def redact(
             text = pattern.sub(lambda _: instead, text)
         return text
 
-    async def redacting(call: ToolCall, following: Next) -> ToolResult:
+    async def redacting(call: ToolCall, call_next: Next) -> ToolResult:
         try:
-            result = await following(call)
+            result = await call_next(call)
         except ToolError as refusal:
             result = explain(refusal, call.name, (), ())
         return _clean_result(result, clean)
@@ -450,7 +439,7 @@ def _clean_result(result: ToolResult, clean: Clean) -> ToolResult:
 
 
 def _clean_value(value: Any, clean: Clean) -> Any:
-    """Clean a value; beside pictures and files, part by part, so that they stay what they are."""
+    """Clean a value; next to pictures and files item by item, so that they are kept."""
     if type(value) in _PARTS:
         return value
     if type(value) in (list, tuple) and any(type(part) in _PARTS for part in value):
@@ -475,7 +464,7 @@ def _clean_exception(error: BaseException | None, clean: Clean) -> BaseException
 
 
 def _has_secret(error: BaseException, clean: Clean) -> bool:
-    """Tell whether an exception shows a secret: in its message, its causes, its notes, or a line of its traceback."""
+    """Return whether an exception shows a secret: in its message, causes, notes, or a line of its traceback."""
     told = "".join(traceback.format_exception(error)) + write_safely(repr, error)
     return clean(told) != told
 
@@ -495,29 +484,29 @@ def _reject_greedy(secrets: list[str], patterns: list[re.Pattern[str]]) -> None:
 
 
 def repeat_guard(limit: int = 3, window: int = 4, stop_after: int | None = None) -> Middleware:
-    """Make a middleware that refuses a call which has been made before, with equal arguments and the same result.
+    """Create a middleware that refuses a call which was made before with equal arguments and the same result.
 
-    Calls at work at the same time count as well. A call between that is another one, or that gives another result,
-    begins the count anew; so a model may ask for something that changes as often as it likes.
+    Running calls count as well. A different call in between, or a different result, resets the count; so a model may
+    poll something that changes as often as it likes.
 
     Args:
-        limit: How often in a row a call is carried out.
-        window: How many calls two calls in turn may make, A-B-A-B: an even number, 4 or more.
-        stop_after: How many refusals in a row end the run, by Halt; none do by default, and the turns run out.
+        limit: How often in a row a call runs.
+        window: Number of calls that two alternating calls, A-B-A-B, may make: an even number, 4 or more.
+        stop_after: Number of refusals in a row that ends the run, by Halt; None never ends it.
 
     Raises:
-        ValueError: A bound is none that it can have.
+        ValueError: A number is out of range.
     """
     if limit < 1 or window < 4 or window % 2 or stop_after == 0:
         raise ValueError("repeat_guard: limit and stop_after are 1 or more, window is even, 4 or more.")
     circles = ((1, limit), (2, window // 2))
     histories = PerRun(lambda: _CallHistory(deque(maxlen=max(limit, window)), stop_after))
 
-    async def guarding(call: ToolCall, following: Next) -> ToolResult:
-        history = histories.get(following.context)
+    async def guarding(call: ToolCall, call_next: Next) -> ToolResult:
+        history = histories.get(call_next.context)
         made = history.start(_PastCall(identify(call)), circles)
         try:
-            result = await following(call)
+            result = await call_next(call)
         except ToolError as refusal:
             made.outcome = (True, hash(refusal.text))
             raise
@@ -532,7 +521,7 @@ def repeat_guard(limit: int = 3, window: int = 4, stop_after: int | None = None)
 
 @dataclass(eq=False)
 class _PastCall:
-    """A call that was let pass, and its outcome: whether it failed, and what it gave. At work, it has none."""
+    """A call that was allowed, and its outcome: whether it failed, and a hash of its result. None while it runs."""
 
     identity: tuple[str, str]
     outcome: tuple[bool, int] | None = None
@@ -551,11 +540,11 @@ class _CallHistory:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self, made: _PastCall, circles: tuple[tuple[int, int], ...]) -> _PastCall:
-        """Note a call.
+        """Record a call.
 
         Raises:
-            Denied: It goes round in a circle.
-            Halt: It does so once too often.
+            Denied: It repeats earlier ones.
+            Halt: It is the last refusal that `stop_after` allows.
         """
         with self.lock:
             last = list(self.calls)
@@ -567,13 +556,13 @@ class _CallHistory:
         return made
 
     def forget(self, made: _PastCall) -> None:
-        """Take a call back that may be made once more."""
+        """Remove a call that may be made once more."""
         with self.lock, suppress(ValueError):
             self.calls.remove(made)
 
 
 def _is_circle(made: _PastCall, last: Sequence[_PastCall], period: int, times: int) -> bool:
-    """Tell whether the last calls went round in a circle of so many calls, and this one would go on with it."""
+    """Return whether the last calls repeat with this period so many times, and this call would continue."""
     circle = {earlier.identity for earlier in last[:period]}
     return (
         len(last) == period * times

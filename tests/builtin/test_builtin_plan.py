@@ -264,9 +264,9 @@ def test_hooks(books: Books) -> None:
     """Middleware of the run sees the plan, and each of its steps."""
     seen = list[str]()
 
-    async def note(one: ToolCall, following: Next) -> ToolResult:
+    async def note(one: ToolCall, call_next: Next) -> ToolResult:
         seen.append(one.name)
-        return await following(one)
+        return await call_next(one)
 
     run_plan(plan_of(books), step("find", title="Emma"), step("lend", title="Emma"), middleware=[note])
 

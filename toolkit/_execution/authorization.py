@@ -1,7 +1,4 @@
-"""May this caller use this tool? Asks nobody, and refuses when in doubt.
-
-How a gate is asked: sync or async alike, about a copy of the arguments, and an exception is not a yes.
-"""
+"""Authorization of a call, and how any gate is called: with copies of the arguments; an exception is a refusal."""
 
 from __future__ import annotations
 
@@ -21,11 +18,11 @@ logger = logging.getLogger("toolkit")
 
 
 class Unanswered(Denied):
-    """Nobody has said anything: there is no gate, it gave no answer in time, or it raised, which is the cause then."""
+    """There is no gate, it gave no answer in time, or it raised, which is the cause then."""
 
 
 class ArgumentsView(Mapping[str, Any]):
-    """The arguments of a call as gates see them: each look gives a copy, so that no gate can change what runs."""
+    """The arguments of a call for gates: each access returns a copy, so that no gate can change what runs."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values
@@ -44,22 +41,22 @@ class ArgumentsView(Mapping[str, Any]):
 
 
 def view_arguments(values: Mapping[str, Any]) -> ArgumentsView:
-    """Make what gates see of arguments."""
+    """Return a view of arguments for gates."""
     return values if isinstance(values, ArgumentsView) else ArgumentsView(values)
 
 
 async def ask_gate(
     gate: Callable[..., Any], questions: tuple[Any, ...], backend: Backend, cancellation: Cancellation
 ) -> Any:
-    """Ask a gate.
+    """Call a gate, and return its answer.
 
-    A sync gate stays on the thread of whoever asks, unless `cancellation` has a deadline.
+    A sync gate runs on the calling thread, unless `cancellation` has a deadline.
 
     Raises:
         Denied: The gate raised it.
         Unanswered: The gate raised something else, which is logged.
         TimedOut: The deadline passed before there was an answer.
-        Cancelled: The same of a cancellation.
+        Cancelled: The run was cancelled before there was an answer.
     """
     try:
         answer = await call_function(gate, questions, backend, cancellation)
@@ -74,7 +71,7 @@ async def ask_gate(
 
 
 def format_reason(reason: object) -> str:
-    """Write a gate's reason, to stand behind the text of its refusal."""
+    """Return a gate's reason, to be appended to its refusal."""
     return f" Reason: {reason}" if isinstance(reason, str) and reason.strip() else ""
 
 
@@ -88,7 +85,7 @@ DENIED = "Tool execution was denied by authorization policy."
 
 @dataclass(frozen=True)
 class Deny:
-    """An authorizer's no, with a reason that the model may see."""
+    """An authorizer's refusal, with a reason that the model may see."""
 
     reason: str = ""
 
@@ -107,13 +104,13 @@ async def authorize(
     backend: Backend,
     timeout: float | None = None,
 ) -> None:
-    """Let a call pass or not, by the word of one authorizer; without one it passes.
+    """Check a call with an authorizer; without one it is allowed.
 
-    The answer has `timeout` seconds, by default as long as the run. A late one is none.
+    The authorizer has `timeout` seconds, by default as long as the run takes. A late answer does not count.
 
     Raises:
-        Denied: The authorizer said no, or gave an answer that is not a plain True.
-        Unanswered: It raised, or gave no answer in time.
+        Denied: The authorizer returned anything but True.
+        Unanswered: It raised, or did not answer in time.
         Cancelled: The run was cancelled first.
     """
     if authorizer is None:

@@ -1,15 +1,9 @@
-"""What is known of each call, written down before and after: so that none has its effect twice.
+"""Ledger of calls: each stage is recorded before and after, so that no call has its effect twice.
 
-A call is proposed, approved, started and finished. Each stage is written once, by whoever comes first; to have written
-`started` is the right to carry the call out. After a crash, or when a state is taken up twice, the ledger tells what
-was done: what has finished is not done again, and its result is told again; what has started and not finished may have
-taken effect, and is done again only where that does no harm.
-
-What is known of each call, and a place for it that lasts as long as the process.
-
-A ledger in a file.
-
-One call in a ledger: what was written of it before, and what is written now.
+A call is proposed, approved, started and finished. Each stage is written once, by the first process that gets there;
+writing `started` is the right to run the call. After a crash, or when a state is resumed twice, the ledger shows what
+was done: a finished call does not run again, and its result is returned again; one that started and did not finish may
+have had its effect, and runs again only if the tool may repeat it.
 """
 
 from __future__ import annotations
@@ -42,9 +36,12 @@ class LedgerEntry:
     """One stage of one call.
 
     Attributes:
-        digest: Which call it was: the tool, its definition, the arguments.
-        result: What came of it, once it has finished, as JSON: text, error, its kind, pictures and files.
-        at: When, in seconds since 1970, UTC.
+        run_id: The run.
+        call_id: The call.
+        stage: The stage.
+        digest: Identifies the tool, its definition and the arguments.
+        result: The result of a finished call, as JSON: text, error, its kind, pictures and files.
+        at: Time in seconds since 1970, UTC.
     """
 
     run_id: str
@@ -56,14 +53,14 @@ class LedgerEntry:
 
 
 class Ledger(Protocol):
-    """Where entries are kept. It may be used from any thread."""
+    """Storage of entries. It is used from any thread."""
 
     def write(self, entry: LedgerEntry) -> bool:
-        """Keep an entry; False, and nothing kept, where the same stage of the same call is there already."""
+        """Store an entry; False, and nothing stored, if the same stage of the same call exists."""
         ...
 
     def read(self, run_id: str, call_id: str | None = None) -> tuple[LedgerEntry, ...]:
-        """Give the entries of a run, or of one of its calls, in the order in which they were written."""
+        """Return the entries of a run, or of one of its calls, in the order in which they were written."""
         ...
 
 
@@ -71,8 +68,8 @@ class MemoryLedger:
     """A ledger that lasts as long as its process.
 
     Args:
-        runs: How many runs it keeps whole, the latest; of those before it keeps no more than which calls have begun or
-            were refused, so that none of them is carried out again. None keeps all.
+        runs: Number of latest runs that are stored whole; of earlier ones only which calls have started or were
+            refused, so that none of them runs again. None stores all.
 
     Raises:
         ValueError: `runs` is less than 1.
@@ -87,7 +84,7 @@ class MemoryLedger:
         self._short: dict[str, _Run] = {}
 
     def write(self, entry: LedgerEntry) -> bool:
-        """Keep an entry; False, and nothing kept, where the same stage of the same call is there already."""
+        """Store an entry; False, and nothing stored, if the same stage of the same call exists."""
         with self._lock:
             run = self._whole.pop(entry.run_id, None) or self._short.pop(entry.run_id, {})
             self._whole[entry.run_id] = run
@@ -97,7 +94,7 @@ class MemoryLedger:
         return is_first
 
     def read(self, run_id: str, call_id: str | None = None) -> tuple[LedgerEntry, ...]:
-        """Give the entries of a run, or of one of its calls, in the order in which they were written."""
+        """Return the entries of a run, or of one of its calls, in the order in which they were written."""
         with self._lock:
             run = self._whole.get(run_id) or self._short.get(run_id, {})
             return tuple(entry for entry in run.values() if call_id in (None, entry.call_id))
@@ -116,12 +113,12 @@ _Run: TypeAlias = dict[tuple[str, Stage], LedgerEntry]
 class SQLiteLedger:
     """A ledger in a file, for several threads and processes of one machine.
 
-    It keeps every run for good, so that no call is ever carried out twice: begin a new file where one grows too large,
-    and put the old one away when none of its runs can be taken up again.
+    It stores every run for good, so that no call ever runs twice: start a new file when one grows too large, and remove
+    the old one when none of its runs can be resumed any more.
 
     Args:
-        path: The file; it is made where there is none.
-        timeout: How long to wait for another process that writes, in seconds.
+        path: The file; created if it does not exist.
+        timeout: Longest wait for another process that writes, in seconds.
 
     Raises:
         StoreError: The file is damaged, holds something else, or cannot be opened.
@@ -131,16 +128,16 @@ class SQLiteLedger:
         self._database = Database(path, _LAYOUT, timeout=timeout)
 
     def write(self, entry: LedgerEntry) -> bool:
-        """Keep an entry; False, and nothing kept, where the same stage of the same call is there already.
+        """Store an entry; False, and nothing stored, if the same stage of the same call exists.
 
         Raises:
-            StoreError: It could not be kept.
+            StoreError: It could not be stored.
         """
         with self._database.transaction() as connection:
             return connection.execute(_WRITE, astuple(entry)).rowcount == 1
 
     def read(self, run_id: str, call_id: str | None = None) -> tuple[LedgerEntry, ...]:
-        """Give the entries of a run, or of one of its calls, in the order in which they were written.
+        """Return the entries of a run, or of one of its calls, in the order in which they were written.
 
         Raises:
             StoreError: They could not be read.
@@ -189,8 +186,8 @@ class CallRecord:
     """One call in a ledger.
 
     Attributes:
-        digest: Which call it is, with the arguments that the model proposes.
-        may_repeat: Whether it does no harm to carry it out twice.
+        digest: Identifies the call with the arguments that the model proposes.
+        may_repeat: Whether the tool may run twice.
     """
 
     ledger: Ledger
@@ -201,11 +198,11 @@ class CallRecord:
     backend: Backend
 
     async def recall(self) -> ToolResult | None:
-        """Give what came of the call, where it was carried out before; None where it is to be carried out now.
+        """Return the call's earlier result; None if the call is to run now.
 
         Raises:
-            Failed: It has started and not finished, or it was another call, and may not be repeated; or the ledger
-                cannot be read.
+            Failed: It has started and not finished, or was another call, and may not be repeated; or the ledger cannot
+                be read.
         """
         entries = await self._attempt("be read", lambda: self.ledger.read(self.run_id, self.call_id))
         stages = {entry.stage: entry for entry in entries}
@@ -217,7 +214,7 @@ class CallRecord:
         raise Failed(STARTED if started.digest == self.digest else CHANGED)
 
     async def write_stage(self, stage: Stage, digest: str = "") -> bool:
-        """Write a stage; False where it was written before.
+        """Write a stage; False if it was written before.
 
         Raises:
             Failed: It cannot be written.
@@ -225,10 +222,10 @@ class CallRecord:
         return await self._write(stage, digest or self.digest)
 
     async def execute(self, work: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-        """Do the work of the call, and write down that it starts and what came of it.
+        """Run the call, and record its start and its result.
 
         Raises:
-            Failed: Somebody else has started the call, and it may not be repeated; or its start cannot be written.
+            Failed: The call was started elsewhere, and may not be repeated; or its start cannot be written.
         """
         is_first = await self.write_stage("started")
         if not is_first and (known := await self.recall()) is not None:
@@ -238,7 +235,7 @@ class CallRecord:
         return result
 
     async def finish(self, result: ToolResult) -> None:
-        """Write down what came of the call, a refusal included; where that cannot be kept, the log says so."""
+        """Record the call's result, a refusal included; a failure to do so is logged."""
         with suppress(Failed):
             await self._write("finished", self.digest, result)
 

@@ -1,8 +1,8 @@
-"""Results that are too long for a conversation: cut for the model, kept whole, and read on request.
+"""Truncation of results that are too long for a conversation: shortened for the model, stored whole, read on request.
 
     too long -> beginning, a note with size and handle, end -> result_read(handle, offset=...) or (handle, query=...)
 
-A handle is made of the text itself, so that one of an earlier run never stands for another text.
+A handle is a hash of the text, so that one of an earlier run never stands for another text.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ AROUND = 200
 
 @dataclass(frozen=True)
 class ResultPage:
-    """A piece of a result, as `result_read` gives it; it is never cut again."""
+    """A part of a result, as `result_read` returns it; never truncated again."""
 
     text: str
 
 
 class ResultStore:
-    """Keeps the whole texts of results that one run cut, and lets the model read them.
+    """Stores the whole texts of the results that one run truncated, and lets the model read them.
 
     Args:
-        limit: Characters that `result_read` may give at once.
+        limit: Characters that `result_read` may return at once.
     """
 
     def __init__(self, limit: int = MAX_RESULT) -> None:
@@ -61,7 +61,7 @@ class ResultStore:
         return bool(self._texts)
 
     def store(self, text: str) -> str:
-        """Keep a text, and give the handle to it; or nothing, where it is longer than all that may be kept."""
+        """Store a text and return its handle; empty if it is longer than the store."""
         import hashlib  # it takes longer to load than all of this, and few results are so long
 
         content = text.encode("utf-8", "replace")
@@ -101,14 +101,14 @@ class ResultStore:
 
 
 def truncate(result: ToolResult, limit: int = MAX_RESULT, overflow: ResultStore | None = None) -> ToolResult:
-    """Cut the text of a result to about `limit` characters: its beginning and its end stay, a note tells of the rest.
+    """Shorten the text of a result to about `limit` characters: beginning and end stay, with a note between them.
 
     The value for Python stays whole. At least half of `limit` is the result's own text, however long the note is.
 
     Args:
-        result: What came of a call.
-        limit: How many characters the model is shown.
-        overflow: Keeps the whole text; without it, or where that is too long to be kept, it can not be read on.
+        result: The result of a call.
+        limit: Characters that the model sees.
+        overflow: Stores the whole text; without it, or if it is full, the model cannot read on.
     """
     text = result.text or ""
     if len(text) <= limit or isinstance(result.value, ResultPage):
@@ -120,7 +120,7 @@ def truncate(result: ToolResult, limit: int = MAX_RESULT, overflow: ResultStore 
 
 
 def is_truncated(text: str) -> bool:
-    """Tell whether a text is what `capped` left of another."""
+    """Return whether a text was shortened by `truncate`."""
     return _CUT in text
 
 
@@ -146,7 +146,7 @@ def _search_lines(text: str, query: str, start: int, room: int) -> str:
 
 
 def _iter_matches(text: str, query: str, start: int) -> Iterator[tuple[int, str]]:
-    """Give offset and text of each line that contains something; of a long line, what stands around it."""
+    """Yield offset and text of each line that contains the query; of a long line only the part around it."""
     number, counted, end = 1, 0, start
     for match in re.compile(re.escape(query), re.IGNORECASE).finditer(text, start):
         if match.start() < end:  # shown with the one before

@@ -1,9 +1,4 @@
-"""What can be done to a run while it is under way, from any thread or task.
-
-What the user says while a run is under way, from any thread or task.
-
-Which runs of a runner are under way.
-"""
+"""Control of running runs, from any thread or task: messages, cancellation, and the list of active runs."""
 
 from __future__ import annotations
 
@@ -35,18 +30,18 @@ class MessageQueue:
         if queue not in ("one", "all"):
             raise ValueError(f"queue={queue!r} is not one of 'one', 'all'.")
         self._at_a_time = 1 if queue == "one" else None
-        self._lock = threading.RLock()  # a signal handler may come in between
+        self._lock = threading.RLock()  # reentrant: a signal handler may interrupt it
         self._steering: deque[UserMessage] = deque()
         self._follow_ups: deque[UserMessage] = deque()
         self._is_closed = False
 
     @property
     def has_steering(self) -> bool:
-        """Whether there is something to read before the run's next step."""
+        """Whether there is a message to read before the run's next step."""
         return bool(self._steering)
 
     def steer(self, message: UserInput) -> None:
-        """Say something that the model reads before its next answer.
+        """Add a message that the model reads before its next response.
 
         Raises:
             RunError: The run has ended.
@@ -54,7 +49,7 @@ class MessageQueue:
         self._append(self._steering, message)
 
     def follow_up(self, message: UserInput) -> None:
-        """Say something that the model reads once it has answered.
+        """Add a message that the model reads after its answer.
 
         Raises:
             RunError: The run has ended.
@@ -62,7 +57,7 @@ class MessageQueue:
         self._append(self._follow_ups, message)
 
     def clear(self, *, steering: bool = True, follow_ups: bool = True) -> None:
-        """Take back what was not read yet."""
+        """Remove unread messages."""
         with self._lock:
             if steering:
                 self._steering.clear()
@@ -70,33 +65,33 @@ class MessageQueue:
                 self._follow_ups.clear()
 
     def take_steering(self) -> list[UserMessage]:
-        """Take what the model shall read now, before its next answer."""
+        """Return the messages that the model reads before its next response."""
         with self._lock:
             return self._take(self._steering)
 
     def take_or_close(self) -> list[UserMessage]:
-        """Take what the model shall read after its answer; where that is nothing, the inbox is closed."""
+        """Return the messages that the model reads after its answer; close the queue if there is none."""
         with self._lock:
-            said = self._take(self._steering) or self._take(self._follow_ups)
-            self._is_closed = not said
-            return said
+            messages = self._take(self._steering) or self._take(self._follow_ups)
+            self._is_closed = not messages
+            return messages
 
     def close(self) -> tuple[UserMessage, ...]:
-        """Take no more, and give what was never read."""
+        """Close the queue, and return the unread messages."""
         with self._lock:
             self._is_closed = True
             return (*self._steering, *self._follow_ups)
 
-    def _append(self, queue: deque[UserMessage], said: UserInput) -> None:
-        if not isinstance(said, (str, UserMessage)):
-            raise TypeError(f"What the user says is text or a UserMessage, not {said!r}.")
+    def _append(self, queue: deque[UserMessage], message: UserInput) -> None:
+        if not isinstance(message, (str, UserMessage)):
+            raise TypeError(f"A message of the user is text or a UserMessage, not {message!r}.")
         with self._lock:
             if self._is_closed:
                 raise RunError(
-                    "This run has ended: begin another, with messages=result.messages to go on from it; "
-                    "or, where it is paused, resume(result.state, decisions)."
+                    "This run has ended. Start another with messages=result.messages, "
+                    "or, if it is paused, call resume(result.state, decisions)."
                 )
-            queue.append(UserMessage(said) if isinstance(said, str) else said)
+            queue.append(UserMessage(message) if isinstance(message, str) else message)
 
     def _take(self, queue: deque[UserMessage]) -> list[UserMessage]:
         count = len(queue) if self._at_a_time is None else min(len(queue), self._at_a_time)
@@ -104,20 +99,20 @@ class MessageQueue:
 
 
 class Controls(ABC):
-    """Steers a run, and calls it off."""
+    """Methods that steer and cancel a run."""
 
     @property
     @abstractmethod
     def _queue(self) -> MessageQueue:
-        """What the user says to the run."""
+        """Messages to the run."""
 
     @property
     @abstractmethod
     def _cancellation(self) -> Cancellation:
-        """What calls the run off."""
+        """Cancels the run."""
 
     def steer(self, message: UserInput) -> None:
-        """Say something that the model reads before its next answer; batches of calls that have not begun are skipped.
+        """Add a message that the model reads before its next response; batches of calls not yet started are skipped.
 
         Raises:
             RunError: The run has ended.
@@ -125,7 +120,7 @@ class Controls(ABC):
         self._queue.steer(message)
 
     def follow_up(self, message: UserInput) -> None:
-        """Say something that the model reads once it has answered: the run then goes on.
+        """Add a message that the model reads after its answer: the run then goes on.
 
         Raises:
             RunError: The run has ended.
@@ -133,17 +128,17 @@ class Controls(ABC):
         self._queue.follow_up(message)
 
     def clear(self, *, steering: bool = True, follow_ups: bool = True) -> None:
-        """Take back what the model has not read yet."""
+        """Remove messages that the model has not read."""
         self._queue.clear(steering=steering, follow_ups=follow_ups)
 
     def cancel(self) -> bool:
-        """Call the run off: its tools see it, every call gets a result, and the run ends with what it has.
+        """Cancel the run: its tools are notified, every call gets a result, and the run ends with what it has.
 
-        A run that was begun by `start`, or runs in an event loop, waits for no model, tool or gate any more. One on its
-        caller's own thread ends with the step that is being done there, and each with a hook or a checkpoint at work.
+        A run in the background or in an event loop stops waiting for models, tools and gates at once. A run on the
+        caller's own thread ends after its current step, and any run after a running hook or checkpoint.
 
         Returns:
-            Whether this was the call that counted.
+            Whether this call cancelled it, and no earlier one.
         """
         return self._cancellation.cancel()
 
@@ -152,57 +147,55 @@ R = TypeVar("R")
 
 
 class ActiveRuns(Generic[R]):
-    """The runs that a runner has begun and that have not ended.
+    """The running runs of a runner.
 
     Args:
-        most: How many there may be at once; any number by default.
+        max_runs: Largest number of runs at the same time; None for any number.
 
     Raises:
-        ValueError: It is no number of runs.
+        ValueError: It is not a positive whole number.
     """
 
-    def __init__(self, most: int | None = None) -> None:
-        if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
-            raise ValueError(f"max_runs={most!r} is no whole number of runs, at least 1.")
-        self._most = most
-        self._lock = threading.RLock()  # a signal handler may come in between
-        self._runs: WeakSet[R] = WeakSet()  # a stream that nobody draws from is forgotten
+    def __init__(self, max_runs: int | None = None) -> None:
+        if max_runs is not None and (not isinstance(max_runs, int) or isinstance(max_runs, bool) or max_runs < 1):
+            raise ValueError(f"max_runs={max_runs!r} must be a whole number, at least 1, or None.")
+        self._max_runs = max_runs
+        self._lock = threading.RLock()  # reentrant: a signal handler may interrupt it
+        self._runs: WeakSet[R] = WeakSet()  # an abandoned stream is dropped
 
     def add(self, run: R) -> None:
-        """Count a run in.
+        """Add a run.
 
         Raises:
-            BusyError: There are as many as there may be.
+            BusyError: There are `max_runs` already.
         """
         with self._lock:
-            if self._most is not None and len(self._runs) >= self._most:
+            if self._max_runs is not None and len(self._runs) >= self._max_runs:
                 raise BusyError(
-                    f"This runner is busy: it has {len(self._runs)} of at most {self._most} runs under way. "
-                    f"Use steer() or follow_up() to say more to a run, or Runner(..., max_runs=None) for more of them."
+                    f"This runner is busy: it has {len(self._runs)} of at most {self._max_runs} active runs. "
+                    "Use steer() or follow_up() to add messages to a run, or Runner(..., max_runs=None) for more runs."
                 )
             self._runs.add(run)
 
     def discard(self, run: R) -> None:
-        """Count a run out."""
+        """Remove a run."""
         with self._lock:
             self._runs.discard(run)
 
-    def list(self) -> list[R]:
-        """List the runs that are under way."""
+    def get_all(self) -> list[R]:
+        """Return all active runs."""
         with self._lock:
             return list(self._runs)
 
     def get_only(self) -> R:
-        """Find the run that is under way.
+        """Return the one active run.
 
         Raises:
             BusyError: There is none, or more than one.
         """
-        runs = self.list()
+        runs = self.get_all()
         if not runs:
-            raise BusyError("No run is under way. Begin one with start() or stream(), or in another thread.")
+            raise BusyError("No run is active. Start one with start() or stream(), or in another thread.")
         if len(runs) > 1:
-            raise BusyError(
-                f"{len(runs)} runs are under way: say which one is meant, by what start() or stream() gave."
-            )
+            raise BusyError(f"{len(runs)} runs are active: use the object that start() or stream() returned.")
         return runs[0]

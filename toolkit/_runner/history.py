@@ -1,8 +1,8 @@
-"""A history that servers refuse -> one that they accept, with notes of what was done.
+"""Repair of a history that servers reject.
 
-What must be true of a history: each call has one result, directly behind the answer that made the call, in call order;
-no two calls have one id; the arguments of each are one JSON object. Crashes, trimming and other programs break that,
-and then every later request is refused.
+In a valid history each call has one result, directly behind the response with the call, in call order; no two calls
+have the same id; the arguments of each are one JSON object. Crashes, trimming and other programs break that, and
+then every later request fails.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _Results: TypeAlias = dict[_Place, tuple[int, ToolMessage]]
 
 
 def repair_history(messages: Sequence[Message]) -> tuple[list[Message], tuple[str, ...]]:
-    """Repair a history, and say what was done; one that needs nothing is given back as it is, without a note.
+    """Repair a history, and return it with notes of the changes; a valid one is returned unchanged, without notes.
 
-    A call without a result gets an error. A result goes where its call is, to the latest one of its id that has none,
-    and takes over its ids; a second one, or one without a call, is left out. A call whose id was used before gets
-    another, and arguments that are no JSON object become an empty one. The provider's id and the name of a result that
-    has none are filled in without a note.
+    A call without a result gets an error. A result moves to the latest call of its id that has none, and takes over
+    that call's ids; a second one, or one without a call, is left out. A call whose id was used before gets another
+    one, and arguments that are not a JSON object become an empty one. A missing provider id or name of a result is
+    filled in without a note.
     """
     results, notes = _pair_results(messages)
     if _is_reordered(messages, results):
@@ -51,7 +51,7 @@ def repair_history(messages: Sequence[Message]) -> tuple[list[Message], tuple[st
 
 
 def _pair_results(messages: Sequence[Message]) -> tuple[_Results, list[str]]:
-    """Find the result of each call, and tell of results that have no call."""
+    """Find the result of each call, and note results without a call."""
     results: _Results = {}
     places: dict[str, list[_Place]] = {}
     early: list[tuple[int, ToolMessage]] = []
@@ -67,7 +67,7 @@ def _pair_results(messages: Sequence[Message]) -> tuple[_Results, list[str]]:
 
 
 def _place_result(at: int, message: ToolMessage, places: dict[str, list[_Place]], results: _Results) -> bool:
-    """Give a result to the latest answer that has a call of its id without one; tell whether there is one."""
+    """Assign a result to the latest response with a call of its id that has none; return whether there is one."""
     for one in _list_ids(message.provider_call_id, message.call_id):
         free = [place for place in places.get(one, ()) if place not in results]
         if free:
@@ -85,7 +85,7 @@ def _describe_unused(message: ToolMessage, places: Collection[str]) -> str:
 
 
 def _is_reordered(messages: Sequence[Message], results: _Results) -> bool:
-    """Tell whether a result stands elsewhere than behind its answer, in call order."""
+    """Return whether a result is not behind its response, in call order."""
     behind: dict[int, list[int]] = {}
     for (answer, _), (at, _) in sorted(results.items()):
         behind.setdefault(answer, []).append(at)
@@ -95,7 +95,7 @@ def _is_reordered(messages: Sequence[Message], results: _Results) -> bool:
 
 
 class _UniqueIds:
-    """Gives each call an id of its own: that which it has, where no call before has it."""
+    """Assigns each call an id that no call before has; its own one if possible."""
 
     def __init__(self, known: Iterable[str]) -> None:
         self._known = set(known)
@@ -103,7 +103,7 @@ class _UniqueIds:
         self._others: dict[str, Iterator[str]] = {}
 
     def assign(self, one: str) -> str:
-        """Give the id of the next call."""
+        """Return the id of the next call."""
         if not one.strip() or one in self._taken or one != replace_surrogates(one):
             others = self._others.setdefault(one, _generate_ids(one))
             one = next(other for other in others if other not in self._taken and other not in self._known)
@@ -112,7 +112,7 @@ class _UniqueIds:
 
 
 def _repair_call(call: ToolCall, ids: _UniqueIds, notes: list[str]) -> ToolCall:
-    """Give a call an id of its own, and arguments that are an object."""
+    """Give a call a unique id, and arguments that are an object."""
     former = _get_wire_id(call)
     if not _is_object(call.wire_arguments or call.arguments):
         notes.append(f"The arguments of the call {_quote(former)} were no JSON object; they are {{}} now.")
@@ -124,7 +124,7 @@ def _repair_call(call: ToolCall, ids: _UniqueIds, notes: list[str]) -> ToolCall:
 
 
 def _find_result(call: ToolCall, result: tuple[int, ToolMessage] | None, notes: list[str]) -> ToolMessage:
-    """Find the result of a call, as it was; where there is none, an error stands for it."""
+    """Return the result of a call, unchanged, or an error if there is none."""
     if result is None:
         notes.append(f"The call {_quote(_get_wire_id(call))} had no result; it got an error.")
         return ToolMessage(call_id=call.id, name=call.name, text=LOST_TEXT, is_error=True)
@@ -137,7 +137,7 @@ def _find_result(call: ToolCall, result: tuple[int, ToolMessage] | None, notes: 
 
 
 def _adopt_ids(call: ToolCall, told: ToolMessage) -> ToolMessage:
-    """Make a result stand for its call; what it leaves open is filled in."""
+    """Give a result the ids of its call, and its name if it has none."""
     return replace(told, call_id=call.id, provider_call_id=call.provider_call_id, name=told.name or call.name)
 
 
@@ -147,12 +147,12 @@ def _generate_ids(former: str) -> Iterator[str]:
 
 
 def _list_ids(provider_call_id: str, own: str) -> tuple[str, ...]:
-    """List the ids by which a call and its result may know each other; none is one, too."""
+    """List the ids by which a call and its result may be matched; the empty id counts if there is no other."""
     return tuple(dict.fromkeys(filter(None, (provider_call_id, own)))) or ("",)
 
 
 def _get_wire_id(call: ToolCall) -> str:
-    """Tell what the provider is sent as the call's id."""
+    """Return the call's id as the provider is sent it."""
     return call.provider_call_id or call.id
 
 

@@ -1,4 +1,4 @@
-"""Hooks: what an application does before and after each answer of the model, and before and after each call."""
+"""Hooks: methods of the application before and after each response of the model, and each call."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Hooks:
         before_call(call, context) -> ToolCall | Deny | None
         after_call(call, result, context) -> ToolResult | None
 
-    None leaves all as it is; a value takes the place of what was given, for the hooks that follow as well. They are
-    asked in order before, and in reverse order after. Calls of one turn run at the same time, and so do their hooks.
-    `Halt("...")`, raised in any of them, ends the run with that text as its answer.
+    None changes nothing; a value replaces the argument, for the following hooks too. The `before` methods run in order,
+    the `after` methods in reverse order. Calls of one turn run at the same time, and so do their hooks. `Halt("...")`,
+    raised in any of them, ends the run with that text as its answer.
 
     Raises:
         TypeError: An object has none of the methods, or is a class and not an instance.
@@ -53,13 +53,13 @@ class Hooks:
 
     @property
     def middleware(self) -> tuple[Middleware, ...]:
-        """What stands before a run's own middleware; nothing where no hook asks for calls."""
+        """The middleware that runs the call hooks, before a run's own; empty if there are none."""
         return (self.around_call,) if self._before_call or self._after_call else ()
 
     async def before_model(
         self, request: ModelRequest, backend: Backend, cancellation: Cancellation | None = None
     ) -> ModelRequest:
-        """Let the hooks see, and change, what the model is asked; what they raise is raised."""
+        """Run the hooks on a request to the model; their exceptions propagate."""
         for hook in self._before_model:
             request = _get_replacement(await call_function(hook, (request,), backend, cancellation), request, hook)
         return request
@@ -67,29 +67,29 @@ class Hooks:
     async def after_model(
         self, response: ModelResponse, backend: Backend, cancellation: Cancellation | None = None
     ) -> ModelResponse:
-        """Let the hooks see, and change, what the model answered; what they raise is raised."""
+        """Run the hooks on a response of the model; their exceptions propagate."""
         for hook in self._after_model:
             response = _get_replacement(await call_function(hook, (response,), backend, cancellation), response, hook)
         return response
 
-    async def around_call(self, call: ToolCall, following: Next) -> ToolResult:
-        """Put the hooks around one call; a middleware. Those after it see what was made, and a refusal as a result."""
+    async def around_call(self, call: ToolCall, call_next: Next) -> ToolResult:
+        """Run the hooks around one call. The later ones see the rewritten call, and a refusal as a result."""
         made = call
         try:
             for hook in self._before_call:
-                made = await _run_before(hook, made, following)
-            result = await following(made)
+                made = await _run_before(hook, made, call_next)
+            result = await call_next(made)
         except ToolError as refusal:
             result = explain(refusal, made.name, (), ())
         for hook in self._after_call:
-            result = await _run_after(hook, made, result, following)
+            result = await _run_after(hook, made, result, call_next)
         return result
 
 
-async def _run_before(hook: Hook, call: ToolCall, following: Next) -> ToolCall:
-    """Ask one hook; whatever it raises, but for the end of the run, denies the call."""
+async def _run_before(hook: Hook, call: ToolCall, call_next: Next) -> ToolCall:
+    """Run one hook; an exception that does not end the run denies the call."""
     try:
-        return _apply_verdict(await _call_hook(hook, (call,), following), call, hook)
+        return _apply_verdict(await _call_hook(hook, (call,), call_next), call, hook)
     except (ToolError, FatalError, Halt, CancelledError):  # the last: the turn was left
         raise
     except Exception as error:
@@ -97,9 +97,9 @@ async def _run_before(hook: Hook, call: ToolCall, following: Next) -> ToolCall:
         raise Denied("Tool call denied: it could not be checked.") from error
 
 
-async def _call_hook(hook: Hook, given: tuple[Any, ...], following: Next) -> Any:
-    context = following.context
-    return await call_function(hook, (*given, context), following.backend, context.cancellation)
+async def _call_hook(hook: Hook, given: tuple[Any, ...], call_next: Next) -> Any:
+    context = call_next.context
+    return await call_function(hook, (*given, context), call_next.backend, context.cancellation)
 
 
 def _apply_verdict(answer: Any, call: ToolCall, hook: Hook) -> ToolCall:
@@ -108,10 +108,10 @@ def _apply_verdict(answer: Any, call: ToolCall, hook: Hook) -> ToolCall:
     return _get_replacement(answer, call, hook)
 
 
-async def _run_after(hook: Hook, call: ToolCall, result: ToolResult, following: Next) -> ToolResult:
-    """Ask one hook; where it fails nobody gets a result that it has not let pass."""
+async def _run_after(hook: Hook, call: ToolCall, result: ToolResult, call_next: Next) -> ToolResult:
+    """Run one hook; if it fails, the result is withheld, since it was not checked."""
     try:
-        return _get_replacement(await _call_hook(hook, (call, result), following), result, hook)
+        return _get_replacement(await _call_hook(hook, (call, result), call_next), result, hook)
     except ToolError as refusal:
         return explain(refusal, call.name, (), ())
     except (FatalError, Halt, CancelledError):  # as in `_before`

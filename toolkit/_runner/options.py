@@ -126,11 +126,11 @@ def get_given_options(options: RunnerOptions) -> RunnerOptions:
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Make sure that options are of their kind, and their numbers in bounds.
+    """Check the types and ranges of options.
 
     Raises:
-        TypeError: One is of another kind.
-        ValueError: One is a number out of bounds.
+        TypeError: An option has another type.
+        ValueError: A number is out of range.
     """
     for name, value in options.items():
         is_kind, is_in_bounds, wanted = _RULES.get(name, _ANY)
@@ -141,10 +141,10 @@ def check_options(options: Mapping[str, Any]) -> None:
 
 
 def reject_reserved_keys(options: Mapping[str, Any]) -> None:
-    """Make sure that a request's further keys are none of the Runner's own, or the client's.
+    """Reject keys of a request that the Runner or the client sets.
 
     Raises:
-        TypeError: One is.
+        TypeError: There is one.
     """
     ours, clients = options.keys() & RESERVED, options.keys() & CLIENT_OPTIONS
     if ours:

@@ -1,9 +1,7 @@
-"""The type of a run's answer -> what the model is asked for, and the typed value of what it says.
+"""Structured output: from the type of a run's answer to a schema for the model, and from its text to a typed value.
 
 An answer is one JSON object: of the type itself where that is one (a model, a dataclass, a TypedDict), else the value
 under the key `result`.
-
-A structured answer while it arrives: as much of it as is a value of its type already.
 """
 
 from __future__ import annotations
@@ -36,11 +34,11 @@ DESCRIPTION = "The final answer. Give it when you have it."
 
 @dataclass(frozen=True, kw_only=True)
 class Output(Generic[T]):
-    """What a run's answer has to be.
+    """The type of a run's answer.
 
     Attributes:
-        asked: What the model is asked for; None where any text will do.
-        validate: Makes the value of a text.
+        spec: Schema sent to the model; None where any text is an answer.
+        validate: Turns a text into a value.
     """
 
     spec: OutputSpec | None
@@ -55,7 +53,7 @@ class Output(Generic[T]):
         return self._checked(strip_fence(text)) if self.spec else self.validate(text)
 
     def is_call(self, name: str) -> bool:
-        """Tell whether a call of this name is the answer."""
+        """Return whether a call of this name is the answer."""
         return self.spec is not None and self.spec.by_tool and self.spec.spec.name == name
 
     def _checked(self, text: str) -> T:
@@ -76,7 +74,7 @@ class Output(Generic[T]):
 
     @property
     def remedy(self) -> str:
-        """What to do instead, for the model: not every server shows it the schema."""
+        """Instruction for the model after a wrong answer. It repeats the schema, which not every server shows."""
         schema = json.dumps(self.schema, ensure_ascii=False)
         return f"Answer again, with one JSON object of this schema and nothing else: {schema}"
 
@@ -85,8 +83,8 @@ def build_output(kind: Any, taken: Collection[str] = ()) -> Output[Any]:
     """Describe the answer of one run.
 
     Args:
-        kind: Whatever pydantic can validate, or a JSON Schema, whose values are plain data; `str` means any text.
-        taken: Names of tools, of which the answer's is none.
+        kind: Any type that pydantic validates, or a JSON Schema, whose values are plain data; `str` means any text.
+        taken: Names of tools, which the tool of the answer must not have.
 
     Raises:
         DefinitionError: No JSON can be of this type.
@@ -139,17 +137,17 @@ def _build_from_schema(kind: Mapping[str, Any]) -> tuple[dict[str, Any], Callabl
 
 
 def _reject_empty_object(schema: Mapping[str, Any]) -> None:
-    """Refuse an object of which nothing can be said.
+    """Reject an object without fields.
 
     Raises:
-        TypeError: It is one.
+        TypeError: It has none.
     """
     if not (schema["properties"] or schema.get("additionalProperties")):
         raise TypeError("it has no fields.")
 
 
 def _add_key(text: str) -> str:
-    """Put a value under its key: some models give the value itself. What is no JSON is refused later, as such."""
+    """Put a value under its key: some models write the value itself. Invalid JSON is rejected later."""
     try:
         document = from_json(text)
     except ValueError:
@@ -165,13 +163,13 @@ _SHARE = 8
 
 @dataclass
 class PartialOutput:
-    """Reads one answer of the model as it arrives, and gives its value each time that has changed.
+    """Parses one answer as it arrives, and returns its value each time that it changes. It never raises.
 
-    What is not whole is left out, from the end: a number, an item of a list, a field with a default. There is no value
-    yet while a field is missing that has to be there. The type's own validators run for every value. It never raises.
+    An incomplete end is left out: a number, an item of a list, a field with a default. There is no value while a
+    required field is missing. The type's own validators run for every value.
 
     Args:
-        output: What the answer has to be.
+        output: The type of the answer.
     """
 
     output: Output[Any]
@@ -183,7 +181,7 @@ class PartialOutput:
     _last: tuple[Any, ...] = field(default=(), init=False)  # the value given last, if there is one
 
     def transform(self, piece: _Delta) -> Iterator[_Delta | OutputDelta]:
-        """Pass on what the model says, and the answer as it grows in its place where it is a call."""
+        """Pass on a delta; where it belongs to the answer, add or substitute `OutputDelta`."""
         if isinstance(piece, ToolArgumentsDelta) and self.output.is_call(piece.name):
             yield from self.feed(piece.text, piece.index)
             return
@@ -195,9 +193,9 @@ class PartialOutput:
         """Add a piece of the answer.
 
         Args:
-            text: As it arrived.
-            call: The number of the call whose arguments it is of; None where it is of the text. A piece from elsewhere
-                than the one before begins the answer anew.
+            text: The piece.
+            call: Index of the call whose arguments it belongs to; None for the text. A piece from another place than
+                the one before starts the answer anew.
         """
         if not self.output.spec:
             return
@@ -211,12 +209,12 @@ class PartialOutput:
             yield from self._emit_if_changed(self._complete_prefixes())
 
     def finish(self, text: str) -> Iterator[OutputDelta]:
-        """Give the value of the whole answer, where it is another than the last, or the first."""
+        """Return the value of the whole answer, if it differs from the last one."""
         if self.output.spec:
             yield from self._emit_if_changed(iter((text,)))
 
     def _emit_if_changed(self, texts: Iterator[str]) -> Iterator[OutputDelta]:
-        """Give the value of the first text that has one."""
+        """Return the value of the first text that has one."""
         found = next(filter(None, map(self._try_parse, texts)), ())
         if found and not _is_equal(found, self._last):
             self._last = found
@@ -229,7 +227,7 @@ class PartialOutput:
             return ()
 
     def _complete_prefixes(self) -> Iterator[str]:
-        """List the JSON texts that what has arrived may stand for, the longest first."""
+        """List the JSON texts that the text so far may stand for, the longest first."""
         self._text += "".join(self._new)
         self._new.clear()
         text = strip_fence_start(replace_surrogates(self._text))
@@ -242,9 +240,9 @@ class PartialOutput:
 
 
 def _shorten(document: Any, text: str) -> Iterator[Any]:
-    """Give a document that has arrived as far as `text`, and then, each time, less of its end.
+    """Yield a document parsed from an incomplete `text`, and then, each time, less of its end.
 
-    Only what stands at the end may be cut, so only that is left out: the last entry, then the last one around it.
+    Only the end may be incomplete, so only that is left out: the last entry, then the last one around it.
     """
     containers, leaf = [], document
     while isinstance(leaf, (list, dict)) and leaf:

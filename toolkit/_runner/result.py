@@ -1,4 +1,4 @@
-"""What came of a run."""
+"""Result of a run."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ T = TypeVar("T", default=str)
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult(Generic[T]):
-    """What came of a run.
+    """Result of a run.
 
     Attributes:
-        output: The model's answer: text, or a value of the run's `output_type`. Where there is none (`paused`,
-            `cancelled`, `stopped`, `error`) it is the model's last text, or None where text is no such value.
-        messages: The whole conversation; give it to the next run to go on.
-        calls: Every call of the run with its result, in the order of the conversation. Of those from before a resume
-            there is what the model was told: no value, exception, details or seconds.
+        output: The model's answer: text, or a value of the run's `output_type`. Without an answer (`paused`,
+            `cancelled`, `stopped`, `error`) the model's last text, or None where text is no such value.
+        messages: The whole conversation; pass it to the next run to go on.
+        calls: Every call of the run with its result, in the order of the conversation. Those from before a resume have
+            the text that the model saw: no value, exception, details or seconds.
         usage: Tokens and requests, summed over the run.
-        finish_reason: Why it ended: `stop`; `paused`, with approvals to be decided; `cancelled`; `stopped`, by an
-            approver; `halted`, by a hook; `max_turns` and so on, by a limit; `length`, `content_filter`, `empty`, by
-            the model; or `error`, where an exception holds this result.
-        model: Which model it was, for people.
+        finish_reason: Why the run ended: `stop`; `paused`, with approvals to decide on; `cancelled`; `stopped`, by an
+            approver; `halted`, by a hook; the name of a limit, such as `max_turns`; `length`, `content_filter`,
+            `empty`, by the model; or `error`, where an exception holds this result.
+        model: Name of the model.
         state: The run as plain data.
-        unread: What was said to the run and came too late for the model.
-        abandoned: Functions that were given up and may still be at work.
+        unread: Messages that came too late for the model.
+        abandoned: Number of functions that timed out or were cancelled and may still be running.
     """
 
     output: T
@@ -55,17 +55,17 @@ class RunResult(Generic[T]):
 
     @property
     def is_paused(self) -> bool:
-        """Whether calls wait for somebody's yes: see `pending`, and `Runner.resume`."""
+        """Whether calls wait for approval: see `pending`, and `Runner.resume`."""
         return self.finish_reason == "paused"
 
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
-        """The calls that wait for somebody's yes."""
+        """The calls that wait for approval."""
         return self.state.pending
 
 
 def restore_calls(state: RunState) -> dict[str, ToolCallFinished]:
-    """List what a state tells of the calls of its run that have a result, by call id."""
+    """Return the calls of a saved run that have a result, by call id."""
     answers = (message for message in state.messages if isinstance(message, ModelResponse))
     calls = {call.id: call for answer in answers for call in answer.calls if is_own_id(call.id, state.run_id)}
     results = (*(message for message in state.messages if isinstance(message, ToolMessage)), *state.results)
@@ -82,10 +82,10 @@ def _to_result(told: ToolMessage) -> ToolResult:
 
 
 def require_result(result: RunResult[T] | None) -> RunResult[T]:
-    """Give what came of a run.
+    """Return the result of a run.
 
     Raises:
-        RunError: It has not ended.
+        RunError: The run has not ended.
     """
     if result is None:
         raise RunError("The run has not ended: draw its events to the end first.")

@@ -358,13 +358,13 @@ class Runner(Controls):
     @override
     def clear(self, *, steering: bool = True, follow_ups: bool = True) -> None:
         """Take back what the models of all runs have not read yet."""
-        for run in self._factory.active.list():
+        for run in self._factory.active.get_all():
             run.queue.clear(steering=steering, follow_ups=follow_ups)
 
     @override
     def cancel(self) -> bool:
         """Call off all runs that are under way; tell whether there was one to call off."""
-        cancelled = [run.cancellation.cancel() for run in self._factory.active.list()]
+        cancelled = [run.cancellation.cancel() for run in self._factory.active.get_all()]
         return any(cancelled)
 
     def _create_run(self, request: RunRequest) -> Run[Any]:

@@ -117,10 +117,10 @@ def test_told_of_the_run(go: Go) -> None:
     """A middleware is told the run, its deps and its tools."""
     told: list[tuple[Any, ...]] = []
 
-    async def listening(call: ToolCall, following: Next) -> ToolResult:
-        context = following.context
-        told.append((context.run_id, context.call_id, context.tool_name, context.deps, dict(following.tools)))
-        return await following(call)
+    async def listening(call: ToolCall, call_next: Next) -> ToolResult:
+        context = call_next.context
+        told.append((context.run_id, context.call_id, context.tool_name, context.deps, dict(call_next.tools)))
+        return await call_next(call)
 
     result = made([call("add", a=1)], middleware=[listening], go=go, deps="Ann")
 
@@ -131,9 +131,9 @@ def test_told_of_the_run(go: Go) -> None:
 def test_waits(go: Go) -> None:
     """What needs an event loop is awaited with `wait`, whatever method began the run."""
 
-    async def patient(call: ToolCall, following: Next) -> ToolResult:
-        waited = await following.wait(asyncio.sleep(0, "waited"))
-        result = await following(call)
+    async def patient(call: ToolCall, call_next: Next) -> ToolResult:
+        waited = await call_next.wait(asyncio.sleep(0, "waited"))
+        result = await call_next(call)
         return result._replace(text=f"{waited}: {result.text}")
 
     assert ["waited: 3"] == texts(made([call("add", a=1, b=2)], middleware=[patient], go=go))
@@ -146,10 +146,10 @@ def test_waiting_fails(go: Go, caplog: pytest.LogCaptureFixture) -> None:
     async def failing() -> None:
         raise LookupError("nothing")
 
-    async def patient(call: ToolCall, following: Next) -> ToolResult:
+    async def patient(call: ToolCall, call_next: Next) -> ToolResult:
         with pytest.raises(LookupError, match="nothing"):
-            await following.wait(failing())
-        return await following(call)
+            await call_next.wait(failing())
+        return await call_next(call)
 
     assert ["1"] == texts(made([call("add", a=1)], middleware=[patient], go=go))
 
@@ -162,10 +162,10 @@ def test_waits_no_longer_than_the_call(backend: Callable[[], Backend]) -> None:
     async def forever() -> None:
         await asyncio.get_running_loop().create_future()
 
-    async def patient(call: ToolCall, following: Next) -> ToolResult:
+    async def patient(call: ToolCall, call_next: Next) -> ToolResult:
         for _ in range(2):
             with pytest.raises(TimedOut):
-                await following.wait(forever())
+                await call_next.wait(forever())
             refused.append("timed out")
         return ToolResult("gave up")
 
@@ -181,9 +181,9 @@ def test_order(go: Go) -> None:
     """The first middleware is the outermost; each sees what the one before it wrote."""
 
     def adding(number: int) -> Middleware:
-        async def rewriting(call: ToolCall, following: Next) -> ToolResult:
+        async def rewriting(call: ToolCall, call_next: Next) -> ToolResult:
             a = json.loads(call.arguments)["a"] * 10 + number
-            result = await following(dataclasses.replace(call, arguments=json.dumps({"a": a})))
+            result = await call_next(dataclasses.replace(call, arguments=json.dumps({"a": a})))
             return result._replace(text=f"{result.text}, {number}")
 
         return rewriting
@@ -196,8 +196,8 @@ def test_rewritten_arguments_pass_the_gates(go: Go) -> None:
     """Arguments that a middleware rewrites are validated, authorized and approved as it wrote them."""
     seen: list[int] = []
 
-    async def rewriting(call: ToolCall, following: Next) -> ToolResult:
-        return await following(dataclasses.replace(call, arguments='{"a": "7"}'))
+    async def rewriting(call: ToolCall, call_next: Next) -> ToolResult:
+        return await call_next(dataclasses.replace(call, arguments='{"a": "7"}'))
 
     def authorized(_: Any, values: Any, __: Any) -> bool:
         seen.append(values["a"])
@@ -217,8 +217,8 @@ def test_each_call_of_a_turn(go: Go) -> None:
     """The calls of one turn pass the middleware at the same time, each by itself."""
     together = threading.Barrier(3, timeout=10)
 
-    async def meeting(call: ToolCall, following: Next) -> ToolResult:
-        result = await following(call)
+    async def meeting(call: ToolCall, call_next: Next) -> ToolResult:
+        result = await call_next(call)
         return result._replace(text=f"{call.id[-1]}: {result.text}")
 
     @tool
@@ -540,8 +540,8 @@ def test_not_cached(settings: dict[str, Any]) -> None:
 def test_cached_value_is_a_copy() -> None:
     """Whoever changes the value of one call changes that of no other."""
 
-    async def spoiling(call: ToolCall, following: Next) -> ToolResult:
-        result = await following(call)
+    async def spoiling(call: ToolCall, call_next: Next) -> ToolResult:
+        result = await call_next(call)
         result.value.append("spoilt")
         return result
 
@@ -642,8 +642,8 @@ def test_a_read_beside_a_change_is_not_cached() -> None:
         """Change."""
         assert began.wait(10)
 
-    async def telling(call: ToolCall, following: Next) -> ToolResult:
-        result = await following(call)
+    async def telling(call: ToolCall, call_next: Next) -> ToolResult:
+        result = await call_next(call)
         if call.name == "change":
             changed.set()
         return result

@@ -383,7 +383,7 @@ def python(home: Path, *parts: str, args: tuple[str, ...] = ()) -> subprocess.Co
     program = home / "program.py"
     program.write_text(textwrap.dedent("\n".join(parts)), encoding="utf-8")
     command = [sys.executable, str(program), str(home), *args]
-    root = str(Path(__file__).parent.parent)
+    root = str(Path(__file__).parents[2])
     return subprocess.run(
         command, capture_output=True, text=True, timeout=60, check=False, cwd=root, env={"PYTHONPATH": root}
     )  # noqa: S603

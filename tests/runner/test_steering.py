@@ -339,7 +339,7 @@ def test_after_a_pause() -> None:
     handle = Runner([ring], model=ScriptedModel([call("ring")]), approve=defer).start("go")
     handle.result(10)
 
-    with pytest.raises(RunError, match=r"where it is paused, resume\(result\.state, decisions\)"):
+    with pytest.raises(RunError, match=r"if it is paused, call resume\(result\.state, decisions\)"):
         handle.steer("hello?")
 
 
@@ -349,13 +349,13 @@ def test_after_the_end(say: str) -> None:
     with Runner(model=ScriptedModel(["ok"])).stream("go") as events:
         list(events)
 
-    with pytest.raises(RunError, match="has ended: begin another, with messages=result.messages"):
+    with pytest.raises(RunError, match="has ended. Start another with messages=result.messages"):
         getattr(events, say)("hello?")
 
 
 def test_runner_without_a_run() -> None:
     """A runner without a run under way says how to begin one."""
-    with pytest.raises(BusyError, match="No run is under way"):
+    with pytest.raises(BusyError, match="No run is active"):
         Runner(model=ScriptedModel(["ok"])).steer("hello?")
 
 
@@ -394,7 +394,10 @@ def test_nothing_unread() -> None:
 def test_busy() -> None:
     """A runner that may have one run refuses a second one, and names the ways out."""
     runner = Runner(model=ScriptedModel(["ok"]), max_runs=1)
-    with runner.stream("go"), pytest.raises(BusyError, match=r"Use steer\(\) or follow_up\(\) to say more to a run"):
+    with (
+        runner.stream("go"),
+        pytest.raises(BusyError, match=r"Use steer\(\) or follow_up\(\) to add messages to a run"),
+    ):
         runner.run("again")
 
 
@@ -418,5 +421,5 @@ def test_no_longer_busy(leave: str) -> None:
 def test_which_of_two() -> None:
     """With two runs under way the runner does not guess which one is meant."""
     runner = Runner(model=ScriptedModel(["ok"]))
-    with runner.stream("a"), runner.stream("b"), pytest.raises(BusyError, match="2 runs are under way: say which"):
+    with runner.stream("a"), runner.stream("b"), pytest.raises(BusyError, match="2 runs are active: use the object"):
         runner.steer("you there")

@@ -216,7 +216,7 @@ def program(path: Path, text: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "main.py"],
         cwd=path,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
         text=True,
         check=False,
@@ -256,7 +256,7 @@ def test_what_was_typed_in() -> None:
     """A tool that stands in no file is refused, with what to do."""
     ended = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(SCRIPT) + 'Toolbox([own]).call("own")'],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
         text=True,
         check=False,

@@ -281,9 +281,9 @@ def test_order_around_a_call(go: Go) -> None:
             before_call=lambda *_: asked.append(f"before {name}"), after_call=lambda *_: asked.append(f"after {name}")
         )
 
-    async def wrapping(made: ToolCall, following: Next) -> ToolResult:
+    async def wrapping(made: ToolCall, call_next: Next) -> ToolResult:
         asked.append("in")
-        result = await following(made)
+        result = await call_next(made)
         asked.append("out")
         return result
 

@@ -372,10 +372,10 @@ def test_middleware_that_tries_again(ledger: Ledger, effect: Any, tries: int) ->
         tried.append(len(tried))
         return f"at try {len(tried)}"
 
-    async def thrice(made: ToolCall, following: Next) -> ToolResult:
-        await following(made)
-        await following(made)
-        return await following(made)
+    async def thrice(made: ToolCall, call_next: Next) -> ToolResult:
+        await call_next(made)
+        await call_next(made)
+        return await call_next(made)
 
     model = ScriptedModel([[call("look_up")], "Done."])
     result = Runner([look_up], model=model, middleware=[thrice], ledger=ledger).run("Look.")
