@@ -394,7 +394,8 @@ def test_nothing_unread() -> None:
 def test_busy() -> None:
     """A runner that may have one run refuses a second one, and names the ways out."""
     runner = Runner(model=ScriptedModel(["ok"]), max_runs=1)
-    with (
+    busy = pytest.raises(BusyError, match=r"Use steer\(\) or follow_up\(\) to add messages to a run")
+    with runner.stream("go"), busy:
         runner.stream("go"),
         pytest.raises(BusyError, match=r"Use steer\(\) or follow_up\(\) to add messages to a run"),
     ):
