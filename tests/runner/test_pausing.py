@@ -342,7 +342,7 @@ def test_swapped_tool(swapped: Callable[[], Any]) -> None:
     """A yes for a tool that has changed since is none: the call waits again, and shows what it is now."""
     state = paused(Bank(), call("pay", amount=5))
     bank = Bank()
-    tools = [each.__get__(bank, Bank) if each.is_unbound else each for each in swapped()]
+    tools = [each.__get__(bank, Bank) if each._is_unbound else each for each in swapped()]
     result = Runner(tools, model=ScriptedModel([])).resume(state, {state.pending[0].call.id: True})
 
     assert ("paused", []) == (result.finish_reason, bank.paid)
