@@ -56,10 +56,10 @@ def loaded_by(statement: str) -> set[str]:
 PUBLIC: dict[str, str] = {
     "toolkit": """
         ApprovalError ApprovalRequest BusyError Cancelled Decision DefinitionError Denied Deny
-        DuplicateToolError Failed FatalError File Halt Image InvalidArguments LimitError Limits MemoryLedger
+        DuplicateToolError Failed FatalError File Halt Image InvalidArguments Ledger LimitError Limits MemoryLedger
         ModelError NoModelError NotFound OpenAIModel PendingApproval Prices RunError RunHandle RunResult
         RunState Runner SQLiteLedger TimedOut Tool ToolCall ToolContext ToolError ToolResult Toolbox
-        ToolkitError Usage batched tool
+        ToolkitError Usage batched repair_history tool
     """,
     "toolkit.approvers": "ApprovalQueue Console Notebook allow approve_all ask_when defer",
     "toolkit.builtin": """
