@@ -15,6 +15,7 @@ from toolkit._messages import ToolCall
 from toolkit._schema.arguments import RawArguments
 from toolkit._schema.json_text import strip_fence, to_json_text
 from toolkit._toolbox import Toolbox
+from toolkit._tools.bindings import get_activity
 from toolkit.errors import ToolError
 
 __all__ = ["calls_schema", "parse_calls"]
@@ -33,7 +34,7 @@ def calls_schema(toolbox: Toolbox, *, strict: bool | None = None) -> dict[str, A
     Raises:
         DefinitionError: A tool cannot be described to a model.
     """
-    specs = [replace(made._spec, activity=toolbox.bindings.activity_of(made.name)) for made in toolbox]
+    specs = [replace(made._spec, activity=get_activity(made)) for made in toolbox]
     schema = dialect.reply_schema(specs, dialect=_dialect(toolbox, strict=strict))
     copy: dict[str, Any] = from_json(to_json(schema))  # shares nothing with the tools
     return copy

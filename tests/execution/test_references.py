@@ -308,7 +308,7 @@ def test_a_result_that_is_too_large() -> None:
     """A result for which there is no room is told all the same, with that."""
     (result,) = BOX.call_many([call("join", to="x", parts="y" * 9_000_000)], shared={"z": "z" * 9_000_000})
 
-    assert (result.text or "").endswith("'x' was not kept: it has 9,000,002 bytes, and there is no room for them.")
+    assert (result.text or "").endswith("'x' was not stored: it has 9,000,002 bytes, and there is no room for them.")
 
 
 def test_equal_keys() -> None:

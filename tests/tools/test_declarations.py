@@ -215,7 +215,10 @@ NO_SCHEMAS: dict[str, tuple[Any, str]] = {
     "required, no names": ({"properties": {"a": {}}, "required": [[]]}, r"\[\] is required and not among"),
     "tool, another": ({"properties": {"_tool": {"const": "y"}}}, r"_tool is .*It is the name as a constant, .*'x'"),
     "tool, one of others": ({"properties": {"_tool": {"enum": ["y", "z"]}}}, "_tool is "),
-    "activity, number": ({"properties": {"_activity": 5}}, "_activity is 5. It names what carries the tool out"),
+    "activity, number": (
+        {"properties": {"_activity": 5}},
+        "_activity is 5. It names the function that executes the tool",
+    ),
     "activity, several": ({"properties": {"_activity": {"enum": ["a", "b"]}}}, r"see Toolbox\.bindings\.choose\(\)"),
     "output": ({"properties": {"_output": 5}}, r"properties\._output is no JSON Schema: 5"),
     "output, type": ({"properties": {"_output": {"type": "text"}}}, "'#/properties/_output/type'"),

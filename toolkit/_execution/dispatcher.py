@@ -171,7 +171,7 @@ class _CallPipeline:
         self.max_result = tool.settings.max_result or dispatcher.max_result
         arguments, repairs = tool._invocation.reader.parse(call.arguments)
         if tool._scope is not None:
-            self.tool_context = tool._scope.entered(self.context, call.imports)
+            self.tool_context = tool._scope.restrict(self.context, call.imports)
         if dispatcher.ledger is None or (self.has_started and tool.settings.may_repeat):  # a middleware's second try
             if dispatcher.is_gated(tool):
                 arguments = await self._pass_gates(tool, arguments, call)

@@ -413,7 +413,7 @@ def list_imports(call: ToolCall, tool: Tool[..., Any] | None) -> Collection[str]
     if tool is None or not may_refer(tool):
         return None
     scope = tool._scope
-    return () if scope is None else (scope.imports or ()) if scope.shown is None else call.imports
+    return () if scope is None else (scope.imports or ()) if scope.schema is None else call.imports
 
 
 def may_depend(call: ToolCall, tool: Tool[..., Any]) -> bool:

@@ -1,1 +1,17 @@
-"""_tools."""
+"""Tools: their declaration, their options, and the handlers that execute them.
+
+Schemas come from `_schema`, the forms of providers from `_dialects`. Gates, retries and timeouts are in `_execution`.
+
+Files, each importing only those below it:
+
+    check            findings about the tools of a toolbox
+    bindings         functions bound to tools, and the choice between them
+    delegation       tools that a module executes: a runner or a function of its own
+    decorator        `@tool`
+    tool             Tool
+    from_schema      declarations by a JSON Schema or by types
+    invocation       parse arguments, call the handler, make the result
+    handlers         functions, bound functions, latent tools, and tools without a function
+    options          the options of a tool
+    shared_values    values that the calls of a run share, by path
+"""

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar, overload
 
 from toolkit._schema.error_messages import suggest
-from toolkit._tools.delegation import Delegate, Delegated, ModuleFunction, ModuleRunner, delegate_of, delegate_tool
+from toolkit._tools.delegation import Delegate, Delegated, ModuleFunction, ModuleRunner, delegate_tool, parse_delegate
 from toolkit._tools.handlers import Bound, Function, Latent, Unbound, implementation
 from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError
@@ -126,7 +126,7 @@ class Bindings:
         """
         if delegate is Parameter.empty:
             return lambda function: self.module(name, function) or function
-        made = delegate_of(delegate)
+        made = parse_delegate(delegate)
         with _lock:
             self.modules = {**self.modules, name: made}
         return None
@@ -139,8 +139,7 @@ class Bindings:
         """
         if name not in self._tools:
             raise KeyError(f"There is no tool {name!r}{suggest(name, self._tools)}")
-        activity = self._compose()[name].handler.activity
-        return name if activity is None else activity
+        return get_activity(self._compose()[name])
 
     def _compose(self) -> Tools:
         """Return the tools, each with the handler that executes it now."""
@@ -266,6 +265,12 @@ def _use_module(resolved: AnyTool, tool: AnyTool, modules: Mapping[str, Delegate
     if not (resolved._scope and resolved._scope.module and isinstance(resolved.handler, (Latent, Delegated))):
         return resolved
     return replace(resolved, handler=delegate_tool(tool, modules.get(resolved._scope.module)))
+
+
+def get_activity(composed: AnyTool) -> str:
+    """Return the activity of a tool as it was composed; "" where the model fills in the output."""
+    activity = composed.handler.activity
+    return composed.name if activity is None else activity
 
 
 def refuse_unbound(made: AnyTool, verb: str) -> None:

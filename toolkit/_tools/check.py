@@ -1,4 +1,4 @@
-"""What a developer should know about the tools in a toolbox before a model sees them."""
+"""Findings about the tools of a toolbox, for its developer: what a model or a provider may fail at."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ PARAMETER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing to know, and to mend if it is a warning or an error.
+    """One finding; warnings and errors should be fixed.
 
     Attributes:
-        level: `error`: the tool cannot be used. `warning`: a model or a provider may fail at it. `note`: how it is.
-        tool: The tool's name; empty where it is about all of them.
-        code: What sort of thing it is, such as `undocumented`.
-        parameter: Its name, where it is about one.
+        level: `error`: the tool cannot be used. `warning`: a model or a provider may fail at it. `note`: good to know.
+        tool: The tool's name; empty where the finding is about the toolbox.
+        code: The kind of finding, such as `undocumented`.
+        parameter: The parameter's name, where the finding is about one.
     """
 
     level: Level
@@ -52,7 +52,7 @@ class Finding:
 
 
 class CheckReport(tuple[Finding, ...]):
-    """All findings, errors first; printed, one line for each. It is empty, and so false, where there is nothing."""
+    """Findings, errors first; printed one per line. Empty, and so false, where there are none."""
 
     __slots__ = ()
 
@@ -62,29 +62,29 @@ class CheckReport(tuple[Finding, ...]):
     __str__ = __repr__
 
     def at_least(self, level: Level) -> CheckReport:
-        """Choose the findings of a level and those above it."""
-        return CheckReport(found for found in self if LEVELS.index(found.level) <= LEVELS.index(level))
+        """Return the findings of a level and of those above it."""
+        return CheckReport(finding for finding in self if LEVELS.index(finding.level) <= LEVELS.index(level))
 
 
 def check_tools(tools: Iterable[Tool[..., Any]], dialect: Dialect, bindings: Bindings) -> CheckReport:
-    """Look at tools as a model and its provider will see them.
+    """Check tools as a model and its provider will see them.
 
     Args:
-        tools: As they are carried out now.
+        tools: The tools with the handlers that execute them now.
         dialect: The provider's.
-        bindings: What could carry them out.
+        bindings: Those of the toolbox.
     """
     listed = list(tools)
-    found = [
-        *_together(listed),
-        *_idle(listed, bindings),
-        *_chosen(listed, bindings),
-        *(finding for tool in listed for finding in _about(tool, dialect)),
+    findings = [
+        *_check_toolbox(listed),
+        *_check_unused(listed, bindings),
+        *_check_choices(listed, bindings),
+        *(finding for tool in listed for finding in _check_tool(tool, dialect)),
     ]
-    return CheckReport(sorted(found, key=lambda finding: LEVELS.index(finding.level)))
+    return CheckReport(sorted(findings, key=lambda finding: LEVELS.index(finding.level)))
 
 
-def _together(tools: list[Tool[..., Any]]) -> Iterator[Finding]:
+def _check_toolbox(tools: list[Tool[..., Any]]) -> Iterator[Finding]:
     if len(tools) > MAX_TOOLS:
         text = f"{len(tools)} tools: OpenAI takes {MAX_TOOLS} in one request. Offer fewer, with Toolbox.filtered()."
         yield Finding(level="warning", tool="", code="many-tools", text=text)
@@ -96,16 +96,16 @@ def _together(tools: list[Tool[..., Any]]) -> Iterator[Finding]:
             yield Finding(level="warning", tool=tool.name, code="near-name", text=text)
 
 
-def _idle(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator[Finding]:
-    """Find what carries nothing out; it may be nearly called as a tool that is left to the model."""
+def _check_unused(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator[Finding]:
+    """Find bound functions that execute no tool. The name may be a misspelt one of a latent tool."""
     import difflib  # nothing else here needs it
 
     latent = [tool.name for tool in tools if isinstance(tool.handler, Latent)]
     used = {tool.handler.activity for tool in tools}
-    is_open = any(map(callable, bindings.choices.values()))  # at another time it may say another name
+    is_open = any(map(callable, bindings.choices.values()))  # it may return another name at another time
     for name in (each for each, function in bindings.functions.items() if function and each not in used):
         near = difflib.get_close_matches(name, latent, n=1)
-        text = f"{name!r} is bound, and carries nothing out"
+        text = f"{name!r} is bound, and executes no tool"
         if near:
             text = f"{text}; the model makes up what {near[0]!r} gives. Give it the tool's name."
             yield Finding(level="warning", tool=near[0], code="misnamed", text=text)
@@ -113,52 +113,54 @@ def _idle(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator[Finding]:
             yield Finding(level="warning", tool="", code="idle", text=f"{text}. Choose it for a tool, or unbind it.")
 
 
-def _chosen(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator[Finding]:
+def _check_choices(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator[Finding]:
     names = [tool.name for tool in tools]
     for name in (each for each in bindings.choices if each not in names):
-        text = f"it is chosen what carries {name!r} out, and there is no such tool{suggest(name, names)}"
+        text = f"a function is chosen for {name!r}, and there is no such tool{suggest(name, names)}"
         yield Finding(level="warning", tool="", code="no-tool", text=text)
 
 
-def _about(tool: Tool[..., Any], dialect: Dialect) -> Iterator[Finding]:
+def _check_tool(tool: Tool[..., Any], dialect: Dialect) -> Iterator[Finding]:
     try:
-        schema, shown, form = tool.parameters, dialect.tool(tool._spec), dialect.form(tool._spec)
+        schema, rendered, form = tool.parameters, dialect.tool(tool._spec), dialect.form(tool._spec)
     except DefinitionError as error:
         yield Finding(level="error", tool=tool.name, code="undescribable", text=str(error))
         return
-    yield from _described(tool)
-    yield from _carried(tool)
-    yield from _parameters(tool, schema)
-    yield from _examples(tool, schema)
-    yield from _size(tool, shown)
+    yield from _check_description(tool)
+    yield from _check_handler(tool)
+    yield from _check_parameters(tool, schema)
+    yield from _check_examples(tool, schema)
+    yield from _check_size(tool, rendered)
     if tool.strict and not form.strict:
         why = next((note.text for note in form.notes), f"the dialect {dialect.name!r} has no strict form")
         yield Finding(level="warning", tool=tool.name, code="not-strict", text=f"strict is left out: {why}")
 
 
-def _carried(tool: Tool[..., Any]) -> Iterator[Finding]:
-    """Look at what carries a declared tool out."""
+def _check_handler(tool: Tool[..., Any]) -> Iterator[Finding]:
+    """Check the handler of a declared tool."""
     handler = tool.handler
     if isinstance(handler, (Latent, Delegated)) and handler.returns.schema is None:
-        text = "does not say what it gives, so the model gives a text. Say it by _output, or a return annotation."
+        text = "does not declare its output, so the model writes a text. Declare it by _output, or a return annotation."
         yield Finding(level="warning", tool=tool.name, code="no-output", text=text)
     if isinstance(handler, Latent):
-        text = "nothing carries it out: the model fills in its output itself. Bind a function where that is not wanted."
+        text = (
+            "no function executes it: the model fills in its output itself. Bind a function where that is not wanted."
+        )
         yield Finding(level="note", tool=tool.name, code="latent", text=text)
     if isinstance(handler, Delegated) and handler.delegate is None:
         module = handler.scope.module
         text = (
-            f"nothing answers for its module {module!r}, so every call fails. Say what does: Toolbox.bindings.module()."
+            f"nothing answers for its module {module!r}, so every call fails. Add a runner: Toolbox.bindings.module()."
         )
         yield Finding(level="error", tool=tool.name, code="no-module", text=text)
     if isinstance(handler, Unbound):
         text = f"nothing is bound as {handler.activity!r}, so every call fails. Bind it, or take the name away."
         yield Finding(level="error", tool=tool.name, code="unbound", text=text)
     if isinstance(handler, Bound):
-        yield from _agrees(tool.name, handler)
+        yield from _check_bound(tool.name, handler)
 
 
-def _agrees(name: str, handler: Bound) -> Iterator[Finding]:
+def _check_bound(name: str, handler: Bound) -> Iterator[Finding]:
     """Compare an interface with the function that is bound to it."""
     function = handler.function.origin
     for parameter in handler.untaken:
@@ -176,7 +178,7 @@ def _agrees(name: str, handler: Bound) -> Iterator[Finding]:
         yield Finding(level="error", tool=name, code="undescribable", text=str(error))
 
 
-def _described(tool: Tool[..., Any]) -> Iterator[Finding]:
+def _check_description(tool: Tool[..., Any]) -> Iterator[Finding]:
     if not tool.description:
         text = f"has no description, so a model has to guess what it does. {_remedy(tool)}"
         yield Finding(level="warning", tool=tool.name, code="undocumented", text=text)
@@ -185,28 +187,28 @@ def _described(tool: Tool[..., Any]) -> Iterator[Finding]:
         yield Finding(level="warning", tool=tool.name, code="long-description", text=text)
 
 
-def _parameters(tool: Tool[..., Any], schema: Mapping[str, Any]) -> Iterator[Finding]:
+def _check_parameters(tool: Tool[..., Any], schema: Mapping[str, Any]) -> Iterator[Finding]:
     own = tool.handler.interface.built.schema["properties"].keys()
-    for name, shown in ((name, shown) for name, shown in schema["properties"].items() if name in own):
-        for code, text in _about_parameter(name, shown, _remedy(tool)):
+    for name in (each for each in schema["properties"] if each in own):
+        for code, text in _check_parameter(name, schema["properties"][name], _remedy(tool)):
             yield Finding(level="warning", tool=tool.name, parameter=name, code=code, text=text)
     if isinstance(tool.handler, Function):
-        yield from _written(tool.name, tool.handler)
+        yield from _check_docstring(tool.name, tool.handler)
 
 
 def _remedy(tool: Tool[..., Any]) -> str:
     return "Add it to the docstring." if isinstance(tool.handler.interface, Function) else "Add it to the schema."
 
 
-def _about_parameter(name: str, shown: Mapping[str, Any], remedy: str) -> Iterator[tuple[str, str]]:
-    if "description" not in shown and "$ref" not in shown:
+def _check_parameter(name: str, schema: Mapping[str, Any], remedy: str) -> Iterator[tuple[str, str]]:
+    if "description" not in schema and "$ref" not in schema:
         yield "undocumented", f"has no description. {remedy}"
     if not PARAMETER_NAME.fullmatch(name):
         yield "name", "some providers take only letters, digits, '_', '.' and '-', 64 of them. Rename it."
 
 
-def _written(name: str, handler: Function) -> Iterator[Finding]:
-    """Compare docstring and signature."""
+def _check_docstring(name: str, handler: Function) -> Iterator[Finding]:
+    """Compare the docstring with the signature."""
     signature = handler.signature
     known = {p.name for p in signature.parameters}
     for unknown in (each for each in signature.docstring.parameters if each not in known):
@@ -220,8 +222,8 @@ def _written(name: str, handler: Function) -> Iterator[Finding]:
         yield Finding(level="warning", tool=name, parameter=unannotated, code="unannotated", text=text)
 
 
-def _examples(tool: Tool[..., Any], schema: Mapping[str, Any]) -> Iterator[Finding]:
-    """Try out what the docstring says that a call looks like."""
+def _check_examples(tool: Tool[..., Any], schema: Mapping[str, Any]) -> Iterator[Finding]:
+    """Parse the arguments of the docstring's examples."""
     for example in schema.get("examples", ()):
         outcome = tool._invocation.reader.try_parse(example)
         if isinstance(outcome, InvalidArguments):
@@ -229,8 +231,8 @@ def _examples(tool: Tool[..., Any], schema: Mapping[str, Any]) -> Iterator[Findi
             yield Finding(level="warning", tool=tool.name, code="wrong-example", text=text)
 
 
-def _size(tool: Tool[..., Any], shown: Mapping[str, Any]) -> Iterator[Finding]:
-    size = len(json.dumps(shown, ensure_ascii=False))
+def _check_size(tool: Tool[..., Any], rendered: Mapping[str, Any]) -> Iterator[Finding]:
+    size = len(json.dumps(rendered, ensure_ascii=False))
     if size > MAX_CHARACTERS:
         text = (
             f"{size:,} characters, about {size // CHARACTERS_PER_TOKEN:,} tokens of every request. Shorten its schema."

@@ -1,4 +1,4 @@
-"""`@tool` makes a tool of a function."""
+"""`@tool`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from toolkit.errors import DefinitionError
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_ABOUT_TOOLS = re.compile(r"\bTool\b")
+_MENTIONS_TOOL = re.compile(r"\bTool\b")
 
 
 @overload
@@ -116,8 +116,8 @@ def tool(
 
 def tool_methods(owner: type) -> list[str]:
     """List the methods of a class that are tools, in the order of its body, a base's before its children's."""
-    written = dict.fromkeys(name for kind in reversed(owner.__mro__) for name in vars(kind))
-    return [name for name in written if _is_tool(inspect.getattr_static(owner, name, None))]
+    names = dict.fromkeys(name for kind in reversed(owner.__mro__) for name in vars(kind))
+    return [name for name in names if _is_tool(inspect.getattr_static(owner, name, None))]
 
 
 def _is_tool(attribute: object) -> bool:
@@ -127,7 +127,7 @@ def _is_tool(attribute: object) -> bool:
 def _make_tool(given: Mapping[str, Any], function: Any) -> Any:
     if isinstance(function, Tool):
         fields = split_options(given, name_of(function), function.settings)
-        return replace(function, handler=_carried(function.handler, fields.get("activity")), **fields)
+        return replace(function, handler=_choose_handler(function.handler, fields.get("activity")), **fields)
     bound = getattr(function, "__func__", None)
     if isinstance(bound, Tool):  # a class method made of a tool
         return _make_tool(given, bound.__get__(function.__self__))
@@ -137,30 +137,30 @@ def _make_tool(given: Mapping[str, Any], function: Any) -> Any:
             f"@tool needs something that can be called; it got {function!r}. Give options by name: @tool(name=...)."
         )
     own = Function(Signature(plain, collect_frame_names(find_source(plain))))
-    _refuse_maker(own.signature)
+    _refuse_factory(own.signature)
     named = {"name": safe_name(name_of(plain)), **split_options(given, name_of(plain), USUAL)}
-    handler = _carried(Latent(own) if is_declaration(plain) else own, named.get("activity"))
+    handler = _choose_handler(Latent(own) if is_declaration(plain) else own, named.get("activity"))
     made: Tool[Any, Any] = Tool(handler=handler, _of_class=isinstance(function, classmethod), **named)
     return staticmethod(made) if isinstance(function, staticmethod) else made
 
 
-def _refuse_maker(signature: Signature) -> None:
-    """Refuse a function that makes tools: the parentheses behind it were forgotten.
+def _refuse_factory(signature: Signature) -> None:
+    """Refuse a function that returns tools: the parentheses of its call are missing.
 
     Raises:
-        DefinitionError: Its return annotation is a tool, or a list of them.
+        DefinitionError: Its return annotation is Tool, or a list of them.
     """
-    if _are_tools(_returned(signature)):
+    if _are_tools(_read_return_annotation(signature)):
         name = name_of(signature.callable)
         raise DefinitionError(f"{signature.label}: {name} makes tools: write {name}(...).")
 
 
-def _returned(signature: Signature) -> Any:
-    """Read the return annotation, where it may be about tools: no other is worth the time."""
+def _read_return_annotation(signature: Signature) -> Any:
+    """Resolve the return annotation if it mentions Tool; others are not worth the time."""
     try:
-        written = read_annotations(signature.source).get("return")
-        is_meant = _ABOUT_TOOLS.search(repr(written))
-        return resolve_annotation(written, signature.source, signature.names) if is_meant else None
+        raw = read_annotations(signature.source).get("return")
+        is_about_tools = _MENTIONS_TOOL.search(repr(raw))
+        return resolve_annotation(raw, signature.source, signature.names) if is_about_tools else None
     except Exception:  # noqa: BLE001  an annotation is code of the user's
         return None
 
@@ -170,8 +170,8 @@ def _are_tools(annotation: Any) -> bool:
     return origin is Tool or (origin is list and any(map(_are_tools, get_args(annotation))))
 
 
-def _carried(handler: Handler, activity: str | None) -> Handler:
-    """Part a function from what carries its tool out, where that is not its body."""
+def _choose_handler(handler: Handler, activity: str | None) -> Handler:
+    """Return the handler of a function, or one without its body where that does not execute the tool."""
     if isinstance(handler, (Function, Bound)) and activity != "":
         return handler
     interface = handler.interface

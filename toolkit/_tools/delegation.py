@@ -1,8 +1,9 @@
-"""Modules: tools that a model carries out apart, in a conversation of its own that knows nothing of the run.
+"""Modules: tools that another model executes in a conversation of its own, apart from the run.
 
-    box.module("research", Runner(model="..."))
+    box.bindings.module("research", Runner(model="..."))
 
-It is told the tool's description, the arguments and what the tool imports; its answer has to be what the tool gives.
+The module gets the tool's description, the arguments and the values that the tool imports, and nothing else of the run.
+Its answer is validated against the tool's output schema.
 """
 
 from __future__ import annotations
@@ -25,43 +26,43 @@ from toolkit.errors import DefinitionError, Failed, NotFound
 if TYPE_CHECKING:
     from toolkit._tools.tool import Tool
 
-# So many modules may be at work inside each other: one whose runner has its own tools could go on for ever.
+# Modules that may wait for each other. One whose runner has the same tools would otherwise never end.
 MAX_DEPTH = 8
 
 
 class ModuleResult(Protocol):
-    """What came of a module's run."""
+    """The result of a module's run: a RunResult."""
 
     @property
     def output(self) -> Any:
-        """Its answer; None where there is none."""
+        """The answer; None where there is none."""
         ...
 
     @property
     def finish_reason(self) -> str:
-        """Why it ended."""
+        """The reason of its end."""
         ...
 
 
 @runtime_checkable
 class ModuleRunner(Protocol):
-    """What a module asks: a Runner."""
+    """A Runner, as far as a module needs it."""
 
     async def arun(self, prompt: str, *, output_type: Any, shared: Mapping[str, Any]) -> ModuleResult:
         """Ask a model for an answer of a type, or of a JSON Schema."""
         ...
 
 
-# Gets the call, its tool, and the values that it imports; gives what the tool gives.
+# A function of the call, its tool and the imported values that returns the tool's output.
 ModuleFunction: TypeAlias = Callable[[ToolCall, "Tool[..., Any]", Mapping[str, Any]], Any]
 Delegate: TypeAlias = ModuleRunner | Function
 
 
-def delegate_of(given: ModuleRunner | ModuleFunction) -> Delegate:
-    """Make what carries out the tools of a module.
+def parse_delegate(given: ModuleRunner | ModuleFunction) -> Delegate:
+    """Check a runner; wrap a function.
 
     Raises:
-        DefinitionError: It is neither a runner nor a function.
+        DefinitionError: It is neither.
     """
     if isinstance(given, ModuleRunner):
         return given
@@ -72,12 +73,12 @@ def delegate_of(given: ModuleRunner | ModuleFunction) -> Delegate:
 
 @dataclass(frozen=True)
 class Delegated(Declared):
-    """Leaves a tool to its module.
+    """A handler that passes calls to a module; as it is, one for a module without a delegate.
 
     Attributes:
-        tool: As it was declared.
-        scope: What its calls may see.
-        delegate: What answers for the module; None where nothing does.
+        tool: The tool as it was declared.
+        scope: The module and the imported values.
+        delegate: The runner or function of the module; None where there is none.
     """
 
     tool: Tool[..., Any]
@@ -86,7 +87,7 @@ class Delegated(Declared):
 
     @property
     def activity(self) -> str:
-        """What carries the tool out: no function of its own."""
+        """Empty, as no bound function executes the tool."""
         return ""
 
     def prepared(self) -> Action:
@@ -102,7 +103,7 @@ class Delegated(Declared):
         return refuse
 
     def make_call(self, values: dict[str, Any], context: ToolContext[Any] | None) -> tuple[ToolCall, Mapping[str, Any]]:
-        """Say what the module may know: the call, without a word of the run that makes it, and its imports."""
+        """Return what the module may see: the call, without anything of the run, and the imported values."""
         own = context or ToolContext(deps=None)
         imports = {name: own.shared[name] for name in self.scope.imports or () if name in own.shared}
         call = ToolCall(
@@ -115,23 +116,23 @@ class Delegated(Declared):
         return call, imports
 
     def check_answer(self, answer: Any) -> ToolResult:
-        """Make the result of an answer; one that is not what the tool gives is an error."""
+        """Validate an answer against the output schema; a wrong one is an error result."""
         given = answer if isinstance(answer, ToolResult) else ToolResult(answer)
         if given.is_error:
             return given
-        asked = self.returns.argument_schema
+        expected = self.returns.argument_schema
         try:
             text = to_json({OUTPUT: given.value}, inf_nan_mode="strings").decode()
-            return given._replace(value=asked.validator(text)[OUTPUT])
+            return given._replace(value=expected.validator(text)[OUTPUT])
         except ValidationError as error:
-            faults = explain_errors(error.errors(include_url=False, include_context=False), asked.schema)
-            failure = Failed(f"The module {self.scope.module!r} gave what {self.tool.name} does not give: {faults}")
+            problems = explain_errors(error.errors(include_url=False, include_context=False), expected.schema)
+            failure = Failed(f"The module {self.scope.module!r} gave what {self.tool.name} does not give: {problems}")
             return ToolResult.from_error(failure)._replace(details=given.details)
 
 
 @dataclass(frozen=True)
 class DelegatedToFunction(Delegated):
-    """Leaves a tool to a module that is a function."""
+    """A handler that passes calls to a module's function."""
 
     delegate: Function
 
@@ -155,13 +156,13 @@ class DelegatedToFunction(Delegated):
 
 @dataclass(frozen=True)
 class DelegatedToRunner(Delegated):
-    """Leaves a tool to a module that is a runner: in a run of its own, which ends with the one that makes the call."""
+    """A handler that passes calls to a module's runner, in a run that is cancelled with the one that makes the call."""
 
     delegate: ModuleRunner
 
     @property
     def is_async(self) -> bool:
-        """Whether its answer must be awaited: it can be called off at any time, then."""
+        """True, so that the run can be cancelled at any time."""
         return True
 
     def prepared(self) -> Action:
@@ -175,30 +176,30 @@ class DelegatedToRunner(Delegated):
         token = _depth.set(depth + 1)
         try:
             prompt = render_prompt(self.tool.description or self.tool.name, call, imports)
-            ended = await self.delegate.arun(prompt, output_type=self._output_type, shared=imports)
+            result = await self.delegate.arun(prompt, output_type=self._output_type, shared=imports)
         finally:
             _depth.reset(token)
-        return self._ended(ended)
+        return self._make_result(result)
 
-    def _ended(self, ended: ModuleResult) -> ToolResult:
-        """Make the result; what came of the run, and what it cost, stands in its details."""
-        if ended.finish_reason not in REASONS_WITHOUT_ANSWER:
-            return self.check_answer(ToolResult(ended.output, details=ended))
-        failure = Failed(f"The module {self.scope.module!r} gave no answer: {ended.finish_reason}.")
-        return ToolResult.from_error(failure)._replace(details=ended)
+    def _make_result(self, result: ModuleResult) -> ToolResult:
+        """Make the tool's result; the run's result, with its usage, is in the details."""
+        if result.finish_reason not in REASONS_WITHOUT_ANSWER:
+            return self.check_answer(ToolResult(result.output, details=result))
+        failure = Failed(f"The module {self.scope.module!r} gave no answer: {result.finish_reason}.")
+        return ToolResult.from_error(failure)._replace(details=result)
 
     @cached_property
     def _output_type(self) -> Any:
-        """What the answer has to be, as an output type."""
+        """The tool's output schema as an output type of a run."""
         schema = self.returns.argument_schema.schema
-        shown, definitions = schema["properties"][OUTPUT], schema.get("$defs")
-        if shown.get("type") == "string" and shown.keys() <= {"type", "description"}:
+        output, definitions = schema["properties"][OUTPUT], schema.get("$defs")
+        if output.get("type") == "string" and output.keys() <= {"type", "description"}:
             return str
-        return {**shown, "$defs": definitions} if definitions else shown
+        return {**output, "$defs": definitions} if definitions else output
 
 
 def delegate_tool(tool: Tool[..., Any], delegate: Delegate | None) -> Delegated:
-    """Leave a tool to its module; to the one that it was left to before, where there is no other."""
+    """Make the handler of a tool of a module; without a delegate, the one that the tool had before."""
     interface, scope, before = tool.handler.interface, tool._scope or Scope(), tool.handler
     if delegate is None:
         return before if isinstance(before, Delegated) else Delegated(interface, tool, scope, None)
@@ -208,7 +209,7 @@ def delegate_tool(tool: Tool[..., Any], delegate: Delegate | None) -> Delegated:
 
 
 def render_prompt(description: str, call: ToolCall, imports: Mapping[str, Any]) -> str:
-    """Write what a module's model is told."""
+    """Render the prompt for a module's model."""
     context = [f"Context: {to_json(imports, inf_nan_mode='strings').decode()}"] if imports else []
     return "\n\n".join([description, f"Arguments: {call.arguments}", *context])
 

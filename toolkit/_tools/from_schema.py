@@ -1,4 +1,4 @@
-"""A hand-made JSON Schema -> an interface, and what it says about the calls themselves.
+"""Declarations of tools: by a JSON Schema written by hand, or by two types.
 
     {
         "type": "object",
@@ -10,9 +10,8 @@
         }
     }
 
-Properties that begin with an underscore are about the call; the others are its arguments.
-
-Two types, what a tool needs and what it gives -> an interface; each of them may be a JSON Schema as well.
+Properties that begin with an underscore are about the call; the others are its arguments. Of two types, one has the
+parameters and one is the output; either may be a JSON Schema.
 """
 
 from __future__ import annotations
@@ -29,25 +28,25 @@ from toolkit._schema.validation.properties import find_outer_properties, forbid_
 from toolkit._schema.validation.references import SchemaDocument as Parts
 from toolkit._schema.validation.references import bundle
 from toolkit._tools.handlers import Declaration, checked, named, refuse_private
-from toolkit._tools.options import Scope, scope_of
+from toolkit._tools.options import Scope, parse_scope
 from toolkit.errors import DefinitionError
 
-# What may stand there as it is, in the place of a schema that has it as a constant.
-_BARE = frozenset({TOOL, ACTIVITY, MODULE, IMPORTS})
-# Other words for the same.
-_LATER = {"_delegate": MODULE, "_scopes": IMPORTS}
+# Keys whose value may be a plain value, in the place of a schema with a constant.
+_PLAIN_KEYS = frozenset({TOOL, ACTIVITY, MODULE, IMPORTS})
+# Synonyms, from a later version of the format.
+_SYNONYMS = {"_delegate": MODULE, "_scopes": IMPORTS}
 
 
 @dataclass(frozen=True)
-class Declared:
-    """What a schema declares.
+class SchemaDeclaration:
+    """The content of a hand-written schema.
 
     Attributes:
-        interface: The tool, apart from what carries it out.
-        activity: The name of what carries it out; None where the schema leaves that open.
-        about: What a model is to say about a call beside its arguments, by key: schemas.
-        asked: The keys of what it must say about every call.
-        scope: What calls may see; None where nothing is said.
+        interface: Parameters and output.
+        activity: The name of the function that executes the tool; None where the schema has none.
+        about: JSON Schemas, by key, of what a model writes about a call beside its arguments.
+        asked: The keys of these that are required.
+        scope: The module and the imported values; None where the schema has neither.
     """
 
     interface: Declaration
@@ -57,116 +56,117 @@ class Declared:
     scope: Scope | None
 
 
-def declared(name: str, schema: Any) -> Declared:
-    """Read a hand-made schema.
+def parse_schema(name: str, schema: Any) -> SchemaDeclaration:
+    """Parse a hand-written schema.
 
     Raises:
-        DefinitionError: It is no schema of an object, or what it says about calls does not hold together; the message
-            says where.
+        DefinitionError: It is not a schema of an object, or a key about calls is wrong; the message says where.
     """
     origin = f"Tool.from_schema({name!r})"
     with named(origin):
         document = Parts.load(schema)
         whole = inline_root(document.root) if isinstance(document.root, dict) else {}
-        properties, said = _properties(document.root, whole)
-        _check_name(name, said)
-        about = {key: _text(key, said[key]) for key in (INSTANCE, REASONING) if key in said}
-        activity, scope = _activity(said.get(ACTIVITY)), scope_of(said.get(MODULE), said.get(IMPORTS))
-        interface = _interface(origin, document, {**whole, "properties": properties}, said)
+        properties, meta = _split_properties(document.root, whole)
+        _check_name(name, meta)
+        about = {key: _check_text(key, meta[key]) for key in (INSTANCE, REASONING) if key in meta}
+        activity, scope = _parse_activity(meta.get(ACTIVITY)), parse_scope(meta.get(MODULE), meta.get(IMPORTS))
+        interface = _make_interface(origin, document, {**whole, "properties": properties}, meta)
     refuse_private(origin, properties)
     made = checked(interface)
     refuse_private(origin, find_outer_properties(document, whole))
-    return Declared(made, activity, about, _asked(whole.get("required")), scope)
+    return SchemaDeclaration(made, activity, about, _parse_required(whole.get("required")), scope)
 
 
-def _properties(given: Any, whole: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Part the parameters, and what is said about calls."""
+def _split_properties(given: Any, whole: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split the properties into parameters and keys about calls."""
     if not isinstance(given, dict) or whole.get("type", "object") != "object":
         raise DefinitionError('a tool is a JSON Schema {"type": "object", "properties": ...}.')
     properties = whole.get("properties", {})
     if not isinstance(properties, dict):
         raise DefinitionError(f"properties={properties!r} is no object of schemas by name.")
-    shown = {_LATER.get(str(key), str(key)): _schema(key, value) for key, value in properties.items()}
-    return {key: shown[key] for key in shown if key not in META}, {key: shown[key] for key in META if key in shown}
+    schemas = {_SYNONYMS.get(str(key), str(key)): _check_schema(key, value) for key, value in properties.items()}
+    meta = {key: schemas[key] for key in META if key in schemas}
+    return {key: schema for key, schema in schemas.items() if key not in META}, meta
 
 
-def _schema(key: str, value: Any) -> Any:
-    if value is True and key not in _BARE:
+def _check_schema(key: str, value: Any) -> Any:
+    if value is True and key not in _PLAIN_KEYS:
         return {}
-    if isinstance(value, dict) or key in (*_BARE, *_LATER):
+    if isinstance(value, dict) or key in (*_PLAIN_KEYS, *_SYNONYMS):
         return value
     raise DefinitionError(f'properties.{key} is no JSON Schema: {value!r}. Write one, such as {{"type": "string"}}.')
 
 
-def _asked(required: Any) -> tuple[str, ...]:
-    names = [_LATER.get(key, key) for key in required if isinstance(key, str)] if isinstance(required, list) else []
+def _parse_required(required: Any) -> tuple[str, ...]:
+    names = [_SYNONYMS.get(key, key) for key in required if isinstance(key, str)] if isinstance(required, list) else []
     return tuple(key for key in META if key in names)
 
 
-def _interface(origin: str, document: Parts, whole: dict[str, Any], said: Mapping[str, Any]) -> Declaration:
-    """Make what the tool needs, and what it gives, schemas of their own."""
+def _make_interface(origin: str, document: Parts, whole: dict[str, Any], meta: Mapping[str, Any]) -> Declaration:
+    """Make two documents of the schema: the parameters, and the output."""
     description, required = whole.pop("description", ""), whole.get("required")
     if not isinstance(description, str):
         raise DefinitionError(f"description={description!r} is no text.")
     if isinstance(required, list):
-        whole["required"] = [key for key in required if key not in (*META, *_LATER)]
+        whole["required"] = [key for key in required if key not in (*META, *_SYNONYMS)]
     bare = forbid_extra({key: value for key, value in whole.items() if key != "title"})
-    output = bundle(document, f"/properties/{OUTPUT}", said[OUTPUT], whole=bare) if OUTPUT in said else None
+    output = bundle(document, f"/properties/{OUTPUT}", meta[OUTPUT], whole=bare) if OUTPUT in meta else None
     return Declaration(
         origin, description, DocumentSchema(bundle(document, part=bare, whole=bare)), ReturnDocument(output)
     )
 
 
-def _constant(said: Any) -> Any:
-    """Read a constant, or what stands in the place of one; None where nothing is said of it; else what was said."""
-    shown = said if isinstance(said, dict) else {"const": said}
-    if shown.get("type", "string") != "string" or ("default" in shown and shown.keys().isdisjoint(("const", "enum"))):
-        return shown
-    values = shown.get("enum")
-    return shown.get("const", values[0] if isinstance(values, list) and len(values) == 1 else values)
+def _get_constant(value: Any) -> Any:
+    """Return a constant, as a schema or as it is; None where there is none; the schema where it is wrong."""
+    schema = value if isinstance(value, dict) else {"const": value}
+    has_constant = not schema.keys().isdisjoint(("const", "enum"))
+    if schema.get("type", "string") != "string" or ("default" in schema and not has_constant):
+        return schema
+    values = schema.get("enum")
+    return schema.get("const", values[0] if isinstance(values, list) and len(values) == 1 else values)
 
 
-def _check_name(name: str, said: Mapping[str, Any]) -> None:
-    if TOOL in said and _constant(said[TOOL]) not in (name, None):
+def _check_name(name: str, meta: Mapping[str, Any]) -> None:
+    if TOOL in meta and _get_constant(meta[TOOL]) not in (name, None):
         raise DefinitionError(
-            f'{TOOL} is {said[TOOL]!r}. It is the name as a constant, {{"const": {name!r}}}, or left out.'
+            f'{TOOL} is {meta[TOOL]!r}. It is the name as a constant, {{"const": {name!r}}}, or left out.'
         )
 
 
-def _activity(said: Any) -> str | None:
-    """Read what carries the tool out."""
-    activity = _constant(said)
+def _parse_activity(value: Any) -> str | None:
+    """Parse the name of the function that executes the tool."""
+    activity = _get_constant(value)
     if activity is None or isinstance(activity, str):
         return activity
     raise DefinitionError(
-        f'{ACTIVITY} is {said!r}. It names what carries the tool out, {{"const": "name"}}; empty, it leaves that to '
-        f"the model. To choose one of several, see Toolbox.bindings.choose()."
+        f'{ACTIVITY} is {value!r}. It names the function that executes the tool, {{"const": "name"}}; empty, it leaves '
+        f"that to the model. To choose one of several, see Toolbox.bindings.choose()."
     )
 
 
-def _text(key: str, shown: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Check that a model can say it in words."""
-    if shown.get("type", "string") != "string":
-        raise DefinitionError(f'{key} is {shown!r}. It is a text, {{"type": "string"}}.')
-    return {"type": "string", **shown}
+def _check_text(key: str, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Check that a schema is one of a text."""
+    if schema.get("type", "string") != "string":
+        raise DefinitionError(f'{key} is {schema!r}. It is a text, {{"type": "string"}}.')
+    return {"type": "string", **schema}
 
 
-def of_types(name: str, accepts: Any, gives: Any) -> Declaration:
-    """Declare an interface by types, each of which may be a JSON Schema as well.
+def parse_types(name: str, accepts: Any, gives: Any) -> Declaration:
+    """Declare an interface by two types, each of which may be a JSON Schema.
 
     Raises:
-        DefinitionError: The input is of no object, or has a member that begins with an underscore.
+        DefinitionError: The input is not of an object, or has a member that begins with an underscore.
     """
     origin = f"Tool.from_models({name!r})"
     with named(origin):
-        built = DocumentSchema(_document(accepts)) if isinstance(accepts, Mapping) else TypeSchema(accepts)
+        built = DocumentSchema(_load_object(accepts)) if isinstance(accepts, Mapping) else TypeSchema(accepts)
         returns = ReturnDocument(bundle(Parts.load(gives))) if isinstance(gives, Mapping) else ReturnType(gives)
         made = Declaration(origin, built.schema.get("description", ""), built, returns)
     refuse_private(origin, built.schema["properties"])
     return checked(made)
 
 
-def _document(given: Mapping[str, Any]) -> dict[str, Any]:
+def _load_object(given: Mapping[str, Any]) -> dict[str, Any]:
     document = Parts.load(given)
     whole = inline_root(document.root)
     if whole.get("type", "object") != "object" or not isinstance(whole.get("properties", {}), Mapping):

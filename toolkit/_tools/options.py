@@ -1,8 +1,7 @@
-"""What a call may see of the run that makes it: all of it, or no more than its `_imports` say, and in a module.
+"""Options of a tool: their types, defaults and checks.
 
-How a tool is to be carried out: its effect, its time, its tries, its place, its gates.
-
-What a tool may be told besides its name and its words.
+To add an option: a key in `ToolOptions`, a field in `ToolSettings` with a rule in `_RULES`, and a line in the docstring
+of `tool`. A test compares them.
 """
 
 from __future__ import annotations
@@ -25,47 +24,48 @@ from toolkit.errors import DefinitionError, Failed, InvalidArguments
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-ASKED = "Names of the values that this call may see."
+# The description of `_imports` where the schema has none.
+IMPORTS_TEXT = "Names of the values that this call may see."
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What the calls of a tool may see.
+    """The part of the run that the calls of a tool may see.
 
     Attributes:
-        module: The module that they are carried out in, apart from the run; empty where they are not.
-        imports: Paths of the shared values that may be seen; None where nothing is said: all, and in a module none.
-        shown: JSON Schema of the names that the model asks for; None where it is given all of `imports`.
+        module: The module that executes them apart from the run; empty where there is none.
+        imports: Paths of the shared values that a call may see. None is all of them, and in a module none.
+        schema: JSON Schema of the names that the model asks for; None where a call sees all of `imports`.
     """
 
     module: str = ""
     imports: tuple[str, ...] | None = None
-    shown: Mapping[str, Any] | None = None
+    schema: Mapping[str, Any] | None = None
 
     @property
     def about(self) -> Mapping[str, Any]:
-        """What the model is to say of a call: schemas by key."""
-        return {} if self.shown is None else {IMPORTS: self.shown}
+        """JSON Schemas, by key, of what the model writes beside the arguments."""
+        return {} if self.schema is None else {IMPORTS: self.schema}
 
-    def entered(self, context: ToolContext[Any], asked: Collection[str]) -> ToolContext[Any]:
-        """Make the context of a call: with no other shared values than its imports and, in a module, without `deps`.
+    def restrict(self, context: ToolContext[Any], asked: Collection[str]) -> ToolContext[Any]:
+        """Restrict a context to the imported values; in a module it has no `deps` either.
 
         Args:
-            context: Of the run.
-            asked: What the model asked for.
+            context: The context of the run.
+            asked: The paths that the model asked for.
 
         Raises:
-            InvalidArguments: It asked for what may not be seen.
-            Failed: An import is not there.
+            InvalidArguments: The model asked for a value that the call may not see.
+            Failed: There is no value at an imported path.
         """
         inner = replace(context, deps=None) if self.module else context
         if self.imports is None and not self.module:
             return inner
-        return replace(inner, shared=SharedValues(_found(context.shared, self._names(asked))).view())
+        return replace(inner, shared=SharedValues(_import_values(context.shared, self._names(asked))).view())
 
     def _names(self, asked: Collection[str]) -> Collection[str]:
         allowed = self.imports or ()
-        if self.shown is None:
+        if self.schema is None:
             return allowed
         unknown = next((name for name in asked if name not in allowed), None)
         if unknown is not None:
@@ -73,38 +73,38 @@ class Scope:
         return asked
 
 
-def scope_of(module: Any, imports: Any) -> Scope | None:
-    """Read what a declaration says of a scope; None where that is nothing.
+def parse_scope(module: Any, imports: Any) -> Scope | None:
+    """Parse the module and the imports of a declaration; None where it has neither.
 
     Args:
-        module: A name, as text or as a constant.
-        imports: Paths, as a list or as a constant; or a JSON Schema of an array, whose items are one of a few.
+        module: A name, as text or as a schema with a constant.
+        imports: Paths, as a list or as a schema with a constant; or a JSON Schema of an array whose items are an enum.
 
     Raises:
-        DefinitionError: It is something else.
+        DefinitionError: Either is something else.
     """
-    scope = Scope(_module(module), *_imports(imports))
+    scope = Scope(_parse_module(module), *_parse_imports(imports))
     return None if scope == Scope() else scope
 
 
-def _module(said: Any) -> str:
+def _parse_module(said: Any) -> str:
     name = said.get("const") if isinstance(said, Mapping) else "" if said is None else said
     if not isinstance(name, str):
         raise DefinitionError(f'{MODULE} is {said!r}. It is the name of a module, {{"const": "name"}}.')
     return name
 
 
-def _imports(said: Any) -> tuple[tuple[str, ...] | None, Mapping[str, Any] | None]:
+def _parse_imports(said: Any) -> tuple[tuple[str, ...] | None, Mapping[str, Any] | None]:
     if said is None:
         return None, None
     if not isinstance(said, Mapping) or "const" in said:
-        return _paths(said, said["const"] if isinstance(said, Mapping) else said), None
+        return _parse_paths(said, said["const"] if isinstance(said, Mapping) else said), None
     items = said.get("items")
-    names = _paths(said, items.get("enum") if isinstance(items, Mapping) else None)
-    return names, {"description": ASKED, **said, "type": "array", "items": {"type": "string", "enum": [*names]}}
+    names = _parse_paths(said, items.get("enum") if isinstance(items, Mapping) else None)
+    return names, {"description": IMPORTS_TEXT, **said, "type": "array", "items": {"type": "string", "enum": [*names]}}
 
 
-def _paths(said: Any, names: Any) -> tuple[str, ...]:
+def _parse_paths(said: Any, names: Any) -> tuple[str, ...]:
     try:
         if isinstance(names, (list, tuple)) and all(parse_path(name) for name in names):
             return tuple(names)
@@ -116,7 +116,7 @@ def _paths(said: Any, names: Any) -> tuple[str, ...]:
     )
 
 
-def _found(shared: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+def _import_values(shared: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
     missing = next((name for name in names if name not in shared), None)
     if missing is not None:
         raise Failed(f"{IMPORTS}: there is nothing at {missing!r}{suggest(missing, [*shared])}")
@@ -129,28 +129,10 @@ Isolation: TypeAlias = Literal["process"]
 
 @dataclass(frozen=True, kw_only=True)
 class ToolSettings:
-    """How a tool is to be carried out.
-
-    Attributes:
-        effect: What a call does to the world: `read` changes nothing, `write` changes something, `destructive` what
-            cannot be brought back. Reads run side by side, the others alone and in order.
-        idempotent: Whether carrying a call out twice does no more than once. Reads are.
-        exclusive: Whether a call runs alone: those before it end first, those after it wait.
-        max_parallel: How many calls run at the same time, in all runs of this process; the others wait.
-        timeout: How long one try may take, in seconds.
-        retries: How often a failed try is followed by another; for tools that are idempotent.
-        retry_on: What failures are worth another try.
-        executor: Where the function runs, such as a process pool; a thread or a task of the run's own by default.
-        isolate: "process" for a process of its own, which can be ended for good.
-        authorize: May this call be made at all? Asked after the run's own authorizer.
-        approve: Whether calls need somebody's yes; or what says so of one call.
-        max_result: Characters of a result that the model is shown; the run's own bound by default.
-        return_direct: Whether the result is the run's answer.
-        namespace: A group that the tool is shown in, where the provider knows groups.
-        defer_loading: Whether the provider loads the tool's parameters only when the model looks for it.
+    """Options about the execution of a tool's calls; the docstring of `tool` says what each means.
 
     Raises:
-        DefinitionError: A value is none that the setting can have.
+        DefinitionError: A setting has a wrong value.
     """
 
     effect: Effect | None = None
@@ -179,28 +161,28 @@ class ToolSettings:
                 f"retries={self.retries} repeats what the tool does: that needs idempotent=True or effect='read'."
             )
         if self.executor is not None and self.isolate is not None:
-            raise DefinitionError("executor= and isolate= both say where the tool runs: give one of them.")
+            raise DefinitionError("executor= and isolate= both set where the tool runs: give one of them.")
         _ = self.semaphore  # made now: two threads at their first calls would make two
 
     @cached_property
     def semaphore(self) -> Semaphore | None:
-        """What lets no more than `max_parallel` calls run at the same time; shared by all that binds or renames."""
+        """Limits calls at the same time to `max_parallel`; shared by renamed and bound copies of a tool."""
         return Semaphore(self.max_parallel) if self.max_parallel else None
 
     @property
     def may_repeat(self) -> bool:
-        """Whether a call may be carried out twice."""
+        """Whether a call may be repeated."""
         return self.effect == "read" if self.idempotent is None else self.idempotent
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether a call is carried out once, at once, in the usual place, for as long as it takes."""
-        said = (self.timeout, self.executor, self.isolate, self.max_parallel)
-        return not self.retries and all(value is None for value in said)
+        """Whether a call needs no timeout, retry, place or slot."""
+        options = (self.timeout, self.executor, self.isolate, self.max_parallel)
+        return not self.retries and all(value is None for value in options)
 
     @property
     def runs_alone(self) -> bool:
-        """Whether no other call runs beside this one."""
+        """Whether no other call runs at the same time."""
         return self.exclusive or self.effect in ("write", "destructive")
 
 
@@ -249,12 +231,14 @@ _RULES: Mapping[str, _Rule] = {
     "defer_loading": (_is_truth, "True or False"),
 }
 
-# What a tool that says nothing is carried out by; shared, so that decorating makes none.
+# The settings of a tool without options; shared, so that decorating creates none.
 USUAL = ToolSettings()
 
 
-# What a model is asked to say of a call.
-WHY: Mapping[str, Any] = {REASONING: {"type": "string", "description": "Why this call is made, in one sentence."}}
+# With reasoning=True the model writes this beside the arguments.
+REASONING_SCHEMA: Mapping[str, Any] = {
+    REASONING: {"type": "string", "description": "Why this call is made, in one sentence."}
+}
 
 
 # Options that are not fields of a tool.
@@ -300,38 +284,42 @@ OPTION_NAMES = ("name", "title", "description", *ToolOptions.__annotations__)
 
 
 def split_options(given: Mapping[str, Any], owner: str, settings: ToolSettings) -> Mapping[str, Any]:
-    """Part what is given into a tool's own fields, and its settings.
+    """Turn options into the fields of a Tool, among them its settings.
 
     Raises:
-        DefinitionError: An option has no such value; the message begins with the owner's name.
+        DefinitionError: An option has a wrong value; the message begins with the owner's name.
     """
     chosen = given.keys() & ToolSettings.__dataclass_fields__.keys()
     try:
-        _check(given)
-        said = _about(given)
+        _check_values(given)
+        meta = _make_meta_fields(given)
         if chosen:
             settings = replace(settings, **{name: given[name] for name in chosen})
     except DefinitionError as error:
         raise DefinitionError(f"{owner}: {error}") from None
     own = {name: value for name, value in given.items() if name not in (*chosen, *_DERIVED)}
-    return {"settings": settings, **own, **({"activity": ""} if given.get("latent") else {}), **said}
+    return {"settings": settings, **own, **({"activity": ""} if given.get("latent") else {}), **meta}
 
 
-def _about(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Read what is said of the calls, and not of the tool."""
-    scope = scope_of(given.get("module"), given.get("imports")) or given.get("_scope")
-    shown = {**(scope.about if scope else {}), **given.get("_about", {}), **(WHY if given.get("reasoning") else {})}
-    return {**({"_scope": scope} if scope else {}), **({"_about": shown} if shown else {})}
+def _make_meta_fields(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Make the fields about what a model writes beside the arguments, and what a call may see."""
+    scope = parse_scope(given.get("module"), given.get("imports")) or given.get("_scope")
+    about = {
+        **(scope.about if scope else {}),
+        **given.get("_about", {}),
+        **(REASONING_SCHEMA if given.get("reasoning") else {}),
+    }
+    return {**({"_scope": scope} if scope else {}), **({"_about": about} if about else {})}
 
 
-def _check(given: Mapping[str, Any]) -> None:
+def _check_values(given: Mapping[str, Any]) -> None:
     relay, strict, activity = given.get("relay", ()), given.get("strict"), given.get("activity", "")
     if not isinstance(relay, (tuple, list)) or not all(map(_is_exception, relay)):
         raise DefinitionError(f"relay={relay!r} is not a tuple of exception classes, such as relay=(KeyError,).")
     if not isinstance(strict, (bool, type(None))):
         raise DefinitionError(f"strict={strict!r} is not True or False.")
     if not isinstance(activity, str):
-        raise DefinitionError(f"activity={activity!r} is not the name of what carries the tool out.")
+        raise DefinitionError(f"activity={activity!r} is not the name of a function that executes the tool.")
     if given.get("latent") and activity:
         raise DefinitionError(
             f"latent=True leaves the tool to the model, and activity={activity!r} does not. Drop one."

@@ -257,9 +257,9 @@ class Tool(Generic[P, R]):
         Raises:
             DefinitionError: The schema is none, or does not hold together; the message says where.
         """
-        from toolkit._tools.from_schema import declared
+        from toolkit._tools.from_schema import parse_schema
 
-        found = declared(name, schema)
+        found = parse_schema(name, schema)
         said = {"activity": found.activity, "_scope": found.scope, "_about": found.about or None}
         told = {"title": title, "_text": description, "_asked": found.asked, **said, **options}
         return cls._declared(name, found.interface, function, told)
@@ -291,10 +291,10 @@ class Tool(Generic[P, R]):
         Raises:
             DefinitionError: What it needs has no members, or one that begins with an underscore.
         """
-        from toolkit._tools.from_schema import of_types
+        from toolkit._tools.from_schema import parse_types
 
         told = {"title": title, "_text": description, **options}
-        return cls._declared(name, of_types(name, accepts, gives), function, told)
+        return cls._declared(name, parse_types(name, accepts, gives), function, told)
 
     @classmethod
     def _declared(cls, name: str, interface: Any, function: Any, told: Mapping[str, Any]) -> Tool[..., Any]:
