@@ -75,4 +75,4 @@ with TemporaryDirectory() as folder:
             print(f"\n{event.output}\n")
     print((Path(folder) / "basket.py").read_text())
     tests = subprocess.run([sys.executable, "-m", "unittest", "-q"], cwd=folder, capture_output=True, check=False)
-    print("The tests", "fail." if tests.returncode else "pass.")
+    print("Seen from outside, the tests", "fail." if tests.returncode else "pass.")

@@ -163,8 +163,18 @@ def is_cancelling(error: BaseException) -> bool:
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether an error is the user's Ctrl-C: a KeyboardInterrupt on the main thread."""
-    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+    """Whether an error is the user's Ctrl-C: it is on the main thread, and no `raise` statement made it.
+
+    A KeyboardInterrupt that a tool raises itself, here or in another process, is a failure of its call.
+    """
+    if not isinstance(error, KeyboardInterrupt) or threading.current_thread() is not threading.main_thread():
+        return False
+    from opcode import opmap
+
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_code.co_code[trace.tb_lasti] != opmap["RAISE_VARARGS"]
 
 
 class JobEnd:
