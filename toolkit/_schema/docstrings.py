@@ -119,7 +119,8 @@ def parse(text: str | None, parameters: Collection[str] = ()) -> Docstring:
     prose: list[str] = []
     returns: list[str] = []
     examples: list[str] = []
-    google, numpy = {"parameters": "", "raises": ""}, ""
+    google: dict[str, list[str]] = {"parameters": [], "raises": []}  # texts that grow would take quadratic time
+    numpy: list[str] = []
     for section in _split(_clean(text or ""), known):
         if section.kind == "prose":
             prose.append(re.sub(r"\n{3,}", "\n\n", "\n".join(section.lines).strip("\n")))
@@ -130,14 +131,14 @@ def parse(text: str | None, parameters: Collection[str] = ()) -> Docstring:
         elif section.kind in _LISTED:
             body = "\n".join([*section.lines[1:], ""])
             if section.style == "google" and not section.indent and _GOOGLE_ENTRIES.fullmatch(body):
-                google[section.kind] += body
+                google[section.kind].append(body)
             elif section.style == "numpy" and section.kind == "parameters" and _NUMPY_ENTRIES.fullmatch(body):
-                numpy += body
+                numpy.append(body)
             else:
                 body, about_all = _rewrite(section, known)
-                google[section.kind] += body
+                google[section.kind].append(body)
                 prose.append(about_all)
-    texts = _parse_entries(google, numpy)
+    texts = _parse_entries({kind: "".join(bodies) for kind, bodies in google.items()}, "".join(numpy))
     return Docstring(
         description="\n\n".join(filter(None, prose)),
         parameters=texts["parameters"],
