@@ -377,8 +377,8 @@ def test_type_parameters() -> None:
     assert {"a", "b"} == cell["function"].parameters["properties"].keys()
 
 
-def test_nothing_else_is_kept() -> None:
-    """Of the names around only those that annotations mention are kept alive."""
+def test_no_other_names_stay_alive() -> None:
+    """Of the names around a function only those that annotations use stay alive."""
 
     class Heavy: ...
 

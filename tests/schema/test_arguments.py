@@ -1,4 +1,4 @@
-"""A model's words become values, or an error that it can act on; repairs never guess."""
+"""Raw arguments become values, or an error that the model can act on; repairs never guess."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def invalid(reason: str) -> str:
 
 
 def unfit(reason: str) -> str:
-    """What the model is told of wrong arguments for `search`: the faults, then the signature."""
+    """The error message for wrong arguments of `search`: the faults, then the signature."""
     signature = 'search(query: string, limit: integer = 10, unit: "c" | "f" = "c")'
     return f"Invalid arguments: {reason.removesuffix('.')}. Expected: {signature}"
 
@@ -87,14 +87,14 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize(("words", "reason"), ERRORS.values(), ids=ERRORS)
-def test_errors(words: str, reason: str) -> None:
-    """An error says where, why, what was received, what there is and what the tool takes."""
-    assert (unfit(reason), "invalid_arguments") == search.invoke(words)[1::2][:2]
+@pytest.mark.parametrize(("arguments", "reason"), ERRORS.values(), ids=ERRORS)
+def test_errors(arguments: str, reason: str) -> None:
+    """An error names place, reason, the value received, what is available and the signature."""
+    assert (unfit(reason), "invalid_arguments") == search.invoke(arguments)[1::2][:2]
 
 
 def test_no_keys() -> None:
-    """A tool without parameters says that it wants none."""
+    """The error of a tool without parameters states that there are none."""
     nothing = tool(name="nothing")(lambda: 1)
 
     assert (
@@ -111,17 +111,17 @@ NESTED = {
 }
 
 
-@pytest.mark.parametrize(("words", "reason"), NESTED.values(), ids=NESTED)
-def test_nested_errors(words: str, reason: str) -> None:
+@pytest.mark.parametrize(("arguments", "reason"), NESTED.values(), ids=NESTED)
+def test_nested_errors(arguments: str, reason: str) -> None:
     """The path leads to the fault."""
-    assert str(nested.invoke(words).text).startswith(invalid(reason))
+    assert str(nested.invoke(arguments).text).startswith(invalid(reason))
 
 
-@pytest.mark.parametrize("words", ["", "  \n", "null", " null ", "{}", b"", {}, None], ids=repr)
-def test_no_arguments(words: Any) -> None:
+@pytest.mark.parametrize("arguments", ["", "  \n", "null", " null ", "{}", b"", {}, None], ids=repr)
+def test_no_arguments(arguments: Any) -> None:
     """Nothing, in whatever spelling, means that there are no arguments."""
-    assert ToolResult([1, None], "[1,null]") == optional.invoke(words)
-    assert unfit("query: missing, but required") == search.invoke(words).text
+    assert ToolResult([1, None], "[1,null]") == optional.invoke(arguments)
+    assert unfit("query: missing, but required") == search.invoke(arguments).text
 
 
 INFINITE = ["NaN", "Infinity", "-Infinity", "1e400", "-1e400", '"nan"', '"inf"', '"Infinity"', '"-inf"', '"1e400"']
@@ -170,7 +170,7 @@ NOT_COERCED: dict[str, tuple[Any, str]] = {
     "bool from 2": (bool, "2"),
     "bool from word": (bool, '"maybe"'),
     "list from bare value": (list[int], "5"),
-    "list from words": (list[str], '"a, b"'),
+    "list from arguments": (list[str], '"a, b"'),
     "dict from list": (dict[str, int], "[]"),
     "model from list": (Point, "[1, 2]"),
     "date from word": (date, '"tomorrow"'),
@@ -215,7 +215,7 @@ REPAIRED: dict[str, tuple[str, str, Any, Sequence[str]]] = {
 
 @pytest.mark.parametrize(("name", "text", "value", "repairs"), REPAIRED.values(), ids=REPAIRED)
 def test_decoded(name: str, text: str, value: Any, repairs: Sequence[str]) -> None:
-    """JSON in a text is decoded only where no text may stand; the result says so."""
+    """JSON in a string is decoded only where no string is valid; the repair is in the result."""
     result = tool(mixed).invoke({name: text})
 
     assert (value, tuple(repairs)) == (result.value[name], result.repairs)
@@ -240,7 +240,7 @@ def test_not_decoded(sent: dict[str, Any]) -> None:
 
 
 def test_decoded_inside() -> None:
-    """An item may be encoded, too, and several faults are mended in one go."""
+    """An item may be encoded, too, and several faults are repaired at once."""
     result = nested.invoke({"points": ['{"x": 1}', {"x": 2}, '{"x": 3}'], "by_name": "{}"})
 
     assert [1, 2, 3] == result.value
@@ -253,11 +253,11 @@ LAYERS = {1: [1, None], 2: [1, None], 3: None, 4: None}
 @pytest.mark.parametrize(("layers", "value"), LAYERS.items(), ids=map(str, LAYERS))
 def test_encoded_whole(layers: int, value: Any) -> None:
     """Arguments that were encoded twice are decoded once more, and no further."""
-    words = '{"a": 1}'
+    arguments = '{"a": 1}'
     for _ in range(layers - 1):
-        words = json.dumps(words)
+        arguments = json.dumps(arguments)
 
-    assert value == optional.invoke(words).value
+    assert value == optional.invoke(arguments).value
 
 
 def test_null_left_out() -> None:
@@ -268,24 +268,24 @@ def test_null_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     ['{"query": null}', '{"query": "a", "limit": null, "unit": "k"}', '{"query": "a", "unknown": null}'],
     ids=["required", "another fault", "unknown"],
 )
-def test_null_refused(words: str) -> None:
+def test_null_refused(arguments: str) -> None:
     """Null mends nothing that is required, unknown or wrong elsewhere."""
-    assert "invalid_arguments" == search.invoke(words).kind
+    assert "invalid_arguments" == search.invoke(arguments).kind
 
 
-def test_null_kept() -> None:
+def test_null_stays() -> None:
     """Null stays null where the type allows it."""
     assert ([1, None], ()) == optional.invoke('{"b": null}')[::6]
 
 
-@pytest.mark.parametrize("words", ['{"x": "\ud800"}', b'{"x": "\xff"}', {"x": "\ud800"}, {"\ud800": 1}], ids=ascii)
-def test_not_unicode(words: Any) -> None:
+@pytest.mark.parametrize("arguments", ['{"x": "\ud800"}', b'{"x": "\xff"}', {"x": "\ud800"}, {"\ud800": 1}], ids=ascii)
+def test_not_unicode(arguments: Any) -> None:
     """What is not Unicode is refused, not replaced, and the error can be sent."""
-    result = tool(lambda x: x).invoke(words)
+    result = tool(lambda x: x).invoke(arguments)
 
     assert "invalid_arguments" == result.kind
     assert str(result.text).encode().startswith(b"Invalid arguments: ")
@@ -316,14 +316,14 @@ def test_size() -> None:
 
 
 def test_many_faults() -> None:
-    """A thousand faults make a short error, too, that says how many it leaves out."""
+    """A thousand faults make a short error, too, with the number of those that it omits."""
     text = str(nested.invoke({"points": [{}] * 1000}).text)
 
     assert (True, True) == (len(text) <= MAX_ERROR, "; and 992 more. Expected: nested(" in text)
 
 
 def take_nothing(word: str, count: int = 0) -> None: ...
-def take_lists(words: list[str], points: list[Point] = [], rest: list[Any] = []) -> None: ...  # noqa: B006
+def take_lists(arguments: list[str], points: list[Point] = [], rest: list[Any] = []) -> None: ...  # noqa: B006
 def take_either(size: int | float | None = None, unit: Literal["c", 1] = "c", point: Point | None = None) -> None: ...
 def take_anything(what, other: Any = None, more: dict[str, int] = Field(default_factory=dict)) -> None: ...  # type: ignore[no-untyped-def]
 def take_one_of(number: Literal[1, 2, 3, 4, 5, 6, 7, 8, 9] = 1) -> None: ...
@@ -332,7 +332,7 @@ def take_long(word: str = "x" * 100) -> None: ...
 
 SIGNATURES = {
     "plain types": (take_nothing, "word: string, count: integer = 0"),
-    "lists": (take_lists, "words: array of string, points: array of Point = [], rest: array = []"),
+    "lists": (take_lists, "arguments: array of string, points: array of Point = [], rest: array = []"),
     "choices": (take_either, 'size: integer | number | null = null, unit: "c" | 1 = "c", point: Point | null = null'),
     "anything": (take_anything, "what: any, other: any = null, more: object = ..."),
     "many choices": (take_one_of, "number: 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | ... = 1"),
@@ -373,15 +373,15 @@ EQUAL_KEYS = {
 }
 
 
-@pytest.mark.parametrize(("words", "value"), EQUAL_KEYS.values(), ids=EQUAL_KEYS)
-def test_equal_keys(words: str, value: Any) -> None:
+@pytest.mark.parametrize(("arguments", "value"), EQUAL_KEYS.values(), ids=EQUAL_KEYS)
+def test_equal_keys(arguments: str, value: Any) -> None:
     """Of equal keys the last one wins, as for every reader of JSON."""
-    assert value == tool(lambda x: x).invoke(words).value
+    assert value == tool(lambda x: x).invoke(arguments).value
 
 
-@pytest.mark.parametrize("words", ['{"x": NaN}', '{"x": 1e400}'])
+@pytest.mark.parametrize("arguments", ['{"x": NaN}', '{"x": 1e400}'])
 @pytest.mark.parametrize("kind", [int, float, float | None, list[float] | str, bool, str, Literal[1]], ids=str)
-def test_no_number(kind: Any, words: str) -> None:
+def test_no_number(kind: Any, arguments: str) -> None:
     """NaN and infinities are refused for every type that is not any value."""
 
     def function(x: Any) -> Any:
@@ -389,17 +389,17 @@ def test_no_number(kind: Any, words: str) -> None:
 
     function.__annotations__["x"] = kind
 
-    assert "invalid_arguments" == tool(function).invoke(words).kind
+    assert "invalid_arguments" == tool(function).invoke(arguments).kind
 
 
 @pytest.mark.parametrize(
-    ("words", "value"),
+    ("arguments", "value"),
     [('{"x": -Infinity}', -math.inf), ('{"x": 1e400}', math.inf), ({"x": math.inf}, math.inf)],
     ids=["word", "too large", "mapping"],
 )
-def test_no_number_as_any_value(words: Any, value: float) -> None:
+def test_no_number_as_any_value(arguments: Any, value: float) -> None:
     """Where any value is welcome they arrive as what they are, not as null."""
-    assert value == tool(lambda x: x).invoke(words).value
+    assert value == tool(lambda x: x).invoke(arguments).value
 
 
 def test_no_number_in_a_repair() -> None:
@@ -423,7 +423,7 @@ def go(legs: list[Leg], leg: Leg, note: str = "") -> str:
 
 
 @pytest.mark.parametrize(
-    ("words", "text"),
+    ("arguments", "text"),
     [
         ('{"legs": [], "leg": {"start": "a"}}', "0 a  "),
         ('{"legs": [{"start": "b:c"}], "leg": {"start": "a", "end": "d"}, "note": "::"}', "1 a d ::"),
@@ -433,9 +433,9 @@ def go(legs: list[Leg], leg: Leg, note: str = "") -> str:
     ],
     ids=["least", "more keys and colons in texts", "nested", "in what is repaired", "in an encoded text"],
 )
-def test_equal_keys_within(words: str, text: str) -> None:
+def test_equal_keys_within(arguments: str, text: str) -> None:
     """Of equal keys the last one wins at any depth, in repaired texts too."""
-    assert text == tool(go).invoke(words).text
+    assert text == tool(go).invoke(arguments).text
 
 
 def filled(y: int, x: int = Field(default=5)) -> int:
@@ -461,24 +461,24 @@ def test_text_that_may_stand(function: Any) -> None:
 
 
 def test_too_many_faults() -> None:
-    """Of a great many faults the number is told, not each of them."""
-    words = json.dumps({f"key_{number}": number for number in range(100_000)})
+    """Of a great many faults the number is given, not each of them."""
+    arguments = json.dumps({f"key_{number}": number for number in range(100_000)})
 
-    assert "they have 100,001 faults" in str(tool(filled).invoke(words).text)
+    assert "they have 100,001 faults" in str(tool(filled).invoke(arguments).text)
 
 
 def test_too_long() -> None:
     """A text longer than any model writes is refused before it is read; one of just that length is not."""
-    words = '{"x": "' + "x" * (MAX_TEXT - 9) + '"}'
+    arguments = '{"x": "' + "x" * (MAX_TEXT - 9) + '"}'
 
-    assert (MAX_TEXT, False) == (len(words), tool(lambda x: x).invoke(words).is_error)
-    assert "Invalid arguments: they have 16,777,217 characters" in str(tool(lambda x: x).invoke(words + " ").text)
+    assert (MAX_TEXT, False) == (len(arguments), tool(lambda x: x).invoke(arguments).is_error)
+    assert "Invalid arguments: they have 16,777,217 characters" in str(tool(lambda x: x).invoke(arguments + " ").text)
 
 
-def test_words_about_a_call_are_overlooked() -> None:
-    """What is said about a call, and not asked for, is left out; any other unknown key is refused."""
+def test_keys_about_a_call_are_ignored() -> None:
+    """Keys about the call that the tool does not have are ignored; any other unknown key is refused."""
     result = optional.invoke('{"a": 2, "_output": [5], "_reasoningForCall": null}')
-    refused = [optional.invoke(words) for words in ('{"_other": 1}', '{"_output": 1, "other": 1}')]
+    refused = [optional.invoke(arguments) for arguments in ('{"_other": 1}', '{"_output": 1, "other": 1}')]
 
     assert ([2, None], ("_output: overlooked", "_reasoningForCall: overlooked")) == (result.value, result.repairs)
     assert ["invalid_arguments"] * 2 == [each.kind for each in refused]
@@ -515,11 +515,11 @@ CUT = {
 
 @pytest.mark.parametrize(("text", "expected"), CUT.values(), ids=CUT)
 def test_is_cut(text: str, expected: bool) -> None:
-    """The beginning of a JSON text is told from a whole one and from what never was one."""
+    """A truncated JSON text is distinguished from a whole one, and from text that is no JSON."""
     assert expected is is_truncated(text)
 
 
 @pytest.mark.parametrize(("text", "expected"), [("{}", True), ("[]", False), ("{", False), ("", False)])
 def test_is_object(text: str, expected: bool) -> None:
-    """One whole JSON object is told from everything else."""
+    """One whole JSON object is distinguished from everything else."""
     assert expected is is_object(text)

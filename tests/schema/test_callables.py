@@ -201,7 +201,7 @@ CALLABLES: dict[str, tuple[Any, list[str], dict[str, Any], Any]] = {
 
 @pytest.mark.parametrize(("function", "shown", "sent", "value"), CALLABLES.values(), ids=CALLABLES)
 def test_callables(function: Any, shown: list[str], sent: dict[str, Any], value: Any) -> None:
-    """Whatever can be called shows its parameters, and is called as its signature says."""
+    """Any callable has a schema of its parameters, and is called by its signature."""
     made = tool(function, name="made")
 
     assert shown == list(made.parameters["properties"])

@@ -239,7 +239,7 @@ def test_faults(schema: Any, text: str, expected: list[tuple[Any, ...]]) -> None
     assert expected == [(fault["type"], fault["loc"]) for fault in caught.value.errors()]
 
 
-def test_a_pattern_is_shown_as_it_was_written() -> None:
+def test_an_error_quotes_the_pattern_as_it_was_written() -> None:
     """The model reads the pattern of the schema, not what the engine was given."""
     with pytest.raises(ValidationError, match=r"should match pattern '\^\\d\$'"):
         build_validator({"type": "string", "pattern": "^\\d$"})('"a"')
@@ -302,7 +302,7 @@ UNFIT: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize(("schema", "reason"), UNFIT.values(), ids=UNFIT)
 def test_unfit_schemas(schema: Any, reason: str) -> None:
-    """A schema that cannot be carried out is refused when it is read, with the place and the reason."""
+    """A schema that is invalid or not supported is refused at once, with the place and the reason."""
     with pytest.raises(DefinitionError) as caught:
         build_validator(schema)
 
@@ -401,7 +401,7 @@ SCHEMAS = st.recursive(st.booleans() | REFERENCE | TYPES.map(lambda name: {"type
 
 @given(SCHEMAS, st.lists(DOCUMENTS, min_size=1, max_size=5))
 def test_agrees_with_another_validator(schema: Any, documents: list[Any]) -> None:
-    """Without what is read as something else, a document fits where another validator says so."""
+    """Without coercion, a document is valid where another validator accepts it."""
     whole = {"$defs": {"it": schema}, "not": {"not": {"$ref": "#/$defs/it"}}}
     try:
         validate = build_validator(whole)

@@ -58,7 +58,7 @@ def test_definitions(schema: dict[str, Any], expected: dict[str, Any]) -> None:
 
 
 def test_the_whole() -> None:
-    """A reference to the whole means the parameters, without what is said about calls."""
+    """A reference to the root means the parameters, without the keys about calls."""
     made = Tool.from_schema("t", WHOLE, lambda **values: values)
 
     assert ["n", "inner"] == list(made.parameters["$defs"]["root"]["properties"])

@@ -187,7 +187,7 @@ def test_what_is_sent_is_there(row: str, rules: Rules) -> None:
 
 @pytest.mark.parametrize(("row", "rules"), SAID, ids=id_of)
 def test_what_is_said_in_words_is_there(row: str, rules: Rules) -> None:
-    """A keyword that goes out as words stands in the description, with a note."""
+    """A keyword that is sent as text stands in the description, with a note."""
     keyword = row.partition("=")[0]
     value = SCHEMAS[row][keyword]
     form = formed(around(SCHEMAS[row]), rules)
@@ -213,7 +213,7 @@ def test_the_table_has_every_keyword_of_the_draft() -> None:
 
 @pytest.mark.parametrize("rules", RULES[1:], ids=lambda rules: rules.name)
 def test_a_foreign_keyword_is_left_out(rules: Rules) -> None:
-    """A keyword that the table does not know is not sent to a provider with rules, and a note says so."""
+    """A keyword that the table does not know is not sent to a provider with rules, and there is a note."""
     form = formed(around({"type": "string", "x-order": 1}), rules)
 
     assert {"type": "string"} == form.schema["properties"]["p"]

@@ -1,4 +1,4 @@
-"""A signature becomes a schema and a validator: what a model is told, and what arrives."""
+"""Schema and validator of a signature: what a model is sent, and what the function gets."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ SHOWN: dict[str, tuple[Any, Any]] = {
 
 @pytest.mark.parametrize(("annotation", "expected"), SHOWN.values(), ids=SHOWN)
 def test_schema(annotation: Any, expected: Any) -> None:
-    """The schema says type, bounds, format and description, and nothing else."""
+    """The schema has type, bounds, format and description, and nothing else."""
     assert expected == shown(echo(annotation))
 
 
@@ -441,7 +441,20 @@ def test_unpacked_keywords() -> None:
 
 NAMES = [
     *("model_config", "model_dump", "model_fields", "schema", "json", "copy", "dict", "validate", "construct"),
-    *("self", "cls", "args", "kwargs", "func", "function", "values", "context", "name", "handler", "words", "title"),
+    *(
+        "self",
+        "cls",
+        "args",
+        "kwargs",
+        "func",
+        "function",
+        "values",
+        "context",
+        "name",
+        "handler",
+        "arguments",
+        "title",
+    ),
     *("_x", "__pydantic_config__", "__init__", "_", "größe", "名前"),
 ]
 
@@ -532,7 +545,7 @@ def test_alias_path() -> None:
 
 
 def test_pattern_that_cannot_be_used() -> None:
-    """What pydantic-core refuses to compile is said in its own words."""
+    """A core schema that pydantic-core refuses is reported with its own message."""
     made = echo(Annotated[str, Field(pattern="^(?!b)")])
 
     with pytest.raises(DefinitionError, match=r"parameter 'value' .* \(look-around, .* is not supported\)"):
@@ -562,7 +575,7 @@ UNFIT: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize(("annotation", "reason"), UNFIT.values(), ids=UNFIT)
 def test_unfit(annotation: Any, reason: str) -> None:
-    """A parameter that no JSON can fill is refused: function, parameter, reason and remedy are said."""
+    """A parameter that no JSON can fill is refused, with function, parameter, reason and remedy."""
     message = rf"test_parameters\.echo\.<locals>\.function\(\): parameter 'value' cannot be described.*{reason}"
     with pytest.raises(DefinitionError, match=message):
         echo(annotation).invoke("{}")
@@ -577,7 +590,7 @@ REASONS: dict[str, tuple[Any, str]] = {
         type[int] | typing.Callable,
         r"its type is .* \(.* a union of what JSON has no form for\)",
     ),
-    "left out on purpose": (SkipJsonSchema[int], r"pydantic is told to leave it out \(SkipJsonSchema\)"),
+    "left out on purpose": (SkipJsonSchema[int], r"it is marked to be left out \(SkipJsonSchema\)"),
     "for type checkers": ("Nowhere", r"its annotation 'Nowhere' cannot be resolved \(name 'Nowhere' is not defined\)"),
 }
 
@@ -619,7 +632,7 @@ def test_many_classes() -> None:
 
 
 def test_one_name_for_two_classes() -> None:
-    """Two classes of one name are told apart, by hand-written types around them, too."""
+    """Two classes of one name get two definitions, inside of types written by hand, too."""
     first, second = (create_model("Same", **{key: (int, ...)}) for key in "ab")  # type: ignore[call-overload]
 
     def function(one: Any, more: Any) -> Any:
@@ -654,13 +667,13 @@ class Free(BaseModel, allow_inf_nan=True):
 def test_finite(annotation: Any, number: str) -> None:
     """No number that JSON does not have enters a function, at any depth."""
     inner = f'{{"number": {number}}}' if "Measured" in str(annotation) else f'{{"weight": {number}}}'
-    words = f'{{"value": {f"[{inner}]" if "list" in str(annotation) else inner}}}'
+    arguments = f'{{"value": {f"[{inner}]" if "list" in str(annotation) else inner}}}'
 
-    assert "invalid_arguments" == echo(annotation).invoke(words).kind
+    assert "invalid_arguments" == echo(annotation).invoke(arguments).kind
 
 
 def test_infinite_on_purpose() -> None:
-    """A model that allows such numbers itself gets them, where a text says them."""
+    """A model that allows such numbers itself gets them, where a string has them."""
     assert "inf" == str(echo(Free).invoke('{"value": {"number": "inf"}}').value.number)
 
 
@@ -738,9 +751,9 @@ def test_unpacked_tuple(inner: Any, sent: Any, wrong: Any) -> None:
     made = echo(tuple[(int, *inner)])  # as `tuple[int, *inner]`
 
     assert tuple(sent) == made.invoke({"value": sent}).value
-    for words, fits in ((sent, True), (wrong, False)):
-        assert fits is Draft202012Validator(made.parameters).is_valid({"value": words})
-        assert fits is not made.invoke({"value": words}).is_error
+    for arguments, fits in ((sent, True), (wrong, False)):
+        assert fits is Draft202012Validator(made.parameters).is_valid({"value": arguments})
+        assert fits is not made.invoke({"value": arguments}).is_error
 
 
 def test_literal_of_another_member() -> None:
@@ -764,7 +777,7 @@ def test_alias_choices() -> None:
 
 
 def test_alias_of_another() -> None:
-    """An alias that is another parameter's name is refused: one of the two could not be told."""
+    """An alias that is another parameter's name is refused: one of the two would be lost."""
 
     def function(a: Annotated[int, Field(alias="b")], b: int) -> None: ...
 
@@ -791,7 +804,7 @@ def test_unpacked_options() -> None:
 
 
 def test_unfit_as_a_whole() -> None:
-    """Where no single parameter is to blame, pydantic's own words are passed on."""
+    """Where no single parameter is at fault, pydantic's own message is passed on."""
     failures = [RuntimeError("not now")] * 2  # by itself, and with the others; then the search for the culprit works
 
     class Moody:
@@ -806,7 +819,7 @@ def test_unfit_as_a_whole() -> None:
 
 
 def test_schema_once() -> None:
-    """The schema is built when it is first asked for, and then kept."""
+    """The schema is built when it is first read, and then cached."""
     made = echo(int)
 
     assert made.parameters is made.parameters

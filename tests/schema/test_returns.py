@@ -84,7 +84,7 @@ SCHEMAS: dict[Any, Any] = {
 
 @pytest.mark.parametrize(("function", "schema"), SCHEMAS.items(), ids=lambda it: getattr(it, "__name__", ""))
 def test_schema(function: Callable[..., Any], schema: Any) -> None:
-    """The return annotation says what comes, in the end; one that says nothing blocks nothing."""
+    """The output schema is that of the result in the end; an annotation without meaning does no harm."""
     assert schema == tool(function).output_schema
 
 
@@ -98,7 +98,7 @@ def unfinished() -> Unfinished:
 
 
 def test_unfinished() -> None:
-    """A model that names what only type checkers know says nothing, and blocks nothing."""
+    """A model that uses names for type checkers only has no output schema, and does no harm."""
     made = tool(unfinished)
 
     assert (None, False) == (made.output_schema, made.invoke().is_error)
@@ -188,7 +188,7 @@ WRITTEN: dict[Any, str] = {
 
 @pytest.mark.parametrize(("function", "text"), WRITTEN.items(), ids=lambda it: getattr(it, "__name__", ""))
 def test_written(function: Callable[..., Any], text: str) -> None:
-    """A value is written as the annotation says; what is of another type is written all the same."""
+    """A value is written by its annotation; one of another type is written all the same."""
     made = tool(function)
 
     assert ([text, text], False) == ([made.invoke().text, made.invoke().text], made.invoke().is_error)
@@ -230,7 +230,7 @@ INFINITE: dict[str, tuple[Any, Any, str]] = {
 
 @pytest.mark.parametrize(("annotation", "value", "text"), INFINITE.values(), ids=INFINITE)
 def test_infinite(annotation: Any, value: Any, text: str) -> None:
-    """NaN and infinity are words, whatever the annotation; a model writes its own numbers."""
+    """NaN and infinity are strings, whatever the annotation; a model writes its own numbers."""
 
     def function() -> Any:
         return value

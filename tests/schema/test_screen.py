@@ -78,7 +78,7 @@ def test_plain(text: str) -> None:
 
 
 def test_revealed() -> None:
-    """Where nobody has to be warned of letters, only what is hidden is an escape."""
+    """Where letters are no danger, only what is invisible is escaped."""
     assert "p\u0430y \\u202e\u200d" == escape_invisible("p\u0430y \u202e\u200d", keep="\u200d")
 
 
@@ -97,12 +97,12 @@ VALUES: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize(("value", "text"), VALUES.values(), ids=VALUES)
 def test_values(value: Any, text: str) -> None:
-    """Values are shown as JSON; escapes are told from texts that look like some."""
+    """Values are rendered as JSON; escapes differ from texts that look like some."""
     assert f'{{"value": {text}}}' == render_arguments({"value": value})
 
 
 def test_object() -> None:
-    """What JSON does not know is shown in its own words."""
+    """What JSON does not know is rendered by its repr."""
     assert '{"value": "<object ' in render_arguments({"value": object()})
 
 

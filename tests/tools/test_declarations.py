@@ -205,7 +205,7 @@ NO_SCHEMAS: dict[str, tuple[Any, str]] = {
     "pattern": ({"properties": {"a": {"pattern": "("}}}, "#/properties/a/pattern"),
     "reference": (
         {"properties": {"a": {"$ref": "#/$defs/no"}}},
-        "'#/properties/a': there is nothing at '#/\\$defs/no'. Mend the \\$ref, or define it in \\$defs",
+        "'#/properties/a': there is nothing at '#/\\$defs/no'. Correct the \\$ref, or define it in \\$defs",
     ),
     "required": ({"properties": {"a": {}}, "required": "a"}, "required='a' is no list of names"),
     "required, unknown": (

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 
-def get_fields(instance: Any) -> dict[str, Any]:
+def get_fields(self: Any) -> dict[str, Any]:
     """Return the fields of a dataclass instance, for `__getstate__`: cached properties are neither copied nor sent."""
-    return {field.name: getattr(instance, field.name) for field in fields(instance)}
+    return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 class ArgumentSchema:

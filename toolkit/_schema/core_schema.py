@@ -372,7 +372,7 @@ class Fields:
 
 
 def generate_fields(types: Mapping[str, Any], names: Mapping[str, Any]) -> Fields:
-    """Let pydantic make the schemas of named types.
+    """Generate the schemas of named types by pydantic.
 
     Args:
         types: Types by name.

@@ -58,12 +58,12 @@ class Nesting:
 
     @property
     def is_open(self) -> bool:
-        """Whether the text ends inside a bracket or a string."""
+        """True if the text ends inside a bracket or a string."""
         return bool(self._depth or self._quote)
 
     @property
     def is_closed(self) -> bool:
-        """Whether there were brackets, and all of them are closed."""
+        """True if there were brackets, and all of them are closed."""
         return self._has_brackets and not self.is_open
 
     def add(self, text: str) -> None:
@@ -108,7 +108,7 @@ def to_json_text(arguments: str | bytes | Mapping[str, Any] | None) -> str:
 
 
 def load_json(text: str) -> Any:
-    """Load a JSON text leniently: NaN and lone surrogates are kept, for `dump_json` to write and a tool to refuse.
+    """Load a JSON text leniently: NaN and lone surrogates stay in, for `dump_json` to write and a tool to refuse.
 
     Raises:
         ValueError: It is no JSON, or too deep.

@@ -67,17 +67,17 @@ class Parameter:
 
     @property
     def is_injected(self) -> bool:
-        """Whether the run supplies it, and not the model."""
+        """True if the run supplies it, and not the model."""
         return any(ToolContext in (part, get_origin(part)) for part in _list_alternatives(self.annotation))
 
     @property
     def has_mutable_default(self) -> bool:
-        """Whether a function that changes its default would change it for every later call."""
+        """True if a function that changes its default would change it for every later call."""
         return type(self.default) in (list, dict, set, bytearray)
 
     @property
     def is_required(self) -> bool:
-        """Whether every call must have it."""
+        """True if every call must have it."""
         if self.kind is inspect.Parameter.VAR_KEYWORD:
             return _has_required_key(self.json_type)
         return self.default is inspect.Parameter.empty and self.kind is not inspect.Parameter.VAR_POSITIONAL
@@ -121,7 +121,7 @@ def _list_alternatives(annotation: Any) -> tuple[Any, ...]:
 
 
 def _has_required_key(keywords: Any) -> bool:
-    """Tell whether a TypedDict has a required key; `__required_keys__` does not know it of string annotations."""
+    """Check whether a TypedDict has a required key, which `__required_keys__` misses in string annotations."""
     if not typing_extensions.is_typeddict(keywords):
         return False
     known: frozenset[str] = keywords.__required_keys__
@@ -241,7 +241,7 @@ class ParameterSchema(ArgumentSchema):
         generated = self._generate(rest)
         try:
             writer.add(generated.definitions)
-        except Unusual:  # two classes have one name; pydantic tells them apart
+        except Unusual:  # two classes have one name; pydantic gives them two
             properties = self._generate(self.offered)
         else:
             properties = Properties(usual | generated.by_name, writer.definitions, generated.hidden)
@@ -254,7 +254,7 @@ class ParameterSchema(ArgumentSchema):
         return properties
 
     def _generate(self, parameters: Sequence[Parameter]) -> Properties:
-        """Let pydantic describe parameters; what no JSON can fill is left out where it has a default."""
+        """Describe parameters by pydantic; what no JSON can fill is left out where it has a default."""
         hidden: dict[str, str] = {}
         try:
             fields, schemas, definitions = self._describe(parameters)
@@ -300,7 +300,7 @@ class ParameterSchema(ArgumentSchema):
         try:
             self._describe([p])
         except PydanticOmit:
-            return "pydantic is told to leave it out (SkipJsonSchema)"
+            return "it is marked to be left out (SkipJsonSchema)"
         except Exception as error:  # noqa: BLE001  as in `_generate`
             written = shorten(inspect.formatannotation(p.annotation), MAX_SHOWN_TYPE)
             return f"its type is {written} ({shorten(_summarize(error), MAX_SHOWN_TYPE)})"

@@ -59,7 +59,7 @@ class ReturnSchema:
 
 @dataclass(frozen=True, eq=False)
 class ReturnDocument(ReturnSchema):
-    """Return schema of a JSON Schema; None says nothing."""
+    """Return schema of a JSON Schema; None leaves the value open."""
 
     document: dict[str, Any] | None
 
@@ -70,7 +70,7 @@ class ReturnDocument(ReturnSchema):
 
     @cached_property
     def argument_schema(self) -> ArgumentSchema:
-        """Argument schema of the value; of a text, where nothing is said of it."""
+        """Argument schema of the value; of a string, where there is no schema."""
         whole = {"type": "string"} if self.document is None else self.document
         definitions = {"$defs": whole["$defs"]} if "$defs" in whole else {}
         inner = {keyword: value for keyword, value in whole.items() if keyword != "$defs"}
@@ -154,7 +154,7 @@ def resolve_result(annotation: Any) -> Any:
 
 
 def _has_parts(annotation: Any) -> bool:
-    """Tell whether values may hold images, files or results, which are not sent as JSON."""
+    """Check whether values may hold images, files or results, which are not sent as JSON."""
     return any(annotation is part for part in (Image, File, ToolResult)) or any(map(_has_parts, get_args(annotation)))
 
 

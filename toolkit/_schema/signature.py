@@ -105,7 +105,7 @@ class Signature:
 
     @cached_property
     def has_plain_call(self) -> bool:
-        """Whether validated values can be passed by keyword just as they are."""
+        """True if validated values can be passed by keyword as they are."""
         return all(
             p.kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
             and not (p.is_injected or p.field or p.has_mutable_default)
@@ -158,7 +158,7 @@ class Signature:
 
     @cached_property
     def _is_plain(self) -> bool:
-        """Whether the callable is a function as it was written, which its own signature describes."""
+        """True if the callable is a plain function, whose own signature is the whole truth."""
         own = getattr(self.callable, "__dict__", {})
         return type(self.callable) is FunctionType and "__wrapped__" not in own and "__signature__" not in own
 

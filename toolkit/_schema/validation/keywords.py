@@ -37,7 +37,6 @@ from toolkit._schema.validation.patterns import build_matcher, write_pattern
 from toolkit._schema.validation.references import SchemaDocument, join_pointer, refuse
 
 Node: TypeAlias = dict[str, Any]
-Steps: TypeAlias = "Callable[[KeywordWriter, dict[str, Any], str], list[Node]]"
 
 MAX_DEPTH = 100  # steps of a JSON pointer
 MAX_PARTS = 10_000
@@ -60,7 +59,6 @@ class KeywordWriter:
     """Writer of pydantic-core's schema of a JSON Schema.
 
     Attributes:
-        steps: Writes one schema with keywords, as checks that follow each other.
         fills: Whether defaults are filled in, and a value that matches no alternative as it is may be coerced.
         definitions: Shared parts by their pointers; None until they are written.
         probed: Pointers of the parts that the probe tests.
@@ -68,7 +66,6 @@ class KeywordWriter:
     """
 
     document: SchemaDocument
-    steps: Steps
     probe: Probe
     work: Workload
     fills: bool
@@ -93,7 +90,7 @@ class KeywordWriter:
             refuse(place, f"it has more than {MAX_PARTS:,} parts", "Leave out what the tool does not need.")
         if place.count("/") > MAX_DEPTH:
             refuse(place, f"it lies more than {MAX_DEPTH} steps deep", "Move it into $defs, and point to it by $ref.")
-        return write_chain(self.steps(self, schema, place))
+        return write_chain(write_steps(self, schema, place))
 
     def write_here(self, place: str, schema: Any, *keys: str | int) -> Node:
         """Write a part that applies to the same value."""
@@ -281,7 +278,7 @@ def _write_keys(writer: KeywordWriter, schema: Schema, place: str) -> list[Node]
 
 
 def _write_constants(schema: Schema) -> list[Node]:
-    """Write the check of constant properties, which tell alternatives apart, before that of all others."""
+    """Write the check of constant properties, which identify alternatives, to come before that of all others."""
     known = schema.get("properties", {})
     marks = {name: each["const"] for name, each in known.items() if isinstance(each, dict) and "const" in each}
     if not marks or len(known) == len(marks):
@@ -453,7 +450,7 @@ def check_keywords(schema: dict[str, Any], place: str) -> dict[str, Any]:
         if keyword in _REFUSED:
             refuse(join_pointer(place, keyword), f"{keyword} is not supported", _REFUSED[keyword])
         if keyword in _SHAPES and not _SHAPES[keyword][0](value):
-            refuse(join_pointer(place, keyword), f"{keyword} is not {_SHAPES[keyword][1]}", "Mend it.")
+            refuse(join_pointer(place, keyword), f"{keyword} is not {_SHAPES[keyword][1]}", "Correct it.")
     _check_vocabulary(schema, place)
     return _replace_unevaluated(schema, place)
 
@@ -574,8 +571,8 @@ def _may_hold(schema: Any) -> bool:
 
 def _name_alternative(schema: Any, number: int) -> str:
     """Name an alternative, for its errors."""
-    said = schema if isinstance(schema, dict) else {}
-    names = (said.get("title"), str(said.get("$ref", "")).rpartition("/")[2], said.get("type"))
+    known = schema if isinstance(schema, dict) else {}
+    names = (known.get("title"), str(known.get("$ref", "")).rpartition("/")[2], known.get("type"))
     return next((name for name in names if name and isinstance(name, str)), str(number))
 
 

@@ -110,13 +110,13 @@ class SchemaDocument:
         for step in _split_pointer(pointer):
             key: Any = int(step) if isinstance(part, list) and step.isdecimal() else step
             if not _has_key(part, key):
-                refuse(place, f"there is nothing at {f'#{pointer}'!r}", "Mend the $ref, or define it in $defs.")
+                refuse(place, f"there is nothing at {f'#{pointer}'!r}", "Correct the $ref, or define it in $defs.")
             part = part[key]
         return part
 
     def _find_anchor(self, resource: str, anchor: str, place: str) -> str:
         if (resource, anchor) not in self.anchors:
-            refuse(place, f"there is no $anchor {anchor!r}", "Mend the $ref, or define it in $defs.")
+            refuse(place, f"there is no $anchor {anchor!r}", "Correct the $ref, or define it in $defs.")
         return self.anchors[resource, anchor]
 
 
@@ -221,11 +221,10 @@ class _Hoisting:
             return value
         if is_named:
             return {name: self.copy(part, join_pointer(place, name)) for name, part in value.items()}
-        kept = {keyword: part for keyword, part in value.items() if keyword not in _NAMES}
-        inner = {keyword: self._copy_value(keyword, part, place) for keyword, part in kept.items()}
-        return (
-            {**inner, "$ref": self._name_target(value["$ref"], place)} if isinstance(value.get("$ref"), str) else inner
-        )
+        inner = {key: self._copy_value(key, part, place) for key, part in value.items() if key not in _NAMES}
+        if isinstance(value.get("$ref"), str):
+            inner["$ref"] = self._name_target(value["$ref"], place)
+        return inner
 
     def _copy_value(self, keyword: str, value: Any, place: str) -> Any:
         if keyword in _DATA:

@@ -26,7 +26,6 @@ from toolkit._schema.validation.keywords import (
     no_info,
     with_info,
     write_any_json,
-    write_steps,
 )
 from toolkit._schema.validation.references import SchemaDocument
 from toolkit.errors import DefinitionError, InvalidArguments
@@ -45,10 +44,10 @@ def build_validator(schema: Mapping[str, Any]) -> Callable[[str], Any]:
         DefinitionError: The schema is invalid or not supported; the message names the place.
     """
     document, probe, work = SchemaDocument.load(schema), Probe(), Workload()
-    reader = KeywordWriter(document, write_steps, probe, work, fills=True)
+    reader = KeywordWriter(document, probe, work, fills=True)
     core = reader.write(document.root, "")
     reader.complete()
-    asked = KeywordWriter(document, write_steps, probe, work, fills=False)
+    asked = KeywordWriter(document, probe, work, fills=False)
     _write_probed(asked, reader.probed)
     work.check()
     is_counted = not work.is_small()
