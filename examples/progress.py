@@ -60,6 +60,6 @@ with runner().stream("Import everything.") as stream:
             print("   ", json.dumps({key: data[key] for key in ("type", "toolName", "text")}))
 
 print("\nThe run as AG-UI events:")
-for kind, group in groupby(event["type"] for event in agui.events(runner().stream("Import everything."))):
+for kind, group in groupby(event["type"] for event in agui.encode_events(runner().stream("Import everything."))):
     count = len(list(group))
     print(f"    {kind} ({count} times)" if count > 1 else f"    {kind}")

@@ -49,9 +49,9 @@ class RunResult(Generic[T]):
         return str(self.output)
 
     def _repr_html_(self) -> str:
-        from toolkit.display.notebook import html_of  # only a notebook asks
+        from toolkit.display.notebook import render_result  # only a notebook asks
 
-        return html_of(self.output, self.calls, self.usage, self.finish_reason, self.model)
+        return render_result(self.output, self.calls, self.usage, self.finish_reason, self.model)
 
     @property
     def is_paused(self) -> bool:

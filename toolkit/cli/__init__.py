@@ -1,7 +1,4 @@
-"""Three small functions, three questions, and a language model that calls them.
-
-The command `toolkit`.
-"""
+"""The command `toolkit`, and its demonstration of a model that calls three functions."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ __all__ = ["demo", "main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line, and give its exit code."""
+    """Run the command line, and return its exit code."""
     parser = argparse.ArgumentParser(prog="toolkit", description="Let a language model call Python functions.")
     parser.add_argument("--version", action="version", version=f"toolkit {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND")
@@ -32,15 +29,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not hasattr(options, "run"):
         parser.print_help()
         return 2
-    return _reported(options)
+    return _run_command(options)
 
 
 def _demo(options: argparse.Namespace) -> None:
-
     demo(base_url=options.base_url, model=options.model)
 
 
-def _reported(options: argparse.Namespace) -> int:
+def _run_command(options: argparse.Namespace) -> int:
     from toolkit.errors import ToolkitError
 
     try:
@@ -50,7 +46,7 @@ def _reported(options: argparse.Namespace) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # whoever read has read enough; at exit Python would try to write once more
+    except BrokenPipeError:  # the reader closed the pipe; at exit Python would write once more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
@@ -86,17 +82,17 @@ def weather(city: str) -> str:
 
 
 def demo(*, base_url: str | None = None, model: str | None = None) -> None:
-    """Print the three conversations as they happen, and which model had them.
+    """Print three conversations as they happen, and the model's name.
 
     Raises:
-        NoModelError: Nothing says which model should answer.
+        NoModelError: No model is configured, and the embedded one is not installed.
         ModelError: The model's server failed.
     """
     options: RunnerOptions = {"base_url": base_url} if base_url else {}
     runner = Runner(Toolbox([add, convert, weather]), model=model, **options)
     print("Three Python functions, and a language model that may call them:")
     print("  add(a, b)   convert(amount, source, target)   weather(city)\n", flush=True)
-    name = runner.model.name  # fetched now, where it is not here yet, and not amid a conversation
+    name = runner.model.name  # fetches the embedded model before the first conversation
     for question in QUESTIONS:
         show(runner.stream(question), question)
         print()

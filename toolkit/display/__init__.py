@@ -1,4 +1,13 @@
-"""Runs, for people to look at, and tools, for people to fill in."""
+"""Runs and tools for people: transcripts, HTML for notebooks, forms.
+
+Nothing here starts a run: a stream of events comes in. Saved runs and their reports live elsewhere.
+
+Files, each importing only those below it:
+    form          a tool's parameters as an HTML form
+    notebook      a run as HTML
+    terminal      a run as lines of text
+    formatting    labelled lines, and texts without control characters
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,7 @@
-"""What a tool takes as an HTML form, and what a browser posts as arguments: the tool's interface for people.
+"""A tool's parameters as an HTML form, and a browser's post as arguments.
 
-Elements of HTML, and texts that are no markup in them.
-
-The controls of a form: each draws itself as HTML, and reads what a browser posts of it.
-
-A JSON Schema of an object -> the controls of a form.
+A JSON Schema becomes a group of controls; each control renders itself as HTML and parses what a browser posts for it.
+Every text in the form is escaped.
 """
 
 from __future__ import annotations
@@ -29,63 +26,65 @@ from toolkit._schema.argument_schema import ArgumentSchema
 from toolkit._schema.error_messages import format_path
 from toolkit._schema.matching import as_mapping, resolve_reference
 from toolkit._tools.tool import Tool
-from toolkit.display.formatting import shortened, visible
+from toolkit.display.formatting import escape_controls, shorten
 from toolkit.errors import InvalidArguments
 
 MAX_LABEL = 200  # characters
 MAX_HELP = 2_000
 
 
-def textarea(text: str, attributes: Mapping[str, Any]) -> str:
-    """Write a text of several lines; browsers drop the first line break."""
-    return f"<textarea{written_attributes({'rows': 4, **attributes})}>\n{escape(replace_surrogates(text))}</textarea>"
+def render_textarea(text: str, attributes: Mapping[str, Any]) -> str:
+    """Render a text of several lines; browsers drop the first line break."""
+    return f"<textarea{render_attributes({'rows': 4, **attributes})}>\n{escape(replace_surrogates(text))}</textarea>"
 
 
-def tag(name: str, attributes: Mapping[str, Any]) -> str:
-    """Write an element that has no content."""
-    return f"<{name}{written_attributes(attributes)}>"
+def render_tag(name: str, attributes: Mapping[str, Any]) -> str:
+    """Render an element without content."""
+    return f"<{name}{render_attributes(attributes)}>"
 
 
-def written_attributes(attributes: Mapping[str, Any]) -> str:
-    """Write attributes: those that are true by their name alone, those that are false or None not at all."""
-    given = {key: value for key, value in attributes.items() if value is not None and value is not False}
-    return "".join(f" {key}" if value is True else f' {key}="{_quoted(value)}"' for key, value in given.items())
+def render_attributes(attributes: Mapping[str, Any]) -> str:
+    """Render attributes: True as the name alone, False and None not at all."""
+    present = {key: value for key, value in attributes.items() if value is not None and value is not False}
+    return "".join(
+        f" {key}" if value is True else f' {key}="{_escape_attribute(value)}"' for key, value in present.items()
+    )
 
 
-def title(label: str, *, is_required: bool) -> str:
-    """Write a label, with a mark where there has to be a value."""
+def render_title(label: str, *, is_required: bool) -> str:
+    """Render a label, with a mark if a value is required."""
     mark = ' <span title="required">*</span>' if is_required else ""
-    return f"<b>{safe(label, MAX_LABEL)}</b>{mark}"
+    return f"<b>{escape_text(label, MAX_LABEL)}</b>{mark}"
 
 
-def safe(text: str, size: int) -> str:
-    """Write a text so that it is no markup, and moves nothing."""
-    return escape(visible(shortened(text, size)))
+def escape_text(text: str, size: int) -> str:
+    """Cut a text, and escape markup and control characters."""
+    return escape(escape_controls(shorten(text, size)))
 
 
-def written(value: Any, indent: int | None = None) -> str:
-    """Write a value as JSON."""
+def to_json(value: Any, indent: int | None = None) -> str:
+    """Serialize a value as JSON."""
     return json.dumps(value, ensure_ascii=False, indent=indent, default=str)
 
 
-def _quoted(value: Any) -> str:
+def _escape_attribute(value: Any) -> str:
     return escape(replace_surrogates(str(value)))
 
 
-LONG = 200  # characters; a longer text gets several lines
+LONG = 200  # characters; a text that may be longer gets several lines
 _WIDE = "width:100%;max-width:40em;box-sizing:border-box"
 _LOCAL_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?")
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _WHOLE = re.compile(r"[-+]?[0-9]{1,300}")
-# What browsers call the formats that they have controls for.
+# Formats that browsers have controls for, and their names there.
 _INPUTS = {"date": "date", "date-time": "datetime-local", "time": "time", "email": "email", "uri": "url"}
-_OFF = frozenset({"", "false", "off", "0", "no"})  # what programs send for an empty checkbox; browsers send nothing
+_OFF = frozenset({"", "false", "off", "0", "no"})  # sent by programs for an empty checkbox; browsers send nothing
 
 Texts: TypeAlias = Sequence[str]
 
 
 class Nothing(Enum):
-    """What stands for a value that was left out."""
+    """Type of the marker for a value that was left out."""
 
     NOTHING = "nothing"
 
@@ -95,7 +94,7 @@ NOTHING: Literal[Nothing.NOTHING] = Nothing.NOTHING
 
 @dataclass(frozen=True)
 class Entries:
-    """What stands in a form: texts and errors, by the names of controls."""
+    """The texts in a form and its errors, by the names of controls."""
 
     texts: Mapping[str, Texts]
     errors: dict[str, str] = field(default_factory=dict)
@@ -106,31 +105,31 @@ class Part(Protocol):
 
     @property
     def name(self) -> str:
-        """What its value is posted as."""
+        """Name that its value is posted under."""
         ...
 
-    def draw(self, entries: Entries) -> str:
-        """Write it as HTML."""
+    def render(self, entries: Entries) -> str:
+        """Render it as HTML."""
         ...
 
     def read(self, entries: Entries) -> Any:
-        """Read its value, or NOTHING; what cannot be read is an error in the entries."""
+        """Parse its value, or NOTHING; what cannot be parsed is added to the errors."""
         ...
 
-    def enter(self, value: Any) -> Iterator[tuple[str, Texts]]:
-        """Write a value, or NOTHING, as a browser would post it."""
+    def format_entries(self, value: Any) -> Iterator[tuple[str, Texts]]:
+        """Yield the names and texts that a browser would post for a value, or for NOTHING."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Control(ABC):
-    """One value.
+    """A control for one value.
 
     Attributes:
-        label: What people read; the text is not escaped.
-        schema: What the value is, apart from null.
-        is_required: Whether it has to be there.
-        is_insisted: Whether the browser is to insist on it: not inside an object that may be left out.
+        label: Visible name, not escaped.
+        schema: Schema of the value, without null.
+        is_required: Whether the schema requires a value.
+        is_insisted: Whether the browser should require it; not so inside an object that may be left out.
         is_nullable: Whether it may be null.
     """
 
@@ -141,66 +140,66 @@ class Control(ABC):
     is_insisted: bool
     is_nullable: bool
 
-    def draw(self, entries: Entries) -> str:
-        """Write label, control, description and error."""
-        said = str(self.schema.get("description", ""))
-        about = f"<br><small>{safe(said, MAX_HELP)}</small>" if said else ""
+    def render(self, entries: Entries) -> str:
+        """Render label, control, description and error."""
+        description = str(self.schema.get("description", ""))
+        about = f"<br><small>{escape_text(description, MAX_HELP)}</small>" if description else ""
         error = entries.errors.get(self.name, "")
-        told = f'<br><strong role="alert">{safe(error, MAX_HELP)}</strong>' if error else ""
-        wrong = {"aria-invalid": "true"} if error else {}
-        inner = self.labelled(self._drawn(entries.texts.get(self.name, ()), {"name": self.name, **wrong}))
-        return f'<div style="margin:.6em 0">{inner}{about}{told}</div>'
+        alert = f'<br><strong role="alert">{escape_text(error, MAX_HELP)}</strong>' if error else ""
+        invalid = {"aria-invalid": "true"} if error else {}
+        inner = self.add_label(self._render_control(entries.texts.get(self.name, ()), {"name": self.name, **invalid}))
+        return f'<div style="margin:.6em 0">{inner}{about}{alert}</div>'
 
-    def labelled(self, drawn: str) -> str:
-        """Put the label to the control."""
-        return f"<label>{title(self.label, is_required=self.is_required)}<br>{drawn}</label>"
+    def add_label(self, control: str) -> str:
+        """Put the label above the control."""
+        return f"<label>{render_title(self.label, is_required=self.is_required)}<br>{control}</label>"
 
     def read(self, entries: Entries) -> Any:
-        """Read the value; an empty control is null where that may be, and to leave it out would mean something else."""
+        """Parse the value; an empty one is null if null is allowed and leaving it out would mean something else."""
         texts = entries.texts.get(self.name, ())
         try:
-            value = self._value(texts)
+            value = self._parse_value(texts)
         except ValueError as error:
             entries.errors[self.name] = str(error)
             return NOTHING
         is_null = self.is_nullable and (self.is_required or (texts and self.schema.get("default") is not None))
         return None if value is NOTHING and is_null else value
 
-    def enter(self, value: Any) -> Iterator[tuple[str, Texts]]:
-        """Write the value; its default, where there is none."""
+    def format_entries(self, value: Any) -> Iterator[tuple[str, Texts]]:
+        """Yield the text of the value, or of its default."""
         own = self.schema.get("default", NOTHING) if value is NOTHING else value
-        yield self.name, () if own is NOTHING or own is None else self._texts(own)
+        yield self.name, () if own is NOTHING or own is None else self._format_value(own)
 
     @property
-    def _insists(self) -> Mapping[str, Any]:
+    def _required(self) -> Mapping[str, Any]:
         return {"required": self.is_insisted and not self.is_nullable}
 
     @abstractmethod
-    def _drawn(self, texts: Texts, attributes: Mapping[str, Any]) -> str: ...
+    def _render_control(self, texts: Texts, attributes: Mapping[str, Any]) -> str: ...
 
     @abstractmethod
-    def _value(self, texts: Texts) -> Any: ...
+    def _parse_value(self, texts: Texts) -> Any: ...
 
-    def _texts(self, value: Any) -> Texts:
-        return (value if isinstance(value, str) else written(value),)
+    def _format_value(self, value: Any) -> Texts:
+        return (value if isinstance(value, str) else to_json(value),)
 
 
 class Text(Control):
     """A line of text, of a kind that browsers know; several lines where it may be long."""
 
     @override
-    def _drawn(self, texts: Texts, attributes: Mapping[str, Any]) -> str:
+    def _render_control(self, texts: Texts, attributes: Mapping[str, Any]) -> str:
         text = "".join(texts[:1])
         limits = {"minlength": self.schema.get("minLength"), "maxlength": self.schema.get("maxLength")}
-        given = {**attributes, **limits, **self._insists, "style": _WIDE}
+        attributes = {**attributes, **limits, **self._required, "style": _WIDE}
         if "\n" in text or (limits["maxlength"] or 0) > LONG:
-            return textarea(text, given)
+            return render_textarea(text, attributes)
         kind = "password" if self.schema.get("writeOnly") else _INPUTS.get(str(self.schema.get("format")), "text")
         is_foreign = kind == "datetime-local" and text and not _LOCAL_TIME.fullmatch(text)
-        return tag("input", {"type": "text" if is_foreign else kind, "value": text, **given})
+        return render_tag("input", {"type": "text" if is_foreign else kind, "value": text, **attributes})
 
     @override
-    def _value(self, texts: Texts) -> Any:
+    def _parse_value(self, texts: Texts) -> Any:
         text = "".join(texts[:1])
         is_emptied = texts and self.schema.get("default") and not self.is_nullable
         return text if text or is_emptied else NOTHING
@@ -210,23 +209,25 @@ class Number(Control):
     """A number."""
 
     @override
-    def _drawn(self, texts: Texts, attributes: Mapping[str, Any]) -> str:
+    def _render_control(self, texts: Texts, attributes: Mapping[str, Any]) -> str:
         step = 1 if self.schema.get("type") == "integer" else 0
         limits = {"step": step or "any", "min": self._bound("Minimum", step), "max": self._bound("Maximum", -step)}
-        return tag("input", {"type": "number", "value": "".join(texts[:1]), **attributes, **limits, **self._insists})
+        return render_tag(
+            "input", {"type": "number", "value": "".join(texts[:1]), **attributes, **limits, **self._required}
+        )
 
     @override
-    def _value(self, texts: Texts) -> Any:
+    def _parse_value(self, texts: Texts) -> Any:
         text = "".join(texts[:1]).strip()
         if not text:
             return NOTHING
         number = float(text) if _NUMBER.fullmatch(text) else math.nan
         if not math.isfinite(number):
-            raise ValueError(f"{shortened(text, MAX_LABEL)!r} is no number")
+            raise ValueError(f"{shorten(text, MAX_LABEL)!r} is not a number")
         return int(text) if _WHOLE.fullmatch(text) else number
 
     def _bound(self, end: str, step: int) -> Any:
-        """Find the last number that browsers are to let through: they know no bound that is not itself allowed."""
+        """Return the last allowed number: browsers have no exclusive bounds."""
         beyond, own = self.schema.get(f"exclusive{end}"), self.schema.get(end.lower())
         bounds = [bound for bound in (own, None if beyond is None else beyond + step) if bound is not None]
         return (max if end == "Minimum" else min)(bounds, default=None)
@@ -236,16 +237,18 @@ class Check(Control):
     """A truth value."""
 
     @override
-    def labelled(self, drawn: str) -> str:
-        """Put the label behind the box; an empty one says no, so there is nothing to insist on."""
-        return f"<label>{drawn} {title(self.label, is_required=False)}</label>"
+    def add_label(self, control: str) -> str:
+        """Put the label behind the box; an empty box is a value, so it is never required."""
+        return f"<label>{control} {render_title(self.label, is_required=False)}</label>"
 
     @override
-    def _drawn(self, texts: Texts, attributes: Mapping[str, Any]) -> str:
-        return tag("input", {"type": "checkbox", "value": "true", **attributes, "checked": self._value(texts)})
+    def _render_control(self, texts: Texts, attributes: Mapping[str, Any]) -> str:
+        return render_tag(
+            "input", {"type": "checkbox", "value": "true", **attributes, "checked": self._parse_value(texts)}
+        )
 
     @override
-    def _value(self, texts: Texts) -> Any:
+    def _parse_value(self, texts: Texts) -> Any:
         return any(text.strip().lower() not in _OFF for text in texts)
 
 
@@ -262,51 +265,52 @@ class Choice(Control):
     takes_many: bool = False
 
     @override
-    def _drawn(self, texts: Texts, attributes: Mapping[str, Any]) -> str:
+    def _render_control(self, texts: Texts, attributes: Mapping[str, Any]) -> str:
         blank = "" if self.takes_many else '<option value=""></option>'
-        shown = ((key, value if isinstance(value, str) else key) for key, value in self._keyed.items())
-        options = "".join(self._option(key, str(told), is_chosen=key in texts) for key, told in shown)
-        many = {"multiple": True, "size": min(len(self.options), 8)} if self.takes_many else self._insists
-        return f"<select{written_attributes({**attributes, **many})}>{blank}{options}</select>"
+        labels = ((key, value if isinstance(value, str) else key) for key, value in self._options_by_key.items())
+        options = "".join(self._render_option(key, str(label), is_chosen=key in texts) for key, label in labels)
+        many = {"multiple": True, "size": min(len(self.options), 8)} if self.takes_many else self._required
+        return f"<select{render_attributes({**attributes, **many})}>{blank}{options}</select>"
 
     @override
-    def _value(self, texts: Texts) -> Any:
+    def _parse_value(self, texts: Texts) -> Any:
         chosen = [text for text in texts if text]
-        unknown = next((text for text in chosen if text not in self._keyed), None)
+        unknown = next((text for text in chosen if text not in self._options_by_key), None)
         if unknown is not None:
-            raise ValueError(f"{shortened(unknown, MAX_LABEL)!r} is none of {', '.join(self._keyed)}")
-        values = [self._keyed[text] for text in chosen]
+            raise ValueError(f"{shorten(unknown, MAX_LABEL)!r} is none of {', '.join(self._options_by_key)}")
+        values = [self._options_by_key[text] for text in chosen]
         if self.takes_many:
             return values if values or self.is_required or self.schema.get("default") else NOTHING
         return values[0] if values else NOTHING
 
     @override
-    def _texts(self, value: Any) -> Texts:
+    def _format_value(self, value: Any) -> Texts:
         wanted = value if self.takes_many and isinstance(value, list) else [value]
-        texts = {written(option): key for key, option in self._keyed.items()}
-        return [texts[each] for each in map(written, wanted) if each in texts]
+        texts = {to_json(option): key for key, option in self._options_by_key.items()}
+        return [texts[each] for each in map(to_json, wanted) if each in texts]
 
     @property
-    def _keyed(self) -> Mapping[str, Any]:
-        """List the options by what is posted for them: themselves, or as JSON where they are not all texts."""
+    def _options_by_key(self) -> Mapping[str, Any]:
+        """The options by posted text: themselves, or JSON if they are not all texts."""
         are_texts = all(isinstance(option, str) and option for option in self.options)
-        return {option if are_texts else written(option): option for option in self.options}
+        return {option if are_texts else to_json(option): option for option in self.options}
 
     @staticmethod
-    def _option(key: str, told: str, *, is_chosen: bool) -> str:
-        return f"<option{written_attributes({'value': key, 'selected': is_chosen})}>{safe(told, MAX_LABEL)}</option>"
+    def _render_option(key: str, label: str, *, is_chosen: bool) -> str:
+        attributes = render_attributes({"value": key, "selected": is_chosen})
+        return f"<option{attributes}>{escape_text(label, MAX_LABEL)}</option>"
 
 
 class Document(Control):
     """Any value, as JSON."""
 
     @override
-    def _drawn(self, texts: Texts, attributes: Mapping[str, Any]) -> str:
+    def _render_control(self, texts: Texts, attributes: Mapping[str, Any]) -> str:
         hint = {"placeholder": "JSON", "spellcheck": "false", "style": f"{_WIDE};font-family:monospace"}
-        return textarea("".join(texts[:1]), {**attributes, **hint, **self._insists})
+        return render_textarea("".join(texts[:1]), {**attributes, **hint, **self._required})
 
     @override
-    def _value(self, texts: Texts) -> Any:
+    def _parse_value(self, texts: Texts) -> Any:
         text = "".join(texts[:1]).strip()
         if not text:
             return NOTHING
@@ -316,20 +320,20 @@ class Document(Control):
             raise ValueError(f"this is not valid JSON: {error}") from None
 
     @override
-    def _texts(self, value: Any) -> Texts:
-        return (written(value, indent=2),)
+    def _format_value(self, value: Any) -> Texts:
+        return (to_json(value, indent=2),)
 
 
-# An object that lies deeper is written as JSON; a schema may contain itself.
+# A deeper object is entered as JSON; a schema may contain itself.
 MAX_DEPTH = 4
 _KINDS: Mapping[Any, type[Control]] = {"string": Text, "integer": Number, "number": Number, "boolean": Check}
-# What says more of a value than its type does.
+# Keywords that constrain a value beyond its type.
 _COMPOSED = frozenset({"anyOf", "oneOf", "allOf", "not", "if", "patternProperties", "prefixItems", "$ref"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """An object: its members, in a frame."""
+    """An object: its members in a frame."""
 
     name: str
     label: str
@@ -339,46 +343,46 @@ class Group:
     parts: tuple[Part, ...]
 
     @property
-    def inside(self) -> Iterator[Part]:
-        """List all that is in it, what is in inner groups too."""
+    def descendants(self) -> Iterator[Part]:
+        """All parts, those of inner groups included."""
         for part in self.parts:
             yield part
-            yield from part.inside if isinstance(part, Group) else ()
+            yield from part.descendants if isinstance(part, Group) else ()
 
-    def draw(self, entries: Entries) -> str:
-        """Write the frame, and what is in it."""
-        said, error = str(self.schema.get("description", "")), entries.errors.get(self.name, "")
-        about = f"<small>{safe(said, MAX_HELP)}</small>" if said else ""
-        told = f'<br><strong role="alert">{safe(error, MAX_HELP)}</strong>' if error else ""
-        legend = f"<legend>{title(self.label, is_required=self.is_required)}</legend>"
-        return f'<fieldset style="margin:.6em 0">{legend}{about}{told}{self.drawn(entries)}</fieldset>'
+    def render(self, entries: Entries) -> str:
+        """Render the frame and its parts."""
+        description, error = str(self.schema.get("description", "")), entries.errors.get(self.name, "")
+        about = f"<small>{escape_text(description, MAX_HELP)}</small>" if description else ""
+        alert = f'<br><strong role="alert">{escape_text(error, MAX_HELP)}</strong>' if error else ""
+        legend = f"<legend>{render_title(self.label, is_required=self.is_required)}</legend>"
+        return f'<fieldset style="margin:.6em 0">{legend}{about}{alert}{self.render_parts(entries)}</fieldset>'
 
-    def drawn(self, entries: Entries) -> str:
-        """Write what is in it."""
-        return "".join(part.draw(entries) for part in self.parts)
+    def render_parts(self, entries: Entries) -> str:
+        """Render the parts without the frame."""
+        return "".join(part.render(entries) for part in self.parts)
 
     def read(self, entries: Entries) -> Any:
-        """Read the object; where nothing was entered, it is left out or null, if it may be."""
+        """Parse the object; if nothing was entered, it is left out or null, where that is allowed."""
         if self._is_untouched(entries) and (self.is_nullable or not self.is_required):
             return None if self.is_required else NOTHING
-        values = {_key(part): part.read(entries) for part in self.parts}
+        values = {_get_key(part): part.read(entries) for part in self.parts}
         return {key: value for key, value in values.items() if value is not NOTHING}
 
-    def enter(self, value: Any) -> Iterator[tuple[str, Texts]]:
-        """Write the values of its members; those of its default, where there are none."""
+    def format_entries(self, value: Any) -> Iterator[tuple[str, Texts]]:
+        """Yield the texts of its members, or of those of its default."""
         known = as_mapping(self.schema.get("default") if value is NOTHING else value)
         for part in self.parts:
-            yield from part.enter(known.get(_key(part), NOTHING))
+            yield from part.format_entries(known.get(_get_key(part), NOTHING))
 
     def _is_untouched(self, entries: Entries) -> bool:
-        """Tell whether nothing stands in it but defaults."""
-        own = ((entries.texts.get(name, ()), texts) for name, texts in self.enter(NOTHING))
-        return all([text for text in given if text] in ([], [*texts]) for given, texts in own)
+        """Decide whether it contains nothing but defaults."""
+        own = ((entries.texts.get(name, ()), texts) for name, texts in self.format_entries(NOTHING))
+        return all([text for text in current if text] in ([], [*texts]) for current, texts in own)
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a part stands: in which schema, how deep, whether it has to be there, whether all around it has to."""
+    """The place of a part: root schema, path, whether it is required, and whether all groups around it are."""
 
     root: Mapping[str, Any]
     path: tuple[str, ...] = ()
@@ -386,52 +390,54 @@ class _Place:
     is_insisted: bool = True
 
     def below(self, key: str, *, is_required: bool) -> _Place:
-        """Go one step in."""
+        """Return the place of a member."""
         return _Place(self.root, (*self.path, key), is_required, self.is_insisted and is_required)
 
 
-def group_of(schema: Mapping[str, Any]) -> Group:
-    """Make the controls of an object."""
-    return _group(schema, _Place(schema), "", is_nullable=False)
+def make_group(schema: Mapping[str, Any]) -> Group:
+    """Make the controls for an object."""
+    return _make_group(schema, _Place(schema), "", is_nullable=False)
 
 
-def name_of(path: tuple[str | int, ...]) -> str:
-    """Name what a control posts: its path, with dots."""
+def join_path(path: tuple[str | int, ...]) -> str:
+    """Join a path to the name that a control posts under."""
     return ".".join(str(step).replace("~", "~0").replace(".", "~1") for step in path)
 
 
-def _key(part: Part) -> str:
+def _get_key(part: Part) -> str:
     return part.name.rpartition(".")[2].replace("~1", ".").replace("~0", "~")
 
 
-def _group(schema: Mapping[str, Any], place: _Place, label: str, *, is_nullable: bool) -> Group:
-    needed, inner = schema.get("required", ()), schema["properties"].items()
+def _make_group(schema: Mapping[str, Any], place: _Place, label: str, *, is_nullable: bool) -> Group:
+    required, members = schema.get("required", ()), schema["properties"].items()
     here = replace(place, is_insisted=place.is_insisted and not is_nullable)
     return Group(
-        name=name_of(place.path),
+        name=join_path(place.path),
         label=label,
         schema=schema,
         is_required=place.is_required,
         is_nullable=is_nullable,
-        parts=tuple(_part(as_mapping(part), here.below(key, is_required=key in needed)) for key, part in inner),
+        parts=tuple(
+            _make_part(as_mapping(part), here.below(key, is_required=key in required)) for key, part in members
+        ),
     )
 
 
-def _part(schema: Mapping[str, Any], place: _Place) -> Part:
+def _make_part(schema: Mapping[str, Any], place: _Place) -> Part:
     whole = resolve_reference(schema, place.root)
     some = without_null(whole)
-    bare = whole if some is None else _single(some, place.root)
+    bare = whole if some is None else _unwrap_single(some, place.root)
     label = str(bare.get("title") or place.path[-1].replace("_", " "))
     is_nullable = some is not whole
     if _is_group(bare) and len(place.path) <= MAX_DEPTH:
-        return _group(bare, place, label, is_nullable=is_nullable)
-    kind, more = _kind(bare, place.root, is_nullable=is_nullable)
-    told = {"is_required": place.is_required, "is_insisted": place.is_insisted, "is_nullable": is_nullable}
-    return kind(name=name_of(place.path), label=label, schema=bare, **told, **more)
+        return _make_group(bare, place, label, is_nullable=is_nullable)
+    kind, more = _choose_control(bare, place.root, is_nullable=is_nullable)
+    flags = {"is_required": place.is_required, "is_insisted": place.is_insisted, "is_nullable": is_nullable}
+    return kind(name=join_path(place.path), label=label, schema=bare, **flags, **more)
 
 
-def _single(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Take the only alternative for the whole."""
+def _unwrap_single(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Merge a single alternative of `anyOf` or `oneOf` into its schema."""
     ways = schema.get("anyOf", schema.get("oneOf"))
     if not isinstance(ways, list) or len(ways) != 1:
         return schema
@@ -444,33 +450,35 @@ def _is_group(schema: Mapping[str, Any]) -> bool:
     return schema.get("type") == "object" and bool(schema.get("properties")) and is_closed
 
 
-def _kind(
+def _choose_control(
     schema: Mapping[str, Any], root: Mapping[str, Any], *, is_nullable: bool
 ) -> tuple[type[Control], dict[str, Any]]:
-    """Choose the control of a value."""
-    if options := _options(schema):
+    """Choose the control for a schema, and its further arguments."""
+    if options := _list_options(schema):
         return Choice, {"options": options}
     if not _COMPOSED.isdisjoint(schema) or not isinstance(schema.get("type"), str):
         return Document, {}
-    if schema["type"] == "array" and (options := _options(resolve_reference(as_mapping(schema.get("items")), root))):
+    if schema["type"] == "array" and (
+        options := _list_options(resolve_reference(as_mapping(schema.get("items")), root))
+    ):
         return Choice, {"options": options, "takes_many": True}
     if schema["type"] == "boolean" and is_nullable:
         return Choice, {"options": [True, False]}
     return _KINDS.get(schema["type"], Document), {}
 
 
-def _options(schema: Mapping[str, Any]) -> list[Any]:
-    """List the values of an enumeration, but for null."""
+def _list_options(schema: Mapping[str, Any]) -> list[Any]:
+    """List the values of an enumeration, without null."""
     values = [schema["const"]] if "const" in schema else schema.get("enum", [])
     return [value for value in values if value is not None]
 
 
 class InvalidForm(InvalidArguments):
-    """What was posted does not fit.
+    """A post that does not fit the tool's parameters.
 
     Attributes:
-        form: The form with what was posted, and what is wrong beside it.
-        errors: What is wrong, by the names of the controls; under the empty name what concerns the whole.
+        form: The form with the posted values, and the errors beside them.
+        errors: Messages by the names of the controls; "" for the form as a whole.
     """
 
     def __init__(self, form: Form, errors: Mapping[str, str]) -> None:
@@ -480,25 +488,25 @@ class InvalidForm(InvalidArguments):
 
 
 class Form:
-    """What a tool takes, as an HTML form: `str(form)` for a page; a notebook shows it by itself.
+    """A tool's parameters as an HTML form: `str(form)` for a page; notebooks display it.
 
-    Values inside of objects are posted under dotted names, `place.city`; what no control fits is written as JSON. Where
-    the model makes a tool's output, that is not among the controls. Whatever the tool, its schema and the values say is
-    text here, never markup.
+    Values in objects are posted under dotted names, `place.city`; a value without a fitting control is entered as JSON.
+    Where the model makes a tool's output, that is not among the controls. All texts of the tool, its schema and the
+    values are escaped.
 
     Args:
-        tool: Whose parameters it shows.
-        values: Arguments that stand in it from the beginning; defaults do anyway.
-        action: Where it is posted to; the page's own address, by default.
+        tool: The tool with the parameters.
+        values: Arguments to fill in; defaults are filled in anyway.
+        action: Address to post to; by default that of the page.
 
     Raises:
-        DefinitionError: The tool cannot be described.
+        DefinitionError: The tool's signature is not supported.
 
     Example:
         >>> from toolkit import tool
         >>> @tool
         ... def weather(city: str, days: int = 1) -> str:
-        ...     '''Tell the weather.'''
+        ...     '''Get the weather.'''
         ...     return f"{days} days of sun in {city}"
         >>> form = Form(weather, {"city": "Paris"})
         >>> '<input type="text" value="Paris" name="city" required' in str(form)
@@ -509,75 +517,74 @@ class Form:
 
     def __init__(self, tool: Tool[..., Any], values: Mapping[str, Any] | None = None, *, action: str = "") -> None:
         self.tool, self.action = tool, action
-        self._entries = Entries(dict(self._whole.enter(values or {})))
+        self._entries = Entries(dict(self._group.format_entries(values or {})))
 
     def read(self, posted: Mapping[str, Any]) -> str:
-        """Read what a browser posts, and give the arguments as JSON text, for `tool.invoke`.
+        """Parse what a browser posts into arguments as JSON text, for `tool.invoke`.
 
         Args:
-            posted: Texts, or lists of texts, by name, as web frameworks have them. What the form has no control for is
-                passed over.
+            posted: Texts, or lists of texts, by name, as web frameworks have them. Names without a control are ignored.
 
         Raises:
-            InvalidForm: It does not fit; the exception has what is wrong by control, and the form to show again.
+            InvalidForm: It does not fit; the exception has the errors by control, and the form to show again.
         """
-        entries = Entries({part.name: _texts_of(posted, part.name) for part in self._whole.inside})
-        text = written(self._whole.read(entries))
-        for name, said in self._faults(text):
-            entries.errors.setdefault(name, said)
+        entries = Entries({part.name: _get_texts(posted, part.name) for part in self._group.descendants})
+        text = to_json(self._group.read(entries))
+        for name, message in self._find_errors(text):
+            entries.errors.setdefault(name, message)
         if entries.errors:
-            raise InvalidForm(self._showing(entries), entries.errors)
+            raise InvalidForm(self._make_form(entries), entries.errors)
         return text
 
     def __str__(self) -> str:
-        attributes = written_attributes({"method": "post", "action": self.action or None})
-        button = f'<button type="submit">{safe(self.tool.title or self.tool.name, MAX_LABEL)}</button>'
-        return f"<form{attributes}>{self._inner}{button}</form>"
+        attributes = render_attributes({"method": "post", "action": self.action or None})
+        button = f'<button type="submit">{escape_text(self.tool.title or self.tool.name, MAX_LABEL)}</button>'
+        return f"<form{attributes}>{self._content}{button}</form>"
 
     def _repr_html_(self) -> str:
-        return f"<form>{self._inner}</form>"
+        return f"<form>{self._content}</form>"
 
     @property
-    def _inner(self) -> str:
+    def _content(self) -> str:
         about, error = self.tool.description, self._entries.errors.get("", "")
-        told = f'<p style="white-space:pre-wrap">{safe(about, MAX_HELP)}</p>' if about else ""
-        wrong = f'<p><strong role="alert">{safe(error, MAX_HELP)}</strong></p>' if error else ""
-        return told + wrong + self._whole.drawn(self._entries)
+        description = f'<p style="white-space:pre-wrap">{escape_text(about, MAX_HELP)}</p>' if about else ""
+        alert = f'<p><strong role="alert">{escape_text(error, MAX_HELP)}</strong></p>' if error else ""
+        return description + alert + self._group.render_parts(self._entries)
 
     @property
-    def _accepted(self) -> ArgumentSchema:
+    def _schema(self) -> ArgumentSchema:
         return self.tool.handler.interface.built
 
     @cached_property
-    def _whole(self) -> Group:
-        return group_of(self._accepted.schema)
+    def _group(self) -> Group:
+        return make_group(self._schema.schema)
 
-    def _showing(self, entries: Entries) -> Form:
-        shown = Form(self.tool, action=self.action)
-        shown._entries = entries
-        return shown
+    def _make_form(self, entries: Entries) -> Form:
+        form = Form(self.tool, action=self.action)
+        form._entries = entries
+        return form
 
-    def _faults(self, text: str) -> Iterator[tuple[str, str]]:
-        """Find what the tool itself would refuse, by the control where it stands."""
+    def _find_errors(self, text: str) -> Iterator[tuple[str, str]]:
+        """Yield the errors of the tool's own validation, by control."""
         try:
-            self._accepted.validator(text)
+            self._schema.validator(text)
         except ValidationError as error:
             for fault in error.errors(include_url=False, include_context=False, include_input=False):
-                yield self._placed(fault["loc"], "required" if fault["type"] == "missing" else fault["msg"])
-        except Exception as error:  # noqa: BLE001  the user's types raise what they like
+                yield self._locate_error(fault["loc"], "required" if fault["type"] == "missing" else fault["msg"])
+        except Exception as error:  # noqa: BLE001  the user's types may raise anything
             yield "", f"{type(error).__name__}: {error}"
 
-    def _placed(self, location: tuple[int | str, ...], said: str) -> tuple[str, str]:
-        """Find the control of a fault; what lies deeper is told in words."""
-        names = {part.name for part in self._whole.inside}
-        depth = next((size for size in range(len(location), 0, -1) if name_of(location[:size]) in names), 0)
+    def _locate_error(self, location: tuple[int | str, ...], message: str) -> tuple[str, str]:
+        """Find the control of an error; a deeper location becomes part of the message."""
+        names = {part.name for part in self._group.descendants}
+        depth = next((size for size in range(len(location), 0, -1) if join_path(location[:size]) in names), 0)
         rest = format_path(location[depth:])
-        return name_of(location[:depth]), f"{rest}: {said}" if rest else said
+        return join_path(location[:depth]), f"{rest}: {message}" if rest else message
 
 
-def _texts_of(posted: Any, name: str) -> Texts:
-    """Find what was posted under a name: a text, a list of them, or what a framework's `getlist` gives."""
-    given = posted.getlist(name) if hasattr(posted, "getlist") else posted.get(name, NOTHING)
-    many = given if isinstance(given, (list, tuple)) else [] if given is NOTHING else [given]
-    texts = (each if isinstance(each, str) else written(each) for each in many)
-    return [text.replace("\r\n", "\n") for text in texts]  # browsers send the former
+def _get_texts(posted: Any, name: str) -> Texts:
+    """Return the texts posted under a name: a text, a list, or the result of a framework's `getlist`."""
+    value = posted.getlist(name) if hasattr(posted, "getlist") else posted.get(name, NOTHING)
+    many = value if isinstance(value, (list, tuple)) else [] if value is NOTHING else [value]
+    texts = (each if isinstance(each, str) else to_json(each) for each in many)
+    return [text.replace("\r\n", "\n") for text in texts]  # browsers send CRLF

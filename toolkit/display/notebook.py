@@ -1,7 +1,6 @@
-"""A run in a notebook: HTML in the notebook's own colours, light or dark.
+"""A run as HTML for notebooks, in the notebook's own colours, light or dark.
 
-Whatever a model or a tool wrote is text here, never markup: no picture is fetched, and no link is made, because it says
-so.
+Whatever a model or a tool wrote is escaped: it fetches no image, and makes no link.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field
 from html import escape
 
 from toolkit._messages import Image, ToolCall, Usage
-from toolkit.display.formatting import shortened, told, visible
+from toolkit.display.formatting import escape_controls, get_progress_text, shorten
 from toolkit.events import (
     ApprovalNeeded,
     Event,
@@ -46,15 +45,19 @@ class _Row:
     images: tuple[Image, ...] = ()
 
 
-def html_of(output: object, calls: Iterable[ToolCallFinished], usage: Usage, finish_reason: str, model: str) -> str:
-    """Show what a run came to: the answer, and below it a table of the calls that unfolds."""
+def render_result(
+    output: object, calls: Iterable[ToolCallFinished], usage: Usage, finish_reason: str, model: str
+) -> str:
+    """Render a result: the answer, and below it a folded table of the calls."""
     end = f"ended by {finish_reason}" if finish_reason != "stop" else ""
-    return _card(str(output), list(map(_row, calls)), [_tokens(usage), model, end], is_unfolded=False)
+    return _render_card(
+        str(output), list(map(_make_row, calls)), [_format_tokens(usage), model, end], is_unfolded=False
+    )
 
 
 @dataclass
 class Story:
-    """The events of a run so far, for a notebook to show again and again while it happens.
+    """The events of a run so far, which a notebook can display again after each event.
 
     Example:
         >>> from toolkit import Runner
@@ -76,11 +79,11 @@ class Story:
             self.add(event)
 
     def add(self, event: Event) -> None:
-        """Take in what an event has for people to read."""
-        self._take_answer(event)
-        self._take_call(event)
+        """Add an event to what is displayed."""
+        self._add_to_answer(event)
+        self._add_to_calls(event)
 
-    def _take_answer(self, event: Event) -> None:
+    def _add_to_answer(self, event: Event) -> None:
         match event:
             case RunStarted():
                 self._about = [event.model]
@@ -90,28 +93,28 @@ class Story:
                 self._answer += event.text
             case RunFinished():
                 self._answer = event.output
-                self._about = [_tokens(event.usage), *self._about]
+                self._about = [_format_tokens(event.usage), *self._about]
 
-    def _take_call(self, event: Event) -> None:
+    def _add_to_calls(self, event: Event) -> None:
         match event:
             case ToolCallStarted():
-                self._rows[event.call.id] = _open_row(event.call)
+                self._rows[event.call.id] = _make_open_row(event.call)
             case ToolCallUpdated():
-                self._rows[event.call.id] = _open_row(event.call, told(event))
+                self._rows[event.call.id] = _make_open_row(event.call, get_progress_text(event))
             case ApprovalNeeded():
-                self._rows[event.approval.call.id] = _open_row(event.approval.call, state="waiting")
+                self._rows[event.approval.call.id] = _make_open_row(event.approval.call, state="waiting")
             case ToolCallFinished():
-                self._rows[event.call.id] = _row(event)
+                self._rows[event.call.id] = _make_row(event)
 
     def _repr_html_(self) -> str:
-        return _card(self._answer, self._rows.values(), self._about, is_unfolded=True)
+        return _render_card(self._answer, self._rows.values(), self._about, is_unfolded=True)
 
 
-def _open_row(call: ToolCall, text: str = "", state: str = "running") -> _Row:
+def _make_open_row(call: ToolCall, text: str = "", state: str = "running") -> _Row:
     return _Row(name=call.name, arguments=call.arguments, reasoning=call.reasoning, text=text, state=state)
 
 
-def _row(event: ToolCallFinished) -> _Row:
+def _make_row(event: ToolCallFinished) -> _Row:
     return _Row(
         name=event.name,
         arguments=event.arguments,
@@ -123,35 +126,39 @@ def _row(event: ToolCallFinished) -> _Row:
     )
 
 
-def _card(answer: str, rows: Collection[_Row], about: Iterable[str], *, is_unfolded: bool) -> str:
+def _render_card(answer: str, rows: Collection[_Row], about: Iterable[str], *, is_unfolded: bool) -> str:
     errors = sum(row.state == "error" for row in rows)
-    counts = [_counted(len(rows), "call"), *([_counted(errors, "error")] if errors else [])]
-    summary = f'<span style="opacity:.7">{_safe(" · ".join(filter(None, [*counts, *about])), MAX_CELL)}</span>'
-    table = f"<details{' open' * is_unfolded}><summary>{summary}</summary>{_table(rows)}</details>" if rows else summary
-    return f'<div><div style="{_TEXT};margin-bottom:.5em">{_safe(answer, MAX_ANSWER)}</div>{table}</div>'
+    counts = [_format_count(len(rows), "call"), *([_format_count(errors, "error")] if errors else [])]
+    summary = f'<span style="opacity:.7">{_escape(" · ".join(filter(None, [*counts, *about])), MAX_CELL)}</span>'
+    table = (
+        f"<details{' open' * is_unfolded}><summary>{summary}</summary>{_render_table(rows)}</details>"
+        if rows
+        else summary
+    )
+    return f'<div><div style="{_TEXT};margin-bottom:.5em">{_escape(answer, MAX_ANSWER)}</div>{table}</div>'
 
 
-def _table(rows: Iterable[_Row]) -> str:
+def _render_table(rows: Iterable[_Row]) -> str:
     head = "".join(f'<th style="{_CELL}">{title}</th>' for title in ("Tool", "Arguments", "Result", "Seconds"))
-    body = "".join(f"<tr>{''.join(_cells(row))}</tr>" for row in rows)
+    body = "".join(f"<tr>{''.join(_render_cells(row))}</tr>" for row in rows)
     return f'<table style="border-collapse:collapse;margin-top:.5em"><tr>{head}</tr>{body}</table>'
 
 
-def _cells(row: _Row) -> Iterator[str]:
+def _render_cells(row: _Row) -> Iterator[str]:
     mark = "" if row.state == "done" else f"<b>{row.state}</b> "
     seconds = "" if row.seconds is None else f"{row.seconds:.2f}"
-    pictures = "".join(map(_picture, row.images))
-    yield _cell(_code(row.name, MAX_NAME), _WORD)
-    yield _cell(f"{_code(row.arguments, MAX_CELL)}{_faint(row.reasoning)}", _TEXT)
-    yield _cell(f"{mark}{_safe(row.text, MAX_CELL)}{pictures}", _TEXT)
-    yield _cell(seconds, _WORD)
+    pictures = "".join(map(_render_image, row.images))
+    yield _render_cell(_render_code(row.name, MAX_NAME), _WORD)
+    yield _render_cell(f"{_render_code(row.arguments, MAX_CELL)}{_render_note(row.reasoning)}", _TEXT)
+    yield _render_cell(f"{mark}{_escape(row.text, MAX_CELL)}{pictures}", _TEXT)
+    yield _render_cell(seconds, _WORD)
 
 
-def _cell(content: str, style: str) -> str:
+def _render_cell(content: str, style: str) -> str:
     return f'<td style="{_CELL};{style}">{content}</td>'
 
 
-def _picture(image: Image) -> str:
+def _render_image(image: Image) -> str:
     media_type = image.media_type.partition(";")[0]
     if not _PICTURE.fullmatch(media_type):
         return ""
@@ -159,23 +166,23 @@ def _picture(image: Image) -> str:
     return f'<br><img alt="" style="max-height:10em" src="data:{media_type};base64,{data}">'
 
 
-def _faint(text: str) -> str:
-    return f'<div style="opacity:.7">{_safe(text, MAX_CELL)}</div>' if text else ""
+def _render_note(text: str) -> str:
+    return f'<div style="opacity:.7">{_escape(text, MAX_CELL)}</div>' if text else ""
 
 
-def _code(text: str, size: int) -> str:
-    return f"<code>{_safe(text, size)}</code>"
+def _render_code(text: str, size: int) -> str:
+    return f"<code>{_escape(text, size)}</code>"
 
 
-def _safe(text: str, size: int) -> str:
-    return escape(visible(shortened(text, size)))
+def _escape(text: str, size: int) -> str:
+    return escape(escape_controls(shorten(text, size)))
 
 
-def _tokens(usage: Usage) -> str:
+def _format_tokens(usage: Usage) -> str:
     if not (usage.input_tokens or usage.output_tokens):
         return ""
     return f"{usage.input_tokens} tokens in, {usage.output_tokens} out"
 
 
-def _counted(number: int, word: str) -> str:
+def _format_count(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"

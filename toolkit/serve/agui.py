@@ -12,19 +12,11 @@
     an exception, or no end     RUN_ERROR
     all others                  CUSTOM, with the JSON form of the event
 
-A call is told when its turn is over: only then is it known to be whole, and has its id. A call that waited for approval
-in an earlier run was told then; now there is its result. Specification: https://docs.ag-ui.com/spec/1.0
+A call is encoded when its turn is over: only then is it known to be whole, and has its id. A call that waited for
+approval was encoded by the earlier run; the resumed one adds its result. Specification: https://docs.ag-ui.com/spec/1.0
 
-What a user interface answers to the interrupts of a run.
-
-Results, approvals and usage in the words of AG-UI.
-
-One run, told as AG-UI does: what is open, and what of it was said.
-
-What must stay true: whatever is opened is closed, in whatever way the run ends; no id is opened twice at a time;
-nothing is told after RUN_FINISHED but a failure, and nothing after RUN_ERROR.
-
-What is told of a run, drawn one by one; whoever closes it ends the run, begun or not.
+What must stay true: whatever is opened is closed, in whatever way the run ends; no id is open twice at a time; nothing
+follows RUN_FINISHED but a failure, and nothing follows RUN_ERROR.
 """
 
 from __future__ import annotations
@@ -64,8 +56,17 @@ from toolkit.events import (
     event_to_dict,
 )
 
-# What an answer looks like: the protocol's own pattern for approvals with edits.
-ANSWER: Mapping[str, Any] = {
+__all__ = ["AGUIEvent", "AGUIStream", "AsyncAGUIStream", "encode_events", "parse_decisions"]
+
+logger = logging.getLogger("toolkit")
+
+AGUIEvent: TypeAlias = dict[str, Any]
+
+VERSION = "1.0"  # of the protocol
+# Finish reasons of runs that were ended from outside. A run at a limit has an answer, unless its last turn made calls.
+STOPPED = frozenset({"cancelled", "stopped"})
+# JSON Schema of the answer to an interrupt: the protocol's own pattern for approvals with edits.
+RESPONSE_SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "properties": {
         "approved": {"type": "boolean"},
@@ -76,38 +77,63 @@ ANSWER: Mapping[str, Any] = {
 }
 
 
-def decisions(resume: Iterable[Mapping[str, Any]]) -> dict[str, Decision]:
-    """Read the `resume` of a client's input: decisions by call id, as `Runner.resume` takes them.
+@overload
+def encode_events(stream: AsyncIterable[Event], *, thread_id: str = "", run_id: str = "") -> AsyncAGUIStream: ...
+@overload
+def encode_events(stream: Iterable[Event], *, thread_id: str = "", run_id: str = "") -> AGUIStream: ...
+def encode_events(stream: Any, *, thread_id: str = "", run_id: str = "") -> Any:
+    """Encode the events of a run as AG-UI events, JSON-able dicts; an async stream gives an async iterator.
 
-    Nothing but `{"approved": true}` is a yes; a call that the client gave up is refused.
+    A run that fails ends with RUN_ERROR and raises nothing: its exception is logged. Leaving early ends the run.
+
+    Args:
+        stream: The stream from `Runner.stream` or `Runner.astream`.
+        thread_id: The client's id of the conversation; the run's id by default.
+        run_id: The client's id of the run; the run's own id by default.
+
+    Example:
+        >>> from toolkit import Runner
+        >>> from toolkit.testing import ScriptedModel
+        >>> stream = Runner(model=ScriptedModel(["Hello."])).stream("Hi!")
+        >>> [event["delta"] for event in encode_events(stream) if event["type"] == "TEXT_MESSAGE_CONTENT"]
+        ['Hello.']
+    """
+    encoder = EventEncoder(thread_id=thread_id, run_id=run_id)
+    return AsyncAGUIStream(stream, encoder) if isinstance(stream, AsyncIterable) else AGUIStream(stream, encoder)
+
+
+def parse_decisions(resume: Iterable[Mapping[str, Any]]) -> dict[str, Decision]:
+    """Parse the `resume` of a client's input into decisions by call id, as `Runner.resume` takes them.
+
+    Only `{"approved": true}` approves; a call whose interrupt the client cancelled is rejected.
 
     Raises:
-        ValueError: It is no list of answers, one for each interrupt.
+        ValueError: It is not a list with one answer for each interrupt.
 
     Example:
         >>> entry = {"interruptId": "ab12cd34_0", "status": "resolved", "payload": {"approved": True}}
-        >>> decisions([entry]) == {"ab12cd34_0": Decision.approve()}
+        >>> parse_decisions([entry]) == {"ab12cd34_0": Decision.approve()}
         True
     """
     if isinstance(resume, (str, Mapping)) or not isinstance(resume, Iterable):
-        raise ValueError(f"resume is a list of answers to interrupts, not {resume!r:.100}.")  # noqa: TRY004  it comes from a client
-    decided: dict[str, Decision] = {}
+        raise ValueError(f"resume must be a list of answers to interrupts, not {resume!r:.100}.")  # noqa: TRY004  it comes from a client
+    decisions: dict[str, Decision] = {}
     for entry in resume:
-        interrupt = _interrupt_of(entry)
-        if interrupt in decided:
+        interrupt = _parse_interrupt_id(entry)
+        if interrupt in decisions:
             raise ValueError(f"The interrupt {interrupt!r:.100} has two answers.")
-        decided[interrupt] = _decision(entry)
-    return decided
+        decisions[interrupt] = _parse_decision(entry)
+    return decisions
 
 
-def _interrupt_of(entry: object) -> str:
+def _parse_interrupt_id(entry: object) -> str:
     interrupt = entry.get("interruptId") if isinstance(entry, Mapping) else None
     if not isinstance(interrupt, str) or not interrupt:
         raise ValueError(f"An answer names its interrupt by 'interruptId'; this one does not: {entry!r:.200}.")
     return interrupt
 
 
-def _decision(entry: Mapping[str, Any]) -> Decision:
+def _parse_decision(entry: Mapping[str, Any]) -> Decision:
     payload = entry.get("payload")
     answer = payload if isinstance(payload, Mapping) else {}
     if entry.get("status") != "resolved" or answer.get("approved") is not True:
@@ -119,312 +145,275 @@ def _decision(entry: Mapping[str, Any]) -> Decision:
     return Decision.approve() if edited is None else Decision.reject()
 
 
-def content_of(result: ToolResult) -> str | list[dict[str, Any]]:
-    """Write what a result shows: a text, or the parts of it where there are pictures or files."""
-    text = replace_surrogates(result.text or "")
-    parts: list[Image | File] = [*result.images, *result.files]
-    return [{"type": "text", "text": text}, *map(_part, parts)] if parts else text
+class AGUIStream(Iterator[AGUIEvent]):
+    """The AG-UI events of a run; closing it ends the run, started or not."""
 
-
-def interrupt_of(approval: PendingApproval) -> dict[str, Any]:
-    """Write what a run waits for; its id is the call's, by which a decision names it."""
-    call, facts = approval.call, event_to_dict(ApprovalNeeded(approval))
-    told = ("toolName", "arguments", "reasoning", "digest", "effect")
-    about = {name: facts[name] for name in told if name in facts}
-    message = replace_surrogates(f"Allow {approval.title or call.name}? {approval.reason}".rstrip())
-    identity = {"id": call.id, "reason": "tool_call", "toolCallId": call.id}
-    return {**identity, "message": message, "responseSchema": ANSWER, "metadata": about}
-
-
-def usage_of(usage: Usage, model: str) -> dict[str, Any]:
-    """Write tokens; a count of 0 means that the provider has not told, and then nothing must be said."""
-    counts = {"inputTokens": usage.input_tokens, "outputTokens": usage.output_tokens}
-    told = {name: count for name, count in counts.items() if count}
-    return {"usage": [{"model": replace_surrogates(model), **told}]} if told else {}
-
-
-def _part(part: Image | File) -> dict[str, Any]:
-    sort = part.media_type.partition("/")[0]
-    source = {"type": "data", "value": base64.b64encode(part.data).decode(), "mimeType": part.media_type}
-    named = {"metadata": {"name": part.name}} if isinstance(part, File) else {}
-    return {"type": sort if sort in ("image", "audio", "video") else "document", "source": source, **named}
-
-
-logger = logging.getLogger("toolkit")
-
-Told: TypeAlias = dict[str, Any]
-
-VERSION = "1.0"  # of the protocol
-# Why a run ended that was ended from outside; at a limit it has an answer, unless the last one made calls.
-STOPPED = frozenset({"cancelled", "stopped"})
-
-
-@dataclass
-class Telling:
-    """What was told of one run."""
-
-    thread_id: str
-    run_id: str
-    _model: str = ""
-    _turn_id: str = ""  # and that of its message; none before the first turn
-    _thoughts: int = 0  # stretches of reasoning in the turn
-    _said: int = 0  # messages of the user
-    _asks: bool = False  # whether the last answer made calls
-    _is_over: bool = False
-    _open: list[tuple[str, Told]] = field(default_factory=list)  # what sort of thing, and the event that closes it
-    _spoken: set[str] = field(default_factory=set)  # sorts of the turn that came in pieces
-    _called: set[str] = field(default_factory=set)
-    _pending: dict[str, PendingApproval] = field(default_factory=dict)
-
-    def take(self, event: Event) -> Iterator[Told]:
-        """Tell one event."""
-        return _TELLERS.get(type(event), Telling.custom)(self, event)
-
-    def end(self, failure: Exception | None) -> Iterator[Told]:
-        """Tell that the run has failed, or was left; what an exception says is for the log alone."""
-        if self._is_over and failure is None:
-            return
-        yield from self._close()
-        if failure is None:
-            yield {"type": "RUN_ERROR", "message": "The run was left before its end.", "code": "left"}
-            return
-        logger.error("A run failed while its events were told.", exc_info=failure)
-        name = type(failure).__name__
-        yield {"type": "RUN_ERROR", "message": f"The run failed: {name}.", "code": name}
-
-    def run_started(self, event: RunStarted) -> Iterator[Told]:
-        """Open the run."""
-        self.run_id = self.run_id or event.run_id
-        self.thread_id = self.thread_id or self.run_id
-        self._model = event.model
-        yield {"type": "RUN_STARTED", **self._ids(), "protocolVersion": VERSION}
-
-    def turn_started(self, event: TurnStarted) -> Iterator[Told]:
-        """Open a step, after the one before."""
-        yield from self._close()
-        self._turn_id, self._thoughts = f"{self.run_id}-{event.turn}", 0
-        self._spoken.clear()
-        yield self._opened("step", {"type": "STEP_STARTED", "stepName": f"turn {event.turn}"}, "STEP_FINISHED")
-
-    def text(self, event: TextDelta) -> Iterator[Told]:
-        """Add to the turn's message."""
-        yield from self._close("reasoning")
-        identity = {"messageId": self._turn_id}
-        if not self._is_open("text"):
-            opening = {"type": "TEXT_MESSAGE_START", **identity, "role": "assistant"}
-            yield self._opened("text", opening, "TEXT_MESSAGE_END")
-        yield {"type": "TEXT_MESSAGE_CONTENT", **identity, "delta": replace_surrogates(event.text)}
-        self._spoken.add("text")
-
-    def reasoning(self, event: ReasoningDelta) -> Iterator[Told]:
-        """Add to a stretch of reasoning, or begin the next one."""
-        begins = not self._is_open("reasoning")
-        self._thoughts += begins
-        identity = {"messageId": f"{self._turn_id}-reasoning-{self._thoughts}"}
-        if begins:
-            yield self._opened("reasoning", {"type": "REASONING_START", **identity}, "REASONING_END")
-            opening = {"type": "REASONING_MESSAGE_START", **identity, "role": "reasoning"}
-            yield self._opened("reasoning", opening, "REASONING_MESSAGE_END")
-        yield {"type": "REASONING_MESSAGE_CONTENT", **identity, "delta": replace_surrogates(event.text)}
-        self._spoken.add("reasoning")
-
-    def turn_finished(self, event: TurnFinished) -> Iterator[Told]:
-        """Tell what did not come in pieces, and the calls."""
-        response = event.response
-        if response.reasoning and "reasoning" not in self._spoken:
-            yield from self.reasoning(ReasoningDelta(response.reasoning))
-        if response.text and "text" not in self._spoken:
-            yield from self.text(TextDelta(response.text))
-        yield from self._close("reasoning", "text")
-        self._asks = bool(response.calls)
-        for call in response.calls:
-            yield from self._call(call)
-
-    def call_started(self, event: ToolCallStarted) -> Iterator[Told]:
-        """Tell a call that starts before its turn is over; where there was no turn, an earlier run has told it."""
-        return self._call(event.call) if self._turn_id else iter(())
-
-    def call_finished(self, event: ToolCallFinished) -> Iterator[Told]:
-        """Tell a result."""
-        call, result = event.call, event.result
-        self._pending.pop(call.id, None)
-        identity = {"messageId": f"{call.id}-result", "toolCallId": call.id}
-        failed = {"metadata": {"isError": True}} if result.is_error else {}
-        yield {"type": "TOOL_CALL_RESULT", **identity, "role": "tool", "content": content_of(result), **failed}
-
-    def message_added(self, event: MessageAdded) -> Iterator[Told]:
-        """Tell what the user said."""
-        self._said += 1
-        identity = {"messageId": f"{self._turn_id or self.run_id}-user-{self._said}"}
-        yield {"type": "TEXT_MESSAGE_START", **identity, "role": "user"}
-        yield {"type": "TEXT_MESSAGE_CONTENT", **identity, "delta": replace_surrogates(event.message.text)}
-        yield {"type": "TEXT_MESSAGE_END", **identity}
-
-    def approval(self, event: ApprovalNeeded) -> Iterator[Told]:
-        """Tell that a call waits; if it still does at the end, the run is interrupted."""
-        self._pending[event.approval.call.id] = event.approval
-        return self.custom(event)
-
-    def custom(self, event: Event) -> Iterator[Told]:
-        """Tell what the protocol has no event for."""
-        facts = event_to_dict(event)
-        yield {"type": "CUSTOM", "name": facts.pop("type"), "value": facts}
-
-    def run_finished(self, event: RunFinished) -> Iterator[Told]:
-        """Close the run, and say how it ended."""
-        self._is_over = True
-        yield from self._close()
-        outcome = self._outcome(event)
-        result = {"result": replace_surrogates(event.output)} if outcome["type"] == "success" else {}
-        about = {"metadata": {"finishReason": event.finish_reason}, **usage_of(event.usage, self._model)}
-        yield {"type": "RUN_FINISHED", **self._ids(), "outcome": outcome, **result, **about}
-
-    def _call(self, call: ToolCall) -> Iterator[Told]:
-        if call.id in self._called:
-            return
-        self._called.add(call.id)
-        identity = {"toolCallId": call.id}
-        about = {"toolCallName": replace_surrogates(call.name), "parentMessageId": self._turn_id}
-        reasoned = {"metadata": {"reasoning": replace_surrogates(call.reasoning)}} if call.reasoning else {}
-        yield {"type": "TOOL_CALL_START", **identity, **about, **reasoned}
-        if call.arguments.strip() not in ("", "{}"):
-            yield {"type": "TOOL_CALL_ARGS", **identity, "delta": replace_surrogates(call.arguments)}
-        yield {"type": "TOOL_CALL_END", **identity}
-
-    def _outcome(self, event: RunFinished) -> Told:
-        if self._pending:
-            return {"type": "interrupt", "interrupts": list(map(interrupt_of, self._pending.values()))}
-        is_stopped = event.finish_reason in STOPPED or (self._asks and event.finish_reason.startswith("max_"))
-        return {"type": "cancelled" if is_stopped else "success"}
-
-    def _ids(self) -> Told:
-        return {"threadId": self.thread_id, "runId": self.run_id}
-
-    def _opened(self, sort: str, opening: Told, closing: str) -> Told:
-        """Keep what closes a thing: the same words but for the type and the role."""
-        identity = {key: value for key, value in opening.items() if key not in ("type", "role")}
-        self._open.append((sort, {"type": closing, **identity}))
-        return opening
-
-    def _close(self, *sorts: str) -> Iterator[Told]:
-        """Close what is open of these sorts, by default all, the last first."""
-        closing = [item for item in self._open if not sorts or item[0] in sorts]
-        self._open = [item for item in self._open if item not in closing]
-        return (told for _, told in reversed(closing))
-
-    def _is_open(self, sort: str) -> bool:
-        return any(name == sort for name, _ in self._open)
-
-
-_TELLERS: Mapping[type[Any], Callable[[Telling, Any], Iterator[Told]]] = {
-    RunStarted: Telling.run_started,
-    TurnStarted: Telling.turn_started,
-    TextDelta: Telling.text,
-    ReasoningDelta: Telling.reasoning,
-    TurnFinished: Telling.turn_finished,
-    ToolCallStarted: Telling.call_started,
-    ToolCallFinished: Telling.call_finished,
-    MessageAdded: Telling.message_added,
-    ApprovalNeeded: Telling.approval,
-    RunFinished: Telling.run_finished,
-}
-
-
-class ToldStream(Iterator[Told]):
-    """What AG-UI is told of a run, as an iterator."""
-
-    def __init__(self, stream: Iterable[Event], telling: Telling) -> None:
-        self._told = _drawn(stream, telling)
-        self._stack = _closing(stream)
+    def __init__(self, stream: Iterable[Event], encoder: EventEncoder) -> None:
+        self._events = _encode_stream(stream, encoder)
+        self._stack = _close_on_exit(stream)
 
     @override
-    def __next__(self) -> Told:
-        return next(self._told)
+    def __next__(self) -> AGUIEvent:
+        return next(self._events)
 
     def close(self) -> None:
-        """End the run where it stands."""
-        self._told.close()
-        self._stack.close()  # what was never begun has closed nothing
+        """End the run now."""
+        self._events.close()
+        self._stack.close()  # a generator that was never started runs no finally block
 
 
-class AsyncToldStream(AsyncIterator[Told]):
-    """What AG-UI is told of a run, as an async iterator."""
+class AsyncAGUIStream(AsyncIterator[AGUIEvent]):
+    """The AG-UI events of a run, as an async iterator; closing it ends the run, started or not."""
 
-    def __init__(self, stream: AsyncIterable[Event], telling: Telling) -> None:
-        self._told = _awaited(stream, telling)
-        self._stack = _async_closing(stream)
+    def __init__(self, stream: AsyncIterable[Event], encoder: EventEncoder) -> None:
+        self._events = _encode_async_stream(stream, encoder)
+        self._stack = _aclose_on_exit(stream)
 
     @override
-    async def __anext__(self) -> Told:
-        return await self._told.__anext__()
+    async def __anext__(self) -> AGUIEvent:
+        return await self._events.__anext__()
 
     async def aclose(self) -> None:
-        """End the run where it stands."""
-        await self._told.aclose()
+        """End the run now."""
+        await self._events.aclose()
         await self._stack.aclose()  # as above
 
 
-def _drawn(stream: Iterable[Event], telling: Telling) -> Generator[Told, None, None]:
+def _encode_stream(stream: Iterable[Event], encoder: EventEncoder) -> Generator[AGUIEvent, None, None]:
     failure: Exception | None = None
-    with _closing(stream):
+    with _close_on_exit(stream):
         try:
             for event in stream:
-                yield from telling.take(event)
+                yield from encoder.encode(event)
         except Exception as error:  # noqa: BLE001  whatever it was, the user interface has to know
             failure = error
-        yield from telling.end(failure)
+        yield from encoder.end(failure)
 
 
-async def _awaited(stream: AsyncIterable[Event], telling: Telling) -> AsyncGenerator[Told, None]:
+async def _encode_async_stream(stream: AsyncIterable[Event], encoder: EventEncoder) -> AsyncGenerator[AGUIEvent, None]:
     failure: Exception | None = None
-    async with _async_closing(stream):
+    async with _aclose_on_exit(stream):
         try:
             async for event in stream:
-                for told in telling.take(event):
-                    yield told
+                for encoded in encoder.encode(event):
+                    yield encoded
         except Exception as error:  # noqa: BLE001  as above
             failure = error
-        for told in telling.end(failure):
-            yield told
+        for encoded in encoder.end(failure):
+            yield encoded
 
 
-def _closing(stream: Any) -> ExitStack:
+def _close_on_exit(stream: Any) -> ExitStack:
     stack = ExitStack()
     if close := getattr(stream, "close", None):
         stack.callback(close)
     return stack
 
 
-def _async_closing(stream: Any) -> AsyncExitStack:
+def _aclose_on_exit(stream: Any) -> AsyncExitStack:
     stack = AsyncExitStack()
     if close := getattr(stream, "aclose", None):
         stack.push_async_callback(close)
     return stack
 
 
-__all__ = ["AsyncToldStream", "Told", "ToldStream", "decisions", "events"]
+@dataclass
+class EventEncoder:
+    """Encoder of one run: which parts are open, and which were streamed already."""
+
+    thread_id: str
+    run_id: str
+    _model: str = ""
+    _turn_id: str = ""  # also the id of its message; empty before the first turn
+    _reasoning_parts: int = 0  # parts of reasoning in the turn
+    _user_messages: int = 0  # messages that the user added
+    _has_calls: bool = False  # whether the last response has calls
+    _is_over: bool = False
+    _open_parts: list[tuple[str, AGUIEvent]] = field(default_factory=list)  # kind, and the event that closes it
+    _streamed: set[str] = field(default_factory=set)  # kinds of which the turn had deltas
+    _call_ids: set[str] = field(default_factory=set)
+    _pending: dict[str, PendingApproval] = field(default_factory=dict)
+
+    def encode(self, event: Event) -> Iterator[AGUIEvent]:
+        """Encode one event."""
+        return _ENCODERS.get(type(event), EventEncoder.encode_custom)(self, event)
+
+    def end(self, failure: Exception | None) -> Iterator[AGUIEvent]:
+        """Close what is open, and report a run that failed or was left; the text of an exception is only logged."""
+        if self._is_over and failure is None:
+            return
+        yield from self._close_parts()
+        if failure is None:
+            yield {"type": "RUN_ERROR", "message": "The run was left before its end.", "code": "left"}
+            return
+        logger.error("A run failed while its events were encoded for AG-UI.", exc_info=failure)
+        name = type(failure).__name__
+        yield {"type": "RUN_ERROR", "message": f"The run failed: {name}.", "code": name}
+
+    def start_run(self, event: RunStarted) -> Iterator[AGUIEvent]:
+        """Open the run; its ids are those of the client, or the run's own."""
+        self.run_id = self.run_id or event.run_id
+        self.thread_id = self.thread_id or self.run_id
+        self._model = event.model
+        yield {"type": "RUN_STARTED", **self._ids(), "protocolVersion": VERSION}
+
+    def start_turn(self, event: TurnStarted) -> Iterator[AGUIEvent]:
+        """Close the step before, and open the next."""
+        yield from self._close_parts()
+        self._turn_id, self._reasoning_parts = f"{self.run_id}-{event.turn}", 0
+        self._streamed.clear()
+        yield self._open_part("step", {"type": "STEP_STARTED", "stepName": f"turn {event.turn}"}, "STEP_FINISHED")
+
+    def add_text(self, event: TextDelta) -> Iterator[AGUIEvent]:
+        """Add a delta to the turn's message; open it first if there is none."""
+        yield from self._close_parts("reasoning")
+        identity = {"messageId": self._turn_id}
+        if not self._is_open("text"):
+            opening = {"type": "TEXT_MESSAGE_START", **identity, "role": "assistant"}
+            yield self._open_part("text", opening, "TEXT_MESSAGE_END")
+        yield {"type": "TEXT_MESSAGE_CONTENT", **identity, "delta": replace_surrogates(event.text)}
+        self._streamed.add("text")
+
+    def add_reasoning(self, event: ReasoningDelta) -> Iterator[AGUIEvent]:
+        """Add a delta to a part of reasoning; open the next part if none is open."""
+        is_first = not self._is_open("reasoning")
+        self._reasoning_parts += is_first
+        identity = {"messageId": f"{self._turn_id}-reasoning-{self._reasoning_parts}"}
+        if is_first:
+            yield self._open_part("reasoning", {"type": "REASONING_START", **identity}, "REASONING_END")
+            opening = {"type": "REASONING_MESSAGE_START", **identity, "role": "reasoning"}
+            yield self._open_part("reasoning", opening, "REASONING_MESSAGE_END")
+        yield {"type": "REASONING_MESSAGE_CONTENT", **identity, "delta": replace_surrogates(event.text)}
+        self._streamed.add("reasoning")
+
+    def finish_turn(self, event: TurnFinished) -> Iterator[AGUIEvent]:
+        """Encode text and reasoning that were not streamed, then the calls."""
+        response = event.response
+        if response.reasoning and "reasoning" not in self._streamed:
+            yield from self.add_reasoning(ReasoningDelta(response.reasoning))
+        if response.text and "text" not in self._streamed:
+            yield from self.add_text(TextDelta(response.text))
+        yield from self._close_parts("reasoning", "text")
+        self._has_calls = bool(response.calls)
+        for call in response.calls:
+            yield from self._encode_call(call)
+
+    def start_call(self, event: ToolCallStarted) -> Iterator[AGUIEvent]:
+        """Encode a call that starts before its turn is over; without a turn, the earlier run has encoded it."""
+        return self._encode_call(event.call) if self._turn_id else iter(())
+
+    def finish_call(self, event: ToolCallFinished) -> Iterator[AGUIEvent]:
+        """Encode a call's result."""
+        call, result = event.call, event.result
+        self._pending.pop(call.id, None)
+        identity = {"messageId": f"{call.id}-result", "toolCallId": call.id}
+        metadata = {"metadata": {"isError": True}} if result.is_error else {}
+        yield {"type": "TOOL_CALL_RESULT", **identity, "role": "tool", "content": _encode_content(result), **metadata}
+
+    def add_message(self, event: MessageAdded) -> Iterator[AGUIEvent]:
+        """Encode a message that the user added."""
+        self._user_messages += 1
+        identity = {"messageId": f"{self._turn_id or self.run_id}-user-{self._user_messages}"}
+        yield {"type": "TEXT_MESSAGE_START", **identity, "role": "user"}
+        yield {"type": "TEXT_MESSAGE_CONTENT", **identity, "delta": replace_surrogates(event.message.text)}
+        yield {"type": "TEXT_MESSAGE_END", **identity}
+
+    def add_approval(self, event: ApprovalNeeded) -> Iterator[AGUIEvent]:
+        """Encode a call that waits for approval; if it still waits at the end, the run is interrupted."""
+        self._pending[event.approval.call.id] = event.approval
+        return self.encode_custom(event)
+
+    def encode_custom(self, event: Event) -> Iterator[AGUIEvent]:
+        """Encode an event that the protocol has no type for."""
+        facts = event_to_dict(event)
+        yield {"type": "CUSTOM", "name": facts.pop("type"), "value": facts}
+
+    def finish_run(self, event: RunFinished) -> Iterator[AGUIEvent]:
+        """Close the run, with its outcome."""
+        self._is_over = True
+        yield from self._close_parts()
+        outcome = self._make_outcome(event)
+        result = {"result": replace_surrogates(event.output)} if outcome["type"] == "success" else {}
+        details = {"metadata": {"finishReason": event.finish_reason}, **_encode_usage(event.usage, self._model)}
+        yield {"type": "RUN_FINISHED", **self._ids(), "outcome": outcome, **result, **details}
+
+    def _encode_call(self, call: ToolCall) -> Iterator[AGUIEvent]:
+        if call.id in self._call_ids:
+            return
+        self._call_ids.add(call.id)
+        identity = {"toolCallId": call.id}
+        details = {"toolCallName": replace_surrogates(call.name), "parentMessageId": self._turn_id}
+        metadata = {"metadata": {"reasoning": replace_surrogates(call.reasoning)}} if call.reasoning else {}
+        yield {"type": "TOOL_CALL_START", **identity, **details, **metadata}
+        if call.arguments.strip() not in ("", "{}"):
+            yield {"type": "TOOL_CALL_ARGS", **identity, "delta": replace_surrogates(call.arguments)}
+        yield {"type": "TOOL_CALL_END", **identity}
+
+    def _make_outcome(self, event: RunFinished) -> AGUIEvent:
+        if self._pending:
+            return {"type": "interrupt", "interrupts": list(map(_encode_interrupt, self._pending.values()))}
+        is_stopped = event.finish_reason in STOPPED or (self._has_calls and event.finish_reason.startswith("max_"))
+        return {"type": "cancelled" if is_stopped else "success"}
+
+    def _ids(self) -> AGUIEvent:
+        return {"threadId": self.thread_id, "runId": self.run_id}
+
+    def _open_part(self, kind: str, opening: AGUIEvent, closing: str) -> AGUIEvent:
+        """Remember the event that closes a part: the same keys but for the type and the role."""
+        identity = {key: value for key, value in opening.items() if key not in ("type", "role")}
+        self._open_parts.append((kind, {"type": closing, **identity}))
+        return opening
+
+    def _close_parts(self, *kinds: str) -> Iterator[AGUIEvent]:
+        """Close the open parts of these kinds, by default all, the last first."""
+        closing = [item for item in self._open_parts if not kinds or item[0] in kinds]
+        self._open_parts = [item for item in self._open_parts if item not in closing]
+        return (event for _, event in reversed(closing))
+
+    def _is_open(self, kind: str) -> bool:
+        return any(name == kind for name, _ in self._open_parts)
 
 
-@overload
-def events(stream: AsyncIterable[Event], *, thread_id: str = "", run_id: str = "") -> AsyncToldStream: ...
-@overload
-def events(stream: Iterable[Event], *, thread_id: str = "", run_id: str = "") -> ToldStream: ...
-def events(stream: Any, *, thread_id: str = "", run_id: str = "") -> Any:
-    """Tell the events of a run as AG-UI does, as JSON-able dicts; of an async stream, as an async iterator.
+_ENCODERS: Mapping[type[Any], Callable[[EventEncoder, Any], Iterator[AGUIEvent]]] = {
+    RunStarted: EventEncoder.start_run,
+    TurnStarted: EventEncoder.start_turn,
+    TextDelta: EventEncoder.add_text,
+    ReasoningDelta: EventEncoder.add_reasoning,
+    TurnFinished: EventEncoder.finish_turn,
+    ToolCallStarted: EventEncoder.start_call,
+    ToolCallFinished: EventEncoder.finish_call,
+    MessageAdded: EventEncoder.add_message,
+    ApprovalNeeded: EventEncoder.add_approval,
+    RunFinished: EventEncoder.finish_run,
+}
 
-    A run that fails ends with RUN_ERROR and raises nothing: the exception is in the log. Leaving early ends the run.
 
-    Args:
-        stream: What `Runner.stream` or `Runner.astream` gave.
-        thread_id: The conversation, as the client names it; the run's id by default.
-        run_id: The run, as the client names it; the run's own id by default.
+def _encode_content(result: ToolResult) -> str | list[dict[str, Any]]:
+    """Encode a result as a text, or as a list of parts if it has images or files."""
+    text = replace_surrogates(result.text or "")
+    parts: list[Image | File] = [*result.images, *result.files]
+    return [{"type": "text", "text": text}, *map(_encode_file, parts)] if parts else text
 
-    Example:
-        >>> from toolkit import Runner
-        >>> from toolkit.testing import ScriptedModel
-        >>> stream = Runner(model=ScriptedModel(["Hello."])).stream("Hi!")
-        >>> [event["delta"] for event in events(stream) if event["type"] == "TEXT_MESSAGE_CONTENT"]
-        ['Hello.']
-    """
-    telling = Telling(thread_id=thread_id, run_id=run_id)
-    return AsyncToldStream(stream, telling) if isinstance(stream, AsyncIterable) else ToldStream(stream, telling)
+
+def _encode_interrupt(approval: PendingApproval) -> dict[str, Any]:
+    """Encode a call that waits for approval; the interrupt has the call's id."""
+    call, facts = approval.call, event_to_dict(ApprovalNeeded(approval))
+    names = ("toolName", "arguments", "reasoning", "digest", "effect")
+    metadata = {name: facts[name] for name in names if name in facts}
+    message = replace_surrogates(f"Allow {approval.title or call.name}? {approval.reason}".rstrip())
+    identity = {"id": call.id, "reason": "tool_call", "toolCallId": call.id}
+    return {**identity, "message": message, "responseSchema": RESPONSE_SCHEMA, "metadata": metadata}
+
+
+def _encode_usage(usage: Usage, model: str) -> dict[str, Any]:
+    """Encode token counts; a count of 0 is left out, as the provider has not reported it."""
+    counts = {"inputTokens": usage.input_tokens, "outputTokens": usage.output_tokens}
+    reported = {name: count for name, count in counts.items() if count}
+    return {"usage": [{"model": replace_surrogates(model), **reported}]} if reported else {}
+
+
+def _encode_file(part: Image | File) -> dict[str, Any]:
+    kind = part.media_type.partition("/")[0]
+    source = {"type": "data", "value": base64.b64encode(part.data).decode(), "mimeType": part.media_type}
+    metadata = {"metadata": {"name": part.name}} if isinstance(part, File) else {}
+    return {"type": kind if kind in ("image", "audio", "video") else "document", "source": source, **metadata}

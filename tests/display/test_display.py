@@ -14,7 +14,7 @@ import pytest
 from toolkit import Image, Runner, ToolCall, ToolContext, ToolResult, Usage, tool
 from toolkit._messages import PendingApproval, UserMessage
 from toolkit.display import Story, ashow, follow, show
-from toolkit.display.notebook import html_of
+from toolkit.display.notebook import render_result
 from toolkit.events import (
     ApprovalNeeded,
     Event,
@@ -327,7 +327,7 @@ class Reader(HTMLParser):
 def carded(*script: object) -> Reader:
     """The card of a scripted run."""
     result = Runner([add, fail], model=ScriptedModel(script), max_turns=2).run("x")  # type: ignore[arg-type]
-    return Reader(html_of(result.output, result.calls, result.usage, result.finish_reason, result.model))
+    return Reader(render_result(result.output, result.calls, result.usage, result.finish_reason, result.model))
 
 
 def test_card_of_a_run() -> None:
@@ -343,7 +343,7 @@ def test_card_of_a_run() -> None:
 def test_reasoning_in_a_card() -> None:
     """Why the model made a call stands below its arguments."""
     made = ToolCallFinished(ToolCall(name="add", reasoning="They asked."), ToolResult(3, "3"), 0.1)
-    card = Reader(html_of("", [made], Usage(), "stop", "m"))
+    card = Reader(render_result("", [made], Usage(), "stop", "m"))
 
     assert ["add", "{}They asked.", "3"] == card.cells[:3]
 
@@ -357,7 +357,7 @@ def test_card_without_calls() -> None:
 
 def test_card_of_an_unusual_end() -> None:
     """A card says by what a run ended, and what it cost where that is known."""
-    html = html_of("", (), Usage(10, 5, 2), "max_turns", "m")
+    html = render_result("", (), Usage(10, 5, 2), "max_turns", "m")
 
     assert "0 calls · 10 tokens in, 5 out · m · ended by max_turns" == Reader(html).text
 
@@ -369,7 +369,7 @@ def test_card_is_text() -> None:
     """Nothing that a model or a tool wrote becomes markup: no script, no picture, no link, no control character."""
     hostile_call = ToolCall(name=HOSTILE, arguments=HOSTILE, reasoning=HOSTILE)
     hostile = ToolCallFinished(hostile_call, ToolResult(text=HOSTILE, error=HOSTILE), 0.1)
-    html = html_of(HOSTILE, [hostile], Usage(), HOSTILE, HOSTILE)
+    html = render_result(HOSTILE, [hostile], Usage(), HOSTILE, HOSTILE)
 
     card = Reader(html)
     assert {"div", "details", "summary", "span", "table", "tr", "th", "td", "code", "b"} == set(card.tags)
@@ -380,7 +380,7 @@ def test_card_is_text() -> None:
 def test_pictures_in_a_card() -> None:
     """A tool's picture is shown from its bytes; what is no picture by its media type is not."""
     images = (Image(b"\x00", 'image/png; a="onload="b()"'), Image(b"\x00", "text/html"))
-    html = html_of("", [ToolCallFinished(QUICK, ToolResult(text="", images=images), 0.1)], Usage(), "stop", "m")
+    html = render_result("", [ToolCallFinished(QUICK, ToolResult(text="", images=images), 0.1)], Usage(), "stop", "m")
 
     assert ["data:image/png;base64,AA=="] == [value for name, value in Reader(html).attributes if name == "src"]
     assert "onload" not in html
@@ -390,7 +390,7 @@ def test_long_texts_in_a_card() -> None:
     """Long texts are cut: a notebook keeps what it shows."""
     done = ToolCallFinished(QUICK, ToolResult(text="y" * 10**6), 0.1)
 
-    assert len(html_of("x" * 10**6, [done] * 2, Usage(), "stop", "m")) < 40_000
+    assert len(render_result("x" * 10**6, [done] * 2, Usage(), "stop", "m")) < 40_000
 
 
 def test_story() -> None:

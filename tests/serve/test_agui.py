@@ -59,7 +59,7 @@ def answered(*calls: ToolCall, **said: str) -> TurnFinished:
 
 def told(*events: Event) -> list[dict[str, Any]]:
     """What is told of a run's first turn, without what every run begins with."""
-    return list(agui.events([*BEGUN, *events]))[2:]
+    return list(agui.encode_events([*BEGUN, *events]))[2:]
 
 
 def types(events: list[dict[str, Any]]) -> list[str]:
@@ -93,7 +93,7 @@ def test_whole_run() -> None:
     """A turn is a step; its calls have start, arguments, end and result; the answer comes in pieces."""
     runner = Runner([add], model=ScriptedModel([[call("add", a=1, b=2)], "It is 3."]))
 
-    events = list(agui.events(runner.stream("x"), thread_id="t", run_id="r"))
+    events = list(agui.encode_events(runner.stream("x"), thread_id="t", run_id="r"))
     call_id = events[2]["toolCallId"]
     assert [
         {"type": "RUN_STARTED", "threadId": "t", "runId": "r", "protocolVersion": "1.0"},
@@ -132,15 +132,15 @@ def test_async_run() -> None:
 
     async def main() -> list[dict[str, Any]]:
         stream = Runner([add], model=ScriptedModel([[call("add", a=1, b=2)], "Three."])).astream("x")
-        return [event async for event in agui.events(stream)]
+        return [event async for event in agui.encode_events(stream)]
 
     stream = Runner([add], model=ScriptedModel([[call("add", a=1, b=2)], "Three."])).stream("x")
-    assert types(list(agui.events(stream))) == types(asyncio.run(main()))
+    assert types(list(agui.encode_events(stream))) == types(asyncio.run(main()))
 
 
 def test_ids_are_the_runs_own() -> None:
     """Where the client has no ids, those of the run stand in for them."""
-    events = list(agui.events([*BEGUN, ended()]))
+    events = list(agui.encode_events([*BEGUN, ended()]))
 
     assert [("r", "r"), ("r", "r")] == [(e["threadId"], e["runId"]) for e in events if e["type"].startswith("RUN")]
 
@@ -208,7 +208,7 @@ def test_early_call() -> None:
 def test_call_of_an_earlier_run() -> None:
     """A call that an earlier run has told has only its result here: told again, its arguments would double."""
     result = ToolCallFinished(CALL, ToolResult(3, "3"), 0.1)
-    events = list(agui.events([BEGUN[0], ToolCallStarted(CALL), result, ended()]))
+    events = list(agui.encode_events([BEGUN[0], ToolCallStarted(CALL), result, ended()]))
 
     assert ["RUN_STARTED", "TOOL_CALL_RESULT", "RUN_FINISHED"] == types(events)
 
@@ -274,7 +274,7 @@ def test_progress_of_a_tool() -> None:
         return "done"
 
     with ScriptedModel([[call("work")], "Fine."]) as model:
-        events = list(agui.events(Runner([work], model=model).stream("x")))
+        events = list(agui.encode_events(Runner([work], model=model).stream("x")))
 
     assert ["half"] == [event["value"]["text"] for event in events if event["type"] == "CUSTOM"]
     assert "half" not in repr(model.requests)
@@ -343,7 +343,7 @@ def test_cancelled_run() -> None:
     """A run that is cancelled amid its answer ends as cancelled, with all closed."""
     runner = Runner(model=ScriptedModel(["One two three."]))
     events: list[dict[str, Any]] = []
-    for event in agui.events(runner.stream("x")):
+    for event in agui.encode_events(runner.stream("x")):
         events.append(event)
         if event["type"] == "TEXT_MESSAGE_CONTENT":
             runner.cancel()
@@ -368,7 +368,7 @@ def test_failed_run(caplog: pytest.LogCaptureFixture) -> None:
         raise ValueError("secret")
 
     with caplog.at_level(logging.ERROR, "toolkit"):
-        events = list(agui.events(run()))
+        events = list(agui.encode_events(run()))
 
     assert ["TEXT_MESSAGE_END", "STEP_FINISHED", "RUN_ERROR"] == types(events)[-3:]
     assert {"type": "RUN_ERROR", "message": "The run failed: ValueError.", "code": "ValueError"} == events[-1]
@@ -384,7 +384,7 @@ def test_failed_async_run() -> None:
         raise ValueError("secret")
 
     async def main() -> list[dict[str, Any]]:
-        return [event async for event in agui.events(run())]
+        return [event async for event in agui.encode_events(run())]
 
     events = asyncio.run(main())
     assert ("RUN_ERROR", []) == (events[-1]["type"], left_open(events))
@@ -394,13 +394,13 @@ def test_model_that_fails() -> None:
     """A model that fails before it says anything leaves a run that was begun, and failed."""
     stream = Runner(model=ScriptedModel([RuntimeError("secret")])).stream("x")
 
-    assert ["RUN_STARTED", "STEP_STARTED", "STEP_FINISHED", "RUN_ERROR"] == types(list(agui.events(stream)))
+    assert ["RUN_STARTED", "STEP_STARTED", "STEP_FINISHED", "RUN_ERROR"] == types(list(agui.encode_events(stream)))
 
 
 def test_run_that_was_left() -> None:
     """A stream that somebody else has closed ends with RUN_ERROR."""
     stream = Runner(model=ScriptedModel(["One two three."])).stream("x")
-    events = agui.events(stream)
+    events = agui.encode_events(stream)
     begun = [next(events) for _ in range(4)]
     stream.close()
 
@@ -411,7 +411,7 @@ def test_run_that_was_left() -> None:
 def test_leaving_ends_the_run() -> None:
     """Whoever leaves the events early ends the run."""
     stream = Runner(model=ScriptedModel(["One two three."])).stream("x")
-    events = agui.events(stream)
+    events = agui.encode_events(stream)
     next(events)
     events.close()
 
@@ -423,7 +423,7 @@ def test_leaving_ends_the_async_run() -> None:
 
     async def main() -> list[Event]:
         stream = Runner(model=ScriptedModel(["One two three."])).astream("x")
-        events = agui.events(stream)
+        events = agui.encode_events(stream)
         await events.__anext__()
         await events.aclose()
         return [event async for event in stream]
@@ -434,7 +434,7 @@ def test_leaving_ends_the_async_run() -> None:
 def test_leaving_before_the_first() -> None:
     """Events that are closed before the first one leave the runner free for another run."""
     runner = Runner(model=ScriptedModel(["Hello."]), max_runs=1)
-    agui.events(runner.stream("x")).close()
+    agui.encode_events(runner.stream("x")).close()
 
     assert "Hello." == runner.run("x").output
 
@@ -444,7 +444,7 @@ def test_leaving_before_the_first_async() -> None:
     runner = Runner(model=ScriptedModel(["Hello."]), max_runs=1)
 
     async def main() -> str:
-        await agui.events(runner.astream("x")).aclose()
+        await agui.encode_events(runner.astream("x")).aclose()
         return (await runner.arun("x")).output
 
     assert "Hello." == asyncio.run(main())
@@ -475,13 +475,13 @@ ANSWERS: dict[str, tuple[dict[str, Any], Decision]] = {
 @pytest.mark.parametrize(("entry", "decision"), ANSWERS.values(), ids=ANSWERS)
 def test_decisions(entry: dict[str, Any], decision: Decision) -> None:
     """A client's answer is a decision about the call of its interrupt, and a no unless it is a plain yes."""
-    assert {"r_0": decision} == agui.decisions([{"interruptId": "r_0", **entry}])
+    assert {"r_0": decision} == agui.parse_decisions([{"interruptId": "r_0", **entry}])
 
 
 YES = {"interruptId": "r_0", "status": "resolved", "payload": {"approved": True}}
 REFUSED: dict[str, tuple[Any, str]] = {
-    "nothing": (None, "^resume is a list of answers to interrupts, not None"),
-    "one answer": (YES, "^resume is a list of answers to interrupts, not {"),
+    "nothing": (None, "^resume must be a list of answers to interrupts, not None"),
+    "one answer": (YES, "^resume must be a list of answers to interrupts, not {"),
     "no answer": (["x"], "does not: 'x'"),
     "no id": ([{"status": "resolved", "payload": {"approved": True}}], "^An answer names its interrupt"),
     "empty id": ([{**YES, "interruptId": ""}], "^An answer names its interrupt"),
@@ -494,18 +494,18 @@ REFUSED: dict[str, tuple[Any, str]] = {
 def test_no_decisions(resume: Any, message: str) -> None:
     """What is no list of answers, one for each interrupt, decides nothing."""
     with pytest.raises(ValueError, match=message):
-        agui.decisions(resume)
+        agui.parse_decisions(resume)
 
 
 def test_decisions_of_a_client() -> None:
     """What a client answers to a run's interrupts is what the run goes on with."""
     runner = Runner([add], model=ScriptedModel([[call("add", a=1, b=2)], "Three."]), approve=defer)
     stream = runner.stream("x")
-    *_, last = agui.events(stream)
+    *_, last = agui.encode_events(stream)
     payload = {"approved": True, "editedArgs": {"a": 40, "b": 2}}
     resume = [{"interruptId": i["id"], "status": "resolved", "payload": payload} for i in last["outcome"]["interrupts"]]
 
-    result = runner.resume(stream.result.state, agui.decisions(resume))
+    result = runner.resume(stream.result.state, agui.parse_decisions(resume))
     assert (["42"], "Three.") == ([done.result.text for done in result.calls], result.output)
 
 
@@ -540,7 +540,7 @@ def test_any_run(turn: list[Event], ending: list[Event], fails: bool) -> None:
         if fails:
             raise ValueError
 
-    events = list(agui.events(run()))
+    events = list(agui.encode_events(run()))
     assert [] == left_open(events)
     assert events[-1]["type"] == ("RUN_ERROR" if fails or not ending else "RUN_FINISHED")
     json.dumps(events, allow_nan=False).encode()
@@ -553,7 +553,7 @@ def test_protocols_own_models(turn: list[Event], ending: list[Event]) -> None:
     core = pytest.importorskip("ag_ui.core")
     from pydantic import TypeAdapter
 
-    for event in agui.events([*BEGUN, *turn, *ending]):
+    for event in agui.encode_events([*BEGUN, *turn, *ending]):
         read = TypeAdapter(core.Event).validate_json(json.dumps(event))
         assert event == read.model_dump(mode="json", by_alias=True)
         assert not read.model_extra

@@ -329,8 +329,8 @@ def test_invoke() -> None:
 
 REFUSED: dict[str, tuple[Any, dict[str, Any], dict[str, str]]] = {
     "nothing": (str, {}, {"value": "required"}),
-    "no number": (int, {"value": "five"}, {"value": "'five' is no number"}),
-    "not finite": (float, {"value": "1e999"}, {"value": "'1e999' is no number"}),
+    "no number": (int, {"value": "five"}, {"value": "'five' is not a number"}),
+    "not finite": (float, {"value": "1e999"}, {"value": "'1e999' is not a number"}),
     "too large": (Annotated[int, Field(lt=3)], {"value": "3"}, {"value": "Input should be less than 3"}),
     "no choice": (Literal["a", "b"], {"value": "c"}, {"value": "'c' is none of a, b"}),
     "no JSON": (list[int], {"value": "[1"}, {"value": "this is not valid JSON: EOF while parsing a list at line 1 "
