@@ -89,7 +89,7 @@ PUBLIC: dict[str, str] = {
     "toolkit.models.local": "EmbeddedModel embedded_model",
     "toolkit.schema": "array boolean enum integer number object string",
     "toolkit.serve": "agui",
-    "toolkit.serve.agui": "AsyncToldStream Told ToldStream decisions events",
+    "toolkit.serve.agui": "AGUIEvent AGUIStream AsyncAGUIStream encode_events parse_decisions",
     "toolkit.sources": "openapi",
     "toolkit.sources.openapi": "openapi_tools",
     "toolkit.stores": """
