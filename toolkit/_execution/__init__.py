@@ -1,1 +1,17 @@
-"""_execution."""
+"""Execution of one call, and of the calls of one turn.
+
+Resolve, validate, authorize, approve, invoke, render: the dispatcher does these in order, inside of all middleware. The
+loop around calls belongs to `toolkit._runner`.
+
+Files, each importing only those below it:
+
+    parallel        the calls of one turn: which run together, and which wait
+    dispatcher      one call: its pipeline, and the gates of a toolbox or run
+    references      calls that refer to the results of others
+    invoke          timeout, retries, and where a tool's function runs
+    isolation       calls in a process of their own, or in an executor
+    approval        requests, decisions, and the digest that binds them
+    authorization   whether a call is allowed, and how any gate is called
+    ledger          records of calls, so that none has its effect twice
+    truncation      results that are too long for the model
+"""

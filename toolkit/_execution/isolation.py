@@ -1,15 +1,13 @@
-"""A process of its own for one call: ended for good, with all that it started, when the call is given up.
+"""Calls in a process of their own, which is killed with everything it started, and calls in an executor.
 
-The child is a fresh Python with this one's `sys.path`. Of the main script it has what a child of `multiprocessing`
-would have: where something of it is needed, it is run again under another name. Both talk in pickles, over the child's
+The child is a fresh Python with this one's `sys.path`. If the call needs something of the main script, the script is
+run again under another name, as in a child of `multiprocessing`. Parent and child exchange pickles over the child's
 standard input and output; what a tool prints goes to standard error, and its own standard input is empty.
 
-    parent -> child    the main script, or None; tool, values and context
-    child -> parent    what is told, as it comes; then the end
+    parent -> child    the main script, or None; tool, arguments and context
+    child -> parent    progress, as it comes; then the outcome
 
-The child ends when its standard input does: it does not outlive a parent that was killed.
-
-Carrying a tool out elsewhere: what is taken there, what is brought back, and how long one waits for it.
+The child ends when its standard input does: it does not outlive a killed parent.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ AT_HOME = frozenset({"cancellation", "emit"})
 
 
 class RemoteTraceback(Exception):
-    """The traceback of an exception of another process, as text: the cause of that exception here."""
+    """The traceback of an exception in another process, as text: the cause of that exception here."""
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
@@ -52,13 +50,13 @@ class RemoteTraceback(Exception):
 
 @dataclass(frozen=True)
 class Sent:
-    """What came of a tool, on its way from another process: exceptions do not travel well.
+    """Outcome of a tool, on its way from another process; not every exception survives pickling.
 
     Attributes:
-        value: What the tool gave.
-        error: What it raised, pickled; nothing where that cannot be pickled.
-        named: Module, name and text of what it raised.
-        trace: Where it was raised.
+        value: The return value.
+        error: The pickled exception; empty if it does not pickle.
+        named: Module, name and text of the exception.
+        trace: Its traceback.
     """
 
     value: Any = None
@@ -68,13 +66,13 @@ class Sent:
 
 
 def performed(tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[Any]) -> Sent:
-    """Carry a tool out in another process."""
+    """Run a tool in another process."""
     value, error = capture_outcome(lambda: tool._invocation.perform(values, context))
     return Sent(value) if error is None else packed(error)
 
 
 def packed(error: BaseException) -> Sent:
-    """Make an exception ready to travel."""
+    """Make an exception ready to be sent."""
     text = capture_outcome(lambda: str(error))[0] or ""
     trace = capture_outcome(lambda: "".join(traceback.format_exception(error)))[0] or ""
     pickled = capture_outcome(lambda: pickle.dumps(error))[0] or b""
@@ -82,7 +80,7 @@ def packed(error: BaseException) -> Sent:
 
 
 def revived(sent: Sent) -> Outcome[Any]:
-    """Unpack what came of a tool; an exception that cannot be made again has a double of the same name and text."""
+    """Restore an outcome; an exception that cannot be unpickled is replaced by one of the same name and text."""
     if sent.named is None:
         return sent.value, None
     error: Any = capture_outcome(lambda: pickle.loads(sent.error))[0]  # noqa: S301  it comes from a tool of our own
@@ -100,13 +98,13 @@ def submitted(
     context: ToolContext[Any],
     begun: Callable[[], object],
 ) -> Future[Any]:
-    """Give a tool to an executor; `begun` is called when it begins, on a thread of this process.
+    """Submit a tool to an executor; `begun` is called when it starts, on a thread of this process.
 
-    A place in another process does not tell when it begins.
+    Another process does not report when it starts.
 
     Raises:
         DefinitionError: The tool cannot be sent to another process.
-        Failed: The executor takes nothing.
+        Failed: The executor does not accept it.
     """
     try:
         if _shares_memory(executor):
@@ -126,19 +124,19 @@ def _shares_memory(executor: Executor) -> bool:
 
 
 def _bare(executor: Executor, tool: Tool[..., Any]) -> Tool[..., Any]:
-    """Make the same tool without its settings; one for another process has to be found there."""
+    """Return the tool without its settings; for another process it must be found there by name."""
     from concurrent.futures import ProcessPoolExecutor
 
     return movable(tool) if isinstance(executor, ProcessPoolExecutor) else replace(tool, settings=USUAL)
 
 
 def waited(future: Future[Any], cancellation: Cancellation) -> Outcome[Any]:
-    """Wait on this thread for what comes of a tool; what has not begun when the time is up does not begin.
+    """Wait on this thread for the outcome of a tool; one that has not started when the time is up does not start.
 
     Raises:
         TimedOut: The deadline has passed.
-        Cancelled: It was called off.
-        Exception: Nothing comes back: the executor broke, or cannot send what it should.
+        Cancelled: The run was cancelled.
+        Exception: The executor broke, or cannot send the outcome.
     """
     done: SimpleQueue[Future[Any] | None] = SimpleQueue()
     future.add_done_callback(done.put)
@@ -158,11 +156,11 @@ def waited(future: Future[Any], cancellation: Cancellation) -> Outcome[Any]:
 
 
 def sendable(tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[Any]) -> bytes:
-    """Pack a call for another process.
+    """Pickle a call for another process.
 
     Raises:
         DefinitionError: The tool cannot be found from there by its name.
-        Failed: A value or a part of the context cannot be pickled, which is its cause.
+        Failed: An argument or a part of the context does not pickle, which is its cause.
     """
     bare = movable(tool)
     try:
@@ -175,7 +173,7 @@ def sendable(tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[
 
 
 def movable(tool: Tool[..., Any]) -> Tool[..., Any]:
-    """Make the same tool without its settings, which belong to this process.
+    """Return the tool without its settings, which belong to this process.
 
     Raises:
         DefinitionError: It cannot be found by its name.
@@ -192,13 +190,13 @@ def movable(tool: Tool[..., Any]) -> Tool[..., Any]:
 
 
 def portable(context: ToolContext[Any]) -> Mapping[str, Any]:
-    """Take what another process may have of a context."""
+    """Return the parts of a context that another process gets."""
     kept = {field.name: getattr(context, field.name) for field in fields(context) if field.name not in AT_HOME}
     return {**kept, "seconds": context.cancellation.remaining}
 
 
 def arrived(portable: Mapping[str, Any], **more: Any) -> ToolContext[Any]:
-    """Make a context of what `portable` took."""
+    """Create a context from the output of `portable`."""
     kept = {name: value for name, value in portable.items() if name != "seconds"}
     return ToolContext(**kept, **more, cancellation=Cancellation(portable["seconds"]))
 
@@ -234,19 +232,19 @@ class _Refused:
 
 @dataclass(frozen=True)
 class _Lost:
-    """The tool has run, and what it gave cannot be sent."""
+    """The tool has run, and its return value does not pickle."""
 
     why: str
 
 
 def in_process(tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[Any]) -> Outcome[Any]:
-    """Carry a tool out in a process of its own, and wait on this thread for what comes of it.
+    """Run a tool in a process of its own, and wait on this thread for its outcome.
 
     Raises:
         TimedOut: The deadline of the context has passed; the process is dead.
-        Cancelled: It was called off; the process is dead.
+        Cancelled: The run was cancelled; the process is dead.
         DefinitionError: The process cannot get the tool.
-        Failed: It cannot get a value or a part of the context, or cannot send the result; the cause says more.
+        Failed: An argument, a part of the context or the result does not pickle; the cause says more.
     """
     cancellation = context.cancellation
     order = _ordered(tool, values, context)
@@ -271,7 +269,7 @@ def in_process(tool: Tool[..., Any], values: dict[str, Any], context: ToolContex
 
 
 class _Child:
-    """A process that carries one call out."""
+    """A process that runs one call."""
 
     def __init__(self, order: bytes) -> None:
         self._order = order
@@ -285,7 +283,7 @@ class _Child:
         )
 
     def end(self, tell: Callable[[str, Any], object]) -> Sent | _Refused | _Lost | None:
-        """Send the order, pass on what is told, and give the end; None where the child ends without."""
+        """Send the call, pass on its progress, and return the outcome; None if the process ends without one."""
         orders, reports = cast("IO[bytes]", self._process.stdin), cast("IO[bytes]", self._process.stdout)
         with suppress(EOFError, OSError, pickle.UnpicklingError):
             orders.write(self._order)
@@ -299,12 +297,12 @@ class _Child:
         return None
 
     def kill(self) -> None:
-        """End it now, and all that it started."""
+        """Kill the process and everything it started."""
         with self._lock:
             self._kill()
 
     def close(self) -> None:
-        """Leave nothing of it: no process, no descriptor."""
+        """Kill the process, and close its pipes."""
         with self._lock:
             self._kill()
             for pipe in (self._process.stdin, self._process.stdout):
@@ -314,7 +312,7 @@ class _Child:
 
     @property
     def fate(self) -> str:
-        """How it ended, in words."""
+        """How the process ended, for an error message."""
         code = self._process.returncode
         return f"ended with exit code {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
 
@@ -327,7 +325,7 @@ class _Child:
 
 @contextmanager
 def _watched(cancellation: Cancellation, child: _Child) -> Iterator[None]:
-    """Kill a child when its time is up, or when it is called off."""
+    """Kill a child at the deadline or when the call is cancelled."""
     leave = cancellation.subscribe(child.kill)
     try:
         with _alarm(time_left(cancellation), child.kill):
@@ -338,7 +336,7 @@ def _watched(cancellation: Cancellation, child: _Child) -> Iterator[None]:
 
 @contextmanager
 def _alarm(seconds: float | None, ring: Callable[[], None]) -> Iterator[None]:
-    """Call a function after a time, unless this is left before."""
+    """Call a function after a time, unless the block ends before."""
     if seconds is None:
         yield
         return
@@ -363,7 +361,7 @@ def _ordered(tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[
 
 
 def _main_script(tool: Tool[..., Any]) -> Mapping[str, Any]:
-    """Say how to find the main script, as `multiprocessing` does."""
+    """Return the location of the main script, as `multiprocessing` does."""
     from multiprocessing.spawn import get_preparation_data
 
     found: Mapping[str, Any] = get_preparation_data("toolkit-call")
@@ -377,7 +375,7 @@ def _main_script(tool: Tool[..., Any]) -> Mapping[str, Any]:
 
 
 def serve() -> None:
-    """Carry out, in the child, what its parent has ordered."""
+    """Run the call that the parent sends. The main function of the child."""
     orders, reports = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -398,7 +396,7 @@ def serve() -> None:
 
 
 def _prepared(orders: IO[bytes]) -> _Refused | None:
-    """Run the main script again, where something of it is needed."""
+    """Run the main script again, if the call needs it."""
     main, error = pickle.load(orders), None  # noqa: S301  of the parent's making
     if main is not None:
         from multiprocessing.spawn import prepare
@@ -409,7 +407,7 @@ def _prepared(orders: IO[bytes]) -> _Refused | None:
 
 
 def _served(orders: IO[bytes], report: Callable[[object], None]) -> None:
-    """Carry the tool out, and report its end."""
+    """Run the tool, and report its outcome."""
     threading.Thread(target=_end_with, args=(orders.fileno(),), daemon=True).start()
     sent = _sent(orders, report)
     _, unsendable = capture_outcome(lambda: report(sent))
@@ -431,6 +429,6 @@ def _tell(report: Callable[[object], None], text: str, partial: Any) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End when the parent has: nobody waits any more."""
+    """End this process when its parent ends."""
     os.read(parent, 1)  # it sends no more
     os.killpg(0, signal.SIGKILL) if hasattr(os, "killpg") else os._exit(1)

@@ -1,8 +1,6 @@
-"""References between calls: an argument `†trip.city` stands for a value that is kept there.
+"""References between calls: an argument `†trip.city` stands for the value stored there by another call.
 
-What is in here only looks at calls: which of them wait for which, and in what order they may be carried out.
-
-Calls that refer to the results of others: each waits for those it needs, gets their values, and keeps its own.
+Each call waits for those that it refers to, gets their values, and stores its own result.
 """
 
 from __future__ import annotations
@@ -48,14 +46,14 @@ Needs: TypeAlias = Mapping[int, Collection[int]]
 
 @dataclass(frozen=True)
 class Plan:
-    """In what order calls may be carried out.
+    """The order in which calls run.
 
     Attributes:
-        order: The places of all calls: each behind those that it waits for, in call order otherwise.
-        needs: Of each call, those whose results it refers to or imports.
-        after: Of each call, those that have to end before it, the last one first: the same, and those that keep a
-            result where it does.
-        circular: Calls that wait for themselves, and by way of which others.
+        order: Positions of all calls: each behind those that it waits for, in call order otherwise.
+        needs: For each call, those whose results it refers to or imports.
+        after: For each call, those that must end before it, the last one first: its needs, and earlier calls that store
+            their result in the same place.
+        circular: Calls that wait for themselves, with the calls in between.
     """
 
     order: Sequence[int]
@@ -65,15 +63,15 @@ class Plan:
 
 
 def plan_calls(calls: Sequence[ToolCall], imports: Callable[[ToolCall], Collection[str] | None]) -> Plan:
-    """Find out which calls wait for which.
+    """Plan which calls wait for which.
 
-    A call waits for every other one that keeps its result at, above or below a place that it refers to or imports, be
-    it in its own instance or in none. Of those that keep theirs in one place, each waits for the one before it.
-    Imports that would make a circle are not waited for: a model cannot leave out what a tool always imports.
+    A call waits for every other one that stores its result at, above or below a place that it refers to or imports, in
+    its own instance or in none. Of those that store theirs in one place, each waits for the one before it. Imports that
+    would make a circle are not waited for: a model cannot leave out what a tool always imports.
 
     Args:
         calls: In call order.
-        imports: The paths of what a call imports; None where it may neither refer to others nor keep its result.
+        imports: Returns the paths that a call imports; None for a call without references and stored result.
     """
     imported = [imports(call) for call in calls]
     kept = [None if paths is None else _find_output_path(call) for call, paths in zip(calls, imported)]
@@ -89,7 +87,7 @@ def plan_calls(calls: Sequence[ToolCall], imports: Callable[[ToolCall], Collecti
 
 
 def sort_by_needs(needs: Needs) -> list[int]:
-    """Put places into an order in which each stands behind those that it needs; circles are left out."""
+    """Return positions in an order in which each stands behind those that it needs; circles are left out."""
     followers = defaultdict[int, list[int]](list)
     for place, others in needs.items():
         for other in others:
@@ -108,11 +106,11 @@ def sort_by_needs(needs: Needs) -> list[int]:
 
 
 def substitute(arguments: str, value_of: Callable[[str], Any]) -> str:
-    """Put values in the places of references.
+    """Replace references by their values.
 
     Args:
         arguments: JSON text.
-        value_of: Gives the value at a path.
+        value_of: Returns the value at a path.
 
     Raises:
         InvalidArguments: There is no such value.
@@ -125,7 +123,7 @@ def substitute(arguments: str, value_of: Callable[[str], Any]) -> str:
 
 
 def find_references(arguments: str) -> set[str]:
-    """List the paths that the arguments of a call refer to."""
+    """Return the paths that the arguments of a call refer to."""
     paths = set[str]()
     with suppress(InvalidArguments):  # refused when the turn of the call comes
         substitute(arguments, paths.add)
@@ -133,10 +131,10 @@ def find_references(arguments: str) -> set[str]:
 
 
 def parse_output_path(call: ToolCall) -> str:
-    """Tell where a call wants its result kept.
+    """Return the path where a call stores its result.
 
     Raises:
-        InvalidArguments: That is no path.
+        InvalidArguments: It is not a path.
     """
     path = call.output_path.removeprefix(MARK)
     try:
@@ -147,7 +145,7 @@ def parse_output_path(call: ToolCall) -> str:
 
 
 class _Writers:
-    """Which calls keep a result where."""
+    """Calls by the place where they store their results."""
 
     def __init__(self, kept: Sequence[Path | None] = ()) -> None:
         self._by_root = defaultdict[Path, list[tuple[int, Path]]](list)
@@ -155,17 +153,17 @@ class _Writers:
             self.add(place, path)
 
     def add(self, place: int, path: Path | None) -> None:
-        """Tell where a call keeps its result; None where it does not."""
+        """Add the path where a call stores its result; None if it does not."""
         if path:
             self._by_root[path[:2]].append((place, path))
 
     def find(self, paths: Iterable[Path]) -> set[int]:
-        """Find those that keep theirs at, above or below some paths."""
+        """Find the calls that store theirs at, above or below the paths."""
         return {place for path in paths for place, other in self._by_root.get(path[:2], ()) if _overlap(path, other)}
 
 
 def _find_circular(needs: Needs) -> set[int]:
-    """Find what waits for itself: what stands neither in front of all circles nor behind them."""
+    """Find the calls that wait for themselves: those neither in front of all circles nor behind them."""
     stuck = needs.keys() - sort_by_needs(needs)
     followers: dict[int, list[int]] = {place: [] for place in stuck}
     for place in stuck:
@@ -175,7 +173,7 @@ def _find_circular(needs: Needs) -> set[int]:
 
 
 def _add_imports(needs: Needs, imported: Sequence[Collection[int]]) -> Needs:
-    """Add what is imported to what is needed, but for calls that would wait for each other then."""
+    """Add imports to the needs, except where calls would then wait for each other."""
     whole = {place: {*others, *imported[place]} - {place} for place, others in needs.items()}
     caught = _find_circular(whole)
     return {
@@ -205,7 +203,7 @@ def _find_output_path(call: ToolCall) -> Path | None:
 
 
 def _iter_paths(call: ToolCall, paths: Iterable[str]) -> Iterator[Path]:
-    """List where values that a call refers to may be."""
+    """Yield the paths of values that a call refers to, in its instance and outside of any."""
     for path in paths:
         try:
             steps = parse_path(path)
@@ -215,7 +213,7 @@ def _iter_paths(call: ToolCall, paths: Iterable[str]) -> Iterator[Path]:
 
 
 def _load_document(arguments: str) -> dict[str, Any] | None:
-    """Read arguments that may hold references; None where there are none, or the tool will refuse the text."""
+    """Parse arguments that may hold references; None where there are none, or the tool will reject the text."""
     if (MARK not in arguments and _ESCAPED not in arguments) or len(arguments) > MAX_TEXT:
         return None
     try:
@@ -255,20 +253,21 @@ MAX_NAMED = 100  # characters of paths in an error
 
 
 class Blocked(ToolError):
-    """A call needs the result of one that waits for somebody's yes."""
+    """A call needs the result of one that waits for approval."""
 
 
 @dataclass(frozen=True)
 class Dependencies:
-    """The calls of one answer, of which some may wait for others.
+    """The calls of one response, of which some may wait for others.
 
     Attributes:
-        given: The calls, in call order.
-        cancellation: When nothing is waited for any longer.
-        ends: For each call: is called off once it has ended.
-        before: What was shared before any of them was begun.
-        overtook: Of each call, those that were to end after it, and have ended before; in the order of the plan.
-        results: What came of the calls that have ended, by their places.
+        all_calls: The calls, in call order.
+        plan: The order in which they run.
+        cancellation: Ends every wait.
+        ends: For each call, a cancellation that fires when it has ended.
+        before: The shared values before any of the calls started.
+        later: For each call, those that were to end after it, and have ended before; in the order of the plan.
+        results: Results of the calls that have ended, by position.
     """
 
     all_calls: Sequence[ToolCall]
@@ -291,7 +290,7 @@ class Dependencies:
         cancellation: Cancellation,
         answered: Sequence[AnsweredCall] = (),
     ) -> Dependencies:
-        """Find out which of some calls wait for which, be it for others of the same answer that have ended."""
+        """Plan calls, some of which may wait for others of the same response that have ended."""
         given = list(calls)
         for other in answered:
             given.insert(other.position, other.call)
@@ -306,11 +305,11 @@ class Dependencies:
 
     @property
     def startable(self) -> list[ToolCall]:
-        """The calls, each behind those that it waits for: begun in this order, none waits for ever."""
+        """The calls, each behind those that it waits for: started in this order, none waits for ever."""
         return [self.all_calls[place] for place in self.plan.order if place not in self.results]
 
     async def execute(self, call: ToolCall, carry_out: RunCall, backend: Backend) -> ToolResult:
-        """Carry a call out once it can be; what it may not have, or does not find, is its result."""
+        """Run a call once its needs have ended; if it cannot have them, that is its result."""
         place = self._places[id(call)]
         try:
             for other in self.plan.after[place]:
@@ -321,13 +320,13 @@ class Dependencies:
         return result
 
     def end(self, call: ToolCall, result: ToolResult) -> None:
-        """Tell what came of a call, be it that it was never begun."""
+        """Set the result of a call, which need not have started."""
         place = self._places[id(call)]
         self.results.setdefault(place, result)
         self._end(place)
 
     def close(self) -> None:
-        """Wait for nothing any more."""
+        """End every wait."""
         for place in range(len(self.all_calls)):
             self._end(place)
 
@@ -354,12 +353,12 @@ class Dependencies:
         return result
 
     def _restore_overtaken(self, place: int) -> None:
-        """Let a value that came late, as the call had waited for a yes, give way to those that were to come after."""
+        """Write later results again, over one that came late because its call had waited for approval."""
         for other in self.later.get(place, ()):
             _restore_value(self.shared, other.call, other.message, self.tools)
 
     def _substitute(self, place: int, call: ToolCall) -> ToolCall:
-        """Put values in the places of references.
+        """Replace references by values.
 
         Raises:
             ToolError: One of them has none.
@@ -372,7 +371,7 @@ class Dependencies:
         return call if arguments == call.arguments else replace(call, arguments=arguments)
 
     def _find_value(self, path: str, place: int) -> Any:
-        """Find a value; where there is none, tell of what the call can count on, whatever else has ended by now."""
+        """Return a value; an error lists only what the call can count on, whatever else has ended by now."""
         instance = self.all_calls[place].instance
         try:
             return self.shared.get(path, instance)
@@ -399,17 +398,17 @@ class Dependencies:
 
 
 def may_refer(tool: Tool[..., Any] | None) -> bool:
-    """Tell whether calls of a tool may refer to those of others."""
+    """Return whether calls of a tool may refer to others."""
     return tool is not None and OUTPUT_PATH in tool._about
 
 
 def may_any_refer(tools: Tools) -> bool:
-    """Tell whether calls of some tools may refer to each other."""
+    """Return whether calls of some of the tools may refer to others."""
     return any(map(may_refer, tools.values()))
 
 
 def list_imports(call: ToolCall, tool: Tool[..., Any] | None) -> Collection[str] | None:
-    """List the shared values that a call imports; None where it may not refer to the results of others."""
+    """List the shared values that a call imports; None if it may not refer to the results of others."""
     if tool is None or not may_refer(tool):
         return None
     scope = tool._scope
@@ -417,14 +416,14 @@ def list_imports(call: ToolCall, tool: Tool[..., Any] | None) -> Collection[str]
 
 
 def may_depend(call: ToolCall, tool: Tool[..., Any]) -> bool:
-    """Tell whether a call may have to wait for others of its answer."""
+    """Return whether a call may have to wait for others of its response."""
     return may_refer(tool) and bool(find_references(call.arguments) or list_imports(call, tool))
 
 
 def restore_shared(given: Values, messages: Sequence[Message], tools: Tools) -> SharedValues:
-    """Make what the calls of a run share: a Shared as it stands; or values, and what a history tells of results.
+    """Create the shared values of a run: as they are given, or with the results in a history.
 
-    A result that was cut for the model is not known any more.
+    A result that was truncated for the model is lost.
     """
     shared = SharedValues.of(given)
     if shared is given or not may_any_refer(tools):
@@ -437,7 +436,7 @@ def restore_shared(given: Values, messages: Sequence[Message], tools: Tools) -> 
 
 
 def _restore_value(shared: SharedValues, call: ToolCall, told: ToolMessage, tools: Tools) -> None:
-    """Keep a result, as a history tells of it."""
+    """Store a result from a history."""
     tool = tools.get(call.name)
     if call.output_path and tool and may_refer(tool) and not (told.is_error or is_truncated(told.text)):
         with suppress(ToolError, ValueError):  # it was not kept the first time, either
@@ -458,7 +457,7 @@ def _to_result(told: ToolMessage) -> ToolResult:
 
 
 def _sort_calls(said: ModelResponse, tools: Tools) -> list[ToolCall]:
-    """List the calls of an answer as they were carried out: the last one that keeps its result in a place has won."""
+    """List the calls of a response in the order in which they ran: of those with the same place the last one counts."""
     return [
         said.calls[place]
         for place in plan_calls(said.calls, lambda call: list_imports(call, tools.get(call.name))).order
@@ -466,9 +465,9 @@ def _sort_calls(said: ModelResponse, tools: Tools) -> list[ToolCall]:
 
 
 def parse_result_text(text: str, tool: Tool[..., Any]) -> Any:
-    """Read what a model was told of a result as JSON data: the same in the run, and from its history.
+    """Parse the text of a result as JSON data: the same way in the run, and from its history.
 
-    Where the tool may give a text, a number is one, too; so is all else that its output schema does not tell of.
+    For a tool that may return text, a number is text too; so is everything that its output schema does not mention.
     """
     try:
         value = from_json(text)
@@ -479,7 +478,7 @@ def parse_result_text(text: str, tool: Tool[..., Any]) -> Any:
 
 
 def _iter_types(tool: Tool[..., Any]) -> Iterator[str]:
-    """List the types of what a tool gives; and `quoted`, where a text may be that of a date or the like."""
+    """Yield the JSON types that a tool returns; and `quoted` where a text may be a date or the like."""
     schema = tool.output_schema or {}
     for part in resolve_reference(schema, schema).get("anyOf", [schema]):
         said = resolve_reference(as_mapping(part), schema).get("type", _DEFAULT_TYPES)
@@ -489,7 +488,7 @@ def _iter_types(tool: Tool[..., Any]) -> Iterator[str]:
 
 
 def _get_full_text(result: ToolResult, tool: Tool[..., Any]) -> str:
-    """Give what the model is told of a result; the whole of its value, where it was cut."""
+    """Return the text of a result; that of the whole value, where it was truncated."""
     text = result.text or ""
     return tool._invocation.write(result.value) if is_truncated(text) and result.value is not None else text
 
