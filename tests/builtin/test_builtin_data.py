@@ -43,7 +43,7 @@ OPS = ("==", "!=", ">", "<", ">=", "<=", "contains")
 METRICS = ("sum", "count", "avg", "min", "max")
 
 
-def told(name: str, /, **arguments: Any) -> Any:
+def call_tool(name: str, /, **arguments: Any) -> Any:
     """What a tool gives; its text, where that is an error."""
     result = BOX.call(name, arguments)
     return result.text if result.is_error else json.loads(result.text or "")
@@ -51,7 +51,7 @@ def told(name: str, /, **arguments: Any) -> Any:
 
 def chosen(op: str, value: Any, records: list[dict[str, Any]] = MIXED) -> Any:
     """The values of column a that a condition chooses."""
-    found = told("data_filter", records=records, where=[{"column": "a", "op": op, "value": value}])
+    found = call_tool("data_filter", records=records, where=[{"column": "a", "op": op, "value": value}])
     return [record["a"] for record in found["records"]] if isinstance(found, dict) else found
 
 
@@ -73,13 +73,13 @@ def chosen(op: str, value: Any, records: list[dict[str, Any]] = MIXED) -> Any:
 )
 def test_parse(content: str, records: list[Any], columns: list[str]) -> None:
     """What a text is, is told by its beginning; what it holds, are records."""
-    assert {"records": records, "columns": columns, "count": len(records)} == told("data_parse", content=content)
+    assert {"records": records, "columns": columns, "count": len(records)} == call_tool("data_parse", content=content)
 
 
 def test_parse_limit() -> None:
     """Of many records the first are given, and all are counted."""
     for content in ("a\n1\n2\n3", '[{"a":"1"},{"a":"2"},{"a":"3"}]', '{"a":"1"}\n{"a":"2"}\n{"a":"3"}'):
-        found = told("data_parse", content=content, limit=1)
+        found = call_tool("data_parse", content=content, limit=1)
         cut = found.pop("truncated")
 
         assert {"records": [{"a": "1"}], "columns": ["a"], "count": 3} == found
@@ -88,7 +88,7 @@ def test_parse_limit() -> None:
 
 def test_skipped_lines() -> None:
     """Lines that hold no object are no records: they are counted apart."""
-    found = told("data_parse", content='{"a": 1}\nx\n[2]\n{"a": NaN}\n{"a": 3}', format="jsonl")
+    found = call_tool("data_parse", content='{"a": 1}\nx\n[2]\n{"a": NaN}\n{"a": 3}', format="jsonl")
 
     assert {"records": [{"a": 1}, {"a": 3}], "columns": ["a"], "count": 2, "skipped": 3} == found
 
@@ -111,14 +111,14 @@ def test_skipped_lines() -> None:
 )
 def test_parse_refused(content: str, format: str | None, reason: str) -> None:
     """What holds no records is refused with a reason."""
-    assert reason == told("data_parse", content=content, format=format)[: len(reason)]
+    assert reason == call_tool("data_parse", content=content, format=format)[: len(reason)]
 
 
 @pytest.mark.parametrize("content", ["a\n" * 1_000_000, "a,b\n" + "1" * 100_000 + "x,2\n", '{"a":1}\n' * 300_000])
 def test_parse_at_once(content: str) -> None:
     """A long text takes no longer than it takes to read it."""
     began = time.thread_time()
-    told("data_parse", content=content)
+    call_tool("data_parse", content=content)
 
     assert time.thread_time() - began < 3
 
@@ -160,7 +160,7 @@ def test_all_conditions() -> None:
     where = [{"column": "a", "op": ">", "value": 1}, {"column": "b", "op": "==", "value": "x"}]
     records = [{"a": 2, "b": "x"}, {"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
 
-    assert {"records": records[:1], "count": 1} == told("data_filter", records=records, where=where)
+    assert {"records": records[:1], "count": 1} == call_tool("data_filter", records=records, where=where)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_all_conditions() -> None:
 def test_metrics(values: list[Any], metrics: tuple[Any, ...]) -> None:
     """Metrics are computed of what is a number, and called after operation and column."""
     asked = [{"column": "a", "op": op} for op in METRICS]
-    found = told("data_aggregate", records=[{"a": value} for value in values], metrics=asked)
+    found = call_tool("data_aggregate", records=[{"a": value} for value in values], metrics=asked)
 
     assert {"groups": [{f"{op}_a": value for op, value in zip(METRICS, metrics)}], "count": 1} == found
 
@@ -187,7 +187,7 @@ def test_metrics(values: list[Any], metrics: tuple[Any, ...]) -> None:
 def test_groups() -> None:
     """Records of equal values make a group; groups are sorted by these, and those without a value come last."""
     records = [{"g": "b", "n": 1}, {"n": 2}, {"g": 10, "n": 3}, {"g": "9", "n": 4}, {"g": "10", "n": 5}]
-    found = told("data_aggregate", records=records, metrics=[{"column": "n", "op": "sum"}], group_by=["g"])
+    found = call_tool("data_aggregate", records=records, metrics=[{"column": "n", "op": "sum"}], group_by=["g"])
 
     assert [("9", 4), (10, 8), ("b", 1), (None, 2)] == [(group["g"], group["sum_n"]) for group in found["groups"]]
 
@@ -196,7 +196,7 @@ def test_codes() -> None:
     """Numbers with leading zeros are different codes, and are sorted and added up as numbers all the same."""
     records = [{"zip": "123"}, {"zip": "0123"}, {"zip": 123}, {"zip": "012"}]
     metrics = [{"column": "zip", "op": "count"}, {"column": "zip", "op": "sum"}]
-    groups = told("data_aggregate", records=records, metrics=metrics, group_by=["zip"])["groups"]
+    groups = call_tool("data_aggregate", records=records, metrics=metrics, group_by=["zip"])["groups"]
 
     assert [("012", 1, 12), ("123", 2, 246), ("0123", 1, 123)] == [tuple(group.values()) for group in groups]
     assert ["0123"] == chosen("==", "0123", [{"a": "0123"}, {"a": 123}])
@@ -233,7 +233,7 @@ def test_codes() -> None:
 )
 def test_columns(name: str, arguments: dict[str, Any], text: str) -> None:
     """A column that no record has is named, with those that there are; none takes the place of another."""
-    found = told(name, records=[{"c": 1}, {"sum_c": 2}], **arguments)
+    found = call_tool(name, records=[{"c": 1}, {"sum_c": 2}], **arguments)
 
     assert f"Invalid arguments: {text}" == found[: 19 + len(text)]
     assert "sum_c" in found
@@ -255,7 +255,9 @@ def test_transform(arguments: dict[str, Any], records: list[Any]) -> None:
     """Records are sorted, their columns chosen and renamed, and the first ones given."""
     given_records = [{"a": 10, "b": 1}, {"b": 3}, {"a": "9", "b": 2}, {"a": "x"}]
 
-    assert {"records": records, "count": len(records)} == told("data_transform", records=given_records, **arguments)
+    assert {"records": records, "count": len(records)} == call_tool(
+        "data_transform", records=given_records, **arguments
+    )
 
 
 @pytest.mark.parametrize(
@@ -274,7 +276,7 @@ def test_transform(arguments: dict[str, Any], records: list[Any]) -> None:
 )
 def test_refused(name: str, arguments: dict[str, Any]) -> None:
     """Too many records, another operator, or nothing to do is refused."""
-    assert "Invalid arguments: " == told(name, **arguments)[:19]
+    assert "Invalid arguments: " == call_tool(name, **arguments)[:19]
 
 
 @pytest.mark.parametrize(
@@ -334,9 +336,9 @@ def test_complement(records: list[dict[str, Any]], value: Any) -> None:
 @given(RECORDS)
 def test_any_table(records: list[dict[str, Any]]) -> None:
     """Whatever is sorted and counted, no record gets lost."""
-    sorted_ones = told("data_transform", records=records, sort_by="a", sort_desc=True)
+    sorted_ones = call_tool("data_transform", records=records, sort_by="a", sort_desc=True)
     asked = [{"column": "b", "op": op} for op in METRICS]
-    groups = told("data_aggregate", records=records, metrics=asked, group_by=["a"])["groups"]
+    groups = call_tool("data_aggregate", records=records, metrics=asked, group_by=["a"])["groups"]
 
     assert sorted(map(repr, records)) == sorted(map(repr, sorted_ones["records"]))
     assert len(records) == sum(group["count_b"] for group in groups)
@@ -349,14 +351,14 @@ def test_any_csv(rows: list[list[str]]) -> None:
     csv.writer(text, quoting=csv.QUOTE_ALL).writerows([["a", "b"], *rows])
 
     assert rows == [
-        list(record.values()) for record in told("data_parse", content=text.getvalue(), format="csv")["records"]
+        list(record.values()) for record in call_tool("data_parse", content=text.getvalue(), format="csv")["records"]
     ]
 
 
 @given(st.text(max_size=200), st.sampled_from([None, "csv", "json", "jsonl"]))
 def test_any_text(text: str, format: str | None) -> None:
     """Whatever is parsed, there are records or a reason."""
-    found = told("data_parse", content=text, format=format)
+    found = call_tool("data_parse", content=text, format=format)
 
     assert isinstance(found, dict) or " parse error: " in found or "Invalid arguments: content" in found
 

@@ -769,8 +769,8 @@ def test_secrets(box: Toolbox, place: Path, path: str) -> None:
     (place / path).write_text("password")
 
     assert [
-        "read error: it may hold secrets, which are kept from you",
-        f"Cannot access {path}: it may hold secrets, which are kept from you",
+        "read error: it may hold secrets, which you may not read",
+        f"Cannot access {path}: it may hold secrets, which you may not read",
         "No matches found for 'password'",
         UNANSWERED,
     ] == [
@@ -791,7 +791,7 @@ def test_no_secret(box: Toolbox, place: Path, path: str) -> None:
 
 @pytest.mark.parametrize(
     ("path", "told"),
-    [(".env", "it may hold secrets, which are kept from you"), ("data", "it is binary"), ("huge", "File too large")],
+    [(".env", "it may hold secrets, which you may not read"), ("data", "it is binary"), ("huge", "File too large")],
 )
 def test_a_search_that_cannot_be(box: Toolbox, place: Path, path: str, told: str) -> None:
     """A file that is not searched is said to be none that has no match, if the model named it."""
@@ -807,7 +807,7 @@ def test_secrets_behind_links(place: Path) -> None:
     (place / ".env").write_text("password")
     (place / "harmless").symlink_to(".env")
 
-    assert "kept from you" in text(Toolbox(file_tools(place)), "file_read", path="harmless")
+    assert "which you may not read" in text(Toolbox(file_tools(place)), "file_read", path="harmless")
 
 
 @pytest.mark.parametrize(
@@ -1220,7 +1220,7 @@ def test_default_tools_pass_on(place: Path) -> None:
     box = Toolbox(default_tools(place, private=["main.py"], guarded=["deep"], limits=CodingLimits(max_bytes=1)))
 
     assert [
-        "Cannot access src/main.py: it may hold secrets, which are kept from you",
+        "Cannot access src/main.py: it may hold secrets, which you may not read",
         "File too large (9 bytes, max 1). Use offset/limit for partial reads.",
         UNANSWERED,
     ] == [

@@ -103,7 +103,7 @@ def service() -> Iterator[Service]:
     made.close()
 
 
-def told(made: Tool[..., Any], **arguments: Any) -> Any:
+def call_tool(made: Tool[..., Any], **arguments: Any) -> Any:
     """What a tool gives; its text, where that is an error."""
     result = Toolbox([made]).call(made.name, arguments)
     return result.text if result.is_error else json.loads(result.text or "")
@@ -111,7 +111,7 @@ def told(made: Tool[..., Any], **arguments: Any) -> Any:
 
 def test_weather(service: Service) -> None:
     """A city is looked up, and its weather told in words and units that are named."""
-    assert {"location": "Jakarta, Indonesia", **WEATHER} == told(
+    assert {"location": "Jakarta, Indonesia", **WEATHER} == call_tool(
         weather_tool(base_url=service.url), location=" Jakarta "
     )
     assert ["/v1/search", "/v1/forecast"] == [path for path, _ in service.requests]
@@ -122,7 +122,7 @@ def test_weather(service: Service) -> None:
 @pytest.mark.parametrize("location", ["-6.2,106.8", "+6 , -106.80"], ids=repr)
 def test_coordinates(service: Service, location: str) -> None:
     """Coordinates need not be looked up."""
-    assert {"location": location, **WEATHER} == told(weather_tool(base_url=service.url), location=location)
+    assert {"location": location, **WEATHER} == call_tool(weather_tool(base_url=service.url), location=location)
     assert ["/v1/forecast"] == [path for path, _ in service.requests]
 
 
@@ -140,27 +140,27 @@ def test_no_place(service: Service, location: str, text: str) -> None:
     """What is no place has no weather."""
     service.answer["/v1/search"] = {"generationtime_ms": 0.5}
 
-    assert text == told(weather_tool(base_url=service.url), location=location)[: len(text)]
+    assert text == call_tool(weather_tool(base_url=service.url), location=location)[: len(text)]
 
 
 def test_unknown_code(service: Service) -> None:
     """A code without words is given as it is."""
     service.answer["/v1/forecast"] = {"current": {**NOW, "weather_code": 42}}
 
-    assert "WMO code 42" == told(weather_tool(base_url=service.url), location="0,0")["conditions"]
+    assert "WMO code 42" == call_tool(weather_tool(base_url=service.url), location="0,0")["conditions"]
 
 
 def test_place_as_text(service: Service) -> None:
     """What is hidden in the name of a place is shown."""
     service.answer["/v1/search"] = {"results": [{**JAKARTA["results"][0], "name": "J\u202e", "country": None}]}
 
-    assert "J\\u202e" == told(weather_tool(base_url=service.url), location="Jakarta")["location"]
+    assert "J\\u202e" == call_tool(weather_tool(base_url=service.url), location="Jakarta")["location"]
 
 
 def test_two_addresses(service: Service) -> None:
     """Places can be looked up elsewhere."""
     other = Service({"/v1/search": {"results": [{**JAKARTA["results"][0], "name": "Elsewhere"}]}})
-    found = told(weather_tool(base_url=service.url, geocoding_url=f"{other.url}/"), location="Jakarta")
+    found = call_tool(weather_tool(base_url=service.url, geocoding_url=f"{other.url}/"), location="Jakarta")
     other.close()
 
     assert "Elsewhere, Indonesia" == found["location"]
@@ -177,7 +177,7 @@ def test_wikipedia(service: Service) -> None:
         "thumbnail": "http://upload.example.org/earth.jpg",
     }
 
-    assert {"results": [article]} == told(wikipedia_tool(base_url=service.url), query="earth", limit=1)
+    assert {"results": [article]} == call_tool(wikipedia_tool(base_url=service.url), query="earth", limit=1)
     assert [("/w/rest.php/v1/search/page", {"q": "earth", "limit": "1"})] == service.requests
 
 
@@ -187,11 +187,11 @@ def test_wikipedia_without(service: Service) -> None:
     service.answer["/w/rest.php/v1/search/page"] = {
         "pages": [{"title": "X", "key": "X", "excerpt": None, "description": None, "thumbnail": None}] * 9
     }
-    found = told(tool, query="x")["results"]
+    found = call_tool(tool, query="x")["results"]
     service.answer["/w/rest.php/v1/search/page"] = {"pages": []}
 
     assert (5, "", "", "") == (len(found), found[0]["excerpt"], found[0]["description"], found[0]["thumbnail"])
-    assert {"results": []} == told(tool, query="x")
+    assert {"results": []} == call_tool(tool, query="x")
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_odd_fields(service: Service, field: str, value: Any, expected: str) -> 
     """A field that is odd is left out, cut, or shown with what is hidden in it; the article is given."""
     service.answer["/w/rest.php/v1/search/page"] = {"pages": [{**PAGE, field: value}]}
 
-    assert expected == told(wikipedia_tool(base_url=service.url), query="x")["results"][0][field]
+    assert expected == call_tool(wikipedia_tool(base_url=service.url), query="x")["results"][0][field]
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_odd_fields(service: Service, field: str, value: Any, expected: str) -> 
 def test_key(service: Service, key: str, path: str | None) -> None:
     """The address of an article is one of the wiki, whatever its name is."""
     service.answer["/w/rest.php/v1/search/page"] = {"pages": [{**PAGE, "key": key}]}
-    found = told(wikipedia_tool(base_url=f"{service.url}/"), query="x")["results"][0]
+    found = call_tool(wikipedia_tool(base_url=f"{service.url}/"), query="x")["results"][0]
 
     assert (f"{service.url}{path}" if path else "") == found["url"]
 
@@ -236,7 +236,7 @@ def test_no_article(service: Service) -> None:
     service.answer["/w/rest.php/v1/search/page"] = {"pages": [{"title": 5, "key": "X"}, {}, None, PAGE]}
 
     assert ["Earth & Moon"] == [
-        one["title"] for one in told(wikipedia_tool(base_url=service.url), query="x")["results"]
+        one["title"] for one in call_tool(wikipedia_tool(base_url=service.url), query="x")["results"]
     ]
 
 
@@ -245,7 +245,7 @@ def test_no_article(service: Service) -> None:
 )
 def test_wikipedia_refused(service: Service, arguments: dict[str, Any]) -> None:
     """Nobody is asked for nothing, nor for more than ten."""
-    assert "Invalid arguments: " == told(wikipedia_tool(base_url=service.url), **arguments)[:19]
+    assert "Invalid arguments: " == call_tool(wikipedia_tool(base_url=service.url), **arguments)[:19]
     assert [] == service.requests
 
 
@@ -260,7 +260,7 @@ def test_wikipedia_refused(service: Service, arguments: dict[str, Any]) -> None:
 def test_headers(service: Service, agent: str, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The service is told who asks, and nothing that the environment knows."""
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    told(wikipedia_tool(base_url=service.url, **given), query="earth")
+    call_tool(wikipedia_tool(base_url=service.url, **given), query="earth")
 
     assert agent == service.headers["User-Agent"]
     assert {"Host", "User-Agent", "Accept", "Accept-Encoding", "Connection"} == set(service.headers)
@@ -286,7 +286,7 @@ def test_bad_answers(service: Service, answer: tuple[int, bytes], text: str) -> 
     """An answer that is of no use is told in words; no redirect is followed."""
     service.answer["/v1/forecast"] = answer
 
-    assert text == told(weather_tool(base_url=service.url), location="0,0")
+    assert text == call_tool(weather_tool(base_url=service.url), location="0,0")
     assert ["/v1/forecast"] == [path for path, _ in service.requests]
 
 
@@ -294,14 +294,14 @@ def test_endless(service: Service) -> None:
     """An answer without end is left when it is too long."""
     service.answer["/v1/forecast"] = service.endless
 
-    assert "too long" in told(weather_tool(base_url=service.url), location="0,0")
+    assert "too long" in call_tool(weather_tool(base_url=service.url), location="0,0")
 
 
 def test_late(service: Service) -> None:
     """An answer that does not come in time is none, and the connection is closed."""
     service.answer["/v1/forecast"] = service.silent
 
-    assert "Open-Meteo did not answer within 0.1 s. Try again later." == told(
+    assert "Open-Meteo did not answer within 0.1 s. Try again later." == call_tool(
         weather_tool(base_url=service.url, timeout=0.1), location="0,0"
     )
     assert service.left.wait(10)
@@ -312,7 +312,7 @@ def test_nobody() -> None:
     gone = Service({})
     gone.close()
 
-    assert "Open-Meteo cannot be reached (ConnectError). Try again later." == told(
+    assert "Open-Meteo cannot be reached (ConnectError). Try again later." == call_tool(
         weather_tool(base_url=gone.url), location="0,0"
     )
 

@@ -50,7 +50,7 @@ BROKEN = {
 }
 
 
-def told(origin: Origin, path: str = "/", **options: Any) -> str:
+def fetch_text(origin: Origin, path: str = "/", **options: Any) -> str:
     """What the model is told of a page of the origin."""
     return Toolbox([http_tool(allow=LOOPBACK, **options)]).call("http_fetch", {"url": origin.url + path}).text or ""
 
@@ -122,7 +122,7 @@ def test_what_it_is() -> None:
 def test_answers(answer: list[bytes], text: str) -> None:
     """Text is told as it is, HTML as a reader sees it; whatever is wrong is said in one line."""
     with Origin(lambda _: answer) as origin:
-        assert text.replace("{url}", origin.url + "/") == told(origin)
+        assert text.replace("{url}", origin.url + "/") == fetch_text(origin)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_refusals(url: str, text: str) -> None:
 def test_what_is_sent() -> None:
     """One GET with few headers, and without a cookie, a password or a proxy's."""
     with Origin(lambda _: http()) as origin:
-        told(origin, "/a b?c=d e#f", headers={"Accept-Language": "de", "user-agent": "x"}, user_agent="me/1.0")
+        fetch_text(origin, "/a b?c=d e#f", headers={"Accept-Language": "de", "user-agent": "x"}, user_agent="me/1.0")
 
     assert [
         "GET /a%20b?c=d%20e HTTP/1.1",
@@ -179,7 +179,7 @@ def test_failing_redirects() -> None:
     """What is said of a status names the URL that had it, behind all redirects."""
     answers = iter([http(b"", "Location: /b", status="301 Moved"), http(status="404 Not Found")])
     with Origin(lambda _: next(answers)) as origin:
-        assert f"HTTP 404 from {origin.url}/b" == told(origin, "/a")
+        assert f"HTTP 404 from {origin.url}/b" == fetch_text(origin, "/a")
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_failing_redirects() -> None:
 def test_long_texts(body: bytes, shown: str) -> None:
     """The model is told the first 8000 bytes, and that there were more; no character is cut in two."""
     with Origin(lambda _: http(body, "Content-Type: text/plain; charset=utf-8")) as origin:
-        assert shown == told(origin)
+        assert shown == fetch_text(origin)
 
 
 @pytest.mark.parametrize(
@@ -397,13 +397,13 @@ def test_unknown_charsets() -> None:
 def test_cut_characters() -> None:
     """A page that is cut in the middle of a character is UTF-8 all the same."""
     with Origin(lambda _: http("h\u00e9\u20ac".encode(), "Content-Type: text/plain")) as origin:
-        assert "h\u00e9\ufffd\n... (truncated)" == told(origin, max_bytes=5)
+        assert "h\u00e9\ufffd\n... (truncated)" == fetch_text(origin, max_bytes=5)
 
 
 def test_timeout() -> None:
     """Time that is up is an error that says how long it was."""
     with Origin(lambda _: origin.drip(piece=b"")) as origin:
-        assert "fetch error: it took longer than 0.2 seconds" == told(origin, timeout=0.2)
+        assert "fetch error: it took longer than 0.2 seconds" == fetch_text(origin, timeout=0.2)
 
 
 def test_cancelled_run() -> None:

@@ -59,7 +59,7 @@ GUARD = "$PPID"
 OUTER = "$(cut -d' ' -f4 /proc/$PPID/stat)"
 
 
-def living(mark: str) -> list[str]:
+def list_living(mark: str) -> list[str]:
     """The processes that have a mark in their environment or on their command line, and have not ended."""
     found = []
     for place in Path("/proc").glob("[0-9]*"):
@@ -80,21 +80,21 @@ def test_the_check_itself() -> None:
         subprocess.Popen(["/bin/sleep", f"600.{mark}"], env={}) as other,
     ):
         for _ in range(1000):  # what has just begun has no command line for a moment
-            if len(living(mark)) == 2:
+            if len(list_living(mark)) == 2:
                 break
             threading.Event().wait(0.01)
-        counts = [len(living(mark))]
+        counts = [len(list_living(mark))]
         for process in (one, other):
             process.kill()
             process.wait()
-            counts.append(len(living(mark)))
+            counts.append(len(list_living(mark)))
 
     assert [2, 1, 0] == counts
 
 
 def is_over(mark: str) -> bool:
     """Whether nothing with a mark lives any more, or soon does not: what fights its guards has some seconds."""
-    return any(not living(mark) or threading.Event().wait(0.1) for _ in range(150))
+    return any(not list_living(mark) or threading.Event().wait(0.1) for _ in range(150))
 
 
 def descriptors() -> set[str]:
@@ -102,13 +102,13 @@ def descriptors() -> set[str]:
     return {path.name for path in Path("/proc/self/fd").iterdir()}
 
 
-def held() -> set[str]:
+def list_descriptors() -> set[str]:
     """What this process has open, and its children, zombies included."""
     lists = (path.read_text(encoding="ascii").split() for path in Path("/proc/self/task").glob("*/children"))
     return {*descriptors(), *(f"child {number}" for numbers in lists for number in numbers)}
 
 
-def called(made: Tool[..., Any], command: str, cancellation: Cancellation | None = None) -> ToolResult:
+def run_command(made: Tool[..., Any], command: str, cancellation: Cancellation | None = None) -> ToolResult:
     """Run a command."""
     context = ToolContext(deps=None, cancellation=Cancellation() if cancellation is None else cancellation)
     return Toolbox([made]).call("bash", {"command": command}, context)
@@ -128,7 +128,7 @@ class Place:
 
     def call(self, command: str, cancellation: Cancellation | None = None, **options: Any) -> ToolResult:
         """Run a command."""
-        return called(self.tool(**options), command, cancellation)
+        return run_command(self.tool(**options), command, cancellation)
 
     def wait(self, then: Callable[[], object]) -> None:
         """Wait for a command to say `ready`, and do something."""
@@ -155,7 +155,7 @@ def test_nothing_is_left_after_cancel(place: Place, escape: str) -> None:
     """When a command has been cancelled, all that it started has ended."""
     result = place.cancelled(escape)
 
-    assert ("cancelled", []) == (result.kind, living(place.mark))
+    assert ("cancelled", []) == (result.kind, list_living(place.mark))
 
 
 @pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES)
@@ -163,7 +163,7 @@ def test_nothing_is_left_at_the_end(place: Place, escape: str) -> None:
     """When a command has ended, what it left in the background has ended, and keeps nobody waiting."""
     result = place.call(f"{escape.replace('MARK', place.mark)}\necho done")
 
-    assert ("Exit code: 0\ndone\n", []) == (result.value, living(place.mark))
+    assert ("Exit code: 0\ndone\n", []) == (result.value, list_living(place.mark))
 
 
 @pytest.mark.parametrize("escape", [ESCAPES["deaf"], ESCAPES["daemon"], "yes &"], ids=["deaf", "daemon", "loud"])
@@ -171,7 +171,7 @@ def test_nothing_is_left_when_late(place: Place, escape: str) -> None:
     """When a command was late, all that it started has ended, and what it printed is kept."""
     result = place.call(f"echo first; {escape}\nsleep 600", timeout=1)
 
-    assert ("timed_out", "first", []) == (result.kind, (result.value or "").partition("\n")[0], living(place.mark))
+    assert ("timed_out", "first", []) == (result.kind, (result.value or "").partition("\n")[0], list_living(place.mark))
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_guards_are_killed(place: Place, kill: str) -> None:
     result = place.call(f"setsid sleep 600 & echo first; {kill}; sleep 600")
 
     told = "Nobody knows how the command ended: it killed the process that watched over it."
-    assert (told, []) == (result.error, living(place.mark))
+    assert (told, []) == (result.error, list_living(place.mark))
 
 
 def test_a_guard_that_is_killed_leaves_no_daemon(place: Place) -> None:
@@ -191,7 +191,7 @@ def test_a_guard_that_is_killed_leaves_no_daemon(place: Place) -> None:
     for guard in (GUARD, OUTER):
         place.call(f"{escape} kill -9 {guard}; sleep 600")
 
-    assert [] == living(place.mark)
+    assert [] == list_living(place.mark)
 
 
 @pytest.mark.parametrize("guard", [GUARD, OUTER], ids=["inner", "outer"])
@@ -199,7 +199,7 @@ def test_guards_are_stopped(place: Place, guard: str) -> None:
     """A command that stops what watches over it is ended when it is late."""
     result = place.call(f"kill -STOP {guard}; sleep 600", timeout=1)
 
-    assert ("timed_out", []) == (result.kind, living(place.mark))
+    assert ("timed_out", []) == (result.kind, list_living(place.mark))
 
 
 @pytest.mark.parametrize(("stopped", "killed"), [("$2", "$1"), ("$1", "$2")], ids=["inner", "outer"])
@@ -211,7 +211,7 @@ def test_one_guard_is_stopped_and_one_killed(place: Place, stopped: str, killed:
         f"set -- {OUTER} {GUARD}; {deaf} kill -STOP {stopped}; kill -KILL {killed}; sleep 600", timeout=1
     )
 
-    assert (None, []) == (result.details["exit_code"], living(place.mark))
+    assert (None, []) == (result.details["exit_code"], list_living(place.mark))
 
 
 def test_cleaning_up_is_not_the_commands_time(place: Place) -> None:
@@ -328,12 +328,16 @@ def test_cancelled_at_random(place: Place) -> None:
     chance = random.Random(6)  # noqa: S311  no secret
     times = [chance.uniform(0, 0.2) for _ in range(CANCELS)]
     made = place.tool()
-    called(made, "true")  # so that what is opened once is open
-    before = held()
+    run_command(made, "true")  # so that what is opened once is open
+    before = list_descriptors()
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda seconds: cancelled_after(made, seconds), times))
 
-    assert (True, [], set()) == (set(results) <= {"cancelled", None}, living(place.mark), held() - before)
+    assert (True, [], set()) == (
+        set(results) <= {"cancelled", None},
+        list_living(place.mark),
+        list_descriptors() - before,
+    )
 
 
 def cancelled_after(made: Tool[..., Any], seconds: float) -> str | None:
@@ -342,7 +346,7 @@ def cancelled_after(made: Tool[..., Any], seconds: float) -> str | None:
     timer = threading.Timer(seconds, off.cancel)
     timer.start()
     command = "setsid sleep 600 & (sleep 600 & sleep 600) & sleep 600"
-    kind = called(made, command, off).kind
+    kind = run_command(made, command, off).kind
     timer.join()
     return kind
 
@@ -355,18 +359,18 @@ def test_a_run_is_cancelled(place: Place) -> None:
         pool.submit(place.wait, runner.cancel)
         result = runner.run("Go.")
 
-    assert ("cancelled", []) == (result.finish_reason, living(place.mark))
+    assert ("cancelled", []) == (result.finish_reason, list_living(place.mark))
 
 
 def test_many_at_once(place: Place) -> None:
     """Sixty-four commands run side by side, each with its own output."""
     made = place.tool()
     with ThreadPoolExecutor(64) as pool:
-        results = [pool.submit(called, made, f"echo {n}") for n in range(64)]
+        results = [pool.submit(run_command, made, f"echo {n}") for n in range(64)]
 
     assert ([f"Exit code: 0\n{n}\n" for n in range(64)], []) == (
         [result.result().value for result in results],
-        living(place.mark),
+        list_living(place.mark),
     )
 
 
@@ -396,7 +400,7 @@ def test_floods(tmp_path: Path) -> None:
     """Whatever a command prints, in both streams at once, memory does not grow, and the end is known."""
     made = bash_tool(tmp_path, max_output=1000)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    result = called(made, "yes | head -c 150M & yes | head -c 100M >&2; wait")
+    result = run_command(made, "yes | head -c 150M & yes | head -c 100M >&2; wait")
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     assert (0, True) == (result.details["exit_code"], after - before < 20_000)  # kilobytes
@@ -416,7 +420,7 @@ def test_interrupted(tmp_path: Path) -> None:
         (tmp_path / "ready").read_text()
         os.killpg(program.pid, signal.SIGINT)
 
-    assert (7, []) == (program.returncode, living(mark))
+    assert (7, []) == (program.returncode, list_living(mark))
 
 
 def test_killed_with_its_command(tmp_path: Path) -> None:
@@ -464,21 +468,21 @@ def test_without_subreapers(script: str, called_off: bool, told: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], env={**os.environ, "MARK": mark}, capture_output=True)
 
-    assert (told, []) == (done.stdout.decode(), living(mark))
+    assert (told, []) == (done.stdout.decode(), list_living(mark))
 
 
 def test_no_leaks(place: Place) -> None:
     """However many commands run, no descriptor, no zombie and no process is left."""
     made = place.tool()
-    called(made, "true")  # so that what is opened once is open
-    before = held()
+    run_command(made, "true")  # so that what is opened once is open
+    before = list_descriptors()
     with ThreadPoolExecutor(4) as pool:
         codes = {
             result.details["exit_code"]
-            for result in pool.map(lambda n: called(made, f"sleep 600 & exit {n % 2}"), range(COMMANDS))
+            for result in pool.map(lambda n: run_command(made, f"sleep 600 & exit {n % 2}"), range(COMMANDS))
         }
 
-    assert ({0, 1}, [], set()) == (codes, living(place.mark), held() - before)
+    assert ({0, 1}, [], set()) == (codes, list_living(place.mark), list_descriptors() - before)
 
 
 def test_no_descriptors_left(tmp_path: Path) -> None:

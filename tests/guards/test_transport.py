@@ -88,7 +88,7 @@ def redirect(location: str, status: int = 302, *headers: str) -> list[bytes]:
     return http(b"", f"Location: {location}", *headers, status=f"{status} Found")
 
 
-def told(web: HttpClient, url: str) -> str:
+def fetch_text(web: HttpClient, url: str) -> str:
     """What comes of getting a URL: its first bytes, or why there are none."""
     try:
         return web.get(url).body[:60].decode()
@@ -101,7 +101,7 @@ def test_the_recorder_itself(recorded: Callable[..., Recorder]) -> None:
     connect = recorded(http(b"hello"))
     web = HttpClient(Dialer(["10.0.0.0/8"], resolve=lambda *_: ["10.1.2.3"], connect=connect))
 
-    assert "hello" == told(web, "http://a.example:8080/x")
+    assert "hello" == fetch_text(web, "http://a.example:8080/x")
     assert [("10.1.2.3", 8080)] == connect.asked
     assert connect.requests()[0].startswith(b"GET /x HTTP/1.1\r\nHost: a.example:8080\r\n")
 
@@ -111,10 +111,10 @@ def test_nothing_else_connects(monkeypatch: pytest.MonkeyPatch, recorded: Callab
     monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("a socket was connected"))
     web = HttpClient(Dialer(resolve=lookup, connect=recorded(http(b"hello"))))
 
-    assert "hello" == told(web, f"http://{PUBLIC_NAME}/")
+    assert "hello" == fetch_text(web, f"http://{PUBLIC_NAME}/")
 
 
-def led_to(dialer: Dialer, text: str) -> tuple[str, list[tuple[str, int]]]:
+def find_destinations(dialer: Dialer, text: str) -> tuple[str, list[tuple[str, int]]]:
     """Where a URL leads; or what keeps it from leading anywhere."""
     try:
         url = parse_url(text)
@@ -128,7 +128,7 @@ def test_urls() -> None:
     """No spelling of a host, in no place of a URL, leads to an address that is not public, or to another port."""
     dialer, outcomes, escaped = Dialer(resolve=lookup), Counter[str](), []
     for text in islice(urls(), URLS):
-        outcome, led = led_to(dialer, text)
+        outcome, led = find_destinations(dialer, text)
         outcomes[outcome] += 1
         escaped += [(text, *place) for place in led if is_forbidden(place[0]) or place[1] not in PORTS]
 
@@ -144,7 +144,7 @@ def test_urls_all_the_way(recorded: Callable[..., Recorder]) -> None:
         return lookup(host, port)
 
     web = HttpClient(Dialer(resolve=noted, connect=connect))
-    outcomes = [(text, told(web, text)) for text in islice(urls(), 0, 25 * WHOLE, 25)]
+    outcomes = [(text, fetch_text(web, text)) for text in islice(urls(), 0, 25 * WHOLE, 25)]
     asked = [parse_url(text).raw_host.decode() for text, what in outcomes if not what.startswith("invalid URL")]
 
     assert [] == [place for place in connect.asked if is_forbidden(place[0]) or place[1] not in PORTS]
@@ -186,7 +186,7 @@ def test_names_that_change(recorded: Callable[..., Recorder]) -> None:
 
     web = HttpClient(Dialer(resolve=rebind, connect=connect))
     for number in range(SCRIPTS):
-        told(web, f"http://name{number}.example/")
+        fetch_text(web, f"http://name{number}.example/")
     checked = [answer for answer in answers if not any(map(is_forbidden, answer))]
 
     assert SCRIPTS == len(answers)
@@ -201,7 +201,7 @@ def test_chains_of_redirects(recorded: Callable[..., Recorder]) -> None:
         goals = [f"http://{PUBLIC_NAME}/{n}" for n in range(chance.randrange(MAX_REDIRECTS))]
         goals.append(next(url for url in spread if url.isascii() and url.isprintable()))
         connect = recorded(*map(redirect, goals), *[http(b"end")] * 2)
-        ends[told(HttpClient(Dialer(resolve=lookup, connect=connect)), f"http://{PUBLIC_NAME}/")] += 1
+        ends[fetch_text(HttpClient(Dialer(resolve=lookup, connect=connect)), f"http://{PUBLIC_NAME}/")] += 1
         connect.close()
 
         assert [] == [place for place in connect.asked if is_forbidden(place[0]) or place[1] not in PORTS]
@@ -243,7 +243,7 @@ def test_redirects_that_are_not_followed(recorded: Callable[..., Recorder], loca
     """A redirect goes through the same backend as the first URL, and there are five at most."""
     connect = recorded(*[redirect(location)] * 100)
 
-    assert why == told(HttpClient(Dialer(resolve=lookup, connect=connect)), f"http://{PUBLIC_NAME}/")
+    assert why == fetch_text(HttpClient(Dialer(resolve=lookup, connect=connect)), f"http://{PUBLIC_NAME}/")
     assert len(connect.asked) <= MAX_REDIRECTS + 1
 
 
@@ -265,7 +265,7 @@ def test_other_origins(recorded: Callable[..., Recorder], goal: str) -> None:
     """Another port and another host are other origins: headers do not go there."""
     connect = recorded(redirect(goal), http(b"end"))
     dialer = Dialer(ports=[80, 443, 8080], resolve=lambda *_: [PUBLIC], connect=connect)
-    told(HttpClient(dialer, headers={"X-Team": "blue"}), "http://a.example/")
+    fetch_text(HttpClient(dialer, headers={"X-Team": "blue"}), "http://a.example/")
 
     assert [True, False] == [b"X-Team: blue" in head for head in connect.requests()]
 
@@ -279,7 +279,7 @@ def test_other_schemes(authority: trustme.CA, recorded: Callable[..., Recorder])
         plain = recorded(redirect(origin.url))
         connect = lambda *place: plain(*place) if not plain.asked else real_connect(*place)  # noqa: E731
         web = HttpClient(Dialer(["127.0.0.1"], connect=connect), headers={"X-Team": "blue"}, context=here)
-        found = told(web, origin.url.replace("https:", "http:"))
+        found = fetch_text(web, origin.url.replace("https:", "http:"))
 
     assert ("end", True, False) == (
         found,
@@ -314,7 +314,7 @@ def test_addresses_in_turn(recorded: Callable[..., Recorder]) -> None:
 
     dialer = Dialer(resolve=lambda *_: [PUBLIC6, PUBLIC, "8.8.8.8"], connect=connect)
 
-    assert "fetch error: timed out" == told(HttpClient(dialer, timeout=30), "http://a.example/")
+    assert "fetch error: timed out" == fetch_text(HttpClient(dialer, timeout=30), "http://a.example/")
     assert [(PUBLIC6, 10), (PUBLIC, 15), ("8.8.8.8", 30)] == asked
 
 
@@ -327,7 +327,7 @@ def test_many_addresses() -> None:
         raise ConnectionRefusedError("nobody listens")
 
     addresses = [f"8.8.{number // 250}.{number % 250}" for number in range(4000)]
-    told(HttpClient(Dialer(resolve=lambda *_: addresses, connect=connect)), "http://a.example/")
+    fetch_text(HttpClient(Dialer(resolve=lambda *_: addresses, connect=connect)), "http://a.example/")
 
     assert addresses[:8] == asked
 
@@ -376,7 +376,7 @@ def test_tls(authority: trustme.CA, host: str, is_known: bool, told_is: str) -> 
         authority.configure_trust(here)
     with Origin(lambda head: http(head.split(b"Host: ")[1].split(b":")[0]), there) as origin:
         web = HttpClient(Dialer(["127.0.0.0/8"], resolve=lambda *_: ["127.0.0.1"]), context=here)
-        found = told(web, f"https://{host}:{origin.port}/")
+        found = fetch_text(web, f"https://{host}:{origin.port}/")
 
     assert (True, [host]) == (found.startswith(told_is), asked)
 
@@ -387,7 +387,7 @@ def test_no_way_down(authority: trustme.CA) -> None:
     authority.issue_cert("127.0.0.1").configure_cert(there)
     authority.configure_trust(here)
     with Origin(lambda _: redirect("http://public.example/"), there) as origin:
-        found = told(HttpClient(Dialer(["127.0.0.1"]), context=here), origin.url)
+        found = fetch_text(HttpClient(Dialer(["127.0.0.1"]), context=here), origin.url)
 
     assert "fetch error: a redirect from https to http is not followed" == found
 
@@ -414,7 +414,7 @@ def test_drips(drip: str) -> None:
     first, again = DRIPS[drip]
     with Origin(lambda _: origin.drip(first, piece=again)) as origin:
         began = time.monotonic()
-        found = told(HttpClient(Dialer(["127.0.0.1"]), timeout=0.3), origin.url)
+        found = fetch_text(HttpClient(Dialer(["127.0.0.1"]), timeout=0.3), origin.url)
         took = time.monotonic() - began
 
     assert (True, True) == (found.endswith("error: it took longer than 0.3 seconds"), took < 20)
@@ -423,12 +423,12 @@ def test_drips(drip: str) -> None:
 def test_a_handshake_that_never_ends() -> None:
     """A server that accepts and says nothing does not hold the handshake up for longer than there is time."""
     with Origin(lambda _: origin.drip(piece=b"")) as origin:
-        found = told(HttpClient(Dialer(["127.0.0.1"]), timeout=0.3), origin.url.replace("http:", "https:"))
+        found = fetch_text(HttpClient(Dialer(["127.0.0.1"]), timeout=0.3), origin.url.replace("http:", "https:"))
 
     assert "fetch error: it took longer than 0.3 seconds" == found
 
 
-def ended(web: HttpClient, url: str, begun: threading.Event) -> tuple[type[BaseException], bool]:
+def cancel_fetch(web: HttpClient, url: str, begun: threading.Event) -> tuple[type[BaseException], bool]:
     """What getting a URL ends with when it is called off after it has begun, and whether it ends at once."""
     cancellation = Cancellation()
     caller = threading.Thread(target=lambda: cancellation.cancel() if begun.wait(10) else None)
@@ -445,7 +445,7 @@ def test_cancelling_while_it_reads(drip: str) -> None:
     """A call that is cancelled ends at once, wherever the answer has got to."""
     first, again = DRIPS[drip]
     with Origin(lambda _: origin.drip(first, piece=again, every=0.05)) as origin:
-        found = ended(HttpClient(Dialer(["127.0.0.1"]), timeout=60), origin.url, origin.asked)
+        found = cancel_fetch(HttpClient(Dialer(["127.0.0.1"]), timeout=60), origin.url, origin.asked)
 
     assert (Cancelled, True) == found
 
@@ -466,7 +466,7 @@ def test_cancelling_a_handshake() -> None:
         url = f"https://127.0.0.1:{listening.getsockname()[1]}/"
         accepting = threading.Thread(target=hold, args=(listening, begun))
         accepting.start()
-        found = ended(HttpClient(Dialer(["127.0.0.1"]), timeout=60), url, begun)
+        found = cancel_fetch(HttpClient(Dialer(["127.0.0.1"]), timeout=60), url, begun)
         accepting.join()
 
     assert (Cancelled, True) == found
@@ -509,7 +509,7 @@ def hanging() -> Iterator[Callable[..., list[str]]]:
 
 def test_lookups_that_hang(hanging: Callable[..., list[str]]) -> None:
     """A lookup cannot be ended, but nobody waits for it any longer than there is time."""
-    found = told(HttpClient(Dialer(resolve=hanging), timeout=0.1), "http://a.example/")
+    found = fetch_text(HttpClient(Dialer(resolve=hanging), timeout=0.1), "http://a.example/")
 
     assert "fetch error: it took longer than 0.1 seconds" == found
 
@@ -528,7 +528,9 @@ def test_cancelling_a_lookup(hanging: Callable[..., list[str]]) -> None:
     """A call that is cancelled ends at once while a name is looked up."""
     begun: threading.Event = hanging.begun  # type: ignore[attr-defined]
 
-    assert (Cancelled, True) == ended(HttpClient(Dialer(resolve=hanging), timeout=60), "http://a.example/", begun)
+    assert (Cancelled, True) == cancel_fetch(
+        HttpClient(Dialer(resolve=hanging), timeout=60), "http://a.example/", begun
+    )
 
 
 def test_lookups_at_once(hanging: Callable[..., list[str]]) -> None:
@@ -538,7 +540,7 @@ def test_lookups_at_once(hanging: Callable[..., list[str]]) -> None:
         with pytest.raises(TimedOut), Cancellation(0.001) as limit:
             dialer.dial("a.example", 80, limit)
 
-    assert told(HttpClient(dialer), "http://a.example/").startswith(
+    assert fetch_text(HttpClient(dialer), "http://a.example/").startswith(
         "fetch error: 128 connections are being opened already"
     )
 
@@ -606,6 +608,6 @@ def test_hosts(host: str, recorded: Callable[..., Recorder]) -> None:
     """What is looked up is made of letters, digits, hyphens and dots; a URL with anything else is invalid."""
     names: Sequence[str] = []
     web = HttpClient(Dialer(resolve=lambda name, _: names.append(name) or [PUBLIC], connect=recorded(http(b"hello"))))  # type: ignore[attr-defined]
-    found = told(web, f"http://{host}/")
+    found = fetch_text(web, f"http://{host}/")
 
     assert ("hello" == found, found.startswith("invalid URL: ")) == (names == [host], not names)

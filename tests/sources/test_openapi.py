@@ -169,7 +169,7 @@ def body(schema: Mapping[str, Any], media_type: str = "application/json", **requ
     return {"requestBody": {"required": True, "content": {media_type: {"schema": schema}}, **request}}
 
 
-def made(document: Any, base_url: str | None = "http://127.0.0.1:1", **options: Any) -> Tool[..., Any]:
+def make_tool(document: Any, base_url: str | None = "http://127.0.0.1:1", **options: Any) -> Tool[..., Any]:
     """The only tool of a document."""
     (tool,) = openapi_tools(document, base_url=base_url, **options)
     return tool
@@ -206,7 +206,7 @@ def test_names_that_are_taken() -> None:
 
 def test_schema_of_parameters() -> None:
     """A model sees neither keys nor headers of HTTP's own, nor what the caller sends; a default is told in words."""
-    tool = made(PETSTORE, include=["listPets"], headers={"x-tenant": "me"})
+    tool = make_tool(PETSTORE, include=["listPets"], headers={"x-tenant": "me"})
 
     limit = {"type": "integer", "maximum": 100, "description": "How many. Default: 20."}
     assert {
@@ -227,7 +227,7 @@ def test_schema_of_a_body() -> None:
         "mood": mood,
         "parent": {"$ref": "#/$defs/Pet"},
     }
-    tool = made(PETSTORE, include=["createPet"])
+    tool = make_tool(PETSTORE, include=["createPet"])
 
     assert {"X-Trace": {"type": "string"}, **members} == tool.parameters["properties"]
     assert (["name"], members) == (tool.parameters["required"], tool.parameters["$defs"]["Pet"]["properties"])
@@ -251,12 +251,12 @@ def test_choosing(chosen: Mapping[str, Any], names: list[str]) -> None:
 
 def test_deprecated_is_said() -> None:
     """What is deprecated and offered all the same says so."""
-    assert "Deprecated." == made(PETSTORE, include=["patchPet"], deprecated=True).description
+    assert "Deprecated." == make_tool(PETSTORE, include=["patchPet"], deprecated=True).description
 
 
 def test_long_descriptions_are_cut() -> None:
     """A description is no longer than a provider takes."""
-    description = made(operation({"description": "word " * 1000})).description
+    description = make_tool(operation({"description": "word " * 1000})).description
 
     assert (True, "word…") == (len(description) <= 1000, description[-5:])
 
@@ -345,13 +345,13 @@ def test_aliases_that_merge() -> None:
     """A key `<<` adds what an alias names."""
     text = "openapi: 3.1.0\nx-a: &a {operationId: x}\npaths: {/x: {get: {<<: *a, summary: A}}}\n"
 
-    assert ("x", "A") == (made(text).name, made(text).title)
+    assert ("x", "A") == (make_tool(text).name, make_tool(text).title)
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """YAML without its extra says which one to install; JSON needs none."""
     monkeypatch.setitem(sys.modules, "yaml", None)
-    assert "x" == made(json.dumps(GET)).name
+    assert "x" == make_tool(json.dumps(GET)).name
 
     with pytest.raises(ImportError, match=re.escape('pip install "function-toolkit[openapi]"')):
         openapi_tools(PETSTORE)
@@ -359,7 +359,7 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_mark_in_front() -> None:
     """A text may begin with a byte order mark."""
-    assert "x" == made("\ufeff" + json.dumps(GET)).name
+    assert "x" == make_tool("\ufeff" + json.dumps(GET)).name
 
 
 def test_a_file(tmp_path: Path) -> None:
@@ -397,7 +397,7 @@ def test_a_file(tmp_path: Path) -> None:
 def test_servers(servers: list[Any], base_url: str | None, url: str) -> None:
     """The caller says where the server is, or the document."""
     asked: list[httpx2.Request] = []
-    tool = made(operation({}, servers=servers), base_url=base_url, client=recording(asked))
+    tool = make_tool(operation({}, servers=servers), base_url=base_url, client=recording(asked))
     call(tool)
 
     assert [url] == [str(each.url) for each in asked]
@@ -419,7 +419,7 @@ def test_servers(servers: list[Any], base_url: str | None, url: str) -> None:
 def test_servers_that_are_none(url: str, message: str) -> None:
     """A server that cannot be called is refused."""
     with pytest.raises(DefinitionError, match=message):
-        made(operation({}, servers=[{"url": url}]), base_url=None)
+        make_tool(operation({}, servers=[{"url": url}]), base_url=None)
 
 
 def recording(asked: list[httpx2.Request], response: httpx2.Response | None = None) -> httpx2.AsyncClient:
@@ -434,7 +434,7 @@ def recording(asked: list[httpx2.Request], response: httpx2.Response | None = No
 
 def test_one_request(server: Server) -> None:
     """A call is one request, with everything in its place, and the caller's key where the document wants it."""
-    tool = made(PETSTORE, include=["listPets"], base_url=server.base_url, auth={"key": "s3cret&"})
+    tool = make_tool(PETSTORE, include=["listPets"], base_url=server.base_url, auth={"key": "s3cret&"})
     result = Toolbox([tool]).call("listPets", {"limit": "5", "X-Tenant": "me", "X-Trace": "t 1"})
 
     (heard,) = server.heard
@@ -449,14 +449,14 @@ def test_one_request(server: Server) -> None:
 
 def test_a_path_on_the_wire(server: Server) -> None:
     """The HTTP client leaves a path as it was written."""
-    call(made(PETSTORE, include=["deletePet"], base_url=server.base_url), id="a/b?c#d e%2e")
+    call(make_tool(PETSTORE, include=["deletePet"], base_url=server.base_url), id="a/b?c#d e%2e")
 
     assert ["DELETE /pets/a%2Fb%3Fc%23d%20e%252e HTTP/1.1"] == [each.line for each in server.heard]
 
 
 def test_in_an_event_loop(server: Server) -> None:
     """The same tool is called in an event loop."""
-    box = Toolbox([made(GET, base_url=server.base_url)])
+    box = Toolbox([make_tool(GET, base_url=server.base_url)])
     result = asyncio.run(box.acall("x", {}))
 
     assert ({"ok": True}, 1) == (result.value, len(server.heard))
@@ -464,14 +464,14 @@ def test_in_an_event_loop(server: Server) -> None:
 
 def test_as_a_function(server: Server) -> None:
     """A tool stays a function, of its arguments by name."""
-    tool = made(PETSTORE, include=["deletePet"], base_url=server.base_url)
+    tool = make_tool(PETSTORE, include=["deletePet"], base_url=server.base_url)
 
     assert {"ok": True} == asyncio.run(tool(id="1")).value
 
 
 def test_a_model_is_held_to_the_schema(server: Server) -> None:
     """Arguments that the document does not allow are never sent."""
-    tool = made(PETSTORE, include=["createPet"], base_url=server.base_url)
+    tool = make_tool(PETSTORE, include=["createPet"], base_url=server.base_url)
     texts = [call(tool, name="Rex", age=0), call(tool), call(tool, name="Rex", id=3)]
 
     assert ([True] * 3, []) == ([text.startswith("Invalid arguments: ") for text in texts], server.heard)
@@ -479,7 +479,7 @@ def test_a_model_is_held_to_the_schema(server: Server) -> None:
 
 def test_nothing_is_sent_that_was_not_asked_for(server: Server) -> None:
     """Defaults are the server's to fill in: a change changes nothing else."""
-    call(made(PETSTORE, include=["createPet"], base_url=server.base_url), name="Rex")
+    call(make_tool(PETSTORE, include=["createPet"], base_url=server.base_url), name="Rex")
 
     assert [b'{"name":"Rex"}'] == [each.body for each in server.heard]
 
@@ -499,7 +499,7 @@ def test_keys(server: Server, scheme: Mapping[str, Any], key: str, heard: tuple[
     """A key goes where its scheme says."""
     components = {"securitySchemes": {"a": scheme}}
     document = operation({"security": [{"a": [], "b": []}, {"a": []}]}, components=components)
-    call(made(document, base_url=server.base_url, auth={"a": key}))
+    call(make_tool(document, base_url=server.base_url, auth={"a": key}))
 
     assert heard[1] == server.heard[0].headers[heard[0]]
 
@@ -540,7 +540,7 @@ def test_schemes_that_nobody_uses() -> None:
     schemes = {"a": HEADER_KEY, "b": {"$ref": "keys.yaml#/b"}}
     document = operation({"security": [{"a": []}]}, components={"securitySchemes": schemes})
 
-    assert "x" == made(document, auth={"a": "k"}).name
+    assert "x" == make_tool(document, auth={"a": "k"}).name
 
 
 def test_a_key_beside_a_cookie() -> None:
@@ -549,19 +549,22 @@ def test_a_key_beside_a_cookie() -> None:
     document = operation({"security": [{"a": []}]}, components={"securitySchemes": schemes})
 
     with pytest.raises(DefinitionError, match="headers= has a Cookie, and auth= a key that goes there"):
-        made(document, auth={"a": "k"}, headers={"cookie": "b=1"})
+        make_tool(document, auth={"a": "k"}, headers={"cookie": "b=1"})
 
 
 def test_keys_of_a_public_operation(server: Server) -> None:
     """An operation that asks for no key is sent none."""
-    call(made(PETSTORE, include=["/pets/{id}"], methods=["GET"], base_url=server.base_url, auth={"key": "k"}), id="1")
+    call(
+        make_tool(PETSTORE, include=["/pets/{id}"], methods=["GET"], base_url=server.base_url, auth={"key": "k"}),
+        id="1",
+    )
 
     assert ["GET /pets/1 HTTP/1.1"] == [each.line for each in server.heard]
 
 
 def test_keys_in_no_text() -> None:
     """A key is in no error, and in no representation of a tool."""
-    tool = made(PETSTORE, include=["listPets"], auth={"key": "s3cret"}, headers={"x-tenant": "t3nant"})
+    tool = make_tool(PETSTORE, include=["listPets"], auth={"key": "s3cret"}, headers={"x-tenant": "t3nant"})
     result = Toolbox([tool]).call("listPets", {})
     texts = f"{result!r} {tool!r} {tool.handler!r}"
 
@@ -570,7 +573,7 @@ def test_keys_in_no_text() -> None:
 
 def test_auth_of_the_client(server: Server) -> None:
     """What the HTTP client takes as `auth` is taken too."""
-    call(made(GET, base_url=server.base_url, auth=("me", "k")))
+    call(make_tool(GET, base_url=server.base_url, auth=("me", "k")))
 
     assert "Basic bWU6aw==" == server.heard[0].headers["authorization"]
 
@@ -578,7 +581,7 @@ def test_auth_of_the_client(server: Server) -> None:
 def test_headers_of_the_client() -> None:
     """What the caller's client sends with each request is not the model's to set."""
     client = httpx2.AsyncClient(headers={"X-Tenant": "me"})
-    tool = made(PETSTORE, include=["listPets"], client=client)
+    tool = make_tool(PETSTORE, include=["listPets"], client=client)
 
     assert ["X-Trace", "limit"] == list(tool.parameters["properties"])
 
@@ -587,7 +590,7 @@ def test_no_proxy_of_the_environment(server: Server, monkeypatch: pytest.MonkeyP
     """A proxy comes from the caller's client, and not from where the program runs."""
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
 
-    assert '{"ok":true}' == call(made(GET, base_url=server.base_url))
+    assert '{"ok":true}' == call(make_tool(GET, base_url=server.base_url))
 
 
 CUT = "\n... (cut after 65,536 bytes: ask for less)"
@@ -620,7 +623,7 @@ LATER = "The server failed, not the call: try again later, or go on without it."
 def test_answers(server: Server, status: int, headers: Mapping[str, str], content: bytes, told: str) -> None:
     """A model is told what came, no more than it can read, and what to do where it failed."""
     server.answers["/x"] = (status, headers, content)
-    result = Toolbox([made(GET, base_url=server.base_url)]).call("x", {})
+    result = Toolbox([make_tool(GET, base_url=server.base_url)]).call("x", {})
 
     assert (told, status >= 400) == (result.text, result.is_error)
 
@@ -632,7 +635,7 @@ def test_pictures(server: Server) -> None:
     """A picture is shown as one."""
     server.answers["/x"] = (200, {"Content-Type": "image/png"}, PNG)
 
-    assert (Image(PNG),) == Toolbox([made(GET, base_url=server.base_url)]).call("x", {}).images
+    assert (Image(PNG),) == Toolbox([make_tool(GET, base_url=server.base_url)]).call("x", {}).images
 
 
 @pytest.mark.parametrize("content", [b"RIFF\0\0\0\0WAVEfmt ", PNG], ids=["a sound", "another picture"])
@@ -640,21 +643,21 @@ def test_no_pictures(server: Server, content: bytes) -> None:
     """What does not begin as the picture that it is said to be is not shown."""
     server.answers["/x"] = (200, {"Content-Type": "image/webp"}, content)
 
-    assert "200 OK: image/webp, which cannot be shown." == call(made(GET, base_url=server.base_url))
+    assert "200 OK: image/webp, which cannot be shown." == call(make_tool(GET, base_url=server.base_url))
 
 
 def test_packed_answers(server: Server) -> None:
     """What is counted of an answer is what it unpacks to."""
     server.answers["/x"] = (200, {"Content-Encoding": "gzip", "Content-Type": "text/plain"}, gzip.compress(b"a" * 9**7))
 
-    assert "aaaaa\n... (cut after 5 bytes: ask for less)" == call(made(GET, base_url=server.base_url, max_bytes=5))
+    assert "aaaaa\n... (cut after 5 bytes: ask for less)" == call(make_tool(GET, base_url=server.base_url, max_bytes=5))
 
 
 def test_redirects_at_the_same_host(server: Server) -> None:
     """A redirect is followed to another path of the same host, with the key, and not for ever."""
     server.answers["/x"] = (302, {"Location": "/y"}, b"")
     server.answers["/loop"] = (302, {"Location": "/loop"}, b"")
-    told = [call(made(operation({}, path=path), base_url=server.base_url)) for path in ("/x", "/loop")]
+    told = [call(make_tool(operation({}, path=path), base_url=server.base_url)) for path in ("/x", "/loop")]
 
     elsewhere = "It points elsewhere, which is not followed. Do not repeat the call; tell the user."
     assert ['{"ok":true}', f"GET /loop answered 302 Found. {elsewhere}"] == told
@@ -665,7 +668,7 @@ def test_redirects_to_another_host(server: Server) -> None:
     """A redirect to another host is told, and never followed: the key stays here."""
     other = server.base_url.replace("127.0.0.1", "localhost")
     server.answers["/x"] = (307, {"Location": f"{other}/y"}, b"")
-    text = call(made(GET, base_url=server.base_url, headers={"X-Key": "k"}))
+    text = call(make_tool(GET, base_url=server.base_url, headers={"X-Key": "k"}))
 
     assert ("GET /x answered 307", 1) == (text[:19], len(server.heard))
 
@@ -679,14 +682,14 @@ def test_redirects_to_another_call(server: Server, method: str, status: int, loc
     """A redirect that changes the method, or who calls, is told and not followed."""
     host = server.base_url.removeprefix("http://")
     server.answers["/x"] = (status, {"Location": location.format(host=host)}, b"")
-    text = call(made(operation({}, method=method), base_url=server.base_url))
+    text = call(make_tool(operation({}, method=method), base_url=server.base_url))
 
     assert (f"{method.upper()} /x answered 302", 1) == (text.partition(" Found")[0], len(server.heard))
 
 
 def test_no_time(server: Server) -> None:
     """A server that does not answer costs no more than the time there is."""
-    tool = made(operation({}, path="/slow"), base_url=server.base_url, timeout=0.5, client=httpx2.AsyncClient())
+    tool = make_tool(operation({}, path="/slow"), base_url=server.base_url, timeout=0.5, client=httpx2.AsyncClient())
     result = Toolbox([tool]).call("x", {})
 
     assert ("timed_out", True) == (result.kind, server.left.wait(5))
@@ -696,7 +699,7 @@ def test_cancelling(server: Server) -> None:
     """A call that is cancelled leaves no connection behind."""
 
     async def cancel() -> None:
-        tool = made(operation({}, path="/slow"), base_url=server.base_url)
+        tool = make_tool(operation({}, path="/slow"), base_url=server.base_url)
         task = asyncio.create_task(Toolbox([tool]).acall("x", {}))
         await asyncio.to_thread(server.arrived.wait, 5)
         task.cancel()
@@ -721,7 +724,7 @@ def test_no_answer(error: Callable[[str], httpx2.HTTPError], kind: str, told: st
     def fail(_: httpx2.Request) -> httpx2.Response:
         raise error("https://example.com/?key=s3cret")
 
-    tool = made(GET, client=httpx2.AsyncClient(transport=httpx2.MockTransport(fail)))
+    tool = make_tool(GET, client=httpx2.AsyncClient(transport=httpx2.MockTransport(fail)))
     result = Toolbox([tool]).call("x", {})
 
     assert (kind, f"GET /x: {told}. Try again later, or go on without it.") == (result.kind, result.text)
@@ -734,13 +737,13 @@ def test_a_closed_client() -> None:
 
     assert (
         "GET /x: the application's HTTP client is closed, or belongs to another event loop"
-        == (call(made(GET, client=client)).partition(" (RuntimeError)")[0])
+        == (call(make_tool(GET, client=client)).partition(" (RuntimeError)")[0])
     )
 
 
 def test_a_long_address(server: Server) -> None:
     """Arguments that no address can hold are refused."""
-    tool = made(operation({"parameters": [IN_PATH]}, path="/{id}"), base_url=server.base_url)
+    tool = make_tool(operation({"parameters": [IN_PATH]}, path="/{id}"), base_url=server.base_url)
     result = Toolbox([tool]).call("x", {"id": "a" * 70_000})
 
     assert ("invalid_arguments", []) == (result.kind, server.heard)
@@ -799,7 +802,7 @@ MEMBERS = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type
 )
 def test_bodies(server: Server, told: Mapping[str, Any], arguments: Any, media_type: str | None, sent: str) -> None:
     """A body is sent in the form that the document asks for."""
-    call(made(operation(told, method="post"), base_url=server.base_url), **arguments)
+    call(make_tool(operation(told, method="post"), base_url=server.base_url), **arguments)
 
     (heard,) = server.heard
     assert (media_type, sent) == (heard.headers.get("content-type"), heard.body.decode())
@@ -814,7 +817,7 @@ def test_multipart(server: Server) -> None:
         "more": {"type": "array", "items": True},
     }
     schema = {"type": "object", "properties": properties}
-    tool = made(operation(body(schema, "multipart/form-data"), method="post"), base_url=server.base_url)
+    tool = make_tool(operation(body(schema, "multipart/form-data"), method="post"), base_url=server.base_url)
     call(tool, note_X_y="a\r\nb", file="text", meta={"k": 1}, more=["m"])
 
     (heard,) = server.heard
@@ -831,7 +834,7 @@ def test_multipart(server: Server) -> None:
 def test_primitives_in_parts(server: Server) -> None:
     """A part that is a number, a Boolean or a text is text; only an object is JSON."""
     members: dict[str, Any] = {"n": {"type": "integer"}, "b": {"type": "boolean"}, "o": {"type": "object"}}
-    tool = made(
+    tool = make_tool(
         operation(body({"properties": members}, "Multipart/Form-Data"), method="post"), base_url=server.base_url
     )
     call(tool, n=3, b=True, o={})
@@ -845,7 +848,7 @@ def test_files_of_a_composition(server: Server) -> None:
     """A file stays one where a part of a composed schema tells it."""
     files = {"type": "array", "items": {"type": "string", "format": "binary"}}
     told = body({"allOf": [{"type": "object", "properties": {"f": files}}]}, "multipart/form-data")
-    call(made(operation(told, method="post"), base_url=server.base_url), body={"f": ["a"]})
+    call(make_tool(operation(told, method="post"), base_url=server.base_url), body={"f": ["a"]})
 
     assert b'name="f"; filename="f"\r\nContent-Type: application/octet-stream\r\n\r\na' in server.heard[0].body
 
@@ -857,7 +860,7 @@ def test_files_of_a_composition(server: Server) -> None:
 def test_a_media_type_of_the_caller(server: Server, media_type: str, heard: str) -> None:
     """The caller's media type stands for the document's, but not for what parts a form."""
     told = operation(body(MEMBERS, media_type), method="post")
-    call(made(told, base_url=server.base_url, headers={"Content-Type": "application/vnd.api+json"}), a="x")
+    call(make_tool(told, base_url=server.base_url, headers={"Content-Type": "application/vnd.api+json"}), a="x")
 
     assert heard == server.heard[0].headers["content-type"][:30]
 
@@ -865,7 +868,7 @@ def test_a_media_type_of_the_caller(server: Server, media_type: str, heard: str)
 def test_a_form_of_no_object(server: Server) -> None:
     """A form that is no object is refused, and not sent."""
     told = body({"oneOf": [{}]}, "application/x-www-form-urlencoded")
-    text = call(made(operation(told, method="post"), base_url=server.base_url), body="a=1&b=2")
+    text = call(make_tool(operation(told, method="post"), base_url=server.base_url), body="a=1&b=2")
 
     assert ("Invalid arguments: body: a form is an object", []) == (text[:44], server.heard)
 
@@ -877,7 +880,7 @@ def test_names_that_meet(server: Server) -> None:
     ]
     listed += [{"name": "filter[a]", "in": "query", "schema": {}}, {"name": "_filter_a", "in": "query", "schema": {}}]
     told = {"parameters": listed, **body({"type": "object", "properties": {"id": {}, "arguments": {}}})}
-    tool = made(operation(told, path="/{id}", method="post"), base_url=server.base_url)
+    tool = make_tool(operation(told, path="/{id}", method="post"), base_url=server.base_url)
     names = ["id", "query_id", "header_id", "filter_a", "query_filter_a", "body_id", "arguments"]
     call(tool, **{name: str(number) for number, name in enumerate(names)})
 
@@ -895,7 +898,7 @@ def test_read_only_members_of_a_composition() -> None:
     base = {"type": "object", "required": ["id"], "properties": {"id": {"$ref": "#/$defs/Id"}}}
     schema = {"allOf": [base, {"type": "object", "required": ["id", "a"], "properties": {"a": {}}}]}
     document = operation(body(schema), method="post") | {"$defs": {"Id": {"type": "string", "readOnly": True}}}
-    tool = made(document)
+    tool = make_tool(document)
 
     parts = tool.parameters["properties"]["body"]["allOf"]
     assert [([], {}), (["a"], {"a": {}})] == [(part["required"], part["properties"]) for part in parts]
@@ -908,7 +911,7 @@ def test_read_only_members_far_away() -> None:
         "Base": {"allOf": [{"$ref": "#/$defs/Id"}]},
         "Full": {"allOf": [{"$ref": "#/$defs/Base"}, {"anyOf": [{"required": ["id", "a"]}]}], "required": ["id"]},
     }
-    tool = made(operation(body({"$ref": "#/$defs/Full"}), method="post") | {"$defs": schemas})
+    tool = make_tool(operation(body({"$ref": "#/$defs/Full"}), method="post") | {"$defs": schemas})
     shown = tool.parameters["$defs"]["Full"]
 
     assert (["a"], []) == (shown["allOf"][1]["anyOf"][0]["required"], shown["required"])
@@ -933,6 +936,6 @@ def test_read_only_members_far_away() -> None:
 )
 def test_translation(told: Any, shown: Mapping[str, Any]) -> None:
     """The words of 3.0 are told as JSON Schema."""
-    tool = made(operation({"parameters": [{"name": "a", "in": "query", "schema": told}]}))
+    tool = make_tool(operation({"parameters": [{"name": "a", "in": "query", "schema": told}]}))
 
     assert shown == tool.parameters["properties"]["a"]

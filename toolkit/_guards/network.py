@@ -43,7 +43,7 @@ MAX_HOST_NAME = 254  # characters
 MAX_PENDING = 128
 # Addresses of one host that are tried, one after the other.
 MAX_ADDRESSES = 8
-# For the developer, who reads the traceback; a model is not told how to get further.
+# For the developer, who reads the traceback; a model gets no hint how to get further.
 REMEDY = "ports= says which ports of public addresses may be connected to, allow= which addresses and hosts besides."
 
 

@@ -87,7 +87,7 @@ def data_parse(
 
     Args:
         content: The text: CSV with a header, a JSON array of objects, or an object a line.
-        format: What it is; told by its beginning by default.
+        format: Its format; detected by default.
         limit: How many records to give, at most.
     """
     table = PARSERS[format or detect_format(content)](content, limit)

@@ -123,7 +123,7 @@ class _Weather:
     async def weather(
         self, location: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
     ) -> Weather:
-        """Tell the weather at a place now: temperature, humidity, wind and conditions.
+        """Get the current weather at a place: temperature, humidity, wind and conditions.
 
         Args:
             location: City name, such as "Jakarta", or "latitude,longitude", such as "-6.2,106.8".

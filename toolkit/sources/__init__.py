@@ -5,4 +5,4 @@ openapi    the operations of an OpenAPI document: `from toolkit.sources.openapi 
 
 from __future__ import annotations
 
-__all__ = ["openapi"]
+__all__: list[str] = []  # each source is imported from its own module

@@ -60,7 +60,7 @@ class TextFormat:
         return self.mark + text.encode(self.encoding)
 
     def adapt_line_ends(self, text: str) -> str:
-        """Give a text the line ends of the file, unless it has CR LF already."""
+        """Convert the line ends of a text to those of the file, unless it has CR LF already."""
         return text.replace("\n", "\r\n") if self.has_crlf and "\r\n" not in text else text
 
 

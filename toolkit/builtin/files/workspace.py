@@ -124,7 +124,7 @@ class WorkspaceTools:
 
     @tool(title="Look Up File", effect="read")
     def file_stat(self, path: str) -> dict[str, str | int]:
-        """Tell the name, size in bytes, type and time of modification (UTC) of a file or directory of the workspace.
+        """Return the name, size in bytes, type and time of modification (UTC) of a file or directory of the workspace.
 
         Args:
             path: File or directory path relative to the workspace.
@@ -183,7 +183,7 @@ class Workspace:
         """Open a regular file to read."""
         with open_regular(self.root.open(path)) as (file, status):
             if self.root.split(path) in self.private or self.root.locate_open_file(path, file.fileno()) in self.private:
-                raise PermissionError(errno.EACCES, "it may hold secrets, which are kept from you")
+                raise PermissionError(errno.EACCES, "it may hold secrets, which you may not read")
             yield file, status
 
     def make_parents(self, path: str) -> None:

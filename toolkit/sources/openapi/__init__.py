@@ -136,7 +136,7 @@ def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Service:
-    """What all operations of one document share."""
+    """The parts of a document and the options that all of its operations share."""
 
     source: Source
     root: Root

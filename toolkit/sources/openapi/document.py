@@ -267,8 +267,8 @@ def select_operations(
     Raises:
         DefinitionError: A word selects no operation, or none is left.
     """
-    for option, words in (("include", () if include is None else include), ("exclude", exclude)):
-        _check_selectors(option, words, operations)
+    for option, selectors in (("include", () if include is None else include), ("exclude", exclude)):
+        _check_selectors(option, selectors, operations)
     wanted = {method.upper() for method in check_texts("methods", methods)}
     if wanted - EFFECTS.keys():
         raise DefinitionError(f"methods={sorted(wanted)}: those that a tool may use are {', '.join(EFFECTS)}.")
@@ -288,8 +288,8 @@ def select_operations(
     return chosen
 
 
-def _check_selectors(option: str, words: Collection[str], operations: list[Operation]) -> None:
-    for word in check_texts(option, words):
+def _check_selectors(option: str, selectors: Collection[str], operations: list[Operation]) -> None:
+    for word in check_texts(option, selectors):
         if not any(operation.matches(word) for operation in operations):
             names = ", ".join(operation.name for operation in operations[:20])
             raise DefinitionError(

@@ -417,10 +417,10 @@ def _rank(media_type: str) -> int:
 
 def _is_flat(shape: Mapping[str, Any], *, is_required: bool) -> bool:
     """Return whether an object's members can be arguments: it is sent if one of them is, and has no other members."""
-    words = {keyword for keyword in shape if keyword[:2] != "x-"}
+    keywords = {keyword for keyword in shape if keyword[:2] != "x-"}
     known = isinstance(shape.get("properties"), Mapping) and shape["properties"]
     is_closed = shape.get("additionalProperties", False) is False
-    return bool(known) and words <= _FLAT and is_closed and (is_required or not shape.get("required"))
+    return bool(known) and keywords <= _FLAT and is_closed and (is_required or not shape.get("required"))
 
 
 def _make_whole_body(media_type: str, request: RequestBody, shape: Mapping[str, Any], choose_name: ChooseName) -> Body:

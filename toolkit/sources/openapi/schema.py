@@ -239,8 +239,8 @@ def _translate_node(node: Node, definitions: Mapping[str, Any]) -> Node:
     if left_out:
         properties = {name: part for name, part in node["properties"].items() if name not in left_out}
         node = {**node, "properties": properties}
-    kept = {keyword: value for keyword, value in node.items() if keyword not in _IGNORED and keyword[:2] != "x-"}
-    return _add_null(_convert_bounds({**kept, **_describe_default(node)}), is_nullable=node.get("nullable") is True)
+    rest = {keyword: value for keyword, value in node.items() if keyword not in _IGNORED and keyword[:2] != "x-"}
+    return _add_null(_convert_bounds({**rest, **_describe_default(node)}), is_nullable=node.get("nullable") is True)
 
 
 def _describe_default(node: Node) -> Node:
