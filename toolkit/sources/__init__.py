@@ -1,8 +1,5 @@
-"""Tools from elsewhere.
-
-openapi    the operations of an OpenAPI document: `from toolkit.sources.openapi import openapi_tools`
-"""
+"""Tools from elsewhere; each source is imported from its own module, such as `toolkit.sources.openapi`."""
 
 from __future__ import annotations
 
-__all__: list[str] = []  # each source is imported from its own module
+__all__ = ["openapi"]
