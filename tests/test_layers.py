@@ -33,13 +33,15 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 ROWS = {room: number for number, row in enumerate(LAYERS) for room in row}
 LISTING = "Files, each importing only those below it"
 UNLISTED = {  # rooms whose docstring does not list their files yet
-    *("_dialects", "_dialects.strict", "_execution", "_guards", "_runner", "_schema", "_schema.validation"),
-    *("builtin", "builtin.files", "builtin.schedule", "builtin.shell", "builtin.shell.guard", "display", "models"),
-    *("models.local", "serve", "sources", "sources.openapi", "stores", "testing"),
+    *("_dialects", "_dialects.strict", "_execution", "_runner", "display", "models", "models.local", "testing"),
 }
 
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
-ROOMS = sorted(path.parent for path in FILES if path.name == "__init__.py" and len(list(path.parent.glob("*"))) > 2)
+ROOMS = sorted(  # folders with several files
+    path.parent
+    for path in FILES
+    if path.name == "__init__.py" and len([*path.parent.glob("*.py"), *path.parent.glob("*/__init__.py")]) > 2
+)
 
 
 def module_of(path: Path) -> str:
