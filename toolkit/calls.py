@@ -24,8 +24,8 @@ __all__ = ["calls_schema", "parse_calls"]
 def calls_schema(toolbox: Toolbox, *, strict: bool | None = None) -> dict[str, Any]:
     """Compose the JSON Schema of a reply that lists calls.
 
-    The reply is an object. Each of its `calls` is of one tool: first `_tool` and `_activity` as constants and what else
-    is said about a call, then the arguments. Its `output` is the answer, where there are no calls.
+    The reply is an object. Each of its `calls` is of one tool: first `_tool` and `_activity` as constants and the other
+    keys about a call, then the arguments. Its `output` is the answer, where there are no calls.
 
     Args:
         toolbox: The tools that may be called.

@@ -87,31 +87,31 @@ def parse_scope(module: Any, imports: Any) -> Scope | None:
     return None if scope == Scope() else scope
 
 
-def _parse_module(said: Any) -> str:
-    name = said.get("const") if isinstance(said, Mapping) else "" if said is None else said
+def _parse_module(value: Any) -> str:
+    name = value.get("const") if isinstance(value, Mapping) else "" if value is None else value
     if not isinstance(name, str):
-        raise DefinitionError(f'{MODULE} is {said!r}. It is the name of a module, {{"const": "name"}}.')
+        raise DefinitionError(f'{MODULE} is {value!r}. It is the name of a module, {{"const": "name"}}.')
     return name
 
 
-def _parse_imports(said: Any) -> tuple[tuple[str, ...] | None, Mapping[str, Any] | None]:
-    if said is None:
+def _parse_imports(value: Any) -> tuple[tuple[str, ...] | None, Mapping[str, Any] | None]:
+    if value is None:
         return None, None
-    if not isinstance(said, Mapping) or "const" in said:
-        return _parse_paths(said, said["const"] if isinstance(said, Mapping) else said), None
-    items = said.get("items")
-    names = _parse_paths(said, items.get("enum") if isinstance(items, Mapping) else None)
-    return names, {"description": IMPORTS_TEXT, **said, "type": "array", "items": {"type": "string", "enum": [*names]}}
+    if not isinstance(value, Mapping) or "const" in value:
+        return _parse_paths(value, value["const"] if isinstance(value, Mapping) else value), None
+    items = value.get("items")
+    names = _parse_paths(value, items.get("enum") if isinstance(items, Mapping) else None)
+    return names, {"description": IMPORTS_TEXT, **value, "type": "array", "items": {"type": "string", "enum": [*names]}}
 
 
-def _parse_paths(said: Any, names: Any) -> tuple[str, ...]:
+def _parse_paths(value: Any, names: Any) -> tuple[str, ...]:
     try:
         if isinstance(names, (list, tuple)) and all(parse_path(name) for name in names):
             return tuple(names)
     except (ValueError, AttributeError):
         pass
     raise DefinitionError(
-        f'{IMPORTS} is {said!r}. It is a list of shared values, {{"const": ["city"]}}; or, where the model asks for '
+        f'{IMPORTS} is {value!r}. It is a list of shared values, {{"const": ["city"]}}; or, where the model asks for '
         f'them, {{"type": "array", "items": {{"enum": ["city"]}}}}.'
     )
 
