@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from toolkit.models.local.weights import weights
+from toolkit.models.local.weights import get_weights
 
 VARIABLES = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "TOOLKIT_MODEL", "NO_COLOR")
 
@@ -44,7 +44,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
 @pytest.fixture(scope="session")
 def embedded_weights() -> Path:
     """The embedded model's weights, fetched before a test looks at what a program prints."""
-    return weights(io.StringIO())
+    return get_weights(io.StringIO())
 
 
 @pytest.fixture(autouse=True)

@@ -19,8 +19,8 @@ import pytest
 from pydantic import BaseModel, Field, SecretBytes, SecretStr
 
 from toolkit import Image, Runner, RunState, Tool, Toolbox, ToolCall, ToolError, ToolResult, tool
-from toolkit._dialects import get_dialect
-from toolkit._dialects.chat import encoded, parse_history
+from toolkit._dialects.catalog import get_dialect
+from toolkit._dialects.chat import parse_history, render_message
 from toolkit._messages import File, Message, ToolMessage, UserMessage, message_from_dict, message_to_dict
 from toolkit._schema.error_messages import MAX_ERROR
 from toolkit._tools.handlers import MAX_ITEMS
@@ -388,7 +388,7 @@ WIRE: dict[str, Any] = {
 @pytest.mark.parametrize("name", WIRE)
 def test_files_on_the_wire(name: str) -> None:
     """Each provider gets a file where it takes one."""
-    assert WIRE[name] == get_dialect(name).answers([(CALL, tool(lambda: REPORT).invoke("{}"))])
+    assert WIRE[name] == get_dialect(name).render_results([(CALL, tool(lambda: REPORT).invoke("{}"))])
 
 
 @pytest.mark.parametrize(
@@ -407,7 +407,7 @@ def test_files_on_the_wire(name: str) -> None:
 )
 def test_other_files_for_anthropic(file: File, block: dict[str, Any]) -> None:
     """Anthropic reads PDF and text; of another file the model is told that it cannot see it."""
-    (message,) = get_dialect("anthropic").answers([(CALL, ToolResult(1, "1", files=(file,)))])
+    (message,) = get_dialect("anthropic").render_results([(CALL, ToolResult(1, "1", files=(file,)))])
 
     assert [{"type": "text", "text": "1"}, block] == message["content"][0]["content"]
 
@@ -426,7 +426,7 @@ def test_messages_as_json(message: Any) -> None:
 
 def test_messages_as_wire() -> None:
     """What a request has is read back as it was."""
-    assert [MESSAGES["user"]] == parse_history([encoded(MESSAGES["user"])])
+    assert [MESSAGES["user"]] == parse_history([render_message(MESSAGES["user"])])
 
 
 def test_parts_in_a_run() -> None:

@@ -18,8 +18,8 @@ from toolkit._concurrency.backend import Backend, run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._context import ToolContext
-from toolkit._dialects import get_dialect
-from toolkit._dialects.base import Dialect
+from toolkit._dialects.base import Dialect, DialectName
+from toolkit._dialects.catalog import get_dialect
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.parallel import ParallelCalls, is_finished, is_success
 from toolkit._execution.references import may_refer
@@ -221,7 +221,7 @@ class Toolbox:
         """
         return self.bindings.override(name, function)
 
-    def schemas(self, dialect: str = "chat", *, strict: bool | None = None) -> list[dict[str, Any]]:
+    def schemas(self, dialect: DialectName = "chat", *, strict: bool | None = None) -> list[dict[str, Any]]:
         """Render the tools as a provider takes them. The schemas are cached: read them, do not change them.
 
         Args:
@@ -239,18 +239,18 @@ class Toolbox:
             self._schemas = tools, {}
         cache = self._schemas[1]
         if key not in cache:
-            rendered = [renderer.tool(made._spec) for made in tools.values()]
+            rendered = [renderer.render_tool(made._spec) for made in tools.values()]
             cache[key] = from_json(to_json(rendered))  # a copy, which shares nothing with the tools
         return list(cache[key])
 
-    def check(self, dialect: str = "chat") -> CheckReport:
+    def check(self, dialect: DialectName = "chat") -> CheckReport:
         """Report what a model or its provider may fail at: names, missing descriptions, size, unbound tools."""
         return check_tools(self, self._dialect(dialect), self.bindings)
 
     def answer(
         self,
         reply: Any,
-        dialect: str = "chat",
+        dialect: DialectName = "chat",
         *,
         strict: bool | None = None,
         context: ToolContext[Any] | None = None,
@@ -274,7 +274,7 @@ class Toolbox:
     async def aanswer(
         self,
         reply: Any,
-        dialect: str = "chat",
+        dialect: DialectName = "chat",
         *,
         strict: bool | None = None,
         context: ToolContext[Any] | None = None,
@@ -402,9 +402,9 @@ class Toolbox:
         self, reply: Any, dialect: Dialect, context: ToolContext[Any] | None, backend: Backend, shared: SharedValues
     ) -> list[dict[str, Any]]:
         specs = [made._spec for made in self]
-        calls = dialect.calls(reply, specs)
+        calls = dialect.parse_calls(reply, specs)
         results = await self._parallel(context, backend, shared).all(calls)
-        return dialect.answers([*zip(calls, results)], specs)
+        return dialect.render_results([*zip(calls, results)], specs)
 
     async def _call(
         self, name: str, arguments: RawArguments, context: ToolContext[Any] | None, backend: Backend, shared: Values

@@ -52,9 +52,9 @@ def parse_calls(toolbox: Toolbox, reply: RawArguments, *, strict: bool | None = 
         ToolError: It is not such a reply; the text is for the model.
     """
     text = strip_fence(to_json_text(reply))
-    if dialect.parse_calls(text) is None:
+    if dialect.load_reply(text) is None:
         raise ToolError('Invalid reply: it is no JSON object with a list "calls". Send one whole object.')
-    return _dialect(toolbox, strict=strict).calls(text, [made._spec for made in toolbox])
+    return _dialect(toolbox, strict=strict).parse_calls(text, [made._spec for made in toolbox])
 
 
 def _dialect(toolbox: Toolbox, *, strict: bool | None) -> dialect.Calls:

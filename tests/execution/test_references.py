@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from toolkit import FatalError, Tool, Toolbox, ToolCall, ToolContext, ToolError, ToolResult, schema, tool
+from toolkit._dialects.base import DialectName
 from toolkit._tools.shared_values import SharedValues
 
 All: TypeAlias = Callable[..., list[ToolResult]]
@@ -412,7 +413,7 @@ REPLIES = [
 
 @pytest.mark.parametrize(("dialect", "reply"), REPLIES, ids=[name for name, _ in REPLIES])
 @pytest.mark.parametrize("strict", [False, True], ids=["lenient", "strict"])
-def test_replies(dialect: str, reply: Any, strict: bool) -> None:
+def test_replies(dialect: DialectName, reply: Any, strict: bool) -> None:
     """What is kept of one reply can be referred to in the next, whoever speaks."""
     shared = SharedValues()
     answered = BOX.answer(reply, dialect, strict=strict, shared=shared)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolkit._dialects.chat import encoded, parse_history
+from toolkit._dialects.chat import parse_history, render_message
 from toolkit._messages import Message, ModelResponse, SystemMessage, ToolCall, ToolMessage, UserMessage
 from toolkit._runner.history import LOST_TEXT, repair_history
 from toolkit.testing import FakeServer, reply
@@ -213,7 +213,7 @@ def test_pictures_elsewhere(role: str) -> None:
     """A picture that no request can carry where it stands is refused, not left out."""
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aaaa"}}
 
-    with pytest.raises(ValueError, match="stand in messages of the user alone"):
+    with pytest.raises(ValueError, match="Only user messages may have images and files"):
         parse_history([{"role": role, "content": [picture]}])
 
 
@@ -255,7 +255,7 @@ def test_accepted(ask: Any, messages: list[Message]) -> None:
     """Whatever was lost, doubled or shuffled, a strict server accepts what comes of it."""
     made, _ = repair_history([USER, *messages])
 
-    assert "Yes." == ask([encoded(message) for message in made]).choices[0].message.content
+    assert "Yes." == ask([render_message(message) for message in made]).choices[0].message.content
 
 
 @given(broken())

@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field, RootModel, field_validator
 from typing_extensions import TypedDict
 
 from toolkit import DefinitionError, Limits, ModelError, RunError, Runner, RunResult, RunState
+from toolkit._dialects.base import RunDialectName
 from toolkit._messages import ModelResponse, UserMessage
 from toolkit._runner.limits import LAST_TURN
 from toolkit.events import OutputDelta, RunFinished, TextDelta, ToolArgumentsDelta
@@ -107,7 +108,9 @@ def through_astream(runner: Runner, **options: Any) -> RunResult[Any]:
 ALL = pytest.mark.parametrize("go", [through_run, through_arun, through_stream, through_astream])
 
 
-def served(*replies: Reply, go: Callable[..., Any] = through_run, dialect: str = "chat") -> tuple[Any, list[Any]]:
+def served(
+    *replies: Reply, go: Callable[..., Any] = through_run, dialect: RunDialectName = "chat"
+) -> tuple[Any, list[Any]]:
     """What came of a run over these replies, and the requests' bodies."""
     with (
         FakeServer(replies) as server,
@@ -576,7 +579,7 @@ def by_schema_later(runner: Runner) -> RunResult[Any]:
     [("chat", ANN), ("calls", f'{{"calls": [], "output": {ANN}}}')],
     ids=["native", "calls"],
 )
-def test_schema_on_the_wire(go: Callable[..., Any], dialect: str, answer: str) -> None:
+def test_schema_on_the_wire(go: Callable[..., Any], dialect: RunDialectName, answer: str) -> None:
     """A JSON Schema is asked for as the type is that has it."""
     result, bodies = served(reply.text(answer), go=go, dialect=dialect)
     typed, expected = served(reply.text(answer), dialect=dialect)

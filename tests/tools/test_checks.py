@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from toolkit import Tool, Toolbox, tool
+from toolkit._dialects.base import DialectName
 from toolkit._tools.check import CheckReport, Finding
 
 
@@ -158,14 +159,14 @@ EXPLAINED = {
         True,
         """\
 fine in the dialect 'chat': strict, 378 characters
-  days  default is said in words
+  days  default goes into the description
   days  optional, sent as nullable: null leaves it out""",
     ),
 }
 
 
 @pytest.mark.parametrize(("dialect", "strict", "text"), EXPLAINED.values(), ids=EXPLAINED)
-def test_explained(dialect: str, strict: bool, text: str) -> None:
+def test_explained(dialect: DialectName, strict: bool, text: str) -> None:
     """An explanation says what is sent, whether it is strict, and each difference from the tool's own schema."""
     made: Tool[..., Any] = tool(fine)
 

@@ -11,6 +11,7 @@ import openai
 import pytest
 
 from toolkit import DefinitionError, Runner, RunResult, Tool, Toolbox, ToolContext, ToolError, tool
+from toolkit._dialects.base import RunDialectName
 from toolkit._execution.approval import ApprovalRequest
 from toolkit._messages import ModelRequest, ToolCall, ToolResult, Usage, UserMessage
 from toolkit._tools.options import Scope
@@ -61,7 +62,7 @@ def look_up(schema: Mapping[str, Any] = LOOK) -> Toolbox:
     return Toolbox([Tool.from_schema("look", schema)])
 
 
-def served(box: Toolbox, go: Callable[..., RunResult[Any]], dialect: str, *replies: Any) -> RunResult[Any]:
+def served(box: Toolbox, go: Callable[..., RunResult[Any]], dialect: RunDialectName, *replies: Any) -> RunResult[Any]:
     """What came of a run of `box` that has secrets of its own."""
     with FakeServer(replies) as server, openai.OpenAI(base_url=server.base_url, api_key="t", max_retries=0) as client:
         runner = Runner(box, model="fake", client=client, dialect=dialect, instructions="Mention hidden-rules.")
@@ -153,7 +154,7 @@ def test_what_a_model_is_shown() -> None:
 
 @BACKENDS
 @BOTH
-def test_explicit(go: Callable[..., RunResult[Any]], dialect: str, replies: tuple[Any, ...]) -> None:
+def test_explicit(go: Callable[..., RunResult[Any]], dialect: RunDialectName, replies: tuple[Any, ...]) -> None:
     """A function that is bound gets its parameters and the imports, and nothing else of the run."""
     box = look_up()
 
@@ -206,7 +207,7 @@ def test_asked_imports(asked: tuple[str, ...]) -> None:
 
 @BACKENDS
 @pytest.mark.parametrize("dialect", ["chat", "calls"])
-def test_asking_for_imports(go: Callable[..., RunResult[Any]], dialect: str) -> None:
+def test_asking_for_imports(go: Callable[..., RunResult[Any]], dialect: RunDialectName) -> None:
     """A model asks by `_imports`, beside the arguments."""
     box, said = look_up(ASKING), {"_imports": ["trip.day"], "about": "x"}
     box.bind("look", told)
@@ -311,7 +312,7 @@ def test_a_yes_is_for_the_imports() -> None:
 
 @BACKENDS
 @BOTH
-def test_runner(go: Callable[..., RunResult[Any]], dialect: str, replies: tuple[Any, ...]) -> None:
+def test_runner(go: Callable[..., RunResult[Any]], dialect: RunDialectName, replies: tuple[Any, ...]) -> None:
     """A module's runner is told the tool, the arguments and the imports, and nothing else of the run."""
     box = look_up()
     with ScriptedModel([FOUND]) as model:
@@ -436,7 +437,7 @@ def test_function() -> None:
 
 @BACKENDS
 @BOTH
-def test_async_function(go: Callable[..., RunResult[Any]], dialect: str, replies: tuple[Any, ...]) -> None:
+def test_async_function(go: Callable[..., RunResult[Any]], dialect: RunDialectName, replies: tuple[Any, ...]) -> None:
     """A module's function may be async."""
     box = look_up()
 

@@ -115,9 +115,15 @@ def test_schemas() -> None:
 
 
 def test_unknown_dialect() -> None:
-    """A dialect that is not there is refused with those that are."""
-    with pytest.raises(ValueError, match="'chta' is not one of the dialects 'chat'"):
-        Toolbox().schemas("chta")
+    """An unknown dialect is refused; the error lists the known ones and suggests the nearest."""
+    with pytest.raises(ValueError, match=r"'chta' is not one of the dialects 'chat', .*\. Did you mean 'chat'\?$"):
+        Toolbox().schemas("chta")  # type: ignore[arg-type]
+
+
+def test_openai_is_no_dialect() -> None:
+    """The name of the company is answered with the names of its two APIs."""
+    with pytest.raises(ValueError, match='Chat Completions is "chat", Responses is "responses"'):
+        Toolbox().schemas("openai")  # type: ignore[arg-type]
 
 
 def test_schemas_are_kept() -> None:

@@ -1,76 +1,21 @@
-"""How a tool is shown to a model, and how the model's words come back.
+"""The wire formats of providers: how tools, calls and results are written for a model, and read back.
 
-A dialect is two-way and does no I/O: `tool` shows a tool as a provider wants to see it, `calls` finds the calls in what
-the provider's client gave back, `answers` makes the messages that answer them. Where arguments are shown in another
-form than the tool's own (`form`), the calls that come back are in the tool's own again.
+A dialect works both ways and does no I/O. `render_tool` writes a tool for a provider, `parse_calls` reads the calls
+in a reply, `render_results` writes the messages that answer them. A dialect may send another schema than a tool's own;
+the calls that come back are then decoded, so that a tool always gets arguments of its own schema. Sending requests is
+the business of `toolkit.models`.
 
-`dialect` says what all have in common; each has a module of its own. `forms` says how a schema becomes what a provider
-understands.
+Files, each importing only those below it:
+
+    catalog      the dialects by name
+    responses    OpenAI's Responses: tools, calls, and conversations as items
+    calls        one JSON object that lists calls, for models without tool calling
+    chat         OpenAI's Chat Completions: tools, calls, and messages in both directions
+    anthropic    Anthropic's Messages
+    gemini       Google's Gemini
+    mcp          the Model Context Protocol
+    tool_choice  which tools a model may call, and whether it must
+    explain      what a dialect sends of one tool, for its developer
+    base         what all dialects share
+    strict/      a schema rewritten for a provider without loss, and its arguments decoded
 """
-
-from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import TypeVar
-
-from toolkit._dialects.anthropic import Anthropic
-from toolkit._dialects.base import Dialect, RunDialect
-from toolkit._dialects.calls import Calls
-from toolkit._dialects.chat import Chat, Minimal
-from toolkit._dialects.gemini import Gemini
-from toolkit._dialects.mcp import MCP
-from toolkit._dialects.responses import CallsResponses, MinimalResponses, Responses
-
-__all__ = [
-    "APIS",
-    "DIALECTS",
-    "RESPONSES_DIALECTS",
-    "RUN_DIALECTS",
-    "Dialect",
-    "RunDialect",
-    "get_dialect",
-    "get_run_dialect",
-]
-
-D = TypeVar("D", bound=Dialect)
-
-RUN_DIALECTS: Mapping[str, type[RunDialect]] = {kind.name: kind for kind in (Chat, Calls, Minimal)}
-# Those of runs over Responses.
-RESPONSES_DIALECTS: Mapping[str, type[RunDialect]] = {
-    kind.name: kind for kind in (Responses, CallsResponses, MinimalResponses)
-}
-APIS: Mapping[str, Mapping[str, type[RunDialect]]] = {"chat": RUN_DIALECTS, "responses": RESPONSES_DIALECTS}
-DIALECTS: Mapping[str, type[Dialect]] = {
-    **RUN_DIALECTS,
-    **{kind.name: kind for kind in (Responses, Anthropic, Gemini, MCP)},
-}
-
-
-def get_dialect(name: str, *, strict: bool = False) -> Dialect:
-    """Find a dialect.
-
-    Args:
-        name: One of DIALECTS.
-        strict: Whether the provider is to enforce the schemas of tools that have no opinion of their own.
-
-    Raises:
-        ValueError: There is none of this name.
-    """
-    return _found(name, DIALECTS)(strict=strict)
-
-
-def get_run_dialect(name: str, *, strict: bool = False, api: str = "chat") -> RunDialect:
-    """Find a dialect for a run; as `dialect_named`, among those of the API.
-
-    Raises:
-        ValueError: There is none of this name, or no such API.
-    """
-    if api not in APIS:
-        raise ValueError(f"api={api!r} is not one of {', '.join(map(repr, APIS))}.")
-    return _found(name, APIS[api])(strict=strict)
-
-
-def _found(name: str, table: Mapping[str, type[D]]) -> type[D]:
-    if name not in table:
-        raise ValueError(f"{name!r} is not one of the dialects {', '.join(map(repr, table))}.")
-    return table[name]

@@ -1,11 +1,11 @@
-"""The schema-first composition: one object whose `calls` name their tool, asked for by `response_format`.
+"""One JSON object whose `calls` name their tools, asked for by `response_format`.
 
-It serves models and servers without native tool calling. Every reply is one JSON object:
+This is the schema-first composition, for models and servers without native tool calling. Every reply is one object:
 
     {"calls": [{"_tool": "add", "a": 17, "b": 25}], "output": null}    run these
     {"calls": [], "output": "It is 42."}                               the answer
 
-The keys in META are about the call; every other one is a parameter of the tool.
+The keys in META are metadata of the call; every other one is a parameter of the tool.
 """
 
 from __future__ import annotations
@@ -20,11 +20,19 @@ from typing import Any
 from pydantic_core import from_json
 from typing_extensions import override
 
-from toolkit._dialects.base import RunDialect, about_calls, attribute, content_of, output_request, owned, text_of
-from toolkit._dialects.chat import encoded, message_of, pictures
-from toolkit._dialects.strict.rewriter import Form, form_of
+from toolkit._dialects.base import (
+    RunDialect,
+    decode_calls,
+    get_member,
+    join_text,
+    metadata_keys,
+    render_output_format,
+    result_text,
+)
+from toolkit._dialects.chat import get_message, render_attachments, render_message
+from toolkit._dialects.strict.rewriter import Form, get_form
 from toolkit._dialects.strict.rules import GRAMMAR, STRICT, Rules
-from toolkit._dialects.tool_choice import narrowed
+from toolkit._dialects.tool_choice import offer_allowed
 from toolkit._messages import (
     ACTIVITY,
     META,
@@ -52,31 +60,31 @@ Tools:
 """
 
 
-# What the object around all calls takes of the limits.
-_AROUND = {"levels of objects": 1}
-# What is said of the calls where there is no tool; a schema of the items has to be there.
+# What the object around all calls uses up of the limits.
+_OUTER = {"levels of objects": 1}
+# The schema of the calls where there is no tool; servers require a schema of the items.
 _NO_CALLS = {"items": {"type": "null"}, "maxItems": 0}
 
 
 @cache
-def _beside(said: frozenset[str], *, strict: bool) -> Rules:
-    """Make the rules under which a parameter with the name of what is said about calls is sent under another one.
+def _make_rules(metadata: frozenset[str], *, strict: bool) -> Rules:
+    """Make the rules under which a parameter that has a metadata key's name is sent under another name.
 
     Args:
-        said: What is asked for about a call of this tool; it keeps its name.
+        metadata: The metadata that this tool asks for; it keeps its names.
         strict: Whether the server enforces the schema.
     """
-    rules, asked_for = STRICT if strict else GRAMMAR, "".join(f" {key}" for key in sorted(said))
-    reserved = f"(?!(?:{'|'.join(sorted({*META} - said))})$)"
+    rules, suffix = STRICT if strict else GRAMMAR, "".join(f" {key}" for key in sorted(metadata))
+    reserved = f"(?!(?:{'|'.join(sorted({*META} - metadata))})$)"
     keys = reserved + (rules.keys or "(?s:.+)")
-    limits = {name: limit - _AROUND.get(name, 0) for name, limit in rules.limits.items()}
-    return replace(rules, name=f"calls {rules.name}{asked_for}", keys=keys, limits=limits)
+    limits = {name: limit - _OUTER.get(name, 0) for name, limit in rules.limits.items()}
+    return replace(rules, name=f"calls {rules.name}{suffix}", keys=keys, limits=limits)
 
 
 class Calls(RunDialect):
     """Tools go out as a schema of the reply, calls come back as its `calls`.
 
-    Enforced is the reply as a whole, so it is where that can be done for each tool on offer.
+    The reply is enforced as a whole, and only where that is lossless for every tool on offer.
     """
 
     name = "calls"
@@ -84,84 +92,89 @@ class Calls(RunDialect):
 
     @override
     def form(self, spec: ToolSpec) -> Form:
-        """Tell how a tool's arguments are shown; what is asked for about a call, or as its output, keeps its name."""
-        said = frozenset((*spec.meta, *([OUTPUT] if spec.activity == "" else ())))
-        return form_of(spec, _beside(said & {*META}, strict=self.is_strict(spec)))
+        """Return the form of a tool's parameters; metadata that is asked for, or a declared output, keeps its name."""
+        metadata = frozenset((*spec.meta, *([OUTPUT] if spec.activity == "" else ())))
+        return get_form(spec, _make_rules(metadata & {*META}, strict=self.is_strict(spec)))
 
     @override
-    def calls(self, reply: Any, specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
-        """Find the calls in a reply; what is said about them stands beside their arguments."""
-        return owned(self._found(reply), specs, self.form, _meta)
+    def parse_calls(self, reply: Any, specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
+        """Read the calls in a reply; metadata stands beside their arguments."""
+        return decode_calls(self._parse_calls(reply), specs, self.form, _metadata_keys)
 
     @override
-    def answers(
+    def render_results(
         self, done: Sequence[tuple[ToolCall, ToolResult]], specs: Sequence[ToolSpec] = ()
     ) -> list[dict[str, Any]]:
-        """Answer all calls by one message of the user; pictures follow in another."""
-        told = [
-            render_message(ToolMessage(call_id=call.id, name=call.name, text=text_of(result), is_error=result.is_error))
+        """Answer all calls by one user message; images and files follow in another."""
+        results = [
+            render_plain_message(
+                ToolMessage(call_id=call.id, name=call.name, text=result_text(result), is_error=result.is_error)
+            )
             for call, result in done
         ]
-        return _merged([*told, *pictures(done)])
+        return _merge_messages([*results, *render_attachments(done)])
 
-    def body(self, request: ModelRequest) -> dict[str, Any]:
-        """Make messages and, where tools are on offer, the schema of the reply."""
-        request = _offering(request)
+    def render_request(self, request: ModelRequest) -> dict[str, Any]:
+        """Write the messages and, where tools are on offer, the schema of the reply."""
+        request = _apply_choice(request)
         if not request.tools:
             return {
-                "messages": _merged(map(render_message, request.messages)),
-                **output_request(request.output, self.form),
+                "messages": _merge_messages(map(render_plain_message, request.messages)),
+                **render_output_format(request.output, self.form),
             }
-        wanted = (request.output.spec,) if request.output else ()
-        guide = SystemMessage(GUIDE + "\n".join([*map(self._described, request.tools), *map(self._wish, wanted)]))
-        reply = reply_schema(request.tools, dialect=self, output=wanted, has_to_call=request.choice == "required")
-        strict = all(self.form(spec).strict for spec in (*request.tools, *wanted))
+        outputs = (request.output.spec,) if request.output else ()
+        lines = [*map(self._describe_tool, request.tools), *map(self._describe_output, outputs)]
+        guide = SystemMessage(GUIDE + "\n".join(lines))
+        reply = reply_schema(request.tools, dialect=self, outputs=outputs, requires_call=request.choice == "required")
+        strict = all(self.form(spec).strict for spec in (*request.tools, *outputs))
         return {
-            "messages": _merged(map(render_message, (guide, *request.messages))),
+            "messages": _merge_messages(map(render_plain_message, (guide, *request.messages))),
             "response_format": response_format(reply, strict=strict),
         }
 
-    def shows_text(self, request: ModelRequest) -> bool:
-        """Tell that a reply with calls is not for people."""
+    def has_public_text(self, request: ModelRequest) -> bool:
+        """Return False where tools are on offer: the text is JSON then."""
         return not request.tools
 
-    def read(self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]) -> tuple[str, tuple[ToolCall, ...]]:
-        """Find the calls in a reply; a text that is no such object is an answer, unless it is half of one."""
-        calls = owned(calls, specs, self.form)
-        reply = parse_calls(text)
+    def parse_reply(
+        self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]
+    ) -> tuple[str, tuple[ToolCall, ...]]:
+        """Split a reply into output and calls; a text that lists no calls is the answer, unless it is a cut object."""
+        calls = decode_calls(calls, specs, self.form)
+        reply = load_reply(text)
         if reply is None:
             bare = strip_fence(text)
-            is_half = bare.lstrip().startswith("{") and is_truncated(bare)
-            return "" if is_half else text, calls
-        return _output_of(reply), (*calls, *owned(_calls_of(reply), specs, self.form, _meta))
+            is_cut = bare.lstrip().startswith("{") and is_truncated(bare)
+            return "" if is_cut else text, calls
+        return _read_output(reply), (*calls, *decode_calls(_read_calls(reply), specs, self.form, _metadata_keys))
 
-    def _shown(self, spec: ToolSpec) -> dict[str, Any]:
-        """Show its parameters with the constant `_tool` in front; no other tool's definitions have the same names."""
+    def _render_tool(self, spec: ToolSpec) -> dict[str, Any]:
+        """Write its parameters with the constant `_tool` in front; definitions get names unique to the tool."""
         schema = rename_definitions(self.form(spec).schema, spec.name)
-        known = {TOOL: spec.name} if spec.activity is None else {TOOL: spec.name, ACTIVITY: spec.activity}
-        known |= {MODULE: spec.module} if spec.module else {}
-        constants = {key: {"type": "string", "const": value} for key, value in known.items()}
-        shown = {**constants, **schema["properties"]}
+        identity = {TOOL: spec.name} if spec.activity is None else {TOOL: spec.name, ACTIVITY: spec.activity}
+        identity |= {MODULE: spec.module} if spec.module else {}
+        constants = {key: {"type": "string", "const": value} for key, value in identity.items()}
+        properties = {**constants, **schema["properties"]}
         return {
             "type": "object",
             "description": spec.description,
-            "properties": {key: shown[key] for key in (*META, *shown) if key in shown},
+            "properties": {key: properties[key] for key in (*META, *properties) if key in properties},
             "required": [*constants, *schema.get("required", ())],
             # A pattern would hold for the constants, too.
             "additionalProperties": "patternProperties" in schema or schema.get("additionalProperties", False),
             **({"$defs": schema["$defs"]} if "$defs" in schema else {}),
         }
 
-    def _found(self, reply: Any) -> Iterable[ToolCall]:
+    def _parse_calls(self, reply: Any) -> Iterable[ToolCall]:
         """Read the text of a completion, or a text."""
-        text = reply if isinstance(reply, str) else content_of(attribute(message_of(reply), "content"))
-        return _calls_of(parse_calls(text) or {})
+        text = reply if isinstance(reply, str) else join_text(get_member(get_message(reply), "content"))
+        return _read_calls(load_reply(text) or {})
 
-    def _described(self, spec: ToolSpec) -> str:
+    def _describe_tool(self, spec: ToolSpec) -> str:
         return f"- {spec.name}: {spec.description} Arguments: {json.dumps(self.form(spec).schema, ensure_ascii=False)}"
 
-    def _wish(self, wanted: ToolSpec) -> str:
-        return f"\nOutput: {wanted.description} JSON Schema: {json.dumps(self.form(wanted).schema, ensure_ascii=False)}"
+    def _describe_output(self, spec: ToolSpec) -> str:
+        return f"\nOutput: {spec.description} JSON Schema: {json.dumps(self.form(spec).schema, ensure_ascii=False)}"
 
 
 def reply_schema(
@@ -169,55 +182,53 @@ def reply_schema(
     *,
     only_one: bool = False,
     dialect: Calls | None = None,
-    output: Sequence[ToolSpec] = (),
-    has_to_call: bool = False,
+    outputs: Sequence[ToolSpec] = (),
+    requires_call: bool = False,
 ) -> dict[str, Any]:
     """Compose the schema of a reply: any number of calls, or exactly one and no output.
 
     Args:
         specs: The tools on offer.
-        only_one: Whether there has to be a call.
-        dialect: How they are shown; not strict, by default.
-        output: What the output may be, each as the arguments of a tool; none means text.
-        has_to_call: Whether there has to be a call, beside any number of others.
+        only_one: Exactly one call, and no output.
+        dialect: How the tools are written; not strict by default.
+        outputs: Alternatives of the output, each as the arguments of a tool; none means text.
+        requires_call: At least one call.
     """
     dialect = dialect or Calls()
-    tools = list(map(dialect.tool, specs))
-    outputs = [rename_definitions(dialect.form(spec).schema, spec.name) for spec in output] or [{"type": "string"}]
-    least = {"minItems": 1} if has_to_call else {}
-    calls: dict[str, Any] = {"type": "array", **(_any_of(tools) if tools else _NO_CALLS), **least}
-    told = {"anyOf": [*map(_bare, outputs), {"type": "null"}]}
-    properties = {"calls": {**calls, "minItems": 1, "maxItems": 1}} if only_one else {"calls": calls, "output": told}
+    tools = list(map(dialect.render_tool, specs))
+    answers = [rename_definitions(dialect.form(spec).schema, spec.name) for spec in outputs] or [{"type": "string"}]
+    items = {"items": {"anyOf": [*map(_without_definitions, tools)]}} if tools else _NO_CALLS
+    calls: dict[str, Any] = {"type": "array", **items, **({"minItems": 1} if requires_call else {})}
+    if only_one:
+        properties = {"calls": {**calls, "minItems": 1, "maxItems": 1}}
+    else:
+        properties = {"calls": calls, "output": {"anyOf": [*map(_without_definitions, answers), {"type": "null"}]}}
     schema = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-    definitions = dict(chain.from_iterable(part.get("$defs", {}).items() for part in (*tools, *outputs)))
+    definitions = dict(chain.from_iterable(part.get("$defs", {}).items() for part in (*tools, *answers)))
     return {**schema, "$defs": definitions} if definitions else schema
 
 
-def _any_of(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {"items": {"anyOf": [*map(_bare, tools)]}}
-
-
-def _offering(request: ModelRequest) -> ModelRequest:
-    """Say by the schema of the reply what may and has to be called: it has no other place for that."""
+def _apply_choice(request: ModelRequest) -> ModelRequest:
+    """Express the tool choice by the tools on offer, since the schema of the reply is all there is."""
     if request.choice == "none":
         return replace(request, tools=(), choice=None)
     if request.choice not in (None, "auto", "required"):
         request = replace(request, allowed=(request.choice,), choice="required")
-    return narrowed(request)
+    return offer_allowed(request)
 
 
-def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _without_definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {keyword: value for keyword, value in schema.items() if keyword != "$defs"}
 
 
 def response_format(schema: Mapping[str, Any], *, strict: bool = False) -> dict[str, Any]:
-    """Ask a server for a reply of this schema."""
+    """Write the `response_format` for a reply of this schema."""
     reply = {"name": "reply", "schema": schema}
     return {"type": "json_schema", "json_schema": {**reply, "strict": True} if strict else reply}
 
 
-def parse_calls(text: str) -> dict[str, Any] | None:
-    """Read a reply that lists calls, be it in a Markdown fence; None where it is something else."""
+def load_reply(text: str) -> dict[str, Any] | None:
+    """Parse a reply that lists calls, with or without a Markdown fence; return None for anything else."""
     try:
         reply = load_json(strip_fence(text))
     except ValueError:
@@ -225,16 +236,19 @@ def parse_calls(text: str) -> dict[str, Any] | None:
     return reply if isinstance(reply, dict) and isinstance(reply.get("calls"), list) else None
 
 
-def render_message(message: Message) -> dict[str, Any]:
-    """Write a message for a model that knows neither tool calls nor the role tool."""
+def render_plain_message(message: Message) -> dict[str, Any]:
+    """Write a message for a model without tool calls and without the role tool."""
     if isinstance(message, ToolMessage):
         return {"role": "user", "content": replace_surrogates(f"Result of {message.name}: {message.text}")}
     if isinstance(message, ModelResponse):
-        return {"role": "assistant", "content": replace_surrogates(_reply(message) if message.calls else message.text)}
-    return encoded(message)
+        return {
+            "role": "assistant",
+            "content": replace_surrogates(_render_reply(message) if message.calls else message.text),
+        }
+    return render_message(message)
 
 
-def _merged(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _merge_messages(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Join neighbours of one role: many chat templates demand that roles take turns."""
     joined: list[dict[str, Any]] = []
     for message in messages:
@@ -246,32 +260,31 @@ def _merged(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return joined
 
 
-def _reply(message: ModelResponse) -> str:
+def _render_reply(message: ModelResponse) -> str:
     texts = [replace_surrogates(call.wire_arguments or call.arguments) for call in message.calls]
     arguments = [from_json(text) if is_object(text) else {} for text in texts]
     calls = [{"_tool": call.name, **given} for call, given in zip(message.calls, arguments)]
     return json.dumps({"calls": calls, "output": None}, ensure_ascii=False)
 
 
-def _output_of(reply: Mapping[str, Any]) -> str:
+def _read_output(reply: Mapping[str, Any]) -> str:
     output = reply.get("output")
     if output is None:
         return ""
     return replace_surrogates(output) if isinstance(output, str) else dump_json(output)
 
 
-def _calls_of(reply: Mapping[str, Any]) -> Iterator[ToolCall]:
-    return map(_call, reply.get("calls", ()))
+def _read_calls(reply: Mapping[str, Any]) -> Iterator[ToolCall]:
+    return map(_read_call, reply.get("calls", ()))
 
 
-def _call(item: Any) -> ToolCall:
-    """Make a call of an item; one that names no tool has no name, and is refused as such."""
+def _read_call(item: Any) -> ToolCall:
+    """Make a call of an item; one that names no tool has no name, and is refused for that."""
     if not isinstance(item, dict) or TOOL not in item:
         return ToolCall(name="", arguments=dump_json(item))
     arguments = {key: value for key, value in item.items() if key != TOOL}
     return ToolCall(name=replace_surrogates(str(item[TOOL] or "")), arguments=dump_json(arguments))
 
 
-def _meta(spec: ToolSpec) -> Collection[str]:
-    """List the keys that are said about a call of a tool."""
-    return META if spec.activity is None else about_calls(spec)
+def _metadata_keys(spec: ToolSpec) -> Collection[str]:
+    return META if spec.activity is None else metadata_keys(spec)

@@ -1,4 +1,4 @@
-"""How one tool is shown in one dialect, told to its developer."""
+"""Explain to a developer what a dialect sends of one tool."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from toolkit._messages import ToolSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """What a dialect makes of a tool; printed, it says so in words.
+    """A tool as a dialect sends it, and where that differs from the tool's own schema; printed, it is a short report.
 
     Attributes:
         tool: The tool's name.
         dialect: The dialect's.
         strict: Whether the provider is asked to enforce the schema.
-        notes: Where what is sent differs from the tool's own schema, and why.
+        notes: Where the schema that is sent differs from the tool's own, and why.
         sent: The tool as it is sent.
     """
 
@@ -42,8 +42,8 @@ class Explanation:
 
 
 def explain(spec: ToolSpec, dialect: Dialect) -> Explanation:
-    """Tell how a dialect shows a tool."""
+    """Explain what a dialect sends of a tool."""
     form = dialect.form(spec)
     return Explanation(
-        tool=spec.name, dialect=dialect.name, strict=form.strict, notes=form.notes, sent=dialect.tool(spec)
+        tool=spec.name, dialect=dialect.name, strict=form.strict, notes=form.notes, sent=dialect.render_tool(spec)
     )

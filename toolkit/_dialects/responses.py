@@ -1,15 +1,13 @@
-"""OpenAI's Responses: calls and their outputs are items of their own.
+"""OpenAI's Responses: tools, calls, and conversations as items.
 
 Wire facts: `openai.types.responses` of the openai package, version 3.54, and the guide
 https://developers.openai.com/api/docs/guides/tools-tool-search, read in November 2026: a tool that is loaded later
 comes back in a namespace, its own name where it has no other, and a call goes back with the namespace it came with.
 
-A conversation as the items of OpenAI's Responses, in both directions.
-
-What a model said goes back item by item as it came, so that no thought and nothing that this library does not know is
-lost; of a call only its id, its name and its arguments are made acceptable. Where an answer no longer says what its
-items say, since somebody has changed it, it is written anew. Nothing refers to what a server has kept: thoughts go
-back only where they carry themselves, and where what they led to follows.
+A model's answer goes back item by item as it came, so that no reasoning and nothing unknown to this library is lost;
+only a call's id, name and arguments are made acceptable. An answer that was changed since, by a hook for example, is
+written from its text and calls. No item refers to what a server has stored: reasoning goes back only with its content
+or its encrypted form, and only where an item of the model follows it.
 """
 
 from __future__ import annotations
@@ -24,19 +22,19 @@ from typing_extensions import override
 
 from toolkit._dialects.base import (
     RunDialect,
-    attribute,
-    call_of,
-    content_of,
     data_url,
-    gives_object,
-    items,
-    output_request,
-    owned,
+    decode_calls,
+    get_member,
+    has_object_output,
+    join_text,
+    list_items,
+    make_call,
+    render_output_format,
 )
 from toolkit._dialects.calls import Calls
-from toolkit._dialects.chat import lawful, legal
+from toolkit._dialects.chat import sanitize_arguments, sanitize_name
 from toolkit._dialects.strict.rules import MINIMAL, PLAIN, STRICT
-from toolkit._dialects.tool_choice import chosen, narrowed
+from toolkit._dialects.tool_choice import offer_allowed, render_choice
 from toolkit._messages import (
     File,
     Image,
@@ -55,129 +53,266 @@ from toolkit._messages import (
 
 Item = Mapping[str, Any]
 
-# Calls that we answer, and the items that do so.
+# Type of a call -> type of the item that answers it.
 ANSWERS = {"function_call": "function_call_output", "custom_tool_call": "custom_tool_call_output"}
 
 
+class Responses(RunDialect):
+    """Tools go out as flat functions, calls come back as items `function_call`."""
+
+    name = "responses"
+    rules, strict_rules = PLAIN, STRICT
+
+    @override
+    def render_results(
+        self, done: Sequence[tuple[ToolCall, ToolResult]], specs: Sequence[ToolSpec] = ()
+    ) -> list[dict[str, Any]]:
+        """Answer each call by an item; images and files stand in it."""
+        return [render_answer(call, result, {}) for call, result in done]
+
+    @override
+    def parse_calls(self, reply: Any, specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
+        """Read the calls in a response, or its output; one with a wrong namespace becomes a call of no tool."""
+        return self.parse_reply("", tuple(self._parse_calls(reply)), specs)[1]
+
+    def render_request(self, request: ModelRequest) -> dict[str, Any]:
+        """Write input and tools; each message is turned into its wire form once in a run."""
+        memo = request.memo
+        namespaces = {spec.name: spec.namespace for spec in request.all_tools if spec.namespace}
+        memo += ({"items": items} for items in render_input(request.messages[len(memo) :], namespaces))
+        body: dict[str, Any] = {"input": [item for entry in memo for item in entry["items"]]}
+        request = _apply_hidden_choice(request)
+        if tools := self.render_tools(request.all_tools):
+            body["tools"] = tools
+        return body | _render_choice(request) | _render_text_format(render_output_format(request.output, self.form))
+
+    def has_public_text(self, request: ModelRequest) -> bool:
+        """Return True, unless the output itself is a call: other calls stand beside the text."""
+        return request.output is None or not request.output.by_tool
+
+    def parse_reply(
+        self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]
+    ) -> tuple[str, tuple[ToolCall, ...]]:
+        """Return the text as it came, and the calls decoded."""
+        return text, decode_calls(_mark_misrouted(calls, specs), specs, self.form)
+
+    def render_tools(self, specs: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+        """Write tools in their namespaces, and the tool that searches for those to be loaded later."""
+        tools: dict[str, dict[str, Any]] = {}
+        for spec in specs:
+            function = (
+                {**self.render_tool(spec), "defer_loading": True} if spec.defer_loading else self.render_tool(spec)
+            )
+            if spec.namespace is None:
+                tools[f"function {spec.name}"] = function
+                continue
+            empty: dict[str, Any] = {"type": "namespace", "name": spec.namespace, "tools": []}
+            tools.setdefault(f"namespace {spec.namespace}", empty)["tools"].append(function)
+        search = [{"type": "tool_search"}] if any(spec.defer_loading for spec in specs) else []
+        return [*map(_describe_namespace, tools.values()), *search]
+
+    def _render_tool(self, spec: ToolSpec) -> dict[str, Any]:
+        form = self.form(spec)
+        return {
+            "type": "function",
+            "name": spec.name,
+            "description": spec.description,
+            "parameters": form.schema,
+            "strict": form.strict,  # left out, the server may decide for itself
+            **({"output_schema": spec.output} if has_object_output(spec) else {}),
+        }
+
+    def _parse_calls(self, reply: Any) -> Iterable[ToolCall]:
+        """Read a response, or its output."""
+        return map(parse_call, filter(is_call, list_items(reply, "output")))
+
+
+class MinimalResponses(Responses):
+    """`responses`, for servers that know few keywords, and enforce none."""
+
+    name = "minimal"
+    rules = strict_rules = MINIMAL
+
+
+class CallsResponses(Calls):
+    """`calls` as `text.format` of OpenAI's Responses; reasoning is not sent back."""
+
+    @override
+    def render_request(self, request: ModelRequest) -> dict[str, Any]:
+        """Write the input and, where tools are on offer, the schema of the reply."""
+        body = super().render_request(request)
+        return {"input": [*map(_to_item, body["messages"])], **_render_text_format(body)}
+
+
+def _mark_misrouted(calls: Iterable[ToolCall], specs: Sequence[ToolSpec]) -> list[ToolCall]:
+    """Rename calls with a wrong namespace to `namespace.name`, which no tool has."""
+    places = {(spec.name, spec.namespace or spec.name) for spec in specs}
+    misrouted = [bool(call.namespace) and (call.name, call.namespace) not in places for call in calls]
+    return [replace(c, name=f"{c.namespace}.{c.name}") if is_wrong else c for c, is_wrong in zip(calls, misrouted)]
+
+
+def _apply_hidden_choice(request: ModelRequest) -> ModelRequest:
+    """Choose tools that no choice can name, in a namespace or not loaded yet, by the list of tools."""
+    hidden = {spec.name for spec in request.tools if spec.namespace or spec.defer_loading}
+    if request.choice in hidden:
+        return offer_allowed(replace(request, choice="required", allowed=(str(request.choice),)))
+    return offer_allowed(request) if hidden.intersection(request.allowed or ()) else request
+
+
+def _render_choice(request: ModelRequest) -> dict[str, Any]:
+    return render_choice(
+        request,
+        lambda name: {"type": "function", "name": name},
+        lambda mode, tools: {"type": "allowed_tools", "mode": mode, "tools": tools},
+    )
+
+
+def _describe_namespace(tool: dict[str, Any]) -> dict[str, Any]:
+    """Describe a namespace by its tools: the model sees no more of tools that are loaded later."""
+    if tool["type"] != "namespace":
+        return tool
+    return {**tool, "description": f"Tools: {', '.join(inner['name'] for inner in tool['tools'])}."}
+
+
+def _render_text_format(body: dict[str, Any]) -> dict[str, Any]:
+    """Translate the `response_format` of Chat Completions."""
+    if "response_format" not in body:
+        return {}
+    return {"text": {"format": {"type": "json_schema", **body["response_format"]["json_schema"]}}}
+
+
+def _to_item(message: dict[str, Any]) -> dict[str, Any]:
+    """Translate a message of Chat Completions to an item."""
+    content = message["content"]
+    return message if isinstance(content, str) else {**message, "content": [*map(_to_part, content)]}
+
+
+def _to_part(part: dict[str, Any]) -> dict[str, Any]:
+    kind = part["type"]
+    if kind == "text":
+        return {"type": "input_text", "text": part["text"]}
+    if kind == "file":
+        return {"type": "input_file", **part["file"]}
+    return {"type": "input_image", "image_url": part["image_url"]["url"]}
+
+
 def to_plain_item(item: Any) -> dict[str, Any] | None:
-    """Make plain data of an item, whatever its type, that can be sent back; None where it is none."""
+    """Convert an item of any type to plain data that can be sent back; return None for anything else."""
     if hasattr(item, "model_dump"):
         item = item.model_dump(mode="python", by_alias=True, exclude_unset=True, warnings=False)
     if not isinstance(item, Mapping) or not isinstance(item.get("type"), str):
         return None
     text = replace_surrogates(json.dumps(item, ensure_ascii=False, default=str))
-    found: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)  # no request can carry NaN
-    return found
+    plain: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)  # no request can carry NaN
+    return plain
 
 
 def is_call(item: Any) -> bool:
-    """Tell whether an item wants something to be carried out here."""
-    kind = attribute(item, "type")
+    """Return whether an item is a call that this library executes."""
+    kind = get_member(item, "type")
     return isinstance(kind, str) and kind in ANSWERS
 
 
 def parse_call(item: Any) -> ToolCall:
-    """Read a call as it was written."""
-    arguments = attribute(item, "input" if attribute(item, "type") == "custom_tool_call" else "arguments")
-    call, namespace = (
-        call_of(attribute(item, "name"), arguments, attribute(item, "call_id")),
-        attribute(item, "namespace"),
-    )
+    """Read a call with the arguments that the model wrote."""
+    arguments = get_member(item, "input" if get_member(item, "type") == "custom_tool_call" else "arguments")
+    call = make_call(get_member(item, "name"), arguments, get_member(item, "call_id"))
+    namespace = get_member(item, "namespace")
     return replace(call, namespace=replace_surrogates(namespace)) if isinstance(namespace, str) else call
 
 
 def output_text(items: Iterable[Any]) -> str:
-    """Read what the model says to the user, refusals included."""
-    return "".join(_item_text(item) for item in items if attribute(item, "type") == "message")
+    """Join the text of messages, refusals included."""
+    return "".join(_item_text(item) for item in items if get_member(item, "type") == "message")
 
 
 def reasoning_text(items: Iterable[Any]) -> str:
-    """Read what the model shows of its thoughts: the summary, or else the thoughts themselves."""
-    told = (attribute(item, "summary") or attribute(item, "content") for item in items if _is_thought(item))
-    parts = (part for parts in told if isinstance(parts, list) for part in parts)
-    return "\n\n".join(filter(None, (content_of(attribute(part, "text")) for part in parts)))
+    """Join the model's reasoning: the summary, or else the reasoning itself."""
+    texts = (get_member(item, "summary") or get_member(item, "content") for item in items if _is_reasoning(item))
+    parts = (part for parts in texts if isinstance(parts, list) for part in parts)
+    return "\n\n".join(filter(None, (join_text(get_member(part, "text")) for part in parts)))
 
 
-def answer_of(call: ToolCall | ToolMessage, result: ToolResult | ToolMessage, asked: Item) -> dict[str, Any]:
-    """Answer a call by an item; pictures and files stand in it.
+def render_answer(call: ToolCall | ToolMessage, result: ToolResult | ToolMessage, asked: Item) -> dict[str, Any]:
+    """Write the item that answers a call; images and files stand in it.
 
     Args:
-        call: Whose id is answered.
-        result: What the model is told.
-        asked: The item that is answered, as far as it is known.
+        call: The call, or the message that answers it.
+        result: The text and the attachments.
+        asked: The call's item; empty where it is unknown.
     """
-    text, others = replace_surrogates(result.text or ""), _attachments(result.images, result.files)
+    text, others = replace_surrogates(result.text or ""), _render_attachments(result.images, result.files)
     own_id = call.call_id if isinstance(call, ToolMessage) else call.id
     return {
         "type": ANSWERS[asked.get("type", "function_call")],
         "call_id": call.provider_call_id or own_id,
-        "output": [*_told(text), *others] if others else text,
+        "output": [*_render_text(text), *others] if others else text,
         **({"caller": asked["caller"]} if asked.get("caller") else {}),
     }
 
 
-def input_of(messages: Sequence[Message], groups: Mapping[str, str]) -> Iterator[list[Item]]:
-    """Write messages as items, those of each message together.
+def render_input(messages: Sequence[Message], namespaces: Mapping[str, str]) -> Iterator[list[Item]]:
+    """Yield the items of each message.
 
     Args:
-        messages: Calls and their answers belong together: none of the answers may be missing.
-        groups: The namespaces of tools that have one.
+        messages: Each call must have its answer.
+        namespaces: The namespaces of tools that have one, by name.
     """
     asked: dict[str, Item] = {}
     answers: list[ToolMessage] = []
     for message in messages:
         if isinstance(message, ToolMessage):
             answers.append(message)
-            yield [answer_of(message, message, asked.get(message.provider_call_id or message.call_id, {}))]
+            yield [render_answer(message, message, asked.get(message.provider_call_id or message.call_id, {}))]
             continue
-        shown_already = message in collect_attachments(answers)
+        is_sent = message in collect_attachments(answers)
         answers = []
-        items = said(message, groups) if isinstance(message, ModelResponse) else encoded(message)
+        items = render_response(message, namespaces) if isinstance(message, ModelResponse) else render_items(message)
         asked.update((item["call_id"], item) for item in items if is_call(item))
-        yield [] if shown_already else items
+        yield [] if is_sent else items
 
 
 @singledispatch
-def encoded(message: Message) -> list[Item]:
-    """Write what is no word of the model, and no answer to one."""
+def render_items(message: Message) -> list[Item]:
+    """Write a message of the system or the user."""
     raise TypeError(f"{message!r} is not a message.")
 
 
-@encoded.register
+@render_items.register
 def _(message: SystemMessage) -> list[Item]:
     return [{"role": "system", "content": replace_surrogates(message.text)}]
 
 
-@encoded.register
+@render_items.register
 def _(message: UserMessage) -> list[Item]:
-    text, others = replace_surrogates(message.text), _attachments(message.images, message.files)
-    return [{"role": "user", "content": [*_told(text), *others] if others else text}]
+    text, others = replace_surrogates(message.text), _render_attachments(message.images, message.files)
+    return [{"role": "user", "content": [*_render_text(text), *others] if others else text}]
 
 
-def said(response: ModelResponse, groups: Mapping[str, str]) -> list[Item]:
-    """Write an answer of the model as it came, or else anew."""
-    if not _is_said_by(response.items, response):
-        return _anew(response, groups)
+def render_response(response: ModelResponse, namespaces: Mapping[str, str]) -> list[Item]:
+    """Write an answer of the model as it came, or from text and calls if it was changed."""
+    if not _is_unchanged(response.items, response):
+        return _rewrite_response(response, namespaces)
     calls = iter(response.calls)
-    items = [_acceptable(item, next(calls)) if is_call(item) else _mended(item) for item in response.items]
-    lasting = [item for item in items if item]
-    while lasting and _is_thought(lasting[-1]):
-        lasting.pop()
-    return lasting
+    items = [_sanitize_call(item, next(calls)) if is_call(item) else _sanitize_item(item) for item in response.items]
+    rest = [item for item in items if item]
+    while rest and _is_reasoning(rest[-1]):
+        rest.pop()
+    return rest
 
 
-def _is_said_by(items: Sequence[Item], response: ModelResponse) -> bool:
-    """Tell whether items say what an answer says; hooks may have changed it, and its text may have been read."""
-    written = [(call.name, call.arguments) for call in map(parse_call, filter(is_call, items))]
-    meant = [(call.name, call.wire_arguments or call.arguments) for call in response.calls]
-    return bool(items) and written == meant and output_text(items) == response.text
+def _is_unchanged(items: Sequence[Item], response: ModelResponse) -> bool:
+    """Return whether an answer still equals its items: hooks may have changed it, or the text was parsed."""
+    received = [(call.name, call.arguments) for call in map(parse_call, filter(is_call, items))]
+    current = [(call.name, call.wire_arguments or call.arguments) for call in response.calls]
+    return bool(items) and received == current and output_text(items) == response.text
 
 
-def _mended(item: Item) -> Item:
-    """Keep an item as it came, but for thoughts and messages that would be refused; nothing may be left of those."""
-    if _is_thought(item):
-        is_known = _is_filled(item.get("id"), str) and isinstance(item.get("summary"), list)
-        return item if is_known and (_is_filled(item.get("encrypted_content"), str) or item.get("content")) else {}
+def _sanitize_item(item: Item) -> Item:
+    """Return an item as it came; what would be refused is changed, or left out as an empty item."""
+    if _is_reasoning(item):
+        has_id = _is_filled(item.get("id"), str) and isinstance(item.get("summary"), list)
+        return item if has_id and (_is_filled(item.get("encrypted_content"), str) or item.get("content")) else {}
     if item["type"] == "message" and not _is_message(item):
         text = _item_text(item)
         return {"role": "assistant", "content": text} if text else {}
@@ -190,7 +325,7 @@ def _is_message(item: Item) -> bool:
     return (
         item.get("role") == "assistant"
         and _is_filled(content, list)
-        and all(isinstance(attribute(part, members.get(str(attribute(part, "type")), "")), str) for part in content)
+        and all(isinstance(get_member(part, members.get(str(get_member(part, "type")), "")), str) for part in content)
     )
 
 
@@ -198,173 +333,38 @@ def _is_filled(value: Any, kind: type) -> bool:
     return isinstance(value, kind) and bool(value)
 
 
-def _anew(response: ModelResponse, groups: Mapping[str, str]) -> list[Item]:
+def _rewrite_response(response: ModelResponse, namespaces: Mapping[str, str]) -> list[Item]:
     text = [{"role": "assistant", "content": replace_surrogates(response.text)}] if response.text else []
-    return [*text, *(_call(call, groups) for call in response.calls)]
+    return [*text, *(_render_call(call, namespaces) for call in response.calls)]
 
 
-def _call(call: ToolCall, groups: Mapping[str, str]) -> dict[str, Any]:
-    item = _acceptable({"type": "function_call", "name": call.name, "arguments": ""}, call)
-    return {**item, "namespace": groups[call.name]} if call.name in groups else item
+def _render_call(call: ToolCall, namespaces: Mapping[str, str]) -> dict[str, Any]:
+    item = _sanitize_call({"type": "function_call", "name": call.name, "arguments": ""}, call)
+    return {**item, "namespace": namespaces[call.name]} if call.name in namespaces else item
 
 
-def _acceptable(item: Item, call: ToolCall) -> dict[str, Any]:
-    """Make a call one that no server refuses, whatever the model wrote; the words of a custom tool may be any."""
-    taken = {**item, "call_id": call.provider_call_id or call.id, "name": legal(call.name)}
+def _sanitize_call(item: Item, call: ToolCall) -> dict[str, Any]:
+    """Make a call one that no server refuses, whatever the model wrote; a custom tool's input may be any text."""
+    sanitized = {**item, "call_id": call.provider_call_id or call.id, "name": sanitize_name(call.name)}
     if item["type"] == "function_call":
-        taken["arguments"] = lawful(replace_surrogates(call.wire_arguments or call.arguments))
-    return taken
+        sanitized["arguments"] = sanitize_arguments(replace_surrogates(call.wire_arguments or call.arguments))
+    return sanitized
 
 
-def _attachments(images: Iterable[Image], files: Iterable[File]) -> list[dict[str, Any]]:
-    shown = [{"type": "input_image", "image_url": data_url(image)} for image in images]
-    return [*shown, *({"type": "input_file", "filename": f.name, "file_data": data_url(f)} for f in files)]
+def _render_attachments(images: Iterable[Image], files: Iterable[File]) -> list[dict[str, Any]]:
+    parts = [{"type": "input_image", "image_url": data_url(image)} for image in images]
+    return [*parts, *({"type": "input_file", "filename": f.name, "file_data": data_url(f)} for f in files)]
 
 
-def _told(text: str) -> list[dict[str, Any]]:
+def _render_text(text: str) -> list[dict[str, Any]]:
     return [{"type": "input_text", "text": text}] if text else []
 
 
-def _is_thought(item: Any) -> bool:
-    return bool(attribute(item, "type") == "reasoning")
+def _is_reasoning(item: Any) -> bool:
+    return bool(get_member(item, "type") == "reasoning")
 
 
 def _item_text(item: Any) -> str:
-    content = attribute(item, "content")
+    content = get_member(item, "content")
     parts = content if isinstance(content, list) else [{"text": content}]
-    return "".join(content_of(attribute(part, "text")) or content_of(attribute(part, "refusal")) for part in parts)
-
-
-class Responses(RunDialect):
-    """Tools go out as flat functions, calls come back as items `function_call`."""
-
-    name = "responses"
-    rules, strict_rules = PLAIN, STRICT
-
-    @override
-    def answers(
-        self, done: Sequence[tuple[ToolCall, ToolResult]], specs: Sequence[ToolSpec] = ()
-    ) -> list[dict[str, Any]]:
-        """Answer each call by an item; pictures and files stand in it."""
-        return [answer_of(call, result, {}) for call, result in done]
-
-    @override
-    def calls(self, reply: Any, specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
-        """Find the calls in a response, or its output; one that names another tool's group is of no tool."""
-        return self.read("", tuple(self._found(reply)), specs)[1]
-
-    def body(self, request: ModelRequest) -> dict[str, Any]:
-        """Make input and tools; each message is turned into its wire form once in a run."""
-        memo = request.memo
-        groups = {spec.name: spec.namespace for spec in request.all_tools if spec.namespace}
-        memo += ({"items": told} for told in input_of(request.messages[len(memo) :], groups))
-        body: dict[str, Any] = {"input": [item for told in memo for item in told["items"]]}
-        request = _told_by_the_list(request)
-        if tools := self.tools(request.all_tools):
-            body["tools"] = tools
-        return body | _chosen(request) | _text(output_request(request.output, self.form))
-
-    def shows_text(self, request: ModelRequest) -> bool:
-        """Tell that text is for people: calls come beside it, unless the answer itself is one."""
-        return request.output is None or not request.output.by_tool
-
-    def read(self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]) -> tuple[str, tuple[ToolCall, ...]]:
-        """Take the text as it came, and the calls in their tools' own forms."""
-        return text, owned(_routed(calls, specs), specs, self.form)
-
-    def tools(self, specs: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-        """Show tools in their groups, and what finds those that are to be loaded later."""
-        shown: dict[str, dict[str, Any]] = {}
-        for spec in specs:
-            function = {**self.tool(spec), "defer_loading": True} if spec.defer_loading else self.tool(spec)
-            if spec.namespace is None:
-                shown[f"function {spec.name}"] = function
-                continue
-            empty: dict[str, Any] = {"type": "namespace", "name": spec.namespace, "tools": []}
-            shown.setdefault(f"namespace {spec.namespace}", empty)["tools"].append(function)
-        searched = [{"type": "tool_search"}] if any(spec.defer_loading for spec in specs) else []
-        return [*map(_described, shown.values()), *searched]
-
-    def _shown(self, spec: ToolSpec) -> dict[str, Any]:
-        form = self.form(spec)
-        return {
-            "type": "function",
-            "name": spec.name,
-            "description": spec.description,
-            "parameters": form.schema,
-            "strict": form.strict,  # left out, the server may decide for itself
-            **({"output_schema": spec.output} if gives_object(spec) else {}),
-        }
-
-    def _found(self, reply: Any) -> Iterable[ToolCall]:
-        """Read a response, or its output."""
-        return map(parse_call, filter(is_call, items(reply, "output")))
-
-
-class MinimalResponses(Responses):
-    """`responses`, for servers that know few keywords, and enforce none."""
-
-    name = "minimal"
-    rules = strict_rules = MINIMAL
-
-
-class CallsResponses(Calls):
-    """`calls` as `text.format` of OpenAI's Responses; what the model thought does not go back to it."""
-
-    @override
-    def body(self, request: ModelRequest) -> dict[str, Any]:
-        """Make input and, where tools are on offer, the schema of the reply."""
-        body = super().body(request)
-        return {"input": [*map(_as_item, body["messages"])], **_text(body)}
-
-
-def _routed(calls: Iterable[ToolCall], specs: Sequence[ToolSpec]) -> list[ToolCall]:
-    """Give calls that name a group which their tool is not in the name of no tool."""
-    places = {(spec.name, spec.namespace or spec.name) for spec in specs}
-    lost = [bool(call.namespace) and (call.name, call.namespace) not in places for call in calls]
-    return [replace(c, name=f"{c.namespace}.{c.name}") if is_lost else c for c, is_lost in zip(calls, lost)]
-
-
-def _told_by_the_list(request: ModelRequest) -> ModelRequest:
-    """Say by the list of tools what no choice can name: tools in a group, or not loaded yet."""
-    hidden = {spec.name for spec in request.tools if spec.namespace or spec.defer_loading}
-    if request.choice in hidden:
-        return narrowed(replace(request, choice="required", allowed=(str(request.choice),)))
-    return narrowed(request) if hidden.intersection(request.allowed or ()) else request
-
-
-def _chosen(request: ModelRequest) -> dict[str, Any]:
-    return chosen(
-        request,
-        lambda name: {"type": "function", "name": name},
-        lambda mode, tools: {"type": "allowed_tools", "mode": mode, "tools": tools},
-    )
-
-
-def _described(shown: dict[str, Any]) -> dict[str, Any]:
-    """Describe a group by what is in it: the model sees no more of tools that are loaded later."""
-    if shown["type"] != "namespace":
-        return shown
-    return {**shown, "description": f"Tools: {', '.join(tool['name'] for tool in shown['tools'])}."}
-
-
-def _text(body: dict[str, Any]) -> dict[str, Any]:
-    """Write what Chat Completions call `response_format`."""
-    if "response_format" not in body:
-        return {}
-    return {"text": {"format": {"type": "json_schema", **body["response_format"]["json_schema"]}}}
-
-
-def _as_item(message: dict[str, Any]) -> dict[str, Any]:
-    """Write a message of Chat Completions as an item."""
-    content = message["content"]
-    return message if isinstance(content, str) else {**message, "content": [*map(_as_part, content)]}
-
-
-def _as_part(part: dict[str, Any]) -> dict[str, Any]:
-    kind = part["type"]
-    if kind == "text":
-        return {"type": "input_text", "text": part["text"]}
-    if kind == "file":
-        return {"type": "input_file", **part["file"]}
-    return {"type": "input_image", "image_url": part["image_url"]["url"]}
+    return "".join(join_text(get_member(part, "text")) or join_text(get_member(part, "refusal")) for part in parts)

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, cast
 
 from typing_extensions import TypedDict
 
+from toolkit._dialects.base import RunDialectName
 from toolkit._execution.approval import Approver, Verdict
 from toolkit._execution.authorization import Authorizer
 from toolkit._execution.ledger import Ledger
@@ -48,7 +49,7 @@ class RunnerOptions(TypedDict, total=False):
     base_url: str | None
     api_key: str | None
     api: str
-    dialect: str
+    dialect: RunDialectName
     strict: bool
     request_options: Mapping[str, Any]
     tool_choice: str | None

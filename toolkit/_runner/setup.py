@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from toolkit._concurrency.cancellation import Cancellation, current_cancellation
-from toolkit._dialects import get_run_dialect
+from toolkit._dialects.catalog import get_run_dialect
 from toolkit._dialects.chat import parse_history
 from toolkit._dialects.tool_choice import allowed_names, check_choice
 from toolkit._execution.approval import RecordedDecisions

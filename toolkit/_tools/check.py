@@ -122,7 +122,7 @@ def _check_choices(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator[
 
 def _check_tool(tool: Tool[..., Any], dialect: Dialect) -> Iterator[Finding]:
     try:
-        schema, rendered, form = tool.parameters, dialect.tool(tool._spec), dialect.form(tool._spec)
+        schema, rendered, form = tool.parameters, dialect.render_tool(tool._spec), dialect.form(tool._spec)
     except DefinitionError as error:
         yield Finding(level="error", tool=tool.name, code="undescribable", text=str(error))
         return

@@ -26,6 +26,7 @@ from toolkit._tools.shared_values import allow_references
 from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:
+    from toolkit._dialects.base import DialectName
     from toolkit._dialects.explain import Explanation
 
 _new = tuple.__new__
@@ -210,14 +211,14 @@ class Tool(Generic[P, R]):
         """Where the tool comes from, for messages to its developer."""
         return self.handler.origin
 
-    def explain(self, dialect: str = "chat", *, strict: bool = True) -> Explanation:
+    def explain(self, dialect: DialectName = "chat", *, strict: bool = True) -> Explanation:
         """Tell how a provider is shown this tool: what is rewritten, and whether and why not it is strict.
 
         Raises:
             ValueError: There is no such dialect.
             DefinitionError: The tool cannot be described to a model, or to this provider.
         """
-        from toolkit._dialects import get_dialect  # all of them take longer to load than the rest of a tool
+        from toolkit._dialects.catalog import get_dialect  # all of them take longer to load than the rest of a tool
         from toolkit._dialects.explain import explain
 
         return explain(self._spec, get_dialect(dialect, strict=strict))

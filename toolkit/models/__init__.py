@@ -1,4 +1,18 @@
-"""The seam to a model: one request, one answer, whole or in pieces."""
+"""Models: the protocol that a run talks to, and clients of servers that implement it.
+
+A model answers one request, whole or in pieces. An application implements `Model` to connect one of its own; the
+messages of a request are imported from here, too.
+
+Files, each importing only those below it:
+
+    default     the model of a run, where the application does not pass one
+    responses   OpenAI's Responses
+    openai      OpenAI's Chat Completions, which most servers understand
+    streaming   the calls of a streamed completion, fragment by fragment
+    client      what both share: sending, limits, cancellation
+    errors      errors of the openai package as ModelError
+    local/      the embedded model, which needs no key
+"""
 
 from __future__ import annotations
 
@@ -23,14 +37,13 @@ __all__ = [
 
 @dataclass(frozen=True)
 class CallReady:
-    """A call's arguments are whole, though the answer still arrives; given only where the request says `early`.
+    """A call whose arguments are complete while the answer still arrives; sent only if the request has `early`.
 
-    It is a promise of the wire, not of the model: the call counts only if the whole answer is not cut, and has the same
-    call at this position.
+    The call counts only if the whole answer turns out not to be cut, and has the same call at this position.
 
     Attributes:
-        call: As it will be in the answer, its arguments in the tool's own form.
-        position: Which of the answer's calls it is, from 0.
+        call: As it will be in the answer, its arguments decoded.
+        position: Index among the answer's calls, from 0.
     """
 
     call: ToolCall
@@ -42,37 +55,33 @@ Piece: TypeAlias = TextDelta | ReasoningDelta | ToolArgumentsDelta | CallReady |
 
 @runtime_checkable
 class Model(Protocol):
-    """What answers.
+    """A language model.
 
     The methods are coroutines in either case; those of a sync model never suspend.
-
-    Attributes:
-        name: Which model it is, for people.
-        is_async: Whether its methods need an event loop.
     """
 
     @property
     def name(self) -> str:
-        """Which model it is, for people."""
+        """The model's name, for people."""
         ...
 
     @property
     def is_async(self) -> bool:
-        """Whether its methods need an event loop."""
+        """True if the methods need an event loop."""
         ...
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Answer.
+        """Answer a request.
 
         Raises:
-            ModelError: There is no answer, or none that can be used.
+            ModelError: No answer came, or none that can be used.
         """
         ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
-        """Answer in pieces; the last one is the whole answer.
+        """Answer a request in pieces; the last one is the whole answer.
 
         Raises:
-            ModelError: There is no answer, or none that can be used, or it broke off.
+            ModelError: No answer came, none that can be used, or it was cut.
         """
         ...

@@ -1,10 +1,7 @@
-"""How much of an answer is read: a server may send without end, or a gigabyte in a compressed kilobyte.
+"""Models behind a client of the openai package: send a request, limit and cancel its answer, build the response.
 
-Counted is what comes out of the decompression, where the client reads it, so nothing above a bound is ever held.
-
-Ending what a thread reads: no thread can be ended from outside, but the connection can that it waits for.
-
-What the models behind a client of the openai package have in common: one request, one answer, whole or in pieces.
+An answer is read only up to a limit: a server may send without end, or a gigabyte in a compressed kilobyte. Counted are
+the bytes after decompression, where the client reads them, so nothing above the limit is ever held.
 """
 
 from __future__ import annotations
@@ -29,95 +26,28 @@ from toolkit._messages import ModelRequest, ModelResponse, ToolCall, Usage, repl
 from toolkit.errors import ModelError
 from toolkit.events import TextDelta
 from toolkit.models import CallReady, Piece
-from toolkit.models.errors import refuses_format, translated
+from toolkit.models.errors import refuses_format, translate_errors
 
 if TYPE_CHECKING:
     import httpx2
     import openai
 
+logger = logging.getLogger("toolkit")
+
 # Bytes. The longest answers of today's models have about half a megabyte of text, as ten megabytes of events.
 MAX_ANSWER = 64 * 2**20
 MAX_EVENT = 16 * 2**20
 
+# Options that servers refuse where a request has no tools.
+TOOL_OPTIONS = frozenset({"tool_choice", "parallel_tool_calls"})
+# Hosts that understand a list of allowed tools beside the tools on offer; others are offered only what is allowed.
+KNOW_ALLOWED = ("api.openai.com", ".openai.azure.com")
+
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
 
-class Meter:
-    """Counts what has arrived of one answer, and of the event that is arriving."""
-
-    def __init__(self) -> None:
-        self.answer = 0
-        self.event = 0
-
-    def passed(self, piece: bytes) -> bytes:
-        """Count a piece, and give it back.
-
-        Raises:
-            ModelError: It is more than an answer may have.
-        """
-        ended = max(piece.rfind(end) for end in _EVENT_ENDS)  # where an end comes apart, the event counts as longer
-        self.answer += len(piece)
-        self.event = len(piece) + (self.event if ended < 0 else -ended)
-        if self.answer > MAX_ANSWER or self.event > MAX_EVENT:
-            bound = f"{MAX_ANSWER >> 20} MiB, or {MAX_EVENT >> 20} MiB in one event"
-            raise ModelError(f"The model's answer is longer than {bound}. Nothing of it was carried out.")
-        return piece
-
-
-def bound(response: httpx2.Response) -> None:
-    """Let no more be read of a response that has just begun than an answer may have; twice is as good as once."""
-    if "iter_bytes" in vars(response):
-        return
-    meter, read, aread = Meter(), response.iter_bytes, response.aiter_bytes
-
-    def iter_bytes(chunk_size: int | None = None) -> Iterator[bytes]:
-        return map(meter.passed, read(chunk_size))
-
-    async def aiter_bytes(chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
-        async with aclosing(aread(chunk_size)) as pieces:
-            async for piece in pieces:
-                yield meter.passed(piece)
-
-    vars(response).update(iter_bytes=iter_bytes, aiter_bytes=aiter_bytes)
-
-
-@contextmanager
-def read_until(cancellation: Cancellation | None, response: httpx2.Response | None) -> Iterator[None]:
-    """Break the connection of a response when it is called off; from then on nothing more of it comes.
-
-    For a response that is read on a thread; one that is read in an event loop ends with its task.
-    """
-    if cancellation is None or response is None:
-        yield
-        return
-    leave = cancellation.subscribe(partial(_break, response))
-    try:
-        yield
-    finally:
-        leave()
-
-
-def _break(response: httpx2.Response) -> None:
-    """Break a connection, unless others may use it: where it was given back, or HTTP/2 shares it."""
-    if response.is_closed or response.extensions.get("http_version") not in (b"HTTP/1.1", b"HTTP/1.0"):
-        return
-    stream: Any = response.extensions.get("network_stream")
-    connection = stream.get_extra_info("socket") if stream is not None else None
-    if isinstance(connection, socket.socket):
-        with suppress(OSError):
-            # To close it would not wake who reads from it; a TLS socket's own shutdown would take its state from it.
-            socket.socket.shutdown(connection, socket.SHUT_RDWR)
-
-
-logger = logging.getLogger("toolkit")
-
-ONLY_WITH_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
-# Who knows a list of allowed tools beside the list of tools; elsewhere what is not allowed is not shown.
-KNOW_ALLOWED = ("api.openai.com", ".openai.azure.com")
-
-
-class Answer(ABC):
-    """What has arrived of one answer."""
+class ResponseBuilder(ABC):
+    """Collects one answer, whole or chunk by chunk."""
 
     def __init__(self) -> None:
         self.text: list[str] = []
@@ -126,42 +56,43 @@ class Answer(ABC):
         self.finish_reason = ""
         self.model = ""
         self.usage = Usage(requests=1)
-        self.is_over = False
+        self.is_complete = False
 
     @classmethod
     @abstractmethod
-    def of(cls, reply: Any) -> Answer:
-        """Read an answer that came whole."""
+    def from_reply(cls, reply: Any) -> ResponseBuilder:
+        """Read an answer that was not streamed."""
 
     @abstractmethod
-    def take(self, chunk: Any) -> Iterable[Piece]:
-        """Add a chunk of a stream, and give what of it is worth showing."""
+    def add_chunk(self, chunk: Any) -> Iterable[Piece]:
+        """Add a chunk of a stream, and yield the pieces for its listeners."""
 
     @abstractmethod
-    def calls(self) -> tuple[ToolCall, ...]:
-        """Make the calls, in the order in which they began."""
+    def build_calls(self) -> tuple[ToolCall, ...]:
+        """Make the calls, in the order in which they started."""
 
     @abstractmethod
-    def ready(self) -> Iterable[tuple[ToolCall, int]]:
-        """List the calls that have become whole since this was asked last, and which of the answer's they are."""
+    def take_ready(self) -> Iterable[tuple[ToolCall, int]]:
+        """List the calls completed since the last time, with their positions."""
 
 
 class ServerModel(ABC):
     """A model behind a server that a client of the openai package talks to.
 
     Args:
-        client: `openai.OpenAI` or `openai.AsyncOpenAI`, or something that behaves like one.
-        name: The model's, as the server knows it.
-        dialect: How tools are shown; native tool calls, strict where that is lossless, by default.
+        client: `openai.OpenAI` or `openai.AsyncOpenAI`, or an object that behaves like one.
+        name: The model's name at the server.
+        dialect: The wire format of tools; native tool calls, strict where that is lossless, by default.
         options: Further keys of each request, such as `temperature`.
     """
 
-    answer: ClassVar[type[Answer]]
-    usual_dialect: ClassVar[type[RunDialect]]
-    # What a request has beside what is asked and what the application says.
+    builder: ClassVar[type[ResponseBuilder]]
+    default_dialect: ClassVar[type[RunDialect]]
+    # Keys of each request's body that options may replace.
     defaults: ClassVar[Mapping[str, Any]] = {}
-    # What `create` is given in vain, since the body says it.
+    # Arguments that `create` requires, though the body replaces them.
     placeholders: ClassVar[Mapping[str, Any]] = {}
+    # Arguments of a streamed request.
     streaming: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(
@@ -174,109 +105,109 @@ class ServerModel(ABC):
     ) -> None:
         self.client = client
         self.name = name
-        self.dialect: RunDialect = dialect or self.usual_dialect(strict=True)
+        self.dialect: RunDialect = dialect or self.default_dialect(strict=True)
         self.options = dict(options or {})
-        self.is_async = hasattr(client, "__aenter__")  # as AsyncOpenAI has; its methods do not tell
+        self.is_async = hasattr(client, "__aenter__")  # as AsyncOpenAI has; its methods do not show it
 
-    def through(self, client: Any) -> Self:
-        """Make the same model behind another client of the same server."""
-        made = copy(self)
-        made.client, made.is_async = client, hasattr(client, "__aenter__")
-        return made
+    def with_client(self, client: Any) -> Self:
+        """Return the same model behind another client of the same server."""
+        model = copy(self)
+        model.client, model.is_async = client, hasattr(client, "__aenter__")
+        return model
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} at {getattr(self.client, 'base_url', '?')}>"
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Answer.
+        """Answer a request.
 
         Raises:
-            ModelError: The server failed, or answered something that is no answer.
+            ModelError: The server failed, or its answer cannot be read.
         """
-        reply = await self._asked(request, stream=False)
-        with translated(self.client):
-            answer = self.answer.of(reply)
-        return self._read(answer, request)
+        reply = await self._send(request, stream=False)
+        with translate_errors(self.client):
+            builder = self.builder.from_reply(reply)
+        return self._build_response(builder, request)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
-        """Answer in pieces, by our own accumulator; the last piece is the whole answer.
+        """Answer a request in pieces; the last one is the whole answer.
 
         Raises:
             ModelError: As `complete`; also where the stream ended without a finish reason, since it may have been cut.
         """
-        answer = self.answer()
-        async with aclosing(self._pieces(request, answer)) as drawn:
-            async for pieces in drawn:
+        builder = self.builder()
+        async with aclosing(self._read_pieces(request, builder)) as batches:
+            async for pieces in batches:
                 for piece in pieces:
                     yield piece
-        if not answer.finish_reason:
-            raise ModelError("The model's answer broke off: no finish reason came. Nothing of it was carried out.")
-        response = self._read(answer, request)
-        if response.text and not self.dialect.shows_text(request):
+        if not builder.finish_reason:
+            raise ModelError("The model's answer broke off: no finish reason came. Its calls are discarded.")
+        response = self._build_response(builder, request)
+        if response.text and not self.dialect.has_public_text(request):
             yield TextDelta(response.text)
         yield response
 
-    async def _pieces(self, request: ModelRequest, answer: Answer) -> AsyncGenerator[list[Piece], None]:
-        """Fill an answer, and give what of each chunk is worth showing."""
-        chunks = await self._asked(request, stream=True, **self.streaming)
-        shows_text = self.dialect.shows_text(request)
-        with translated(self.client):
-            async with aclosing(_drawn(chunks, request.cancellation)) as drawn:
-                async for chunk in drawn:
-                    pieces = list(answer.take(chunk))
-                    yield pieces if shows_text else [piece for piece in pieces if not isinstance(piece, TextDelta)]
+    async def _read_pieces(self, request: ModelRequest, builder: ResponseBuilder) -> AsyncGenerator[list[Piece], None]:
+        """Fill a builder, and yield the pieces of each chunk."""
+        chunks = await self._send(request, stream=True, **self.streaming)
+        is_public = self.dialect.has_public_text(request)
+        with translate_errors(self.client):
+            async with aclosing(_read_stream(chunks, request.cancellation)) as stream:
+                async for chunk in stream:
+                    pieces = list(builder.add_chunk(chunk))
+                    yield pieces if is_public else [piece for piece in pieces if not isinstance(piece, TextDelta)]
                     if request.early:
-                        yield [*self._ready(answer, request)]
-                    if answer.is_over:
+                        yield [*self._list_ready(builder, request)]
+                    if builder.is_complete:
                         break
 
-    def _ready(self, answer: Answer, request: ModelRequest) -> Iterator[CallReady]:
-        """Read calls in their tools' own forms; the call that is the answer is none of a tool."""
-        for call, position in answer.ready():
-            _, (read,) = self.dialect.read("", [call], request.tools)
-            if any(spec.name == read.name for spec in request.tools):
-                yield CallReady(read, position)
+    def _list_ready(self, builder: ResponseBuilder, request: ModelRequest) -> Iterator[CallReady]:
+        """Decode completed calls of tools; the call that is the output belongs to none."""
+        for call, position in builder.take_ready():
+            _, (decoded,) = self.dialect.parse_reply("", [call], request.tools)
+            if any(spec.name == decoded.name for spec in request.tools):
+                yield CallReady(decoded, position)
 
-    async def _asked(self, request: ModelRequest, **options: Any) -> Any:
-        """Send a request; where the server takes no schema of the answer, that becomes a call, for the whole run."""
-        body = self._body(request)
+    async def _send(self, request: ModelRequest, **options: Any) -> Any:
+        """Send a request; where the server takes no schema of the output, it becomes a call for the whole run."""
+        body = self._make_body(request)
         try:
-            with translated(self.client):
+            with translate_errors(self.client):
                 return await self._create(body, request.cancellation, **options)
         except ModelError as error:
             if request.output is None or request.output.by_tool or not refuses_format(error):
                 raise
             logger.info("%r takes no response_format: it is to answer by calling %r.", self, request.output.spec.name)
             request.output.by_tool = True
-        return await self._asked(request, **options)
+        return await self._send(request, **options)
 
     async def _create(self, body: Mapping[str, Any], cancellation: Cancellation | None, **options: Any) -> Any:
-        create = self._endpoint()
-        if _is_the_packages_own(create):
-            # The package walks all that is said on every turn; what stands in extra_body it sends as it is.
-            asked = {"model": self.name, **self.placeholders, "extra_body": body, **options}
-            has_end = cancellation is not None and cancellation.deadline is not None
-            if has_end and not (self.is_async or options["stream"]):
-                return _whole(create, asked, cancellation)
-            reply = create(**asked)
+        create = self._get_create()
+        if _is_unwrapped(create):
+            # The package walks all messages on every turn; what stands in extra_body it sends as it is.
+            arguments = {"model": self.name, **self.placeholders, "extra_body": body, **options}
+            has_deadline = cancellation is not None and cancellation.deadline is not None
+            if has_deadline and not (self.is_async or options["stream"]):
+                return _create_cancellable(create, arguments, cancellation)
+            reply = create(**arguments)
         else:
             reply = create(model=self.name, **body, **options)
         return await reply if inspect.isawaitable(reply) else reply
 
     @abstractmethod
-    def _endpoint(self) -> Any:
-        """Find the client's method that asks."""
+    def _get_create(self) -> Any:
+        """Return the client's method that sends a request."""
 
-    def _body(self, request: ModelRequest) -> dict[str, Any]:
-        """Make the body, without what servers refuse where there are no tools."""
-        said = self.dialect.body(resolve_choice(request, knows_allowed=self._knows_allowed))
-        body = {**self.defaults, **self._with_options(said)}
-        unfit = frozenset() if "tools" in body else ONLY_WITH_TOOLS
+    def _make_body(self, request: ModelRequest) -> dict[str, Any]:
+        """Make the body, without what servers refuse where a request has no tools."""
+        rendered = self.dialect.render_request(resolve_choice(request, knows_allowed=self._knows_allowed))
+        body = {**self.defaults, **self._add_options(rendered)}
+        unfit = frozenset() if "tools" in body else TOOL_OPTIONS
         if not applies_to_turn(self.options.get("tool_choice"), request.turn):
             unfit |= {"tool_choice"}
         return {key: value for key, value in body.items() if key not in unfit}
 
-    def _with_options(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _add_options(self, body: dict[str, Any]) -> dict[str, Any]:
         return {**body, **self.options}
 
     @property
@@ -284,65 +215,132 @@ class ServerModel(ABC):
         host = getattr(getattr(self.client, "base_url", None), "host", "")
         return isinstance(host, str) and host.endswith(KNOW_ALLOWED)
 
-    def _read(self, answer: Answer, request: ModelRequest) -> ModelResponse:
-        said = replace_surrogates("".join(answer.text))
-        text, calls = self.dialect.read(said, answer.calls(), request.all_tools)
+    def _build_response(self, builder: ResponseBuilder, request: ModelRequest) -> ModelResponse:
+        content = replace_surrogates("".join(builder.text))
+        text, calls = self.dialect.parse_reply(content, builder.build_calls(), request.all_tools)
         if request.output:
-            text, calls = extract_output(text, calls, request.output, self.dialect.read)
+            text, calls = extract_output(text, calls, request.output, self.dialect.parse_reply)
         return ModelResponse(
             text=text,
             calls=calls,
-            finish_reason=answer.finish_reason,
-            usage=answer.usage,
-            model=answer.model or self.name,
-            reasoning=replace_surrogates("".join(answer.reasoning)),
-            items=answer.items,
+            finish_reason=builder.finish_reason,
+            usage=builder.usage,
+            model=builder.model or self.name,
+            reasoning=replace_surrogates("".join(builder.reasoning)),
+            items=builder.items,
         )
 
 
-def count_of(usage: Any) -> int:
-    """Read a number of tokens."""
+def count_tokens(usage: Any) -> int:
+    """Return a number of tokens that a server reports; 0 for anything else."""
     return usage if isinstance(usage, int) else 0
 
 
-def _is_the_packages_own(create: Any) -> bool:
-    """Tell whether nobody has wrapped or replaced `create`: a wrapper must see the ordinary arguments."""
+def _is_unwrapped(create: Any) -> bool:
+    """Return whether `create` is the package's own: a wrapper must see the ordinary arguments."""
     if type(create) is not MethodType:  # a proxy answers isinstance() and __module__ for what it wraps
         return False
     home: str = getattr(create.__func__, "__globals__", {}).get("__name__", "")
     return home.partition(".")[0] == "openai"
 
 
-def _whole(create: Any, asked: Mapping[str, Any], cancellation: Cancellation | None) -> Any:
-    """Ask for an answer that is not streamed, in a way that can be broken off while it is read."""
-    with create.__self__.with_streaming_response.create(**asked) as reply:
-        bound(reply.http_response)
-        with read_until(cancellation, reply.http_response):
+def _create_cancellable(create: Any, arguments: Mapping[str, Any], cancellation: Cancellation | None) -> Any:
+    """Request an answer that is not streamed, in a way that can be cancelled while it is read."""
+    with create.__self__.with_streaming_response.create(**arguments) as reply:
+        limit_response(reply.http_response)
+        with close_on_cancel(cancellation, reply.http_response):
             return reply.parse()
 
 
-def _response_of(chunks: Any) -> httpx2.Response | None:
-    """Find the response that a stream is read from, no more of which is to be read than an answer may have."""
-    import openai
-
-    if not isinstance(chunks, (openai.Stream, openai.AsyncStream)):
-        return None
-    bound(chunks.response)
-    return chunks.response if isinstance(chunks, openai.Stream) else None
-
-
-async def _drawn(chunks: Any, cancellation: Cancellation | None) -> AsyncGenerator[Any, None]:
-    """Draw from a stream of either kind of client, until it is called off; close it whatever happens."""
-    response = _response_of(chunks)
+async def _read_stream(chunks: Any, cancellation: Cancellation | None) -> AsyncGenerator[Any, None]:
+    """Yield the chunks of either kind of client until it is cancelled; close the stream in any case."""
+    response = _limit_stream(chunks)
     try:
         if hasattr(chunks, "__aiter__"):
             async for chunk in chunks:
                 yield chunk
         else:
-            with read_until(cancellation, response):
+            with close_on_cancel(cancellation, response):
                 for chunk in chunks:
                     yield chunk
     finally:
-        closed = chunks.close() if hasattr(chunks, "close") else None
-        if inspect.isawaitable(closed):
-            await closed
+        closing = chunks.close() if hasattr(chunks, "close") else None
+        if inspect.isawaitable(closing):
+            await closing
+
+
+def _limit_stream(chunks: Any) -> httpx2.Response | None:
+    """Limit the response of a stream; return it where it is read on a thread."""
+    import openai
+
+    if not isinstance(chunks, (openai.Stream, openai.AsyncStream)):
+        return None
+    limit_response(chunks.response)
+    return chunks.response if isinstance(chunks, openai.Stream) else None
+
+
+def limit_response(response: httpx2.Response) -> None:
+    """Limit how much of a response can be read. To be called before reading starts; again does nothing."""
+    if "iter_bytes" in vars(response):
+        return
+    meter, read, aread = _Meter(), response.iter_bytes, response.aiter_bytes
+
+    def iter_bytes(chunk_size: int | None = None) -> Iterator[bytes]:
+        return map(meter.count, read(chunk_size))
+
+    async def aiter_bytes(chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
+        async with aclosing(aread(chunk_size)) as pieces:
+            async for piece in pieces:
+                yield meter.count(piece)
+
+    vars(response).update(iter_bytes=iter_bytes, aiter_bytes=aiter_bytes)
+
+
+class _Meter:
+    """Counts the bytes of one answer, and of the event that is arriving."""
+
+    def __init__(self) -> None:
+        self.answer = 0
+        self.event = 0
+
+    def count(self, piece: bytes) -> bytes:
+        """Count a piece, and return it.
+
+        Raises:
+            ModelError: The answer or the event is too long.
+        """
+        end = max(piece.rfind(mark) for mark in _EVENT_ENDS)  # where an end comes apart, the event counts as longer
+        self.answer += len(piece)
+        self.event = len(piece) + (self.event if end < 0 else -end)
+        if self.answer > MAX_ANSWER or self.event > MAX_EVENT:
+            limit = f"{MAX_ANSWER >> 20} MiB, or {MAX_EVENT >> 20} MiB in one event"
+            raise ModelError(f"The model's answer is longer than {limit}. Its calls are discarded.")
+        return piece
+
+
+@contextmanager
+def close_on_cancel(cancellation: Cancellation | None, response: httpx2.Response | None) -> Iterator[None]:
+    """Shut down a response's connection when it is cancelled, since the thread that reads it cannot be ended.
+
+    A response that is read in an event loop needs none of this: it ends with its task.
+    """
+    if cancellation is None or response is None:
+        yield
+        return
+    leave = cancellation.subscribe(partial(_shut_down, response))
+    try:
+        yield
+    finally:
+        leave()
+
+
+def _shut_down(response: httpx2.Response) -> None:
+    """Shut down a connection, unless others may use it: if it was given back, or HTTP/2 shares it."""
+    if response.is_closed or response.extensions.get("http_version") not in (b"HTTP/1.1", b"HTTP/1.0"):
+        return
+    stream: Any = response.extensions.get("network_stream")
+    connection = stream.get_extra_info("socket") if stream is not None else None
+    if isinstance(connection, socket.socket):
+        with suppress(OSError):
+            # Closing it would not wake its reader; a TLS socket's own shutdown would take its state from the reader.
+            socket.socket.shutdown(connection, socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""What a client of the openai package raises -> the one error of this library, by one table."""
+"""Translate the errors of the openai package to ModelError, by one table."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from typing import Any
 
 from toolkit.errors import ModelError
 
-UNREADABLE = "The model could not be asked, or its answer cannot be read."
+UNREADABLE = "The request to the model failed, or its answer cannot be read."
 
-
-# Characters. Shorter ones are no keys but words that stand for one, such as "none" or "test".
+# Characters. A shorter key is a placeholder such as "none" or "test", which may occur in any text.
 SHORTEST_KEY = 8
 
 
 @contextmanager
-def translated(client: Any = None) -> Iterator[None]:
-    """Make a ModelError of whatever the client raises; nobody has to know its exceptions, or those below it.
+def translate_errors(client: Any = None) -> Iterator[None]:
+    """Raise whatever the client raises as a ModelError, so that callers need not know its exceptions.
 
     Args:
-        client: Whose key is not to be repeated, though the server does so.
+        client: Its API key is removed from the message, should the server repeat it.
 
     Raises:
-        ModelError: Something was raised.
+        ModelError: Anything was raised.
     """
     try:
         yield
@@ -34,17 +33,17 @@ def translated(client: Any = None) -> Iterator[None]:
         import openai
 
         status = getattr(error, "status_code", None)
-        advice = next((text for kind, text in _advice(openai) if isinstance(error, kind)), UNREADABLE)
-        said = _said(error)
-        shown = _without_key(said, client)
-        failure = ModelError(f"{advice} ({type(error).__name__}: {excerpt(shown)})", status)
-        if shown != said:
-            raise failure from None  # what it comes from would show the key, too
+        advice = next((text for kind, text in _list_advice(openai) if isinstance(error, kind)), UNREADABLE)
+        text = _read_error(error)
+        public = _without_key(text, client)
+        failure = ModelError(f"{advice} ({type(error).__name__}: {excerpt(public)})", status)
+        if public != text:
+            raise failure from None  # the cause would show the key, too
         raise failure from error
 
 
-def _advice(openai: Any) -> tuple[tuple[type[Exception], str], ...]:
-    """What to do about the client's errors, the most specific first."""
+def _list_advice(openai: Any) -> tuple[tuple[type[Exception], str], ...]:
+    """Pair the client's exceptions with what happened and what to do, the most specific first."""
     return (
         (openai.APITimeoutError, "The model's server did not answer in time."),
         (
@@ -63,29 +62,29 @@ def _advice(openai: Any) -> tuple[tuple[type[Exception], str], ...]:
         (openai.InternalServerError, "The model's server failed."),
         (openai.APIResponseValidationError, UNREADABLE),
         (openai.APIError, "The model's server reports an error."),
-        (openai.OpenAIError, "The openai package could not ask the model's server."),
+        (openai.OpenAIError, "The openai package could not send the request."),
     )
 
 
 def refuses_format(error: ModelError) -> bool:
-    """Tell whether a server refuses a request for the schema of its answer, by whatever words."""
-    said = _said(error.__cause__ or error)
-    named = re.search(r"response.?format|text\.format|json_schema", said, re.IGNORECASE)
+    """Return whether a server refused the schema of its answer, however it puts that."""
+    text = _read_error(error.__cause__ or error)
+    named = re.search(r"response.?format|text\.format|json_schema", text, re.IGNORECASE)
     return error.status in (400, 422) and named is not None
 
 
 def excerpt(value: Any) -> str:
-    """Show the beginning of what a server said."""
+    """Return the first 300 characters of a server's text."""
     text = str(value)
     return text if len(text) <= 300 else f"{text[:299]}…"
 
 
-def _said(error: BaseException) -> str:
-    """Read an error, with what the server sent where the client's words leave that out."""
+def _read_error(error: BaseException) -> str:
+    """Return an error's text, with the server's body where the client's text leaves that out."""
     text, body = str(error), getattr(error, "body", None)
     elsewhere = getattr(getattr(error, "response", None), "headers", {}).get("location")
-    told = text if not body or str(body) in text else f"{text} {body}"
-    return f"{told} It names another address: {elsewhere}" if elsewhere else told
+    full = text if not body or str(body) in text else f"{text} {body}"
+    return f"{full} It names another address: {elsewhere}" if elsewhere else full
 
 
 def _without_key(text: str, client: Any) -> str:

@@ -1,10 +1,10 @@
-"""The pieces of a streamed answer -> the answer, for servers that number and name their pieces in many ways.
+"""Assemble the calls of a streamed completion, whose fragments servers number and name in many ways.
 
-Calls come in fragments. A fragment belongs to the call at its index, unless it brings another id or begins anew after
-complete JSON; where the index is missing, to the call with its id, else to the last one. The first name that is not
-empty counts. Servers known for each oddity are listed with the tests.
+A fragment belongs to the call at its index, unless it has another id or starts a new call after complete JSON; where
+the index is missing, to the call with its id, else to the last one. The first name that is not empty counts. Servers
+known for each deviation are listed with the tests.
 
-What a fragment costs does not grow with what has arrived before it: an answer may be millions of fragments long.
+The cost of a fragment does not grow with what has arrived before it: an answer may be millions of fragments long.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from toolkit._dialects.base import attribute, function_of
+from toolkit._dialects.base import get_member, split_function
 from toolkit._messages import ToolCall, replace_surrogates
 from toolkit._schema.json_text import Nesting, is_object, is_truncated
 from toolkit.errors import ModelError
 
-# More calls than this in one answer are no answer; each of them would have to be kept, and answered.
+# Calls in one answer. Each would have to be stored, and answered.
 MAX_CALLS = 10_000
 
 _SPACE = re.compile(r"\s*")
@@ -32,9 +32,9 @@ class OpenCall:
     """A call that is still arriving.
 
     Attributes:
-        number: Which call of the answer, from 0.
+        number: Position among the answer's calls, from 0.
         is_whole: Whether the arguments are one whole JSON object.
-        is_listed: Whether the accumulator has told that it is whole.
+        is_listed: Whether the accumulator has listed it as ready.
     """
 
     number: int = 0
@@ -49,23 +49,23 @@ class OpenCall:
 
     @property
     def arguments(self) -> str:
-        """What has arrived of the arguments."""
+        """The arguments, as far as they have arrived."""
         return replace_surrogates("".join(self.parts))
 
-    def take(self, piece: Any) -> str:
-        """Add a fragment, and give what it brought of the arguments."""
-        name, arguments = function_of(piece)
+    def add(self, piece: Any) -> str:
+        """Add a fragment, and return its part of the arguments."""
+        name, arguments = split_function(piece)
         self.id = self.id or _identity(piece)
         if isinstance(name, str) and name and name != self.name:
-            # Two names for one call: nobody's tool.
+            # Two names for one call: the result is no tool's name.
             self.name = f"{self.name.partition('|')[0]}|{name}" if self.name else name
-        text = _text_of(arguments)
+        text = _to_text(arguments)
         self.parts.append(text)
         self._watch(text)
         return text
 
     def _watch(self, text: str) -> None:
-        """Read the arguments once, when their outermost bracket closes; what comes then must be space."""
+        """Parse the arguments once, when their outermost bracket closes; only space may follow."""
         if self._has_closed:
             self.is_whole = self.is_whole and not text.strip()
             return
@@ -73,16 +73,16 @@ class OpenCall:
         if self._nesting.is_closed:
             self._has_closed, self.is_whole = True, is_object(self.arguments)
 
-    def call(self) -> ToolCall:
+    def build(self) -> ToolCall:
         """Make one call of what has arrived."""
         return ToolCall(
             name=replace_surrogates(self.name), arguments=self.arguments, provider_call_id=replace_surrogates(self.id)
         )
 
-    def closed(self) -> Iterable[ToolCall]:
-        """Make calls of what has arrived: one, or several where whole objects stand one after the other."""
-        first, *more = _objects(self.arguments)
-        call = replace(self.call(), arguments=first)
+    def build_all(self) -> Iterable[ToolCall]:
+        """Make one call, or several where the arguments are several whole objects in a row."""
+        first, *more = _split_objects(self.arguments)
+        call = replace(self.build(), arguments=first)
         return [call, *(replace(call, arguments=text, provider_call_id="") for text in more)]
 
 
@@ -95,14 +95,14 @@ class Accumulator:
     _ready: list[OpenCall] = field(default_factory=list)
     _known: dict[tuple[object, str], OpenCall] = field(default_factory=dict)
 
-    def take(self, piece: Any) -> tuple[OpenCall, str]:
-        """Add a fragment of a streamed answer to the call that it belongs to; give both.
+    def add(self, piece: Any) -> tuple[OpenCall, str]:
+        """Add a fragment to its call; return the call and the fragment's part of the arguments.
 
         Raises:
             ModelError: There are more than MAX_CALLS calls.
         """
-        call = self._call_of(piece) or self._begun(_index(piece))
-        text = call.take(piece)
+        call = self._find_call(piece) or self._start_call(_index(piece))
+        text = call.add(piece)
         if call.id:
             self._known.setdefault((call.index, call.id), call)
             self._known.setdefault((None, call.id), call)
@@ -111,30 +111,30 @@ class Accumulator:
             self._ready.append(call)
         return call, text
 
-    def take_whole(self, piece: Any) -> None:
-        """Add a call of an answer that was not streamed: each is one of its own, whatever its index or id.
+    def add_whole(self, piece: Any) -> None:
+        """Add a call of an answer that was not streamed: each is separate, whatever its index or id.
 
         Raises:
-            ModelError: As `take`.
+            ModelError: As `add`.
         """
-        self._begun(None).take(piece)
+        self._start_call(None).add(piece)
 
-    def ready(self) -> list[OpenCall]:
-        """List the calls that have a name and whole arguments since this was asked last."""
+    def take_ready(self) -> list[OpenCall]:
+        """List the calls whose name and arguments were completed since the last time."""
         ready, self._ready = self._ready, []
         return ready
 
-    def calls(self) -> tuple[ToolCall, ...]:
-        """Make the calls, in the order in which they began.
+    def build_calls(self) -> tuple[ToolCall, ...]:
+        """Make the calls, in the order in which they started.
 
         Raises:
-            ModelError: As `take`.
+            ModelError: As `add`.
         """
-        calls = tuple(call for open_call in self.open for call in open_call.closed())
+        calls = tuple(call for open_call in self.open for call in open_call.build_all())
         _check_count(len(calls))
         return calls
 
-    def _begun(self, index: object) -> OpenCall:
+    def _start_call(self, index: object) -> OpenCall:
         number = len(self.open)
         _check_count(number + 1)
         call = OpenCall(number=number, index=number if index is None else index)
@@ -142,14 +142,14 @@ class Accumulator:
         self._latest[call.index] = call
         return call
 
-    def _call_of(self, piece: Any) -> OpenCall | None:
+    def _find_call(self, piece: Any) -> OpenCall | None:
         index, identity = _index(piece), _identity(piece)
-        found = self._latest.get(index) if index is not None else self._without_index(identity)
-        if found is None or not _begins_anew(found, piece):
+        found = self._latest.get(index) if index is not None else self._find_without_index(identity)
+        if found is None or not _is_new_call(found, piece):
             return found
         return self._known.get((found.index, identity))
 
-    def _without_index(self, identity: str) -> OpenCall | None:
+    def _find_without_index(self, identity: str) -> OpenCall | None:
         if identity:
             return self._known.get((None, identity))
         return self.open[-1] if self.open else None
@@ -157,46 +157,46 @@ class Accumulator:
 
 def _check_count(calls: int) -> None:
     if calls > MAX_CALLS:
-        raise ModelError(f"The model's answer has more than {MAX_CALLS:,} calls. Nothing of it was carried out.")
+        raise ModelError(f"The model's answer has more than {MAX_CALLS:,} calls. Its calls are discarded.")
 
 
-def _begins_anew(call: OpenCall, piece: Any) -> bool:
+def _is_new_call(call: OpenCall, piece: Any) -> bool:
     if identity := _identity(piece):
         return call.id not in ("", identity)
-    name, arguments = function_of(piece)
-    brings = name and (arguments or name != call.name)
-    return bool(brings and call.name) and call.is_whole
+    name, arguments = split_function(piece)
+    has_news = name and (arguments or name != call.name)
+    return bool(has_news and call.name) and call.is_whole
 
 
-def _text_of(arguments: Any) -> str:
+def _to_text(arguments: Any) -> str:
     if arguments is None or isinstance(arguments, str):
         return arguments or ""
-    return json.dumps(arguments, ensure_ascii=False, default=str)  # of a server that has decoded the text already
+    return json.dumps(arguments, ensure_ascii=False, default=str)  # of a server that decoded the text already
 
 
 def _index(piece: Any) -> object:
-    index = attribute(piece, "index")
+    index = get_member(piece, "index")
     return index if isinstance(index, (int, str)) else None
 
 
 def _identity(piece: Any) -> str:
-    identity = attribute(piece, "id")
+    identity = get_member(piece, "id")
     if isinstance(identity, int) and not isinstance(identity, bool):
         return str(identity)
     return identity.strip() if isinstance(identity, str) else ""
 
 
-def _objects(text: str) -> list[str]:
-    """Part a text that is several JSON objects, be the last one cut; any other text stays as it is."""
+def _split_objects(text: str) -> list[str]:
+    """Split a text of several JSON objects, the last of which may be cut; any other text stays as it is."""
     if is_object(text) or not text.lstrip().startswith("{"):
         return [text]
-    *whole, last = _parted(text)
-    lawful = all(map(is_object, whole)) and (is_object(last) or is_truncated(last))
-    return [*whole, last] if lawful else [text]
+    *whole, last = _split_json(text)
+    is_valid = all(map(is_object, whole)) and (is_object(last) or is_truncated(last))
+    return [*whole, last] if is_valid else [text]
 
 
-def _parted(text: str) -> list[str]:
-    """List the JSON texts that a text begins with, and what is left of it."""
+def _split_json(text: str) -> list[str]:
+    """List the JSON texts at the start of a text, and its rest."""
     decoder, position = json.JSONDecoder(), 0
     found: list[str] = []
     with suppress(ValueError, RecursionError):

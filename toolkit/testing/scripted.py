@@ -1,4 +1,4 @@
-"""A model that says what the script says: no server, no network, no chance."""
+"""A model that answers by a script: no server, no network, no randomness."""
 
 from __future__ import annotations
 
@@ -24,29 +24,36 @@ from toolkit._messages import (
 )
 from toolkit.events import TextDelta
 from toolkit.models import Piece
-from toolkit.testing.errors import ScriptError
 
-# A text answers, calls are made, a response is given as it is, an exception is raised, a function is asked.
+# A text is an answer, calls are a turn with calls, a response is passed on, an exception is raised, a function returns
+# any of these for its request.
 ModelReply: TypeAlias = (
     "str | ToolCall | Sequence[ToolCall] | ModelResponse | BaseException | Callable[[ModelRequest], ModelReply]"
 )
 
 
+class ScriptError(AssertionError):
+    """The requests of a test do not fit its script."""
+
+
 def call(name: str, /, **arguments: Any) -> ToolCall:
-    """Make a call for a script: `call("add", a=1, b=2)`; `_reasoningForCall="why"` and the like become its fields."""
-    own, said = split_meta(arguments, (REASONING, INSTANCE, OUTPUT_PATH, IMPORTS))
-    return ToolCall(name=name, arguments=json.dumps(own, ensure_ascii=False), **said)
+    """Make a call for a script: `call("add", a=1, b=2)`.
+
+    Metadata such as `_reasoningForCall="why"` goes into the call's fields, not its arguments.
+    """
+    own, metadata = split_meta(arguments, (REASONING, INSTANCE, OUTPUT_PATH, IMPORTS))
+    return ToolCall(name=name, arguments=json.dumps(own, ensure_ascii=False), **metadata)
 
 
 @dataclass
 class ScriptedModel:
-    """Answers by a script; as a context manager it also refuses to leave replies unused.
+    """A model that answers by a script. Leaving its `with` block raises `ScriptError` if replies are unused.
 
     Args:
-        script: Replies, one for each request; or a function that makes one of each request.
+        script: Replies, one for each request; or a function from a request to its reply.
 
     Attributes:
-        requests: What the model was asked, in order.
+        requests: The requests received, in order.
 
     Example:
         >>> from toolkit import Runner
@@ -67,19 +74,19 @@ class ScriptedModel:
         self._used = 0
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Give the next reply.
+        """Return the next reply.
 
         Raises:
-            ScriptError: There is none left.
+            ScriptError: The script has no reply left.
         """
         self.requests.append(replace(request, memo=[]))
-        return self._response(self._next(request), request)
+        return self._make_response(self._next_reply(request), request)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
-        """Give the next reply, its text word by word.
+        """Yield the next reply, its text word by word.
 
         Raises:
-            ScriptError: There is none left.
+            ScriptError: The script has no reply left.
         """
         response = await self.complete(request)
         for word in re.findall(r"\s*\S+|\s+", response.text):
@@ -87,14 +94,14 @@ class ScriptedModel:
         yield response
 
     def check(self) -> None:
-        """Make sure that every reply was asked for.
+        """Check that every reply was used.
 
         Raises:
             ScriptError: Replies are left.
         """
-        left = [] if self._replies is None else self._replies[self._used :]
-        if left:
-            raise ScriptError(f"The run has ended, but the script has more: {left!r}")
+        unused = [] if self._replies is None else self._replies[self._used :]
+        if unused:
+            raise ScriptError(f"The script has unused replies: {unused!r}")
 
     def __enter__(self) -> Self:
         return self
@@ -105,17 +112,17 @@ class ScriptedModel:
         if kind is None:
             self.check()
 
-    def _next(self, request: ModelRequest) -> ModelReply:
+    def _next_reply(self, request: ModelRequest) -> ModelReply:
         if self._replies is None:
             return self.script  # type: ignore[return-value]  # the script is a function, which is a reply
         if self._used == len(self._replies):
             raise ScriptError(
-                f"The script has {self._used} replies, and the model is asked once more: {request.messages[-1]!r}"
+                f"The script has {self._used} replies, and there is one more request: {request.messages[-1]!r}"
             )
         self._used += 1
         return self._replies[self._used - 1]
 
-    def _response(self, reply: ModelReply, request: ModelRequest) -> ModelResponse:
+    def _make_response(self, reply: ModelReply, request: ModelRequest) -> ModelResponse:
         if isinstance(reply, BaseException):
             raise reply
         if isinstance(reply, ModelResponse):
@@ -123,6 +130,6 @@ class ScriptedModel:
         if isinstance(reply, str):
             return ModelResponse(text=reply, finish_reason="stop", usage=Usage(requests=1), model=self.name)
         if callable(reply):
-            return self._response(reply(request), request)
+            return self._make_response(reply(request), request)
         calls = (reply,) if isinstance(reply, ToolCall) else tuple(reply)
         return ModelResponse(calls=calls, finish_reason="tool_calls", usage=Usage(requests=1), model=self.name)

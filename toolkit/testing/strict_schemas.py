@@ -1,8 +1,8 @@
-"""Which schemas OpenAI refuses where `strict` is true.
+"""Schemas that OpenAI refuses where `strict` is true.
 
 Rules and limits: https://developers.openai.com/api/docs/guides/structured-outputs#supported-schemas, read in November
-2026. What that page does not settle is as the API answers: a reference stands alone, and a keyword that is not listed
-is refused. As in `strict`, only the first fault is ever read, so a check relies on those before it.
+2026. What that page leaves open follows the API's answers: a reference has no keywords beside it, and a keyword that
+is not listed is refused. As in `strict_chat`, only the first fault is ever read, so a check relies on those before it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KEYWORDS = (
 )
 TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
 FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid")
-SAYS_WHAT = ("type", "anyOf", "$ref", "enum", "const")
+DEFINING = ("type", "anyOf", "$ref", "enum", "const")
 NAMED = ("properties", "$defs", "definitions")
 MAX_PROPERTIES = 5000
 MAX_DEPTH = 10  # objects inside objects
@@ -33,24 +33,24 @@ Path = tuple[str, ...]
 _LOOKAROUND = re.compile(r"\(\?<?[=!]")
 
 
-def schema_faults(schema: Any) -> Iterator[str]:
-    """Find what OpenAI refuses in a schema: where, as it writes it, and which keyword."""
+def find_schema_faults(schema: Any) -> Iterator[str]:
+    """Find the faults of a schema: where, in OpenAI's notation, and which keyword."""
     if not isinstance(schema, dict) or schema.get("type") != "object" or "anyOf" in schema:
         yield "the root must have type 'object', and no 'anyOf'"
-    for path, depth, node in _nodes(schema):
-        yield from (f"In context={path}, {text}" for text in _faults_of(node, depth, schema))
-    yield from _too_big([node for _, _, node in _nodes(schema)])
+    for path, depth, node in _list_nodes(schema):
+        yield from (f"In context={path}, {text}" for text in _check_node(node, depth, schema))
+    yield from _check_limits([node for _, _, node in _list_nodes(schema)])
 
 
-def _nodes(node: Any, path: Path = (), depth: int = 0) -> Iterator[tuple[Path, int, Any]]:
-    """List every schema in a schema, with the objects that it lies in, itself included."""
+def _list_nodes(node: Any, path: Path = (), depth: int = 0) -> Iterator[tuple[Path, int, Any]]:
+    """Yield every schema in a schema, itself included, with its path and the number of objects around it."""
     depth += isinstance(node, dict) and "properties" in node
     yield path, depth, node
-    for step, above, inner in _inside(node, depth):
-        yield from _nodes(inner, (*path, *step), above)
+    for step, above, inner in _list_inner(node, depth):
+        yield from _list_nodes(inner, (*path, *step), above)
 
 
-def _inside(node: Mapping[str, Any], depth: int) -> Iterator[tuple[Path, int, Any]]:
+def _list_inner(node: Mapping[str, Any], depth: int) -> Iterator[tuple[Path, int, Any]]:
     for keyword in NAMED:
         for name, inner in node.get(keyword, {}).items():
             yield (keyword, name), depth if keyword == "properties" else 0, inner
@@ -60,17 +60,17 @@ def _inside(node: Mapping[str, Any], depth: int) -> Iterator[tuple[Path, int, An
         yield ("items",), depth, node["items"]
 
 
-def _faults_of(node: Any, depth: int, root: Any) -> Iterator[str]:
+def _check_node(node: Any, depth: int, root: Any) -> Iterator[str]:
     for check in _CHECKS:
         yield from check(node, root)
     if depth > MAX_DEPTH:
         yield f"{depth} levels of nesting exceed the limit of {MAX_DEPTH}"
 
 
-def _form(node: Any, _: Any) -> Iterator[str]:
+def _check_shape(node: Any, _: Any) -> Iterator[str]:
     if not isinstance(node, dict):
         yield f"{node!r} is not a schema"
-    if node.keys().isdisjoint(SAYS_WHAT):
+    if node.keys().isdisjoint(DEFINING):
         yield "schema must have a 'type' key"
     yield from (f"{keyword!r} must be an object" for keyword in NAMED if not isinstance(node.get(keyword, {}), dict))
     if not _is_filled(node.get("anyOf", [0])):
@@ -81,24 +81,24 @@ def _is_filled(values: Any) -> bool:
     return isinstance(values, list) and bool(values)
 
 
-def _keywords(node: Mapping[str, Any], _: Any) -> Iterator[str]:
+def _check_keywords(node: Mapping[str, Any], _: Any) -> Iterator[str]:
     yield from (f"{keyword!r} is not permitted" for keyword in node if keyword not in KEYWORDS)
 
 
-def _types(node: Mapping[str, Any], _: Any) -> Iterator[str]:
-    types = _listed(node.get("type", []))
+def _check_types(node: Mapping[str, Any], _: Any) -> Iterator[str]:
+    types = _to_list(node.get("type", []))
     yield from (f"'type' {name!r} is not supported" for name in types if name not in TYPES)
     if "array" in types and "items" not in node:
         yield "array schema missing 'items'"
     if "object" in types or "properties" in node:
-        yield from _object(node)
+        yield from _check_object(node)
 
 
-def _listed(named: Any) -> list[Any]:
+def _to_list(named: Any) -> list[Any]:
     return named if isinstance(named, list) else [named]
 
 
-def _object(node: Mapping[str, Any]) -> Iterator[str]:
+def _check_object(node: Mapping[str, Any]) -> Iterator[str]:
     if node.get("additionalProperties") is not False:
         yield "'additionalProperties' is required to be supplied and to be false"
     properties, required = node.get("properties"), node.get("required")
@@ -108,7 +108,7 @@ def _object(node: Mapping[str, Any]) -> Iterator[str]:
         yield f"'required' is required to be a list of every key in properties: {', '.join(properties)}"
 
 
-def _texts(node: Mapping[str, Any], _: Any) -> Iterator[str]:
+def _check_texts(node: Mapping[str, Any], _: Any) -> Iterator[str]:
     if "format" in node and node["format"] not in FORMATS:
         yield f"'format' {node['format']!r} is not supported"
     if _LOOKAROUND.search(str(node.get("pattern", ""))):
@@ -117,7 +117,7 @@ def _texts(node: Mapping[str, Any], _: Any) -> Iterator[str]:
         yield "'enum' must be a list with at least one value"
 
 
-def _reference(node: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[str]:
+def _check_reference(node: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[str]:
     if "$ref" not in node:
         return
     beside = sorted(node.keys() - {"$ref", "$defs"})
@@ -128,26 +128,26 @@ def _reference(node: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[str
         yield f"'$ref' {node['$ref']!r} does not resolve"
 
 
-_CHECKS = (_form, _keywords, _types, _texts, _reference)
+_CHECKS = (_check_shape, _check_keywords, _check_types, _check_texts, _check_reference)
 
 
-def _too_big(nodes: list[dict[str, Any]]) -> Iterator[str]:
+def _check_limits(nodes: list[dict[str, Any]]) -> Iterator[str]:
     measured = ((measure(nodes), limit, what) for measure, limit, what in _LIMITS)
     yield from (f"expected at most {limit} {what}" for size, limit, what in measured if size > limit)
 
 
-def _enums(nodes: list[dict[str, Any]]) -> list[list[Any]]:
+def _list_enums(nodes: list[dict[str, Any]]) -> list[list[Any]]:
     return [node["enum"] for node in nodes if "enum" in node]
 
 
-def _characters(nodes: list[dict[str, Any]]) -> int:
+def _count_characters(nodes: list[dict[str, Any]]) -> int:
     names = [name for node in nodes for keyword in NAMED for name in node.get(keyword, {})]
     constants = [node["const"] for node in nodes if "const" in node]
-    return len("".join(map(str, chain(names, constants, *_enums(nodes)))))
+    return len("".join(map(str, chain(names, constants, *_list_enums(nodes)))))
 
 
-def _longest(nodes: list[dict[str, Any]]) -> int:
-    return max((len("".join(map(str, enum))) for enum in _enums(nodes) if len(enum) > LONG_ENUM), default=0)
+def _find_longest_enum(nodes: list[dict[str, Any]]) -> int:
+    return max((len("".join(map(str, enum))) for enum in _list_enums(nodes) if len(enum) > LONG_ENUM), default=0)
 
 
 _LIMITS: tuple[tuple[Callable[[list[dict[str, Any]]], int], int, str], ...] = (
@@ -156,7 +156,7 @@ _LIMITS: tuple[tuple[Callable[[list[dict[str, Any]]], int], int, str], ...] = (
         MAX_PROPERTIES,
         "object properties in total",
     ),
-    (lambda nodes: sum(map(len, _enums(nodes))), MAX_ENUM_VALUES, "enum values in total"),
-    (_characters, MAX_NAMES, "characters in names and enum values in total"),
-    (_longest, MAX_ENUM_TEXT, f"characters in an 'enum' of more than {LONG_ENUM} values"),
+    (lambda nodes: sum(map(len, _list_enums(nodes))), MAX_ENUM_VALUES, "enum values in total"),
+    (_count_characters, MAX_NAMES, "characters in names and enum values in total"),
+    (_find_longest_enum, MAX_ENUM_TEXT, f"characters in an 'enum' of more than {LONG_ENUM} values"),
 )

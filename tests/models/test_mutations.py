@@ -24,7 +24,7 @@ from toolkit import ModelError, Runner, RunResult, Toolbox
 from toolkit._messages import ModelResponse, ToolMessage
 from toolkit.models.openai import OpenAIModel
 from toolkit.models.responses import ResponsesModel
-from toolkit.testing import FakeServer, Reply, reply, strict, strict_items, wire
+from toolkit.testing import FakeServer, Reply, reply, strict_chat, strict_responses, wire
 
 CASES = int(os.environ.get("TOOLKIT_MUTATIONS", "400"))
 pytestmark = pytest.mark.timeout(max(300, CASES // 10))  # seconds
@@ -315,7 +315,7 @@ def items(calls: list[tuple[str, str]], text: str) -> list[dict[str, Any]]:
 
 def response(calls: list[tuple[str, str]], text: str, size: int, *, streams: bool) -> list[Any]:
     """A good answer in Responses: its events, or the one body."""
-    ask = wire.Ask(number=1, model="fake", stream=streams, include_usage=True, new_id=str, api="responses")
+    ask = wire.ReplyContext(number=1, model="fake", stream=streams, include_usage=True, new_id=str, api="responses")
     sent = b"".join(reply.output(*items(calls, text), split=size).render(ask).pieces)
     if not streams:
         return [json.loads(sent)]
@@ -421,7 +421,7 @@ def ran(runner: Runner, *, streams: bool) -> RunResult:
 def faults_of(client: InProcess) -> list[str]:
     """What a strict server refuses of requests: what is not strict JSON, does not pair, or repeats an id."""
     faults = FAULTS[client.api]
-    return [str(fault) for body in client.requests if (fault := strict.first_fault(body, faults))]
+    return [str(fault) for body in client.requests if (fault := strict_chat.find_first_fault(body, faults))]
 
 
 def pairs_of(result: RunResult) -> tuple[list[str], list[str]]:
@@ -467,7 +467,7 @@ def has_end(mutant: Mutant) -> bool:
 
 
 MODELS: dict[str, Any] = {"chat": OpenAIModel, "responses": ResponsesModel}
-FAULTS = {"chat": strict.faults, "responses": strict_items.faults}
+FAULTS = {"chat": strict_chat.find_faults, "responses": strict_responses.find_faults}
 
 
 @THOROUGH

@@ -488,7 +488,9 @@ def test_failing_body() -> None:
 def test_unexpected_request() -> None:
     """A request after the last reply is named on leaving."""
     with (
-        pytest.raises(ScriptError, match="^Request 2: no reply is left; the last message is {'content': 'What is 1"),
+        pytest.raises(
+            ScriptError, match="^Request 2: the script has no reply left; the last message is {'content': 'What"
+        ),
         FakeServer([reply.text("3")]) as server,
     ):
         assert [200, 500] == [status_and_json(server)[0] for _ in range(2)]
@@ -497,7 +499,7 @@ def test_unexpected_request() -> None:
 def test_unexpected_request_is_not_retried() -> None:
     """The openai client fails at once, since no retry can mend the script."""
     with contextlib.closing(FakeServer()) as server, client_of(server, max_retries=2) as client:
-        with pytest.raises(openai.InternalServerError, match="no reply is left"):
+        with pytest.raises(openai.InternalServerError, match="the script has no reply left"):
             client.chat.completions.create(**body())
 
         assert 1 == len(server.requests)
@@ -507,7 +509,7 @@ def test_unused_replies() -> None:
     """Replies that nobody asked for are named on leaving."""
     script = [reply.text("3"), reply.calls(("add", {}), ("sub", {})), reply.error(500, "no"), reply.hang()]
     with (
-        pytest.raises(ScriptError, match=r"^Never asked for: calls\(add, sub\), error\(500, 'no'\), hang\(\)$"),
+        pytest.raises(ScriptError, match=r"^Unused replies: calls\(add, sub\), error\(500, 'no'\), hang\(\)$"),
         FakeServer(script) as server,
     ):
         ask(server)

@@ -121,14 +121,14 @@ def test_script_that_is_too_short() -> None:
     """One request more than there are replies is an error that shows what was asked."""
     model = ScriptedModel(["Hi."])
     completed(model)
-    with pytest.raises(ScriptError, match=r"has 1 replies, and the model is asked once more: UserMessage\(text='x'"):
+    with pytest.raises(ScriptError, match=r"has 1 replies, and there is one more request: UserMessage\(text='x'"):
         completed(model)
 
 
 def test_script_that_is_too_long() -> None:
     """Leaving the with block with replies left over is an error that shows them."""
     with (
-        pytest.raises(ScriptError, match=r"has ended, but the script has more: \['b', 'c'\]"),
+        pytest.raises(ScriptError, match=r"has unused replies: \['b', 'c'\]"),
         ScriptedModel(["a", "b", "c"]) as model,
     ):
         completed(model)

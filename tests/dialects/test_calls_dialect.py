@@ -9,6 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from toolkit import Runner, RunResult, Tool, Toolbox, ToolCall, schema, tool
+from toolkit._dialects.base import RunDialectName
 from toolkit._dialects.calls import Calls, reply_schema
 from toolkit._messages import ModelRequest, ModelResponse, SystemMessage, ToolMessage, UserMessage
 from toolkit.calls import calls_schema, parse_calls
@@ -102,12 +103,12 @@ def test_schema_of_one_tool() -> None:
         "properties": {"_tool": {"type": "string", "const": "ping"}},
         "required": ["_tool"],
         "additionalProperties": False,
-    } == CALLS.tool(SPECS[2])
+    } == CALLS.render_tool(SPECS[2])
 
 
 def test_definitions_stay_inside() -> None:
     """A tool that is shown alone brings its definitions along, and its references lead to them."""
-    shown = CALLS.tool(SPECS[1])
+    shown = CALLS.render_tool(SPECS[1])
     jsonschema.validate({"_tool": "move", "to": {"x": 1}}, shown)
 
     assert ["move.Point"] == list(shown["$defs"])
@@ -273,7 +274,7 @@ def test_names_of_our_own_beside_what_is_said() -> None:
 
 def test_request() -> None:
     """A request describes the tools in words, and asks for a reply of the composed schema."""
-    body = CALLS.body(ModelRequest(messages=(SystemMessage("Be brief."), UserMessage("x")), tools=SPECS[2:]))
+    body = CALLS.render_request(ModelRequest(messages=(SystemMessage("Be brief."), UserMessage("x")), tools=SPECS[2:]))
 
     assert {"type": "json_schema", "json_schema": {"name": "reply", "schema": reply_schema(SPECS[2:])}} == body[
         "response_format"
@@ -299,12 +300,12 @@ PLAIN = [
 
 def test_history_in_words() -> None:
     """Calls and results are told in words, roles take turns, and what the model garbled is left out."""
-    assert {"messages": PLAIN} == CALLS.body(ModelRequest(messages=HISTORY))
+    assert {"messages": PLAIN} == CALLS.render_request(ModelRequest(messages=HISTORY))
 
 
 def test_history_in_words_with_tools() -> None:
     """The same where tools are on offer, behind the guide."""
-    assert PLAIN == CALLS.body(ModelRequest(messages=HISTORY, tools=SPECS))["messages"][1:]
+    assert PLAIN == CALLS.render_request(ModelRequest(messages=HISTORY, tools=SPECS))["messages"][1:]
 
 
 @pytest.mark.parametrize("arguments", ["", "[1]", "null", '{"a": 1', "\ud83d"], ids=repr)
@@ -314,7 +315,7 @@ def test_arguments_that_are_no_object(arguments: str) -> None:
 
     assert (
         '{"calls": [{"_tool": "add"}], "output": null}'
-        == CALLS.body(ModelRequest(messages=(message,)))["messages"][0]["content"]
+        == CALLS.render_request(ModelRequest(messages=(message,)))["messages"][0]["content"]
     )
 
 
@@ -351,14 +352,16 @@ SAID = '{"_reasoningForCall": "why", "_activity": "x"}'
 )  # fmt: skip
 def test_reply(text: str, expected: tuple[str, tuple[ToolCall, ...]]) -> None:
     """A reply that lists calls is read as such; every other text is an answer, unless it is half an object."""
-    assert expected == CALLS.read(text, (), SPECS)
+    assert expected == CALLS.parse_reply(text, (), SPECS)
 
 
 def test_native_calls_beside_a_reply() -> None:
     """Calls that a server makes natively all the same come first."""
     native = ToolCall(name="ping")
 
-    assert ("", (native, ToolCall(name="add", arguments='{"a": 1}'))) == CALLS.read(replied(ADD), [native], SPECS)
+    assert ("", (native, ToolCall(name="add", arguments='{"a": 1}'))) == CALLS.parse_reply(
+        replied(ADD), [native], SPECS
+    )
 
 
 # -- runs
@@ -374,7 +377,7 @@ REPLIED: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("dialect", ["calls", "chat"])
 @pytest.mark.parametrize("streamed", [False, True], ids=["run", "stream"])
-def test_both_kinds_in_one_response(dialect: str, *, streamed: bool) -> None:
+def test_both_kinds_in_one_response(dialect: RunDialectName, *, streamed: bool) -> None:
     """Calls of one response, of tools that the model and that functions carry out, come to the same either way."""
     about = ("_tool", "_activity")
     bare = [(call["_tool"], {key: value for key, value in call.items() if key not in about}) for call in REPLIED]

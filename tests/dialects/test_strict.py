@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from toolkit import Runner, Toolbox, ToolContext, tool
-from toolkit._dialects import get_dialect
+from toolkit._dialects.catalog import get_dialect
 from toolkit.testing import FakeServer, reply
 
 
@@ -119,7 +119,7 @@ def test_kept_forms() -> None:
 def test_changed_schema() -> None:
     """A spec that is copied with another schema has a form of its own."""
     spec = tool(search)._spec
-    get_dialect("chat").tool(spec)
+    get_dialect("chat").render_tool(spec)
     other = replace(spec, parameters={"type": "object", "properties": {}})
 
-    assert {} == get_dialect("chat").tool(other)["function"]["parameters"]["properties"]
+    assert {} == get_dialect("chat").render_tool(other)["function"]["parameters"]["properties"]

@@ -35,7 +35,7 @@ def answered(text: str, *, is_error: bool = False) -> ModelRequest:
 
 def test_call_is_asked_for_with_a_worked_example() -> None:
     """Each tool has one worked example, made of its own schema, before the question."""
-    body = SmallCalls().body(ModelRequest(messages=(QUESTION,), tools=(paint._spec,)))
+    body = SmallCalls().render_request(ModelRequest(messages=(QUESTION,), tools=(paint._spec,)))
 
     assert [
         {"role": "system", "content": "Answer each request with one JSON call of the right tool."},
@@ -48,7 +48,7 @@ def test_call_is_asked_for_with_a_worked_example() -> None:
 def test_instructions_reach_the_prompt() -> None:
     """The application's instructions stand behind the task."""
     messages = (SystemMessage("Be kind."), QUESTION)
-    body = SmallCalls().body(ModelRequest(messages=messages, tools=(paint._spec,)))
+    body = SmallCalls().render_request(ModelRequest(messages=messages, tools=(paint._spec,)))
 
     assert body["messages"][0]["content"].endswith("of the right tool. Be kind.")
 
@@ -73,7 +73,7 @@ def test_schema_allows_exactly_one_call() -> None:
 
 def test_sentence_puts_question_and_result_together() -> None:
     """The last turn is a fresh conversation without a grammar."""
-    body = SmallCalls().body(answered("north is red"))
+    body = SmallCalls().render_request(answered("north is red"))
 
     assert "Question: Paint the north wall red.\nResult: north is red" == body["messages"][-1]["content"]
     assert "response_format" not in body
@@ -81,7 +81,7 @@ def test_sentence_puts_question_and_result_together() -> None:
 
 def test_failure_is_asked_for_as_a_failure() -> None:
     """A call that failed is told of by other examples, which say that it did not work."""
-    messages = SmallCalls().body(answered("no such wall", is_error=True))["messages"]
+    messages = SmallCalls().render_request(answered("no such wall", is_error=True))["messages"]
 
     assert "Question: Paint the north wall red.\nError: no such wall" == messages[-1]["content"]
     assert "Sorry, that did not work: the tool failed." == messages[-2]["content"]
@@ -89,7 +89,7 @@ def test_failure_is_asked_for_as_a_failure() -> None:
 
 def test_conversation_without_tools_is_plain() -> None:
     """Without tools the messages go out as they are."""
-    body = SmallCalls().body(ModelRequest(messages=(QUESTION,)))
+    body = SmallCalls().render_request(ModelRequest(messages=(QUESTION,)))
 
     assert [{"role": "user", "content": "Paint the north wall red."}] == body["messages"]
 
@@ -98,15 +98,15 @@ def test_calls_are_no_text_for_people() -> None:
     """The reply with the call is not shown as it comes; the sentence is."""
     asking = ModelRequest(messages=(QUESTION,), tools=(paint._spec,))
 
-    assert (False, True) == (SmallCalls().shows_text(asking), SmallCalls().shows_text(answered("done")))
+    assert (False, True) == (SmallCalls().has_public_text(asking), SmallCalls().has_public_text(answered("done")))
 
 
 def test_reply_is_read_as_a_call() -> None:
     """The one call of a reply becomes a call; what is no such object is an answer."""
-    _, calls = SmallCalls().read('{"calls": [{"_tool": "paint", "wall": "north", "colour": "red"}]}', (), ())
+    _, calls = SmallCalls().parse_reply('{"calls": [{"_tool": "paint", "wall": "north", "colour": "red"}]}', (), ())
 
     assert [("paint", '{"wall": "north", "colour": "red"}')] == [(call.name, call.arguments) for call in calls]
-    assert ("It is red.", ()) == SmallCalls().read(" It is red. ", (), ())
+    assert ("It is red.", ()) == SmallCalls().parse_reply(" It is red. ", (), ())
 
 
 # -- tools without a function
@@ -125,7 +125,9 @@ MOOD: dict[str, Any] = {
 
 def example(made: Tool[..., Any]) -> tuple[str, Any]:
     """The worked example of a tool: its request, its call."""
-    _, request, answer, _ = SmallCalls().body(ModelRequest(messages=(QUESTION,), tools=(made._spec,)))["messages"]
+    _, request, answer, _ = SmallCalls().render_request(ModelRequest(messages=(QUESTION,), tools=(made._spec,)))[
+        "messages"
+    ]
     return request["content"], json.loads(answer["content"])["calls"][0]
 
 

@@ -160,7 +160,7 @@ def test_name_alone() -> None:
 
 def test_name_alone_in_a_loop() -> None:
     """The same in arun."""
-    with pytest.raises(NoModelError, match="No model to talk to"):
+    with pytest.raises(NoModelError, match="No model is configured"):
         asyncio.run(Runner(model="gpt-5").arun("x"))
 
 
@@ -170,7 +170,7 @@ def test_blank_environment(environment: Callable[[str, str], None], value: str |
     if value is not None:
         environment("OPENAI_API_KEY", value)
         environment("OPENAI_BASE_URL", value)
-    with pytest.raises(NoModelError, match="No model to talk to"):
+    with pytest.raises(NoModelError, match="No model is configured"):
         Runner(model="gpt-5").run("x")
 
 
@@ -178,7 +178,9 @@ def test_client_without_a_name(server: FakeServer) -> None:
     """A client alone does not say which of its models; the error says how to."""
     with (
         openai.OpenAI(base_url=server.base_url, api_key="test") as client,
-        pytest.raises(NoModelError, match=r'Which model of this client\? Pass model="\.\.\.", or set TOOLKIT_MODEL'),
+        pytest.raises(
+            NoModelError, match=r'client= needs the name of a model: pass model="\.\.\.", or set TOOLKIT_MODEL'
+        ),
     ):
         Runner(client=client).run("x")
 
@@ -221,8 +223,8 @@ class Listing:
     [
         (b'{"object": "list", "data": []}', NoModelError, "lists no model"),
         (b'{"object": "list", "data": null}', NoModelError, "lists no model"),
-        (b"<html>", ModelError, "could not be asked"),
-        (b'{"data": [5]}', ModelError, "could not be asked"),
+        (b"<html>", ModelError, "The request to the model failed"),
+        (b'{"data": [5]}', ModelError, "The request to the model failed"),
     ],
     ids=["empty", "null", "html", "numbers"],
 )

@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from toolkit import ModelError, Runner, RunResult, Toolbox, Usage, tool
-from toolkit._dialects import get_dialect, get_run_dialect
+from toolkit._dialects.catalog import get_dialect, get_run_dialect
 from toolkit._messages import (
     File,
     Image,
@@ -203,7 +203,7 @@ def test_changed_answer_is_written_anew() -> None:
     call = ToolCall(name="add", arguments='{"a": 2}', id="ours", provider_call_id="call_1")
     changed = ModelResponse(text="Other.", calls=(call,), items=(message("Mine."), called()))
     answer = ToolMessage(call_id="ours", provider_call_id="call_1", name="add", text="2")
-    body = get_run_dialect("responses", api="responses").body(ModelRequest(messages=(changed, answer)))
+    body = get_run_dialect("responses", api="responses").render_request(ModelRequest(messages=(changed, answer)))
 
     assert [
         {"role": "assistant", "content": "Other."},
@@ -227,9 +227,11 @@ def test_messages_are_written_once() -> None:
     """Each message is turned into its wire form once in a run."""
     dialect = get_run_dialect("responses", api="responses")
     request = ModelRequest(messages=(UserMessage("x"),))
-    first = dialect.body(request)["input"]
+    first = dialect.render_request(request)["input"]
 
-    assert first[0] is dialect.body(ModelRequest(messages=(*request.messages,), memo=request.memo))["input"][0]
+    assert (
+        first[0] is dialect.render_request(ModelRequest(messages=(*request.messages,), memo=request.memo))["input"][0]
+    )
 
 
 # -- pictures, files
@@ -238,7 +240,7 @@ def test_messages_are_written_once() -> None:
 def test_pictures_and_files_of_the_user() -> None:
     """Pictures and files stand in the user's message."""
     said = UserMessage("See.", (Image(b"i"),), (File(b"f", name="a.pdf"),))
-    body = get_run_dialect("responses", api="responses").body(ModelRequest(messages=(said,)))
+    body = get_run_dialect("responses", api="responses").render_request(ModelRequest(messages=(said,)))
 
     assert [
         {"type": "input_text", "text": "See."},
@@ -252,7 +254,7 @@ def test_pictures_of_a_tool() -> None:
     calls = ModelResponse(calls=(ToolCall(name="draw", id="a"), ToolCall(name="draw", id="b")))
     answers = [ToolMessage(call_id=name, name="draw", text="", images=(Image(name.encode()),)) for name in "ab"]
     messages: tuple[Message, ...] = (calls, *answers, *collect_attachments(answers), UserMessage("Go on."))
-    said = get_run_dialect("responses", api="responses").body(ModelRequest(messages=messages))["input"]
+    said = get_run_dialect("responses", api="responses").render_request(ModelRequest(messages=messages))["input"]
 
     assert ["function_call_output"] * 2 == [item["type"] for item in said[2:4]]
     assert [
@@ -425,7 +427,7 @@ def test_calls_dialect(through: Any) -> None:
 def test_calls_dialect_with_pictures() -> None:
     """In that dialect pictures and files are the user's."""
     said = UserMessage("See.", (Image(b"i"),), (File(b"f", name="a.pdf"),))
-    body = get_run_dialect("calls", api="responses").body(ModelRequest(messages=(said,)))
+    body = get_run_dialect("calls", api="responses").render_request(ModelRequest(messages=(said,)))
 
     assert ["input_text", "input_image", "input_file"] == [part["type"] for part in body["input"][0]["content"]]
 
@@ -557,12 +559,12 @@ def test_refusal(through: Any) -> None:
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (Reply.body(None), "no response"),
-        (Reply.body([]), "no response"),
-        (Reply.body("x"), "no response"),
-        (Reply.body({"choices": [{"message": {"content": "x"}}]}), "no response"),
-        (Reply.body({"id": "r", "output": None}), "no response"),
-        (Reply.raw(b"<html>", content_type="text/html"), "no response"),
+        (Reply.body(None), "not a response"),
+        (Reply.body([]), "not a response"),
+        (Reply.body("x"), "not a response"),
+        (Reply.body({"choices": [{"message": {"content": "x"}}]}), "not a response"),
+        (Reply.body({"id": "r", "output": None}), "not a response"),
+        (Reply.raw(b"<html>", content_type="text/html"), "not a response"),
         (Reply.body({"status": "failed", "error": {"code": "c", "message": "boom"}, "output": []}), r"boom \(c\)"),
         (Reply.body({"status": "cancelled", "output": [called()]}), "cancelled"),
         (Reply.body({"status": "queued", "output": []}), "queued"),
@@ -594,7 +596,7 @@ def of_events(events: list[Any], *, done: bool = True) -> RunResult[Any]:
         try:
             return streamed(server)
         finally:
-            server._left.clear()
+            server._unused.clear()
 
 
 def test_pieces() -> None:
@@ -797,6 +799,6 @@ def test_strict_without_loss() -> None:
 
 def test_schemas_stay_as_they_are() -> None:
     """The schemas for a loop of one's own are flat functions."""
-    shown = get_dialect("responses").tool(find_customer._spec)
+    shown = get_dialect("responses").render_tool(find_customer._spec)
 
     assert ("function", "find_customer", False) == (shown["type"], shown["name"], "defer_loading" in shown)

@@ -304,7 +304,7 @@ def peak_of(work: Callable[[], object]) -> int:
 
 
 def refused(runner: Runner, *, streamed: bool) -> None:
-    with pytest.raises(ModelError, match=r"longer than 64 MiB, or 16 MiB in one event\. Nothing of it"):
+    with pytest.raises(ModelError, match=r"longer than 64 MiB, or 16 MiB in one event\. Its calls are discarded"):
         ran(runner, streamed=streamed)
 
 

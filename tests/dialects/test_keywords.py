@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 
-from toolkit._dialects.strict.rewriter import formed
+from toolkit._dialects.strict.rewriter import make_form
 from toolkit._dialects.strict.rules import (
     ANTHROPIC_STRICT,
     GEMINI,
@@ -18,8 +18,8 @@ from toolkit._dialects.strict.rules import (
     PLAIN,
     STRICT,
     Rules,
-    sort_of,
-    words,
+    describe_keyword,
+    value_kind,
 )
 
 RULES = [PLAIN, STRICT, ANTHROPIC_STRICT, GEMINI, MINIMAL]
@@ -156,15 +156,15 @@ def nodes_in(schema: Any) -> Iterator[dict[str, Any]]:
 def of_row(node: dict[str, Any], row: str) -> bool:
     """Whether a schema uses what a row of the table is about."""
     keyword, _, sort = row.partition("=")
-    return keyword in node and (sort_of(keyword, node[keyword]) == sort or not sort)
+    return keyword in node and (value_kind(keyword, node[keyword]) == sort or not sort)
 
 
 @pytest.mark.parametrize(("row", "rules"), CASES, ids=id_of)
 def test_a_form_has_only_keywords_that_the_table_allows(row: str, rules: Rules) -> None:
     """Whatever a schema uses, each keyword in its form is one that goes out under these rules."""
-    form = formed(around(SCHEMAS[row]), rules)
+    form = make_form(around(SCHEMAS[row]), rules)
     nodes = nodes_in(form.schema) if rules is not PLAIN else [form.schema["properties"]["p"]]
-    wrong = [key for node in nodes for key, value in node.items() if not rules.sends(key, sort_of(key, value))]
+    wrong = [key for node in nodes for key, value in node.items() if not rules.sends(key, value_kind(key, value))]
 
     assert [] == wrong
     Draft202012Validator.check_schema(form.schema)
@@ -180,20 +180,20 @@ SAID = [(row, rules) for row, rules in CASES if rules.support(row) == "words" an
 def test_what_is_sent_is_there(row: str, rules: Rules) -> None:
     """A keyword that goes out is in the form, with its value."""
     keyword = row.partition("=")[0]
-    form = formed(around(SCHEMAS[row]), rules).schema
+    form = make_form(around(SCHEMAS[row]), rules).schema
 
     assert SCHEMAS[row].get(keyword) == form["properties"]["p"].get(keyword)
 
 
 @pytest.mark.parametrize(("row", "rules"), SAID, ids=id_of)
 def test_what_is_said_in_words_is_there(row: str, rules: Rules) -> None:
-    """A keyword that is sent as text stands in the description, with a note."""
+    """A keyword that goes out as words stands in the description, with a note."""
     keyword = row.partition("=")[0]
     value = SCHEMAS[row][keyword]
-    form = formed(around(SCHEMAS[row]), rules)
+    form = make_form(around(SCHEMAS[row]), rules)
 
-    assert words(keyword, value) in form.schema["properties"]["p"]["description"]
-    assert f"{keyword} is said in words" in [note.text for note in form.notes if note.path == "p"]
+    assert describe_keyword(keyword, value) in form.schema["properties"]["p"]["description"]
+    assert f"{keyword} goes into the description" in [note.text for note in form.notes if note.path == "p"]
 
 
 def test_each_row_has_a_test() -> None:
@@ -213,8 +213,8 @@ def test_the_table_has_every_keyword_of_the_draft() -> None:
 
 @pytest.mark.parametrize("rules", RULES[1:], ids=lambda rules: rules.name)
 def test_a_foreign_keyword_is_left_out(rules: Rules) -> None:
-    """A keyword that the table does not know is not sent to a provider with rules, and there is a note."""
-    form = formed(around({"type": "string", "x-order": 1}), rules)
+    """A keyword that the table does not know is not sent to a provider with rules, and a note says so."""
+    form = make_form(around({"type": "string", "x-order": 1}), rules)
 
     assert {"type": "string"} == form.schema["properties"]["p"]
     assert "x-order is left out: it is no keyword of JSON Schema" in [note.text for note in form.notes]
@@ -222,7 +222,7 @@ def test_a_foreign_keyword_is_left_out(rules: Rules) -> None:
 
 def test_a_foreign_keyword_stays_without_rules() -> None:
     """Plain rules leave a keyword that the table does not know."""
-    form = formed(around({"type": "string", "x-order": 1}), PLAIN)
+    form = make_form(around({"type": "string", "x-order": 1}), PLAIN)
 
     assert {"type": "string", "x-order": 1} == form.schema["properties"]["p"]
 
@@ -230,6 +230,6 @@ def test_a_foreign_keyword_stays_without_rules() -> None:
 def test_a_name_is_no_keyword() -> None:
     """A property may be called as a keyword is."""
     schema = around({"type": "object", "properties": {"title": {"type": "string"}, "default": {"type": "integer"}}})
-    form = formed({**schema, "title": "arguments"}, PLAIN)
+    form = make_form({**schema, "title": "arguments"}, PLAIN)
 
     assert schema == form.schema

@@ -7,7 +7,7 @@ import pytest
 from openai.types.chat import ChatCompletionMessage
 
 from toolkit import ToolCall
-from toolkit._dialects.chat import Chat, encoded, parse_history
+from toolkit._dialects.chat import Chat, parse_history, render_message
 from toolkit._messages import (
     Image,
     Message,
@@ -66,7 +66,7 @@ PAIRS: dict[str, tuple[Message, dict[str, Any]]] = {
 @pytest.mark.parametrize(("message", "wire"), PAIRS.values(), ids=PAIRS)
 def test_encoded(message: Message, wire: dict[str, Any]) -> None:
     """Every kind of message has its form on the wire."""
-    assert wire == encoded(message)
+    assert wire == render_message(message)
 
 
 @pytest.mark.parametrize(("message", "wire"), PAIRS.values(), ids=PAIRS)
@@ -95,7 +95,7 @@ def test_decoded(message: Message, wire: dict[str, Any]) -> None:
 )  # fmt: skip
 def test_calls_that_no_server_takes(call: ToolCall, expected: dict[str, Any]) -> None:
     """A call is written so that a server accepts it, whatever the model wrote."""
-    assert [expected] == encoded(answer(call))["tool_calls"]
+    assert [expected] == render_message(answer(call))["tool_calls"]
 
 
 @pytest.mark.parametrize(
@@ -111,18 +111,20 @@ def test_calls_that_no_server_takes(call: ToolCall, expected: dict[str, Any]) ->
 )
 def test_half_a_character(message: Message) -> None:
     """Half a character, which no UTF-8 can carry, is replaced."""
-    assert "\ufffd" in json.dumps(encoded(message), ensure_ascii=False).encode().decode()
+    assert "\ufffd" in json.dumps(render_message(message), ensure_ascii=False).encode().decode()
 
 
 def test_what_is_no_message() -> None:
     """Only messages are written."""
     with pytest.raises(TypeError, match="5 is not a message"):
-        encoded(5)  # type: ignore[arg-type]
+        render_message(5)  # type: ignore[arg-type]
 
 
 def test_body_without_tools() -> None:
     """Without tools a request has no key for them."""
-    assert {"messages": [{"role": "user", "content": "x"}]} == Chat().body(ModelRequest(messages=(UserMessage("x"),)))
+    assert {"messages": [{"role": "user", "content": "x"}]} == Chat().render_request(
+        ModelRequest(messages=(UserMessage("x"),))
+    )
 
 
 def test_body_with_tools() -> None:
@@ -130,16 +132,16 @@ def test_body_with_tools() -> None:
     spec = ToolSpec(name="ping", description="Answer.", parameters={"type": "object", "properties": {}})
     function = {"name": "ping", "description": "Answer.", "parameters": {"type": "object", "properties": {}}}
 
-    assert [{"type": "function", "function": function}] == Chat().body(ModelRequest(messages=(), tools=(spec,)))[
-        "tools"
-    ]
+    assert [{"type": "function", "function": function}] == Chat().render_request(
+        ModelRequest(messages=(), tools=(spec,))
+    )["tools"]
 
 
 def test_each_message_is_written_once() -> None:
     """A message keeps its wire form through a run, and an earlier request does not change as the run goes on."""
     memo: list[dict[str, Any]] = []
-    first = Chat().body(ModelRequest(messages=(UserMessage("a"),), memo=memo))
-    second = Chat().body(ModelRequest(messages=(UserMessage("a"), UserMessage("b")), memo=memo))
+    first = Chat().render_request(ModelRequest(messages=(UserMessage("a"),), memo=memo))
+    second = Chat().render_request(ModelRequest(messages=(UserMessage("a"), UserMessage("b")), memo=memo))
 
     assert (1, 2, True) == (
         len(first["messages"]),
@@ -196,7 +198,10 @@ def test_call_without_arguments(arguments: Any) -> None:
         ({"role": ["user"]}, r"this one has \['user'\]"),
         ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/y.png"}}]}, "as data URLs"),
         ({"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}, "this is neither: .*input_audio"),
-        ({"role": "assistant", "audio": {"id": "audio_1"}}, "its transcript is kept; this one has none: .*audio_1"),
+        (
+            {"role": "assistant", "audio": {"id": "audio_1"}},
+            "represented by its transcript; this one has none: .*audio_1",
+        ),
     ],
     ids=[
         "no role",
@@ -219,5 +224,5 @@ def test_history_that_cannot_be_read(message: dict[str, Any], error: str) -> Non
 @pytest.mark.parametrize("messages", ["hello", [5], [None]], ids=str)
 def test_history_of_something_else(messages: Any) -> None:
     """What is no message at all is refused by name."""
-    with pytest.raises(TypeError, match="is not a message: it takes those of another result, or dicts in"):
+    with pytest.raises(TypeError, match="is not a message: pass those of another result, or dicts in"):
         parse_history(messages)

@@ -15,7 +15,7 @@ from openai.types.chat import ChatCompletion
 from toolkit import ModelError, OpenAIModel, Runner, Usage
 from toolkit._messages import ModelRequest, ModelResponse, ToolCall, UserMessage
 from toolkit.models import Model
-from toolkit.models.errors import UNREADABLE, translated
+from toolkit.models.errors import UNREADABLE, translate_errors
 from toolkit.testing import FakeServer, Reply, reply
 
 ASKED = ModelRequest(messages=(UserMessage("x"),))
@@ -280,7 +280,7 @@ def test_long_nonsense_is_shortened() -> None:
     with pytest.raises(ModelError) as caught:
         completed(OpenAIModel(Recorder("x" * 10_000), "fake"))
 
-    assert f"The server's answer is no chat completion: {'x' * 299}…" == str(caught.value)
+    assert f"The server's answer is not a chat completion: {'x' * 299}…" == str(caught.value)
 
 
 @pytest.mark.parametrize("error", ["no memory", {"message": "no memory"}], ids=["text", "object"])
@@ -309,7 +309,7 @@ EXCEPTIONS = sorted(
 )
 REFUSES = "The model's server refuses the request."
 KEY = "The model's server does not accept the API key; check OPENAI_API_KEY or api_key."
-ASIDE = "The openai package could not ask the model's server."
+ASIDE = "The openai package could not send the request."
 REPORTS = "The model's server reports an error."
 
 CONNECTION = "The model's server cannot be reached, or the connection broke; check base_url and that it runs."
@@ -348,7 +348,7 @@ def made(kind: type[openai.OpenAIError]) -> openai.OpenAIError:
 @pytest.mark.parametrize("kind", EXCEPTIONS, ids=lambda kind: kind.__name__)
 def test_table_of_errors(kind: type[openai.OpenAIError]) -> None:
     """Every exception of the openai package has advice of its own or of its family; a new one must be put here."""
-    with pytest.raises(ModelError) as caught, translated():
+    with pytest.raises(ModelError) as caught, translate_errors():
         raise made(kind)
 
     assert f"{ADVICE[kind.__name__]} ({kind.__name__}: canary)" == str(caught.value)
@@ -359,7 +359,7 @@ def test_table_of_errors(kind: type[openai.OpenAIError]) -> None:
 )
 def test_other_errors(error: Exception) -> None:
     """What the package lets through is a ModelError too, with its cause."""
-    with pytest.raises(ModelError, match=UNREADABLE) as caught, translated():
+    with pytest.raises(ModelError, match=UNREADABLE) as caught, translate_errors():
         raise error
 
     assert error is caught.value.__cause__
@@ -370,7 +370,7 @@ def test_other_errors(error: Exception) -> None:
 )
 def test_errors_that_pass(error: BaseException) -> None:
     """An error of ours, an interrupt and a cancellation pass as they are."""
-    with pytest.raises(type(error)) as caught, translated():
+    with pytest.raises(type(error)) as caught, translate_errors():
         raise error
 
     assert error is caught.value
@@ -430,5 +430,5 @@ def test_key_is_not_shown() -> None:
 
 def test_request_that_cannot_be_made() -> None:
     """An option that no request can carry is a ModelError, not the client's own."""
-    with FakeServer() as server, pytest.raises(ModelError, match="could not be asked"):
+    with FakeServer() as server, pytest.raises(ModelError, match="The request to the model failed"):
         through_sync(server, request_options={"seed": object()})

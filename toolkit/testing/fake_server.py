@@ -1,0 +1,424 @@
+"""A loopback server that answers Chat Completions and Responses by a script, network faults included.
+
+    with FakeServer([reply.calls(("add", {"a": 1, "b": 2})), reply.text("It is 3.")]) as server:
+        client = openai.OpenAI(base_url=server.base_url, api_key="test")
+
+One thread accepts, one thread serves each connection. Two things must stay true when this file changes: a request is
+recorded and its reply chosen under one lock, so the n-th request meets the n-th reply; and a serving thread blocks
+only on its own socket or on `_closed`, so `close()` can always release it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import reprlib
+import socket
+import struct
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from http.client import HTTPException, parse_headers, responses
+from types import TracebackType
+from typing import Any, BinaryIO, Literal, TypeAlias
+
+from toolkit.testing import strict_chat, strict_responses
+from toolkit.testing.scripted import ScriptError
+from toolkit.testing.wire import CallSpec, Completion, Payload, ReplyContext, encode_json, render_events, take_bytes
+
+End: TypeAlias = Literal["whole", "cut", "reset", "held"]
+Script: TypeAlias = "Iterable[Reply] | Callable[[Request], Reply]"
+
+_APIS = {"POST /v1/chat/completions": "chat", "POST /v1/responses": "responses"}
+_FAULTS = {"chat": strict_chat.find_faults, "responses": strict_responses.find_faults}
+# The platforms disagree about the width of the two numbers in struct linger.
+_RESET_ON_CLOSE = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One request as it arrived.
+
+    `headers` has lower-case names; `body` is empty unless `content` is a JSON object; `at` is `time.monotonic()`.
+    """
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    content: bytes
+    body: dict[str, Any]
+    at: float  # seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """A scripted reply: good, bad, or broken off. `delayed`, `cut` and the like return a changed copy.
+
+    Counts of bytes are bytes of the body. A connection that is cut, reset or held serves no further request.
+    """
+
+    label: str
+    render: Callable[[ReplyContext], Payload]
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)  # names in lower case
+    delay: float = 0.0  # seconds before the status line
+    slice: int = sys.maxsize  # bytes per write
+    pause: float = 0.0  # seconds after each write
+    end: End = "whole"
+    end_at: int | None = sys.maxsize  # None: before the status line
+    bare: bool = False  # the body is the whole answer: no status line, no framing
+
+    @staticmethod
+    def text(
+        text: str, *, finish_reason: str | None = "stop", usage: tuple[int, int] | None = (1, 1), split: int = 8
+    ) -> Reply:
+        """Answer with text, as JSON or as SSE, whichever the request wants.
+
+        Args:
+            text: The message's content.
+            finish_reason: Any word, fitting or not; None is sent as null.
+            usage: Prompt and completion tokens; None is sent as null.
+            split: Characters per SSE delta.
+        """
+        completion = Completion(text=text, calls=(), finish_reason=finish_reason, usage=usage, split=split)
+        return Reply(label=f"text({reprlib.repr(text)})", render=completion.render)
+
+    @staticmethod
+    def calls(
+        *calls: CallSpec,
+        text: str | None = None,
+        finish_reason: str | None = "tool_calls",
+        usage: tuple[int, int] | None = (1, 1),
+        split: int = 8,
+    ) -> Reply:
+        """Answer with tool calls, each a name, its arguments and, if you like, its id.
+
+        Arguments given as text go out as they are, broken or not. Without an id a call gets `call_1`, `call_2` and so
+        on, counted over the server's life; an id of None is sent as null. The options are those of `text`.
+        """
+        completion = Completion(text=text, calls=calls, finish_reason=finish_reason, usage=usage, split=split)
+        return Reply(label=f"calls({', '.join(call[0] for call in calls)})", render=completion.render)
+
+    @staticmethod
+    def output(
+        *items: Mapping[str, Any],
+        finish_reason: str | None = "stop",
+        usage: tuple[int, int] | None = (1, 1),
+        split: int = 8,
+    ) -> Reply:
+        """Answer with items of Responses, such as reasoning, as they are. For Chat Completions the reply is empty.
+
+        The options are those of `text`; with "length" or "content_filter" the response is incomplete.
+        """
+        completion = Completion(text=None, calls=(), finish_reason=finish_reason, usage=usage, split=split, items=items)
+        return Reply(label=f"output({', '.join(str(i.get('type')) for i in items)})", render=completion.render)
+
+    @staticmethod
+    def error(
+        status: int,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        """Answer with an error in OpenAI's form."""
+        kind = "server_error" if status // 100 == 5 else "invalid_request_error"
+        error = {"message": message, "type": kind, "param": param, "code": code}
+        answer = Reply.body({"error": error}, status=status, headers=headers)
+        return replace(answer, label=f"error({status}, {reprlib.repr(message)})")
+
+    @staticmethod
+    def body(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Reply:
+        """Answer with one JSON value, whatever the request wants."""
+        answer = Reply.raw(encode_json(value), status=status, headers=headers)
+        return replace(answer, label=f"body({reprlib.repr(value)})")
+
+    @staticmethod
+    def raw(
+        content: bytes | Iterable[bytes],
+        *,
+        content_type: str = "application/json",
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        """Answer with these bytes; an iterable is sent lazily, one HTTP chunk and one write for each item."""
+        payload = Payload(content=content, content_type=content_type)
+        lower = {name.lower(): value for name, value in (headers or {}).items()}
+        return Reply(label=f"raw({reprlib.repr(content)})", render=lambda _: payload, status=status, headers=lower)
+
+    @staticmethod
+    def chunks(chunks: Iterable[Mapping[str, Any] | bytes], *, done: bool = True) -> Reply:
+        r"""Answer with SSE events, whatever the request wants.
+
+        A mapping is a whole chunk (`{"choices": [...]}`); `id`, `object`, `created` and `model` are added where it has
+        none. Bytes go out as they are: write their `data: ` and `\n\n` yourself. `done` adds `data: [DONE]`. In
+        Responses a mapping is a whole event (`{"type": "response.created", ...}`), and nothing is added.
+        """
+        return Reply(
+            label=f"chunks({reprlib.repr(chunks)})", render=lambda context: render_events(context, chunks, done=done)
+        )
+
+    @staticmethod
+    def verbatim(content: bytes) -> Reply:
+        """Answer with nothing but these bytes, status line and all, then close the connection."""
+        return replace(Reply.raw(content), label=f"verbatim({reprlib.repr(content)})", bare=True, end="cut")
+
+    @staticmethod
+    def hang() -> Reply:
+        """Never answer; the wait ends when the client leaves or the server closes."""
+        return replace(Reply.raw(b"").held(None), label="hang()")
+
+    def delayed(self, seconds: float) -> Reply:
+        """Wait before the status line."""
+        return replace(self, delay=seconds)
+
+    def dripping(self, bytes_per_write: int, seconds: float) -> Reply:
+        """Write the body in slices and wait after each; in SSE every slice is an HTTP chunk of its own."""
+        return replace(self, slice=bytes_per_write, pause=seconds)
+
+    def truncated(self, after_bytes: int) -> Reply:
+        """End the body early as if it were whole: HTTP shows no fault."""
+        return replace(self, render=lambda context: self.render(context).truncate(after_bytes))
+
+    def cut(self, after_bytes: int | None = None) -> Reply:
+        """Close the connection within the body; None closes before the status line."""
+        return replace(self, end="cut", end_at=after_bytes)
+
+    def reset(self, after_bytes: int | None = None) -> Reply:
+        """Reset the connection (RST) within the body; None resets before the status line.
+
+        As in life, bytes that the client was too slow to take are lost with the connection.
+        """
+        return replace(self, end="reset", end_at=after_bytes)
+
+    def held(self, after_bytes: int | None = sys.maxsize) -> Reply:
+        """Stop sending within the body, by default after all of it, and keep the connection open.
+
+        None stops before the status line.
+        """
+        return replace(self, end="held", end_at=after_bytes)
+
+
+reply = Reply  # lets a script read as the list of replies it is: `reply.text("hi")`
+
+
+class FakeServer:
+    """An HTTP server on 127.0.0.1 with scripted replies, one for each POST in order of arrival.
+
+    It serves /v1/chat/completions and /v1/responses, and stores nothing between requests.
+
+    A request after the last reply is answered 500. With `strict`, a request that OpenAI would refuse is answered 400
+    and uses up no reply. Both are recorded in `problems`; leaving the `with` block raises them, and unused replies, as
+    `ScriptError`, unless another exception is on its way. Clear `problems` of what a test provokes on purpose.
+
+    Args:
+        script: Replies, or a function from a request to its reply (for an endless script). The function is called for
+            one request at a time and must not wait; it can return a `delayed` reply instead.
+        strict: Refuse what OpenAI refuses; `toolkit.testing.strict_chat` and `strict_responses` have the lists.
+        model: The only model that GET /v1/models lists.
+    """
+
+    def __init__(self, script: Script = (), *, strict: bool = True, model: str = "fake-model") -> None:
+        self.model = model
+        self.requests: list[Request] = []
+        self.problems: list[str] = []
+        self._strict = strict
+        self._unused = deque(() if callable(script) else script)
+        self._choose = script if callable(script) else self._next_reply
+        self._ids = itertools.count(1)
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._serving: dict[threading.Thread, socket.socket] = {}
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        self._address = self._listener.getsockname()
+        self._acceptor = threading.Thread(target=self._accept, name="FakeServer", daemon=True)
+        self._acceptor.start()
+
+    @property
+    def base_url(self) -> str:
+        """The `base_url` for a client; after `close()` nothing listens there."""
+        return f"http://127.0.0.1:{self._address[1]}/v1"
+
+    def __enter__(self) -> FakeServer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+        if kind is None:
+            self.verify()
+
+    def verify(self) -> None:
+        """Raise `ScriptError` if there were problems or unused replies."""
+        unused = [f"Unused replies: {', '.join(answer.label for answer in self._unused)}"] if self._unused else []
+        if self.problems or unused:
+            raise ScriptError("\n".join(self.problems + unused))
+
+    def close(self) -> None:
+        """Release every waiting reply, close every connection, and wait for the threads to end."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        socket.create_connection(self._address).close()  # the one way to wake accept() that works on every platform
+        self._acceptor.join()
+        self._listener.close()
+        for thread, connection in self._serving.items():
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+    def _accept(self) -> None:
+        while True:
+            connection, _ = self._listener.accept()
+            if self._closed.is_set():
+                connection.close()
+                return
+            thread = threading.Thread(target=self._serve, args=(connection,), name="FakeServer client", daemon=True)
+            self._serving = {known: at for known, at in self._serving.items() if known.is_alive()}
+            self._serving[thread] = connection
+            thread.start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            with connection, connection.makefile("rb") as stream:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                while (request := _read_request(stream)) and self._exchange(connection, request):
+                    pass
+        except (OSError, HTTPException):
+            return  # the client went away, or close() shut the connection
+        except Exception as error:  # noqa: BLE001 - a lazy body may raise anything; stderr is no place for it
+            self.problems.append(f"A reply failed while it was sent: {error!r}")
+
+    def _exchange(self, connection: socket.socket, request: Request) -> bool:
+        with self._lock:
+            self.requests.append(request)
+            answer, payload = self._answer(request)
+        stays = self._send(connection, answer, payload)
+        return stays and "close" not in (request.headers.get("connection"), answer.headers.get("connection"))
+
+    def _answer(self, request: Request) -> tuple[Reply, Payload]:
+        context = self._describe(request)
+        try:
+            answer = self._route(request)
+            return answer, answer.render(context)
+        except Exception as error:  # noqa: BLE001 - a script may raise anything, and the test should see it
+            answer = self._problem(500, f"the script failed with {error!r}")
+            return answer, answer.render(context)
+
+    def _describe(self, request: Request) -> ReplyContext:
+        options = request.body.get("stream_options")
+        return ReplyContext(
+            number=len(self.requests),
+            model=str(request.body.get("model", self.model)),
+            stream=request.body.get("stream") is True,
+            include_usage=isinstance(options, dict) and options.get("include_usage") is True,
+            new_id=lambda: f"call_{next(self._ids)}",
+            api=_APIS.get(_place(request), "chat"),
+        )
+
+    def _route(self, request: Request) -> Reply:
+        place = _place(request)
+        if place == "GET /v1/models":
+            return Reply.body({"object": "list", "data": [{"id": self.model, "object": "model"}]})
+        if place not in _APIS:
+            return Reply.error(404, f"This server has no {place}.")
+        if self._strict and (fault := strict_chat.find_first_fault(request.content, _FAULTS[_APIS[place]])):
+            return self._problem(400, str(fault), param=fault.param)
+        return self._choose(request)
+
+    def _next_reply(self, request: Request) -> Reply:
+        if self._unused:
+            return self._unused.popleft()
+        last = (request.body.get("messages") or request.body.get("input") or [None])[-1]
+        return self._problem(500, f"the script has no reply left; the last message is {reprlib.repr(last)}")
+
+    def _problem(self, status: int, message: str, *, param: str | None = None) -> Reply:
+        text = f"Request {len(self.requests)}: {message}"
+        self.problems.append(text)
+        # The header keeps the openai client from a retry that cannot help.
+        return Reply.error(status, text, param=param, headers={"x-should-retry": "false"})
+
+    def _send(self, connection: socket.socket, answer: Reply, payload: Payload) -> bool:
+        """Send a reply; return whether the connection may serve another request."""
+        self._wait(connection, answer.delay)
+        if answer.end_at is not None:
+            self._write(connection, answer, payload)
+        if answer.end == "held":
+            self._wait(connection, None)
+        if answer.end == "reset":
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        return answer.end == "whole"
+
+    def _write(self, connection: socket.socket, answer: Reply, payload: Payload) -> None:
+        if not answer.bare:
+            connection.sendall(_render_head(answer, payload))
+        for piece in _slice(take_bytes(payload.pieces, answer.end_at or 0), answer.slice):
+            connection.sendall(payload.frame(piece))
+            self._wait(connection, answer.pause)
+        if answer.end == "whole":
+            connection.sendall(payload.frame(b""))
+
+    def _wait(self, connection: socket.socket, seconds: float | None) -> None:
+        """Wait, at most until the client leaves or the server closes; None waits for ever."""
+        if seconds == 0:
+            return
+        connection.settimeout(seconds)
+        with suppress(TimeoutError):
+            if not connection.recv(1, socket.MSG_PEEK):
+                raise ConnectionAbortedError
+            self._closed.wait(seconds)  # the next request is already here, so only the server can end the wait
+        connection.settimeout(None)
+
+
+def _place(request: Request) -> str:
+    return f"{request.method} {request.path.partition('?')[0]}"
+
+
+def _read_request(stream: BinaryIO) -> Request | None:
+    """Read one request; return None from a client that left or does not speak HTTP."""
+    start = stream.readline().decode("latin-1").split()
+    if len(start) != 3:
+        return None
+    headers = {name.lower(): value for name, value in parse_headers(stream).items()}
+    size = int(headers.get("content-length", 0))
+    content = stream.read(size)
+    if len(content) < size:
+        return None
+    return Request(
+        method=start[0],
+        path=start[1],
+        headers=headers,
+        content=content,
+        body=_parse_object(content),
+        at=time.monotonic(),
+    )
+
+
+def _parse_object(content: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _render_head(answer: Reply, payload: Payload) -> bytes:
+    if isinstance(payload.content, bytes):
+        framing = {"content-length": str(len(payload.content))}
+    else:
+        framing = {"transfer-encoding": "chunked"}
+    headers = {"content-type": payload.content_type, **framing, **answer.headers}
+    lines = [f"HTTP/1.1 {answer.status} {responses.get(answer.status, '')}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "\r\n"]).encode("latin-1")
+
+
+def _slice(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
+    for piece in pieces:
+        yield from (piece[start : start + size] for start in range(0, len(piece), size))
