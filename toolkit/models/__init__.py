@@ -6,12 +6,12 @@ messages of a request are imported from here, too.
 Files, each importing only those below it:
 
     default     the model of a run, where the application does not pass one
+    local/      the embedded model, which needs no key
     responses   OpenAI's Responses
     openai      OpenAI's Chat Completions, which most servers understand
     streaming   the calls of a streamed completion, fragment by fragment
     client      what both share: sending, limits, cancellation
     errors      errors of the openai package as ModelError
-    local/      the embedded model, which needs no key
 """
 
 from __future__ import annotations
