@@ -272,7 +272,7 @@ def pay(amount: int, to: set[str], places: list[Place]) -> str:
     return "paid"
 
 words = '{"amount": 5, "to": ["anna", "bert", "carl", "dora"], "places": [{"tags": ["x", "y", "z"], "color": 1}]}'
-values, _ = pay._invocation.reader.parse(words)
+values, _ = pay._invocation.parser.parse(words)
 print(digest_call(pay, values, ToolCall(name="pay", id="run_1", arguments=words), "run"))
 """
 
@@ -300,7 +300,7 @@ def test_made_defaults() -> None:
         return room
 
     call = ToolCall(name="book", id="run_1", arguments='{"room": "a"}')
-    first, second = (digest_call(book, book._invocation.reader.parse(call.arguments)[0], call, "run") for _ in range(2))
+    first, second = (digest_call(book, book._invocation.parser.parse(call.arguments)[0], call, "run") for _ in range(2))
 
     assert first == second
 
@@ -324,7 +324,7 @@ def test_made_defaults_of_mended_words(words: str) -> None:
         return stamp.key
 
     call = ToolCall(name="book", id="run_1", arguments=words)
-    first, second = (digest_call(book, book._invocation.reader.parse(words)[0], call, "run") for _ in range(2))
+    first, second = (digest_call(book, book._invocation.parser.parse(words)[0], call, "run") for _ in range(2))
 
     assert first == second
 

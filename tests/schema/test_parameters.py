@@ -38,7 +38,7 @@ from typing_extensions import (
 )
 
 from toolkit import DefinitionError, Tool, ToolContext, tool
-from toolkit._tools.handlers import Function
+from toolkit._tools.handlers import FunctionHandler
 
 INTEGER = {"type": "integer"}
 TEXT = {"type": "string"}
@@ -598,7 +598,7 @@ REASONS: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize(("annotation", "reason"), REASONS.values(), ids=REASONS)
 def test_reasons(annotation: Any, reason: str) -> None:
     """Why a parameter with a default is left out is known; without one it is the same reason, with a remedy."""
-    hidden = cast("Function", echo(annotation, default=None).handler).built.hidden
+    hidden = cast("FunctionHandler", echo(annotation, default=None).handler).argument_schema.hidden
 
     assert [("value", True)] == [(name, bool(re.fullmatch(reason, why))) for name, why in hidden.items()]
     with pytest.raises(DefinitionError, match=f"parameter 'value' cannot be described.*{reason}.*(Give|Define)"):

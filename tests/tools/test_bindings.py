@@ -165,7 +165,7 @@ def test_tool_as_an_implementation() -> None:
 @pytest.mark.parametrize(
     ("name", "function", "text"),
     [
-        ("weather", 5, "something that can be called; this is 5"),
+        ("weather", 5, "A tool needs a callable, not 5"),
         ("", real, "'' is not a name to bind a function under"),
         (5, real, "5 is not a name to bind a function under"),
         ("weather", Guide.describe, r"is a method and needs its instance: bind instance\.describe"),
@@ -185,7 +185,7 @@ def test_nothing_to_bind(name: Any, function: Any, text: str) -> None:
 @pytest.mark.parametrize("put", ["bind", "bindings.module"])
 def test_none_is_nothing_to_bind(put: str) -> None:
     """None is refused: it makes no decorator."""
-    with pytest.raises(DefinitionError, match="this is None"):
+    with pytest.raises(DefinitionError, match="not None|is None"):
         attrgetter(put)(Toolbox([weather]))("weather", None)
 
 
@@ -373,7 +373,7 @@ def test_override_by_the_model() -> None:
 def test_private_parameter_of_what_is_left_to_the_model(own: Callable[..., Any]) -> None:
     """A tool with a parameter that begins with an underscore cannot be left to the model, and `check` says so."""
     box = Toolbox([tool(own, name="odd", description="Odd.")])
-    with box.override("odd", None), pytest.raises(DefinitionError, match="'_.*' begins with '_', which is kept for"):
+    with box.override("odd", None), pytest.raises(DefinitionError, match="'_.*' begins with '_', which is reserved"):
         box.schemas()
     box.bindings.choose("odd", "")
 
@@ -645,7 +645,7 @@ def test_typed_values_that_a_function_refuses(made: Tool[..., Any], function: Ca
     result = box.call("ask", WHEN)
 
     assert ("failed", TypeError) == (result.kind, type(result.exception))
-    assert "takes something else than the tool says" in str(result.exception)
+    assert "takes other types than the tool declares" in str(result.exception)
 
 
 @tool
@@ -682,7 +682,7 @@ def test_function_that_does_not_fit(function: Callable[..., Any]) -> None:
     result = Tool.from_schema("forecast", FORECAST, function).invoke(ALL)
 
     assert ("failed", TypeError) == (result.kind, type(result.exception))
-    assert "Toolbox.check() tells more" in str(result.exception)
+    assert "see Toolbox.check()" in str(result.exception)
 
 
 def test_function_with_fewer_parameters_works_without_them() -> None:

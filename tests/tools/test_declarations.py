@@ -256,7 +256,7 @@ def test_no_schema(schema: Any, text: str) -> None:
 @pytest.mark.parametrize("make", [Tool.from_schema, Tool.from_models])
 def test_no_name(make: Callable[..., Any], name: Any) -> None:
     """A name that providers refuse is refused, with one that will do."""
-    with pytest.raises(DefinitionError, match=r"is no name for a tool: .* Pass name='"):
+    with pytest.raises(DefinitionError, match=r"is not a valid tool name: .* Pass name='"):
         make(name, {"type": "object", "properties": {}})
 
 
@@ -266,7 +266,7 @@ def test_no_name(make: Callable[..., Any], name: Any) -> None:
         ({"nope": 1}, "There is no option 'nope'"),
         ({"activity": 5}, r"Tool\.from_schema\('x'\): activity=5"),
         ({"effect": "z"}, r"Tool\.from_schema\('x'\): effect='z'"),
-        ({"function": "f"}, "something that can be called; this is 'f'"),
+        ({"function": "f"}, "A tool needs a callable, not 'f'"),
     ],
     ids=["unknown", "activity", "effect", "function"],
 )
@@ -654,8 +654,8 @@ def test_declared_method_needs_its_instance() -> None:
 
 
 def test_declaration_cannot_be_called() -> None:
-    """A declared tool says, called from Python, that it does nothing by itself."""
-    with pytest.raises(NotImplementedError, match=r"plain\(\) does nothing by itself: bind it in a Toolbox"):
+    """A declared tool says, called from Python, that it has no function."""
+    with pytest.raises(NotImplementedError, match=r"plain\(\) has no function: bind one in a Toolbox"):
         tool(plain)("Oslo")
 
 

@@ -519,7 +519,7 @@ def test_not_collected(tmp_path: Path) -> None:
 def test_bad_name(name: Any) -> None:
     """A name that providers refuse is refused at once: function, rule and a name that would do are said."""
     with pytest.raises(
-        DefinitionError, match=r"test_tools\.plain\(\): .* is no name .*64 letters.* Pass name='[\w-]{1,64}'"
+        DefinitionError, match=r"test_tools\.plain\(\): .* is not a valid tool name.*64.* Pass name='[\w-]{1,64}'"
     ):
         tool(name=name)(plain)
 
@@ -1017,5 +1017,5 @@ def test_no_function() -> None:
     assert ("<Tool stranger(...)>", "Tool.from_schema('stranger')", False) == (
         repr(stranger), stranger.origin, stranger._binds
     )  # fmt: skip
-    with pytest.raises(NotImplementedError, match=r"does nothing by itself: bind it in a Toolbox, or use invoke\(\)"):
+    with pytest.raises(NotImplementedError, match=r"has no function: bind one in a Toolbox, or use invoke\(\)"):
         stranger()

@@ -328,7 +328,7 @@ def _omit_generated(tool: Tool[..., Any], arguments: Mapping[str, Any], call: To
         name for name in arguments if name in properties and name not in required and "default" not in properties[name]
     }
     if generated:
-        generated -= tool._invocation.reader.parse_document(call.arguments).keys()
+        generated -= tool._invocation.parser.parse_document(call.arguments).keys()
     return {name: value for name, value in arguments.items() if name not in generated}
 
 

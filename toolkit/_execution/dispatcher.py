@@ -169,7 +169,7 @@ class _CallPipeline:
             call = self._check_replacement(call)
         tool = dispatcher.resolve(call)
         self.max_result = tool.settings.max_result or dispatcher.max_result
-        arguments, repairs = tool._invocation.reader.parse(call.arguments)
+        arguments, repairs = tool._invocation.parser.parse(call.arguments)
         if tool._scope is not None:
             self.tool_context = tool._scope.restrict(self.context, call.imports)
         if dispatcher.ledger is None or (self.has_started and tool.settings.may_repeat):  # a middleware's second try
@@ -227,7 +227,7 @@ class _CallPipeline:
         decision = await approve(dispatcher.approver, request, self.backend, dispatcher.approval_timeout)
         if decision.arguments is None:
             return arguments
-        arguments, _ = tool._invocation.reader.parse(to_json_text(_merge_arguments(request, decision.arguments)))
+        arguments, _ = tool._invocation.parser.parse(to_json_text(_merge_arguments(request, decision.arguments)))
         await self._authorize(ApprovalRequest(tool, arguments, self.context, call))
         return arguments
 
@@ -256,7 +256,7 @@ def _merge_arguments(request: ApprovalRequest, arguments: Mapping[str, Any]) -> 
     Raises:
         InvalidArguments: A secret was changed, or something beside it, and its value cannot be known.
     """
-    raw = request.tool._invocation.reader.parse_document(request.call.arguments)
+    raw = request.tool._invocation.parser.parse_document(request.call.arguments)
     seen = (request.arguments, json.loads(request.arguments_json))
     same = {name for name, value in arguments.items() if any(name in each and each[name] == value for each in seen)}
     changed = {name: value for name, value in arguments.items() if name not in same}

@@ -1,7 +1,4 @@
-"""The loop: schemas to the model, its calls to the tools, the results back, until there is an answer.
-
-What can be done with a runner: run, stream, start and resume, each in place or in an event loop.
-"""
+"""Runner: the public class. The loop itself is `Run.events` in `run.py`."""
 
 from __future__ import annotations
 
@@ -42,14 +39,14 @@ T = TypeVar("T", default=str)  # where nothing says what the answer has to be, i
 
 
 class Runner(Controls):
-    """Lets a model work with a toolbox. One runner may have many runs, one after the other or at the same time.
+    """Runs a model with a toolbox. One runner may have many runs, one after the other or at the same time.
 
-    `steer` and `follow_up` mean the run that is under way, where that is one; `clear` and `cancel` mean all of them.
+    `steer` and `follow_up` apply to the one active run; `clear` and `cancel` apply to all of them.
 
     Args:
-        toolbox: Tools, or anything that a Toolbox takes. What it holds when a run begins is what that run has.
-        model: The model's name at its server; or a model of your own, with `complete` and `stream`.
-        instructions: What the model is told before every conversation.
+        toolbox: A Toolbox, or anything that a Toolbox takes. A run has the tools that it holds when the run starts.
+        model: The model's name at its server; or a `toolkit.models.Model`.
+        instructions: The system message of every conversation.
         max_turns: Answers of the model that may call tools; then one last answer without. 10 by default.
         client: `openai.OpenAI` or `openai.AsyncOpenAI`. One is created by default.
         base_url: Address of an OpenAI-compatible server, such as "http://localhost:11434/v1".
@@ -126,33 +123,32 @@ class Runner(Controls):
         decisions: Decisions = NO_DECISIONS,
         shared: Values = None,
     ) -> RunResult[Any]:
-        """Ask the model, and carry out its calls until it has an answer.
+        """Call the model and execute its tool calls until it has an answer.
 
-        Works in a script and inside a running event loop alike. A single call of a turn runs on the caller's thread.
-        Whatever leaves `run`, Ctrl-C included, has a `result` of its own: the RunResult so far, with a whole history.
+        Works in a script and inside a running event loop. A single call of a turn runs on the caller's thread. An
+        exception that leaves `run`, KeyboardInterrupt included, has the RunResult so far as its `result`.
 
         Args:
-            prompt: What the user says; or the state of a run, to go on with it.
-            messages: What was said before: the messages of another result, or a history in OpenAI's form, which is
-                mended where it is broken.
-            deps: What tools find in their ToolContext.
-            output_type: What the answer has to be: anything that pydantic can validate, such as a model, a dataclass
-                or `list[int]`; or a JSON Schema, whose values are plain data. It is asked for as JSON, checked, and
-                given as a value; `str` means any text.
-            decisions: With a state: what was decided on its pending calls, by call id; True, False or a Decision.
-            shared: Values by dotted path, which tools find in their ToolContext, and to which calls may refer where the
-                toolbox has `references`. Results that are kept join them, those of the history too. A Shared is taken
-                as it stands, and keeps them for other runs.
+            prompt: The user's message; or the state of a run, to resume it.
+            messages: The conversation so far: the messages of another result, or a history in OpenAI's form. A broken
+                history is repaired.
+            deps: Given to tools as `ToolContext.deps`.
+            output_type: The type of the answer: anything that pydantic validates, such as a model, a dataclass or
+                `list[int]`; or a JSON Schema, whose values are plain data. `str` means any text.
+            decisions: With a state: decisions on its pending calls by call id; True, False or a Decision.
+            shared: Values by dotted path, given to tools as `ToolContext.shared`; calls may refer to them if the
+                toolbox has `references`. Results that calls store join them. A SharedValues is used as it is, so that
+                several runs can share it.
 
         Raises:
-            DefinitionError: No JSON can be of the `output_type`.
+            DefinitionError: `output_type` has no JSON form.
             ModelError: The model's server failed, or did not answer in time.
-            NoModelError: Nothing says which model should answer.
-            LimitError: A limit was reached, and `on_limit="raise"`.
-            BusyError: The runner has as many runs under way as it may have.
-            ApprovalError: A decision is for no call that waits.
+            NoModelError: No model is configured.
+            LimitError: A limit was reached, with `on_limit="raise"`.
+            BusyError: The runner has `max_runs` active runs.
+            ApprovalError: A decision is for a call that does not wait.
             FatalError: A tool raised it.
-            RunError: The model gave no answer of the `output_type`, in spite of `output_retries`.
+            RunError: The model gave no answer of the `output_type` within `output_retries`.
         """
         with RunStream(self._create_run(RunRequest(prompt, messages, deps, output_type, decisions, shared))) as stream:
             for _ in stream:
@@ -175,7 +171,7 @@ class Runner(Controls):
         decisions: Decisions = NO_DECISIONS,
         shared: Values = None,
     ) -> RunResult[Any]:
-        """Do what `run` does, in the running event loop; sync tools get threads of their own."""
+        """Do what `run` does, in the running event loop; sync tools run on threads."""
         async with AsyncRunStream(
             self._create_run(RunRequest(prompt, messages, deps, output_type, decisions, shared))
         ) as stream:
@@ -199,7 +195,7 @@ class Runner(Controls):
         decisions: Decisions = NO_DECISIONS,
         shared: Values = None,
     ) -> RunStream[Any]:
-        """Do what `run` does, and give the events as they happen; leaving the loop early ends the run."""
+        """Do what `run` does, as an iterator of events; leaving it early cancels the run."""
         return RunStream(
             self._create_run(RunRequest(prompt, messages, deps, output_type, decisions, shared, streams=True))
         )
@@ -243,7 +239,7 @@ class Runner(Controls):
         decisions: Decisions = NO_DECISIONS,
         shared: Values = None,
     ) -> RunHandle[Any]:
-        """Do what `stream` does on a thread of its own, and give a handle of the run at once."""
+        """Start the run on a thread of its own, and return a handle at once."""
         return RunHandle(
             self._create_run(
                 RunRequest(prompt, messages, deps, output_type, decisions, shared, streams=True, in_background=True)
@@ -279,20 +275,19 @@ class Runner(Controls):
         output_type: Any = str,
         shared: Values = None,
     ) -> RunResult[Any]:
-        """Go on with a run that was put away, in this process or another.
+        """Resume a run from its saved state, in this process or another.
 
         Args:
             state: `result.state`, or the text that its `to_json` wrote.
-            decisions: What was decided on its pending calls, by call id: True, False or a Decision. A decision counts
-                once, and only for the call, the arguments and the definition of the tool that were shown; a call
-                without one waits on.
-            deps: As for `run`; they are no part of the state.
-            output_type: As for `run`; it is no part of the state.
-            shared: As for `run`; it is no part of the state, but for results that are kept: they are in its messages.
+            decisions: Decisions on its pending calls by call id: True, False or a Decision. Each counts once, and only
+                for the call, arguments and tool definition that were shown; a call without one keeps waiting.
+            deps: As for `run`; not part of the state.
+            output_type: As for `run`; not part of the state.
+            shared: As for `run`; not part of the state, except for stored results, which are in its messages.
 
         Raises:
-            ConversationError: It is not the state of a run.
-            ApprovalError: A decision is for no call that waits.
+            ConversationError: It is not the state of a run that can be resumed.
+            ApprovalError: A decision is for a call that does not wait.
         """
         return self.run(_read(state), deps=deps, output_type=output_type, decisions=decisions, shared=shared)
 
@@ -330,7 +325,7 @@ class Runner(Controls):
 
     @property
     def limits(self) -> Limits:
-        """How far a run may go."""
+        """The limits of each run."""
         return self._factory.limits
 
     def __repr__(self) -> str:
@@ -338,10 +333,10 @@ class Runner(Controls):
 
     @property
     def model(self) -> Model:
-        """The model that answers; chosen, and where it is the embedded one fetched and started, when first asked for.
+        """The model; chosen when first needed, and, if it is the embedded one, fetched and started.
 
         Raises:
-            NoModelError: Nothing says which model should answer.
+            NoModelError: No model is configured.
         """
         return self._factory.choice.sync_model()
 
@@ -357,13 +352,13 @@ class Runner(Controls):
 
     @override
     def clear(self, *, steering: bool = True, follow_ups: bool = True) -> None:
-        """Take back what the models of all runs have not read yet."""
+        """Remove the messages that no run has read yet."""
         for run in self._factory.active.get_all():
             run.queue.clear(steering=steering, follow_ups=follow_ups)
 
     @override
     def cancel(self) -> bool:
-        """Call off all runs that are under way; tell whether there was one to call off."""
+        """Cancel all active runs; returns whether there was one."""
         cancelled = [run.cancellation.cancel() for run in self._factory.active.get_all()]
         return any(cancelled)
 

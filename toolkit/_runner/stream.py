@@ -1,7 +1,4 @@
-"""The events of a run, drawn one by one: in place, or in the caller's event loop.
-
-A run in the background, on a thread of its own.
-"""
+"""The ways to follow a run: as an iterator, as an async iterator, or in the background."""
 
 from __future__ import annotations
 
@@ -29,8 +26,8 @@ from toolkit.models.default import ModelChoice
 T = TypeVar("T", default=str)
 
 
-class _Drawn(Controls, Generic[T]):
-    """What both kinds of stream are: a run, and what can be done to it."""
+class _Stream(Controls, Generic[T]):
+    """A run that is being iterated over."""
 
     _run: Run[T]
 
@@ -46,7 +43,7 @@ class _Drawn(Controls, Generic[T]):
 
     @property
     def result(self) -> RunResult[T]:
-        """What came of the run; of one that was left early, too.
+        """The result; of a run that was left early, too.
 
         Raises:
             RunError: It has not ended.
@@ -54,12 +51,12 @@ class _Drawn(Controls, Generic[T]):
         return require_result(self._run.result)
 
 
-class RunStream(_Drawn[T]):
-    """The events of a run, as an iterator and a context manager; `result` is there once it has ended."""
+class RunStream(_Stream[T]):
+    """The events of a run: an iterator and a context manager, with a `result` once it has ended."""
 
     def __init__(self, run: Run[T]) -> None:
         self._run = run
-        self._events = run.events(SyncBackend(), _in_place)
+        self._events = run.events(SyncBackend(), _choose_sync)
 
     def __iter__(self) -> Self:
         return self
@@ -79,24 +76,24 @@ class RunStream(_Drawn[T]):
         self.close()
 
     def close(self) -> None:
-        """End the run where it stands."""
-        if getattr(self._events, "ag_running", False):  # another thread draws from it
+        """Cancel the run if it has not ended."""
+        if getattr(self._events, "ag_running", False):  # another thread is iterating
             self._run.cancellation.cancel()
             return
         run_sync(self._events.aclose())
-        self._run.leave()  # one that was never begun has nothing to close
+        self._run.leave()  # a run that was never iterated has no generator to close
 
     def __del__(self) -> None:
         with suppress(Exception):  # a loop that runs here would close it much later
             self.close()
 
 
-class AsyncRunStream(_Drawn[T]):
+class AsyncRunStream(_Stream[T]):
     """The events of a run, as an async iterator and an async context manager."""
 
     def __init__(self, run: Run[T]) -> None:
         self._run = run
-        self._events = run.events(AsyncBackend(), _in_loop)
+        self._events = run.events(AsyncBackend(), _choose_async)
 
     def __aiter__(self) -> Self:
         return self
@@ -113,16 +110,16 @@ class AsyncRunStream(_Drawn[T]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End the run where it stands."""
+        """Cancel the run if it has not ended."""
         await self._events.aclose()
-        self._run.leave()  # one that was never begun has nothing to close
+        self._run.leave()  # a run that was never iterated has no generator to close
 
 
-async def _in_place(choice: ModelChoice) -> Model:
+async def _choose_sync(choice: ModelChoice) -> Model:
     return choice.sync_model()
 
 
-async def _in_loop(choice: ModelChoice) -> Model:
+async def _choose_async(choice: ModelChoice) -> Model:
     return await choice.async_model()
 
 
@@ -130,16 +127,16 @@ Status: TypeAlias = Literal["pending", "running", "completed", "paused", "cancel
 
 
 class RunHandle(Controls, Generic[T]):
-    """A run in the background: ask how it goes, wait for its result, steer it, call it off."""
+    """A run in the background: look at its status, wait for its result, steer it, cancel it."""
 
     def __init__(self, run: Run[T]) -> None:
         self._run = run
-        self._told: list[Event] = []
-        self._news = threading.Condition()
+        self._events: list[Event] = []
+        self._changed = threading.Condition()
         self._error: BaseException | None = None
         self._is_done = False
         self._waiting: list[Callable[[], None]] = []
-        thread = threading.Thread(target=copy_context().run, args=(self._work,), name="toolkit-run", daemon=True)
+        thread = threading.Thread(target=copy_context().run, args=(self._execute,), name="toolkit-run", daemon=True)
         thread.start()
 
     @property
@@ -154,41 +151,41 @@ class RunHandle(Controls, Generic[T]):
 
     @property
     def run_id(self) -> str:
-        """The run's id, as its tools and events have it."""
+        """The run's id, also in `ToolContext` and events."""
         return self._run.conversation.run_id
 
     @property
     def status(self) -> Status:
-        """How it goes: "pending", "running", "completed", "paused", "cancelled" or "failed"."""
-        with self._news:
+        """One of "pending", "running", "completed", "paused", "cancelled", "failed"."""
+        with self._changed:
             if not self._is_done:
-                return "running" if self._told else "pending"
+                return "running" if self._events else "pending"
         if self._error is not None:
             return "failed"
         reason = require_result(self._run.result).finish_reason
         return "paused" if reason == "paused" else "cancelled" if reason == "cancelled" else "completed"
 
     def result(self, timeout: float | None = None) -> RunResult[T]:
-        """Wait for what comes of the run.
+        """Wait for the result.
 
         Args:
             timeout: Seconds to wait; as long as it takes by default.
 
         Raises:
             TimeoutError: It has not ended by then; it goes on.
-            RunError: It failed; and whatever else `run` raises.
+            RunError: It failed; or whatever else `run` raises.
         """
-        with self._news:
-            if not self._news.wait_for(lambda: self._is_done, timeout):
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._is_done, timeout):
                 raise TimeoutError(f"The run has not ended after {timeout:g} s; it goes on.")
         if self._error is not None:
             raise self._error
         return require_result(self._run.result)
 
     def events(self) -> Iterator[Event]:
-        """Give the events of the run from its first one to its last, as they happen; more than one may listen."""
+        """Yield the events of the run from the first one on, as they happen; may be called more than once."""
         for number in count():
-            event = self._told_at(number)
+            event = self._wait_for_event(number)
             if event is None:
                 return
             yield event
@@ -198,38 +195,38 @@ class RunHandle(Controls, Generic[T]):
 
         loop, done = asyncio.get_running_loop(), asyncio.Event()
 
-        def tell() -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        def wake() -> None:
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(done.set)
 
-        with self._news:
+        with self._changed:
             if self._is_done:
                 done.set()
-            self._waiting.append(tell)
+            self._waiting.append(wake)
         yield from done.wait().__await__()
         return self.result()
 
-    def _work(self) -> None:
+    def _execute(self) -> None:
         try:
             with RunStream(self._run) as stream:
                 for event in stream:
-                    self._tell(event)
-        except BaseException as error:  # noqa: BLE001  it is raised again where the result is asked for
+                    self._add(event)
+        except BaseException as error:  # noqa: BLE001  raised again by `result`
             self._error = error
-        with self._news:
+        with self._changed:
             self._is_done = True
-            self._news.notify_all()
+            self._changed.notify_all()
             waiting = list(self._waiting)
-        for tell in waiting:
-            tell()
+        for wake in waiting:
+            wake()
 
-    def _told_at(self, number: int) -> Event | None:
-        """Wait for an event; None where there is none of this number."""
-        with self._news:
-            self._news.wait_for(lambda: self._is_done or len(self._told) > number)
-            return self._told[number] if number < len(self._told) else None
+    def _wait_for_event(self, number: int) -> Event | None:
+        """Wait for an event by its number; None if the run ends before."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_done or len(self._events) > number)
+            return self._events[number] if number < len(self._events) else None
 
-    def _tell(self, event: Event) -> None:
-        with self._news:
-            self._told.append(event)
-            self._news.notify_all()
+    def _add(self, event: Event) -> None:
+        with self._changed:
+            self._events.append(event)
+            self._changed.notify_all()

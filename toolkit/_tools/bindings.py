@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, TypeVar, overload
 
 from toolkit._schema.error_messages import suggest
 from toolkit._tools.delegation import Delegate, Delegated, ModuleFunction, ModuleRunner, delegate_tool, parse_delegate
-from toolkit._tools.handlers import Bound, Function, Latent, Unbound, implementation
+from toolkit._tools.handlers import BoundHandler, FunctionHandler, LatentHandler, UnboundHandler, make_function_handler
 from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError
 
@@ -40,7 +40,7 @@ class Bindings:
         modules: Runners and functions that answer for modules, by the module's name.
     """
 
-    functions: Mapping[str, Function | None] = field(default_factory=dict)
+    functions: Mapping[str, FunctionHandler | None] = field(default_factory=dict)
     choices: Mapping[str, Choice] = field(default_factory=dict)
     modules: Mapping[str, Delegate] = field(default_factory=dict)
     # The toolbox's tools as they were added, by name.
@@ -205,7 +205,7 @@ class _Override:
     """
 
     name: str
-    function: Function | None
+    function: FunctionHandler | None
 
 
 @dataclass(eq=False)
@@ -220,7 +220,7 @@ class _Overlay:
     _last: tuple[Any, Any, Any, Any, Tools] | None = None
 
     @property
-    def functions(self) -> Mapping[str, Function | None]:
+    def functions(self) -> Mapping[str, FunctionHandler | None]:
         """Overriding functions by name."""
         return {each.name: each.function for each in self.overrides}
 
@@ -241,18 +241,18 @@ class _Overlay:
         self._last = tools, table.functions, table.modules, chosen, composed
         return composed
 
-    def _resolve(self, tool: AnyTool, functions: Mapping[str, Function | None], chosen: str | None) -> AnyTool:
+    def _resolve(self, tool: AnyTool, functions: Mapping[str, FunctionHandler | None], chosen: str | None) -> AnyTool:
         """Give a tool the handler of its override, its activity, its name, or the one it was made with."""
         named = tool.activity if chosen is None else chosen
         activity = tool.name if named is None or tool.name in self.functions else named
         if function := functions.get(activity):
-            return replace(tool, activity=None, handler=Bound(tool.handler.interface, activity, function))
+            return replace(tool, activity=None, handler=BoundHandler(tool.handler.interface, activity, function))
         if activity in functions or not activity:
-            return replace(tool, handler=Latent(tool.handler.interface))
-        has_function = isinstance(tool.handler, (Function, Bound))
+            return replace(tool, handler=LatentHandler(tool.handler.interface))
+        has_function = isinstance(tool.handler, (FunctionHandler, BoundHandler))
         if named is None or (has_function and activity == (tool.handler.activity or tool.name)):
             return tool
-        return replace(tool, handler=Unbound(tool.handler.interface, activity))
+        return replace(tool, handler=UnboundHandler(tool.handler.interface, activity))
 
 
 # Two threads that bind at the same time must not lose an entry. Reentrant: a signal handler may bind in between.
@@ -262,7 +262,7 @@ _overlays: ContextVar[Mapping[Bindings, _Overlay]] = ContextVar("overlays", defa
 
 def _use_module(resolved: AnyTool, tool: AnyTool, modules: Mapping[str, Delegate]) -> AnyTool:
     """Delegate a latent tool of a module."""
-    if not (resolved._scope and resolved._scope.module and isinstance(resolved.handler, (Latent, Delegated))):
+    if not (resolved._scope and resolved._scope.module and isinstance(resolved.handler, (LatentHandler, Delegated))):
         return resolved
     return replace(resolved, handler=delegate_tool(tool, modules.get(resolved._scope.module)))
 
@@ -302,13 +302,13 @@ def _check_choice(tool: str, choice: Any) -> str | None:
     raise DefinitionError(f'{choice!r} is not an activity for {tool!r}. Give the name of a bound function, or "".')
 
 
-def _as_function(given: Any) -> Function:
+def _as_function(given: Any) -> FunctionHandler:
     """Wrap a callable; take the function out of a tool."""
     if isinstance(given, Tool):
         refuse_unbound(given, "bind")
     handler = given.handler if isinstance(given, Tool) else None
-    if isinstance(handler, (Latent, Unbound, Delegated)):
+    if isinstance(handler, (LatentHandler, UnboundHandler, Delegated)):
         raise DefinitionError(f"{handler.origin} has no function of its own, so it cannot be bound.")
-    if isinstance(handler, Bound):
+    if isinstance(handler, BoundHandler):
         return handler.function
-    return handler if isinstance(handler, Function) else implementation(given)
+    return handler if isinstance(handler, FunctionHandler) else make_function_handler(given)

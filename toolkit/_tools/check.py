@@ -12,7 +12,7 @@ from toolkit._dialects.base import Dialect
 from toolkit._schema.error_messages import suggest
 from toolkit._tools.bindings import Bindings
 from toolkit._tools.delegation import Delegated
-from toolkit._tools.handlers import Bound, Function, Latent, Unbound
+from toolkit._tools.handlers import BoundHandler, FunctionHandler, LatentHandler, UnboundHandler
 from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError, InvalidArguments
 
@@ -100,7 +100,7 @@ def _check_unused(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator[F
     """Find bound functions that execute no tool. The name may be a misspelt one of a latent tool."""
     import difflib  # nothing else here needs it
 
-    latent = [tool.name for tool in tools if isinstance(tool.handler, Latent)]
+    latent = [tool.name for tool in tools if isinstance(tool.handler, LatentHandler)]
     used = {tool.handler.activity for tool in tools}
     is_open = any(map(callable, bindings.choices.values()))  # it may return another name at another time
     for name in (each for each, function in bindings.functions.items() if function and each not in used):
@@ -139,10 +139,10 @@ def _check_tool(tool: Tool[..., Any], dialect: Dialect) -> Iterator[Finding]:
 def _check_handler(tool: Tool[..., Any]) -> Iterator[Finding]:
     """Check the handler of a declared tool."""
     handler = tool.handler
-    if isinstance(handler, (Latent, Delegated)) and handler.returns.schema is None:
+    if isinstance(handler, (LatentHandler, Delegated)) and handler.returns.schema is None:
         text = "does not declare its output, so the model writes a text. Declare it by _output, or a return annotation."
         yield Finding(level="warning", tool=tool.name, code="no-output", text=text)
-    if isinstance(handler, Latent):
+    if isinstance(handler, LatentHandler):
         text = (
             "no function executes it: the model fills in its output itself. Bind a function where that is not wanted."
         )
@@ -153,27 +153,27 @@ def _check_handler(tool: Tool[..., Any]) -> Iterator[Finding]:
             f"nothing answers for its module {module!r}, so every call fails. Add a runner: Toolbox.bindings.module()."
         )
         yield Finding(level="error", tool=tool.name, code="no-module", text=text)
-    if isinstance(handler, Unbound):
+    if isinstance(handler, UnboundHandler):
         text = f"nothing is bound as {handler.activity!r}, so every call fails. Bind it, or take the name away."
         yield Finding(level="error", tool=tool.name, code="unbound", text=text)
-    if isinstance(handler, Bound):
+    if isinstance(handler, BoundHandler):
         yield from _check_bound(tool.name, handler)
 
 
-def _check_bound(name: str, handler: Bound) -> Iterator[Finding]:
+def _check_bound(name: str, handler: BoundHandler) -> Iterator[Finding]:
     """Compare an interface with the function that is bound to it."""
     function = handler.function.origin
-    for parameter in handler.untaken:
+    for parameter in handler.unused:
         text = f"{function} does not take it, so calls that give it fail. Add it, or take **others."
         yield Finding(level="error", tool=name, parameter=parameter, code="mismatch", text=text)
-    for parameter in handler.unfilled:
+    for parameter in handler.missing:
         text = f"{function} needs it, and the tool has no such parameter. Give it a default, or another name."
         yield Finding(level="error", tool=name, parameter=parameter, code="mismatch", text=text)
     for parameter in handler.uncertain:
         text = f"{function} needs it, and calls may leave it out. Give it a default, or make it required."
         yield Finding(level="error", tool=name, parameter=parameter, code="mismatch", text=text)
     try:
-        _ = handler.function.built.schema
+        _ = handler.function.argument_schema.schema
     except DefinitionError as error:
         yield Finding(level="error", tool=name, code="undescribable", text=str(error))
 
@@ -188,16 +188,18 @@ def _check_description(tool: Tool[..., Any]) -> Iterator[Finding]:
 
 
 def _check_parameters(tool: Tool[..., Any], schema: Mapping[str, Any]) -> Iterator[Finding]:
-    own = tool.handler.interface.built.schema["properties"].keys()
+    own = tool.handler.interface.argument_schema.schema["properties"].keys()
     for name in (each for each in schema["properties"] if each in own):
         for code, text in _check_parameter(name, schema["properties"][name], _remedy(tool)):
             yield Finding(level="warning", tool=tool.name, parameter=name, code=code, text=text)
-    if isinstance(tool.handler, Function):
+    if isinstance(tool.handler, FunctionHandler):
         yield from _check_docstring(tool.name, tool.handler)
 
 
 def _remedy(tool: Tool[..., Any]) -> str:
-    return "Add it to the docstring." if isinstance(tool.handler.interface, Function) else "Add it to the schema."
+    return (
+        "Add it to the docstring." if isinstance(tool.handler.interface, FunctionHandler) else "Add it to the schema."
+    )
 
 
 def _check_parameter(name: str, schema: Mapping[str, Any], remedy: str) -> Iterator[tuple[str, str]]:
@@ -207,7 +209,7 @@ def _check_parameter(name: str, schema: Mapping[str, Any], remedy: str) -> Itera
         yield "name", "some providers take only letters, digits, '_', '.' and '-', 64 of them. Rename it."
 
 
-def _check_docstring(name: str, handler: Function) -> Iterator[Finding]:
+def _check_docstring(name: str, handler: FunctionHandler) -> Iterator[Finding]:
     """Compare the docstring with the signature."""
     signature = handler.signature
     known = {p.name for p in signature.parameters}
@@ -225,7 +227,7 @@ def _check_docstring(name: str, handler: Function) -> Iterator[Finding]:
 def _check_examples(tool: Tool[..., Any], schema: Mapping[str, Any]) -> Iterator[Finding]:
     """Parse the arguments of the docstring's examples."""
     for example in schema.get("examples", ()):
-        outcome = tool._invocation.reader.try_parse(example)
+        outcome = tool._invocation.parser.try_parse(example)
         if isinstance(outcome, InvalidArguments):
             text = f"the tool refuses the docstring's example {json.dumps(example, ensure_ascii=False)}: {outcome}"
             yield Finding(level="warning", tool=tool.name, code="wrong-example", text=text)

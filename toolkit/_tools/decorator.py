@@ -20,7 +20,14 @@ from toolkit._schema.annotations import (
     resolve_annotation,
 )
 from toolkit._schema.signature import Signature
-from toolkit._tools.handlers import Bound, Function, Handler, Latent, refuse_private, without_function
+from toolkit._tools.handlers import (
+    BoundHandler,
+    FunctionHandler,
+    Handler,
+    LatentHandler,
+    refuse_private,
+    without_function,
+)
 from toolkit._tools.options import DEFAULTS, OPTION_NAMES, USUAL, ToolOptions, split_options
 from toolkit._tools.tool import Tool, name_of, safe_name
 from toolkit.errors import DefinitionError
@@ -136,10 +143,10 @@ def _make_tool(given: Mapping[str, Any], function: Any) -> Any:
         raise DefinitionError(
             f"@tool needs something that can be called; it got {function!r}. Give options by name: @tool(name=...)."
         )
-    own = Function(Signature(plain, collect_frame_names(find_source(plain))))
+    own = FunctionHandler(Signature(plain, collect_frame_names(find_source(plain))))
     _refuse_factory(own.signature)
     named = {"name": safe_name(name_of(plain)), **split_options(given, name_of(plain), USUAL)}
-    handler = _choose_handler(Latent(own) if is_declaration(plain) else own, named.get("activity"))
+    handler = _choose_handler(LatentHandler(own) if is_declaration(plain) else own, named.get("activity"))
     made: Tool[Any, Any] = Tool(handler=handler, _of_class=isinstance(function, classmethod), **named)
     return staticmethod(made) if isinstance(function, staticmethod) else made
 
@@ -172,9 +179,9 @@ def _are_tools(annotation: Any) -> bool:
 
 def _choose_handler(handler: Handler, activity: str | None) -> Handler:
     """Return the handler of a function, or one without its body where that does not execute the tool."""
-    if isinstance(handler, (Function, Bound)) and activity != "":
+    if isinstance(handler, (FunctionHandler, BoundHandler)) and activity != "":
         return handler
     interface = handler.interface
-    if isinstance(interface, Function):
+    if isinstance(interface, FunctionHandler):
         refuse_private(interface.origin, interface.parameter_names)
     return handler if activity is None else without_function(interface, activity)

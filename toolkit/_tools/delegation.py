@@ -19,7 +19,7 @@ from pydantic_core import ValidationError, to_json
 from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT, REASONS_WITHOUT_ANSWER, ToolCall, ToolResult
 from toolkit._schema.error_messages import explain_errors
-from toolkit._tools.handlers import Action, Declared, Function, implementation
+from toolkit._tools.handlers import Action, DeclaredHandler, FunctionHandler, make_function_handler
 from toolkit._tools.options import Scope
 from toolkit.errors import DefinitionError, Failed, NotFound
 
@@ -55,7 +55,7 @@ class ModuleRunner(Protocol):
 
 # A function of the call, its tool and the imported values that returns the tool's output.
 ModuleFunction: TypeAlias = Callable[[ToolCall, "Tool[..., Any]", Mapping[str, Any]], Any]
-Delegate: TypeAlias = ModuleRunner | Function
+Delegate: TypeAlias = ModuleRunner | FunctionHandler
 
 
 def parse_delegate(given: ModuleRunner | ModuleFunction) -> Delegate:
@@ -68,11 +68,11 @@ def parse_delegate(given: ModuleRunner | ModuleFunction) -> Delegate:
         return given
     if not callable(given):
         raise DefinitionError(f"A module is a Runner, or a function of call, tool and imports; this is {given!r}.")
-    return implementation(given)
+    return make_function_handler(given)
 
 
 @dataclass(frozen=True)
-class Delegated(Declared):
+class Delegated(DeclaredHandler):
     """A handler that passes calls to a module; as it is, one for a module without a delegate.
 
     Attributes:
@@ -90,7 +90,7 @@ class Delegated(Declared):
         """Empty, as no bound function executes the tool."""
         return ""
 
-    def prepared(self) -> Action:
+    def make_action(self) -> Action:
         """Refuse every call."""
 
         def refuse(_: dict[str, Any], __: ToolContext[Any] | None) -> Any:
@@ -134,7 +134,7 @@ class Delegated(Declared):
 class DelegatedToFunction(Delegated):
     """A handler that passes calls to a module's function."""
 
-    delegate: Function
+    delegate: FunctionHandler
 
     @property
     def is_async(self) -> bool:
@@ -203,7 +203,7 @@ def delegate_tool(tool: Tool[..., Any], delegate: Delegate | None) -> Delegated:
     interface, scope, before = tool.handler.interface, tool._scope or Scope(), tool.handler
     if delegate is None:
         return before if isinstance(before, Delegated) else Delegated(interface, tool, scope, None)
-    if isinstance(delegate, Function):
+    if isinstance(delegate, FunctionHandler):
         return DelegatedToFunction(interface, tool, scope, delegate)
     return DelegatedToRunner(interface, tool, scope, delegate)
 

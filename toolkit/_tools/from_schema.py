@@ -27,7 +27,7 @@ from toolkit._schema.return_schema import ReturnDocument, ReturnType
 from toolkit._schema.validation.properties import find_outer_properties, forbid_extra
 from toolkit._schema.validation.references import SchemaDocument as Parts
 from toolkit._schema.validation.references import bundle
-from toolkit._tools.handlers import Declaration, checked, named, refuse_private
+from toolkit._tools.handlers import Declaration, check_declaration, name_origin, refuse_private
 from toolkit._tools.options import Scope, parse_scope
 from toolkit.errors import DefinitionError
 
@@ -63,7 +63,7 @@ def parse_schema(name: str, schema: Any) -> SchemaDeclaration:
         DefinitionError: It is not a schema of an object, or a key about calls is wrong; the message says where.
     """
     origin = f"Tool.from_schema({name!r})"
-    with named(origin):
+    with name_origin(origin):
         document = Parts.load(schema)
         whole = inline_root(document.root) if isinstance(document.root, dict) else {}
         properties, meta = _split_properties(document.root, whole)
@@ -72,7 +72,7 @@ def parse_schema(name: str, schema: Any) -> SchemaDeclaration:
         activity, scope = _parse_activity(meta.get(ACTIVITY)), parse_scope(meta.get(MODULE), meta.get(IMPORTS))
         interface = _make_interface(origin, document, {**whole, "properties": properties}, meta)
     refuse_private(origin, properties)
-    made = checked(interface)
+    made = check_declaration(interface)
     refuse_private(origin, find_outer_properties(document, whole))
     return SchemaDeclaration(made, activity, about, _parse_required(whole.get("required")), scope)
 
@@ -158,12 +158,12 @@ def parse_types(name: str, accepts: Any, gives: Any) -> Declaration:
         DefinitionError: The input is not of an object, or has a member that begins with an underscore.
     """
     origin = f"Tool.from_models({name!r})"
-    with named(origin):
+    with name_origin(origin):
         built = DocumentSchema(_load_object(accepts)) if isinstance(accepts, Mapping) else TypeSchema(accepts)
         returns = ReturnDocument(bundle(Parts.load(gives))) if isinstance(gives, Mapping) else ReturnType(gives)
         made = Declaration(origin, built.schema.get("description", ""), built, returns)
     refuse_private(origin, built.schema["properties"])
-    return checked(made)
+    return check_declaration(made)
 
 
 def _load_object(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,10 +1,9 @@
-"""Ways to carry a tool out. Every handler has one signature: validated values and context in, value out.
+"""Handlers: what executes a tool. Each takes validated values and a context, and returns a value.
 
-What a tool is, apart from what carries it out: its words, what it accepts, what it gives.
-
-Values of the types that an interface says, for a function that says others.
-
-What carries an interface out: a function, the model itself, or nothing yet.
+FunctionHandler   a Python function; MethodHandler a method of one instance
+BoundHandler      a declared tool, executed by a function that takes its parameters
+LatentHandler     a declared tool that the model answers itself, without code
+UnboundHandler    a declared tool whose activity is not bound yet: refuses each call
 """
 
 from __future__ import annotations
@@ -41,61 +40,64 @@ from toolkit._schema.signature import Signature, pick_value
 from toolkit.errors import Cancelled, DefinitionError, InvalidArguments, UnknownActivity
 
 
-class Interface(Protocol):
-    """What a tool is, apart from what carries it out."""
+class ToolInterface(Protocol):
+    """A tool's declaration, apart from its handler."""
 
     @property
     def origin(self) -> str:
-        """Where it comes from, for messages to its developer."""
+        """The name of its function or schema, for error messages."""
         ...
 
     @property
     def description(self) -> str:
-        """What the tool does, in its author's words."""
+        """The description that its author wrote."""
         ...
 
     @property
     def raises(self) -> Mapping[str, str]:
-        """The failures that its author has announced: exception name and text."""
+        """Exceptions that its author documents: text by name."""
         ...
 
     @property
-    def built(self) -> ArgumentSchema:
-        """What it accepts."""
+    def argument_schema(self) -> ArgumentSchema:
+        """The schema of its arguments."""
         ...
 
     @property
     def returns(self) -> ReturnSchema:
-        """What it gives."""
+        """The schema of its result."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Declaration:
-    """An interface without a function: of a schema, or of types."""
+    """A declaration without a function: by a schema, or by types."""
 
     origin: str
     description: str
-    built: ArgumentSchema
+    argument_schema: ArgumentSchema
     returns: ReturnSchema
     raises: Mapping[str, str] = field(default_factory=dict)
 
 
-def checked(made: Declaration) -> Declaration:
-    """Check what an interface says by JSON Schemas now: a mistake in them is its author's, not that of a call.
+def check_declaration(made: Declaration) -> Declaration:
+    """Compile a declaration's schemas now, so that a mistake in them is found before any call.
 
     Raises:
         DefinitionError: A schema cannot be carried out; the message says whose, and where.
     """
-    documents = [made.built, *([made.returns.argument_schema] if isinstance(made.returns, ReturnDocument) else [])]
-    with named(made.origin):
+    documents = [
+        made.argument_schema,
+        *([made.returns.argument_schema] if isinstance(made.returns, ReturnDocument) else []),
+    ]
+    with name_origin(made.origin):
         _ = [each.validator for each in documents]  # it is kept
     return made
 
 
 @contextmanager
-def named(origin: str) -> Iterator[None]:
-    """Say in the message of a DefinitionError whose mistake it is."""
+def name_origin(origin: str) -> Iterator[None]:
+    """Put the origin before the message of a DefinitionError."""
     try:
         yield
     except DefinitionError as error:
@@ -103,7 +105,7 @@ def named(origin: str) -> Iterator[None]:
 
 
 def refuse_private(origin: str, names: Any) -> None:
-    """Refuse parameters that look like words about a call.
+    """Refuse parameters that look like meta fields.
 
     Raises:
         DefinitionError: One of them begins with an underscore.
@@ -111,7 +113,7 @@ def refuse_private(origin: str, names: Any) -> None:
     private = next((name for name in names if str(name).startswith("_")), None)
     if private is not None:
         raise DefinitionError(
-            f"{origin}: the parameter {private!r} begins with '_', which is kept for what is said about a call, such "
+            f"{origin}: the parameter {private!r} begins with '_', which is reserved for meta fields such "
             f"as {OUTPUT}. Call it {private.lstrip('_') or 'value'!r}."
         )
 
@@ -123,59 +125,59 @@ Action: TypeAlias = Callable[[dict[str, Any], ToolContext[Any] | None], Any]
 MAX_ITEMS = 100_000
 
 
-class Handler(Interface, Protocol):
-    """What a tool carries to be carried out."""
+class Handler(ToolInterface, Protocol):
+    """Executes a tool's calls."""
 
     @property
-    def interface(self) -> Interface:
-        """The same, apart from what carries it out."""
+    def interface(self) -> ToolInterface:
+        """The declaration alone."""
         ...
 
     @property
     def activity(self) -> str | None:
-        """The name of what it does in a toolbox; empty where the model does it; None where nothing was said."""
+        """The name of its function in a toolbox's bindings; empty for a latent tool; None if it has its own."""
         ...
 
     @property
     def is_async(self) -> bool:
-        """Whether what it gives must be awaited."""
+        """Whether its value must be awaited."""
         ...
 
     @property
     def is_generator(self) -> bool:
-        """Whether it gives its values one by one."""
+        """Whether it yields its values one by one."""
         ...
 
     @property
     def plain_function(self) -> Callable[..., Any] | None:
-        """What takes the values by keyword as they are, where there is such a function."""
+        """The function, if it takes the values by keyword as they are; else None."""
         ...
 
-    def prepared(self) -> Action:
-        """Make what carries a call out; it is kept and called many times."""
+    def make_action(self) -> Action:
+        """Return the function that executes a call; made once for each tool."""
         ...
 
 
 @dataclass(frozen=True)
-class Function:
-    """Carries a tool out by calling a Python function."""
+class FunctionHandler:
+    """Executes a tool by calling a Python function."""
 
     signature: Signature
     activity: None = field(default=None, init=False)
 
     @property
-    def interface(self) -> Interface:
-        """The function's own words and types."""
+    def interface(self) -> ToolInterface:
+        """The function's own signature and docstring."""
         return self
 
     @property
     def origin(self) -> str:
-        """The function's name, for messages to its developer."""
+        """The function's name, for error messages."""
         return self.signature.label
 
     @property
     def function(self) -> Callable[..., Any]:
-        """What is called."""
+        """The function that is called."""
         return self.signature.callable
 
     @property
@@ -194,29 +196,29 @@ class Function:
         return self.signature.docstring.raises
 
     @property
-    def built(self) -> ParameterSchema:
-        """What the signature accepts."""
+    def argument_schema(self) -> ParameterSchema:
+        """The schema of its parameters."""
         return self.signature.argument_schema
 
     @property
     def returns(self) -> ReturnType:
-        """What the return annotation says."""
+        """The schema of its return annotation."""
         return self.signature.returns
 
     @property
     def plain_function(self) -> Callable[..., Any] | None:
-        """The function, where the signature asks for nothing but values by keyword."""
+        """The function, if its signature takes values by keyword only; else None."""
         return self.function if self.signature.has_plain_call else None
 
     @property
     def is_async(self) -> bool:
-        """Whether the function is a coroutine function or an async generator; what it wraps may be another kind."""
+        """Whether the function itself is a coroutine function or an async generator."""
         called = self._called
         return inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
 
     @property
     def is_generator(self) -> bool:
-        """Whether the function gives its values one by one."""
+        """Whether the function is a generator."""
         called = self._called
         return inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called)
 
@@ -228,8 +230,8 @@ class Function:
         called: Callable[..., Any] = type(function).__call__
         return called
 
-    def prepared(self) -> Action:
-        """Make the call of the function; a generator is read to its end."""
+    def make_action(self) -> Action:
+        """Return the function that arranges the values and calls the function."""
         function, arrange = self.function, self.signature.arrange
 
         def arranged(values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
@@ -238,72 +240,72 @@ class Function:
 
         return arranged
 
-    def in_class(self, owner: type | None = None) -> Function:
-        """Make the handler of the same function as a method: its first parameter is the instance."""
+    def in_class(self, owner: type | None = None) -> FunctionHandler:
+        """Return the handler of the function as a method, whose first parameter is the instance."""
         if self.signature.is_method:
             return self
         return replace(self, signature=replace(self.signature, is_method=True, owner=owner))
 
-    def bind(self, instance: Any) -> BoundFunction:
-        """Make the handler of the same method on one instance; schema and docstring are shared, not built again."""
-        return BoundFunction(self.signature, instance)
+    def bind(self, instance: Any) -> MethodHandler:
+        """Return the handler of the method on one instance; it shares schema and docstring."""
+        return MethodHandler(self.signature, instance)
 
 
 @dataclass(frozen=True)
-class BoundFunction(Function):
-    """Carries a tool out by calling a method of one instance."""
+class MethodHandler(FunctionHandler):
+    """Executes a tool by calling a method of one instance."""
 
     instance: Any
 
     @property
     def function(self) -> Callable[..., Any]:
-        """What is called."""
+        """The function that is called."""
         bound: Callable[..., Any] = self.signature.callable.__get__(self.instance)
         return bound
 
 
-def gathered(value: Any, context: ToolContext[Any] | None = None) -> Any:
-    """Read what gives its values one by one to its end: as a list, or as a promise of one.
+def collect(value: Any, context: ToolContext[Any] | None = None) -> Any:
+    """Collect the values of a generator in a list, or in an awaitable of one.
 
     Args:
-        value: What a function gave; anything else is given back as it is.
-        context: Is told each value as it comes.
+        value: A function's value; anything but an iterator is returned as it is.
+        context: Emits each value as an update.
 
     Raises:
-        Cancelled: The call was called off between two values.
+        Cancelled: The call was cancelled between two values.
     """
     kind = type(value)
     if hasattr(kind, "__next__"):
-        return _listed(value, context)
-    return _collected(value, context) if hasattr(kind, "__anext__") else value
+        return _collect_sync(value, context)
+    return _collect_async(value, context) if hasattr(kind, "__anext__") else value
 
 
-def _listed(values: Iterator[Any], context: ToolContext[Any] | None) -> list[Any]:
+def _collect_sync(values: Iterator[Any], context: ToolContext[Any] | None) -> list[Any]:
     try:
-        return list(islice(_told(values, context) if context else values, MAX_ITEMS))
+        return list(islice(_emit_each(values, context) if context else values, MAX_ITEMS))
     finally:
         if inspect.isgenerator(values):
             values.close()
 
 
-def _told(values: Iterator[Any], context: ToolContext[Any]) -> Iterator[Any]:
+def _emit_each(values: Iterator[Any], context: ToolContext[Any]) -> Iterator[Any]:
     for value in values:
-        _tell(value, context)
+        _emit(value, context)
         yield value
 
 
-def _tell(value: Any, context: ToolContext[Any]) -> None:
+def _emit(value: Any, context: ToolContext[Any]) -> None:
     context.update(value)
-    if context.cancellation.reason == CANCELLED:  # who waits for a deadline leaves at its end
+    if context.cancellation.reason == CANCELLED:  # at a deadline the wait for the call ends by itself
         raise Cancelled
 
 
-async def _collected(values: AsyncIterator[Any], context: ToolContext[Any] | None) -> list[Any]:
+async def _collect_async(values: AsyncIterator[Any], context: ToolContext[Any] | None) -> list[Any]:
     collected: list[Any] = []
     try:
         async for value in values:
             if context:
-                _tell(value, context)
+                _emit(value, context)
             collected.append(value)
             if len(collected) == MAX_ITEMS:
                 break
@@ -316,8 +318,8 @@ async def _collected(values: AsyncIterator[Any], context: ToolContext[Any] | Non
 _REST = (Written.VAR_KEYWORD, Written.VAR_POSITIONAL)
 
 
-def types_of(accepted: ArgumentSchema) -> Mapping[str, Any]:
-    """Give Python's types of the values by name; none where a JSON Schema says it, or where they cannot be told."""
+def value_types(accepted: ArgumentSchema) -> Mapping[str, Any]:
+    """Return the Python types of values by name; empty for a JSON Schema, or where they cannot be resolved."""
     if isinstance(accepted, ParameterSchema):
         return {p.name: p.annotation for p in accepted.offered}
     if not isinstance(accepted, TypeSchema):
@@ -327,23 +329,23 @@ def types_of(accepted: ArgumentSchema) -> Mapping[str, Any]:
     return {}
 
 
-def written(accepted: ArgumentSchema, values: dict[str, Any], *, by_alias: bool) -> dict[str, Any]:
-    """Write values as plain data, as their own types say.
+def to_plain_values(accepted: ArgumentSchema, values: dict[str, Any], *, by_alias: bool) -> dict[str, Any]:
+    """Convert values to plain data by their types.
 
     Args:
-        accepted: What they were read by.
-        values: By name.
-        by_alias: Whether members of a type get the names that they have in JSON.
+        accepted: The schema that parsed them.
+        values: The values by name.
+        by_alias: Whether members of a type get their names in JSON.
     """
     if isinstance(accepted, ParameterSchema):
-        return {p.name: _plain(accepted, p, values[p.name]) for p in accepted.offered if p.name in values}
+        return {p.name: _to_plain(accepted, p, values[p.name]) for p in accepted.offered if p.name in values}
     if isinstance(accepted, TypeSchema) and isinstance(values, ModelArguments):
         return accepted.to_document(values.instance, by_alias=by_alias)
     return values
 
 
-def filled(accepted: ArgumentSchema) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Make what adds the defaults that a model was told of; a type or a schema adds its own where it is read."""
+def make_default_filler(accepted: ArgumentSchema) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return a function that adds the defaults of parameters; types and schemas add their own when parsed."""
     if not isinstance(accepted, ParameterSchema):
         return lambda values: values
     told = [p for p in accepted.offered if not p.is_required and p.kind not in _REST and p.name not in accepted.hidden]
@@ -355,8 +357,8 @@ def filled(accepted: ArgumentSchema) -> Callable[[dict[str, Any]], dict[str, Any
     }
 
 
-def left_out(accepted: ArgumentSchema) -> Collection[str]:
-    """List what a call may leave out, and nothing fills in."""
+def optional_without_default(accepted: ArgumentSchema) -> Collection[str]:
+    """Return the names that a call may leave out and that have no default."""
     if isinstance(accepted, ParameterSchema):
         return ()
     if isinstance(accepted, TypeSchema) and not is_typeddict(get_origin(accepted.kind) or accepted.kind):
@@ -365,32 +367,32 @@ def left_out(accepted: ArgumentSchema) -> Collection[str]:
     return [name for name, said in shown.items() if name not in required and "default" not in {**said}]
 
 
-def _plain(accepted: ParameterSchema, p: Parameter, value: Any) -> Any:
+def _to_plain(accepted: ParameterSchema, p: Parameter, value: Any) -> Any:
     write = ReturnType(p.json_type, names=accepted.names).to_json or to_json
     return from_json(write(value))
 
 
-def implementation(function: Any) -> Function:
-    """Make what calls a function.
+def make_function_handler(function: Any) -> FunctionHandler:
+    """Make the handler of a function.
 
     Raises:
         DefinitionError: It cannot be called.
     """
     if not callable(function):
-        raise DefinitionError(f"A tool is carried out by something that can be called; this is {function!r}.")
-    return Function(Signature(function, collect_frame_names(find_source(function))))
+        raise DefinitionError(f"A tool needs a callable, not {function!r}.")
+    return FunctionHandler(Signature(function, collect_frame_names(find_source(function))))
 
 
 @dataclass(frozen=True)
-class Declared:
-    """A handler of an interface: its words, its parameters, what it gives."""
+class DeclaredHandler:
+    """The handler of a declared tool."""
 
-    interface: Interface
+    interface: ToolInterface
 
     __getstate__ = get_fields
 
     def of(self, interface: Any) -> Any:
-        """Make the same handler of another form of its interface."""
+        """Return the same handler with another declaration."""
         return replace(self, interface=interface)
 
     @property
@@ -400,76 +402,76 @@ class Declared:
 
     @property
     def description(self) -> str:
-        """What the tool does, in its author's words."""
+        """The description that its author wrote."""
         return self.interface.description
 
     @property
     def raises(self) -> Mapping[str, str]:
-        """The failures that its author has announced: exception name and text."""
+        """Exceptions that its author documents: text by name."""
         return self.interface.raises
 
     @property
-    def built(self) -> ArgumentSchema:
-        """What it accepts; what a model wrote beside it, such as the output that it thought of, is overlooked."""
+    def argument_schema(self) -> ArgumentSchema:
+        """The schema of its arguments; other fields, such as an output that a model made up, are ignored."""
         return self._built
 
     @cached_property
     def _built(self) -> ArgumentSchema:
-        return LenientSchema(self.interface.built)
+        return LenientSchema(self.interface.argument_schema)
 
     @property
     def returns(self) -> ReturnSchema:
-        """What it gives."""
+        """The schema of its result."""
         return self.interface.returns
 
     @property
     def is_async(self) -> bool:
-        """Whether what it gives must be awaited."""
+        """Whether its value must be awaited."""
         return False
 
     @property
     def is_generator(self) -> bool:
-        """Whether it gives its values one by one."""
+        """Whether it yields its values one by one."""
         return False
 
     @property
     def plain_function(self) -> Callable[..., Any] | None:
-        """None: the values have a way to go."""
+        """None: the values must be arranged first."""
         return None
 
 
 @dataclass(frozen=True)
-class Latent(Declared):
-    """Leaves a tool to the model: it fills in the output beside the arguments, and no code runs."""
+class LatentHandler(DeclaredHandler):
+    """Takes the output that the model filled in beside the arguments; no code runs."""
 
     @property
     def activity(self) -> str:
-        """What carries the tool out: nothing."""
+        """Empty: no function executes the tool."""
         return ""
 
     @cached_property
     def _built(self) -> ArgumentSchema:
-        """What it accepts: the output, and the arguments.
+        """The schema of the output and the arguments.
 
         Raises:
             DefinitionError: A parameter begins with an underscore, as the output does.
         """
-        refuse_private(self.origin, self.interface.built.schema["properties"])
-        return LenientSchema(JoinedSchema(self.interface.returns.argument_schema, self.interface.built))
+        refuse_private(self.origin, self.interface.argument_schema.schema["properties"])
+        return LenientSchema(JoinedSchema(self.interface.returns.argument_schema, self.interface.argument_schema))
 
-    def prepared(self) -> Action:
-        """Take the output for the result; it was checked with the arguments."""
+    def make_action(self) -> Action:
+        """Return a function that takes the output, which was validated with the arguments."""
         return lambda values, _: values[OUTPUT]
 
 
 @dataclass(frozen=True)
-class Unbound(Declared):
-    """Stands where a tool names what carries it out, and nothing of that name is there."""
+class UnboundHandler(DeclaredHandler):
+    """Stands for an activity that is not bound."""
 
     activity: str
 
-    def prepared(self) -> Action:
-        """Refuse every call."""
+    def make_action(self) -> Action:
+        """Return a function that refuses every call."""
 
         def refuse(_: dict[str, Any], __: ToolContext[Any] | None) -> Any:
             raise UnknownActivity(self.activity)
@@ -477,133 +479,139 @@ class Unbound(Declared):
         return refuse
 
 
-def without_function(interface: Interface, activity: str | None) -> Latent | Unbound:
-    """Make the handler of an interface to which no function is given.
+def without_function(interface: ToolInterface, activity: str | None) -> LatentHandler | UnboundHandler:
+    """Make the handler of a declared tool without a function.
 
     Args:
-        interface: Any.
-        activity: The name of what carries it out; empty or None where the model does.
+        interface: The declaration.
+        activity: The name of its function in a toolbox's bindings; empty or None for a latent tool.
     """
-    return Unbound(interface, activity) if activity else Latent(interface)
+    return UnboundHandler(interface, activity) if activity else LatentHandler(interface)
 
 
 @dataclass(frozen=True)
-class Bound(Declared):
-    """Carries an interface out by a function, which takes the parameters by name, or all of them as one.
+class BoundHandler(DeclaredHandler):
+    """Executes a declared tool by a function that takes the parameters by name, or all of them as one.
 
     Attributes:
-        activity: What the function is called in the toolbox.
+        activity: The function's name in the toolbox's bindings.
     """
 
     activity: str
-    function: Function
+    function: FunctionHandler
 
     @property
     def is_async(self) -> bool:
-        """Whether what the function gives must be awaited."""
+        """Whether the function's value must be awaited."""
         return self.function.is_async
 
     @property
     def is_generator(self) -> bool:
-        """Whether the function gives its values one by one."""
+        """Whether the function is a generator."""
         return self.function.is_generator
 
-    def prepared(self) -> Action:
-        """Call the function; values become what its annotations say, where the interface says something else."""
-        act, fit, fill = self.function.prepared(), self._fitted, filled(self.interface.built)
-        if not self.retyped:
+    def make_action(self) -> Action:
+        """Return a function that converts the values where their types differ, and calls the function."""
+        act, fit, fill = self.function.make_action(), self._fit, make_default_filler(self.interface.argument_schema)
+        if not self.converted:
             return lambda values, context: act(fit(fill(values)), context)
-        read = ArgumentParser.for_tool(self.activity, replace(self.function.built, offered=self.retyped)).parse
-        if isinstance(self.interface.built, DocumentSchema):
+        read = ArgumentParser.for_tool(
+            self.activity, replace(self.function.argument_schema, offered=self.converted)
+        ).parse
+        if isinstance(self.interface.argument_schema, DocumentSchema):
             return lambda values, context: act(read(fit(values))[0], context)
-        return lambda values, context: act(self._read(fill(values), read), context)
+        return lambda values, context: act(self._convert(fill(values), read), context)
 
-    def _read(self, values: dict[str, Any], read: Callable[[Any], tuple[dict[str, Any], Any]]) -> dict[str, Any]:
-        """Write values by the interface's types, and read them by the function's.
+    def _convert(self, values: dict[str, Any], read: Callable[[Any], tuple[dict[str, Any], Any]]) -> dict[str, Any]:
+        """Convert values from the declaration's types to the function's.
 
         Raises:
             TypeError: They do not agree, which is no fault of the model's.
         """
-        fitted = self._fitted(values)
-        plain = self._fitted(written(self.interface.built, values, by_alias=bool(self.whole)))
-        changed = {p.name: plain[p.name] for p in self.retyped if p.name in plain}
+        fitted = self._fit(values)
+        plain = self._fit(to_plain_values(self.interface.argument_schema, values, by_alias=bool(self.single_parameter)))
+        changed = {p.name: plain[p.name] for p in self.converted if p.name in plain}
         kept = {name: value for name, value in fitted.items() if name not in changed}
         try:
             return {**kept, **read(changed)[0]}
         except InvalidArguments as error:
-            what = f"{self.function.origin} takes something else than the tool says"
+            what = f"{self.function.origin} takes other types than the tool declares"
             raise TypeError(f"{what}: {error}") from error
 
     @cached_property
-    def retyped(self) -> tuple[Parameter, ...]:
-        """The function's parameters whose values come in another type than they have there."""
-        built = self.interface.built
+    def converted(self) -> tuple[Parameter, ...]:
+        """The function's parameters whose type differs from the declaration's."""
+        built = self.interface.argument_schema
         if isinstance(built, DocumentSchema):
-            return self.offered
-        types = {self.whole: getattr(built, "kind", Any)} if self.whole else types_of(built)
-        return tuple(p for p in self.offered if p.annotation not in (Any, types.get(p.name, Any)))
+            return self.parameters
+        types = {self.single_parameter: getattr(built, "kind", Any)} if self.single_parameter else value_types(built)
+        return tuple(p for p in self.parameters if p.annotation not in (Any, types.get(p.name, Any)))
 
     @cached_property
-    def whole(self) -> str:
-        """The parameter that takes all values as one; empty where each has its own.
+    def single_parameter(self) -> str:
+        """The parameter that takes all values as one; empty if each has its own.
 
         It is the function's only one, and none of the interface is called so.
         """
-        named = [p.name for p in self.offered if p.kind not in (Written.VAR_KEYWORD, Written.VAR_POSITIONAL)]
-        alone = len(named) == 1 == len(self.offered) and named[0] not in self.known
+        named = [p.name for p in self.parameters if p.kind not in (Written.VAR_KEYWORD, Written.VAR_POSITIONAL)]
+        alone = len(named) == 1 == len(self.parameters) and named[0] not in self.value_names
         return named[0] if alone else ""
 
     @cached_property
-    def offered(self) -> tuple[Parameter, ...]:
+    def parameters(self) -> tuple[Parameter, ...]:
         """The function's parameters that the run does not supply."""
         return tuple(p for p in self.function.signature.parameters if not p.is_injected)
 
     @cached_property
-    def untaken(self) -> tuple[str, ...]:
-        """What the interface has and the function does not take."""
-        if self.whole or self._rest:
+    def unused(self) -> tuple[str, ...]:
+        """Declared parameters that the function does not take."""
+        if self.single_parameter or self._rest:
             return ()
-        names = {p.name for p in self.offered}
-        return tuple(name for name in self.known if name not in names)
+        names = {p.name for p in self.parameters}
+        return tuple(name for name in self.value_names if name not in names)
 
     @cached_property
-    def unfilled(self) -> tuple[str, ...]:
-        """What the function needs and the interface does not have."""
-        known = (self.whole,) if self.whole else self.known
-        needed = (p.name for p in self.offered if p.is_required and p.kind is not Written.VAR_KEYWORD)
+    def missing(self) -> tuple[str, ...]:
+        """Parameters that the function needs and the declaration lacks."""
+        known = (self.single_parameter,) if self.single_parameter else self.value_names
+        needed = (p.name for p in self.parameters if p.is_required and p.kind is not Written.VAR_KEYWORD)
         return tuple(name for name in needed if name not in known)
 
     @cached_property
     def uncertain(self) -> tuple[str, ...]:
-        """What the function needs, and a call may leave out."""
-        needed = {p.name for p in self.offered if p.is_required}
-        return () if self.whole else tuple(name for name in left_out(self.interface.built) if name in needed)
+        """Parameters that the function needs and a call may leave out."""
+        needed = {p.name for p in self.parameters if p.is_required}
+        return (
+            ()
+            if self.single_parameter
+            else tuple(name for name in optional_without_default(self.interface.argument_schema) if name in needed)
+        )
 
     @cached_property
-    def known(self) -> Collection[str]:
-        """The names by which the values come."""
-        built = self.interface.built
+    def value_names(self) -> Collection[str]:
+        """The names of the declared parameters."""
+        built = self.interface.argument_schema
         return built.names if isinstance(built, TypeSchema) else built.schema["properties"]
 
     @cached_property
     def _rest(self) -> str:
-        return next((p.name for p in self.offered if p.kind is Written.VAR_KEYWORD), "")
+        return next((p.name for p in self.parameters if p.kind is Written.VAR_KEYWORD), "")
 
-    def _fitted(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Lay values out for the function.
+    def _fit(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Arrange values for the function.
 
         Raises:
-            TypeError: It does not take one of them, or needs another.
+            TypeError: It does not take one of them, or lacks another.
         """
-        if self.whole:
-            return {self.whole: values.instance if isinstance(values, ModelArguments) else values}
-        missing = next((name for name in self.unfilled if name not in values), None)
+        if self.single_parameter:
+            return {self.single_parameter: values.instance if isinstance(values, ModelArguments) else values}
+        missing = next((name for name in self.missing if name not in values), None)
         if missing is not None:
-            raise TypeError(f"{self.function.origin} needs {missing!r}; Toolbox.check() tells more")
-        names = {p.name for p in self.offered}
+            raise TypeError(f"{self.function.origin} needs {missing!r}; see Toolbox.check()")
+        names = {p.name for p in self.parameters}
         other = {name: value for name, value in values.items() if name not in names}
         if not other:
             return values
         if not self._rest:
-            raise TypeError(f"{self.function.origin} takes no {next(iter(other))!r}; Toolbox.check() tells more")
+            raise TypeError(f"{self.function.origin} takes no {next(iter(other))!r}; see Toolbox.check()")
         return {name: value for name, value in values.items() if name in names} | {self._rest: other}

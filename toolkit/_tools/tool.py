@@ -19,8 +19,16 @@ from toolkit._messages import OUTPUT_PATH, ToolResult, ToolSpec
 from toolkit._options import refuse_unknown_options, spell_options
 from toolkit._schema.annotations import read_attributes, render_signature, unwrap_partials
 from toolkit._schema.arguments import MAX_TEXT, RawArguments, refuse_long
-from toolkit._tools.handlers import Bound, BoundFunction, Declared, Function, Handler, implementation, without_function
-from toolkit._tools.invocation import Hot, Invocation
+from toolkit._tools.handlers import (
+    BoundHandler,
+    DeclaredHandler,
+    FunctionHandler,
+    Handler,
+    MethodHandler,
+    make_function_handler,
+    without_function,
+)
+from toolkit._tools.invocation import FastPath, Invocation
 from toolkit._tools.options import DEFAULTS, OPTION_NAMES, USUAL, Scope, ToolOptions, ToolSettings, split_options
 from toolkit._tools.shared_values import allow_references
 from toolkit.errors import DefinitionError
@@ -37,9 +45,9 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def safe_name(name: str) -> str:
-    """Make a name that providers accept of one that they may refuse; names that differ stay apart.
+    """Make a name that providers accept; different names stay different.
 
-    Letters lose their accents, what is left over becomes `_`, and what is too long ends in a hash of the whole.
+    Letters lose their accents, other characters become `_`, and a name that is too long ends in a hash of the whole.
     """
     if NAME.fullmatch(name):
         return name
@@ -55,7 +63,7 @@ def safe_name(name: str) -> str:
 
 
 def name_of(function: Any) -> str:
-    """Find what a callable is called; an object that is called has the name of its class."""
+    """Return the name of a callable; for an instance, that of its class in snake case."""
     function = unwrap_partials(function)
     written = getattr(function, "__name__", None)
     return (
@@ -84,7 +92,7 @@ class Tool(Generic[P, R]):
         handler: The object that executes calls and knows the tool's parameters.
         title: A name for people; never sent to a model.
         relay: Exceptions whose message the model may see, besides ToolError and those that `Raises:` names.
-        strict: Whether the provider is to enforce the schema, where that is lossless; None leaves that to the run.
+        strict: Whether the provider enforces the schema, where that is lossless; None leaves it to the run.
         settings: The options about the execution of a call: effect, timeout, retries, place, gates.
         activity: The name of the function that executes it in a toolbox; "" leaves it to the model; None where neither
             is specified.
@@ -112,7 +120,7 @@ class Tool(Generic[P, R]):
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and NAME.fullmatch(self.name)):
             raise DefinitionError(
-                f"{self.origin}: {self.name!r} is no name for a tool: providers accept 1 to 64 letters, digits, '_' "
+                f"{self.origin}: {self.name!r} is not a valid tool name: providers accept 1 to 64 letters, digits, '_' "
                 f"and '-'. Pass name={safe_name(str(self.name))!r}, for example."
             )
         function = self._function
@@ -120,11 +128,11 @@ class Tool(Generic[P, R]):
             self.__dict__.update(read_attributes(function.function))
 
     def invoke(self, words: RawArguments = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
-        """Carry out a model's call, without gates; a tool's fault is a result, not an exception.
+        """Invoke the tool with a model's raw arguments, without gates; an error of the tool is a result, not raised.
 
         Args:
-            words: The arguments, as the model wrote them.
-            context: What a parameter annotated ToolContext gets.
+            words: The raw arguments: JSON text, or a mapping.
+            context: Passed to a parameter annotated ToolContext.
 
         Raises:
             FatalError: The tool raised it.
@@ -133,37 +141,37 @@ class Tool(Generic[P, R]):
         try:
             if len(words) > MAX_TEXT:
                 refuse_long(words)
-            values = validate(words)  # type: ignore[arg-type]  # what is no text is refused, and read again
-        except Exception as error:  # noqa: BLE001  read again, and explained there
-            return self._invocation.again(words, context, error)
+            values = validate(words)  # type: ignore[arg-type]  # raises for what is not text; parsed again below
+        except Exception as error:  # noqa: BLE001  parsed again and explained there
+            return self._invocation.retry_parse(words, context, error)
         if function is None:
-            return self._invocation.finished(self._invocation.execute(values, context))
+            return self._invocation.wait(self._invocation.execute(values, context))
         try:
             value = function(**values)
-        except BaseException as error:  # noqa: BLE001  whatever a tool raises is the answer to its call
+        except BaseException as error:  # noqa: BLE001  whatever a tool raises is its result
             return self._invocation.fail(error)
-        try:  # the constructor takes twice the time, on every call
+        try:  # the constructor would take twice the time
             return _new(ToolResult, (value, writers[type(value)](value), None, None, None, None, (), (), ()))
-        except Exception:  # noqa: BLE001  a value of another type, or one that cannot be written as others of its type
-            return self._invocation.finished(self._invocation.settle(value))
+        except Exception:  # noqa: BLE001  a type without a writer yet, or a value that needs the general one
+            return self._invocation.wait(self._invocation.settle(value))
 
     async def ainvoke(self, words: RawArguments = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
-        """Carry out a model's call, without gates, in the running loop; a sync function gets a thread of its own."""
+        """Do what `invoke` does, in the running event loop; a sync function runs on a thread of its own."""
         return await self._invocation.ainvoke(words, context)
 
     @cached_property
     def description(self) -> str:
-        """What the model is told that the tool does."""
+        """The description that the model reads."""
         return self.handler.description if self._text is None else self._text
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """JSON Schema of the arguments: draft 2020-12, of type object. Read it, do not change it.
+        """JSON Schema of the arguments: draft 2020-12, of type object. Do not change it.
 
         Raises:
             DefinitionError: A parameter cannot be described to a model.
         """
-        return self.handler.built.schema
+        return self.handler.argument_schema.schema
 
     @property
     def _shown_parameters(self) -> dict[str, Any]:
@@ -176,12 +184,12 @@ class Tool(Generic[P, R]):
 
     @property
     def output_schema(self) -> dict[str, Any] | None:
-        """JSON Schema of what the function returns; None where its annotation says nothing about it."""
+        """JSON Schema of the return value; None without a return annotation."""
         return self.handler.returns.schema
 
     @cached_property
     def _spec(self) -> ToolSpec:
-        """The tool as a model may see it.
+        """The tool as plain data, as dialects render it.
 
         Raises:
             DefinitionError: It cannot be described to a model.
@@ -203,16 +211,16 @@ class Tool(Generic[P, R]):
             strict=self.strict,
             namespace=self.settings.namespace,
             defer_loading=self.settings.defer_loading,
-            forms={} if self._about else self.handler.built.forms,
+            forms={} if self._about else self.handler.argument_schema.forms,
         )
 
     @property
     def origin(self) -> str:
-        """Where the tool comes from, for messages to its developer."""
+        """The name of the function or schema that the tool was made of, for error messages."""
         return self.handler.origin
 
     def explain(self, dialect: DialectName = "chat", *, strict: bool = True) -> Explanation:
-        """Tell how a provider is shown this tool: what is rewritten, and whether and why not it is strict.
+        """Explain how a dialect renders this tool: what it rewrites, and why it is not strict if it is not.
 
         Raises:
             ValueError: There is no such dialect.
@@ -225,11 +233,11 @@ class Tool(Generic[P, R]):
 
     @cached_property
     def _invocation(self) -> Invocation:
-        """What carries calls out."""
+        """Parses, executes and renders the tool's calls."""
         return Invocation(self.name, self.handler, self.relay)
 
     @cached_property
-    def _fast_path(self) -> Hot:
+    def _fast_path(self) -> FastPath:
         return self._invocation.fast_path
 
     @classmethod
@@ -244,19 +252,19 @@ class Tool(Generic[P, R]):
         description: str | None = None,
         **options: Unpack[ToolOptions],
     ) -> Tool[..., Any]:
-        """Declare a tool by a JSON Schema, which says what it needs and, in `_output`, what it gives.
+        """Declare a tool by the JSON Schema of its arguments and, in `_output`, of its result.
 
         Args:
-            name: What the model calls it by; `_tool` says the same, where it is there.
-            schema: Of type object: the parameters, and the keys about a call: `_tool`, `_activity`, `_output`,
+            name: What the model calls it by; equal to `_tool` if that is given.
+            schema: Of type object: the parameters, and the meta fields `_tool`, `_activity`, `_output`,
                 `_reasoningForCall`, `_module`, `_imports`.
-            function: What carries it out; without one it is bound in a toolbox, or left to the model.
-            title: For people.
+            function: Executes it; without one it is bound in a toolbox, or latent.
+            title: For display.
             description: For the model; the schema's own by default.
             **options: As for `tool`.
 
         Raises:
-            DefinitionError: The schema is none, or does not hold together; the message says where.
+            DefinitionError: The schema is invalid or inconsistent; the message names the place.
         """
         from toolkit._tools.from_schema import parse_schema
 
@@ -278,19 +286,19 @@ class Tool(Generic[P, R]):
         description: str | None = None,
         **options: Unpack[ToolOptions],
     ) -> Tool[..., Any]:
-        """Declare a tool by two types: what it needs, and what it gives.
+        """Declare a tool by the types of its arguments and its result.
 
         Args:
             name: What the model calls it by.
             accepts: A pydantic model, a dataclass, a TypedDict, or a JSON Schema: its members are the parameters.
             gives: Whatever pydantic can validate, or a JSON Schema.
             function: As for `from_schema`.
-            title: For people.
+            title: For display.
             description: For the model; that of the type, its docstring, by default.
             **options: As for `tool`.
 
         Raises:
-            DefinitionError: What it needs has no members, or one that begins with an underscore.
+            DefinitionError: The arguments have no members, or one that begins with an underscore.
         """
         from toolkit._tools.from_schema import parse_types
 
@@ -306,7 +314,9 @@ class Tool(Generic[P, R]):
         activity = fields.get("activity")
         if function is None:
             return cls(name=name, handler=without_function(interface, activity), **fields)
-        return cls(name=name, handler=Bound(interface, activity or name, implementation(function)), **fields)
+        return cls(
+            name=name, handler=BoundHandler(interface, activity or name, make_function_handler(function)), **fields
+        )
 
     @overload  # a method on its class
     def __get__(self: Tool[Concatenate[S, Q], T], instance: None, owner: type[S]) -> Tool[P, R]: ...
@@ -320,35 +330,43 @@ class Tool(Generic[P, R]):
         target = owner if self._of_class else instance
         if target is None or not self._binds:
             return self
-        return replace(self, handler=self._of(cast("Function", self._function).in_class().bind(target)))
+        return replace(
+            self, handler=self._with_function(cast("FunctionHandler", self._function).in_class().bind(target))
+        )
 
     def __set_name__(self, owner: type, name: str) -> None:
         if self._binds and self.__dict__["__qualname__"].rpartition(".")[0] == owner.__qualname__:
-            object.__setattr__(self, "handler", self._of(cast("Function", self._function).in_class(owner)))
+            object.__setattr__(
+                self, "handler", self._with_function(cast("FunctionHandler", self._function).in_class(owner))
+            )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function itself, with Python's values and Python's exceptions."""
-        handler = self.handler.function if isinstance(self.handler, Bound) else self.handler
-        if not isinstance(handler, Function):
-            raise NotImplementedError(f"{self.origin} does nothing by itself: bind it in a Toolbox, or use invoke().")
+        """Call the function itself."""
+        handler = self.handler.function if isinstance(self.handler, BoundHandler) else self.handler
+        if not isinstance(handler, FunctionHandler):
+            raise NotImplementedError(f"{self.origin} has no function: bind one in a Toolbox, or use invoke().")
         value: R = handler.function(*args, **kwargs)
         return value
 
     def __reduce__(self) -> tuple[Any, ...]:
         place = (self.__dict__.get("__module__"), self.__dict__.get("__qualname__", ""))
-        home = _found(*place)
+        home = _find_in_module(*place)
         if home is self:
-            return _found, place
+            return _find_in_module, place
         values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "handler"}
         if not isinstance(home, Tool):
-            return _rebuilt, (self.handler, values)
+            return _rebuild, (self.handler, values)
         function = self._function
-        bound = (function.instance,) if isinstance(function, BoundFunction) else ()
-        carried = None if function is self.handler else cast("Declared", self.handler).of(None)
-        return _varied, (home, bound, carried, values)  # the function cannot be found by its name: the tool is there
+        bound = (function.instance,) if isinstance(function, MethodHandler) else ()
+        carried = None if function is self.handler else cast("DeclaredHandler", self.handler).of(None)
+        return _rebuild_from_home, (home, bound, carried, values)  # under the function's name stands the tool
 
     def __eq__(self, other: object) -> bool:
-        if not (isinstance(other, Tool) and isinstance(self.handler, Function) and isinstance(other.handler, Function)):
+        if not (
+            isinstance(other, Tool)
+            and isinstance(self.handler, FunctionHandler)
+            and isinstance(other.handler, FunctionHandler)
+        ):
             return self is other
         return (self.name, self.handler.function) == (other.name, other.handler.function)
 
@@ -361,24 +379,26 @@ class Tool(Generic[P, R]):
         return f"<Tool {self.name}{shown}>"
 
     @property
-    def _function(self) -> Function | None:
-        """What was written in Python: the function itself, or its signature where its body is left out."""
-        return next((made for made in (self.handler, self.handler.interface) if isinstance(made, Function)), None)
+    def _function(self) -> FunctionHandler | None:
+        """The handler of the decorated function, or of its signature if its body is `...`."""
+        return next(
+            (made for made in (self.handler, self.handler.interface) if isinstance(made, FunctionHandler)), None
+        )
 
-    def _of(self, function: Function) -> Handler:
-        """Make the same handler of another form of its function."""
-        return function if self.handler is self._function else cast("Declared", self.handler).of(function)
+    def _with_function(self, function: FunctionHandler) -> Handler:
+        """Return the same handler with another function."""
+        return function if self.handler is self._function else cast("DeclaredHandler", self.handler).of(function)
 
     @property
     def _binds(self) -> bool:
-        """Whether it becomes a method where it stands in a class body, as a plain function does."""
+        """Whether it becomes a method in a class body, as a plain function does."""
         function = self._function
-        return type(function) is Function and inspect.isfunction(function.function)
+        return type(function) is FunctionHandler and inspect.isfunction(function.function)
 
     @property
     def _is_unbound(self) -> bool:
         """Whether it is a method that waits for its instance."""
-        return self._binds and cast("Function", self._function).signature.is_method
+        return self._binds and cast("FunctionHandler", self._function).signature.is_method
 
     @property
     def is_async(self) -> bool:
@@ -386,25 +406,25 @@ class Tool(Generic[P, R]):
         return self._invocation.is_async
 
     def with_name(self, name: str) -> Self:
-        """Make the same tool under another name."""
+        """Return the same tool under another name."""
         return replace(self, name=name)
 
 
-def _found(module: str | None, qualname: str) -> Any:
-    """Find what stands in a module under a name, as it was written: not bound to anything."""
-    place: Any = import_module(module) if module else None  # another process may not have it loaded
+def _find_in_module(module: str | None, qualname: str) -> Any:
+    """Return what a module defines under a qualified name, not bound to anything."""
+    place: Any = import_module(module) if module else None  # another process may not have imported it
     for part in qualname.split("."):
         place = inspect.getattr_static(place, part, None)
     return getattr(place, "__func__", place)
 
 
-def _rebuilt(handler: Handler, values: dict[str, Any]) -> Tool[Any, Any]:
+def _rebuild(handler: Handler, values: dict[str, Any]) -> Tool[Any, Any]:
     return Tool(handler=handler, **values)
 
 
-def _varied(
-    home: Tool[Any, Any], bound: tuple[Any, ...], carried: Declared | None, values: dict[str, Any]
+def _rebuild_from_home(
+    home: Tool[Any, Any], bound: tuple[Any, ...], carried: DeclaredHandler | None, values: dict[str, Any]
 ) -> Tool[Any, Any]:
-    own = cast("Function", home.handler.interface)
+    own = cast("FunctionHandler", home.handler.interface)
     function = own.in_class().bind(*bound) if bound else own
     return replace(home, handler=carried.of(function) if carried else function, **values)

@@ -553,7 +553,7 @@ class Form:
 
     @property
     def _schema(self) -> ArgumentSchema:
-        return self.tool.handler.interface.built
+        return self.tool.handler.interface.argument_schema
 
     @cached_property
     def _group(self) -> Group:
