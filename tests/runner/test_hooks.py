@@ -240,7 +240,7 @@ def test_after_call(go: Go, later: bool) -> None:
 
 @BACKENDS
 def test_after_call_of_a_denied_call(go: Go) -> None:
-    """The text that a hook gives a denied call is sent as it is; the error is not added again."""
+    """A hook may extend the text of a denied call; the error is not added again."""
     hook = Hook(after_call=lambda _, result, __: result._replace(text=f"{result.text}, Ann"))
 
     assert (

@@ -167,11 +167,11 @@ def complete(result: ToolResult, write: Callable[[Any], str] = write_value, *, i
     Args:
         result: A result that a tool or a middleware made.
         write: Writes the value.
-        is_final: Leave the text as it is where there is one, though it does not hold the error.
+        is_final: A middleware or hook made it: add the error only to a text that does not contain it.
     """
     shown, error = _content(result, write), None if result.error is None else _as_text(result.error)
     text = shown.text or ""
-    if error and not (is_final and result.text) and text != error and not text.endswith(f"\n{error}"):
+    if error and not (is_final and error in text) and text != error and not text.endswith(f"\n{error}"):
         text = f"{text}\n{error}" if text else error
     return result._replace(
         text=text,
