@@ -741,9 +741,9 @@ def test_required_words_about_a_call(strict: bool) -> None:
 def test_example_of_progressive_work() -> None:
     """The example shows all that a model is told of its tool: with the definitions, which go where a function comes."""
     example = runpy.run_path(str(Path(__file__).parent.parent.parent / "examples" / "progressive.py"))
-    before = json.loads("".join(example["told"]()))
+    before = json.loads("".join(example["describe_schema"]()))
     example["box"].bind("sentimentAnalysis", example["counted"])
-    after = json.loads("".join(example["told"]()))
+    after = json.loads("".join(example["describe_schema"]()))
 
     assert (["sentimentAnalysis.output.Sentiment"], False) == ([*before["$defs"]], "$defs" in after)
 

@@ -141,7 +141,7 @@ class DelegatedToFunction(Delegated):
         """Whether its answer must be awaited."""
         return self.delegate.is_async
 
-    def prepared(self) -> Action:
+    def make_action(self) -> Action:
         """Ask the function, and check its answer."""
         return self._ask
 
@@ -165,7 +165,7 @@ class DelegatedToRunner(Delegated):
         """True, so that the run can be cancelled at any time."""
         return True
 
-    def prepared(self) -> Action:
+    def make_action(self) -> Action:
         """Ask the runner, and check its answer."""
         return self._ask
 
