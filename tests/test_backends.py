@@ -721,17 +721,17 @@ def test_private_loop_is_one() -> None:
     async def loop() -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
 
-    assert private_loop.run(loop()) is private_loop.run(loop())
+    assert private_loop.run(loop) is private_loop.run(loop)
 
 
 def test_private_loop_does_not_wait_for_itself() -> None:
     """A sync call from inside the private loop is refused, with what to do."""
 
     async def nested() -> None:
-        private_loop.run(suspended())
+        private_loop.run(suspended)
 
     with pytest.raises(RuntimeError, match=r"an async tool called a sync method of this library; await the one"):
-        private_loop.run(nested())
+        private_loop.run(nested)
 
 
 def test_private_loop_closes() -> None:
@@ -754,11 +754,11 @@ def test_private_loop_closes() -> None:
         await asyncio.sleep(0)
         return threading.current_thread()
 
-    thread = loop.run(leave())
+    thread = loop.run(leave)
     loop.close()
 
     assert (["task", "generator"], False) == (ended, thread.is_alive())
-    assert thread is not loop.run(leave())
+    assert thread is not loop.run(leave)
     loop.close()
 
 
@@ -772,7 +772,7 @@ def test_private_loop_closes_over_a_waiting_thread() -> None:
 
     def wait() -> None:
         try:
-            loop.run(endless())
+            loop.run(endless)
         except asyncio.CancelledError:
             seen.append("cancelled")
 
@@ -792,7 +792,7 @@ def test_task_that_cancels_itself() -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(concurrent.futures.CancelledError):
-        private_loop.run(cancel())
+        private_loop.run(cancel)
 
 
 def test_private_loop_that_is_stuck() -> None:
@@ -803,7 +803,7 @@ def test_private_loop_that_is_stuck() -> None:
         begun.set()
         release.wait(10)
 
-    waiting = threading.Thread(target=lambda: loop.run(block()))
+    waiting = threading.Thread(target=lambda: loop.run(block))
     waiting.start()
     begun.wait(10)
     loop.close()
@@ -829,10 +829,10 @@ def test_private_loop_after_a_fork() -> None:
     async def name() -> int:
         return os.getpid()
 
-    private_loop.run(name())
+    private_loop.run(name)
     child = os.fork()
     if child == 0:
-        os._exit(0 if private_loop.run(name()) == os.getpid() else 1)
+        os._exit(0 if private_loop.run(name) == os.getpid() else 1)
 
     assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 

@@ -54,7 +54,7 @@ def through_async_without_a_loop(server: FakeServer, **options: Any) -> str:
     try:
         return Runner([add], model="fake", client=client, **options).run("x").output
     finally:
-        private_loop.run(client.close())
+        private_loop.run(client.close)
 
 
 EVERY_WAY = pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -57,8 +57,8 @@ class PrivateLoop:
         self._thread: threading.Thread | None = None
         self._process = 0
 
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the loop and wait for it on the caller's thread.
+    def run(self, job: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine function in the loop and wait for it on the caller's thread.
 
         Raises:
             RuntimeError: Called on the loop's own thread, which would wait for itself.
@@ -68,11 +68,10 @@ class PrivateLoop:
 
         loop = self._get_loop()
         if threading.current_thread() is self._thread:
-            coroutine.close()
             raise RuntimeError(
                 "an async tool called a sync method of this library; await the one whose name begins with a"
             )
-        watched = _LoopJob(coroutine)
+        watched = _LoopJob(job)
         try:
             future = asyncio.run_coroutine_threadsafe(watched.run(), loop)
             if (turn := loop_waits.get()) is not None:
@@ -133,9 +132,9 @@ async def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
 class _LoopJob(Generic[T]):
     """A coroutine in the private loop whose end other threads can wait for."""
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+    def __init__(self, job: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self.has_ended = threading.Event()
-        self._coroutine = coroutine
+        self._job = job
         self._task: asyncio.Task[Any] | None = None
 
     async def run(self) -> T:
@@ -146,7 +145,7 @@ class _LoopJob(Generic[T]):
             raise asyncio.CancelledError
         self._task = asyncio.current_task()
         try:
-            return await self._coroutine
+            return await self._job()
         finally:
             self.has_ended.set()
 
@@ -155,5 +154,4 @@ class _LoopJob(Generic[T]):
         if self._task is not None:
             self._task.cancel()
         else:
-            self._coroutine.close()
             self.has_ended.set()

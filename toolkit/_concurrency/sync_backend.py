@@ -45,7 +45,9 @@ class SyncBackend:
     ) -> T:
         """Run one leaf and return its value."""
         if is_async:  # even if it is cancelled already: the coroutine must start to be cancelled
-            return unwrap_outcome(private_loop.run(_capture(partial(run_in_task, job, cancellation, self.abandoned))))
+            return unwrap_outcome(
+                private_loop.run(partial(_capture, partial(run_in_task, job, cancellation, self.abandoned)))
+            )
         if cancellation:
             raise cancellation_error(cancellation)
         if cancellation is None or cancellation.deadline is None:
@@ -107,7 +109,7 @@ class SyncBackend:
 
     async def _step(self, job: CoroutineFunction[T], cancellation: Cancellation | None, *, is_async: bool) -> T:
         if is_async:
-            return unwrap_outcome(private_loop.run(_capture(lambda: await_in_place(job(), cancellation))))
+            return unwrap_outcome(private_loop.run(partial(_capture, lambda: await_in_place(job(), cancellation))))
         return await job()
 
     def _in_thread(self, function: Callable[[], T], cancellation: Cancellation) -> T:

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -314,7 +314,7 @@ class Invocation:
 
     def wait(self, result: ToolResult | Awaitable[ToolResult]) -> ToolResult:
         """Wait for an awaitable result in the private event loop."""
-        return result if isinstance(result, ToolResult) else private_loop.run(await_value(result))
+        return result if isinstance(result, ToolResult) else private_loop.run(partial(await_value, result))
 
     async def ainvoke(self, words: RawArguments, context: ToolContext[Any] | None) -> ToolResult:
         """Invoke the tool in the running loop; a sync function runs on a thread of its own."""
