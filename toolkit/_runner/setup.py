@@ -16,7 +16,7 @@ from toolkit._execution.approval import RecordedDecisions
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.ledger import Ledger, MemoryLedger
 from toolkit._execution.parallel import MAX_PARALLEL, Order, check_order
-from toolkit._execution.references import may_any_refer, restore_shared
+from toolkit._execution.references import restore_shared
 from toolkit._execution.truncation import MAX_RESULT, ResultStore
 from toolkit._messages import Message, ModelResponse, SystemMessage, UserMessage
 from toolkit._runner.control import ActiveRuns, MessageQueue
@@ -104,7 +104,6 @@ class RunFactory:
         choice, allowed = check_choice(options.get("tool_choice"), options.get("allowed_tools"), tools)
         output = build_output(request.output_type, taken=tools)
         queue = MessageQueue(options.get("queue", "one"))
-        messages = conversation.history if may_any_refer(tools) else ()
         run = Run(
             conversation=conversation,
             choice=self.choice,
@@ -131,7 +130,7 @@ class RunFactory:
                 in_background=request.in_background,
                 run_id=conversation.run_id,
                 deps=request.deps,
-                shared=restore_shared(request.shared, messages, tools),
+                shared=restore_shared(request.shared, conversation.history, tools),
                 deadline=deadline,
                 raise_errors=options.get("raise_errors", False),
             ),

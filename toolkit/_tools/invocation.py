@@ -303,9 +303,9 @@ class Invocation:
         """Writes a return value as text, by the return annotation; never raises."""
         return make_writer(self.handler.returns.to_json)
 
-    def retry_parse(self, words: RawArguments, context: ToolContext[Any] | None, error: Exception) -> ToolResult:
+    def retry_parse(self, arguments: RawArguments, context: ToolContext[Any] | None, error: Exception) -> ToolResult:
         """Invoke the tool with arguments that failed validation, if they can be repaired."""
-        outcome = self.parser.repair(words, error) if type(words) is str else self.parser.try_parse(words)
+        outcome = self.parser.repair(arguments, error) if type(arguments) is str else self.parser.try_parse(arguments)
         if isinstance(outcome, InvalidArguments):
             return ToolResult.from_error(outcome)
         values, repairs = outcome
@@ -316,9 +316,9 @@ class Invocation:
         """Wait for an awaitable result in the private event loop."""
         return result if isinstance(result, ToolResult) else private_loop.run(partial(await_value, result))
 
-    async def ainvoke(self, words: RawArguments, context: ToolContext[Any] | None) -> ToolResult:
+    async def ainvoke(self, arguments: RawArguments, context: ToolContext[Any] | None) -> ToolResult:
         """Invoke the tool in the running loop; a sync function runs on a thread of its own."""
-        outcome = self.parser.try_parse(words)
+        outcome = self.parser.try_parse(arguments)
         if isinstance(outcome, InvalidArguments):
             return ToolResult.from_error(outcome)
         values, repairs = outcome

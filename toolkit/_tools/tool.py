@@ -127,11 +127,11 @@ class Tool(Generic[P, R]):
         if function:
             self.__dict__.update(read_attributes(function.function))
 
-    def invoke(self, words: RawArguments = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
+    def invoke(self, arguments: RawArguments = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
         """Invoke the tool with a model's raw arguments, without gates; an error of the tool is a result, not raised.
 
         Args:
-            words: The raw arguments: JSON text, or a mapping.
+            arguments: The raw arguments: JSON text, or a mapping.
             context: Passed to a parameter annotated ToolContext.
 
         Raises:
@@ -139,11 +139,11 @@ class Tool(Generic[P, R]):
         """
         function, validate, writers = self._fast_path
         try:
-            if len(words) > MAX_TEXT:
-                refuse_long(words)
-            values = validate(words)  # type: ignore[arg-type]  # raises for what is not text; parsed again below
+            if len(arguments) > MAX_TEXT:
+                refuse_long(arguments)
+            values = validate(arguments)  # type: ignore[arg-type]  # raises for what is not text; parsed again below
         except Exception as error:  # noqa: BLE001  parsed again and explained there
-            return self._invocation.retry_parse(words, context, error)
+            return self._invocation.retry_parse(arguments, context, error)
         if function is None:
             return self._invocation.wait(self._invocation.execute(values, context))
         try:
@@ -155,9 +155,9 @@ class Tool(Generic[P, R]):
         except Exception:  # noqa: BLE001  a type without a writer yet, or a value that needs the general one
             return self._invocation.wait(self._invocation.settle(value))
 
-    async def ainvoke(self, words: RawArguments = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
+    async def ainvoke(self, arguments: RawArguments = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
         """Do what `invoke` does, in the running event loop; a sync function runs on a thread of its own."""
-        return await self._invocation.ainvoke(words, context)
+        return await self._invocation.ainvoke(arguments, context)
 
     @cached_property
     def description(self) -> str:
