@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from toolkit._concurrency.tasks import GRACE
@@ -26,13 +27,20 @@ class LoopWaits:
         self._futures: list[Future[Any]] = []
         self._has_ended = False
 
-    def add(self, future: Future[Any]) -> None:
-        """Add a thread's future."""
+    def add(self, start: Callable[[], Future[T]]) -> Future[T]:
+        """Start a thread's future and add it.
+
+        Raises:
+            CancelledError: The batch has ended; nothing was started.
+        """
+        from concurrent.futures import CancelledError
+
         with self._lock:
+            if self._has_ended:
+                raise CancelledError
+            future = start()
             self._futures.append(future)
-            has_ended = self._has_ended
-        if has_ended:
-            future.cancel()
+        return future
 
     def end(self, seconds: float) -> None:
         """Cancel what threads still wait for, and wait some seconds for its `finally` blocks."""
@@ -45,7 +53,7 @@ class LoopWaits:
             wait(unfinished, seconds)
 
 
-loop_waits: ContextVar[LoopWaits | None] = ContextVar("this_turn", default=None)
+loop_waits: ContextVar[LoopWaits | None] = ContextVar("loop_waits", default=None)
 
 
 class PrivateLoop:
@@ -73,13 +81,12 @@ class PrivateLoop:
             )
         watched = _LoopJob(job)
         try:
-            future = asyncio.run_coroutine_threadsafe(watched.run(), loop)
-            if (turn := loop_waits.get()) is not None:
-                turn.add(future)
-            return future.result()
+            start = partial(_submit, watched, loop)
+            waits = loop_waits.get()
+            return (waits.add(start) if waits else start()).result()
         except CancelledError as error:
             if self._loop is loop:
-                raise  # the coroutine cancelled itself
+                raise  # the coroutine cancelled itself, or its batch has ended
             raise asyncio.CancelledError from error  # the loop was closed
         except BaseException:
             if not watched.has_ended.is_set():  # Ctrl-C, which may come before there is a future
@@ -106,6 +113,12 @@ class PrivateLoop:
                 self._thread.start()
                 atexit.register(self.close)
             return self._loop
+
+
+def _submit(job: _LoopJob[T], loop: asyncio.AbstractEventLoop) -> Future[T]:
+    import asyncio
+
+    return asyncio.run_coroutine_threadsafe(job.run(), loop)
 
 
 # One for the process, since an async client belongs to the loop that first used it.
