@@ -175,7 +175,7 @@ TOLD: dict[str, tuple[Event, str]] = {
     ),
     "a call that was given up": (
         ToolCallAbandoned(call=QUICK, count=2),
-        "Abandoned load(rows=3): its function works on, one of 2\n",
+        "Abandoned load(rows=3): its function is still running, one of 2\n",
     ),
     "a call that waits": (
         ApprovalNeeded(PendingApproval(call=QUICK, digest="d", arguments="{}", reason="Later.")),

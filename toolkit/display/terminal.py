@@ -7,7 +7,6 @@ from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
     AsyncIterator,
-    Callable,
     Generator,
     Iterable,
     Iterator,
@@ -136,10 +135,42 @@ class Transcript:
         self._call_count = 0  # in this turn
         self._has_answer = False
 
-    def add(self, event: Event) -> None:
+    def add(self, event: Event) -> None:  # noqa: C901  one case for each kind of event
         """Write an event; several kinds have nothing to write."""
-        if write := _WRITERS.get(type(event)):
-            write(self, event)
+        match event:
+            case TurnStarted():
+                self._call_count, self._has_answer = 0, False
+            case TextDelta(text=text):
+                self._lines.write_part("Answer", text)
+                self._has_answer = True
+            case ToolCallStarted(call=call):
+                self._call_count += 1
+                self.write("Call", format_call(call))
+                if call.reasoning:
+                    self.write("Reasoning", call.reasoning)
+            case ToolCallUpdated(call=call):
+                self._lines.write_status("Progress", self._name_call(call, get_progress_text(event)))
+            case ToolCallRetried(call=call, error=error, seconds=seconds):
+                self.write("Retry", self._name_call(call, f"after {type(error).__name__}, in {seconds:.1f} s"))
+            case ToolCallAbandoned(call=call, count=count):
+                self.write("Abandoned", f"{format_call(call)}: its function is still running, one of {count}")
+            case ApprovalNeeded(approval=approval):
+                reason = f": {approval.reason}" if approval.reason else ""
+                self.write("Approval", f"{format_call(approval.call)} waits{reason}")
+            case ToolCallFinished(call=call, result=result):
+                note = f"  ({event.seconds:.1f} s)" if event.seconds >= SLOW else ""
+                label = "Error" if result.is_error else "Result"
+                self._lines.write(label, self._name_call(call, result.text or ""), note)
+            case MessageAdded(message=message):
+                self.write("User", message.text)
+            case LimitReached(limit=limit):
+                self.write("Limit", limit)
+            case RunFinished(output=output, finish_reason=finish_reason):
+                if not self._has_answer and output:
+                    self._lines.write_part("Answer", output)
+                self.end_line()
+                if finish_reason != "stop":
+                    self.write("Ended", f"by {finish_reason}")
 
     def write(self, label: str, text: str) -> None:
         """Write one labelled text."""
@@ -149,80 +180,9 @@ class Transcript:
         """End an unfinished line."""
         self._lines.end_line()
 
-    def start_turn(self, _: TurnStarted) -> None:
-        """Start a turn."""
-        self._call_count, self._has_answer = 0, False
-
-    def write_answer(self, event: TextDelta) -> None:
-        """Write the next part of the answer."""
-        self._lines.write_part("Answer", event.text)
-        self._has_answer = True
-
-    def write_call(self, event: ToolCallStarted) -> None:
-        """Write a call, and the model's reason for it."""
-        self._call_count += 1
-        self.write("Call", format_call(event.call))
-        if event.call.reasoning:
-            self.write("Reasoning", event.call.reasoning)
-
-    def write_progress(self, event: ToolCallUpdated) -> None:
-        """Write the progress of a call."""
-        self._lines.write_status("Progress", self._name_call(event.call, get_progress_text(event)))
-
-    def write_retry(self, event: ToolCallRetried) -> None:
-        """Write that a call is retried."""
-        reason = f"after {type(event.error).__name__}, in {event.seconds:.1f} s"
-        self.write("Retry", self._name_call(event.call, reason))
-
-    def write_abandoned(self, event: ToolCallAbandoned) -> None:
-        """Write that a function still runs after its call ended."""
-        self.write("Abandoned", f"{format_call(event.call)}: its function works on, one of {event.count}")
-
-    def write_approval(self, event: ApprovalNeeded) -> None:
-        """Write that a call waits for approval."""
-        reason = f": {event.approval.reason}" if event.approval.reason else ""
-        self.write("Approval", f"{format_call(event.approval.call)} waits{reason}")
-
-    def write_result(self, event: ToolCallFinished) -> None:
-        """Write a result."""
-        note = f"  ({event.seconds:.1f} s)" if event.seconds >= SLOW else ""
-        label = "Error" if event.result.is_error else "Result"
-        self._lines.write(label, self._name_call(event.call, event.result.text or ""), note)
-
-    def write_user(self, event: MessageAdded) -> None:
-        """Write a message that the user added during the run."""
-        self.write("User", event.message.text)
-
-    def write_limit(self, event: LimitReached) -> None:
-        """Write which limit was reached."""
-        self.write("Limit", event.limit)
-
-    def finish_run(self, event: RunFinished) -> None:
-        """Write an answer that was not streamed, and a finish reason other than `stop`."""
-        if not self._has_answer and event.output:
-            self._lines.write_part("Answer", event.output)
-        self.end_line()
-        if event.finish_reason != "stop":
-            self.write("Ended", f"by {event.finish_reason}")
-
     def _name_call(self, call: ToolCall, text: str) -> str:
         """Put the call in front of a text, where a turn has several calls."""
         return text if self._call_count == 1 else f"{shorten(format_call(call), MAX_CALL)}: {text}"
-
-
-_WRITERS: Mapping[type[Any], Callable[[Transcript, Any], None]] = {
-    TurnStarted: Transcript.start_turn,
-    TextDelta: Transcript.write_answer,
-    ToolCallStarted: Transcript.write_call,
-    ToolCallUpdated: Transcript.write_progress,
-    ToolCallRetried: Transcript.write_retry,
-    ToolCallAbandoned: Transcript.write_abandoned,
-    ApprovalNeeded: Transcript.write_approval,
-    ToolCallFinished: Transcript.write_result,
-    MessageAdded: Transcript.write_user,
-    LimitReached: Transcript.write_limit,
-    RunFinished: Transcript.finish_run,
-}
 
 
 def format_call(call: ToolCall) -> str:
