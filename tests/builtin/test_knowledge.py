@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import threading
-import unicodedata
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -141,18 +140,6 @@ def test_details(box: Toolbox) -> None:
     assert {"title": "", "source": "message", "created_at": NOON, "chunk_index": 0, "score": 1.0} == {
         name: found[name] for name in found if name != "document_id"
     }
-
-
-def test_by_words(store: MemoryKnowledge) -> None:
-    """With `by_words`, what says the very words is found before what only means nearly the same."""
-    for content in ["cat cat", "cat cat cat", "Ticket AB-1234 is about a mat."]:
-        ingest_text(content, store, embed)
-    told = [
-        call_tool(Toolbox(knowledge_tools(store, embed, by_words=by_words)), "knowledge_search", query="AB-1234") or ""
-        for by_words in (False, True)
-    ]
-
-    assert ["   | cat cat", "   | Ticket AB-1234 is about a mat."] == [text.splitlines()[2] for text in told]
 
 
 def test_twice(box: Toolbox, store: MemoryKnowledge) -> None:
@@ -307,7 +294,6 @@ class Slow:
 WRONG: dict[str, dict[str, Any]] = {
     "no hits": {"top_k": 0},
     "no number": {"top_k": "5"},
-    "no yes or no": {"by_words": "yes"},
     "no function": {"embed": "small"},
     "asynchronous": {"embed": slow},
     "an asynchronous object": {"embed": Slow()},
@@ -572,11 +558,6 @@ def test_places(text: str, chunks: list[str]) -> None:
     assert chunks == split_chunks(text, 14, 0)
 
 
-def test_code() -> None:
-    """A block of code stays in one chunk where it can."""
-    assert ["some words", "```\ncode\n\ncode\n```"] == split_chunks("some words\n```\ncode\n\ncode\n```", 20, 0)
-
-
 def test_overlap() -> None:
     """Chunks are of about 2,048 characters, and have about 200 in common with the one before, from a word on."""
     text = " ".join(f"Sentence {number} is about a cat." for number in range(200))
@@ -586,24 +567,6 @@ def test_overlap() -> None:
     assert 1024 < len(one) <= 2048
     assert 190 <= common <= 200
     assert two.split()[0] in {"Sentence", "is", "about", "a", "cat."} or two.split()[0].isdigit()
-
-
-CLUSTERS = ["e\u0301", "👩\u200d👩\u200d👧", "👍🏽", "❤\ufe0f", "\r\n", "क्षि"]
-
-
-@pytest.mark.parametrize("cluster", CLUSTERS, ids=map(ascii, CLUSTERS))
-def test_whole_characters(cluster: str) -> None:
-    """Characters as readers see them are not split."""
-    for before in range(1, 12):
-        chunks = split_chunks("x" * before + cluster * 40, 64, 8)
-        assert not [chunk for chunk in chunks if unicodedata.category(chunk[0]) == "Mn" or chunk[0] in "\u200d🏽"]
-
-
-def test_whole_flags() -> None:
-    """A flag is two letters, and a chunk begins and ends between flags."""
-    chunks = [chunk for before in range(12) for chunk in split_chunks("x" * before + "🇩🇪" * 40, 64, 8)]
-
-    assert {""} == {chunk.lstrip("x").replace("🇩🇪", "") for chunk in chunks}
 
 
 @settings(max_examples=300, deadline=None)

@@ -30,7 +30,6 @@ from toolkit.builtin import (
     planned_only,
     schedule_tools,
 )
-from toolkit.builtin.schedule.store import ScheduleStore
 from toolkit.stores import StoreError
 from toolkit.testing import ScriptedModel, call
 
@@ -78,13 +77,13 @@ def store() -> SQLiteSchedule:
 
 
 @pytest.fixture
-def box(store: ScheduleStore, clock: Clock) -> Toolbox:
+def box(store: SQLiteSchedule, clock: Clock) -> Toolbox:
     """The tools of a user in Jakarta."""
     return Toolbox(schedule_tools(store, "Asia/Jakarta", clock=clock))
 
 
 @pytest.fixture
-def tools(store: ScheduleStore) -> Tools:
+def tools(store: SQLiteSchedule) -> Tools:
     """The tools by name."""
     return {made.name: made for made in schedule_tools(store)}
 
@@ -114,7 +113,7 @@ def statuses(outcomes: tuple[FiringOutcome, ...]) -> list[tuple[str, str, float]
 # The tools
 
 
-def test_create(box: Toolbox, store: ScheduleStore) -> None:
+def test_create(box: Toolbox, store: SQLiteSchedule) -> None:
     """A new action is confirmed in local time, and stored as given."""
     text = create(box, synthesis_prompt="Summarize.")
     (kept,) = store.actions()
@@ -147,7 +146,7 @@ def test_create(box: Toolbox, store: ScheduleStore) -> None:
     ],
     ids=str,
 )
-def test_schedule(box: Toolbox, store: ScheduleStore, said: dict[str, str], schedule: str) -> None:
+def test_schedule(box: Toolbox, store: SQLiteSchedule, said: dict[str, str], schedule: str) -> None:
     """A rule is composed of the arguments and of defaults."""
     create(box, **said)
 
@@ -170,7 +169,7 @@ def test_schedule(box: Toolbox, store: ScheduleStore, said: dict[str, str], sche
     ],
     ids=str,
 )
-def test_create_refused(box: Toolbox, store: ScheduleStore, said: dict[str, Any], text: str) -> None:
+def test_create_refused(box: Toolbox, store: SQLiteSchedule, said: dict[str, Any], text: str) -> None:
     """An invalid schedule is refused with the reason, and nothing is stored."""
     assert (create(box, **said) or "").startswith(text)
     assert () == store.actions()
@@ -191,7 +190,7 @@ def test_create_requires(tools: Tools) -> None:
     assert ["once", "daily", "custom", "weekly", "monthly"] == parameters["properties"]["recurrence"]["enum"]
 
 
-def test_most(store: ScheduleStore, clock: Clock) -> None:
+def test_most(store: SQLiteSchedule, clock: Clock) -> None:
     """An owner may have so many actions and no more, whatever others have."""
     boxes = [Toolbox(schedule_tools(store, owner=owner, most=1, clock=clock)) for owner in ("Ann", "Bob", "Ann")]
     texts = [create(box) for box in boxes]
@@ -200,7 +199,7 @@ def test_most(store: ScheduleStore, clock: Clock) -> None:
     assert ["Ann", "Bob"] == [kept.owner for kept in store.actions()]
 
 
-def test_owners(store: ScheduleStore, clock: Clock) -> None:
+def test_owners(store: SQLiteSchedule, clock: Clock) -> None:
     """The actions of another owner are not listed, changed or deleted."""
     ann, bob = (Toolbox(schedule_tools(store, owner=owner, clock=clock)) for owner in ("Ann", "Bob"))
     create(ann)
@@ -220,7 +219,7 @@ def test_owners(store: ScheduleStore, clock: Clock) -> None:
     ]
 
 
-def test_allowed_tools(store: ScheduleStore, clock: Clock) -> None:
+def test_allowed_tools(store: SQLiteSchedule, clock: Clock) -> None:
     """With `allowed_tools`, no other tool can be planned."""
     texts = [
         create(Toolbox(schedule_tools(store, allowed_tools=names, clock=clock)))
@@ -288,7 +287,7 @@ def test_list_empty(box: Toolbox, tools: Tools) -> None:
     ],
     ids=str,
 )
-def test_update(box: Toolbox, store: ScheduleStore, change: dict[str, Any], text: str, schedule: str) -> None:
+def test_update(box: Toolbox, store: SQLiteSchedule, change: dict[str, Any], text: str, schedule: str) -> None:
     """The given parts are changed, and the rest stays."""
     create(box, recurrence="weekly", day="friday")
 
@@ -298,7 +297,7 @@ def test_update(box: Toolbox, store: ScheduleStore, change: dict[str, Any], text
     ]
 
 
-def test_update_cron(box: Toolbox, store: ScheduleStore) -> None:
+def test_update_cron(box: Toolbox, store: SQLiteSchedule) -> None:
     """A rule in cron's form is given no other times by a model, who can pause it and let it go on."""
     store.add(action("Backup", schedule="0 * * * *"))
     changes: list[dict[str, Any]] = [{"time": "*"}, {"recurrence": "daily"}, {"enabled": False}, {"enabled": True}]
@@ -310,7 +309,7 @@ def test_update_cron(box: Toolbox, store: ScheduleStore) -> None:
     assert ["0 * * * *"] == [kept.schedule for kept in store.actions()]
 
 
-def test_create_cron(box: Toolbox, store: ScheduleStore) -> None:
+def test_create_cron(box: Toolbox, store: SQLiteSchedule) -> None:
     """No time that a model gives makes a rule in cron's form."""
     assert f"invalid schedule format: * * * * daily. {HOW}" == create(box, time="* * * *")
     assert () == store.actions()
@@ -348,7 +347,7 @@ def test_update_bad_is_error(box: Toolbox) -> None:
     ]
 
 
-def test_resumed(box: Toolbox, store: ScheduleStore, clock: Clock) -> None:
+def test_resumed(box: Toolbox, store: SQLiteSchedule, clock: Clock) -> None:
     """A resumed action continues with its next time, and does not run for missed ones."""
     create(box)
     call_tool(box, "schedule_update", description_query="mail", enabled=False)
@@ -404,7 +403,7 @@ def test_changed_meanwhile(clock: Clock) -> None:
         ("", "Invalid arguments", ["Mail digest", "Mail backup", "100 % *"]),
     ],
 )
-def test_delete(box: Toolbox, store: ScheduleStore, query: str, text: str, left: list[str]) -> None:
+def test_delete(box: Toolbox, store: SQLiteSchedule, query: str, text: str, left: list[str]) -> None:
     """All that match are deleted, and only those."""
     for description in ("Mail digest", "Mail backup", "100 % *"):
         create(box, description)
@@ -455,7 +454,7 @@ def test_no_store(make: Callable[[Any], object], store: Any) -> None:
     ],
     ids=str,
 )
-def test_no_terms(store: ScheduleStore, terms: Any, text: str) -> None:
+def test_no_terms(store: SQLiteSchedule, terms: Any, text: str) -> None:
     """A mistaken term is refused by its name when the tools are made."""
     with pytest.raises(DefinitionError, match=re.escape(text)):
         schedule_tools(store, **terms)
@@ -466,13 +465,13 @@ def test_effects(tools: Tools) -> None:
     assert ["write", "read", "write", "destructive"] == [made.settings.effect for made in tools.values()]
 
 
-def test_unknown_zone(store: ScheduleStore) -> None:
+def test_unknown_zone(store: SQLiteSchedule) -> None:
     """A zone that there is not is refused when the tools are made."""
     with pytest.raises(DefinitionError, match="^zone='Mars/Olympus': There is no time zone"):
         schedule_tools(store, "Mars/Olympus")
 
 
-def test_a_zone_that_is_gone(box: Toolbox, store: ScheduleStore) -> None:
+def test_a_zone_that_is_gone(box: Toolbox, store: SQLiteSchedule) -> None:
     """An action whose zone does not exist any more is listed in UTC."""
     store.add(action(zone="Mars/Olympus"))
 
@@ -491,7 +490,7 @@ def test_damaged_while_in_use(tmp_path: Path) -> None:
 # The loop
 
 
-def test_due(store: ScheduleStore, clock: Clock) -> None:
+def test_due(store: SQLiteSchedule, clock: Clock) -> None:
     """Due actions run, the earliest first; paused and later ones do not."""
     for due, description, enabled in ((0, "now", True), (-1, "before", True), (1, "later", True), (-2, "off", False)):
         store.add(action(description, next_run=NOW + due, enabled=enabled))
@@ -501,7 +500,7 @@ def test_due(store: ScheduleStore, clock: Clock) -> None:
     assert ["before", "now"] == ran
 
 
-def test_advanced_first(store: ScheduleStore, clock: Clock) -> None:
+def test_advanced_first(store: SQLiteSchedule, clock: Clock) -> None:
     """An action's next time is set before it is carried out."""
     store.add(action())
     seen: list[float] = []
@@ -510,7 +509,7 @@ def test_advanced_first(store: ScheduleStore, clock: Clock) -> None:
     assert [NOW + DAY] == seen
 
 
-def test_once(store: ScheduleStore, clock: Clock) -> None:
+def test_once(store: SQLiteSchedule, clock: Clock) -> None:
     """An action with `once` is paused after its run."""
     store.add(action(schedule="10:00 once"))
     scheduler = Scheduler(store, str, clock=clock)
@@ -520,7 +519,7 @@ def test_once(store: ScheduleStore, clock: Clock) -> None:
     assert [False] == [kept.enabled for kept in store.actions()]
 
 
-def test_firing(store: ScheduleStore, clock: Clock) -> None:
+def test_firing(store: SQLiteSchedule, clock: Clock) -> None:
     """A firing says what is to be done, and has a key of its own."""
     store.add(action(id="a1", tools='["read"]', synthesis_prompt="Summarize."))
     clock.now += 5
@@ -532,7 +531,7 @@ def test_firing(store: ScheduleStore, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("schedule", ["every day", "8am daily", "* * * *", ""], ids=repr)
-def test_add_refused(store: ScheduleStore, schedule: str) -> None:
+def test_add_refused(store: SQLiteSchedule, schedule: str) -> None:
     """A rule without a valid form is not stored, and the error lists the forms."""
     with pytest.raises(ValueError, match=rf"^invalid schedule format: {re.escape(schedule)}\. A rule is a time, HH:MM"):
         store.add(action(schedule=schedule))
@@ -562,7 +561,7 @@ def test_calls_are_json() -> None:
     ],
     ids=str,
 )
-def test_outcome_shown(store: ScheduleStore, clock: Clock, result: object, shown: str) -> None:
+def test_outcome_shown(store: SQLiteSchedule, clock: Clock, result: object, shown: str) -> None:
     """An outcome is shown by what came of which action."""
 
     def run(firing: Firing) -> object:
@@ -575,7 +574,7 @@ def test_outcome_shown(store: ScheduleStore, clock: Clock, result: object, shown
     assert [shown] == [repr(outcome) for outcome in Scheduler(store, run, clock=clock).run_due()]
 
 
-def test_outcome_of_runner_shown(store: ScheduleStore, clock: Clock) -> None:
+def test_outcome_of_runner_shown(store: SQLiteSchedule, clock: Clock) -> None:
     """The `repr` of a Runner's outcome has the model's answer."""
     store.add(action())
     scheduler = Scheduler(store, Runner([], model=ScriptedModel(["Two letters."])), clock=clock)
@@ -583,7 +582,7 @@ def test_outcome_of_runner_shown(store: ScheduleStore, clock: Clock) -> None:
     assert ["<FiringOutcome done: 'Mail digest', 'Two letters.'>"] == [repr(outcome) for outcome in scheduler.run_due()]
 
 
-def test_failure(store: ScheduleStore, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_failure(store: SQLiteSchedule, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     """Exceptions of an action, or of `on_run`, stop no other action."""
     store.add(action("bad", next_run=NOW - 1))
     store.add(action("good"))
@@ -603,7 +602,7 @@ def test_failure(store: ScheduleStore, clock: Clock, caplog: pytest.LogCaptureFi
     assert 3 == len(caplog.records)
 
 
-def test_runner(store: ScheduleStore, clock: Clock) -> None:
+def test_runner(store: SQLiteSchedule, clock: Clock) -> None:
     """A runner is given the prompt, and its tools the firing."""
     store.add(action(id="a1"))
 
@@ -630,7 +629,7 @@ def delete_mail() -> str:
     return "gone"
 
 
-def test_planned_only(store: ScheduleStore, clock: Clock) -> None:
+def test_planned_only(store: SQLiteSchedule, clock: Clock) -> None:
     """A scheduled run can be limited to its plan; a run without a scheduler may call nothing then."""
     store.add(action(tools=json.dumps(CALLS)))
     both = [call("read_mail"), call("delete_mail")]
@@ -643,7 +642,7 @@ def test_planned_only(store: ScheduleStore, clock: Clock) -> None:
     assert [UNSCHEDULED, UNSCHEDULED] == [made.result.text for made in unscheduled.calls]
 
 
-def test_revoked(store: ScheduleStore, clock: Clock) -> None:
+def test_revoked(store: SQLiteSchedule, clock: Clock) -> None:
     """A planned tool that is no longer in the toolbox is not called."""
     store.add(action(tools='[{"tool": "delete_mail", "params": {}}]'))
     with ScriptedModel([call("delete_mail"), "Done."]) as model:
@@ -668,7 +667,7 @@ async def left(firing: Firing) -> bool:
     [(left, "refused"), (lambda firing: None, "refused"), (revoked, "failed"), (lambda firing: True, "done")],
     ids=["no", "no answer", "error", "yes"],
 )
-def test_allow(store: ScheduleStore, clock: Clock, allow: Any, status: str) -> None:
+def test_allow(store: SQLiteSchedule, clock: Clock, allow: Any, status: str) -> None:
     """`allow` is called when an action is due, and any result but True refuses it."""
     store.add(action(owner="Ann"))
     ran: list[Firing] = []
@@ -686,7 +685,7 @@ def mail_waits(request: ApprovalRequest) -> Decision:
     return Decision.defer() if request.name == "read_mail" else Decision.approve()
 
 
-def pausing(store: ScheduleStore, clock: Clock, model: ScriptedModel, **options: Any) -> Runner:
+def pausing(store: SQLiteSchedule, clock: Clock, model: ScriptedModel, **options: Any) -> Runner:
     """A runner whose mail tool needs approval, with the tools of the schedule."""
     tools = [tool(read_mail, approve=True), delete_mail, *schedule_tools(store, clock=clock)]
     return Runner(tools, model=model, approve=mail_waits, **options)
@@ -698,7 +697,7 @@ def yes(outcome: FiringOutcome) -> dict[str, bool]:
 
 
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
-def test_paused(store: ScheduleStore, clock: Clock, *, is_async: bool) -> None:
+def test_paused(store: SQLiteSchedule, clock: Clock, *, is_async: bool) -> None:
     """A run that waits for approval is resumed as a scheduled run, with the same limits."""
     store.add(action(tools='[{"tool": "read_mail"}, {"tool": "schedule_create"}]'))
     with ScriptedModel([call("read_mail"), [call("delete_mail"), AGAIN], "Done."]) as model:
@@ -711,7 +710,7 @@ def test_paused(store: ScheduleStore, clock: Clock, *, is_async: bool) -> None:
     assert ["no mail", DENIED, NESTED] == [made.result.text for made in resumed.result.calls]
 
 
-def test_paused_elsewhere(store: ScheduleStore, clock: Clock) -> None:
+def test_paused_elsewhere(store: SQLiteSchedule, clock: Clock) -> None:
     """Resumed by the runner alone, a run has the same limits."""
     store.add(action())
     with ScriptedModel([call("read_mail"), AGAIN, "Done."]) as model:
@@ -722,7 +721,7 @@ def test_paused_elsewhere(store: ScheduleStore, clock: Clock) -> None:
     assert ["no mail", NESTED] == [made.result.text for made in result.calls]
 
 
-def test_paused_and_unplanned(store: ScheduleStore, clock: Clock) -> None:
+def test_paused_and_unplanned(store: SQLiteSchedule, clock: Clock) -> None:
     """Resumed by the runner alone, a run that is limited to its plan calls nothing."""
     store.add(action(tools=json.dumps(CALLS)))
     with ScriptedModel([call("read_mail"), call("delete_mail"), "Done."]) as model:
@@ -745,7 +744,7 @@ def test_paused_in_a_file(tmp_path: Path, clock: Clock) -> None:
     assert ("done", "Done.", f"a1:{NOW:.0f}") == (resumed.status, resumed.result.output, resumed.firing.key)
 
 
-def test_paused_again(store: ScheduleStore, clock: Clock) -> None:
+def test_paused_again(store: SQLiteSchedule, clock: Clock) -> None:
     """A failed run can be resumed again, and a finished one cannot."""
     store.add(action())
     with ScriptedModel([call("read_mail"), "Done."]) as model:
@@ -759,7 +758,7 @@ def test_paused_again(store: ScheduleStore, clock: Clock) -> None:
         scheduler.resume(state, yes(outcome))
 
 
-def test_paused_and_deleted(store: ScheduleStore, clock: Clock) -> None:
+def test_paused_and_deleted(store: SQLiteSchedule, clock: Clock) -> None:
     """A run whose action was deleted meanwhile is not resumed."""
     store.add(action())
     with ScriptedModel([call("read_mail")]) as model:
@@ -771,7 +770,7 @@ def test_paused_and_deleted(store: ScheduleStore, clock: Clock) -> None:
             scheduler.resume(outcome.result.state, yes(outcome))
 
 
-def test_paused_and_forbidden(store: ScheduleStore, clock: Clock) -> None:
+def test_paused_and_forbidden(store: SQLiteSchedule, clock: Clock) -> None:
     """`allow` is called again when a run is resumed."""
     store.add(action())
     answers = iter([True, False])
@@ -783,7 +782,7 @@ def test_paused_and_forbidden(store: ScheduleStore, clock: Clock) -> None:
         assert "refused" == scheduler.resume(outcome.result.state, yes(outcome)).status
 
 
-def test_paused_function(store: ScheduleStore, clock: Clock) -> None:
+def test_paused_function(store: SQLiteSchedule, clock: Clock) -> None:
     """A function cannot go on with a run; a runner with the same store can."""
     store.add(action())
     with ScriptedModel([call("read_mail"), "Done."]) as model:
@@ -796,7 +795,7 @@ def test_paused_function(store: ScheduleStore, clock: Clock) -> None:
         assert "done" == Scheduler(store, runner, clock=clock).resume(outcome.result.state, yes(outcome)).status
 
 
-def test_paused_is_kept(store: ScheduleStore, clock: Clock) -> None:
+def test_paused_is_kept(store: SQLiteSchedule, clock: Clock) -> None:
     """A firing that waits for approval is not removed, however many come after it."""
     store.add(action())
     with ScriptedModel([call("read_mail")]) as model:
@@ -810,7 +809,7 @@ def test_paused_is_kept(store: ScheduleStore, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize(("nested", "runs"), [(0, 1), (1, 2)])
-def test_rearmed(store: ScheduleStore, clock: Clock, nested: int, runs: int) -> None:
+def test_rearmed(store: SQLiteSchedule, clock: Clock, nested: int, runs: int) -> None:
     """An action does not keep itself going by changing itself."""
     store.add(action(schedule="10:00 once"))
     box = Toolbox(schedule_tools(store, nested=nested, clock=clock))
@@ -828,7 +827,7 @@ def test_rearmed(store: ScheduleStore, clock: Clock, nested: int, runs: int) -> 
 
 
 @pytest.mark.parametrize(("nested", "depths", "runs"), [(0, [0], 3), (1, [0, 1], 6)])
-def test_nested(store: ScheduleStore, clock: Clock, nested: int, depths: list[int], runs: int) -> None:
+def test_nested(store: SQLiteSchedule, clock: Clock, nested: int, depths: list[int], runs: int) -> None:
     """A scheduled run schedules nothing further, unless that is allowed, and then not for ever."""
     store.add(action(tools=json.dumps(CALLS)))
     again = call("schedule_create", description="Again", time="10:00", recurrence="daily", tools=CALLS)
@@ -842,7 +841,7 @@ def test_nested(store: ScheduleStore, clock: Clock, nested: int, depths: list[in
 
 
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
-def test_in_an_event_loop(store: ScheduleStore, clock: Clock, *, is_async: bool) -> None:
+def test_in_an_event_loop(store: SQLiteSchedule, clock: Clock, *, is_async: bool) -> None:
     """Functions of both kinds are carried out in a loop and without one, and what hears of it too."""
     told: list[FiringOutcome] = []
 
@@ -860,7 +859,7 @@ def test_in_an_event_loop(store: ScheduleStore, clock: Clock, *, is_async: bool)
     assert [("0", "done"), ("1", "done")] == [(outcome.result, outcome.status) for outcome in told]
 
 
-def test_runner_in_an_event_loop(store: ScheduleStore, clock: Clock) -> None:
+def test_runner_in_an_event_loop(store: SQLiteSchedule, clock: Clock) -> None:
     """In a loop a runner runs in that loop."""
     store.add(action())
     loops: list[object] = []
@@ -881,7 +880,7 @@ def test_runner_in_an_event_loop(store: ScheduleStore, clock: Clock) -> None:
     assert [loop] == loops
 
 
-def test_forever_in_an_event_loop(store: ScheduleStore, clock: Clock) -> None:
+def test_forever_in_an_event_loop(store: SQLiteSchedule, clock: Clock) -> None:
     """The loop ends when it is stopped, and others work beside it."""
     store.add(action())
 
@@ -898,7 +897,7 @@ def test_forever_in_an_event_loop(store: ScheduleStore, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
-def test_stop(store: ScheduleStore, clock: Clock, *, is_async: bool) -> None:
+def test_stop(store: SQLiteSchedule, clock: Clock, *, is_async: bool) -> None:
     """A loop that is stopped begins nothing more, and what is left waits for the next one."""
     store.add(action("1", next_run=NOW - 1))
     store.add(action("2"))
@@ -916,7 +915,7 @@ def test_stop(store: ScheduleStore, clock: Clock, *, is_async: bool) -> None:
     assert [["1"], ["2"]] == ran
 
 
-def test_stop_before(store: ScheduleStore, clock: Clock) -> None:
+def test_stop_before(store: SQLiteSchedule, clock: Clock) -> None:
     """A loop that was stopped before it began carries nothing out."""
     store.add(action())
     ran: list[Firing] = []
@@ -927,7 +926,7 @@ def test_stop_before(store: ScheduleStore, clock: Clock) -> None:
     assert [] == ran
 
 
-def test_cancelled_in_an_event_loop(store: ScheduleStore, clock: Clock) -> None:
+def test_cancelled_in_an_event_loop(store: SQLiteSchedule, clock: Clock) -> None:
     """A loop that is cancelled leaves the action under way as one that has crashed."""
     store.add(action())
 
@@ -952,7 +951,7 @@ def test_cancelled_in_an_event_loop(store: ScheduleStore, clock: Clock) -> None:
 @pytest.mark.parametrize(
     ("missed", "status"), [("once", "done"), ("skip", "missed")], ids=["once for all", "not at all"]
 )
-def test_missed_once(store: ScheduleStore, clock: Clock, missed: Any, status: str) -> None:
+def test_missed_once(store: SQLiteSchedule, clock: Clock, missed: Any, status: str) -> None:
     """A missed action with `once` runs late, or is reported, and does not repeat."""
     store.add(action(schedule="10:00 once"))
     clock.now += 3 * DAY
@@ -965,7 +964,7 @@ def test_missed_once(store: ScheduleStore, clock: Clock, missed: Any, status: st
 @pytest.mark.parametrize(
     ("missed", "status"), [("once", "done"), ("skip", "missed")], ids=["once for all", "not at all"]
 )
-def test_missed(store: ScheduleStore, clock: Clock, missed: Any, status: str) -> None:
+def test_missed(store: SQLiteSchedule, clock: Clock, missed: Any, status: str) -> None:
     """After three days of standing still, what was missed is done once, or reported, and goes on with its next time."""
     store.add(action())
     clock.now += 3 * DAY + HOUR
@@ -976,7 +975,7 @@ def test_missed(store: ScheduleStore, clock: Clock, missed: Any, status: str) ->
     assert [NOW + 4 * DAY] == [kept.next_run for kept in store.actions()]
 
 
-def test_grace(store: ScheduleStore, clock: Clock) -> None:
+def test_grace(store: SQLiteSchedule, clock: Clock) -> None:
     """An action that is late by less than the grace is not missed."""
     store.add(action())
     clock.now += 300
@@ -985,7 +984,7 @@ def test_grace(store: ScheduleStore, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("later", [0, 30], ids=["due with it", "due meanwhile"])
-def test_busy(store: ScheduleStore, clock: Clock, later: float) -> None:
+def test_busy(store: SQLiteSchedule, clock: Clock, later: float) -> None:
     """An action that waits for a long one is not missed."""
     store.add(action("slow", next_run=NOW - 1))
     store.add(action("quick", next_run=NOW + later))
@@ -999,7 +998,7 @@ def test_busy(store: ScheduleStore, clock: Clock, later: float) -> None:
     assert [("slow", "done"), ("quick", "done")] == [(one.firing.action.description, one.status) for one in found]
 
 
-def test_asleep(store: ScheduleStore, clock: Clock) -> None:
+def test_asleep(store: SQLiteSchedule, clock: Clock) -> None:
     """An action that was due while the machine slept is missed."""
     store.add(action(next_run=NOW + HOUR))
     scheduler = Scheduler(store, str, missed="skip", clock=clock)
@@ -1009,7 +1008,7 @@ def test_asleep(store: ScheduleStore, clock: Clock) -> None:
     assert [("missed", "Mail digest", 1)] == statuses(scheduler.run_due())
 
 
-def test_clock_set_back(store: ScheduleStore, clock: Clock) -> None:
+def test_clock_set_back(store: SQLiteSchedule, clock: Clock) -> None:
     """A clock that is set back repeats nothing."""
     store.add(action())
     scheduler = Scheduler(store, str, clock=clock)
@@ -1021,7 +1020,7 @@ def test_clock_set_back(store: ScheduleStore, clock: Clock) -> None:
     assert [1, 0, 0, 0, 1] == counts
 
 
-def test_planned_anew_after_set_back(store: ScheduleStore, clock: Clock) -> None:
+def test_planned_anew_after_set_back(store: SQLiteSchedule, clock: Clock) -> None:
     """Even planned anew for a time that it was done at, an action is not done again, and goes on."""
     store.add(action())
     scheduler = Scheduler(store, str, clock=clock)
@@ -1032,7 +1031,7 @@ def test_planned_anew_after_set_back(store: ScheduleStore, clock: Clock) -> None
     assert [NOW + DAY] == [kept.next_run for kept in store.actions()]
 
 
-def test_clock_set_forward(store: ScheduleStore, clock: Clock) -> None:
+def test_clock_set_forward(store: SQLiteSchedule, clock: Clock) -> None:
     """A clock that is a day ahead for a while costs the times of that day, and repeats none."""
     store.add(action())
     scheduler = Scheduler(store, str, clock=clock)
@@ -1048,7 +1047,7 @@ class Killed(KeyboardInterrupt):
     """An exception that ends a process."""
 
 
-def crash(store: ScheduleStore, clock: Clock) -> None:
+def crash(store: SQLiteSchedule, clock: Clock) -> None:
     """Carry an action out, and end before that is written down."""
 
     def run(firing: Firing) -> None:
@@ -1059,7 +1058,7 @@ def crash(store: ScheduleStore, clock: Clock) -> None:
         Scheduler(store, run, clock=clock).run_due()
 
 
-def test_crash_skipped(store: ScheduleStore, clock: Clock) -> None:
+def test_crash_skipped(store: SQLiteSchedule, clock: Clock) -> None:
     """An unfinished firing is reported after its lease, and does not run again."""
     crash(store, clock)
     scheduler = Scheduler(store, str, clock=clock)
@@ -1071,7 +1070,7 @@ def test_crash_skipped(store: ScheduleStore, clock: Clock) -> None:
     assert [[], [("crashed", "Mail digest", 0)], []] == found
 
 
-def test_crash_again(store: ScheduleStore, clock: Clock) -> None:
+def test_crash_again(store: SQLiteSchedule, clock: Clock) -> None:
     """With `crashed="again"`, a firing runs again under the same key."""
     crash(store, clock)
     clock.now += 2 * HOUR
@@ -1084,7 +1083,7 @@ def test_crash_again(store: ScheduleStore, clock: Clock) -> None:
     assert [(2, NOW)] == keys
 
 
-def test_crash_always(store: ScheduleStore, clock: Clock) -> None:
+def test_crash_always(store: SQLiteSchedule, clock: Clock) -> None:
     """A firing that ends its processes is tried three times."""
 
     def run(firing: Firing) -> None:
@@ -1103,7 +1102,7 @@ def test_crash_always(store: ScheduleStore, clock: Clock) -> None:
     assert [1, 2, 3] == tried
 
 
-def test_one_takes_over(store: ScheduleStore, clock: Clock) -> None:
+def test_one_takes_over(store: SQLiteSchedule, clock: Clock) -> None:
     """Of several that find an unfinished firing one takes it over."""
     crash(store, clock)
     (firing,) = store.find_unfinished(NOW + 1)
@@ -1129,7 +1128,7 @@ def test_taken_over_meanwhile(clock: Clock) -> None:
     assert () == Scheduler(late, str, crashed="again", clock=clock).run_due()
 
 
-def test_finished(store: ScheduleStore) -> None:
+def test_finished(store: SQLiteSchedule) -> None:
     """A finished firing is not listed as unfinished, and cannot be taken over."""
     old = action()
     store.add(old)
@@ -1140,7 +1139,7 @@ def test_finished(store: ScheduleStore) -> None:
     assert ((), None) == (store.find_unfinished(NOW + DAY), store.take_over(firing, NOW))
 
 
-def test_no_next_time(store: ScheduleStore, clock: Clock) -> None:
+def test_no_next_time(store: SQLiteSchedule, clock: Clock) -> None:
     """An action whose rule cannot be read any more is done this time, and then paused."""
     store.add(action(zone="Mars/Olympus"))
 
@@ -1148,7 +1147,7 @@ def test_no_next_time(store: ScheduleStore, clock: Clock) -> None:
     assert [False] == [kept.enabled for kept in store.actions()]
 
 
-def test_cron(store: ScheduleStore, clock: Clock) -> None:
+def test_cron(store: SQLiteSchedule, clock: Clock) -> None:
     """A program may give a rule in cron's form."""
     store.add(action(schedule="*/5 * * * *"))
     Scheduler(store, str, clock=clock).run_due()
@@ -1181,7 +1180,7 @@ def test_forever(clock: Clock) -> None:
 @pytest.mark.parametrize(
     "run", [None, "run", Path.home(), Runner([]).run, Runner([]).arun], ids=["none", "text", "object", "run", "arun"]
 )
-def test_no_function(store: ScheduleStore, run: Any) -> None:
+def test_no_function(store: SQLiteSchedule, run: Any) -> None:
     """An invalid `run` is refused when the scheduler is made."""
     with pytest.raises(DefinitionError, match="^run="):
         Scheduler(store, run)
@@ -1199,14 +1198,14 @@ def test_no_function(store: ScheduleStore, run: Any) -> None:
     ],
     ids=str,
 )
-def test_no_options(store: ScheduleStore, options: Any, text: str) -> None:
+def test_no_options(store: SQLiteSchedule, options: Any, text: str) -> None:
     """A mistaken option is refused by its name when the scheduler is made."""
     with pytest.raises(DefinitionError, match=re.escape(text)):
         Scheduler(store, str, **options)
 
 
 @pytest.mark.parametrize("options", [{"missed": "all"}, {"crashed": "once"}], ids=str)
-def test_no_policy(store: ScheduleStore, options: Any) -> None:
+def test_no_policy(store: SQLiteSchedule, options: Any) -> None:
     """A rule for what was missed or has crashed is one of two."""
     with pytest.raises(DefinitionError, match="neither '.*' nor '.*'"):
         Scheduler(store, str, **options)
@@ -1225,7 +1224,7 @@ def test_kept(tmp_path: Path) -> None:
     assert (kept,) == SQLiteSchedule(tmp_path / "actions.db").actions()
 
 
-def test_change(store: ScheduleStore) -> None:
+def test_change(store: SQLiteSchedule) -> None:
     """An action that was changed meanwhile is neither changed nor claimed."""
     old = action()
     new = replace(old, next_run=NOW + DAY)
@@ -1235,7 +1234,7 @@ def test_change(store: ScheduleStore) -> None:
     assert (replace(old, enabled=False),) == store.actions()
 
 
-def test_deleted(store: ScheduleStore, clock: Clock) -> None:
+def test_deleted(store: SQLiteSchedule, clock: Clock) -> None:
     """With an action all goes that is known of it; what was deleted before is not counted."""
     crash(store, clock)
     found = store.actions()
@@ -1244,7 +1243,7 @@ def test_deleted(store: ScheduleStore, clock: Clock) -> None:
     assert () == store.find_unfinished(NOW + DAY)
 
 
-def test_forgets(store: ScheduleStore, clock: Clock) -> None:
+def test_forgets(store: SQLiteSchedule, clock: Clock) -> None:
     """The store keeps the latest hundred firings of an action, so that it does not grow for ever."""
     kept = action()
     store.add(kept)

@@ -412,45 +412,6 @@ def test_other_contents(path: Path) -> None:
     assert before == path.read_bytes()
 
 
-FOREIGN = {
-    "a trigger": "CREATE TRIGGER t AFTER INSERT ON numbers BEGIN DELETE FROM numbers; END",
-    "a view that SQLite would take for its own": "CREATE VIEW pragma_application_id AS SELECT 1 AS application_id",
-    "a table": "CREATE TABLE t (x)",
-    "an index": "CREATE INDEX t ON numbers (text)",
-}
-
-
-@pytest.mark.parametrize("statement", FOREIGN.values(), ids=FOREIGN.keys())
-def test_foreign_parts(statement: str, path: Path) -> None:
-    """A file with foreign tables, triggers, views or indexes is refused, and not changed."""
-    Database(path, NUMBERS).close()
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute(statement)
-    before = path.read_bytes()
-
-    assert "numbers.db holds what this library has not made" in refusal(path)
-    assert before == path.read_bytes()
-
-
-def test_missing_table(path: Path) -> None:
-    """A file that says what it holds, and does not hold it, is refused."""
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute(f"PRAGMA application_id = {NUMBERS.application_id}")
-        connection.execute("PRAGMA user_version = 1")
-
-    assert "numbers.db does not hold numbers: table 'numbers' is missing. Put a copy back." == refusal(path)
-
-
-def test_statistics(path: Path) -> None:
-    """The statistics of ANALYZE are no reason to refuse a file."""
-    with Database(path, NUMBERS) as database:
-        add(database, 1)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("ANALYZE")
-
-    assert [1] == open_and_read(path)
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="no modes here")
 def test_private(database: Database, path: Path) -> None:
     """Only its owner may read a file that is made here, and its log."""
@@ -643,20 +604,6 @@ def test_cut_log(path: Path, tmp_path: Path) -> None:
         assert list(range(len(numbers))) == numbers
 
     assert len(lengths) > 5
-
-
-@pytest.mark.parametrize("has_empty", [True, False], ids=["empty", "missing"])
-def test_log_alone(has_empty: bool, path: Path) -> None:
-    """A log whose file is gone is not thrown away."""
-    log = leave_log(path)
-    path.unlink()
-    if has_empty:
-        path.touch()
-
-    assert (
-        "numbers.db is lost, and numbers.db-wal is there: put a copy of both back, or move the second away."
-    ) == refusal(path)
-    assert log == Path(f"{path}-wal").read_bytes()
 
 
 def test_log_is_bounded(database: Database, path: Path) -> None:

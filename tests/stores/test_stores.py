@@ -64,11 +64,6 @@ def near(store: KnowledgeStore, embedding: Sequence[float], **options: Any) -> l
     return [hit.content for hit in store.search(embedding, **options)]
 
 
-def saying(store: KnowledgeStore, query: str, **options: Any) -> list[str]:
-    """The texts that say the words of a query."""
-    return [hit.content for hit in store.search_text(query, **options)]
-
-
 def test_document(store: SQLiteKnowledge) -> None:
     """A document is returned as it was stored, with the time."""
     document = Document(id="1", content="Naïve 漢字\0", title="T", source="S", expires_at=2000.0)
@@ -99,7 +94,7 @@ def test_nearest_first(store: SQLiteKnowledge) -> None:
 
     assert ["east", "north", "west"] == near(store, [5.0, 1.0])
     assert ["east"] == near(store, [5.0, 1.0], limit=1)
-    assert [] == near(store, EAST, limit=-1) == saying(store, "east", limit=-1)
+    assert [] == near(store, EAST, limit=-1)
 
 
 def test_as_near(store: SQLiteKnowledge) -> None:
@@ -118,50 +113,14 @@ def test_many(store: SQLiteKnowledge) -> None:
     assert ["2500", "2499"] == near(store, [math.cos(1.25 - 1e-5), math.sin(1.25 - 1e-5)], limit=2)
 
 
-def test_words(store: SQLiteKnowledge) -> None:
-    """Texts are found by their words, whatever their case and accents; what says more of them comes first."""
-    for content in ["The cat sat on the mat.", "A CAT and a dog.", "Café au lait"]:
-        keep(store, content)
-
-    assert ["A CAT and a dog.", "The cat sat on the mat."] == saying(store, "dog cat")
-    assert ["Café au lait"] == saying(store, "cafe")
-    assert [] == saying(store, "horse") == saying(store, "")
-
-
-OPERATORS = [
-    '"', "'", "cat OR", "NEAR(", "NEAR(cat dog, 2)", "content:", "content : cat", "-cat", "^cat", "cat*", "{a b} : cat",
-    "cat AND NOT", "(((", "+ +", "\0", "\ud800", "_", "%", "*", "cat; DROP TABLE chunks --", "rank", "\u202ecat", "🐈",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("query", OPERATORS, ids=map(ascii, OPERATORS))
-def test_operators(query: str, store: SQLiteKnowledge) -> None:
-    """Signs of a query are no operators: only its words count."""
-    keep(store, "a cat")
-    keep(store, "near or not")
-
-    assert ({"a cat"} if "cat" in query else set()) <= set(saying(store, query)) <= {"a cat", "near or not"}
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.text(max_size=60) | st.text('"*():^-+NEARORAND cat{}', max_size=40))
-def test_any_query(query: str) -> None:
-    """No query is an error, and a text is found by each of its own words."""
-    with MemoryKnowledge() as store:
-        keep(store, "a cat")
-        saying(store, query)
-
-        assert ["a cat"] == saying(store, f"{query} cat")
-
-
 def test_same_id(store: SQLiteKnowledge) -> None:
-    """A document takes the place of one of the same id, with its chunks and words."""
+    """A document takes the place of one of the same id, with its chunks."""
     keep(store, "old words", id="1")
     new = keep(store, "new text", id="1")
 
     assert [new] == store.documents()
     assert ["new text"] == near(store, EAST)
-    assert [[], ["new text"]] == [saying(store, "words"), saying(store, "text")]
+    assert ["new text"] == near(store, EAST)
 
 
 def test_delete(store: SQLiteKnowledge) -> None:
@@ -170,7 +129,7 @@ def test_delete(store: SQLiteKnowledge) -> None:
     keep(store, "two")
 
     assert 1 == store.delete("one", "three")
-    assert ["two"] == near(store, EAST) == saying(store, "one two") == [kept.id for kept in store.documents()]
+    assert ["two"] == near(store, EAST) == [kept.id for kept in store.documents()]
 
 
 def test_delete_of_the_expired(store: SQLiteKnowledge, clock: Clock) -> None:
@@ -187,8 +146,8 @@ def test_collections(store: SQLiteKnowledge) -> None:
     """A search finds nothing of another collection."""
     keep(store, "a message", collection="messages")
 
-    assert ([], [], []) == (near(store, EAST), saying(store, "message"), store.documents())
-    assert ["a message"] == near(store, EAST, collection="messages") == saying(store, "message", collection="messages")
+    assert ([], []) == (near(store, EAST), store.documents())
+    assert ["a message"] == near(store, EAST, collection="messages")
 
 
 def test_expiry(store: SQLiteKnowledge, clock: Clock) -> None:
@@ -199,7 +158,7 @@ def test_expiry(store: SQLiteKnowledge, clock: Clock) -> None:
     clock.now = 1500.0
 
     assert ["note", "fact"] == before
-    assert ["fact"] == near(store, EAST) == saying(store, "note fact") == [kept.id for kept in store.documents()]
+    assert ["fact"] == near(store, EAST) == [kept.id for kept in store.documents()]
 
 
 def test_expired_is_removed(store: SQLiteKnowledge, clock: Clock) -> None:
@@ -219,8 +178,8 @@ def test_owners(store: SQLiteKnowledge) -> None:
     keep(bob, "secret of bob", id="1")
 
     assert 0 == store.delete("1")
-    assert ["secret of ann"] == near(ann, EAST) == saying(ann, "secret of bob")
-    assert ([], [], []) == (near(store, EAST), saying(store, "secret"), store.documents())
+    assert ["secret of ann"] == near(ann, EAST)
+    assert ([], []) == (near(store, EAST), store.documents())
 
 
 @pytest.mark.parametrize(
@@ -391,7 +350,7 @@ def test_file_lasts(tmp_path: Path) -> None:
         keep(first, "one")
 
     with SQLiteKnowledge(tmp_path / "k.db") as second:
-        assert ["one"] == near(second, EAST) == saying(second, "one")
+        assert ["one"] == near(second, EAST)
 
 
 class Machine(RuleBasedStateMachine):
@@ -430,13 +389,6 @@ class Machine(RuleBasedStateMachine):
         """Let time go by."""
         self.clock.now += seconds
         self.kept = {key: kept for key, kept in self.kept.items() if kept[1] > self.clock.now}
-
-    @rule(owner=owners, word=st.sampled_from(["red", "fox", "green"]))
-    def say(self, owner: str, word: str) -> None:
-        """Look for a word."""
-        said = sorted(text for text, _ in self.chunks(owner) if word in text)
-
-        assert said == sorted(saying(self.of(owner), word, limit=100))
 
     @rule(owner=owners, sought=st.sampled_from([EAST, [1.0, 2.0]]))
     def search(self, owner: str, sought: list[float]) -> None:
@@ -520,8 +472,7 @@ def test_kills(tmp_path: Path) -> None:
     with SQLiteKnowledge(tmp_path / "k.db") as store:
         kept = {document.id: int(document.content) for document in store.documents()}
         chunks = {(hit.document_id, hit.content) for hit in store.search([0, 1, 0], limit=10**6)}
-        said = {(hit.document_id, hit.content) for hit in store.search_text("0 1 2 3", limit=10**6)}
 
     assert len(acknowledged) >= KILLS
     assert {} == {name: number for name, number in acknowledged.items() if kept.get(name, -1) < int(number)}
-    assert {(name, f"{name} {number} {part}") for name, number in kept.items() for part in range(4)} == chunks == said
+    assert {(name, f"{name} {number} {part}") for name, number in kept.items() for part in range(4)} == chunks

@@ -24,7 +24,6 @@ Files, each importing only those below it:
     samples       small tools for examples and tests
     data          tables: parse, filter, aggregate
     arithmetic    expressions
-    characters    characters as readers see them
     random        random integers
     shared_state  texts that several agents share
     time          the current time

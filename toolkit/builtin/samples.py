@@ -16,7 +16,6 @@ from pydantic import Field, WithJsonSchema
 
 from toolkit._tools.decorator import tool
 from toolkit.builtin.arithmetic import MAX_WHOLE, Number, apply_operator
-from toolkit.builtin.characters import split_characters
 from toolkit.errors import ToolError
 
 OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
@@ -65,7 +64,7 @@ def reverser(text: str) -> str:
     Args:
         text: The text to reverse.
     """
-    return "".join(reversed(split_characters(text)))
+    return text[::-1]
 
 
 @tool(title="Word Count", effect="read")

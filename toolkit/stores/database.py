@@ -23,7 +23,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -98,7 +98,6 @@ class Database:
         self._connections: list[sqlite3.Connection] = []  # one, or none while the file is closed
         # Not at exit: a thread may still use the connection then, and an open file loses nothing.
         weakref.finalize(self, _close, self._connections).atexit = False
-        _refuse_orphaned_log(Path(self.path))
         _forks.add(self)
         with self.snapshot():  # open it now, so that errors are raised here
             pass
@@ -170,26 +169,6 @@ def _validate(path: object, timeout: object) -> None:
         raise DefinitionError(f"path={path!r:.100} is not a path of a file, such as 'store.db'.")
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 <= timeout <= MAX_TIMEOUT:
         raise DefinitionError(f"timeout={timeout!r:.100} is not a number of seconds from 0 to {MAX_TIMEOUT:,.0f}.")
-
-
-def _refuse_orphaned_log(path: Path) -> None:
-    """Refuse a log without its file: SQLite would take the file for a new one, and discard the log.
-
-    Raises:
-        StoreError: The log exists, and the file does not.
-    """
-    log = Path(f"{path}-wal")
-    if _size(log) and not _size(path):  # the log first: a process that creates a file creates the log last
-        raise StoreError(
-            f"{path.name} is lost, and {log.name} is there: put a copy of both back, or move the second away."
-        )
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except (OSError, ValueError):  # not a valid file name
-        return 0
 
 
 def _close(connections: list[sqlite3.Connection]) -> None:
@@ -318,43 +297,16 @@ def _read_version(connection: sqlite3.Connection, layout: Layout, path: str) -> 
     connection.execute("SAVEPOINT version")
     ((application_id,),) = connection.execute("PRAGMA application_id")
     ((version,),) = connection.execute("PRAGMA user_version")
-    objects = _read_objects(connection)
+    ((objects,),) = connection.execute("SELECT count(*) FROM sqlite_master")
     connection.execute("RELEASE version")
     name = Path(path).name
-    if application_id != layout.application_id and (application_id, version, objects) != (0, 0, set()):
+    if application_id != layout.application_id and (application_id, version, objects) != (0, 0, 0):
         raise StoreError(f"{name} does not hold {layout.holds}, but something else: choose another file.")
     if version > len(layout.migrations):
         raise StoreError(
             f"A later version of this library has made {name}: update the library, or choose another file."
         )
-    _refuse_foreign(objects, layout, version, name)
     return int(version)
-
-
-def _refuse_foreign(objects: set[str], layout: Layout, version: int, name: str) -> None:
-    """Refuse a file with more or fewer objects than its layout: a foreign trigger could change what is written."""
-    import sqlite3
-
-    with closing(sqlite3.connect(MEMORY)) as model:
-        _apply_migrations(model, layout.migrations[: max(version, 0)])
-        expected = _read_objects(model)
-    if foreign := sorted(objects - expected):
-        raise StoreError(
-            f"{name} holds what this library has not made, {', '.join(foreign)[:300]}: it may change what is kept. "
-            "Choose another file; or drop it with sqlite3, where you know whose it is."
-        )
-    if missing := sorted(expected - objects):
-        raise StoreError(f"{name} does not hold {layout.holds}: {', '.join(missing)} is missing. Put a copy back.")
-
-
-def _read_objects(connection: sqlite3.Connection) -> set[str]:
-    """List the tables, indexes, triggers and views of a file, without the statistics that ANALYZE makes."""
-    rows = connection.execute(
-        "SELECT type, name, tbl_name FROM sqlite_master WHERE name NOT LIKE 'sqlite\\_stat_' ESCAPE '\\'"
-    )
-    return {
-        f"{kind} {name!a}" if kind in ("table", "view") else f"{kind} {name!a} of {of!a}" for kind, name, of in rows
-    }
 
 
 def _check_integrity(connection: sqlite3.Connection) -> None:
@@ -362,12 +314,6 @@ def _check_integrity(connection: sqlite3.Connection) -> None:
     (report,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if report != "ok":
         raise connection.DatabaseError(f"malformed: {report}")
-
-
-def _apply_migrations(connection: sqlite3.Connection, migrations: Iterable[Iterable[str]]) -> None:
-    for migration in migrations:
-        for statement in migration:
-            connection.execute(statement)
 
 
 def _use_log(connection: sqlite3.Connection, deadline: float, path: str) -> bool:
@@ -388,7 +334,9 @@ def _migrate(connection: sqlite3.Connection, layout: Layout, path: str) -> None:
     if _read_version(connection, layout, path) == len(layout.migrations):
         return
     connection.execute("BEGIN IMMEDIATE")
-    _apply_migrations(connection, layout.migrations[_read_version(connection, layout, path) :])
+    for migration in layout.migrations[_read_version(connection, layout, path) :]:
+        for statement in migration:
+            connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {layout.application_id}")
     connection.execute(f"PRAGMA user_version = {len(layout.migrations)}")
     connection.execute("COMMIT")

@@ -1,4 +1,4 @@
-"""Documents with embeddings, in a SQLite file or in memory, found by meaning and by words.
+"""Documents with embeddings, in a SQLite file or in memory, found by meaning.
 
 An embedding is stored with length one, as little-endian 32-bit floats, so the cosine of two is their dot product. A
 search compares the query with every embedding: with 100,000 of 384 numbers each it takes 0.2 s with numpy, and 1.2 s
@@ -10,7 +10,6 @@ from __future__ import annotations
 import heapq
 import math
 import os
-import re
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,9 +40,6 @@ NO_EMBEDDING = "an embedding is a list of finite numbers, one at least"
 LAST_TIME = 253_402_300_800.0
 DAMAGED = "The store holds what was not written by this library, or is damaged: put a copy back in its place."
 
-# Words of a query that are searched for; more only take time.
-MAX_WORDS = 64
-
 LAYOUT = Layout(
     holds="knowledge",
     application_id=int.from_bytes(b"tkKN", "big"),
@@ -59,9 +55,6 @@ LAYOUT = Layout(
             )""",
             "CREATE INDEX chunks_of ON chunks (owner, document_id)",
             "CREATE TABLE model (number INTEGER PRIMARY KEY CHECK (number = 1), name TEXT, bytes INTEGER)",
-            """CREATE VIRTUAL TABLE words USING fts5(
-                content, content = chunks, content_rowid = id, tokenize = "unicode61 remove_diacritics 2"
-            )""",
         ),
     ),
 )
@@ -103,8 +96,7 @@ class Hit:
     """A chunk as the result of a search.
 
     Attributes:
-        score: Larger is better. A search by embedding gives the cosine; a search by words gives a number that only
-            compares hits of one search, as it counts how rare a word is among the texts of all owners.
+        score: The cosine of the chunk and the query; larger is better.
     """
 
     document_id: str
@@ -118,7 +110,7 @@ class Hit:
 
 @runtime_checkable
 class KnowledgeStore(Protocol):
-    """Documents of one owner, searched by the meaning or the words of their chunks. Safe from any thread.
+    """Documents of one owner, searched by the meaning of their chunks. Safe from any thread.
 
     Each method raises StoreError if the store cannot be used.
     """
@@ -147,10 +139,6 @@ class KnowledgeStore(Protocol):
         self, embedding: Sequence[float], *, collection: str = KNOWLEDGE, limit: int = 5, model: str = ""
     ) -> list[Hit]:
         """Return the chunks whose embeddings have the nearest directions, the nearest first."""
-        ...
-
-    def search_text(self, query: str, *, collection: str = KNOWLEDGE, limit: int = 5) -> list[Hit]:
-        """Return the chunks with most of a query's words, the best first; the query has no operators."""
         ...
 
     def documents(self, collection: str = KNOWLEDGE) -> list[Document]:
@@ -212,7 +200,6 @@ class SQLiteKnowledge:
             _delete_documents(connection, _ONE, self._owner, document.id)
             connection.execute(_ADD, (self._owner, document.id, *fields, now, document.expires_at))
             connection.executemany(_ADD_CHUNK, rows)
-            connection.execute(_ADD_WORDS, (self._owner, document.id))
             check_cancelled()  # at the end, as waiting for the file may have taken long
 
     def search(
@@ -225,16 +212,6 @@ class SQLiteKnowledge:
             rows = connection.execute(_EMBEDDINGS, (self._owner, collection, self._clock()))
             nearest = _find_nearest(limit, query, rows)
             return [_make_hit(connection.execute(_CHUNK, (-key,)).fetchone(), score) for score, key in nearest]
-
-    def search_text(self, query: str, *, collection: str = KNOWLEDGE, limit: int = 5) -> list[Hit]:
-        """Return the chunks with most of a query's words, the best first; the query has no operators."""
-        words = re.findall(r"\w+", query)[:MAX_WORDS]
-        expression = " OR ".join(f'"{word}"' for word in words)
-        if not expression:
-            return []
-        with self._database.snapshot() as connection:
-            rows = connection.execute(_WORDS, (expression, self._owner, collection, self._clock(), max(limit, 0)))
-            return [_make_hit(row, -rank) for *row, rank in rows]
 
     def documents(self, collection: str = KNOWLEDGE) -> list[Document]:
         """Return the documents of a collection, in the order of storage."""
@@ -278,20 +255,14 @@ _KINDS: Mapping[str, Any] = MappingProxyType(
 _ONE = "documents.owner = ? AND documents.id = ?"
 _ADD = "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _ADD_CHUNK = "INSERT INTO chunks (owner, document_id, content, chunk_index, embedding) VALUES (?, ?, ?, ?, ?)"
-_ADD_WORDS = "INSERT INTO words (rowid, content) SELECT id, content FROM chunks WHERE owner = ? AND document_id = ?"
 _IS_THERE = "documents.owner = ? AND collection = ? AND ifnull(expires_at > ?, 1)"
-_OF_DOCUMENTS = "JOIN documents ON (chunks.owner, document_id) = (documents.owner, documents.id)"
+_OF_DOCUMENTS = "(chunks.owner, document_id) = (documents.owner, documents.id)"
 _HIT = "document_id, title, source, created_at, chunk_index, chunks.content"
 # The statements are built from constants alone. With the documents first, chunks are read in the order of storage.
 _EMBEDDINGS = f"""
-SELECT -chunks.id, embedding FROM documents CROSS JOIN chunks
-ON (chunks.owner, document_id) = (documents.owner, documents.id) WHERE {_IS_THERE}
+SELECT -chunks.id, embedding FROM documents CROSS JOIN chunks ON {_OF_DOCUMENTS} WHERE {_IS_THERE}
 """  # noqa: S608
-_CHUNK = f"SELECT {_HIT} FROM chunks {_OF_DOCUMENTS} WHERE chunks.id = ?"  # noqa: S608
-_WORDS = f"""
-SELECT {_HIT}, rank FROM words JOIN chunks ON chunks.id = words.rowid {_OF_DOCUMENTS}
-WHERE words MATCH ? AND {_IS_THERE} ORDER BY rank, chunks.id LIMIT ?
-"""  # noqa: S608
+_CHUNK = f"SELECT {_HIT} FROM chunks JOIN documents ON {_OF_DOCUMENTS} WHERE chunks.id = ?"  # noqa: S608
 _DOCUMENTS = f"SELECT {', '.join(_FIELDS)} FROM documents WHERE {_IS_THERE} ORDER BY rowid"  # noqa: S608
 
 
@@ -303,9 +274,7 @@ def _pack(embedding: Sequence[float]) -> bytes:
 
 
 def _delete_documents(connection: sqlite3.Connection, where: str, *values: object) -> int:
-    """Remove documents, their chunks and their words; return how many documents there were."""
-    old = f"SELECT 'delete', chunks.id, chunks.content FROM chunks {_OF_DOCUMENTS} WHERE {where}"  # noqa: S608
-    connection.execute(f"INSERT INTO words (words, rowid, content) {old}", values)
+    """Remove documents and their chunks; return how many documents there were."""
     return connection.execute(f"DELETE FROM documents WHERE {where}", values).rowcount  # noqa: S608
 
 

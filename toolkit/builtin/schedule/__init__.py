@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from toolkit.builtin.schedule.recurrence import next_run
 from toolkit.builtin.schedule.scheduler import FiringOutcome, Scheduler, planned_only
-from toolkit.builtin.schedule.store import Action, Firing, MemorySchedule, ScheduleStore, SQLiteSchedule
+from toolkit.builtin.schedule.store import Action, Firing, MemorySchedule, SQLiteSchedule
 from toolkit.builtin.schedule.tools import PlannedCall, schedule_tools
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
     "MemorySchedule",
     "PlannedCall",
     "SQLiteSchedule",
-    "ScheduleStore",
     "Scheduler",
     "next_run",
     "planned_only",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from calendar import monthrange
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, tzinfo
@@ -97,11 +97,6 @@ def _to_wall_time(moment: float, zone: tzinfo) -> datetime:
     return datetime.fromtimestamp(moment, zone).replace(tzinfo=None)
 
 
-def has_cron_form(expression: str) -> bool:
-    """Return whether a text has five fields, valid or not."""
-    return len(expression) <= MAX_CRON and len(expression.split()) == CRON_FIELDS
-
-
 def find_next_cron_run(expression: str, now: float, zone: tzinfo) -> float | None:
     """Return the next time of an expression in cron's form, strictly after now; None if there is none in 50 years.
 
@@ -132,7 +127,7 @@ def validate_form(rule: str) -> None:
     """
     if not is_cron(rule):
         parse_rule(rule)
-    elif not has_cron_form(rule):
+    elif len(rule) > MAX_CRON or len(rule.split()) != CRON_FIELDS:
         raise _make_format_error(rule)
 
 
@@ -164,11 +159,6 @@ def is_cron(rule: str) -> bool:
     return ":" not in rule
 
 
-def is_once(rule: str) -> bool:
-    """Return whether a rule is due only once."""
-    return rule.lower().split()[1:] == ["once"]
-
-
 @dataclass(frozen=True)
 class Recurrence:
     """A time of day on some weekdays, counted from Monday as 0, or on one day of each month."""
@@ -191,46 +181,26 @@ def parse_rule(rule: str) -> Recurrence:
         ValueError: The rule is invalid.
     """
     match = _RULE.fullmatch(rule.strip().lower())
-    hour, minute, kind, days = match.groups() if match else ("", "", "", None)
     try:
-        return _KINDS[kind](time(int(hour), int(minute)), days)
+        hour, minute, kind, days = match.groups() if match else ("", "", "", None)
+        at, names = time(int(hour), int(minute)), [name.strip() for name in (days or "").split(",")]
+        if kind in ("once", "daily") and days is None:
+            return Recurrence(at)
+        if kind == "custom" or (kind == "weekly" and len(names) == 1):
+            return Recurrence(at, frozenset(_WEEKDAYS[name] for name in names))
+        if kind == "monthly" and _MONTH_DAY.fullmatch(days or ""):
+            return Recurrence(at, month_day=int(days or ""))
     except (LookupError, ValueError):
-        raise _make_format_error(rule) from None
+        pass
+    raise _make_format_error(rule)
 
 
 def _make_format_error(rule: str) -> ValueError:
     return ValueError(f"invalid schedule format: {rule[:QUOTED]}. {FORMS}")
 
 
-def _parse_every_day(at: time, days: str | None) -> Recurrence:
-    if days is not None:
-        raise ValueError(days)
-    return Recurrence(at)
-
-
-def _parse_weekdays(at: time, days: str | None) -> Recurrence:
-    return Recurrence(at, frozenset(_WEEKDAYS[name.strip()] for name in (days or "").split(",")))
-
-
-def _parse_weekday(at: time, day: str | None) -> Recurrence:
-    return Recurrence(at, frozenset({_WEEKDAYS[(day or "").strip()]}))
-
-
-def _parse_month_day(at: time, day: str | None) -> Recurrence:
-    if _MONTH_DAY.fullmatch(day or "") is None:
-        raise ValueError(day)
-    return Recurrence(at, month_day=int(day or ""))
-
-
 _RULE = re.compile(r"([0-9]{1,2}):([0-9]{2})\s+([a-z]+)(?:\(([^()]*)\))?")
 _MONTH_DAY = re.compile("0?[1-9]|[12][0-9]|3[01]")
-_KINDS: Mapping[str, Callable[[time, str | None], Recurrence]] = {
-    "once": _parse_every_day,
-    "daily": _parse_every_day,
-    "weekly": _parse_weekday,
-    "custom": _parse_weekdays,
-    "monthly": _parse_month_day,
-}
 _NAMES = (
     ("monday", "mon", "senin"),
     ("tuesday", "tue", "selasa"),

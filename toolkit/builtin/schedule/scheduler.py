@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import math
 import time
@@ -11,7 +10,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import Backend, call_function, run_sync
@@ -25,8 +24,8 @@ from toolkit._runner.result import RunResult
 from toolkit._runner.runner import Runner
 from toolkit._runner.state import RunState
 from toolkit._tools.tool import Tool
-from toolkit.builtin.schedule.recurrence import is_once, next_run
-from toolkit.builtin.schedule.store import Action, Firing, ScheduleStore, validate_store
+from toolkit.builtin.schedule.recurrence import next_run
+from toolkit.builtin.schedule.store import Action, Firing, SQLiteSchedule, validate_store
 from toolkit.errors import Cancelled, DefinitionError
 
 logger = logging.getLogger("toolkit")
@@ -41,7 +40,7 @@ current_firing: ContextVar[Firing | None] = ContextVar("current", default=None)
 
 
 Status: TypeAlias = Literal["done", "paused", "failed", "refused", "missed", "crashed"]
-Function: TypeAlias = Callable[[Firing], Any]
+Function: TypeAlias = Callable[..., Any]
 Decisions: TypeAlias = Mapping[str, Verdict]
 
 
@@ -67,27 +66,6 @@ class FiringOutcome:
         value = result if self.error is None else self.error
         suffix = "" if value is None else f", {value!r}"
         return f"<FiringOutcome {self.status}: {self.firing.action.description!r}{suffix}>"
-
-
-@runtime_checkable
-class Runs(Protocol):
-    """The methods of a Runner that a Scheduler calls."""
-
-    def run(self, prompt: str, *, deps: Any) -> Any:
-        """Run a prompt."""
-        ...
-
-    def arun(self, prompt: str, *, deps: Any) -> Awaitable[Any]:
-        """Async version of `run`."""
-        ...
-
-    def resume(self, state: RunState, decisions: Decisions, *, deps: Any) -> Any:
-        """Resume a paused run."""
-        ...
-
-    def aresume(self, state: RunState, decisions: Decisions, *, deps: Any) -> Awaitable[Any]:
-        """Async version of `resume`."""
-        ...
 
 
 class Scheduler:
@@ -123,8 +101,8 @@ class Scheduler:
 
     def __init__(
         self,
-        store: ScheduleStore,
-        run: Function | Runs,
+        store: SQLiteSchedule,
+        run: Function | Runner,
         *,
         on_run: Callable[[FiringOutcome], object] | None = None,
         allow: Callable[[Firing], object] | None = None,
@@ -136,8 +114,11 @@ class Scheduler:
         clock: Callable[[], float] = time.time,
     ) -> None:
         validate_store(store)
-        self._work, (self._run, self._arun) = run, make_functions(run)
-        self._store, self._clock = store, check_sync_function("clock", clock)
+        if not isinstance(run, Runner) and (
+            not callable(run) or getattr(run, "__func__", None) in vars(Runner).values()
+        ):
+            raise DefinitionError(f"run={run!r} is neither a Runner nor a function of a Firing.")
+        self._run, self._store, self._clock = run, store, check_sync_function("clock", clock)
         self._on_run = None if on_run is None else check_function("on_run", on_run)
         self._allow = None if allow is None else check_function("allow", allow)
         self._lease, self._poll, grace = (
@@ -152,11 +133,11 @@ class Scheduler:
 
     def run_forever(self) -> None:
         """Run due actions until `stop` is called; exceptions of the store are logged."""
-        run_sync(self._run_loop(SyncBackend(), self._run))
+        run_sync(self._run_loop(SyncBackend()))
 
     async def arun_forever(self) -> None:
         """Async version of `run_forever`. If it is cancelled, the running firing counts as crashed."""
-        await self._run_loop(AsyncBackend(), self._arun)
+        await self._run_loop(AsyncBackend())
 
     def stop(self) -> None:
         """Stop the loop after the running action; without a loop, the next one stops at once.
@@ -170,11 +151,11 @@ class Scheduler:
 
         After an exception such as KeyboardInterrupt, which is raised, the running firing counts as crashed.
         """
-        return run_sync(self._run_due(SyncBackend(), self._run, Cancellation()))
+        return run_sync(self._run_due(SyncBackend(), Cancellation()))
 
     async def arun_due(self) -> tuple[FiringOutcome, ...]:
         """Async version of `run_due`."""
-        return await self._run_due(AsyncBackend(), self._arun, Cancellation())
+        return await self._run_due(AsyncBackend(), Cancellation())
 
     def resume(self, state: RunState | str, decisions: Decisions) -> FiringOutcome:
         """Resume the run of a paused firing as a scheduled run, in this process or another.
@@ -191,43 +172,45 @@ class Scheduler:
             TypeError: The Scheduler has no Runner.
             ConversationError: `state` is not the state of a run.
         """
-        state = _parse_state(state)
-        return run_sync(
-            self._resume(state.run_id, SyncBackend(), make_resume_functions(self._work, state, decisions)[0])
-        )
+        return run_sync(self._resume(state, decisions, SyncBackend()))
 
     async def aresume(self, state: RunState | str, decisions: Decisions) -> FiringOutcome:
         """Async version of `resume`."""
-        state = _parse_state(state)
-        return await self._resume(state.run_id, AsyncBackend(), make_resume_functions(self._work, state, decisions)[1])
+        return await self._resume(state, decisions, AsyncBackend())
 
-    async def _run_loop(self, backend: Backend, run: Function) -> None:
+    async def _run_loop(self, backend: Backend) -> None:
         stopping = self._stopping
         while not stopping:
             try:
-                await self._run_due(backend, run, stopping)
+                await self._run_due(backend, stopping)
             except Exception:  # the store may work again at the next pass
                 logger.exception("The scheduler could not use its store.")
             with suppress(Cancelled):
                 await backend.sleep(self._poll, stopping)  # by a clock that cannot be set
         self._stopping = Cancellation()
 
-    async def _run_due(self, backend: Backend, run: Function, stopping: Cancellation) -> tuple[FiringOutcome, ...]:
+    async def _run_due(self, backend: Backend, stopping: Cancellation) -> tuple[FiringOutcome, ...]:
         outcomes: list[FiringOutcome] = []
         started = self._clock()
         oldest = started - self._grace
-        this = _Pass(backend, run, oldest if self._busy_until < oldest else -math.inf)
+        if self._busy_until >= oldest:
+            oldest = -math.inf
         firings = self._claim_firings(started)
         while not stopping and (firing := await _call_blocking(backend, partial(next, firings, None))):
-            outcomes.append(await self._run_firing(firing, this))
+            outcomes.append(await self._run_firing(firing, backend, oldest=oldest))
         self._busy_until = self._clock()
         return tuple(outcomes)
 
-    async def _resume(self, run_id: str, backend: Backend, run: Function) -> FiringOutcome:
-        firing = await _call_blocking(backend, partial(self._store.find_paused, run_id))
+    async def _resume(self, state: RunState | str, decisions: Decisions, backend: Backend) -> FiringOutcome:
+        if not isinstance(self._run, Runner):
+            raise TypeError(
+                f"run={self._run!r} is not a Runner. Pass one to a Scheduler of the same store, and resume with that."
+            )
+        state = RunState.from_json(state) if isinstance(state, str) else state
+        firing = await _call_blocking(backend, partial(self._store.find_paused, state.run_id))
         if firing is None:
-            raise ValueError(f"No firing of this store waits for the run {run_id}.")
-        return await self._run_firing(firing, _Pass(backend, run, run_id=run_id))
+            raise ValueError(f"No firing of this store waits for the run {state.run_id}.")
+        return await self._run_firing(firing, backend, resumed=(state, decisions))
 
     def _claim_firings(self, started: float) -> Iterator[Firing]:
         """Claim due firings, each only after the one before has ended."""
@@ -240,39 +223,66 @@ class Scheduler:
             if claimed is not None:
                 yield claimed
 
-    async def _run_firing(self, firing: Firing, this: _Pass) -> FiringOutcome:
+    async def _run_firing(
+        self,
+        firing: Firing,
+        backend: Backend,
+        *,
+        oldest: float = -math.inf,
+        resumed: tuple[RunState, Decisions] | None = None,
+    ) -> FiringOutcome:
+        """Run one firing, record its end, and report it.
+
+        Args:
+            firing: The firing.
+            backend: The backend of the caller.
+            oldest: Firings that were due before this time are missed.
+            resumed: The paused run of the firing, and the decisions on its calls; until it is done, it can be resumed
+                again.
+        """
         token = current_firing.set(firing)
         try:
-            outcome = await self._find_outcome(firing, this)
+            outcome = await self._find_outcome(firing, backend, oldest, resumed)
         finally:
             current_firing.reset(token)
-        await _log_errors(
-            _call_blocking(this.backend, partial(self._finish, outcome, this)), "record the end of", firing
-        )
+        paused_run = None if resumed is None or outcome.status == "done" else resumed[0].run_id
+        if outcome.status == "paused":
+            paused_run = outcome.result.state.run_id
+        finish = _call_blocking(backend, lambda: self._store.finish(firing, self._clock(), paused_run))
+        await _log_errors(finish, "record the end of", firing)
         if self._on_run is not None:
-            await _log_errors(call_function(self._on_run, (outcome,), this.backend), "report", firing)
+            await _log_errors(call_function(self._on_run, (outcome,), backend), "report", firing)
         return outcome
 
-    def _finish(self, outcome: FiringOutcome, this: _Pass) -> None:
-        self._store.finish(outcome.firing, self._clock(), this.find_paused_run(outcome))
-
-    async def _find_outcome(self, firing: Firing, this: _Pass) -> FiringOutcome:
+    async def _find_outcome(
+        self, firing: Firing, backend: Backend, oldest: float, resumed: tuple[RunState, Decisions] | None
+    ) -> FiringOutcome:
+        status: Status = "done"
         try:
-            if status := await self._find_obstacle(firing, this):
-                return FiringOutcome(firing=firing, status=status)
-            return make_outcome(firing, await call_function(this.run_firing, (firing,), this.backend))
+            if firing.attempt > self._attempts:
+                return FiringOutcome(firing=firing, status="crashed")
+            if firing.attempt == 1 and firing.due < oldest:
+                return FiringOutcome(firing=firing, status="missed")
+            if self._allow is not None and await call_function(self._allow, (firing,), backend) is not True:
+                return FiringOutcome(firing=firing, status="refused")
+            result = await self._call_run(firing, backend, resumed)
         except Exception as error:
             logger.exception("The scheduled action %s failed.", firing.key)
             return FiringOutcome(firing=firing, status="failed", error=error)
+        if isinstance(result, RunResult) and result.is_paused:
+            status = "paused"
+        return FiringOutcome(firing=firing, status=status, result=result)
 
-    async def _find_obstacle(self, firing: Firing, this: _Pass) -> Status | None:
-        """Return the reason why a firing does not run now; None if it runs."""
-        if firing.attempt > self._attempts:
-            return "crashed"
-        if firing.attempt == 1 and firing.due < this.oldest:
-            return "missed"
-        is_allowed = self._allow is None or await call_function(self._allow, (firing,), this.backend) is True
-        return None if is_allowed else "refused"
+    async def _call_run(self, firing: Firing, backend: Backend, resumed: tuple[RunState, Decisions] | None) -> Any:
+        run = self._run
+        if not isinstance(run, Runner):
+            return await call_function(run, (firing,), backend)
+        is_async = isinstance(backend, AsyncBackend)
+        if resumed is not None:
+            resume: Function = run.aresume if is_async else run.resume
+            return await call_function(partial(resume, *resumed, deps=firing), (), backend)
+        start: Function = run.arun if is_async else run.run
+        return await call_function(partial(start, firing.prompt, deps=firing), (), backend)
 
 
 def planned_only(tool: Tool[..., Any], arguments: Mapping[str, Any], context: ToolContext[Any]) -> bool | Deny:
@@ -287,74 +297,6 @@ def planned_only(tool: Tool[..., Any], arguments: Mapping[str, Any], context: To
     if tool.name in firing.action.planned_tools:
         return True
     return Deny(f"{tool.name} was not planned when this action was scheduled.")
-
-
-def make_outcome(firing: Firing, result: Any) -> FiringOutcome:
-    """Make the outcome of a firing that ran."""
-    is_paused = isinstance(result, RunResult) and result.is_paused
-    return FiringOutcome(firing=firing, status="paused" if is_paused else "done", result=result)
-
-
-def make_functions(run: Function | Runs) -> tuple[Function, Function]:
-    """Return the function to call in a sync backend, and the one to call in an async backend.
-
-    Raises:
-        DefinitionError: `run` is neither a function of a Firing nor a Runner.
-    """
-    if inspect.ismethod(run) and run.__func__ in vars(Runner).values():
-        raise DefinitionError(f"run={run!r} is a method of a Runner, which takes no Firing. Pass the Runner itself.")
-    if callable(run):
-        return run, run
-    if isinstance(run, type) or not isinstance(run, Runs):
-        raise DefinitionError(f"run={run!r} is neither a function nor a Runner.")
-    return (lambda firing: run.run(firing.prompt, deps=firing)), partial(_run_async, run)
-
-
-def make_resume_functions(run: Function | Runs, state: RunState, decisions: Decisions) -> tuple[Function, Function]:
-    """Return the function that resumes a run in a sync backend, and the one for an async backend.
-
-    Raises:
-        TypeError: `run` is a function, which cannot resume a run.
-    """
-    if not isinstance(run, Runs):
-        raise TypeError(
-            f"run={run!r} is not a Runner. Pass one to a Scheduler of the same store, and resume with that."
-        )
-    return (lambda firing: run.resume(state, decisions, deps=firing)), partial(_resume_async, run, state, decisions)
-
-
-async def _run_async(run: Runs, firing: Firing) -> Any:
-    return await run.arun(firing.prompt, deps=firing)
-
-
-async def _resume_async(run: Runs, state: RunState, decisions: Decisions, firing: Firing) -> Any:
-    return await run.aresume(state, decisions, deps=firing)
-
-
-@dataclass(frozen=True)
-class _Pass:
-    """One pass over the store.
-
-    Attributes:
-        execute: Executes a firing.
-        oldest: Firings that were due before this time are missed.
-        run_id: The run that is resumed; until it is done, it can be resumed again.
-    """
-
-    backend: Backend
-    run_firing: Function
-    oldest: float = -math.inf
-    run_id: str | None = None
-
-    def find_paused_run(self, outcome: FiringOutcome) -> str | None:
-        """Return the run that can be resumed after this outcome."""
-        if outcome.status == "paused":
-            return str(outcome.result.state.run_id)
-        return None if outcome.status == "done" else self.run_id
-
-
-def _parse_state(state: RunState | str) -> RunState:
-    return RunState.from_json(state) if isinstance(state, str) else state
 
 
 async def _call_blocking(backend: Backend, work: Callable[[], T]) -> T:
@@ -372,7 +314,7 @@ def _is_due(action: Action, now: float) -> bool:
 
 def _advance(action: Action, now: float) -> Action:
     """Return an action with its next time; disabled if it has none."""
-    if is_once(action.schedule):
+    if action.schedule.lower().split()[1:] == ["once"]:
         return replace(action, enabled=False)
     try:
         return replace(action, next_run=next_run(action.schedule, now, action.zone))

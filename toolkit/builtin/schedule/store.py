@@ -11,7 +11,7 @@ import os
 import time
 import uuid
 from dataclasses import astuple, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Self
 
@@ -103,61 +103,13 @@ class Firing:
         return "\n".join((*lines, action.synthesis_prompt)).rstrip()
 
 
-@runtime_checkable
-class ScheduleStore(Protocol):
-    """A store of actions. Safe from any thread; each method is atomic."""
-
-    def add(self, action: Action, most: int | None = None) -> bool:
-        """Add an action; False, without a change, if its owner has this many already.
-
-        Raises:
-            ValueError: The schedule has none of the forms of a rule.
-        """
-        ...
-
-    def actions(self, owner: str | None = None) -> tuple[Action, ...]:
-        """Return the actions of one owner, or of all, in the order of their next times."""
-        ...
-
-    def change(self, old: Action, new: Action) -> bool:
-        """Replace an action; False, without a change, if the old one was changed meanwhile."""
-        ...
-
-    def delete(self, *actions: Action) -> int:
-        """Remove actions and their firings; return the number of actions removed."""
-        ...
-
-    def claim(self, old: Action, new: Action, at: float) -> Firing | None:
-        """Replace a due action by its next state, and claim the firing.
-
-        None if the action was changed meanwhile, or this firing was claimed before, as after the clock was set back.
-        """
-        ...
-
-    def find_unfinished(self, before: float) -> tuple[Firing, ...]:
-        """Return the firings that were claimed before a time and not finished: their processes have crashed."""
-        ...
-
-    def take_over(self, firing: Firing, at: float) -> Firing | None:
-        """Claim an unfinished firing again; None if another process has done so, or it has finished."""
-        ...
-
-    def finish(self, firing: Firing, at: float, paused_run: str | None = None) -> None:
-        """Record the end of a firing, or the run of it that waits for approval."""
-        ...
-
-    def find_paused(self, run_id: str) -> Firing | None:
-        """Return the firing whose run waits for approval; None if there is no such run."""
-        ...
-
-
 def validate_store(store: object) -> None:
-    """Check that a value is a store, not a class of stores.
+    """Check that a value is a store of actions.
 
     Raises:
         DefinitionError: It is not.
     """
-    if isinstance(store, type) or not isinstance(store, ScheduleStore):
+    if not isinstance(store, SQLiteSchedule):
         raise DefinitionError(f"store={store!r:.100} is not a store. Pass SQLiteSchedule(path), or MemorySchedule().")
 
 

@@ -26,7 +26,7 @@ from toolkit.builtin.schedule.recurrence import (
     validate_rule,
 )
 from toolkit.builtin.schedule.scheduler import current_firing
-from toolkit.builtin.schedule.store import Action, ScheduleStore, validate_store, validate_zone
+from toolkit.builtin.schedule.store import Action, SQLiteSchedule, validate_store, validate_zone
 from toolkit.errors import ToolError
 
 MOST = 100
@@ -55,7 +55,7 @@ class PlannedCall(TypedDict):
 
 
 def schedule_tools(
-    store: ScheduleStore,
+    store: SQLiteSchedule,
     zone: str = "UTC",
     *,
     owner: str = "",
@@ -117,7 +117,7 @@ class _Terms:
 
 
 class _Schedule:
-    def __init__(self, store: ScheduleStore, terms: _Terms, clock: Callable[[], float]) -> None:
+    def __init__(self, store: SQLiteSchedule, terms: _Terms, clock: Callable[[], float]) -> None:
         self._store, self._terms, self._clock = store, terms, clock
 
     @tool(title="Schedule an Action", effect="write")
