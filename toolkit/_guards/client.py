@@ -37,7 +37,6 @@ ENCODINGS = ("identity", "gzip", "deflate")
 # Headers of `get`.
 DEFAULT_HEADERS: Mapping[str, str] = MappingProxyType(
     {
-        "User-Agent": USER_AGENT,
         "Accept": "text/html, application/xhtml+xml, application/json;q=0.9, text/*;q=0.8, */*;q=0.1",
         "Accept-Encoding": "gzip, deflate",
         "Connection": "close",
@@ -93,7 +92,7 @@ class HttpClient:
         dialer: Opens the connections.
         timeout: Seconds for a whole exchange, redirects included.
         max_bytes: Bytes of a response that are read, before and after decompression; the rest is left.
-        headers: Sent with `get`, but not on to another origin.
+        user_agent: Value of the header User-Agent, sent with `get`.
         context: Checks certificates; by default, the system's authorities, or those of `SSL_CERT_FILE`.
     """
 
@@ -103,11 +102,12 @@ class HttpClient:
         *,
         timeout: float | None = TIMEOUT,
         max_bytes: int = MAX_BYTES,
-        headers: Mapping[str, str] | None = None,
+        user_agent: str = USER_AGENT,
         context: ssl.SSLContext | None = None,
     ) -> None:
         self._dialer, self._timeout, self._max_bytes = dialer, timeout, max_bytes
-        self._headers, self._given_context = httpx2.Headers(headers), context
+        self._headers = {**DEFAULT_HEADERS, "User-Agent": user_agent}
+        self._given_context = context
 
     @classmethod
     def for_server(cls, url: httpx2.URL, *, timeout: float | None = TIMEOUT, max_bytes: int = MAX_BYTES) -> HttpClient:
@@ -168,15 +168,11 @@ class HttpClient:
                 raise
 
     def _follow(self, url: httpx2.URL, limit: Cancellation) -> HttpResponse:
-        defaults = httpx2.Headers(DEFAULT_HEADERS)
-        headers = defaults.copy()
-        headers.update(self._headers)
         for _ in range(MAX_REDIRECTS + 1):
-            with self._open(httpx2.Request("GET", url, headers=headers), limit) as response:
+            with self._open(httpx2.Request("GET", url, headers=self._headers), limit) as response:
                 target = _find_redirect(response, url)
                 if target is None:
                     return self._read(response, url, limit)
-            headers = headers if _origin(target) == _origin(url) else defaults
             url = target
         raise Failed(f"fetch error: there are more than {MAX_REDIRECTS} redirects")
 
@@ -287,7 +283,3 @@ def _find_redirect(response: httpx2.Response, url: httpx2.URL) -> httpx2.URL | N
     if (url.scheme, target.scheme) == ("https", "http"):
         raise Failed("fetch error: a redirect from https to http is not followed")
     return target
-
-
-def _origin(url: httpx2.URL) -> tuple[str, bytes, int | None]:
-    return url.scheme, url.raw_host, url.port

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import ssl
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from encodings import normalize_encoding
 from encodings.aliases import aliases
@@ -21,13 +21,12 @@ from html import unescape
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
-import httpx2
 from pydantic import Field, InstanceOf, TypeAdapter, ValidationError
 from typing_extensions import TypedDict, Unpack
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._context import ToolContext
-from toolkit._guards.client import MAX_BYTES, TIMEOUT, HttpClient, HttpResponse
+from toolkit._guards.client import MAX_BYTES, TIMEOUT, USER_AGENT, HttpClient, HttpResponse
 from toolkit._guards.network import PORTS, Allowed, Dialer
 from toolkit._guards.transport import MAX_SHOWN
 from toolkit._messages import ToolResult
@@ -43,15 +42,6 @@ __all__ = ["Dialer", "Page", "WebOptions", "fetch", "http_tool"]
 MAX_TEXT = 8000  # bytes that a model gets
 TRUNCATED = "\n... (truncated)"
 MAX_TIMEOUT = 86_400  # seconds
-
-# Headers that say how the message is sent.
-_TRANSPORT_HEADERS = frozenset(
-    ("host", "connection", "content-length", "transfer-encoding", "accept-encoding", "upgrade", "te", "trailer")
-)
-# Parts of the names of credentials. Headers go to whatever host a model names, so they cannot be secret.
-_CREDENTIAL = re.compile(r"auth|cookie|credential|key|password|secret|session|token", re.IGNORECASE)
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
 
 HTML_TYPES = ("text/html", "application/xhtml+xml")
 # Media types that are text, besides text/..., ...+json and ...+xml.
@@ -137,9 +127,6 @@ class WebOptions(TypedDict, total=False):
         allow: Destinations besides public addresses: networks (`"10.0.0.0/8"`), addresses, or host names, whatever
             their addresses are; each at every port, or at one (`"127.0.0.1:8080"`).
         ports: Allowed ports of public addresses; 80 and 443 by default.
-        headers: Sent to whatever host a model names, so no credentials: names with `auth`, `cookie`, `credential`,
-            `key`, `password`, `secret`, `session` or `token` in them are refused. A redirect to another origin is sent
-            none.
         user_agent: The value of the header User-Agent.
         ssl_context: Checks certificates; by default, the system's authorities, or those of `SSL_CERT_FILE`.
         dialer: Opens the connections; then it has its own `allow` and `ports`.
@@ -149,8 +136,7 @@ class WebOptions(TypedDict, total=False):
     max_bytes: Annotated[int, Field(gt=0)]
     allow: InstanceOf[Iterable[Allowed]]
     ports: InstanceOf[Collection[int]]
-    headers: Annotated[Mapping[str, str], Field(strict=False)]
-    user_agent: Annotated[str, Field(min_length=1)]
+    user_agent: Annotated[str, Field(pattern="^[ -~]+$")]
     ssl_context: InstanceOf[ssl.SSLContext]
     dialer: InstanceOf[Dialer]
 
@@ -183,7 +169,7 @@ def http_tool(**options: Unpack[WebOptions]) -> Tool[..., Any]:
     """Make `http_fetch`, which reads one page of the web, and of private networks only what is allowed.
 
     Args:
-        options: See `WebOptions`: `timeout`, `max_bytes`, `allow`, `ports`, `headers`, `user_agent`, `ssl_context`.
+        options: See `WebOptions`: `timeout`, `max_bytes`, `allow`, `ports`, `user_agent`, `ssl_context`.
 
     Raises:
         DefinitionError: An option is invalid.
@@ -256,26 +242,13 @@ def make_client(**options: Unpack[WebOptions]) -> HttpClient:
     except ValidationError as error:
         first = error.errors()[0]
         raise DefinitionError(f"{first['loc'][0]}: {first['msg']}.") from None
-    headers = httpx2.Headers(options.get("headers"))
-    _check_headers(options.get("headers", {}))
-    if "user_agent" in options:
-        _check_headers({"User-Agent": options["user_agent"]})
-        headers["User-Agent"] = options["user_agent"]
     return HttpClient(
         _make_dialer(options),
         timeout=options.get("timeout", TIMEOUT),
         max_bytes=options.get("max_bytes", MAX_BYTES),
-        headers=headers,
+        user_agent=options.get("user_agent", USER_AGENT),
         context=options.get("ssl_context"),
     )
-
-
-def _check_headers(headers: Mapping[str, str]) -> None:
-    for name, value in headers.items():
-        if name.lower() in _TRANSPORT_HEADERS or _CREDENTIAL.search(name):
-            raise DefinitionError(f"headers: {name!r} cannot be sent to whatever host a model names. Leave it out.")
-        if not (_HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(value)):
-            raise DefinitionError(f"headers: {name!r} or its value has characters that a header cannot have.")
 
 
 def _make_dialer(options: WebOptions) -> Dialer:

@@ -33,7 +33,7 @@ from toolkit._concurrency.threads import Job, Outcome, ThreadPool, get_unless_ca
 from toolkit._context import ToolContext
 from toolkit._guards.client import FIRST_ERROR_STATUS, HttpClient
 from toolkit._guards.options import check_seconds
-from toolkit._guards.transport import parse_url
+from toolkit._guards.service import check_base_url
 from toolkit._messages import ToolResult
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
@@ -183,9 +183,8 @@ class _Engine:
 
     def __init__(self, key: str | None = None, *, base_url: str | None = None, timeout: float = ENGINE_TIMEOUT) -> None:
         self._key = _check_key(key or os.environ.get(self.variable, ""), type(self).__name__, self.variable)
-        url = _parse_base_url(self.default_url if base_url is None else base_url)
-        self._base_url = str(url).rstrip("/")
-        self._client = HttpClient.for_server(url, timeout=check_seconds("timeout", timeout))
+        self._base_url = check_base_url("base_url", self.default_url if base_url is None else base_url)
+        self._client = HttpClient.for_server(httpx2.URL(self._base_url), timeout=check_seconds("timeout", timeout))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(base_url={self._base_url!r})"
@@ -199,16 +198,15 @@ class _Engine:
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "Connection": "close", **headers}
         request = httpx2.Request(method, self._base_url + path, headers=headers, **content)
         response = self._client.send(request, current_cancellation.get())
+        text = response.body.decode("utf-8", "replace")
+        if len(self._key) >= MIN_MASKED_KEY:
+            text = text.replace(self._key, "***")
         if response.status >= FIRST_ERROR_STATUS:
-            message = self._mask_key(response.body.decode("utf-8", "replace"))
-            raise Failed(f"{self.name} API {response.status}: {' '.join(message.split())[:MAX_ERROR]}")
+            raise Failed(f"{self.name} API {response.status}: {' '.join(text.split())[:MAX_ERROR]}")
         try:
-            return json.loads(self._mask_key(json.dumps(json.loads(response.body))))
+            return json.loads(text)
         except (ValueError, RecursionError):
             raise Failed(f"{self.name} API: the answer is no JSON") from None
-
-    def _mask_key(self, text: str) -> str:
-        return text if len(self._key) < MIN_MASKED_KEY else text.replace(self._key, "***")
 
 
 class Brave(_Engine):
@@ -270,15 +268,6 @@ def _check_key(key: str, engine: str, variable: str) -> str:
     if not (isinstance(key, str) and KEY.fullmatch(key)):
         raise DefinitionError(f"The key of {engine} is no text, or has characters that no key has, perhaps a line end.")
     return key
-
-
-def _parse_base_url(base_url: str) -> httpx2.URL:
-    if not isinstance(base_url, str) or "?" in base_url or "#" in base_url:
-        raise DefinitionError("base_url= is no address of an API: it is a text without '?' and '#'.")
-    try:
-        return parse_url(base_url)
-    except ValueError as error:
-        raise DefinitionError(f"base_url= is no address of an API: {error}.") from None
 
 
 def _get_objects(data: Any, *path: str) -> Sequence[Mapping[str, Any]]:

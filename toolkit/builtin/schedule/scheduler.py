@@ -114,9 +114,8 @@ class Scheduler:
         clock: Callable[[], float] = time.time,
     ) -> None:
         validate_store(store)
-        if not isinstance(run, Runner) and (
-            not callable(run) or getattr(run, "__func__", None) in vars(Runner).values()
-        ):
+        is_method = getattr(run, "__func__", None) in vars(Runner).values()
+        if not isinstance(run, Runner) and (is_method or not callable(run)):
             raise DefinitionError(f"run={run!r} is neither a Runner nor a function of a Firing.")
         self._run, self._store, self._clock = run, store, check_sync_function("clock", clock)
         self._on_run = None if on_run is None else check_function("on_run", on_run)
