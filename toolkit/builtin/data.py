@@ -11,8 +11,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice, repeat
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -90,10 +89,9 @@ def data_parse(
         format: Its format; detected by default.
         limit: How many records to give, at most.
     """
-    table = PARSERS[format or detect_format(content)](content, limit)
-    return limit_result(
-        {"records": table.rows, "columns": table.columns, "count": table.total, **table.notes}, "records"
-    )
+    rows, columns, total, skipped = PARSERS[format or detect_format(content)](content, limit)
+    result = {"records": rows, "columns": columns, "count": total}
+    return limit_result(result | {"skipped": skipped} if skipped else result, "records")
 
 
 @tool(title="Filter Data", effect="read")
@@ -128,7 +126,21 @@ def data_aggregate(
             records.
         group_by: Columns whose values make a group; all records are one group by default.
     """
-    return limit_rows("groups", aggregate(records, [(one["op"], one["column"]) for one in metrics], group_by))
+    check_columns("metrics", [one["column"] for one in metrics if one["op"] != "count"], records)
+    check_columns("group_by", group_by, records)
+    names = [f"{one['op']}_{one['column']}" for one in metrics]
+    if taken := {*names}.intersection(group_by):
+        raise InvalidArguments(f"metrics: {min(taken)} is a column of group_by: rename that with data_transform first.")
+    groups: dict[tuple[Any, ...], list[Row]] = {} if group_by else {(): records}
+    for row in records if group_by else ():
+        groups.setdefault(tuple(make_key(row.get(name)) for name in group_by), []).append(row)
+    members = sorted(groups.values(), key=lambda group: [make_sort_key(group[0].get(name)) for name in group_by])
+    rows = [
+        {name: group[0].get(name) for name in group_by}
+        | {name: compute_metric(group, one) for name, one in zip(names, metrics)}
+        for group in members
+    ]
+    return limit_rows("groups", rows)
 
 
 @tool(title="Transform Data", effect="read")
@@ -151,24 +163,25 @@ def data_transform(
         sort_desc: Whether the largest comes first.
         limit: How many records to give, at most.
     """
-    return limit_rows("records", transform(records, select, rename, (sort_by, sort_desc))[:limit])
+    check_columns("select", select, records)
+    check_columns("rename", rename, records)
+    rows: list[Row] = records
+    if sort_by:
+        if not any(sort_by in row for row in rows):  # a new name is understood too
+            sort_by = next((old for old, new in rename.items() if new == sort_by), sort_by)
+        check_columns("sort_by", [sort_by], rows)
+        known = [row for row in rows if row.get(sort_by) is not None]
+        known.sort(key=lambda row: make_sort_key(row[sort_by]), reverse=sort_desc)
+        rows = known + [row for row in rows if row.get(sort_by) is None]
+    selected = [{name: row[name] for name in (select or row) if name in row} for row in rows]
+    renamed = [{rename.get(name, name): value for name, value in row.items()} for row in selected]
+    if list(map(len, renamed)) != list(map(len, selected)):
+        raise InvalidArguments("rename: two columns of a record would have one name.")
+    return limit_rows("records", renamed[:limit])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """A parsed text.
-
-    Attributes:
-        rows: The first rows, up to the limit.
-        columns: Names of the columns, in order of appearance.
-        total: Number of all rows.
-        notes: Further entries of the result.
-    """
-
-    rows: list[Row]
-    columns: list[str]
-    total: int
-    notes: Mapping[str, Any] = field(default_factory=dict)
+# The first rows up to the limit, the names of the columns, the number of all rows, and of lines that were left out.
+Parsed: TypeAlias = tuple[list[Row], list[str], int, int]
 
 
 def detect_format(content: str) -> str:
@@ -180,7 +193,7 @@ def detect_format(content: str) -> str:
     return "jsonl" if len(lines) > 1 and all(line.startswith("{") for line in lines) else "json"
 
 
-def parse_csv(content: str, limit: int) -> Table:
+def parse_csv(content: str, limit: int) -> Parsed:
     """Parse CSV with a header; cells are texts, missing ones are empty.
 
     Raises:
@@ -192,8 +205,8 @@ def parse_csv(content: str, limit: int) -> Table:
     lines = filter(None, reader)  # without empty ones
     try:
         columns = _name_columns(next(lines, []))
-        rows = [_make_row(columns, line) for line in islice(lines, limit)]
-        return Table(rows=rows, columns=columns, total=len(rows) + sum(1 for _ in lines))
+        rows = [dict(zip(columns, chain(line, repeat("")))) for line in islice(lines, limit)]
+        return rows, columns, len(rows) + sum(1 for _ in lines), 0
     except csv.Error as error:
         raise Failed(f"csv parse error: {error}") from error
 
@@ -202,20 +215,16 @@ def _name_columns(header: Sequence[str]) -> list[str]:
     """Make the names of columns distinct, and name those without a name."""
     if len(header) > MAX_COLUMNS:
         raise Failed(f"csv parse error: {len(header)} columns, max {MAX_COLUMNS}")
-    names: dict[str, None] = {}
+    names: list[str] = []
     for position, name in enumerate(header, 1):
         unique = name.strip() or f"column_{position}"
         while unique in names:
             unique += f"_{position}"
-        names[unique] = None
-    return list(names)
+        names.append(unique)
+    return names
 
 
-def _make_row(columns: Sequence[str], cells: Sequence[str]) -> Row:
-    return dict(zip(columns, (*islice(cells, len(columns)), *[""] * (len(columns) - len(cells)))))
-
-
-def parse_json(content: str, limit: int) -> Table:
+def parse_json(content: str, limit: int) -> Parsed:
     """Parse a JSON array of objects, or one object.
 
     Raises:
@@ -228,16 +237,15 @@ def parse_json(content: str, limit: int) -> Table:
     rows = data if isinstance(data, list) else [data]
     if wrong := next((number for number, row in enumerate(rows, 1) if not isinstance(row, dict)), None):
         raise Failed(f"json parse error: record {wrong} is no object")
-    return Table(rows=rows[:limit], columns=_list_columns(rows[:limit]), total=len(rows))
+    return rows[:limit], _list_columns(rows[:limit]), len(rows), 0
 
 
-def parse_jsonl(content: str, limit: int) -> Table:
+def parse_jsonl(content: str, limit: int) -> Parsed:
     """Parse JSON Lines; lines that are not objects are left out, and counted."""
     lines = filter(str.strip, io.StringIO(content.lstrip("\ufeff")))
     parsed = [_parse_object(line) for line in islice(lines, limit)]
     rows = [row for row in parsed if row is not None]
-    notes = {"skipped": len(parsed) - len(rows)} if len(rows) < len(parsed) else {}
-    return Table(rows=rows, columns=_list_columns(rows), total=len(rows) + sum(1 for _ in lines), notes=notes)
+    return rows, _list_columns(rows), len(rows) + sum(1 for _ in lines), len(parsed) - len(rows)
 
 
 def _parse_object(line: str) -> Row | None:
@@ -252,33 +260,9 @@ def _list_columns(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
-PARSERS: Mapping[str, Callable[[str, int], Table]] = MappingProxyType(
+PARSERS: Mapping[str, Callable[[str, int], Parsed]] = MappingProxyType(
     {"csv": parse_csv, "json": parse_json, "jsonl": parse_jsonl}
 )
-
-
-def transform(
-    rows: Sequence[Row], select: Sequence[str], rename: Mapping[str, str], sort: tuple[str, bool]
-) -> list[Row]:
-    """Sort rows, then choose and rename their columns.
-
-    Args:
-        rows: The rows, which are not changed.
-        select: Columns to keep, by their old names; all if empty.
-        rename: New names by old ones.
-        sort: A column, by its old or new name, and whether the largest comes first; "" does not sort.
-
-    Raises:
-        InvalidArguments: No row has such a column, or two would have one name.
-    """
-    check_columns("select", select, rows)
-    check_columns("rename", rename, rows)
-    column, is_descending = sort
-    if column:
-        column = _find_column(column, rows, rename)
-        check_columns("sort_by", [column], rows)
-        rows = _sort(rows, column, is_descending=is_descending)
-    return [_rename({name: row[name] for name in (select or row) if name in row}, rename) for row in rows]
 
 
 def check_columns(parameter: str, columns: Iterable[str], rows: Sequence[Row]) -> None:
@@ -287,79 +271,26 @@ def check_columns(parameter: str, columns: Iterable[str], rows: Sequence[Row]) -
     Raises:
         InvalidArguments: A column is in no row; the message suggests a similar one.
     """
-    known = {name: None for row in rows for name in row}
+    known = _list_columns(rows)
     missing = next((column for column in columns if column not in known), None)
     if rows and missing is not None:
         raise InvalidArguments(f"{parameter}: no record has a column {missing[:MAX_NAME]!r}{suggest(missing, known)}")
 
 
-def _find_column(column: str, rows: Sequence[Row], rename: Mapping[str, str]) -> str:
-    """Return the old name of a column, given its old or new one."""
-    if any(column in row for row in rows):
-        return column
-    return next((old for old, new in rename.items() if new == column), column)
-
-
-def _sort(rows: Sequence[Row], column: str, *, is_descending: bool) -> list[Row]:
-    known = [row for row in rows if row.get(column) is not None]
-    ordered = sorted(known, key=lambda row: make_sort_key(row[column]), reverse=is_descending)
-    return ordered + [row for row in rows if row.get(column) is None]
-
-
-def _rename(row: Row, rename: Mapping[str, str]) -> Row:
-    named = {rename.get(name, name): value for name, value in row.items()}
-    if len(named) < len(row):
-        raise InvalidArguments("rename: two columns of a record would have one name.")
-    return named
-
-
-def aggregate(rows: Sequence[Row], metrics: Sequence[tuple[str, str]], group_by: Sequence[str]) -> list[Row]:
-    """Compute metrics of each group, in order of the groups' values; without `group_by`, of all rows.
-
-    Args:
-        rows: The rows.
-        metrics: Pairs of operation and column; a result is named `op_column`.
-        group_by: Columns whose values make a group.
-
-    Raises:
-        InvalidArguments: No row has such a column, or a metric would have the name of a column of `group_by`.
-    """
-    check_columns("metrics", [column for op, column in metrics if op != "count"], rows)
-    check_columns("group_by", group_by, rows)
-    if taken := {f"{op}_{column}" for op, column in metrics}.intersection(group_by):
-        raise InvalidArguments(f"metrics: {min(taken)} is a column of group_by: rename that with data_transform first.")
-    groups: dict[tuple[Any, ...], list[Row]] = {} if group_by else {(): list(rows)}
-    for row in rows if group_by else ():
-        groups.setdefault(tuple(make_key(row.get(name)) for name in group_by), []).append(row)
-    members = sorted(groups.values(), key=lambda group: [make_sort_key(group[0].get(name)) for name in group_by])
-    return [_compute_group(group, metrics, group_by) for group in members]
-
-
-def _compute_group(group: Sequence[Row], metrics: Sequence[tuple[str, str]], group_by: Sequence[str]) -> Row:
-    named = {name: group[0].get(name) for name in group_by}
-    return named | {f"{op}_{column}": _compute_metric(group, op, column) for op, column in metrics}
-
-
-def _compute_metric(group: Sequence[Row], op: str, column: str) -> Number | None:
+def compute_metric(group: Sequence[Row], metric: Metric) -> Number | None:
+    """Compute a metric of some rows; None where there is no number."""
+    op = metric["op"]
     if op == "count":
         return len(group)
-    numbers = (parse_number(row.get(column)) for row in group)
-    return _OPS[op]([number for number in numbers if number is not None])
-
-
-def _sum(numbers: Sequence[Number]) -> Number:
-    """Add up: integers exactly, others without loss of precision."""
-    return to_integer(sum(numbers) if all(isinstance(number, int) for number in numbers) else math.fsum(numbers))
-
-
-_OPS: Mapping[str, Callable[[list[Number]], Number | None]] = MappingProxyType(
-    {
-        "sum": _sum,
-        "avg": lambda numbers: to_integer(_sum(numbers) / len(numbers)) if numbers else None,
-        "min": lambda numbers: min(numbers, default=None),
-        "max": lambda numbers: max(numbers, default=None),
-    }
-)
+    values = (parse_number(row.get(metric["column"])) for row in group)
+    numbers = [number for number in values if number is not None]
+    if op == "min" or op == "max":
+        return (min if op == "min" else max)(numbers, default=None)
+    is_exact = all(isinstance(number, int) for number in numbers)
+    total = to_integer(sum(numbers) if is_exact else math.fsum(numbers))
+    if op == "sum":
+        return total
+    return to_integer(total / len(numbers)) if numbers else None
 
 
 def limit_rows(name: str, rows: list[Row]) -> dict[str, Any]:
@@ -396,7 +327,9 @@ def make_predicate(op: str, wanted: Any) -> Callable[[Any], bool]:
         part = write_value(wanted).casefold()
         return lambda value: part in write_value(value).casefold()
     if op == "in":
-        keys = _make_keys(wanted)
+        if not isinstance(wanted, list):
+            raise InvalidArguments("where: op 'in' needs a list as value.")
+        keys = {make_key(each) for each in wanted}
         return lambda value: make_key(value) in keys
     key = make_key(wanted)
     if op in ("==", "!="):
@@ -408,12 +341,6 @@ def _compare(compare: Callable[[Any, Any], bool], value: Any, wanted: Any) -> bo
     """Compare two numbers or two texts; other pairs have no order."""
     (rank, left), (other, right) = make_sort_key(value), make_sort_key(wanted)
     return rank == other and rank != 2 and compare(left, right)
-
-
-def _make_keys(wanted: Any) -> set[Any]:
-    if not isinstance(wanted, list):
-        raise InvalidArguments("where: op 'in' needs a list as value.")
-    return {make_key(value) for value in wanted}
 
 
 def make_key(value: Any) -> Any:
