@@ -96,28 +96,14 @@ if TYPE_CHECKING:
 _HOMES = {
     "toolkit._guards.network": ("Dialer",),
     "toolkit._guards.paths": ("Root",),
-    "toolkit.builtin.ask_user": (
-        "Question",
-        "ask_user_tool",
-    ),
+    "toolkit.builtin.ask_user": ("Question", "ask_user_tool"),
     "toolkit.builtin.arithmetic": ("calculate",),
     "toolkit.builtin.data": ("data_tools",),
     "toolkit.builtin.defaults": ("default_tools",),
-    "toolkit.builtin.files": (
-        "coding_tools",
-        "file_tools",
-    ),
+    "toolkit.builtin.files": ("coding_tools", "file_tools"),
     "toolkit.builtin.files.coding": ("CodingLimits",),
-    "toolkit.builtin.files.sensitive": (
-        "DEFAULT_GUARDED",
-        "DEFAULT_PRIVATE",
-    ),
-    "toolkit.builtin.http": (
-        "Page",
-        "WebOptions",
-        "fetch",
-        "http_tool",
-    ),
+    "toolkit.builtin.files.sensitive": ("DEFAULT_GUARDED", "DEFAULT_PRIVATE"),
+    "toolkit.builtin.http": ("Page", "WebOptions", "fetch", "http_tool"),
     "toolkit.builtin.knowledge": (
         "Memories",
         "ingest_file",
@@ -130,47 +116,16 @@ _HOMES = {
     "toolkit.builtin.plan": ("plan_tool",),
     "toolkit.builtin.random": ("random_tool",),
     "toolkit.builtin.schedule.recurrence": ("next_run",),
-    "toolkit.builtin.schedule.scheduler": (
-        "FiringOutcome",
-        "Scheduler",
-        "planned_only",
-    ),
-    "toolkit.builtin.schedule.store": (
-        "Action",
-        "Firing",
-        "MemorySchedule",
-        "SQLiteSchedule",
-    ),
+    "toolkit.builtin.schedule.scheduler": ("FiringOutcome", "Scheduler", "planned_only"),
+    "toolkit.builtin.schedule.store": ("Action", "Firing", "MemorySchedule", "SQLiteSchedule"),
     "toolkit.builtin.schedule.tools": ("schedule_tools",),
-    "toolkit.builtin.shared_state": (
-        "SharedState",
-        "shared_state_tool",
-    ),
-    "toolkit.builtin.shell": (
-        "bash_tool",
-        "shell_tool",
-    ),
-    "toolkit.builtin.shell.sandbox": (
-        "DEFAULT_HIDDEN",
-        "CommandLimits",
-        "Sandbox",
-    ),
-    "toolkit.builtin.time": (
-        "current_time",
-        "current_time_tool",
-    ),
-    "toolkit.builtin.todo": (
-        "Todos",
-        "todo_tool",
-    ),
+    "toolkit.builtin.shared_state": ("SharedState", "shared_state_tool"),
+    "toolkit.builtin.shell": ("bash_tool", "shell_tool"),
+    "toolkit.builtin.shell.sandbox": ("DEFAULT_HIDDEN", "CommandLimits", "Sandbox"),
+    "toolkit.builtin.time": ("current_time", "current_time_tool"),
+    "toolkit.builtin.todo": ("Todos", "todo_tool"),
     "toolkit.builtin.weather": ("weather_tool",),
-    "toolkit.builtin.web_search": (
-        "Brave",
-        "Result",
-        "Serper",
-        "search_tool",
-        "web_search_tool",
-    ),
+    "toolkit.builtin.web_search": ("Brave", "Result", "Serper", "search_tool", "web_search_tool"),
     "toolkit.builtin.wikipedia": ("wikipedia_tool",),
 }
 

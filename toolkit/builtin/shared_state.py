@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import StringConstraints
@@ -84,16 +83,11 @@ def shared_state_tool(state: SharedState | None = None) -> Tool[..., Any]:
     Raises:
         DefinitionError: `state` is not a `SharedState`.
     """
-    return _StateAccess(SharedState() if state is None else check_type("state", state, SharedState)).shared_state
-
-
-@dataclass(frozen=True)
-class _StateAccess:
-    state: SharedState
+    texts = SharedState() if state is None else check_type("state", state, SharedState)
 
     @tool(title="Shared State", effect="write", idempotent=True)
     def shared_state(
-        self, action: Literal["get", "set", "list", "remove"], key: Key | None = None, value: str | None = None
+        action: Literal["get", "set", "list", "remove"], key: Key | None = None, value: str | None = None
     ) -> ToolResult:
         """Read and write named texts in a store that other agents see too. They stay until they are removed.
 
@@ -103,38 +97,25 @@ class _StateAccess:
             value: The text; for set.
         """
         if action == "list":
-            return ToolResult(_list_texts(self.state.sizes()), details={"action": action})
-        name = _require("key", key, action)
+            return ToolResult(_list_texts(texts.sizes()), details={"action": action})
+        if key is None or (action == "set" and value is None):
+            name = "key" if key is None else "value"
+            raise InvalidArguments(f"Missing required '{name}' parameter for {action}")
+        details: dict[str, Any] = {"action": action, "key": key}
         if action == "set":
-            return _set_text(self.state, name, _require("value", value, action))
-        return _get_text(self.state, name) if action == "get" else _remove_text(self.state, name)
+            texts.set(key, value or "")
+            size = _count_bytes(value or "")
+            return ToolResult(f"Stored '{key}' ({size} bytes)", details={**details, "bytes": size})
+        if action == "remove":
+            existed = texts.remove(key)
+            text = f"Removed '{key}'" if existed else f"Key '{key}' not found"
+            return ToolResult(text, details={**details, "existed": existed})
+        stored = texts.get(key)
+        if stored is None:
+            raise Failed(f"Key '{key}' not found in shared state")
+        return ToolResult(stored, details=details)
 
-
-def _require(name: str, value: str | None, action: str) -> str:
-    if value is None:
-        raise InvalidArguments(f"Missing required '{name}' parameter for {action}")
-    return value
-
-
-def _set_text(state: SharedState, key: str, value: str) -> ToolResult:
-    state.set(key, value)
-    return ToolResult(
-        f"Stored '{key}' ({_count_bytes(value)} bytes)",
-        details={"action": "set", "key": key, "bytes": _count_bytes(value)},
-    )
-
-
-def _get_text(state: SharedState, key: str) -> ToolResult:
-    value = state.get(key)
-    if value is None:
-        raise Failed(f"Key '{key}' not found in shared state")
-    return ToolResult(value, details={"action": "get", "key": key})
-
-
-def _remove_text(state: SharedState, key: str) -> ToolResult:
-    existed = state.remove(key)
-    text = f"Removed '{key}'" if existed else f"Key '{key}' not found"
-    return ToolResult(text, details={"action": "remove", "key": key, "existed": existed})
+    return shared_state
 
 
 def _list_texts(sizes: dict[str, int]) -> str:

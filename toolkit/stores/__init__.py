@@ -35,23 +35,9 @@ if TYPE_CHECKING:
 # Where each public name lives. The block above says the same to type checkers; a test holds the two together.
 _HOMES = {
     "toolkit.errors": ("StoreError",),
-    "toolkit.stores.database": (
-        "Database",
-        "Layout",
-    ),
-    "toolkit.stores.embeddings": (
-        "Embed",
-        "LocalEmbeddings",
-        "OpenAIEmbeddings",
-    ),
-    "toolkit.stores.knowledge": (
-        "Chunk",
-        "Document",
-        "Hit",
-        "KnowledgeStore",
-        "MemoryKnowledge",
-        "SQLiteKnowledge",
-    ),
+    "toolkit.stores.database": ("Database", "Layout"),
+    "toolkit.stores.embeddings": ("Embed", "LocalEmbeddings", "OpenAIEmbeddings"),
+    "toolkit.stores.knowledge": ("Chunk", "Document", "Hit", "KnowledgeStore", "MemoryKnowledge", "SQLiteKnowledge"),
 }
 
 if not TYPE_CHECKING:  # for which each name that is not declared above is a mistake
