@@ -290,7 +290,7 @@ def test_one_client_per_loop(server: FakeServer) -> None:
     models: list[Any] = []
 
     async def main() -> None:
-        models.extend([await runner._factory.choice.async_model() for _ in range(2)])
+        models.extend([await runner._model_choice.async_model() for _ in range(2)])
 
     asyncio.run(main())
 

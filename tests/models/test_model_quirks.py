@@ -15,9 +15,8 @@ import pytest
 
 from toolkit import Limits, ModelError, Runner, RunResult, Toolbox, tool
 from toolkit._messages import ModelRequest, ModelResponse, OutputSpec, ToolCall, ToolMessage, UserMessage
-from toolkit._runner.conversation import CUT_TEXT, Conversation
+from toolkit._runner.conversation import CUT_TEXT, CallModel, Conversation, RunCalls, Step
 from toolkit._runner.limits import NO_TOOLS_TEXT
-from toolkit._runner.state import CallModel, RunCalls, Step
 from toolkit.events import ToolArgumentsDelta
 from toolkit.models import CallReady, Piece
 from toolkit.models.openai import OpenAIModel

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from toolkit import LimitError, Limits, RunError, RunState, ToolCall, Usage
 from toolkit._messages import Image, Message, ModelResponse, SystemMessage, ToolMessage, UserMessage
-from toolkit._runner.conversation import CUT_TEXT, Conversation
+from toolkit._runner.conversation import CUT_TEXT, CallModel, Conversation, Finished, RunCalls
 from toolkit._runner.limits import LAST_TURN, NO_TOOLS_TEXT
-from toolkit._runner.state import CallModel, Finished, RunCalls
 from toolkit.errors import ConversationError
 
 HELLO = UserMessage("hello")

@@ -14,7 +14,7 @@ from toolkit import FatalError, Halt, ModelError, Runner, RunResult, ToolContext
 from toolkit._execution.ledger import MemoryLedger
 from toolkit._messages import ModelRequest, ModelResponse, ToolCall, UserMessage
 from toolkit._runner.conversation import CUT_TEXT, Conversation
-from toolkit._runner.early_calls import DROPPED_TEXT
+from toolkit._runner.tool_calls import DROPPED_TEXT
 from toolkit.events import (
     Event,
     RunFinished,

@@ -74,7 +74,7 @@ def split_batches(
     calls: Sequence[ToolCall], order: Order, runs_alone: Callable[[ToolCall], bool]
 ) -> list[Sequence[ToolCall]]:
     """Split the calls of a turn into batches, in call order; a call that runs alone is a batch of its own."""
-    if order == "sequential":
+    if order == "sequential" or len(calls) == 1:
         return [[call] for call in calls]
     size = order.size if isinstance(order, Batched) else len(calls)
     batches: list[Sequence[ToolCall]] = []

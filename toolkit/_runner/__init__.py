@@ -5,19 +5,16 @@ belongs to `toolkit._execution`.
 
 Files, each importing only those below it:
 
-    runner         `Runner`: run, stream, start and resume, sync and async
-    setup          checks a runner's options, and builds a run
+    runner         `Runner`: its options, and the runs that it creates
     options        the options of a runner and of a run
     stream         the events of a run as an iterator, and the handle of a run in the background
-    run            one run: does the steps of the conversation, and emits events
-    tool_calls     runs the calls of one response
-    early_calls    calls that start while their response is still arriving
-    model_call     calls the model once
+    run            one run: does the steps of the conversation, calls the model, and emits events
+    tool_calls     runs the calls of one response, some while it still arrives
     hooks          the application's methods around model responses and calls
     output         structured output: schema of the answer, its value, partial values
-    conversation   the state machine
+    conversation   the state machine, and the steps that it gives
     result         `RunResult`
-    state          `RunState`, call ids, and the steps of the conversation
+    state          `RunState`
     limits         `Limits` and `Prices`
     history        repair of a history that servers reject
     control        messages to running runs, cancellation, and the list of active runs

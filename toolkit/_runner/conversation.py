@@ -29,10 +29,14 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import TypeAlias
 
 from toolkit._messages import (
     REASONS_WITHOUT_ANSWER,
+    AnsweredCall,
     Message,
     ModelResponse,
     PendingApproval,
@@ -42,20 +46,7 @@ from toolkit._messages import (
     collect_attachments,
 )
 from toolkit._runner.limits import LAST_TURN, NO_TOOLS_TEXT, Limits
-from toolkit._runner.state import (
-    CallIds,
-    CallModel,
-    Finished,
-    Paused,
-    Phase,
-    ResponseKey,
-    RunCalls,
-    RunState,
-    Step,
-    get_answered_calls,
-    get_last_calls,
-    get_open_calls,
-)
+from toolkit._runner.state import Phase, RunState, get_last_calls, get_open_calls
 from toolkit._schema.json_text import is_truncated
 from toolkit.errors import ConversationError, LimitError, RunError
 
@@ -68,51 +59,86 @@ STOPPED_TEXT = "Not run: the run was stopped."
 # Word for word as in earlier agent loops.
 SKIPPED_TEXT = "Skipped due to queued user message."
 
+# Identifies a response: responses and messages before it.
+ResponseKey: TypeAlias = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class CallModel:
+    """Step: call the model; without tools on the last turn."""
+
+    messages: tuple[Message, ...]
+    turn: int
+    with_tools: bool
+
+
+@dataclass(frozen=True)
+class RunCalls:
+    """Step: run these calls."""
+
+    calls: tuple[ToolCall, ...]
+    turn: int
+
+
+@dataclass(frozen=True)
+class Paused:
+    """Step: wait until the pending calls are decided on."""
+
+    pending: tuple[PendingApproval, ...]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Step: return the answer; the run is over."""
+
+    output: str
+    reason: str
+
+
+Step: TypeAlias = CallModel | RunCalls | Paused | Finished
+
 
 class Conversation:
     """The conversation of one run.
 
     Args:
         messages: The history, ending in what the model has to answer.
-        run_id: Makes call ids unique beyond this run.
+        run_id: Makes call ids unique beyond this run; they begin with it.
         limits: Limits of the run.
 
     Attributes:
+        limit: Name of the limit that was reached; empty when none was.
         refusals: Results of those calls of the last response that do not run: it was truncated or the last one, or has
             too many calls.
-        call_counter: Counts the calls of the run.
     """
 
     def __init__(self, messages: Sequence[Message], *, run_id: str, limits: Limits | None = None) -> None:
+        self.run_id = run_id
+        self.limit = ""
+        self.refusals: tuple[ToolMessage, ...] = ()
         self._state = RunState(run_id=run_id, messages=())
         self._limits = limits or Limits()
         self._messages = list(messages)
-        self._ids = CallIds(run_id, self._messages)
-        self.call_counter = CallCounter(self._limits, {})
-        self.refusals: tuple[ToolMessage, ...] = ()
+        earlier = [message.calls for message in messages if isinstance(message, ModelResponse)]
+        self._provider_ids = {call.provider_call_id for calls in earlier for call in calls}
+        self._reserved_ids: dict[str, tuple[ResponseKey, str, str]] = {}
+        self._calls_by_tool = Counter[str]()
+        self._lock = threading.Lock()  # calls that make calls count these on their own threads
 
     @classmethod
     def restore(cls, state: RunState, limits: Limits | None = None) -> Conversation:
         """Create a conversation that goes on from a saved state."""
         conversation = cls(state.messages, run_id=state.run_id, limits=limits)
         conversation._state = state
-        conversation.call_counter = CallCounter(conversation._limits, state.calls_by_tool)
+        conversation._calls_by_tool.update(state.calls_by_tool)
+        conversation.limit = state.finish_reason if state.finish_reason.startswith("max_") else ""
         return conversation
-
-    @property
-    def run_id(self) -> str:
-        """The run's id; call ids begin with it."""
-        return self._state.run_id
 
     @property
     def state(self) -> RunState:
         """The state of the run, as plain data."""
-        return self._state.replace(messages=tuple(self._messages), calls_by_tool=self.call_counter.by_tool)
-
-    @property
-    def limit(self) -> str:
-        """Name of the limit that was reached; empty when none was."""
-        return self._state.finish_reason if self._state.finish_reason.startswith("max_") else ""
+        with self._lock:
+            return self._state.replace(messages=tuple(self._messages), calls_by_tool=dict(self._calls_by_tool))
 
     @property
     def text(self) -> str:
@@ -123,9 +149,11 @@ class Conversation:
         return last.text if last else ""
 
     @property
-    def open_calls(self) -> tuple[ToolCall, ...]:
-        """The calls of the last response that have no result."""
-        return get_open_calls(self._messages, self._state.results)
+    def answered_calls(self) -> tuple[AnsweredCall, ...]:
+        """The calls of the last response that have a result, in call order."""
+        by_id = {result.call_id: result for result in self._state.results}
+        calls = enumerate(get_last_calls(self._messages))
+        return tuple(AnsweredCall(position, call, by_id[call.id]) for position, call in calls if call.id in by_id)
 
     @property
     def history(self) -> tuple[Message, ...]:
@@ -147,20 +175,39 @@ class Conversation:
         Raises:
             LimitError: A limit is reached, and `on_limit="raise"`.
         """
-        state = self._state
-        if state.phase == "asking" and not state.is_last_turn:
-            calls = sum(self.call_counter.by_tool.values())
-            limit = self._limits.find_reached(turns=state.turns, calls=calls, usage=state.usage, seconds=seconds)
+        if self._state.phase == "asking" and not self._state.is_last_turn:
+            limit = self._find_reached_limit(seconds)
             if limit:
                 self.reach_limit(limit)
         state = self._state
-        if state.phase == "calling":
-            return RunCalls(self.open_calls, state.turns - 1, get_answered_calls(self._messages, state.results))
-        if state.phase == "paused":
-            return Paused(state.pending)
-        if state.phase == "finished":
-            return Finished(self.text if state.output is None else state.output, state.finish_reason)
-        return CallModel(tuple(self._messages), state.turns, not state.is_last_turn)
+        match state.phase:
+            case "asking":
+                return CallModel(tuple(self._messages), state.turns, not state.is_last_turn)
+            case "calling":
+                return RunCalls(get_open_calls(self._messages, state.results), state.turns - 1)
+            case "paused":
+                return Paused(state.pending)
+            case "finished":
+                return Finished(self.text if state.output is None else state.output, state.finish_reason)
+
+    def _find_reached_limit(self, seconds: float) -> str:
+        """Return the name of the first limit that is reached; empty when none is."""
+        limits, usage = self._limits, self._state.usage
+        with self._lock:
+            calls = self._calls_by_tool.total()
+        used: dict[str, float] = {
+            "max_turns": self._state.turns,
+            "max_calls": calls,
+            "max_seconds": seconds,
+            "max_input_tokens": usage.input_tokens,
+            "max_output_tokens": usage.output_tokens,
+            "max_cost": limits.prices.compute_cost(usage) if limits.prices else 0,
+        }
+        for name, amount in used.items():
+            limit = getattr(limits, name)
+            if limit is not None and amount >= limit:
+                return name
+        return ""
 
     def add_usage(self, response: ModelResponse) -> None:
         """Count what a response cost, whatever becomes of it."""
@@ -173,26 +220,85 @@ class Conversation:
             ConversationError: No response is due.
         """
         self._expect("asking")
-        key, state = self._next_response_key, self._state
-        calls = tuple(
-            self._ids.assign(call, number, key) for number, call in enumerate(response.calls, state.call_count)
-        )
-        response = response.replace(calls=calls)
+        state, key = self._state, self._next_response_key
+        calls = [self._assign_ids(call, number, key) for number, call in enumerate(response.calls, state.call_count)]
+        response = response.replace(calls=tuple(calls))
         self._messages.append(response)
         self._state = state.replace(turns=state.turns + 1, call_count=state.call_count + len(calls))
-        if response.calls:
-            self._open_calls(response)
+        if calls:
+            self.refusals = self._refuse_calls(response)
+            self._state = self._state.replace(phase="calling", results=self.refusals, empty_responses=0)
+            if len(self.refusals) == len(calls):
+                self._close_calls(self.refusals)
+                self._state = self._state.replace(phase="finished" if state.is_last_turn else "asking")
         else:
             self._finish_or_retry(response)
         return response
 
-    def _open_calls(self, response: ModelResponse) -> None:
-        state = self._state
-        self.refusals = apply_limits(response, self.call_counter, last=state.is_last_turn)
-        self._state = state.replace(phase="calling", results=self.refusals, empty_responses=0)
-        if len(self.refusals) == len(response.calls):
-            self._close_calls(self.refusals)
-            self._state = self._state.replace(phase="finished" if state.is_last_turn else "asking")
+    def _assign_ids(self, call: ToolCall, number: int, key: ResponseKey) -> ToolCall:
+        """Return a call with our id, and one for the provider that no other call of the history has.
+
+        Args:
+            call: The call as the model wrote it.
+            number: Number of the call in the run, from 0.
+            key: The response that holds it.
+        """
+        own = self._build_id(call, number, key)
+        provider_id = call.provider_call_id
+        if not provider_id.strip() or provider_id in self._provider_ids:
+            provider_id, others = own, count(2)
+            while provider_id in self._provider_ids:
+                provider_id = f"{own}_{next(others)}"
+        self._provider_ids.add(provider_id)
+        return call.replace(id=own, provider_call_id=provider_id)
+
+    def _build_id(self, call: ToolCall, number: int, key: ResponseKey) -> str:
+        """Build our id of a call: one that is reserved for another call gets a suffix."""
+        own = first = f"{self.run_id[:8]}_{number}"
+        identity, others = (key, call.name, call.arguments), count(2)
+        while self._reserved_ids.get(own, identity) != identity:
+            own = f"{first}_{next(others)}"
+        return own
+
+    def _refuse_calls(self, response: ModelResponse) -> tuple[ToolMessage, ...]:
+        """Count the calls of a response, and return the results of those that do not run.
+
+        Not every server reports a truncated response as such.
+        """
+        calls = response.calls
+        is_cut = response.finish_reason in CUT or any(map(is_truncated, [call.arguments for call in calls]))
+        if is_cut or self._state.is_last_turn:
+            return tuple([refuse_call(call, CUT_TEXT if is_cut else NO_TOOLS_TEXT) for call in calls])
+        reasons = [self.count_call(call.name, position) for position, call in enumerate(calls)]
+        return tuple([refuse_call(call, why) for call, why in zip(calls, reasons) if why])
+
+    def count_call(self, name: str, position: int) -> str:
+        """Count a call of the model, or one that a call makes, or return the reason why it is refused. Thread-safe.
+
+        Args:
+            name: Name of the tool.
+            position: Position of the call in its response, or of the step in its plan, from 0.
+        """
+        with self._lock:
+            why = self._find_excess(name, position)
+            if not why:
+                self._calls_by_tool[name] += 1
+            return why
+
+    def _find_excess(self, name: str, position: int, before: int = 0) -> str:
+        """Return why a call is refused if `before` calls of its tool are still to be counted; empty if it is not."""
+        limits = self._limits
+        if position >= limits.max_calls_per_turn:
+            return (
+                f"Not run: one answer may hold {limits.max_calls_per_turn} calls. "
+                "Send this one again later, if it is needed."
+            )
+        if limits.max_calls is not None and self._calls_by_tool.total() + before >= limits.max_calls:
+            return f"Not run: the run's {limits.max_calls} calls are used up. Answer with what you have."
+        most = limits.max_calls_per_tool.get(name)
+        if most is not None and self._calls_by_tool[name] + before >= most:
+            return f"Not run: {name} may be called {most} times in a run. Go on without it."
+        return ""
 
     def _finish_or_retry(self, response: ModelResponse) -> None:
         self.refusals = ()
@@ -206,10 +312,17 @@ class Conversation:
             self._state = state.replace(phase="finished", finish_reason=reason)
 
     def reserve_id(self, call: ToolCall, position: int) -> ToolCall | None:
-        """Return a call of a response that is still arriving with its later id; None if a limit may refuse it."""
-        if self.call_counter.may_refuse(call.name, position):
-            return None
-        return self._ids.reserve(call, self._state.call_count + position, self._next_response_key)
+        """Return a call of a response that is still arriving with its later id, which no other call gets.
+
+        None if a limit may refuse it: all calls before it may be of the same tool.
+        """
+        with self._lock:
+            if self._find_excess(call.name, position, before=position):
+                return None
+        key = self._next_response_key
+        own = self._build_id(call, self._state.call_count + position, key)
+        self._reserved_ids[own] = key, call.name, call.arguments
+        return call.replace(id=own)
 
     def add_results(
         self, results: Sequence[ToolMessage], pending: Sequence[PendingApproval] = ()
@@ -223,7 +336,7 @@ class Conversation:
             ConversationError: A call has no result or two, or a result belongs to no call.
         """
         self._expect("calling")
-        due = sorted(call.id for call in self.open_calls)
+        due = sorted([call.id for call in get_open_calls(self._messages, self._state.results)])
         given = sorted([*(result.call_id for result in results), *(waiting.call.id for waiting in pending)])
         is_complete = due == given or (pending and {*given} <= {*due} and len({*given}) == len(given))
         if not is_complete:
@@ -280,6 +393,7 @@ class Conversation:
         Raises:
             LimitError: `on_limit="raise"`.
         """
+        self.limit = limit
         if self._limits.on_limit == "raise":
             reached = f"The run has reached {limit}={getattr(self._limits, limit)}."
             raise LimitError(f"{reached} Raise Limits({limit}=...), or let the run end with an answer.")
@@ -298,7 +412,8 @@ class Conversation:
             text: Result of the calls that have none.
         """
         if self._state.phase in ("calling", "paused"):
-            self._close_calls((*self._state.results, *(refuse_call(call, text) for call in self.open_calls)))
+            refused = [refuse_call(call, text) for call in get_open_calls(self._messages, self._state.results)]
+            self._close_calls((*self._state.results, *refused))
         self._state = self._state.replace(phase="finished", finish_reason=reason, output=output)
 
     @property
@@ -317,72 +432,6 @@ class Conversation:
         self._messages += [*results, *collect_attachments(results)]  # most providers take text only from tools
         self._state = self._state.replace(phase="asking", results=(), pending=())
         return results
-
-
-class CallCounter:
-    """Counts the calls of a run: the model's, and those made by a call. Thread-safe.
-
-    Args:
-        limits: Limits of the run.
-        by_tool: Numbers of earlier calls, by tool.
-    """
-
-    def __init__(self, limits: Limits, by_tool: Mapping[str, int]) -> None:
-        self._limits = limits
-        self._by_tool = Counter[str](by_tool)
-        self._lock = threading.Lock()
-
-    @property
-    def by_tool(self) -> Mapping[str, int]:
-        """Numbers of calls, by tool."""
-        with self._lock:
-            return dict(self._by_tool)
-
-    def count(self, name: str, position: int) -> str:
-        """Count a call, or return the reason why it is refused.
-
-        Args:
-            name: Name of the tool.
-            position: Position of the call in its response, or of the step in its plan, from 0.
-        """
-        with self._lock:
-            why = self._find_excess(position, self._by_tool.total(), self._by_tool[name], name)
-            if not why:
-                self._by_tool[name] += 1
-            return why
-
-    def may_refuse(self, name: str, position: int) -> bool:
-        """Return whether a call may be refused, if all before it in its response were of the same tool."""
-        with self._lock:
-            total, of_tool = self._by_tool.total() + position, self._by_tool[name] + position
-        return bool(self._find_excess(position, total, of_tool, name))
-
-    def _find_excess(self, position: int, total: int, of_tool: int, name: str) -> str:
-        limits = self._limits
-        if position >= limits.max_calls_per_turn:
-            return (
-                f"Not run: one answer may hold {limits.max_calls_per_turn} calls. "
-                "Send this one again later, if it is needed."
-            )
-        if limits.max_calls is not None and total >= limits.max_calls:
-            return f"Not run: the run's {limits.max_calls} calls are used up. Answer with what you have."
-        if of_tool >= limits.max_calls_per_tool.get(name, of_tool + 1):
-            return f"Not run: {name} may be called {limits.max_calls_per_tool[name]} times in a run. Go on without it."
-        return ""
-
-
-def apply_limits(response: ModelResponse, counter: CallCounter, *, last: bool) -> tuple[ToolMessage, ...]:
-    """Count the calls of a response, and return the results of those that do not run."""
-    if last or not is_complete(response):
-        why = NO_TOOLS_TEXT if is_complete(response) else CUT_TEXT
-        return tuple(refuse_call(call, why) for call in response.calls)
-    counted = [(call, counter.count(call.name, position)) for position, call in enumerate(response.calls)]
-    return tuple(refuse_call(call, why) for call, why in counted if why)
-
-
-def is_complete(response: ModelResponse) -> bool:
-    """Return whether a response has arrived whole; not every server reports a truncated one as such."""
-    return response.finish_reason not in CUT and not any(is_truncated(call.arguments) for call in response.calls)
 
 
 def infer_finish_reason(response: ModelResponse) -> str:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 from toolkit._concurrency.backend import Backend, call_function
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._execution.authorization import Deny
-from toolkit._messages import ModelRequest, ModelResponse, ToolCall, ToolResult
+from toolkit._messages import ToolCall, ToolResult
 from toolkit._tools.invocation import explain
 from toolkit.errors import Denied, Failed, FatalError, Halt, ToolError
 from toolkit.middleware import Middleware, Next
@@ -37,6 +37,11 @@ class Hooks:
     the `after` methods in reverse order. Calls of one turn run at the same time, and so do their hooks. `Halt("...")`,
     raised in any of them, ends the run with that text as its answer.
 
+    Attributes:
+        before_model: These methods, in the order in which they run.
+        after_model: These methods, in the order in which they run.
+        middleware: The middleware that runs the call hooks, before a run's own; empty if there are none.
+
     Raises:
         TypeError: An object has none of the methods, or is a class and not an instance.
     """
@@ -46,31 +51,11 @@ class Hooks:
         for hook in given:
             _check_hook(hook)
         found = {name: [getattr(hook, name) for hook in given if _has_method(hook, name)] for name in NAMES}
-        self._before_model = tuple(found["before_model"])
-        self._after_model = tuple(reversed(found["after_model"]))
+        self.before_model = tuple(found["before_model"])
+        self.after_model = tuple(reversed(found["after_model"]))
         self._before_call = tuple(found["before_call"])
         self._after_call = tuple(reversed(found["after_call"]))
-
-    @property
-    def middleware(self) -> tuple[Middleware, ...]:
-        """The middleware that runs the call hooks, before a run's own; empty if there are none."""
-        return (self.around_call,) if self._before_call or self._after_call else ()
-
-    async def before_model(
-        self, request: ModelRequest, backend: Backend, cancellation: Cancellation | None = None
-    ) -> ModelRequest:
-        """Run the hooks on a request to the model; their exceptions propagate."""
-        for hook in self._before_model:
-            request = _get_replacement(await call_function(hook, (request,), backend, cancellation), request, hook)
-        return request
-
-    async def after_model(
-        self, response: ModelResponse, backend: Backend, cancellation: Cancellation | None = None
-    ) -> ModelResponse:
-        """Run the hooks on a response of the model; their exceptions propagate."""
-        for hook in self._after_model:
-            response = _get_replacement(await call_function(hook, (response,), backend, cancellation), response, hook)
-        return response
+        self.middleware: tuple[Middleware, ...] = (self.around_call,) if self._before_call or self._after_call else ()
 
     async def around_call(self, call: ToolCall, call_next: Next) -> ToolResult:
         """Run the hooks around one call. The later ones see the rewritten call, and a refusal as a result."""
@@ -84,6 +69,11 @@ class Hooks:
         for hook in self._after_call:
             result = await _run_after(hook, made, result, call_next)
         return result
+
+
+async def apply_model_hook(hook: Hook, given: T, backend: Backend, cancellation: Cancellation) -> T:
+    """Run one hook on a request or a response of the model; its exceptions propagate."""
+    return _get_replacement(await call_function(hook, (given,), backend, cancellation), given, hook)
 
 
 async def _run_before(hook: Hook, call: ToolCall, call_next: Next) -> ToolCall:

@@ -113,24 +113,6 @@ class Limits:
         if self.prices is not None and not isinstance(self.prices, Prices):
             raise ValueError(f"prices={self.prices!r} must be Prices(input=..., output=...), per million tokens.")
 
-    @property
-    def is_timed(self) -> bool:
-        """Whether time limits the run or its turns."""
-        return self.max_seconds is not None or self.max_seconds_per_turn is not None
-
-    def find_reached(self, *, turns: int, calls: int, usage: Usage, seconds: float) -> str:
-        """Return the name of the first limit that is reached; empty when none is."""
-        used: dict[str, float] = {
-            "max_turns": turns,
-            "max_calls": calls,
-            "max_seconds": seconds,
-            "max_input_tokens": usage.input_tokens,
-            "max_output_tokens": usage.output_tokens,
-            "max_cost": self.prices.compute_cost(usage) if self.prices else 0,
-        }
-        limits = ((name, getattr(self, name)) for name in used)
-        return next((name for name, limit in limits if limit is not None and used[name] >= limit), "")
-
 
 def _check_counts(counts: Mapping[str, Any]) -> None:
     for name, count in counts.items():

@@ -1,29 +1,41 @@
 """One run: do what its conversation says, report the events, and make the result.
 
-`Run.events` is the loop. The conversation (`conversation.py`) says what to do next; the model is called in
-`model_call.py`, the calls of a turn are executed in `tool_calls.py`.
+`Run.events` is the loop. The conversation (`conversation.py`) says what to do next; the model is called here, and the
+calls of a turn are executed in `tool_calls.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence, Sized
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import aclosing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
-from toolkit._concurrency.backend import Backend, call_function
+from toolkit._concurrency.async_backend import AsyncBackend
+from toolkit._concurrency.backend import Backend, call_function, iterate_until
 from toolkit._concurrency.cancellation import DEADLINE, Cancellation
-from toolkit._messages import REASONS_WITHOUT_ANSWER, ModelResponse, ToolResult, UserMessage
+from toolkit._messages import (
+    REASONS_WITHOUT_ANSWER,
+    ModelRequest,
+    ModelResponse,
+    ToolResult,
+    ToolSpec,
+    UserMessage,
+)
 from toolkit._runner.control import ActiveRuns, MessageQueue
-from toolkit._runner.conversation import STOPPED_TEXT, Conversation
-from toolkit._runner.model_call import ModelCaller
+from toolkit._runner.conversation import STOPPED_TEXT, CallModel, Conversation, Finished, Paused, RunCalls, Step
+from toolkit._runner.hooks import Hooks, apply_model_hook
+from toolkit._runner.limits import ANY_SECONDS, LAST_SECONDS, Limits
 from toolkit._runner.output import Output, PartialOutput
 from toolkit._runner.result import RunResult, require_result
-from toolkit._runner.state import CallModel, Finished, Paused, RunCalls, RunState, Step
+from toolkit._runner.state import RunState
 from toolkit._runner.tool_calls import ToolCaller, Turn
-from toolkit.errors import Cancelled, Halt, RunError, TimedOut, ToolError
+from toolkit._tools.tool import Tool
+from toolkit.errors import Cancelled, Halt, ModelError, RunError, TimedOut, ToolError
 from toolkit.events import (
     Event,
     LimitReached,
@@ -46,56 +58,86 @@ class Run(Generic[T]):
     """One run of a runner.
 
     Attributes:
-        choice: Chooses the model when the run starts.
+        model_choice: Chooses the model when the run starts.
+        output: What the answer must be.
+        tools: The tools that are offered, by name; more may join in the course of a run.
+        tool_choice: One that forces a call applies to the first turn only.
+        allowed: Names of the tools that may be called; all if None.
+        streams: Whether the response is streamed.
+        early: Whether calls may start as soon as they have arrived.
+        in_background: Whether the run may abandon a model or a call that it waits for.
         active: The runner's active runs, of which this is one until it ends.
         queue: Messages that the user adds while it runs.
         cancellation: Cancels the run.
+        deadline: The same, with the run's time limit.
+        start: When the run was created, on the clock of `time.monotonic()`.
         checkpoint: Called with the state before each step.
         calls: Ends of calls by call id, those of the state that was resumed included.
         result: None until the run has ended.
     """
 
     conversation: Conversation
-    choice: ModelChoice
-    model_caller: ModelCaller
+    model_choice: ModelChoice
+    limits: Limits
+    hooks: Hooks
     tool_caller: ToolCaller
     output: Output[T]
+    tools: Mapping[str, Tool[..., Any]]
+    tool_choice: str | None
+    allowed: tuple[str, ...] | None
+    streams: bool
+    early: bool
+    in_background: bool
     active: ActiveRuns[Run[Any]]
     queue: MessageQueue
     cancellation: Cancellation
+    deadline: Cancellation
+    start: float
     checkpoint: Callable[[RunState], Any] | None = None
     calls: dict[str, ToolCallFinished] = field(default_factory=dict)
     result: RunResult[T] | None = None
+    # The wire forms of the messages so far, cached by the model.
+    _memo: list[dict[str, Any]] = field(default_factory=list)
+    _specs: tuple[ToolSpec, ...] = ()
     _model: str = ""
     _abandoned: Sized = ()
-    _limit: str = ""
 
-    async def events(
-        self, backend: Backend, choose: Callable[[ModelChoice], Awaitable[Model]]
-    ) -> AsyncGenerator[Event, None]:
+    async def finish(self, backend: Backend) -> RunResult[T]:
+        """Run to the end, and return the result."""
+        async with aclosing(self.events(backend)) as events:
+            async for _ in events:
+                pass
+        return require_result(self.result)
+
+    async def events(self, backend: Backend) -> AsyncGenerator[Event, None]:
         """Do what the conversation says until it has ended, giving each event as it happens."""
         self._abandoned = backend.abandoned
+        conversation, queue, limit = self.conversation, self.queue, ""
         with self._ending():
-            model = await choose(self.choice)
+            choice = self.model_choice
+            model = await choice.async_model() if isinstance(backend, AsyncBackend) else choice.sync_model()
             self._model = model.name
-            yield RunStarted(run_id=self.conversation.run_id, model=model.name)
+            yield RunStarted(run_id=conversation.run_id, model=model.name)
             try:
                 while self.result is None:
                     if self.cancellation:
-                        self.conversation.end("cancelled")
-                    for added in self._read_messages(self.queue.take_steering):
-                        yield added
-                    step = self.conversation.next(self.model_caller.elapsed)
-                    if self._limit != self.conversation.limit:
-                        self._limit = self.conversation.limit
-                        yield LimitReached(limit=self._limit)
+                        conversation.end("cancelled")
+                    if queue.has_steering and conversation.may_add_messages:
+                        for event in self._add_messages(queue.take_steering()):
+                            yield event
+                    step = conversation.next(time.monotonic() - self.start)
+                    if limit != conversation.limit:
+                        limit = conversation.limit
+                        yield LimitReached(limit=limit)
+                    if self.checkpoint is not None and isinstance(step, (CallModel, RunCalls)):
+                        await call_function(self.checkpoint, (conversation.state,), backend)
                     async with aclosing(self._perform(step, model, backend)) as events:
                         async for event in events:
                             yield event
             except Halt as halt:
-                self.conversation.end("halted", output=str(halt))
+                conversation.end("halted", output=str(halt))
                 self._set_result(str(halt), "halted")
-            for dropped in self.tool_caller.early.drop():
+            for dropped in self.tool_caller.drop_early():
                 yield dropped
         result = require_result(self.result)
         output = "" if result.output is None else str(result)
@@ -107,7 +149,7 @@ class Run(Generic[T]):
             self._end_here("cancelled")
         self.cancellation.cancel()
         self.cancellation.close()
-        self.tool_caller.early.drop()
+        self.tool_caller.drop_early()
         self.active.discard(self)
 
     @contextmanager
@@ -135,71 +177,159 @@ class Run(Generic[T]):
                 return self._finish(step)
 
     async def _call_model(self, step: CallModel, model: Model, backend: Backend) -> AsyncGenerator[Event, None]:
-        await self._save_checkpoint(backend)
         yield TurnStarted(turn=step.turn)
         response: ModelResponse | None = None
-        partial = PartialOutput(self.output) if self.model_caller.streams else None
+        partial_output = PartialOutput(self.output) if self.streams else None
+        deadline = self.deadline if step.with_tools else self.cancellation  # a last turn may come after the run's time
         try:
-            with self.model_caller.time(step) as cancellation:
-                async with aclosing(self.model_caller.call(step, model, backend, cancellation)) as pieces:
+            with self._limit_time(step, deadline) as cancellation:
+                request = await self._make_request(step, backend, cancellation)
+                async with aclosing(self._send(request, model, backend, cancellation)) as pieces:
                     async for piece in pieces:
                         if isinstance(piece, ModelResponse):
                             response = piece
-                        for event in self._stream_events(piece, step, partial, backend):
-                            yield event
+                        else:
+                            for event in self._transform_piece(piece, step, partial_output, backend):
+                                yield event
                 if response is None:
                     raise RunError(f"{model!r} ended its stream without a ModelResponse.")  # noqa: TRY301  as if the model raised it
                 self.conversation.add_usage(response)  # its cost counts, whatever the hooks do
-                response = await self.model_caller.hooks.after_model(response, backend, cancellation)
+                for hook in self.hooks.after_model:
+                    response = await apply_model_hook(hook, response, backend, cancellation)
         except Exception as error:
-            for dropped in self.tool_caller.early.drop():
+            for dropped in self.tool_caller.drop_early():
                 yield dropped
-            if not (isinstance(error, (TimedOut, Cancelled)) and self.model_caller.deadline_of(step)):
+            if not self._is_late(error, deadline):
                 raise
-            if self.model_caller.deadline.reason == DEADLINE and not self.cancellation:
-                self.conversation.reach_limit("max_seconds")
             return
-        for event in self._respond(response, step, partial):
+        for event in self._add_response(response, step, partial_output):
             yield event
 
-    def _stream_events(
-        self, piece: Piece, step: CallModel, partial: PartialOutput | None, backend: Backend
+    def _is_late(self, error: Exception, deadline: Cancellation) -> bool:
+        """Return whether an error means that the run is over: it was cancelled, or its time is up."""
+        if not (isinstance(error, (TimedOut, Cancelled)) and deadline):
+            return False
+        if self.deadline.reason == DEADLINE and not self.cancellation:
+            self.conversation.reach_limit("max_seconds")
+        return True
+
+    async def _make_request(self, step: CallModel, backend: Backend, cancellation: Cancellation) -> ModelRequest:
+        if len(self._specs) != len(self.tools):
+            self._specs = tuple([tool._spec for tool in self.tools.values()])
+        request = ModelRequest(
+            messages=step.messages,
+            tools=self._specs if step.with_tools else (),
+            output=self.output.spec,
+            choice=self.tool_choice,
+            allowed=self.allowed,
+            turn=step.turn,
+            early=self.early,
+            memo=self._memo,
+            cancellation=cancellation,
+        )
+        for hook in self.hooks.before_model:
+            request = await apply_model_hook(hook, request, backend, cancellation)
+        if self.hooks.before_model:
+            memo = self._memo if request.messages is step.messages else []
+            request = replace(request, memo=memo, cancellation=cancellation)
+        return request
+
+    async def _send(
+        self, request: ModelRequest, model: Model, backend: Backend, cancellation: Cancellation
+    ) -> AsyncGenerator[Piece, None]:
+        """Call the model once; the last piece is the whole response.
+
+        Raises:
+            ModelError: There is no response.
+            TimedOut: The time is up.
+            Cancelled: The run was cancelled.
+        """
+        try:
+            if not self.streams:
+                complete = partial(model.complete, request)
+                yield await backend.call(
+                    complete, is_async=model.is_async, cancellation=cancellation, in_caller_task=True
+                )
+                return
+            source = iterate_until(backend, model.stream(request), is_async=model.is_async, cancellation=cancellation)
+            async with aclosing(source) as pieces:
+                async for piece in pieces:
+                    yield piece
+                    if self.cancellation:
+                        raise Cancelled  # noqa: TRY301  as if the wait raised it
+        except (TimedOut, Cancelled) as error:
+            if cancellation:
+                raise
+            raise ModelError(f"The model failed: {error!r}") from error
+        except ModelError as error:
+            if self.cancellation:  # being cancelled may be why
+                raise Cancelled from error
+            raise
+
+    @contextmanager
+    def _limit_time(self, step: CallModel, deadline: Cancellation) -> Iterator[Cancellation]:
+        """Bound a call of the model and the hooks around it; with a deadline only where that is worth a thread.
+
+        Raises:
+            ModelError: The time of the turn is up.
+        """
+        limits = self.limits
+        if not self.in_background and limits.max_seconds is None and limits.max_seconds_per_turn is None:
+            yield deadline
+            return
+        is_extra = limits.max_seconds is not None and not step.with_tools
+        seconds = limits.max_seconds_per_turn or (LAST_SECONDS if is_extra else ANY_SECONDS)
+        with Cancellation(seconds, parent=deadline) as cancellation:
+            try:
+                yield cancellation
+            except (TimedOut, Cancelled) as error:
+                if deadline or not cancellation:
+                    raise
+                raise ModelError(
+                    f"The model gave no whole answer in its time: {seconds:g} s, with the hooks around it."
+                ) from error
+
+    def _transform_piece(
+        self, piece: Piece, step: CallModel, partial_output: PartialOutput | None, backend: Backend
     ) -> Iterator[Event]:
+        """Turn a piece of a response into events; start a call that is ready, if it may start early."""
         if isinstance(piece, CallReady):
-            if self.model_caller.early and step.with_tools and self.tool_caller.may_start_early(piece):
+            if self.early and step.with_tools and self.tool_caller.may_start_early(piece):
                 call = self.conversation.reserve_id(piece.call, piece.position)
                 if call is not None:
                     self.tool_caller.start_early(call, step.turn, backend)
                     yield ToolCallStarted(call)
-        elif partial is not None and not isinstance(piece, ModelResponse):
-            yield from partial.transform(piece)
+        elif partial_output is not None and not isinstance(piece, ModelResponse):
+            yield from partial_output.transform(piece)
 
-    def _respond(self, response: ModelResponse, step: CallModel, partial: PartialOutput | None) -> Iterator[Event]:
+    def _add_response(
+        self, response: ModelResponse, step: CallModel, partial_output: PartialOutput | None
+    ) -> Iterator[Event]:
         """Add a response to the conversation, and end the calls that it refuses."""
-        if partial is not None:
-            yield from partial.finish(response.text)
+        if partial_output is not None:
+            yield from partial_output.finish(response.text)
         response = self.conversation.add_response(response)
         yield TurnFinished(turn=step.turn, response=response)
-        early = self.tool_caller.early
-        yield from early.drop(but=response.calls)
-        refused = {message.call_id: message.text for message in self.conversation.refusals}
+        caller, refused = self.tool_caller, {message.call_id: message.text for message in self.conversation.refusals}
+        if caller.early:
+            yield from caller.drop_early(but=response.calls)
         for call in response.calls:
             if call.id in refused:
                 text = refused[call.id]
-                if call.id not in early:
+                if call.id not in caller.early:
                     yield ToolCallStarted(call)
                 self.calls[call.id] = ToolCallFinished(call, ToolResult(text=text, error=text, kind="cancelled"), 0.0)
                 yield self.calls[call.id]
-        if len(refused) == len(response.calls):
-            early.drop()
+        if caller.early and len(refused) == len(response.calls):
+            caller.drop_early()
 
     async def _run_calls(self, step: RunCalls, backend: Backend) -> AsyncGenerator[Event, None]:
-        await self._save_checkpoint(backend)
-        turn = Turn(self.tool_caller, step)
+        caller = self.tool_caller
+        turn = Turn(caller, step, self.conversation)
         try:
             for batch in turn.batches:
                 for call in batch:
-                    if call.id not in self.tool_caller.early:
+                    if call.id not in caller.early:
                         yield ToolCallStarted(call)
                 async with aclosing(turn.run(batch, backend)) as events:
                     async for event in events:
@@ -211,17 +341,13 @@ class Run(Generic[T]):
             raise
         finally:
             self.calls |= turn.finished
-            self.tool_caller.end_turn()
-        self._answer(turn)
-
-    def _answer(self, turn: Turn) -> None:
-        """Add the results of a turn to the conversation; end the run if they say so."""
+            caller.end_turn()
         messages = self.conversation.add_results(turn.messages, turn.pending)
         if (error := turn.error) is not None:
             raise error
         if turn.is_stopped:
             self.conversation.end("stopped", text=STOPPED_TEXT)
-        elif (direct := self.tool_caller.direct_answer(messages)) is not None:
+        elif (direct := caller.direct_answer(messages)) is not None:
             self.conversation.end("stop", output=direct)
 
     async def _finish(self, step: Finished | Paused) -> AsyncGenerator[Event, None]:
@@ -237,22 +363,17 @@ class Run(Generic[T]):
         except ToolError as error:
             self.conversation.reject_answer(error.text, self.output.remedy)
             return
-        added = self._read_messages(self.queue.take_or_close)
-        if not added:
+        messages = self.queue.take_or_close() if self.conversation.may_add_messages else []
+        if not messages:
             self._set_result(output, step.reason)
-        for event in added:
+        for event in self._add_messages(messages):
             yield event
 
-    def _read_messages(self, read: Callable[[], list[UserMessage]]) -> Sequence[Event]:
-        """Add the user's messages to the conversation, if it takes any now."""
-        messages = read() if self.conversation.may_add_messages else []
+    def _add_messages(self, messages: Sequence[UserMessage]) -> Sequence[Event]:
+        """Add the user's messages to the conversation."""
         if messages:
             self.conversation.add_messages(messages)
         return [MessageAdded(message) for message in messages]
-
-    async def _save_checkpoint(self, backend: Backend) -> None:
-        if self.checkpoint is not None:
-            await call_function(self.checkpoint, (self.conversation.state,), backend)
 
     def _end_here(self, reason: str) -> None:
         self.conversation.end(reason)
@@ -266,7 +387,7 @@ class Run(Generic[T]):
         self.result = RunResult(
             output=None if is_text and self.output.spec else output,  # type: ignore[arg-type]  # as documented
             messages=state.messages,
-            calls=tuple(self.calls[call_id] for call_id in calls if call_id in self.calls),
+            calls=tuple([self.calls[call_id] for call_id in calls if call_id in self.calls]),
             usage=state.usage,
             finish_reason=reason,
             model=self._model,

@@ -1,15 +1,35 @@
-"""Runner: the public class. The loop itself is `Run.events` in `run.py`."""
+"""Runner: the public class; it creates runs from its options. The loop itself is `Run.events` in `run.py`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, overload
 
 from typing_extensions import TypeVar, Unpack, override
 
-from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.async_backend import AsyncBackend
+from toolkit._concurrency.backend import run_sync
+from toolkit._concurrency.cancellation import Cancellation, current_cancellation
+from toolkit._concurrency.sync_backend import SyncBackend
+from toolkit._dialects.catalog import get_run_dialect
+from toolkit._dialects.chat import parse_history
+from toolkit._dialects.tool_choice import allowed_names, check_choice
+from toolkit._execution.approval import RecordedDecisions
+from toolkit._execution.dispatcher import Dispatcher
+from toolkit._execution.ledger import MemoryLedger
+from toolkit._execution.parallel import MAX_PARALLEL, check_order
+from toolkit._execution.references import restore_shared
+from toolkit._execution.truncation import MAX_RESULT, ResultStore
+from toolkit._messages import Message, ModelResponse, SystemMessage, UserMessage
 from toolkit._options import spell_options
-from toolkit._runner.control import Controls, MessageQueue
+from toolkit._runner.control import ActiveRuns, Controls, MessageQueue
+from toolkit._runner.conversation import Conversation
+from toolkit._runner.history import repair_history
+from toolkit._runner.hooks import Hooks
 from toolkit._runner.limits import Limits
 from toolkit._runner.options import (
     DEFAULTS,
@@ -20,16 +40,28 @@ from toolkit._runner.options import (
     RunnerOptions,
     RunOptions,
     RunRequest,
+    check_options,
     get_given_options,
+    reject_reserved_keys,
 )
-from toolkit._runner.result import RunResult
+from toolkit._runner.output import build_output
+from toolkit._runner.result import RunResult, restore_calls
 from toolkit._runner.run import Run
-from toolkit._runner.setup import RunFactory
-from toolkit._runner.state import RunState
+from toolkit._runner.state import RunState, get_open_calls
 from toolkit._runner.stream import AsyncRunStream, RunHandle, RunStream
+from toolkit._runner.tool_calls import ToolCaller
+from toolkit._schema.error_messages import suggest
 from toolkit._toolbox import Addable, Toolbox
-from toolkit._tools.shared_values import Values
+from toolkit._tools.bindings import AnyTool
+from toolkit._tools.shared_values import SharedValues, Values
+from toolkit.errors import ApprovalError, ConversationError
 from toolkit.models import Model
+from toolkit.models.default import ModelChoice
+
+logger = logging.getLogger("toolkit")
+
+# Resumed runs whose results a runner without a ledger remembers.
+MAX_REMEMBERED = 1_000
 
 # pyright does not count T's default as an answer to what T is.
 # pyright: reportInvalidTypeVarUse=false
@@ -41,7 +73,8 @@ T = TypeVar("T", default=str)  # where nothing says what the answer has to be, i
 class Runner(Controls):
     """Runs a model with a toolbox. One runner may have many runs, one after the other or at the same time.
 
-    `steer` and `follow_up` apply to the one active run; `clear` and `cancel` apply to all of them.
+    `steer` and `follow_up` apply to the one active run; `clear` and `cancel` apply to all of them. `limits` holds the
+    limits of each run.
 
     Args:
         toolbox: A Toolbox, or anything that a Toolbox takes. A run has the tools that it holds when the run starts.
@@ -107,7 +140,19 @@ class Runner(Controls):
             raise TypeError(f"model={model!r} is neither a model's name nor a Model. A client goes in as client=...")
         self.toolbox = toolbox if isinstance(toolbox, Toolbox) else Toolbox(toolbox)
         self.instructions = instructions
-        self._factory = RunFactory.of(self.toolbox, model, max_turns, get_given_options(options))
+        given = get_given_options(options)
+        check_options(given)
+        reject_reserved_keys(given.get("request_options", {}))
+        MessageQueue(given.get("queue", "one"))  # an unknown mode is found here, not in the first run
+        limits = given.get("limits", Limits())
+        self.limits = limits if max_turns is None else replace(limits, max_turns=max_turns)
+        self._options = given
+        self._model_choice = _make_model_choice(self.toolbox, model, given)
+        self._order = check_order(given.get("order", "parallel"))
+        self._max_parallel = _check_max_parallel(given.get("max_parallel", MAX_PARALLEL))
+        self._hooks = Hooks(given.get("hooks", ()))
+        self._active = ActiveRuns[Run[Any]](given.get("max_runs"))
+        self._ledger = given["ledger"] if "ledger" in given else MemoryLedger(MAX_REMEMBERED)
 
     @overload
     def run(self, prompt: Prompt = ..., *, output_type: type[T] = ..., **given: Unpack[RunOptions]) -> RunResult[T]: ...
@@ -150,10 +195,8 @@ class Runner(Controls):
             FatalError: A tool raised it.
             RunError: The model gave no answer of the `output_type` within `output_retries`.
         """
-        with RunStream(self._create_run(RunRequest(prompt, messages, deps, output_type, decisions, shared))) as stream:
-            for _ in stream:
-                pass
-            return stream.result
+        request = RunRequest(prompt, messages, deps, output_type, decisions, shared)
+        return run_sync(self._create_run(request).finish(SyncBackend()))
 
     @overload
     async def arun(
@@ -172,12 +215,8 @@ class Runner(Controls):
         shared: Values = None,
     ) -> RunResult[Any]:
         """Do what `run` does, in the running event loop; sync tools run on threads."""
-        async with AsyncRunStream(
-            self._create_run(RunRequest(prompt, messages, deps, output_type, decisions, shared))
-        ) as stream:
-            async for _ in stream:
-                pass
-            return stream.result
+        request = RunRequest(prompt, messages, deps, output_type, decisions, shared)
+        return await self._create_run(request).finish(AsyncBackend())
 
     @overload
     def stream(
@@ -323,11 +362,6 @@ class Runner(Controls):
         """Do what `resume` does, in the running event loop."""
         return await self.arun(_read(state), deps=deps, output_type=output_type, decisions=decisions, shared=shared)
 
-    @property
-    def limits(self) -> Limits:
-        """The limits of each run."""
-        return self._factory.limits
-
     def __repr__(self) -> str:
         return f"<Runner of {self.toolbox!r}>"
 
@@ -338,33 +372,189 @@ class Runner(Controls):
         Raises:
             NoModelError: No model is configured.
         """
-        return self._factory.choice.sync_model()
+        return self._model_choice.sync_model()
 
     @property
     @override
     def _queue(self) -> MessageQueue:
-        return self._factory.active.get_only().queue
+        return self._active.get_only().queue
 
     @property
     @override
     def _cancellation(self) -> Cancellation:
-        return self._factory.active.get_only().cancellation
+        return self._active.get_only().cancellation
 
     @override
     def clear(self, *, steering: bool = True, follow_ups: bool = True) -> None:
         """Remove the messages that no run has read yet."""
-        for run in self._factory.active.get_all():
+        for run in self._active.get_all():
             run.queue.clear(steering=steering, follow_ups=follow_ups)
 
     @override
     def cancel(self) -> bool:
         """Cancel all active runs; returns whether there was one."""
-        cancelled = [run.cancellation.cancel() for run in self._factory.active.get_all()]
+        cancelled = [run.cancellation.cancel() for run in self._active.get_all()]
         return any(cancelled)
 
     def _create_run(self, request: RunRequest) -> Run[Any]:
-        return self._factory.create(request, self.toolbox.snapshot(), self.instructions)
+        """Create a run and count it among the active ones.
+
+        Raises:
+            ApprovalError: A decision is for a call that does not wait.
+            BusyError: The runner has as many active runs as it may have.
+            ValueError: There is nothing to answer, or an option names a tool that does not exist.
+        """
+        options, start = self._options, time.monotonic()
+        state = request.prompt if isinstance(request.prompt, RunState) else None
+        tools = dict(self.toolbox.snapshot())  # result_read may join in the course of the run
+        for name in self.limits.max_calls_per_tool:
+            if name not in tools:
+                raise ValueError(
+                    f"Limits(max_calls_per_tool=...) has {name!r}, which is no tool here{suggest(str(name), tools)}"
+                )
+        if state:
+            conversation = _resume(state, self.limits)
+        elif request.decisions:
+            raise ApprovalError("decisions= belongs to the state of a paused run: pass that, too.")
+        else:
+            messages = _list_first_messages(request, self.instructions)
+            conversation = Conversation(messages, run_id=uuid.uuid4().hex, limits=self.limits)
+        cancellation = Cancellation(parent=current_cancellation.get())
+        deadline = Cancellation(self.limits.max_seconds, parent=cancellation)
+        choice, allowed = check_choice(options.get("tool_choice"), options.get("allowed_tools"), tools)
+        queue = MessageQueue(options.get("queue", "one"))
+        shared: SharedValues | None = None
+        if request.shared is not None or self.toolbox.references:
+            shared = restore_shared(request.shared, conversation.history, tools)
+        run = Run(
+            conversation=conversation,
+            model_choice=self._model_choice,
+            limits=self.limits,
+            hooks=self._hooks,
+            tool_caller=ToolCaller(
+                dispatcher=self._create_dispatcher(request, state, tools, choice, allowed, conversation),
+                tools=tools,
+                queue=queue,
+                order=self._order,
+                max_parallel=self._max_parallel,
+                streams=request.streams,
+                in_background=request.in_background,
+                run_id=conversation.run_id,
+                deps=request.deps,
+                refers=self.toolbox.references,
+                shared=shared,
+                deadline=deadline,
+                raise_errors=options.get("raise_errors", False),
+            ),
+            output=build_output(request.output_type, taken=tools),
+            tools=tools,
+            tool_choice=choice,
+            allowed=allowed,
+            streams=request.streams,
+            early=options.get("early", False),
+            in_background=request.in_background,
+            active=self._active,
+            queue=queue,
+            cancellation=cancellation,
+            deadline=deadline,
+            start=start,
+            checkpoint=options.get("checkpoint"),
+            calls=restore_calls(state) if state else {},
+        )
+        self._active.add(run)
+        return run
+
+    def _create_dispatcher(
+        self,
+        request: RunRequest,
+        state: RunState | None,
+        tools: Mapping[str, AnyTool],
+        choice: str | None,
+        allowed: tuple[str, ...] | None,
+        conversation: Conversation,
+    ) -> Dispatcher:
+        options = self._options
+        approver = options.get("approve")
+        if state and (state.pending or request.decisions):
+            approver = RecordedDecisions(request.decisions, state.pending, otherwise=approver)
+        is_free = allowed is None and choice != "none"
+        max_result = options.get("max_result", MAX_RESULT)
+        return Dispatcher(
+            tools=tools,
+            available=None if is_free else allowed_names(tools, choice, allowed),
+            authorizer=options.get("authorize"),
+            approver=approver,
+            approval_timeout=options.get("approval_timeout"),
+            middleware=(*self._hooks.middleware, *options.get("middleware", ())),
+            max_result=max_result,
+            overflow=ResultStore(max_result) if is_free else None,
+            ledger=self._ledger if "ledger" in options or state else None,
+            suspects=() if "ledger" in options or not state else _list_open_ids(state),
+            count=conversation.count_call,
+        )
 
 
 def _read(state: RunState | str) -> RunState:
     return RunState.from_json(state) if isinstance(state, str) else state
+
+
+def _make_model_choice(toolbox: Toolbox, model: str | Model | None, options: RunnerOptions) -> ModelChoice:
+    strict = options.get("strict", toolbox.strict is not False)
+    return ModelChoice(
+        given=None if isinstance(model, str) else model,
+        name=model if isinstance(model, str) else None,
+        client=options.get("client"),
+        base_url=options.get("base_url"),
+        api_key=options.get("api_key"),
+        api=options.get("api", "chat"),
+        dialect=get_run_dialect(options["dialect"], strict=strict, api=options.get("api", "chat"))
+        if "dialect" in options
+        else None,
+        strict=strict,
+        options=options.get("request_options", {}),
+    )
+
+
+def _resume(state: RunState, limits: Limits) -> Conversation:
+    if state.phase == "finished":
+        raise ConversationError("This run has finished: go on from it with run(prompt, messages=state.messages).")
+    state.check()
+    conversation = Conversation.restore(state, limits)
+    if state.phase == "paused":
+        conversation.resume()
+    return conversation
+
+
+def _list_open_ids(state: RunState) -> tuple[str, ...]:
+    """Return the ids of the calls that were running when a state was saved: its process may have died meanwhile."""
+    if state.phase != "calling":
+        return ()
+    return tuple(call.id for call in get_open_calls(state.messages, state.results))
+
+
+def _list_first_messages(request: RunRequest, instructions: str) -> list[Message]:
+    prompt = request.prompt
+    if not isinstance(prompt, (str, type(None))):
+        raise TypeError(f"A prompt is text, not {prompt!r}; what was said before goes in as messages=[...].")
+    messages: list[Message] = []
+    if request.messages:
+        messages, notes = repair_history(parse_history(request.messages))
+        for note in notes:
+            logger.warning("The history was repaired: %s", note)
+    if prompt is not None:
+        messages.append(UserMessage(prompt))
+    if not messages:
+        raise ValueError("There is nothing to answer: pass a prompt, or messages.")
+    if isinstance(messages[-1], ModelResponse):
+        raise ValueError(  # noqa: TRY004  it is the right type in the wrong place
+            "There is nothing to answer: the last message is the model's own. Pass a prompt, too."
+        )
+    if not instructions or any(isinstance(message, SystemMessage) for message in messages):
+        return messages
+    return [SystemMessage(instructions), *messages]
+
+
+def _check_max_parallel(value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return value
+    raise ValueError(f"max_parallel={value!r} is no whole number of calls, at least 1.")

@@ -1,15 +1,13 @@
-"""State of a run: plain data, enough to go on in another process; ids of calls, and the steps of a conversation."""
+"""State of a run: plain data, enough to go on in another process."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import chain, count
 from typing import Any, Literal, TypeAlias
 
 from toolkit._messages import (
-    AnsweredCall,
     FrozenValue,
     Message,
     ModelResponse,
@@ -24,9 +22,6 @@ from toolkit._messages import (
 from toolkit.errors import ConversationError
 
 Phase: TypeAlias = Literal["asking", "calling", "paused", "finished"]
-
-# Identifies a response: responses and messages before it.
-ResponseKey: TypeAlias = tuple[int, int]
 
 # Increased when the format changes; a state of another version is rejected.
 VERSION = 1
@@ -167,98 +162,9 @@ def get_last_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
 def get_open_calls(messages: Sequence[Message], results: Sequence[ToolMessage]) -> tuple[ToolCall, ...]:
     """Return the calls of the last message that have no result."""
     done = {result.call_id for result in results}
-    return tuple(call for call in get_last_calls(messages) if call.id not in done)
-
-
-def get_answered_calls(messages: Sequence[Message], results: Sequence[ToolMessage]) -> tuple[AnsweredCall, ...]:
-    """Return the calls of the last message that have a result."""
-    by_id = {result.call_id: result for result in results}
-    calls = enumerate(get_last_calls(messages))
-    return tuple(AnsweredCall(position, call, by_id[call.id]) for position, call in calls if call.id in by_id)
-
-
-class CallIds:
-    """Gives the calls of one conversation their ids: ours, and those sent to the provider.
-
-    Args:
-        run_id: Makes ids unique beyond this run.
-        messages: The history, with the ids that are taken.
-    """
-
-    def __init__(self, run_id: str, messages: Iterable[Message]) -> None:
-        self._prefix = run_id[:8]
-        calls = (call for m in messages if isinstance(m, ModelResponse) for call in m.calls)
-        self._taken = {call.provider_call_id for call in calls}
-        self._reserved: dict[str, tuple[ResponseKey, str, str]] = {}
-
-    def reserve(self, call: ToolCall, number: int, key: ResponseKey) -> ToolCall:
-        """Return a call of a response that is still arriving with its later id, which no other call gets."""
-        own = self._build_id(call, number, key)
-        self._reserved[own] = key, call.name, call.arguments
-        return call.replace(id=own)
-
-    def assign(self, call: ToolCall, number: int, key: ResponseKey) -> ToolCall:
-        """Return a call with our id, and one for the provider that no other call of the history has.
-
-        Args:
-            call: The call as the model wrote it.
-            number: Number of the call in the run, from 0.
-            key: The response that holds it.
-        """
-        own = self._build_id(call, number, key)
-        candidates = chain((call.provider_call_id, own), (f"{own}_{again}" for again in count(2)))
-        unused = next(candidate for candidate in candidates if candidate.strip() and candidate not in self._taken)
-        self._taken.add(unused)
-        return call.replace(id=own, provider_call_id=unused)
-
-    def _build_id(self, call: ToolCall, number: int, key: ResponseKey) -> str:
-        own = first = f"{self._prefix}_{number}"
-        identity, others = (key, call.name, call.arguments), count(2)
-        while self._reserved.get(own, identity) != identity:
-            own = f"{first}_{next(others)}"
-        return own
+    return tuple([call for call in get_last_calls(messages) if call.id not in done])
 
 
 def is_own_id(call_id: str, run_id: str) -> bool:
     """Return whether a call id was assigned in a run."""
     return call_id.startswith(f"{run_id[:8]}_")
-
-
-@dataclass(frozen=True)
-class CallModel:
-    """Step: call the model; without tools on the last turn."""
-
-    messages: tuple[Message, ...]
-    turn: int
-    with_tools: bool
-
-
-@dataclass(frozen=True)
-class RunCalls:
-    """Step: run these calls.
-
-    Attributes:
-        answered: The other calls of the same response with their results, in call order.
-    """
-
-    calls: tuple[ToolCall, ...]
-    turn: int
-    answered: tuple[AnsweredCall, ...] = ()
-
-
-@dataclass(frozen=True)
-class Paused:
-    """Step: wait until the pending calls are decided on."""
-
-    pending: tuple[PendingApproval, ...]
-
-
-@dataclass(frozen=True)
-class Finished:
-    """Step: return the answer; the run is over."""
-
-    output: str
-    reason: str
-
-
-Step: TypeAlias = CallModel | RunCalls | Paused | Finished

@@ -20,8 +20,6 @@ from toolkit._runner.control import Controls, MessageQueue
 from toolkit._runner.result import RunResult, require_result
 from toolkit._runner.run import Run
 from toolkit.events import Event
-from toolkit.models import Model
-from toolkit.models.default import ModelChoice
 
 T = TypeVar("T", default=str)
 
@@ -56,7 +54,7 @@ class RunStream(_Stream[T]):
 
     def __init__(self, run: Run[T]) -> None:
         self._run = run
-        self._events = run.events(SyncBackend(), _choose_sync)
+        self._events = run.events(SyncBackend())
 
     def __iter__(self) -> Self:
         return self
@@ -93,7 +91,7 @@ class AsyncRunStream(_Stream[T]):
 
     def __init__(self, run: Run[T]) -> None:
         self._run = run
-        self._events = run.events(AsyncBackend(), _choose_async)
+        self._events = run.events(AsyncBackend())
 
     def __aiter__(self) -> Self:
         return self
@@ -113,14 +111,6 @@ class AsyncRunStream(_Stream[T]):
         """Cancel the run if it has not ended."""
         await self._events.aclose()
         self._run.leave()  # a run that was never iterated has no generator to close
-
-
-async def _choose_sync(choice: ModelChoice) -> Model:
-    return choice.sync_model()
-
-
-async def _choose_async(choice: ModelChoice) -> Model:
-    return await choice.async_model()
 
 
 Status: TypeAlias = Literal["pending", "running", "completed", "paused", "cancelled", "failed"]

@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Lock
 from typing import Any
 
-from toolkit._concurrency.backend import Backend
+from toolkit._concurrency.backend import Backend, Handle
 from toolkit._concurrency.cancellation import DEADLINE, Cancellation, current_cancellation
 from toolkit._concurrency.threads import note_still_running
-from toolkit._context import ToolContext
+from toolkit._context import ToolContext, discard
 from toolkit._execution.approval import Deferred, Stopped
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.invoke import Emit
 from toolkit._execution.parallel import Order, dispatching, parallel_limit, run_batch, split_batches
-from toolkit._execution.references import Blocked, Dependencies, may_any_refer, may_depend
+from toolkit._execution.references import Blocked, Dependencies, may_depend
 from toolkit._messages import PendingApproval, ToolCall, ToolMessage, ToolResult
 from toolkit._runner.control import MessageQueue
-from toolkit._runner.conversation import CANCELLED_TEXT, LATE_TEXT, SKIPPED_TEXT, STOPPED_TEXT
-from toolkit._runner.early_calls import EarlyCalls
-from toolkit._runner.state import RunCalls
+from toolkit._runner.conversation import (
+    CANCELLED_TEXT,
+    LATE_TEXT,
+    SKIPPED_TEXT,
+    STOPPED_TEXT,
+    Conversation,
+    RunCalls,
+)
 from toolkit._tools.bindings import AnyTool
-from toolkit._tools.shared_values import SharedValues
+from toolkit._tools.shared_values import NOTHING_SHARED, SharedValues
 from toolkit.errors import Cancelled, TimedOut, ToolError
 from toolkit.events import ApprovalNeeded, CallEvent, Event, ToolCallFinished
 from toolkit.models import CallReady
 
+DROPPED_TEXT = "Dropped: the model's answer does not hold this call in the end."
 STARTED_TEXT = "it had started, and its effects stay."
 
 
@@ -42,10 +49,11 @@ class ToolCaller:
         max_parallel: How many of them.
         streams: Whether events are wanted while a call runs.
         in_background: Whether the run may abandon calls that it waits for.
-        shared: Values that the calls share.
+        refers: Whether calls may refer to the results of others.
+        shared: Values that the calls share; None where there can be none.
         deadline: The run's cancellation and time limit.
         raise_errors: Whether an exception of a tool ends the run.
-        early: Calls that started while the response still arrived.
+        early: Calls that started while the response still arrived, by call id.
     """
 
     dispatcher: Dispatcher
@@ -57,10 +65,11 @@ class ToolCaller:
     in_background: bool
     run_id: str
     deps: Any
-    shared: SharedValues
+    refers: bool
+    shared: SharedValues | None
     deadline: Cancellation
     raise_errors: bool
-    early: EarlyCalls = field(default_factory=EarlyCalls)
+    early: dict[str, EarlyCall] = field(default_factory=dict)
 
     def direct_answer(self, messages: Sequence[ToolMessage]) -> str | None:
         """Return the first result of a tool with `return_direct`; None if there is none."""
@@ -72,7 +81,7 @@ class ToolCaller:
 
     def end_turn(self) -> None:
         """Drop early calls that were not taken, and add the tool that reads truncated results if there are any."""
-        self.early.drop()
+        self.drop_early()
         overflow = self.dispatcher.overflow
         if overflow is not None and overflow.is_used:
             self.tools.setdefault(overflow.tool.name, overflow.tool)
@@ -90,13 +99,23 @@ class ToolCaller:
             and not may_depend(ready.call, tool)
             and dispatcher.ledger is None
             and not (tool.settings.exclusive or dispatcher.is_gated(tool) or dispatcher.middleware)
-            and ready.position == len(self.early.started) < parallel_limit(self.order, self.max_parallel)
+            and ready.position == len(self.early) < parallel_limit(self.order, self.max_parallel)
             and not self.queue.has_steering
         )
 
     def start_early(self, call: ToolCall, turn: int, backend: Backend) -> None:
         """Start a call while the response that holds it still arrives."""
-        self.early.start(call, lambda emit: self.dispatch(call, turn, emit, backend), backend)
+        events = EventBuffer()
+        handle = backend.start(lambda: self.dispatch(call, turn, events.emit, backend))
+        self.early[call.id] = EarlyCall(call, events, handle)
+
+    def drop_early(self, but: Collection[ToolCall] = ()) -> Sequence[ToolCallFinished]:
+        """Cancel the early calls that were not taken, except those in `but`; returns an end for each."""
+        kept = {call.id for call in but}
+        dropped = [early for call_id, early in self.early.items() if call_id not in kept]
+        for early in dropped:
+            del self.early[early.call.id]
+        return [early.drop() for early in dropped]
 
     async def dispatch(self, call: ToolCall, turn: int, emit: Emit, backend: Backend) -> ToolResult:
         """Dispatch one call with a context of its own."""
@@ -108,7 +127,7 @@ class ToolCaller:
                 provider_call_id=call.provider_call_id,
                 tool_name=call.name,
                 iteration=turn,
-                shared=self.shared.view(instance=call.instance),
+                shared=NOTHING_SHARED if self.shared is None else self.shared.view(instance=call.instance),
                 cancellation=cancellation,
             )
             tokens = current_cancellation.set(self.deadline), dispatching.set(self.dispatcher)
@@ -119,16 +138,58 @@ class ToolCaller:
                 dispatching.reset(tokens[1])
 
 
+class EventBuffer:
+    """Keeps events until there is a listener; any thread may emit."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._events: list[CallEvent] = []
+        self._listener: Emit = self._events.append
+
+    def emit(self, event: CallEvent) -> None:
+        """Pass an event to the listener, or keep it."""
+        with self._lock:
+            self._listener(event)
+
+    def listen(self, listener: Emit) -> None:
+        """Pass on the events that were kept, and from now on each new one."""
+        with self._lock:
+            for event in self._events:
+                listener(event)
+            self._listener = listener
+
+
+@dataclass(frozen=True)
+class EarlyCall:
+    """A call that has started early."""
+
+    call: ToolCall
+    events: EventBuffer
+    handle: Handle[ToolResult]
+
+    async def wait(self, emit: Emit) -> ToolResult:
+        """Wait for its result, passing on its events."""
+        self.events.listen(emit)
+        return await self.handle.wait()
+
+    def drop(self) -> ToolCallFinished:
+        """Cancel it."""
+        self.events.listen(discard)
+        self.handle.cancel()
+        return ToolCallFinished(self.call, ToolResult(text=DROPPED_TEXT, error=DROPPED_TEXT, kind="cancelled"), 0.0)
+
+
 class Turn:
     """The calls of one response and what came of them.
 
     Attributes:
+        batches: The calls in the batches that run one after the other.
         finished: Ends of calls by call id, as the listener has seen them.
         messages: The results as messages for the model.
         is_stopped: Whether an approver has ended the run.
     """
 
-    def __init__(self, caller: ToolCaller, step: RunCalls) -> None:
+    def __init__(self, caller: ToolCaller, step: RunCalls, conversation: Conversation) -> None:
         self.finished: dict[str, ToolCallFinished] = {}
         self.messages: list[ToolMessage] = []
         self.is_stopped = False
@@ -138,23 +199,21 @@ class Turn:
         self._results: dict[str, ToolResult] = {}  # also those whose end was not seen
         self._pending: list[PendingApproval] = []
         self._dependencies: Dependencies | None = None
-        if may_any_refer(caller.tools):
+        calls: Sequence[ToolCall] = step.calls
+        if caller.refers and caller.shared is not None:
             self._dependencies = Dependencies.create(
-                step.calls, caller.shared, caller.tools, caller.deadline, step.answered
+                calls, caller.shared, caller.tools, caller.deadline, conversation.answered_calls
             )
-
-    @property
-    def batches(self) -> list[Sequence[ToolCall]]:
-        """The calls in the batches that run one after the other."""
-        calls = self._dependencies.startable if self._dependencies else self._calls
-        return split_batches(calls, self._caller.order, self._runs_alone)
+            calls = self._dependencies.startable
+        self.batches = split_batches(calls, caller.order, self._runs_alone)
 
     def run(self, batch: Sequence[ToolCall], backend: Backend) -> AsyncGenerator[CallEvent | ToolCallFinished, None]:
         """Execute one batch; give its events as they happen, and an end for each call."""
         caller = self._caller
         if (reason := self._skip_reason()) and not any(call.id in caller.early for call in batch):
             return _skip(batch, reason)
-        may_emit = any(map(self._may_emit, batch))
+        tools = [caller.tools[call.name] for call in batch if call.name in caller.tools]
+        may_emit = any(map(caller.dispatcher.may_emit, tools))
         return run_batch(
             batch,
             partial(self._execute, backend),
@@ -206,11 +265,8 @@ class Turn:
         return next((e for e in errors if isinstance(e, Exception) and not isinstance(e, ToolError)), None)
 
     async def _execute(self, backend: Backend, call: ToolCall, emit: Emit) -> ToolCallFinished:
-        def dispatch(call: ToolCall) -> Coroutine[Any, Any, ToolResult]:
-            early = self._caller.early.take(call)
-            return early.wait(emit) if early else self._caller.dispatch(call, self._number, emit, backend)
-
         start = time.perf_counter()
+        dispatch = partial(self._dispatch, backend, emit)
         if self._dependencies:
             result = await self._dependencies.execute(call, dispatch, backend)
         else:
@@ -218,6 +274,12 @@ class Turn:
         if type(result.exception) is not Deferred:
             self._results[call.id] = result
         return ToolCallFinished(call, result, time.perf_counter() - start)
+
+    def _dispatch(self, backend: Backend, emit: Emit, call: ToolCall) -> Coroutine[Any, Any, ToolResult]:
+        """Dispatch a call, or wait for it if it has started early."""
+        caller = self._caller
+        early = caller.early.pop(call.id, None)
+        return early.wait(emit) if early else caller.dispatch(call, self._number, emit, backend)
 
     def _finish(self, event: ToolCallFinished) -> None:
         call, result = event.call, event.result
@@ -250,10 +312,6 @@ class Turn:
     def _runs_alone(self, call: ToolCall) -> bool:
         tool = self._caller.tools.get(call.name)
         return tool is not None and tool.settings.runs_alone
-
-    def _may_emit(self, call: ToolCall) -> bool:
-        tool = self._caller.tools.get(call.name)
-        return tool is not None and self._caller.dispatcher.may_emit(tool)
 
 
 async def _skip(calls: Sequence[ToolCall], reason: str) -> AsyncGenerator[ToolCallFinished, None]:

@@ -143,6 +143,10 @@ class _View(Mapping[str, Any]):
         return self._names is None or any(f"{path}.".startswith(f"{name}.") for name in self._names)
 
 
+# The view of a run without shared values.
+NOTHING_SHARED: Mapping[str, Any] = SharedValues().view()
+
+
 def missing_value(path: str, paths: Collection[str]) -> KeyError:
     """Make the error of a path without a value; it lists those that have one."""
     return KeyError(f"there is nothing at {path!r}{suggest(path, paths)}")
