@@ -144,7 +144,7 @@ TEXTS: dict[str, tuple[Any, str]] = {
     "bytearray": (bytearray(b"a"), '"a"'),
     "bytes as key": ({b"\xff": 1}, '{"_w==":1}'),
     "keys of many types": ({1: 2, None: 3, (1, 2): 5}, '{"1":2,"None":3,"1,2":5}'),
-    "exception": (ValueError("why"), '"why"'),
+    "exception": (ValueError("why"), '"ValueError: why"'),
     "complex": (1 + 2j, '"1+2j"'),
     "too deep": (deep(100_000), "<list that cannot be written>"),
     "cycle": (cycle(), "[[...]]"),

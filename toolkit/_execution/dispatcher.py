@@ -103,8 +103,7 @@ class Dispatcher:
             return ToolResult.from_error(Cancelled(), error)
         except Exception as error:  # noqa: BLE001  whatever it is, the call has a result
             result = _refuse(error, pipeline)
-        max_result = pipeline.max_result
-        return truncate(result, max_result, self.overflow) if len(result.text or "") > max_result else result
+        return truncate(result, pipeline.max_result, self.overflow)
 
     def is_gated(self, tool: Tool[..., Any]) -> bool:
         """Whether an authorizer or approver is asked about a tool's calls; one that is falsy counts too."""

@@ -16,11 +16,14 @@ from typing import Any
 
 from toolkit._messages import ToolResult
 from toolkit._tools.decorator import tool
+from toolkit._tools.foreign_values import is_table
 from toolkit._tools.tool import Tool
 from toolkit.errors import Failed
 
 # Characters of one result that a model is shown, where neither tool nor runner say another number.
 MAX_RESULT = 100_000
+# The same for a table, of which a model rarely needs each row.
+MAX_TABLE = 6_000
 # What one run keeps of results that were cut; the oldest go first.
 MAX_BYTES = 10 * 2**20
 MAX_ENTRIES = 10_000
@@ -111,12 +114,22 @@ def truncate(result: ToolResult, limit: int = MAX_RESULT, overflow: ResultStore 
         overflow: Stores the whole text; without it, or if it is full, the model cannot read on.
     """
     text = result.text or ""
+    if len(text) > MAX_TABLE and is_table(result.value):
+        limit = min(limit, MAX_TABLE)
     if len(text) <= limit or isinstance(result.value, ResultPage):
         return result
     note = _build_note(text, overflow.store(text) if overflow else "")
     room = max(limit - len(note), limit // 2)
-    head = room - room // 3
-    return result._replace(text=f"{text[:head]}{note}{text[len(text) - room // 3 :]}")
+    head, tail = text[: room - room // 3], text[len(text) - room // 3 :]
+    return result._replace(text=f"{_drop_part_of_line(head)}{note}{_drop_part_of_line(tail, at_start=True)}")
+
+
+def _drop_part_of_line(text: str, *, at_start: bool = False) -> str:
+    """Drop the line that a cut parted, if it is short: half a number in it would be another number."""
+    end = text.find("\n", 0, AROUND) if at_start else text.rfind("\n", -AROUND)
+    if end < 0:
+        return text
+    return text[end + 1 :] if at_start else text[: end + 1]
 
 
 def is_truncated(text: str) -> bool:

@@ -12,6 +12,7 @@ Files, each importing only those below it:
     from_schema      declarations by a JSON Schema or by types
     invocation       parse arguments, call the handler, make the result
     handlers         functions, bound functions, latent tools, and tools without a function
+    foreign_values   values of other packages, as data, text or a picture
     options          the options of a tool
     shared_values    values that the calls of a run share, by path
 """

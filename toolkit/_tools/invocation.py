@@ -22,6 +22,7 @@ from toolkit._context import ToolContext
 from toolkit._messages import File, Image, ToolResult, replace_surrogates
 from toolkit._schema.arguments import ArgumentParser, RawArguments
 from toolkit._schema.error_messages import MAX_ERROR, shorten
+from toolkit._tools.foreign_values import has_picture, is_table, to_image, to_plain, write_table
 from toolkit._tools.handlers import Action, Handler, collect
 from toolkit.errors import Cancelled, FatalError, InvalidArguments, ToolError
 
@@ -146,9 +147,14 @@ def make_writers(write: Callable[[Any], str]) -> dict[type, Callable[[Any], str]
 
 def render(value: Any, write: Callable[[Any], str]) -> ToolResult:
     """Make the result of a function's return value."""
-    if type(value) in SPECIAL and (made := _special(value, write)) is not None:
+    if is_special(type(value)) and (made := _special(value, write)) is not None:
         return made
     return ToolResult(value, write(value))
+
+
+def is_special(kind: type) -> bool:
+    """Return whether values of a type may be, or hold, something that is not sent as text."""
+    return kind in SPECIAL or (kind.__module__ != "builtins" and has_picture((kind,)))
 
 
 def write_value(value: Any) -> str:
@@ -215,11 +221,15 @@ def _content(result: ToolResult, write: Callable[[Any], str]) -> ToolResult:
 
 
 def _special(value: Any, write: Callable[[Any], str]) -> ToolResult | None:
-    """Render a ToolResult, an image, a file, or a list that holds one; None for any other list."""
+    """Render a ToolResult, an image, a file, or a list that holds one; None for any other value."""
     if type(value) is ToolResult:
         return complete(value, write)
     parts = value if type(value) in (list, tuple) else [value]
-    return _render_parts(value, parts) if any(type(part) in (Image, File) for part in parts) else None
+    kinds = set(map(type, parts))
+    if has_picture(kinds - {str, int, float, dict}):
+        parts = [to_image(part) for part in parts]
+        kinds = set(map(type, parts))
+    return _render_parts(value, parts) if kinds & {Image, File} else None
 
 
 def _render_parts(value: Any, parts: Sequence[Any]) -> ToolResult:
@@ -245,6 +255,8 @@ def _as_text(value: Any) -> str:
 
 
 def _to_text_somehow(value: Any) -> str:
+    if is_table(value) and (text := _try(write_table, value)):
+        return text
     return _try(_to_lenient_json, value) or _try(_lenient, value) or _to_word(value, repr)
 
 
@@ -256,7 +268,15 @@ def _try(write: Callable[[Any], str], value: Any) -> str:
 
 
 def _to_lenient_json(value: Any) -> str:
-    return to_json(value, inf_nan_mode="strings", bytes_mode="base64", fallback=_to_word).decode()
+    return to_json(value, inf_nan_mode="strings", bytes_mode="base64", fallback=_to_plain).decode()
+
+
+def _to_plain(value: Any) -> Any:
+    try:
+        plain = to_plain(value)
+    except Exception:  # noqa: BLE001  as in `make_writer`
+        return _to_word(value)
+    return replace_surrogates(shorten(plain, MAX_WRITTEN)) if isinstance(plain, str) and not is_table(value) else plain
 
 
 def _to_word(value: Any, write: Callable[[Any], str] = str) -> str:
@@ -345,7 +365,7 @@ class Invocation:
             return self.fail(error)
         if hasattr(type(whole), "__await__"):
             return self._settle_async(whole)
-        if whole is value and type(value) not in SPECIAL:
+        if whole is value and not is_special(type(value)):
             self.fast_path[-1][type(value)] = self.write
         return render(whole, self.write)
 

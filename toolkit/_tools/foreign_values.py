@@ -1,0 +1,146 @@
+"""Values of other packages that tools return, as plain data, text or a picture: tables, arrays, figures, responses.
+
+A value is known by what it can do. None of these packages is imported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from io import BytesIO
+from typing import Any
+
+from toolkit._messages import Image
+
+# Elements of an array that are written one by one; a longer one is summarised.
+MAX_ELEMENTS = 1_000
+# Rows of a table that are written at its beginning, and at its end, if it is longer than both.
+MAX_ROWS = 5_000
+# Columns of a table that its first line names.
+MAX_COLUMNS = 50
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+def to_plain(value: Any) -> Any:
+    """Convert a value that JSON cannot hold to one that it can, as far as its type is known; else to its `str`.
+
+    What it contains is not converted: the JSON writer asks again for each part.
+    """
+    kind: Any = type(value)
+    if is_table(value):
+        return write_table(value)
+    if hasattr(kind, "dtype") and hasattr(kind, "shape"):
+        return _read_array(value)
+    if hasattr(kind, "__attrs_attrs__"):
+        return {field.name: getattr(value, field.name) for field in kind.__attrs_attrs__}
+    if isinstance(value, BaseException):
+        return f"{kind.__name__}: {value}" if str(value) else kind.__name__
+    if isinstance(getattr(value, "status_code", None), int) and hasattr(value, "headers"):
+        return _read_response(value)
+    if isinstance(value, (memoryview, bytearray)):
+        return bytes(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, range) and len(value) <= MAX_ELEMENTS:
+        return list(value)
+    if hasattr(kind, "to_plotly_json"):
+        figure = kind.to_plotly_json(value)
+        figure["layout"] = {key: part for key, part in figure["layout"].items() if key != "template"}  # colours only
+        return figure
+    return _ADDRESS.sub("", str(value))
+
+
+def _read_array(value: Any) -> Any:
+    """Read the values of an array or of a scalar of NumPy's kind; summarise a large array."""
+    if getattr(value.dtype, "kind", "") in ("M", "m") and not value.shape:
+        return str(value)  # `item` would give a number of nanoseconds
+    if hasattr(value, "item") and not value.shape:
+        return value.item()
+    size = 1
+    for length in value.shape:
+        size *= length
+    to_list = getattr(value, "tolist", None) or getattr(value, "to_list", None)
+    if to_list and size <= MAX_ELEMENTS:
+        return [str(item) for item in value] if getattr(value.dtype, "kind", "") in ("M", "m") else to_list()
+    shape = " x ".join(map(str, value.shape))
+    return f"{type(value).__name__} of shape {shape}, {value.dtype}, shortened:\n{value}"
+
+
+def _read_response(value: Any) -> dict[str, Any]:
+    """Read status and content of an HTTP response; the content of one that is not text is left out."""
+    media_type = str(value.headers.get("content-type", "")).partition(";")[0].strip()
+    shown = {"status": value.status_code, "content_type": media_type}
+    if media_type.endswith("json"):
+        return {**shown, "content": value.json()}
+    if media_type.startswith(("text/", "application/xml")) or not media_type:
+        return {**shown, "content": value.text}
+    return {**shown, "content": f"{len(value.content)} bytes, left out"}
+
+
+def is_table(value: Any) -> bool:
+    """Return whether a value is a DataFrame or a Series of pandas or polars."""
+    return _is_table_type(type(value))
+
+
+def _is_table_type(kind: type) -> bool:
+    return _is_frame(kind) or (hasattr(kind, "to_frame") and hasattr(kind, "value_counts") and hasattr(kind, "head"))
+
+
+def _is_frame(kind: type) -> bool:
+    has_csv = hasattr(kind, "to_csv") or hasattr(kind, "write_csv")
+    return has_csv and all(hasattr(kind, name) for name in ("columns", "dtypes", "shape", "head", "tail"))
+
+
+def write_table(value: Any) -> str:
+    """Write a table as text: a line with its size and the types of its columns, then its rows as CSV."""
+    name, table = type(value).__name__, value if _is_frame(type(value)) else value.to_frame()
+    rows, columns = table.shape
+    types = [f"{column} {dtype}" for column, dtype in zip(table.columns, table.dtypes)]
+    more = f", and {columns - MAX_COLUMNS} more" if columns > MAX_COLUMNS else ""
+    size = f"{rows:,} row{'s' * (rows != 1)}, {columns:,} column{'s' * (columns != 1)}"
+    head = f"{name}, {size}: {', '.join(types[:MAX_COLUMNS])}{more}"
+    if rows <= 2 * MAX_ROWS:
+        return f"{head}\n{_to_csv(table)}"
+    left_out = f"[... {rows - 2 * MAX_ROWS:,} rows are left out ...]"
+    _, _, tail = _to_csv(table.tail(MAX_ROWS)).partition("\n")
+    return f"{head}\n{_to_csv(table.head(MAX_ROWS))}{left_out}\n{tail}"
+
+
+def _to_csv(table: Any) -> str:
+    if hasattr(table, "write_csv"):  # polars
+        return str(table.write_csv())
+    numbered = type(table.index).__name__ == "RangeIndex"  # the default, which says nothing
+    return str(table.to_csv(index=not numbered))
+
+
+def has_picture(kinds: Iterable[type]) -> bool:
+    """Return whether there is a type among these whose values can draw themselves."""
+    return any(map(_draws, kinds))
+
+
+def _draws(kind: type) -> bool:
+    return any(hasattr(kind, name) for name in ("savefig", "_repr_png_", "to_plotly_json")) or (
+        hasattr(kind, "get_figure") and hasattr(kind, "get_xlim")
+    )
+
+
+def to_image(value: Any) -> Any:
+    """Draw a picture or figure (PIL, matplotlib, plotly with kaleido) as PNG; return any other value as it is."""
+    if not _draws(type(value)):
+        return value
+    try:
+        drawn = _draw(value)
+    except Exception:  # noqa: BLE001  it may be empty, closed, or lack a package that draws
+        return value
+    return Image(drawn, "image/png") if isinstance(drawn, bytes) and drawn else value
+
+
+def _draw(value: Any) -> Any:
+    if hasattr(value, "_repr_png_"):  # PIL, IPython, sympy
+        return value._repr_png_()
+    if hasattr(value, "to_plotly_json"):
+        return value.to_image(format="png")
+    figure, file = value if hasattr(value, "savefig") else value.get_figure(), BytesIO()
+    figure.savefig(file, format="png")
+    return file.getvalue()
