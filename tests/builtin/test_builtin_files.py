@@ -759,7 +759,16 @@ SECRETS = [
     *(".env", ".ENV", "conf/.env.local", ".env.staging", ".env.example/.env", "server.pem", ".ssh/known_hosts"),
     *(".git/config", ".git/modules/x/config", "id_ed25519", "id_ed25519_sk", ".netrc", "credentials.json", "a.tfstate"),
     *(".cargo/credentials.toml", "kubeconfig", ".bash_history", ".0123456789abcdef.tmp"),
+    *(".config/git/credentials", ".claude/.credentials.json", ".codex/auth.json", "id_github", "id_rsa.bak"),
 ]
+
+
+def test_matches_that_overlap(box: Toolbox, place: Path) -> None:
+    """Two occurrences that overlap are two, so nothing is replaced."""
+    (place / "a.txt").write_text("xaaay")
+
+    assert "old_text matches 2 locations in a.txt." in text(box, "edit_file", path="a.txt", old_text="aa", new_text="b")
+    assert "xaaay" == (place / "a.txt").read_text()
 
 
 @pytest.mark.parametrize("path", SECRETS)
@@ -781,7 +790,9 @@ def test_secrets(box: Toolbox, place: Path, path: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("path", [".env.example", ".env.sample", ".env.template", ".env (deleted)"])
+@pytest.mark.parametrize(
+    "path", [".env.example", ".env.sample", ".env.template", ".env (deleted)", "id_rsa.pub", "id_map.py"]
+)
 def test_no_secret(box: Toolbox, place: Path, path: str) -> None:
     """A template is read, and so is what has an odd name."""
     (place / path).write_text("KEY=")
@@ -873,6 +884,8 @@ RUN = [
     *(".git/hooks/pre-commit", "bare.git/hooks/update", "hooks/post-receive", ".GitHub/workflows/ci.yml", ".bashrc"),
     *("src/../.vscode/x", ".travis.yml", ".buildkite/x.yml", ".forgejo/workflows/x.yml", ".gitconfig", ".mcp.json"),
     *(".config/systemd/user/x.service", ".claude/settings.json", "env/bin/python", ".tox/x", ".devcontainer/x"),
+    *(".vim/plugin/x.vim", ".emacs", ".gdbinit", ".tmux.conf", ".codex/config.toml", "x.code-workspace", ".ipython/x"),
+    *("sub/HEAD", "node_modules/.bin/tsc", "hooks/pre-rebase", ".zed/tasks.json", ".psqlrc", ".Rprofile"),
 ]
 
 
@@ -884,6 +897,22 @@ def test_what_runs_later(box: Toolbox, place: Path, path: str, name: str) -> Non
 
     assert UNANSWERED == text(box, name, path=path, **given(name))
     assert before == sorted(place.rglob("*"))
+
+
+@pytest.mark.parametrize("path", ["sub/config", "sub/objects/x", "sub/deep/hooks/x"])
+def test_repository(box: Toolbox, place: Path, path: str) -> None:
+    """In a directory with a file HEAD, which git may take for a repository, nothing is written without approval."""
+    (place / "sub").mkdir()
+    (place / "sub" / "HEAD").write_text("ref: refs/heads/main")
+
+    assert UNANSWERED == text(box, "file_write", path=path, content="x")
+    assert ["HEAD"] == [each.name for each in (place / "sub").iterdir()]
+
+
+@pytest.mark.parametrize("path", [".gitignore", "sub/.env.example", ".editorconfig"])
+def test_dots_that_run_nothing(box: Toolbox, path: str) -> None:
+    """Names with a dot that no program runs are written like others."""
+    assert text(box, "file_write", path=path, content="x").startswith("Written 1 bytes")
 
 
 def test_what_runs_later_and_a_list(place: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import socket
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -269,3 +270,51 @@ def test_directory_is_held(tmp_path: Path) -> None:
     printed(made, "touch here")
 
     assert (["here"], []) == (names(tmp_path / "moved"), names(tmp_path / "evil"))
+
+
+FAKE = """#!/bin/sh
+while [ "$1" != "--" ]; do shift; done
+shift
+cd "$ELSEWHERE" && exec "$@"
+"""
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["same", "replaced"])
+def test_other_directory(tmp_path: Path, environment: Setter, *, elsewhere: bool) -> None:
+    """A command does not start where the sandbox has found another directory by the path."""
+    for directory in (work := tmp_path / "work", other := tmp_path / "other", programs := tmp_path / "bin"):
+        directory.mkdir()
+    (programs / "bwrap").write_text(FAKE)
+    (programs / "bwrap").chmod(0o755)
+    environment("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    variables = {"ELSEWHERE": str(other if elsewhere else work)}
+    environment("ELSEWHERE", variables["ELSEWHERE"])
+    text = printed(bash_tool(work, sandbox=True, env=variables), "touch here; pwd")
+
+    assert ([], [] if elsewhere else ["here"]) == (names(other), names(work))
+    assert ("replaced by another" in text) is elsewhere
+
+
+@needs_sandbox
+def test_swapped_directory(tmp_path: Path) -> None:
+    """While another process exchanges the directory with a link, commands write nowhere else."""
+    (work := tmp_path / "work").mkdir()
+    (outside := tmp_path / "outside").mkdir()
+    made = bash_tool(work, sandbox=True)
+    stop = threading.Event()
+
+    def swap() -> None:
+        while not stop.is_set():
+            work.rename(tmp_path / "moved")
+            work.symlink_to(outside)
+            work.unlink()
+            (tmp_path / "moved").rename(work)
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    for _ in range(40):
+        printed(made, "touch there")
+    stop.set()
+    swapping.join()
+
+    assert [] == names(outside)

@@ -181,13 +181,15 @@ def replace_once(text: str, old: str, new: str, path: str) -> str:
     """
     normalized, wanted = _normalize_line_ends(text), _normalize_line_ends(old)
     count = normalized.count(wanted)
+    position = normalized.find(wanted)
+    if count == 1 and normalized.find(wanted, position + 1) >= 0:
+        count = 2  # they overlap: `aa` in `aaa`
     if count == 0:
         raise Failed(f"old_text not found in {path}.\n\n{_suggest_match(text, old)}")
     if count > 1:
         raise Failed(
             f"old_text matches {count} locations in {path}. Include more surrounding context to make the match unique."
         )
-    position = normalized.index(wanted)
     start, end = _map_position(text, position), _map_position(text, position + len(wanted))
     replacement = _normalize_line_ends(new).replace("\n", "\r\n") if _ends_with_crlf(text, start) else new
     return text[:start] + replacement + text[end:]

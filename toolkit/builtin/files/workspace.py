@@ -8,8 +8,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
@@ -176,7 +176,17 @@ class Workspace:
             names = self.root.split(path)
         except OSError:
             return False  # nothing there can be changed
-        return names in self.guarded or names in self.private
+        return names in self.guarded or names in self.private or self._is_in_repository(names)
+
+    def _is_in_repository(self, names: Sequence[str]) -> bool:
+        """Return whether a directory above a path has a file HEAD, as each repository of git has."""
+        if ("HEAD",) not in self.guarded:
+            return False
+        for depth in range(len(names)):
+            with suppress(OSError):
+                self.stat("/".join((*names[:depth], "HEAD")))
+                return True
+        return False
 
     @contextmanager
     def open_file(self, path: str) -> Iterator[tuple[BufferedReader, os.stat_result]]:

@@ -44,6 +44,10 @@ LIBRARY_VARIABLES = ("LD_LIBRARY_PATH",)
 GUARD_TIMEOUT = 2 * (GRACE + PERSISTENCE) + 1
 # Seconds between two looks whether a guard still runs.
 POLL_INTERVAL = 1.0
+# A program of sh: replaces itself by a command if the working directory has the device and inode that $0 names.
+SAME_DIRECTORY = (
+    'if [ "$(stat -c %d:%i .)" = "$0" ]; then exec "$@"; fi; echo "the directory was replaced by another" >&2; exit 126'
+)
 CHUNK = 65_536  # bytes; as much as a pipe holds
 # Bytes that a pipe holds at most, unless root has changed it: pipe(7).
 MAX_PIPE = 1_048_576
@@ -121,7 +125,7 @@ class CommandRunner:
         text, mark = _encode_command(command), secrets.token_hex(8)
         try:
             with self.root.open_directory(".") as directory, _start_guard(directory, mark) as guard:
-                arguments = [*map(os.fsencode, self._make_prefix()), text]
+                arguments = [*map(os.fsencode, self._make_prefix(directory)), text]
                 variables = {**make_environment(self.variables), MARK_VARIABLE: mark}
                 encoded = {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}
                 order = marshal.dumps((arguments, encoded, directory, self.limits.to_rlimits(), os.getpid()))
@@ -129,12 +133,17 @@ class CommandRunner:
         except OSError as error:
             raise Failed(f"Failed to execute: {error.strerror or error}") from error
 
-    def _make_prefix(self) -> list[str]:
-        """Return the arguments that precede a command."""
+    def _make_prefix(self, directory: int) -> list[str]:
+        """Return the arguments that precede a command.
+
+        A sandbox finds the directory by its path. Within it the command starts only if that led to the open directory.
+        """
         if self.sandbox is None:
             return [*self.interpreter]
         sandbox, program = self.sandbox
-        return [*sandbox.make_prefix(program, self.root.locate()), *self.interpreter]
+        status = os.fstat(directory)
+        check = ["sh", "-c", SAME_DIRECTORY, f"{status.st_dev}:{status.st_ino}"]
+        return [*sandbox.make_prefix(program, self.root.locate()), *check, *self.interpreter]
 
 
 def _encode_command(command: str) -> bytes:
