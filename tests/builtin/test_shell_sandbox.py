@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import socket
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -295,26 +294,3 @@ def test_other_directory(tmp_path: Path, environment: Setter, *, elsewhere: bool
     assert ("replaced by another" in text) is elsewhere
 
 
-@needs_sandbox
-def test_swapped_directory(tmp_path: Path) -> None:
-    """While another process exchanges the directory with a link, commands write nowhere else."""
-    (work := tmp_path / "work").mkdir()
-    (outside := tmp_path / "outside").mkdir()
-    made = bash_tool(work, sandbox=True)
-    stop = threading.Event()
-
-    def swap() -> None:
-        while not stop.is_set():
-            work.rename(tmp_path / "moved")
-            work.symlink_to(outside)
-            work.unlink()
-            (tmp_path / "moved").rename(work)
-
-    swapping = threading.Thread(target=swap)
-    swapping.start()
-    for _ in range(40):
-        printed(made, "touch there")
-    stop.set()
-    swapping.join()
-
-    assert [] == names(outside)
