@@ -292,5 +292,3 @@ def test_other_directory(tmp_path: Path, environment: Setter, *, elsewhere: bool
 
     assert ([], [] if elsewhere else ["here"]) == (names(other), names(work))
     assert ("replaced by another" in text) is elsewhere
-
-
