@@ -32,7 +32,9 @@ class Cancellation:
         self._callbacks: dict[object, Callback] = {}
         self._reason = ""
         self._parent = parent
-        self.restart(seconds)
+        self.deadline: float | None = None if parent is None else parent.deadline
+        if seconds is not None:
+            self.restart(seconds)
         self._leave: Callback | None = parent.subscribe(self._follow) if parent is not None else None
 
     @property
@@ -51,10 +53,10 @@ class Cancellation:
         return bool(self.reason)
 
     def restart(self, seconds: float | None) -> None:
-        """Set the deadline anew, counted from now."""
+        """Set the deadline anew, counted from now; None leaves that of the parent."""
+        latest = None if self._parent is None else self._parent.deadline
         own = None if seconds is None else time.monotonic() + seconds
-        others = () if self._parent is None else (self._parent.deadline,)
-        self.deadline: float | None = min((at for at in (own, *others) if at is not None), default=None)
+        self.deadline = own if latest is None else latest if own is None else min(own, latest)
 
     def cancel(self, reason: str = CANCELLED) -> bool:
         """Cancel; returns whether this was the first time."""

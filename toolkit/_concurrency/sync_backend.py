@@ -74,12 +74,13 @@ class SyncBackend:
         own_thread: bool = False,
     ) -> AsyncGenerator[T | Any, None]:
         """Run jobs on threads; a single one stays on the caller's unless `own_thread`."""
-        events = channel if isinstance(channel, SimpleQueue) else self.channel()
         if len(jobs) == 1 and not own_thread:
             value = await jobs[0]()
-            for item in (*_drain(events), value):
+            for item in _drain(channel) if isinstance(channel, SimpleQueue) else ():
                 yield item
+            yield value
             return
+        events = channel if isinstance(channel, SimpleQueue) else self.channel()
         waits = LoopWaits()
         running_jobs = [Job(partial(_run_job, job, waits), partial(_end, events)) for job in jobs]
         try:

@@ -19,7 +19,7 @@ from toolkit._concurrency.backend import Backend
 from toolkit._context import ToolContext, discard
 from toolkit._execution.approval import ApprovalRequest, Approver, Deferred, Stopped, approve, digest_call
 from toolkit._execution.authorization import Authorizer, Unanswered, authorize
-from toolkit._execution.invoke import Emit, invoke
+from toolkit._execution.invoke import Attempts, Emit
 from toolkit._execution.ledger import STARTED, CallRecord, Ledger
 from toolkit._execution.truncation import MAX_RESULT, ResultStore, truncate
 from toolkit._messages import ToolCall, ToolResult
@@ -103,7 +103,7 @@ class Dispatcher:
             return ToolResult.from_error(Cancelled(), error)
         except Exception as error:  # noqa: BLE001  whatever it is, the call has a result
             result = _refuse(error, pipeline)
-        return truncate(result, pipeline.max_result, self.overflow)
+        return truncate(result, pipeline.max_result or self.max_result, self.overflow)
 
     def is_gated(self, tool: Tool[..., Any]) -> bool:
         """Whether an authorizer or approver is asked about a tool's calls; one that is falsy counts too."""
@@ -117,8 +117,8 @@ class Dispatcher:
 
     def may_emit(self, tool: Tool[..., Any]) -> bool:
         """Whether a call may emit events before its result."""
-        is_silent = tool.settings.is_plain and not self.middleware and not tool._invocation.emits
-        return not is_silent or self.is_gated(tool)
+        is_plain = tool.settings.is_plain and not self.middleware
+        return not is_plain or self.is_gated(tool) or tool._invocation.emits
 
     def resolve(self, call: ToolCall) -> Tool[..., Any]:
         """Return the tool that a call names.
@@ -146,7 +146,7 @@ class _CallPipeline:
 
     Attributes:
         has_started: Whether the call has reached its tool.
-        max_result: Characters of the result that the model is shown.
+        max_result: Characters of the result that the model is shown, where the tool says so; else None.
         tool_context: The context with the shared values that the tool itself may see: no more than the gates see.
     """
 
@@ -156,10 +156,8 @@ class _CallPipeline:
     backend: Backend
     emit: Emit
     has_started: bool = False
-
-    def __post_init__(self) -> None:
-        self.tool_context = self.context
-        self.max_result = self.dispatcher.max_result
+    max_result: int | None = None
+    tool_context: ToolContext[Any] = field(init=False)
 
     async def execute(self, call: ToolCall) -> ToolResult:
         """Resolve, validate, authorize, approve and invoke a call; a middleware may have changed it."""
@@ -167,10 +165,10 @@ class _CallPipeline:
         if call is not self.call:
             call = self._check_replacement(call)
         tool = dispatcher.resolve(call)
-        self.max_result = tool.settings.max_result or dispatcher.max_result
+        self.max_result = tool.settings.max_result
         arguments, repairs = tool._invocation.parser.parse(call.arguments)
-        if tool._scope is not None:
-            self.tool_context = tool._scope.restrict(self.context, call.imports)
+        scope = tool._scope
+        self.tool_context = self.context if scope is None else scope.restrict(self.context, call.imports)
         if dispatcher.ledger is None or (self.has_started and tool.settings.may_repeat):  # a middleware's second try
             if dispatcher.is_gated(tool):
                 arguments = await self._pass_gates(tool, arguments, call)
@@ -246,7 +244,9 @@ class _CallPipeline:
     def _invoke(self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall) -> Awaitable[ToolResult]:
         self.has_started = True
         self.dispatcher.started.add(self.call.id)
-        return invoke(tool, call, arguments, self.tool_context, self.backend, self.emit)
+        context = self.tool_context
+        attempts = Attempts(tool, call, arguments, self.backend, self.emit, context.cancellation)
+        return attempts.run_once(context) if tool.settings.is_plain else attempts.run(context)
 
 
 def _merge_arguments(request: ApprovalRequest, arguments: Mapping[str, Any]) -> dict[str, Any]:

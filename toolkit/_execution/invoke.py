@@ -12,8 +12,7 @@ Functions that are still running after they were abandoned are counted: a run wi
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -46,40 +45,15 @@ FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
 
 
-def invoke(
-    tool: Tool[..., Any],
-    call: ToolCall,
-    arguments: dict[str, Any],
-    context: ToolContext[Any],
-    backend: Backend,
-    emit: Emit,
-) -> Coroutine[Any, Any, ToolResult]:
-    """Run a tool's handler once, or as often as its retries allow.
-
-    Args:
-        tool: The tool.
-        call: The model's call, for the events.
-        arguments: Validated values by name.
-        context: Passed to a parameter annotated ToolContext.
-        backend: How to wait.
-        emit: Receives progress, partial results and retries.
-
-    Returns:
-        A coroutine of the result; whatever the handler raises becomes a result.
-
-    Raises:
-        FatalError: The tool raised it.
-        DefinitionError: The tool cannot be sent to the process or executor where it is to run.
-    """
-    attempts = _Attempts(tool, call, arguments, backend, emit, context.cancellation)
-    return attempts.run_once(context) if tool.settings.is_plain else attempts.run(context)
-
-
 @dataclass
-class _Attempts:
-    """The attempts of one call.
+class Attempts:
+    """Runs the handler of one call: once, or as often as its retries allow. Whatever it raises becomes a result.
 
     Attributes:
+        call: The model's call, for the events.
+        arguments: Validated values by name.
+        backend: How to wait.
+        emit: Receives progress, partial results and retries.
         cancellation: The run's.
     """
 
@@ -91,7 +65,12 @@ class _Attempts:
     cancellation: Cancellation
 
     async def run(self, context: ToolContext[Any]) -> ToolResult:
-        """Try until an attempt succeeds, fails for good, or no retry is left."""
+        """Try until an attempt succeeds, fails for good, or no retry is left.
+
+        Raises:
+            FatalError: The tool raised it.
+            DefinitionError: The tool cannot be sent to the process or executor where it is to run.
+        """
         settings = self.tool.settings
         for attempt in range(settings.retries):
             result = await self._run_limited(context, attempt)
@@ -150,15 +129,19 @@ class _Attempts:
 
     def _start(self, context: ToolContext[Any]) -> Awaitable[ToolResult | Awaitable[ToolResult]]:
         """Start the handler where it belongs: in a process, in an executor, in an event loop, or on a thread."""
-        settings, is_async = self.tool.settings, self.tool.is_async
+        settings, is_async = self.tool.settings, self.tool._invocation.is_async
         if settings.isolate is not None:
             return self._receive(self._run_in_process(context))
         if settings.executor is not None:
             return self._receive(self._run_in_executor(settings.executor, context))
 
         async def execute() -> ToolResult | Awaitable[ToolResult]:
-            with self._running():
+            running = self.backend.running
+            running.append(self.call.id)
+            try:
                 return self.tool._invocation.execute(self.arguments, context)
+            finally:
+                running.remove(self.call.id)
 
         async def execute_async() -> ToolResult:
             result = await execute()
@@ -168,16 +151,10 @@ class _Attempts:
         return self.backend.call(job, is_async=is_async, cancellation=context.cancellation)
 
     async def _finish(self, pending: Awaitable[ToolResult]) -> ToolResult:
-        with self._running():
-            return await watch_loop(pending, self.tool.settings.timeout, self._warn)
-
-    @contextmanager
-    def _running(self) -> Iterator[None]:
-        """List the call as running while its function runs."""
         running = self.backend.running
         running.append(self.call.id)
         try:
-            yield
+            return await watch_loop(pending, self.tool.settings.timeout, self._warn)
         finally:
             running.remove(self.call.id)
 

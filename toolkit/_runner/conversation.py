@@ -44,9 +44,11 @@ from toolkit._messages import (
     ToolMessage,
     UserMessage,
     collect_attachments,
+    get_last_calls,
+    get_open_calls,
 )
 from toolkit._runner.limits import LAST_TURN, NO_TOOLS_TEXT, Limits
-from toolkit._runner.state import Phase, RunState, get_last_calls, get_open_calls
+from toolkit._runner.state import Phase, RunState
 from toolkit._schema.json_text import is_truncated
 from toolkit.errors import ConversationError, LimitError, RunError
 
@@ -220,7 +222,7 @@ class Conversation:
             ConversationError: No response is due.
         """
         self._expect("asking")
-        state, key = self._state, self._next_response_key
+        state, key = self._state, (self._state.turns, len(self._messages))
         calls = [self._assign_ids(call, number, key) for number, call in enumerate(response.calls, state.call_count)]
         response = response.replace(calls=tuple(calls))
         self._messages.append(response)
@@ -319,7 +321,7 @@ class Conversation:
         with self._lock:
             if self._find_excess(call.name, position, before=position):
                 return None
-        key = self._next_response_key
+        key = self._state.turns, len(self._messages)
         own = self._build_id(call, self._state.call_count + position, key)
         self._reserved_ids[own] = key, call.name, call.arguments
         return call.replace(id=own)
@@ -415,10 +417,6 @@ class Conversation:
             refused = [refuse_call(call, text) for call in get_open_calls(self._messages, self._state.results)]
             self._close_calls((*self._state.results, *refused))
         self._state = self._state.replace(phase="finished", finish_reason=reason, output=output)
-
-    @property
-    def _next_response_key(self) -> ResponseKey:
-        return self._state.turns, len(self._messages)
 
     def _expect(self, phase: Phase) -> None:
         if self._state.phase != phase:

@@ -24,7 +24,7 @@ from toolkit._execution.ledger import MemoryLedger
 from toolkit._execution.parallel import MAX_PARALLEL, check_order
 from toolkit._execution.references import restore_shared
 from toolkit._execution.truncation import MAX_RESULT, ResultStore
-from toolkit._messages import Message, ModelResponse, SystemMessage, UserMessage
+from toolkit._messages import Message, ModelResponse, SystemMessage, UserMessage, get_open_calls
 from toolkit._options import spell_options
 from toolkit._runner.control import ActiveRuns, Controls, MessageQueue
 from toolkit._runner.conversation import Conversation
@@ -47,7 +47,7 @@ from toolkit._runner.options import (
 from toolkit._runner.output import build_output
 from toolkit._runner.result import RunResult, restore_calls
 from toolkit._runner.run import Run
-from toolkit._runner.state import RunState, get_open_calls
+from toolkit._runner.state import RunState
 from toolkit._runner.stream import AsyncRunStream, RunHandle, RunStream
 from toolkit._runner.tool_calls import ToolCaller
 from toolkit._schema.error_messages import suggest

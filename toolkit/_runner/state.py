@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -16,6 +16,8 @@ from toolkit._messages import (
     ToolMessage,
     Usage,
     check_fields,
+    get_last_calls,
+    get_open_calls,
     message_from_dict,
     message_to_dict,
 )
@@ -151,18 +153,6 @@ def _find_history_error(state: RunState) -> str:
 
 def _iter_calls(state: RunState) -> Iterator[ToolCall]:
     return (call for message in state.messages if isinstance(message, ModelResponse) for call in message.calls)
-
-
-def get_last_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
-    """Return the calls of the last message; none where that is no response of the model."""
-    last = messages[-1] if messages else None
-    return last.calls if isinstance(last, ModelResponse) else ()
-
-
-def get_open_calls(messages: Sequence[Message], results: Sequence[ToolMessage]) -> tuple[ToolCall, ...]:
-    """Return the calls of the last message that have no result."""
-    done = {result.call_id for result in results}
-    return tuple([call for call in get_last_calls(messages) if call.id not in done])
 
 
 def is_own_id(call_id: str, run_id: str) -> bool:

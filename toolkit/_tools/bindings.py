@@ -142,8 +142,21 @@ class Bindings:
         return get_activity(self._compose()[name])
 
     def _compose(self) -> Tools:
-        """Return the tools, each with the handler that executes it now."""
-        return _overlays.get().get(self, self._overlay).compose(self)
+        """Return the tools, each with the handler that executes it now: the same mapping until something changes."""
+        overlay, tools = _overlays.get().get(self, self._overlay), self._tools
+        chosen = {name: _check_choice(name, each() if callable(each) else each) for name, each in self.choices.items()}
+        last = overlay.last
+        if last and all(map(is_, last, (tools, self.functions, self.modules))) and last[3] == chosen:
+            return last[4]
+        functions = {**self.functions, **overlay.functions}
+        composed = {
+            name: _resolve(tool, functions, name if name in overlay.functions else chosen.get(name), self.modules)
+            for name, tool in tools.items()
+        }
+        if self._about:
+            composed = {name: replace(tool, _about={**self._about, **tool._about}) for name, tool in composed.items()}
+        overlay.last = tools, self.functions, self.modules, chosen, composed
+        return composed
 
     def _rename(self, names: Mapping[str, str]) -> Bindings:
         """Copy the tables for tools of other names; overrides of the current context become part of the copy.
@@ -208,51 +221,19 @@ class _Override:
     function: FunctionHandler | None
 
 
-@dataclass(eq=False)
 class _Overlay:
     """Overrides of one context, and the last composition there.
 
     Attributes:
         overrides: In the order of their blocks; the last one of a name counts.
+        functions: Overriding functions by name.
+        last: The composition, behind what it was made of.
     """
 
-    overrides: tuple[_Override, ...] = ()
-    _last: tuple[Any, Any, Any, Any, Tools] | None = None
-
-    @property
-    def functions(self) -> Mapping[str, FunctionHandler | None]:
-        """Overriding functions by name."""
-        return {each.name: each.function for each in self.overrides}
-
-    def compose(self, table: Bindings) -> Tools:
-        """Return the tools with their handlers: the same mapping until something changes."""
-        tools = table._tools
-        chosen = {name: _check_choice(name, each() if callable(each) else each) for name, each in table.choices.items()}
-        last = self._last
-        if last and all(map(is_, last, (tools, table.functions, table.modules))) and last[3] == chosen:
-            return last[4]
-        functions = {**table.functions, **self.functions}
-        composed = {
-            name: _use_module(self._resolve(tool, functions, chosen.get(name)), tool, table.modules)
-            for name, tool in tools.items()
-        }
-        if table._about:
-            composed = {name: replace(tool, _about={**table._about, **tool._about}) for name, tool in composed.items()}
-        self._last = tools, table.functions, table.modules, chosen, composed
-        return composed
-
-    def _resolve(self, tool: AnyTool, functions: Mapping[str, FunctionHandler | None], chosen: str | None) -> AnyTool:
-        """Give a tool the handler of its override, its activity, its name, or the one it was made with."""
-        named = tool.activity if chosen is None else chosen
-        activity = tool.name if named is None or tool.name in self.functions else named
-        if function := functions.get(activity):
-            return replace(tool, activity=None, handler=BoundHandler(tool.handler.interface, activity, function))
-        if activity in functions or not activity:
-            return replace(tool, handler=LatentHandler(tool.handler.interface))
-        has_function = isinstance(tool.handler, (FunctionHandler, BoundHandler))
-        if named is None or (has_function and activity == (tool.handler.activity or tool.name)):
-            return tool
-        return replace(tool, handler=UnboundHandler(tool.handler.interface, activity))
+    def __init__(self, overrides: tuple[_Override, ...] = ()) -> None:
+        self.overrides = overrides
+        self.functions = {each.name: each.function for each in overrides}
+        self.last: tuple[Any, Any, Any, Any, Tools] | None = None
 
 
 # Two threads that bind at the same time must not lose an entry. Reentrant: a signal handler may bind in between.
@@ -260,11 +241,25 @@ _lock = RLock()
 _overlays: ContextVar[Mapping[Bindings, _Overlay]] = ContextVar("overlays", default=MappingProxyType({}))
 
 
-def _use_module(resolved: AnyTool, tool: AnyTool, modules: Mapping[str, Delegate]) -> AnyTool:
-    """Delegate a latent tool of a module."""
-    if not (resolved._scope and resolved._scope.module and isinstance(resolved.handler, (LatentHandler, Delegated))):
-        return resolved
-    return replace(resolved, handler=delegate_tool(tool, modules.get(resolved._scope.module)))
+def _resolve(
+    tool: AnyTool,
+    functions: Mapping[str, FunctionHandler | None],
+    chosen: str | None,
+    modules: Mapping[str, Delegate],
+) -> AnyTool:
+    """Give a tool the handler of its activity, its name or its module, or leave it the one that it was made with."""
+    named, handler = tool.activity if chosen is None else chosen, tool.handler
+    activity = tool.name if named is None else named
+    if function := functions.get(activity):
+        return replace(tool, activity=None, handler=BoundHandler(handler.interface, activity, function))
+    is_own = isinstance(handler, (FunctionHandler, BoundHandler)) and activity == (handler.activity or tool.name)
+    if activity in functions or not activity:
+        handler = LatentHandler(handler.interface)
+    elif named is not None and not is_own:
+        handler = UnboundHandler(handler.interface, activity)
+    if tool._scope and tool._scope.module and isinstance(handler, (LatentHandler, Delegated)):
+        handler = delegate_tool(tool, modules.get(tool._scope.module))
+    return tool if handler is tool.handler else replace(tool, handler=handler)
 
 
 def get_activity(composed: AnyTool) -> str:

@@ -144,13 +144,8 @@ class Handler(ToolInterface, Protocol):
         ...
 
     @property
-    def is_generator(self) -> bool:
-        """Whether it yields its values one by one."""
-        ...
-
-    @property
     def plain_function(self) -> Callable[..., Any] | None:
-        """The function, if it takes the values by keyword as they are; else None."""
+        """The function, if it takes the values by keyword as they are and returns one value; else None."""
         ...
 
     def make_action(self) -> Action:
@@ -207,20 +202,16 @@ class FunctionHandler:
 
     @property
     def plain_function(self) -> Callable[..., Any] | None:
-        """The function, if its signature takes values by keyword only; else None."""
-        return self.function if self.signature.has_plain_call else None
+        """The function, if its signature takes values by keyword only and it is no generator; else None."""
+        called = self._called
+        yields = inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called)
+        return self.function if self.signature.has_plain_call and not yields else None
 
     @property
     def is_async(self) -> bool:
         """Whether the function itself is a coroutine function or an async generator."""
         called = self._called
         return inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
-
-    @property
-    def is_generator(self) -> bool:
-        """Whether the function is a generator."""
-        called = self._called
-        return inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called)
 
     @property
     def _called(self) -> Callable[..., Any]:
@@ -430,11 +421,6 @@ class DeclaredHandler:
         return False
 
     @property
-    def is_generator(self) -> bool:
-        """Whether it yields its values one by one."""
-        return False
-
-    @property
     def plain_function(self) -> Callable[..., Any] | None:
         """None: the values must be arranged first."""
         return None
@@ -504,11 +490,6 @@ class BoundHandler(DeclaredHandler):
     def is_async(self) -> bool:
         """Whether the function's value must be awaited."""
         return self.function.is_async
-
-    @property
-    def is_generator(self) -> bool:
-        """Whether the function is a generator."""
-        return self.function.is_generator
 
     def make_action(self) -> Action:
         """Return a function that converts the values where their types differ, and calls the function."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
 from typing import Any, TypeAlias
@@ -137,14 +136,6 @@ def make_writer(to_json: Callable[[Any], bytes] | None) -> Callable[[Any], str]:
     return write
 
 
-def make_writers(write: Callable[[Any], str]) -> dict[type, Callable[[Any], str]]:
-    """Return the writers of common types; unlike `write`, they may raise."""
-    usual = (int, float, bool, dict, type(None))
-    return (
-        dict.fromkeys(usual, write) if write is not write_value else {**_QUICK, **dict.fromkeys(usual[1:], write_value)}
-    )
-
-
 def render(value: Any, write: Callable[[Any], str]) -> ToolResult:
     """Make the result of a function's return value."""
     if is_special(type(value)) and (made := _special(value, write)) is not None:
@@ -188,7 +179,6 @@ def complete(result: ToolResult, write: Callable[[Any], str] = write_value, *, i
     )
 
 
-_QUICK: Mapping[type, Callable[[Any], str]] = {int: str, str: write_value}
 SPECIAL = frozenset({ToolResult, Image, File, list, tuple})
 
 
@@ -287,6 +277,10 @@ def _to_word(value: Any, write: Callable[[Any], str] = str) -> str:
 _lenient = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_to_word, separators=(",", ":")).encode
 
 
+# Types of values that `write` needs no look at, and their writers where there is no return annotation; these may raise.
+_USUAL = (int, float, bool, dict, type(None))
+_QUICK: Mapping[type, Callable[[Any], str]] = {int: str, str: write_value}
+
 # For `Tool.invoke`, in one look-up: the function if it takes the values by keyword as they are, the validator of JSON
 # text, and the writers of values by type.
 FastPath: TypeAlias = tuple[
@@ -294,34 +288,31 @@ FastPath: TypeAlias = tuple[
 ]
 
 
-@dataclass(frozen=True, eq=False)
 class Invocation:
-    """Parses, executes and renders the calls of one tool; made at its first call."""
+    """Parses, executes and renders the calls of one tool; made at its first call.
 
-    name: str
-    handler: Handler
-    relay: tuple[type[BaseException], ...]
+    Attributes:
+        parser: Parses raw arguments.
+        is_async: Whether what the handler gives must be awaited.
+        emits: Whether a call may emit updates before it ends.
+        write: Writes a return value as text, by the return annotation; never raises.
+        fast_path: What a call needs that goes well.
 
-    @cached_property
-    def parser(self) -> ArgumentParser:
-        """Parses raw arguments."""
-        return ArgumentParser.for_tool(self.name, self.handler.argument_schema)
+    Raises:
+        DefinitionError: A parameter cannot be described to a model.
+    """
 
-    @cached_property
-    def fast_path(self) -> FastPath:
-        """What a call needs that goes well."""
-        reader, function = self.parser, self.handler.plain_function
-        return function, reader.validate, make_writers(self.write)
-
-    @cached_property
-    def emits(self) -> bool:
-        """Whether a call may emit updates before it ends."""
-        return self.handler.plain_function is None or self.handler.is_generator
-
-    @cached_property
-    def write(self) -> Callable[[Any], str]:
-        """Writes a return value as text, by the return annotation; never raises."""
-        return make_writer(self.handler.returns.to_json)
+    def __init__(self, name: str, handler: Handler, relay: tuple[type[BaseException], ...]) -> None:
+        self.name, self.handler, self.relay = name, handler, relay
+        self.parser = ArgumentParser.for_tool(name, handler.argument_schema)
+        self.is_async = handler.is_async
+        function, to_json = handler.plain_function, handler.returns.to_json
+        self.emits = function is None
+        self.write = make_writer(to_json)
+        writers: dict[type, Callable[[Any], str]] = dict.fromkeys(_USUAL, self.write)
+        if to_json is None:
+            writers.update(_QUICK)
+        self.fast_path: FastPath = function, self.parser.validate, writers
 
     def retry_parse(self, arguments: RawArguments, context: ToolContext[Any] | None, error: Exception) -> ToolResult:
         """Invoke the tool with arguments that failed validation, if they can be repaired."""
@@ -400,11 +391,6 @@ class Invocation:
             return self.execute(values, context)
 
         return await AsyncBackend().call(execute, is_async=False)
-
-    @cached_property
-    def is_async(self) -> bool:
-        """Whether what the handler gives must be awaited."""
-        return self.handler.is_async
 
     @cached_property
     def _action(self) -> Action:

@@ -28,7 +28,7 @@ from toolkit._tools.handlers import (
     make_function_handler,
     without_function,
 )
-from toolkit._tools.invocation import FastPath, Invocation
+from toolkit._tools.invocation import Invocation
 from toolkit._tools.options import DEFAULTS, OPTION_NAMES, USUAL, Scope, ToolOptions, ToolSettings, split_options
 from toolkit._tools.shared_values import allow_references
 from toolkit.errors import DefinitionError
@@ -137,7 +137,7 @@ class Tool(Generic[P, R]):
         Raises:
             FatalError: The tool raised it.
         """
-        function, validate, writers = self._fast_path
+        function, validate, writers = self._invocation.fast_path
         try:
             if len(arguments) > MAX_TEXT:
                 refuse_long(arguments)
@@ -174,15 +174,6 @@ class Tool(Generic[P, R]):
         return self.handler.argument_schema.schema
 
     @property
-    def _shown_parameters(self) -> dict[str, Any]:
-        own = allow_references(self.parameters) if OUTPUT_PATH in self._about else self.parameters
-        if not self._about:
-            return own
-        required = [*(key for key in self._asked if key in self._about), *own.get("required", ())]
-        known = {"required": required} if required else {}
-        return {**own, "properties": {**self._about, **own["properties"]}, **known}
-
-    @property
     def output_schema(self) -> dict[str, Any] | None:
         """JSON Schema of the return value; None without a return annotation."""
         return self.handler.returns.schema
@@ -194,25 +185,33 @@ class Tool(Generic[P, R]):
         Raises:
             DefinitionError: It cannot be described to a model.
         """
+        arguments, output = self.handler.argument_schema, self.handler.returns.schema
         try:
-            to_json([self.description, self.parameters])
+            to_json([self.description, arguments.schema])
         except PydanticSerializationError as error:
             what = "its description or schema holds what no JSON can carry"
             raise DefinitionError(f"{self.origin}: {what}: {error}") from None
         return ToolSpec(
             name=self.name,
             description=self.description,
-            parameters=self._shown_parameters,
+            parameters=self._add_meta_fields(arguments.schema) if self._about else arguments.schema,
             activity=self.handler.activity,
             meta=self._about,
             module=self._scope.module if self._scope else "",
-            output=self.output_schema,
+            output=output,
             title=self.title,
             strict=self.strict,
             namespace=self.settings.namespace,
             defer_loading=self.settings.defer_loading,
-            forms={} if self._about else self.handler.argument_schema.forms,
+            forms={} if self._about else arguments.forms,
         )
+
+    def _add_meta_fields(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Extend the schema of the arguments by what a model writes beside them."""
+        own = allow_references(schema) if OUTPUT_PATH in self._about else schema
+        required = [*(key for key in self._asked if key in self._about), *own.get("required", ())]
+        known = {"required": required} if required else {}
+        return {**own, "properties": {**self._about, **own["properties"]}, **known}
 
     @property
     def origin(self) -> str:
@@ -235,10 +234,6 @@ class Tool(Generic[P, R]):
     def _invocation(self) -> Invocation:
         """Parses, executes and renders the tool's calls."""
         return Invocation(self.name, self.handler, self.relay)
-
-    @cached_property
-    def _fast_path(self) -> FastPath:
-        return self._invocation.fast_path
 
     @classmethod
     @spell_options(ToolOptions, DEFAULTS)
@@ -403,7 +398,7 @@ class Tool(Generic[P, R]):
     @property
     def is_async(self) -> bool:
         """Whether its function is a coroutine function."""
-        return self._invocation.is_async
+        return self.handler.is_async
 
     def with_name(self, name: str) -> Self:
         """Return the same tool under another name."""
