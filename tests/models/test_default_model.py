@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import os
 import re
 import subprocess
 import sys
@@ -14,8 +15,9 @@ from typing import Any
 import openai
 import pytest
 
-from toolkit import ModelError, NoModelError, Runner
-from toolkit.testing import FakeServer, ScriptedModel, reply
+from toolkit import ModelError, NoModelError, Runner, tool
+from toolkit.approvers import approve_all
+from toolkit.testing import FakeServer, ScriptedModel, call, reply
 
 
 @pytest.fixture
@@ -153,14 +155,96 @@ def test_nothing_says_which() -> None:
 
 
 def test_name_alone() -> None:
-    """A name says nothing of where the model is; the embedded one is not taken for it."""
-    with pytest.raises(NoModelError, match="any server.*\n.*the environment.*\n.*the embedded model"):
+    """A name does not say where the model is; the embedded one is not taken for it."""
+    expected = "model='gpt-5' .* OPENAI_API_KEY is not set.\n.*\n.*any server.*\n.*the environment.*\n.*the embedded"
+    with pytest.raises(NoModelError, match=expected):
         Runner(model="gpt-5").run("x")
+
+
+def test_name_of_the_environment_alone(environment: Callable[[str, str], None]) -> None:
+    """A name in the environment is not passed over either."""
+    environment("TOOLKIT_MODEL", "gpt-5")
+    with pytest.raises(NoModelError, match="TOOLKIT_MODEL='gpt-5' names a model, but not its server"):
+        Runner().run("x")
+
+
+@pytest.mark.real_model
+def test_embedded_model_says_that_it_answers() -> None:
+    """Where nothing chooses a model, standard error says once which one answers; its name chooses it silently."""
+    script = "from toolkit import Runner\nfor _ in range(2): Runner(model={!r}).run('Hello')"
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "TOOLKIT_"))}
+    errors = [
+        subprocess.run(
+            [sys.executable, "-c", script.format(name)],
+            env=clean,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        ).stderr
+        for name in (None, "embedded")
+    ]
+
+    assert 1 == errors[0].count("no model is configured, so the embedded one answers: SmolLM2-135M-Instruct")
+    assert "model=" in errors[0] and "" == errors[1]
+
+
+@pytest.fixture
+def fallback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scripted model in place of the embedded one."""
+
+    class Embedded(ScriptedModel):
+        dialect: Any = None
+        options: Any = None
+
+    monkeypatch.setattr(
+        "toolkit.models.local.embedded_model", lambda: Embedded([[call("delete_book", title="Dune")], "Done."])
+    )
+
+
+@pytest.mark.usefixtures("fallback")
+@pytest.mark.parametrize("effect", ["write", "destructive"])
+def test_model_that_was_not_chosen_changes_nothing(effect: Any) -> None:
+    """The embedded model as the last resort runs what changes something only with an approver, or chosen by name."""
+
+    @tool(effect=effect)
+    def delete_book(title: str) -> str:
+        """Delete a book."""
+        return f"{title} is gone"
+
+    results = [
+        Runner([delete_book], **options).run("Hello").calls[0].result.text
+        for options in ({}, {"approve": approve_all}, {"model": "embedded"})
+    ]
+
+    assert [True, False, False] == [text != "Dune is gone" for text in results]
+    assert "no approval handler is configured" in (results[0] or "")
+
+
+def test_destructive_tool_without_an_approver_warns_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A run that may destroy something unasked warns, once for its Runner, unless there is an approver or a rule."""
+
+    @tool(effect="destructive")
+    def wipe() -> None:
+        """Wipe."""
+
+    @tool(effect="destructive", approve=True)
+    def erase() -> None:
+        """Erase."""
+
+    runner = Runner([wipe], model=ScriptedModel(["a", "b"]))
+    runner.run("x")
+    runner.run("x")
+    Runner([wipe], model=ScriptedModel(["a"]), approve=approve_all).run("x")
+    Runner([erase], model=ScriptedModel(["a"])).run("x")
+
+    assert 1 == len(caplog.messages)
+    assert caplog.messages[0].startswith("No approver is set, so calls of destructive tools run unasked: 'wipe'.")
 
 
 def test_name_alone_in_a_loop() -> None:
     """The same in arun."""
-    with pytest.raises(NoModelError, match="No model is configured"):
+    with pytest.raises(NoModelError, match="OPENAI_API_KEY is not set"):
         asyncio.run(Runner(model="gpt-5").arun("x"))
 
 
@@ -170,7 +254,7 @@ def test_blank_environment(environment: Callable[[str, str], None], value: str |
     if value is not None:
         environment("OPENAI_API_KEY", value)
         environment("OPENAI_BASE_URL", value)
-    with pytest.raises(NoModelError, match="No model is configured"):
+    with pytest.raises(NoModelError, match="OPENAI_API_KEY is not set"):
         Runner(model="gpt-5").run("x")
 
 

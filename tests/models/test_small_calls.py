@@ -109,6 +109,75 @@ def test_reply_is_read_as_a_call() -> None:
     assert ("It is red.", ()) == SmallCalls().parse_reply(" It is red. ", (), ())
 
 
+# -- a call or an answer
+
+
+@tool
+def delete_book(title: str) -> str:
+    """Delete a book from the library."""
+    return title
+
+
+@tool
+def convert(amount: float, source: Literal["USD", "EUR"], target: Literal["USD", "EUR"]) -> str:
+    """Convert an amount of money to another currency."""
+    return "90 EUR"
+
+
+@tool
+def get_weather(city: str) -> str:
+    """Get the current weather in a city."""
+    return "sunny"
+
+
+@tool
+def send_email(to: str, subject: str, body: str) -> str:
+    """Send an e-mail."""
+    return "sent"
+
+
+SMALL_TALK = [
+    *("Hello, how are you?", "Hi!", "Thanks a lot!", "Good morning", "Who are you?", "What can you do?"),
+    *("Tell me a joke.", "I am bored.", "Goodbye!", "Nice to meet you.", "How was your day?", "You are great."),
+    *("What is the meaning of life?", "See you tomorrow.", "Hi there, how is it going?", "Who made you?"),
+    *("Thank you, that was very helpful.", "Are you a robot?", "I don't know what to do.", "Good evening, my friend"),
+]
+TASKS = [
+    *("Delete the book Dune.", "delete a book called dune", "Please remove Moby Dick from the library."),
+    *("Get rid of Emma, please.", "Convert 100 USD to EUR.", "How many euros are 50 dollars?", "change 5 GBP into USD"),
+    *("What is the weather in Paris?", "weather london", "Is it raining in Tokyo?", "How's the weather in Rome today?"),
+    *("Hello! What is the weather in Bonn?", "Send an e-mail to ann@example.com.", "Mail ann@x.org that I am late."),
+    *("Hi, send bob an email about the party", "convert all my money", "Hey, can you delete the book Dracula?"),
+    *("What is the current weather?", "Thanks! Now delete 'Emma'.", "Is 5 much money?"),
+]
+
+
+@pytest.mark.parametrize("text", SMALL_TALK)
+def test_small_talk_is_answered_without_a_call(text: str) -> None:
+    """Small talk is answered in words, streamed as they come, whatever the tools are."""
+    tools = tuple(each._spec for each in (delete_book, convert, get_weather, send_email))
+    asking = ModelRequest(messages=(SystemMessage("Be kind."), UserMessage(text)), tools=tools)
+    body = SmallCalls().render_request(asking)
+
+    assert "response_format" not in body and SmallCalls().has_public_text(asking)
+    assert (True, text) == (body["messages"][0]["content"].endswith("Be kind."), body["messages"][-1]["content"])
+
+
+@pytest.mark.parametrize("text", TASKS)
+def test_task_is_a_call(text: str) -> None:
+    """A request with a word of a tool, or with what may be an argument, is answered by a call."""
+    tools = tuple(each._spec for each in (delete_book, convert, get_weather, send_email))
+
+    assert "response_format" in SmallCalls().render_request(ModelRequest(messages=(UserMessage(text),), tools=tools))
+
+
+def test_required_call_is_made() -> None:
+    """Where a call is required, small talk gets one too."""
+    asking = ModelRequest(messages=(UserMessage("Hi!"),), tools=(paint._spec,), choice="required")
+
+    assert "response_format" in SmallCalls().render_request(asking)
+
+
 # -- tools without a function
 
 MOOD: dict[str, Any] = {
@@ -125,9 +194,8 @@ MOOD: dict[str, Any] = {
 
 def example(made: Tool[..., Any]) -> tuple[str, Any]:
     """The worked example of a tool: its request, its call."""
-    _, request, answer, _ = SmallCalls().render_request(ModelRequest(messages=(QUESTION,), tools=(made._spec,)))[
-        "messages"
-    ]
+    asking = ModelRequest(messages=(QUESTION,), tools=(made._spec,), choice="required")
+    _, request, answer, _ = SmallCalls().render_request(asking)["messages"]
     return request["content"], json.loads(answer["content"])["calls"][0]
 
 

@@ -218,7 +218,7 @@ def test_stream_is_over_after_an_error() -> None:
 
 def test_no_model() -> None:
     """That there is no model is told when the first event is drawn."""
-    with pytest.raises(NoModelError, match="No model is configured"):
+    with pytest.raises(NoModelError, match="names a model, but not its server"):
         next(Runner(model="nobody's").stream("x"))
 
 

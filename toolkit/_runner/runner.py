@@ -62,6 +62,8 @@ logger = logging.getLogger("toolkit")
 
 # Resumed runs whose results a runner without a ledger remembers.
 MAX_REMEMBERED = 1_000
+# Effects of calls that need approval under a model that nobody chose.
+CHANGES = frozenset({"write", "destructive"})
 
 # pyright does not count T's default as an answer to what T is.
 # pyright: reportInvalidTypeVarUse=false
@@ -148,6 +150,7 @@ class Runner(Controls):
         self.limits = limits if max_turns is None else replace(limits, max_turns=max_turns)
         self._options = given
         self._model_choice = _make_model_choice(self.toolbox, model, given)
+        self._has_warned = False
         self._order = check_order(given.get("order", "parallel"))
         self._max_parallel = _check_max_parallel(given.get("max_parallel", MAX_PARALLEL))
         self._hooks = Hooks(given.get("hooks", ()))
@@ -406,7 +409,7 @@ class Runner(Controls):
         """
         options, start = self._options, time.monotonic()
         state = request.prompt if isinstance(request.prompt, RunState) else None
-        tools = dict(self.toolbox.snapshot())  # result_read may join in the course of the run
+        tools = self._secure(self.toolbox.snapshot())  # result_read may join in the course of the run
         for name in self.limits.max_calls_per_tool:
             if name not in tools:
                 raise ValueError(
@@ -464,6 +467,26 @@ class Runner(Controls):
         self._active.add(run)
         return run
 
+    def _secure(self, toolbox: Mapping[str, AnyTool]) -> dict[str, AnyTool]:
+        """Warn, once, that destructive calls run unasked; under a model that nobody chose, changes need approval."""
+        tools = dict(toolbox)
+        if self._options.get("approve") is not None:
+            return tools
+        unasked = [
+            tool for tool in tools.values() if tool.settings.approve is False and tool.settings.effect in CHANGES
+        ]
+        if self._model_choice.is_fallback:
+            return {**tools, **{tool.name: _require_approval(tool) for tool in unasked}}
+        names = [repr(tool.name) for tool in unasked if tool.settings.effect == "destructive"]
+        if names and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "No approver is set, so calls of destructive tools run unasked: %s. Pass approve=Console(), or "
+                "approve=approve_all to accept that.",
+                ", ".join(names),
+            )
+        return tools
+
     def _create_dispatcher(
         self,
         request: RunRequest,
@@ -496,6 +519,10 @@ class Runner(Controls):
 
 def _read(state: RunState | str) -> RunState:
     return RunState.from_json(state) if isinstance(state, str) else state
+
+
+def _require_approval(tool: AnyTool) -> AnyTool:
+    return replace(tool, settings=replace(tool.settings, approve=True))
 
 
 def _make_model_choice(toolbox: Toolbox, model: str | Model | None, options: RunnerOptions) -> ModelChoice:

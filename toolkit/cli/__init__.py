@@ -11,6 +11,7 @@ from typing import Literal
 from toolkit import Runner, Toolbox, __version__, tool
 from toolkit._runner.options import RunnerOptions
 from toolkit.display import show
+from toolkit.models.default import EMBEDDED, ModelChoice
 from toolkit.models.local.weights import NAME
 
 __all__ = ["demo", "main"]
@@ -57,7 +58,7 @@ Currency = Literal["USD", "EUR", "GBP"]
 RATES = {"USD": 1.0, "EUR": 0.9, "GBP": 0.8}
 WEATHER = {"Paris": "18 degrees and sunny", "Tokyo": "25 degrees and cloudy"}
 
-EMBEDDED = """, the embedded model: small, real, and on this machine.
+NOTE = """, the embedded model: small, real, and on this machine.
 Set OPENAI_API_KEY or OPENAI_BASE_URL, and the same functions are called by a bigger one."""
 
 QUESTIONS = ("What is the sum of 17 and 25?", "Convert 100 USD to EUR.", "What is the weather in Paris?")
@@ -89,6 +90,8 @@ def demo(*, base_url: str | None = None, model: str | None = None) -> None:
         ModelError: The model's server failed.
     """
     options: RunnerOptions = {"base_url": base_url} if base_url else {}
+    if ModelChoice(name=model, base_url=base_url).is_fallback:
+        model = EMBEDDED  # the last lines of the demonstration say so
     runner = Runner(Toolbox([add, convert, weather]), model=model, **options)
     print("Three Python functions, and a language model that may call them:")
     print("  add(a, b)   convert(amount, source, target)   weather(city)\n", flush=True)
@@ -96,4 +99,4 @@ def demo(*, base_url: str | None = None, model: str | None = None) -> None:
     for question in QUESTIONS:
         show(runner.stream(question), question)
         print()
-    print(f"Answered by {name}{EMBEDDED if name == NAME else '.'}")
+    print(f"Answered by {name}{NOTE if name == NAME else '.'}")

