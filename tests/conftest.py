@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.properties import examples
 from toolkit.models.local.weights import get_weights
 
 VARIABLES = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "TOOLKIT_MODEL", "NO_COLOR")
@@ -22,7 +23,7 @@ def pytest_configure() -> None:
 
 
 # No test depends on how busy the machine is: neither one example nor making them has a time limit.
-settings.register_profile("toolkit", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("toolkit", examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("toolkit")
 
 

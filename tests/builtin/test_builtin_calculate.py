@@ -7,9 +7,10 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.properties import examples
 from toolkit import InvalidArguments, Runner, ToolError, ToolResult
 from toolkit.builtin import calculate
 from toolkit.builtin.arithmetic import FUNCTIONS, evaluate, to_integer
@@ -89,7 +90,7 @@ def measure(text: str) -> tuple[ToolResult, float]:
     return calculate.invoke({"expression": text}), time.thread_time() - began
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(EXPRESSIONS)
 def test_as_python(text: str) -> None:
     """An expression has the value that Python gives it, where each of its parts has one."""
@@ -98,7 +99,7 @@ def test_as_python(text: str) -> None:
     assert repr(outcome(text)) == repr(evaluate_by_tool(text))
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(st.text("0123456789.+-*/%() ,eEpisqrtfaclo_'\"[]{}<>^&|=:;@\\\n\t\0٣×x", max_size=1000))
 def test_anything(text: str) -> None:
     """Whatever the text is, there is a number or a reason at once."""
@@ -108,7 +109,7 @@ def test_anything(text: str) -> None:
     assert seconds < AT_ONCE
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(
     st.lists(
         st.sampled_from(["9", "99**", "**", "(", ")", "factorial(", "1e308", "*", "-", "/", "max(", ","]), max_size=200

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.properties import examples
 from toolkit import Cancelled, DefinitionError, Failed, Runner, Toolbox, ToolContext
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit.builtin import Memories, ingest_file, ingest_message, ingest_text, ingest_url, knowledge_tools, memory_tool
@@ -569,7 +570,7 @@ def test_overlap() -> None:
     assert two.split()[0] in {"Sentence", "is", "about", "a", "cat."} or two.split()[0].isdigit()
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.text(max_size=400) | st.text("ab .\n`\u0301\u200d", max_size=400), st.integers(1, 50), st.data())
 @example("a" + "\u0301" * 300, 4, None)
 def test_nothing_is_lost(text: str, size: int, data: Any) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from tests.properties import examples
 from toolkit import ApprovalRequest, DefinitionError, Runner, Tool, Toolbox
 from toolkit._guards.paths import Root
 from toolkit.approvers import approve_all
@@ -376,7 +377,7 @@ def test_environment(tmp_path: Path, environment: Setter) -> None:
 NAMES = st.from_regex(r"[A-Z][A-Z0-9_]{0,20}(_API_KEY|_TOKEN|_SECRET|PASSWORD|_URL)", fullmatch=True)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(names=st.sets(NAMES, min_size=1, max_size=50))
 def test_no_secret_passes(tmp_path: Path, names: set[str]) -> None:
     """Whatever a secret is called, a command does not find it."""
@@ -538,7 +539,7 @@ def test_what_is_shown(data: bytes, told: str) -> None:
     assert told == captured(data, 100)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(sign=st.sampled_from("a\u00e9\u20ac\U0001f600"), size=st.integers(1, 200), most=st.integers(60, 120))
 def test_characters_stay_whole(sign: str, size: int, most: int) -> None:
     """A cut leaves no part of a character, and no more bytes than were asked for."""
@@ -548,7 +549,7 @@ def test_characters_stay_whole(sign: str, size: int, most: int) -> None:
     assert ({sign}, True) == (set(shown), len(told.encode()) <= most)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(data=st.binary(max_size=500), most=st.integers(1, 300), pieces=st.integers(1, 400))
 def test_pieces_do_not_matter(data: bytes, most: int, pieces: int) -> None:
     """What is shown does not depend on how the output came."""

@@ -8,12 +8,13 @@ import json
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NamedTuple, Optional, TypeAlias, Union
 
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from typing_extensions import NotRequired, TypedDict
 
+from tests.properties import examples
 from toolkit import tool
 from toolkit._dialects.strict.rewriter import make_form
 from toolkit._dialects.strict.rules import ANTHROPIC_STRICT, GEMINI, MINIMAL, PLAIN, STRICT, Rules
@@ -201,7 +202,7 @@ def values(made: Tool[..., Any], document: Any) -> Any:
 
 
 SLOW = (HealthCheck.too_slow, HealthCheck.filter_too_much)
-checked = settings(max_examples=50, deadline=None, suppress_health_check=SLOW)
+checked = examples(50, suppress_health_check=SLOW)
 
 
 def texts_in(document: Any) -> Iterator[str]:

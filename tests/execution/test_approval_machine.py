@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
+from tests.properties import examples
 from toolkit import ApprovalRequest, Decision, Runner, RunResult, RunState, ToolContext, tool
 from toolkit._execution.ledger import MemoryLedger
 from toolkit._messages import ModelRequest, ModelResponse, ToolMessage
@@ -187,5 +187,5 @@ class Approvals(RuleBasedStateMachine):
         assert set() == set(self.world.done) - self.world.approved
 
 
-Approvals.TestCase.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
+Approvals.TestCase.settings = examples(30, stateful_step_count=20)
 TestApprovals = Approvals.TestCase

@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from tests.properties import examples
 from toolkit import FatalError, Tool, Toolbox, ToolCall, ToolContext, ToolError, ToolResult, schema, tool
 from toolkit._dialects.base import DialectName
 from toolkit._tools.shared_values import SharedValues
@@ -472,7 +473,7 @@ def one_by_one(calls: Sequence[ToolCall]) -> dict[str, Any]:
     return {call.output_path: BOX.call_many([call], shared=shared)[0].value for call in calls}
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(graphs(with_circles=False), st.randoms(), WAYS)
 def test_any_order(calls: list[ToolCall], random: Any, carried_out: All) -> None:
     """Calls in any order give what they give one by one, each behind those that it refers to."""
@@ -482,7 +483,7 @@ def test_any_order(calls: list[ToolCall], random: Any, carried_out: All) -> None
     assert one_by_one(calls) == {call.output_path: result.value for call, result in zip(mixed, results)}
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(graphs(with_circles=True), WAYS)
 def test_any_circles(calls: list[ToolCall], carried_out: All) -> None:
     """Whatever refers to whatever, each call has one result: an error where it waits for itself or for such a call."""

@@ -10,9 +10,10 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.properties import examples
 from toolkit import (
     ApprovalRequest,
     Limits,
@@ -510,7 +511,7 @@ def test_without_references() -> None:
     assert ["†x"] == texts(Runner([note], model=model).run("Write."))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.data())
 def test_any_answer(data: st.DataObject) -> None:
     """Whatever refers to whatever, each call has one result, in call order, under every order and way."""

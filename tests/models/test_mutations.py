@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import openai
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolkit import ModelError, Runner, RunResult, Toolbox
@@ -26,9 +26,9 @@ from toolkit.models.openai import OpenAIModel
 from toolkit.models.responses import ResponsesModel
 from toolkit.testing import FakeServer, Reply, reply, strict_chat, strict_responses, wire
 
-CASES = int(os.environ.get("TOOLKIT_MUTATIONS", "400"))
+CASES = int(os.environ.get("TOOLKIT_MUTATIONS", "200"))
 pytestmark = pytest.mark.timeout(max(300, CASES // 10))  # seconds
-THOROUGH = settings(max_examples=CASES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+THOROUGH = settings(max_examples=CASES)
 SAMPLE = settings(THOROUGH, max_examples=max(CASES // 20, 1))
 
 Place: TypeAlias = tuple[Any, Any]  # an object or a list, and a key or an index of it

@@ -8,9 +8,10 @@ from typing import Any
 
 import openai
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.properties import examples
 from toolkit._dialects.chat import parse_history, render_message
 from toolkit._messages import Message, ModelResponse, SystemMessage, ToolCall, ToolMessage, UserMessage
 from toolkit._runner.history import LOST_TEXT, repair_history
@@ -250,7 +251,7 @@ def ask() -> Iterator[Any]:
 
 
 @given(broken())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_accepted(ask: Any, messages: list[Message]) -> None:
     """Whatever was lost, doubled or shuffled, a strict server accepts what comes of it."""
     made, _ = repair_history([USER, *messages])
@@ -259,7 +260,7 @@ def test_accepted(ask: Any, messages: list[Message]) -> None:
 
 
 @given(broken())
-@settings(max_examples=500, deadline=None)
+@examples(500)
 def test_twice(messages: list[Message]) -> None:
     """What was repaired needs no repair; only what did has notes."""
     made, notes = repair_history(messages)
@@ -269,7 +270,7 @@ def test_twice(messages: list[Message]) -> None:
 
 
 @given(broken())
-@settings(max_examples=500, deadline=None)
+@examples(500)
 def test_nothing_is_lost(messages: list[Message]) -> None:
     """No word of the user or the model is left out, and each call has a result."""
     made, _ = repair_history(messages)

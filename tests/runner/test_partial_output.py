@@ -8,11 +8,12 @@ from datetime import date
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_validator
 from typing_extensions import NotRequired, TypedDict
 
+from tests.properties import examples
 from toolkit import Runner
 from toolkit._runner.output import PartialOutput, build_output
 from toolkit.events import OutputDelta, RunFinished, TurnFinished
@@ -263,7 +264,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(JSON, st.integers(1, 7))
 def test_any_json(document: Any, size: int) -> None:
     """Whatever JSON arrives, in whatever pieces: the last value is that of the whole."""
@@ -273,7 +274,7 @@ def test_any_json(document: Any, size: int) -> None:
     assert document == values(Any, *pieces)[-1]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.text(alphabet='{}[]",:`\\u1e.-tfn a\ud83d'), st.sampled_from([Report, list[int], int, Place]))
 def test_any_text_is_harmless(text: str, kind: Any) -> None:
     """Whatever arrives raises nothing."""

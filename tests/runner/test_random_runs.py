@@ -21,7 +21,7 @@ from toolkit._runner.stream import AsyncRunStream, RunHandle, RunStream
 from toolkit.errors import RunError
 from toolkit.testing import FakeServer, ScriptedModel, call, reply
 
-RUNS = int(os.environ.get("TOOLKIT_RUNS", "40"))
+RUNS = int(os.environ.get("TOOLKIT_RUNS", "20"))
 
 Deed: TypeAlias = Literal["nothing", "steer", "follow up", "clear", "cancel", "leave"]
 Way: TypeAlias = Literal["stream", "astream", "start"]
@@ -204,7 +204,7 @@ def server() -> Iterator[FakeServer]:
         yield server
 
 
-@settings(max_examples=RUNS, deadline=None)
+@settings(max_examples=RUNS)
 @given(plan=PLANS)
 def test_any_run(plan: Plan, server: FakeServer) -> None:
     """Whatever happens in a run, its history is whole, strict servers accept it, and nothing is left at work."""

@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.properties import examples
 from toolkit import ApprovalRequest, Decision, Runner, RunState, ToolCall, ToolkitError, tool
 from toolkit.errors import ConversationError
 from toolkit.testing import ScriptedModel, call
@@ -132,7 +133,7 @@ def repeat(data: Any, key: Any, _: Any) -> None:
 EDITS = st.tuples(st.sampled_from([leave_out, put_in, repeat]), st.integers(0, 999), st.sampled_from(JUNK))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.lists(EDITS, min_size=1, max_size=3))
 def test_edited(edits: list[tuple[Callable[[Any, Any, Any], None], int, Any]]) -> None:
     """Whatever was edited in a state, it is refused before anything runs, or runs what was shown."""

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from inspect import Parameter, Signature
 from typing import Annotated, Any, Literal, NamedTuple, Optional
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import BaseModel, Field, TypeAdapter
 from typing_extensions import TypeAliasType, TypedDict
 
+from tests.properties import examples
 from toolkit import Tool, ToolResult, tool
 from toolkit._schema.error_messages import MAX_ERROR
 
@@ -153,7 +154,7 @@ def optional_in(parameters: dict[str, Any]) -> list[str]:
     return [name for name, part in parameters.items() if part[0].default is not Parameter.empty]
 
 
-FEW = settings(max_examples=60, deadline=None)
+FEW = examples(60)
 
 
 @FEW

@@ -13,11 +13,12 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal, Optional, Union
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretStr, TypeAdapter
 from typing_extensions import Doc, NamedTuple, TypedDict
 
+from tests.properties import examples
 from toolkit._schema.core_schema import CoreSchemaWriter, JsonSchemaWriter, Unusual, adapt_to_json, generate_fields
 from toolkit._schema.json_schema import clean, clean_all, get_generator
 
@@ -109,7 +110,7 @@ def by_pydantic(annotation: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return clean(made["properties"]["it"]), clean_all(made.get("$defs", {}))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.recursive(PLAIN | st.sampled_from(CLASSES), wider, max_leaves=6))
 def test_json_schema(annotation: Any) -> None:
     """The JSON Schema of a type is the one that pydantic makes."""
@@ -122,7 +123,7 @@ def test_json_schema(annotation: Any) -> None:
     assert by_pydantic(annotation) == (written, writer.definitions)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.recursive(PLAIN, wider, max_leaves=6))
 def test_core_schema(annotation: Any) -> None:
     """The validator's schema of a type is the one that pydantic makes."""

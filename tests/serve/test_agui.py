@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkit import Decision, Image, Runner, ToolCall, ToolContext, ToolResult, Usage
@@ -530,7 +530,6 @@ TURN = st.lists(
 ENDINGS = st.sampled_from([[], [ended("Hi.", usage=Usage(1, 2, 3))], [ended("", "cancelled")]])
 
 
-@settings(deadline=None)
 @given(TURN, ENDINGS, st.booleans())
 def test_any_run(turn: list[Event], ending: list[Event], fails: bool) -> None:
     """In whatever order things happen, and wherever it ends: all is closed, strict JSON, and an end comes last."""
@@ -546,7 +545,6 @@ def test_any_run(turn: list[Event], ending: list[Event], fails: bool) -> None:
     json.dumps(events, allow_nan=False).encode()
 
 
-@settings(deadline=None)
 @given(TURN, ENDINGS)
 def test_protocols_own_models(turn: list[Event], ending: list[Event]) -> None:
     """The protocol's own models take every event, and know every field of it."""

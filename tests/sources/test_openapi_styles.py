@@ -10,9 +10,10 @@ from urllib.parse import parse_qsl, unquote
 
 import httpx2
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.properties import examples
 from toolkit import Tool, Toolbox
 from toolkit.sources.openapi import openapi_tools
 
@@ -269,7 +270,7 @@ OPTIONAL = {
 }
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(arguments=st.fixed_dictionaries({"id": WORDS, "part": WORDS}, optional=OPTIONAL))
 @example({"id": "%2e%2e", "part": "@evil.example/?x#y"})
 @example({"id": "https://evil.example", "part": "a", "sid": "a; admin=1", "q": "1&id=2"})
@@ -327,7 +328,7 @@ VALUES = st.recursive(
 
 
 @pytest.mark.parametrize(("place", "style", "explode"), sorted({row[:3] for row in TABLE}))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(value=VALUES)
 def test_any_value_in_any_style(place: str, style: str, explode: bool, value: Any) -> None:
     """Whatever a value is, and however it is written: it stays in its place, or nothing is sent."""
@@ -348,7 +349,7 @@ def fixed(request: httpx2.Request | None) -> tuple[Any, ...] | None:
 JSON = tool(method="post", requestBody={"required": True, "content": {"application/json": {}}})
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(value=VALUES)
 def test_bodies_of_any_value(value: Any) -> None:
     """JSON arrives as it was given, whatever it is."""

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from tests.properties import examples
 from toolkit import Cancelled, DefinitionError
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import use_cancellation
@@ -266,7 +267,7 @@ def test_spoilt_rows(statement: str, tmp_path: Path) -> None:
             store.search(EAST)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.lists(st.tuples(st.sampled_from(["a", "A", "a' OR '1'='1", "%", "\0"]), st.text("xyz ", min_size=1))))
 def test_owners_never_meet(kept: list[tuple[str, str]]) -> None:
     """Whatever owners are called, each finds what is his and no more."""
@@ -421,7 +422,7 @@ def cosine(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestMachine.settings = examples(40, stateful_step_count=25)
 
 
 # Each child keeps documents, and says so after each; it is killed at some moment. Spinning takes another time at each
