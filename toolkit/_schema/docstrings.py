@@ -1,8 +1,8 @@
 """Docstring -> description, parameter texts, returns, raises, examples.
 
 docstring-parser reads the entries. It knows well-formed sections only: a line without a colon costs it the whole
-docstring, and text behind a section is lost. So each section that people write, in Google, NumPy, reST, Epytext or
-Markdown style, is rewritten as a Google section first, with the real parameter names to tell entries from text.
+docstring, and text behind a section is lost. So the sections that people write, in Google, NumPy, reST, Epytext or
+Markdown style, are rewritten in Google style first, with the real parameter names to tell entries from text.
 
 Whatever the text, nothing is raised, and the time is linear: each pattern is anchored to one line and has no two
 neighbouring repeats that match the same character; docstring-parser (cubic in a run of open brackets) gets no types.
@@ -11,10 +11,13 @@ neighbouring repeats that match the same character; docstring-parser (cubic in a
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import Any, Literal, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from docstring_parser.google import GoogleParser
 
 _Kind = Literal["prose", "parameters", "returns", "raises", "examples", "dropped"]
 
@@ -30,17 +33,14 @@ _TITLES: Mapping[str, _Kind] = {
     **dict.fromkeys(("note", "notes", "warning", "warnings", "caution", "hint", "important", "tip"), "prose"),
 }
 _FIELDS: Mapping[str, _Kind] = {
-    **dict.fromkeys((*_PARAMETERS, "key", "keyword", "kwarg"), "parameters"),
-    **dict.fromkeys(("return", "returns", "yield", "yields"), "returns"),
-    **dict.fromkeys(("raise", "raises", "except", "exception", "throws"), "raises"),
-    **dict.fromkeys(("example", "examples"), "examples"),
+    **_TITLES,
+    **dict.fromkeys(("key", "keyword", "kwarg"), "parameters"),
     **dict.fromkeys(("type", "rtype", "ytype", "kwtype", "ivar", "cvar", "var", "vartype", "meta"), "dropped"),
-    **dict.fromkeys(("author", "references", "see", "seealso", "since", "todo", "version"), "dropped"),
+    **dict.fromkeys(("author", "see", "seealso", "since", "version"), "dropped"),
+    "exception": "raises",
 }
 _LISTED = ("parameters", "raises")
-
 _MAX_TYPE_LINES = 12
-_MAX_TYPE_DEPTH = 5  # brackets in brackets
 
 # Headings: "Args:", "# Args", "**Args**"; a title above its underline; ":param x: ..." and "@param x: ...".
 _HEADING = re.compile(
@@ -50,37 +50,24 @@ _HEADING = re.compile(
 _UNDERLINED = re.compile(r" *(\w+(?: \w+){0,4}) ?:?$")
 _UNDERLINE = re.compile(r" *[-=~]{2,}$")
 _FIELD = re.compile(r" *[:@](\w+)(?:((?: (?::[\w:]+:`|[^:])*)?):(?!`)(.*)|( [^:]+)$)")
-_HEADING_STARTS, _HEADING_ENDS = ":@#*_", ":\uff1a"
 
-# Entries: "x: ...", "*x (int): ...", "- `x`, `y` -- ...", "x : int".
+# Entries: "x: ...", "*x (int): ...", "- `x`, `y` -- ...", "1. x [int]: ...", "x=3: ...", "x : int".
 _NAME = re.compile(r"[^\W\d]\w*(?:[-.]\w+)*")
-_ROLE = re.compile(r":[\w:]+:")
 _ROLE_OR = re.compile(r":[\w:]+:`|\sor\s")
-_MARKED_NAME = rf"(?::[\w:]+:`)?[\\*`~!]*{_NAME.pattern}[*`]*"
+_MARKED_NAME = rf"(?::[\w:]+:`)?[\\*`~!'\"]*{_NAME.pattern}[*`'\"]*"
 _DASH = r"(?:--?|[\u2010-\u2015\u2212])"
 _ENTRY = re.compile(
-    r"(?P<indent>\s*)(?P<bullet>[-*+•]\s+)?(?!None\b)"
+    r"(?P<indent>\s*)(?P<bullet>(?:[-*+•]|\d+[.)])\s+)?(?!None\b)"
     rf"(?P<open>[(\[])?(?P<names>{_MARKED_NAME}(?:(?:,?\s+or\s+|,\s*|\s\|\s){_MARKED_NAME})*)(?:,\s*\.\.\.)?(?(open)[)\]])"
-    rf"(?P<type>\s*\(.*?\)(?=[*`]*\s*(?:[:\uff1a]|{_DASH}\s|$))|\s*\([^():]*(?=:\s|:$))?[*`]*"
+    rf"(?P<type>\s*\(.*?\)(?=[*`]*\s*(?:[:\uff1a]|{_DASH}\s|$))|\s*\([^():]*(?=:\s|:$)"
+    r"|\s*(?:\[[^\[\]:]*\]|<[^<>:]*>|=\s*[^\s:]+)(?=:))?[*`]*"
     rf"(?P<mark>\s*(?:(?(type)::?|:(?!:|//))|\uff1a)(?:\*\*(?=\s))?|\s+{_DASH}\s|$)(?P<text>.*)"
 )
-_LOOSE_ENTRY = re.compile(
-    rf"\s*(?:[-*+•]\s+|\d+[.)]\s+)?[^\w\s]*(?P<name>{_NAME.pattern})[^\w\s:(\[<=,]*"
-    r"(?:\s*(?:\([^()]*\)|\[[^\[\]]*\]|<[^<>]*>|=\s*[^\s:]+))?(?:\s*:)?\s(?P<text>.*)"
-)
+_WITHOUT_COLON = re.compile(r"\s*(\w+)\s(?:\([^()]*\)\s)?(.*)")
 _WRAPPED_TYPE = re.compile(rf"\s*(?:[-*+•]\s+)?{_MARKED_NAME}\s*(?:\(|\s:\s|:\s*[(\[{{])")
 _BRACKETS = re.compile(r"\[[^\[\]]*\]|\([^()]*\)|\{[^{}]*\}")
 _TYPE_NAME = r"[~`'\"]*[\w.-]+[`'\"]*(?: _)*"
 _TYPE = re.compile(rf"{_TYPE_NAME}(?:(?:, or | or | of | and |, ?| ?\| ?){_TYPE_NAME})*(?:,? (?:optional|default.*))?")
-
-# Sections that docstring-parser reads as they stand: entries at the margin, their text indented by four more, of which
-# no line looks like an entry.
-_TEXT_LINE = r"(?!\w+ ?(?:[:(]|- ))\S.*\n"
-_GOOGLE_ENTRIES = re.compile(
-    rf"(?: {{4}}\w+(?: \([^():\n]*\))?: \S.*\n"
-    rf"(?: {{8}}(?![A-Z]){_TEXT_LINE}(?: {{8}}{_TEXT_LINE}|\n)*|\n*))+"
-)
-_NUMPY_ENTRIES = re.compile(rf"(?:\w+(?:, \w+)*(?: : .*[\w)\]}}'\"`])?\n {{4}}{_TEXT_LINE}(?: {{4}}{_TEXT_LINE}|\n)*)+")
 
 # Lines that are not joined with their neighbours: lists, fences, tables, doctests, directives, literal blocks.
 _ITEM = re.compile(r"\s*(?:[-*+•]\s|\d+[.)]\s)")
@@ -119,8 +106,7 @@ def parse(text: str | None, parameters: Collection[str] = ()) -> Docstring:
     prose: list[str] = []
     returns: list[str] = []
     examples: list[str] = []
-    google: dict[str, list[str]] = {"parameters": [], "raises": []}  # texts that grow would take quadratic time
-    numpy: list[str] = []
+    entries: dict[str, list[str]] = {kind: [] for kind in _LISTED}
     for section in _split(_clean(text or ""), known):
         if section.kind == "prose":
             prose.append(re.sub(r"\n{3,}", "\n\n", "\n".join(section.lines).strip("\n")))
@@ -129,16 +115,15 @@ def parse(text: str | None, parameters: Collection[str] = ()) -> Docstring:
         elif section.kind == "examples":
             examples += _split_examples(section)
         elif section.kind in _LISTED:
-            body = "\n".join([*section.lines[1:], ""])
-            if section.style == "google" and not section.indent and _GOOGLE_ENTRIES.fullmatch(body):
-                google[section.kind].append(body)
-            elif section.style == "numpy" and section.kind == "parameters" and _NUMPY_ENTRIES.fullmatch(body):
-                numpy.append(body)
-            else:
-                body, about_all = _rewrite(section, known)
-                google[section.kind].append(body)
-                prose.append(about_all)
-    texts = _parse_entries({kind: "".join(bodies) for kind, bodies in google.items()}, "".join(numpy))
+            rewritten, about_all = _rewrite(section, known)
+            entries[section.kind] += rewritten
+            prose.append(about_all)
+    texts: dict[str, dict[str, str]] = {kind: {} for kind in _LISTED}
+    if any(entries.values()):
+        google = "".join(f"\n{kind}:\n{''.join(entries[kind])}" for kind in _LISTED if entries[kind])
+        for item in _get_parser().parse(google).meta:
+            for name in item.args[1].split(", "):
+                texts[item.args[0]].setdefault(name, _fold((item.description or "").split("\n")))
     return Docstring(
         description="\n\n".join(filter(None, prose)),
         parameters=texts["parameters"],
@@ -146,6 +131,13 @@ def parse(text: str | None, parameters: Collection[str] = ()) -> Docstring:
         raises=texts["raises"],
         examples=tuple(examples),
     )
+
+
+@cache
+def _get_parser() -> GoogleParser:
+    from docstring_parser.google import GoogleParser, Section, SectionType  # needed only where there are entries
+
+    return GoogleParser([Section(kind, kind, SectionType.MULTIPLE) for kind in _LISTED])
 
 
 def _clean(text: str) -> list[str]:
@@ -160,7 +152,7 @@ def _clean(text: str) -> list[str]:
 def _dedent(lines: Sequence[str]) -> list[str]:
     """Cut off the margin that all lines but the first have in common."""
     first, *rest = lines
-    margin = min([len(line) - len(line.lstrip()) for line in rest if line], default=0)
+    margin = min([_depth(line) for line in rest if line], default=0)
     return [first.strip(), *[line[margin:] for line in rest]]
 
 
@@ -198,16 +190,11 @@ def _split(lines: Sequence[str], parameters: frozenset[str]) -> list[_Section]:
     current = _Section(kind="prose", lines=[])
     sections = [current]
     for number, (line, below) in enumerate(zip(lines, [*lines[1:], ""])):
-        if not any(current.lines[:2]) and (not line or _UNDERLINE.match(line)):
+        if not current.has_text and (not line or _UNDERLINE.match(line)):
             continue
         following = None
         if line and number not in code:
-            if (
-                line[-1] in _HEADING_ENDS
-                or line.lstrip()[0] in _HEADING_STARTS
-                or line.isalpha()
-                or _UNDERLINE.match(below)
-            ):
+            if line[-1] in ":\uff1a" or line.lstrip()[0] in ":@#*_" or line.isalpha() or _UNDERLINE.match(below):
                 following = _open_section(current, line, below, parameters)
             if not following and current.kind != "prose":
                 if line[: current.indent + 1].isspace():
@@ -256,9 +243,9 @@ def _match_heading(line: str, below: str, parameters: frozenset[str]) -> _Sectio
         if opened or match[2] is None or match[3].strip():
             return opened
     match = _HEADING.match(line)
-    kind = _TITLES.get(match["title"].lower(), "dropped") if match else "dropped"
     if match is None or match["title"].lower() not in _TITLES:
         return None
+    kind = _TITLES[match["title"].lower()]
     is_bare = not (match["close"] or match["hash"] or match["bold"])
     if is_bare and kind != "parameters":
         return None
@@ -272,28 +259,16 @@ def _match_field(match: re.Match[str], indent: int, parameters: frozenset[str]) 
     kind = _FIELDS.get(word.lower(), "prose")
     if rest is not None:
         argument, _, text = rest.strip().partition(" ") if kind in _LISTED else ("", "", rest)
-    names = _split_names(_ROLE.sub("", argument.replace("\\", "")), kind, parameters)
-    if rest is not None and kind == "parameters" and parameters.isdisjoint(names):
-        return None
+    names = [name for name in _NAME.findall(argument.replace("\\", "")) if name not in ("or", "and")]
+    if kind == "parameters":  # the last words of "str x, y", unless others are known
+        last = [found[-1] for part in argument.replace("\\", "").split(",") if (found := _NAME.findall(part))]
+        names = [name for name in names if name in parameters] or ([] if rest else last)
+    names = [name for name in names if f":{name}:" not in argument]
     if kind in _LISTED and not names:  # ":raises: KeyError: ..."
         lines = ["", " " * (indent + 1) + text.strip()]
-        return _Section(kind=kind, indent=indent, lines=lines) if text.strip() else None
+        return _Section(kind=kind, indent=indent, lines=lines) if text.strip() and rest is None else None
     first = match[0] if kind == "prose" else text.strip()
     return _Section(kind=kind, style="field", indent=indent, names=names, lines=[first])
-
-
-def _split_names(argument: str, kind: _Kind, parameters: frozenset[str]) -> list[str]:
-    """Split what a field is about: all exceptions, or the parameters behind the type ("str x, y")."""
-    if kind == "raises":
-        return [name for name in _NAME.findall(argument) if name not in ("or", "and")]
-    words: list[str] = []
-    for part in reversed(argument.split(",")):
-        words += part.split()[-1:]
-        if len(part.split()) > 1:
-            break
-    names = [match[0] for word in reversed(words) if (match := _NAME.search(word))]
-    first = argument.split()[:1]
-    return first if parameters.isdisjoint(names) and parameters.issuperset(first) else names
 
 
 def _is_behind(section: _Section, line: str, below: str, parameters: frozenset[str]) -> bool:
@@ -342,41 +317,33 @@ def _match_entry(section: _Section, line: str, parameters: frozenset[str]) -> _E
     return entry if entry.has_bullet == begins_with_list else None
 
 
-def _parse_entries(google: Mapping[str, str], numpy: str) -> dict[str, dict[str, str]]:
-    """Parse the text of each parameter and exception from the entries of both styles."""
-    texts: dict[str, dict[str, str]] = {kind: {} for kind in google}
-    if not (numpy or any(google.values())):
-        return texts
-    from docstring_parser import google as google_style  # needed only where there are entries
-    from docstring_parser import numpydoc
-
-    items: list[tuple[str, Any]] = []
-    if numpy:
-        items += [("parameters", item) for item in numpydoc.parse(f"\nParameters\n----------\n{numpy}").meta]
-    for kind, body in google.items():
-        if body:
-            items += [(kind, item) for item in google_style.parse(f"\n{kind.title()}:\n{body}").meta]
-    for kind, item in items:
-        for name in item.args[1].partition(" (")[0].split(", "):
-            texts[kind].setdefault(name, _fold((item.description or "").split("\n")))
-    return texts
-
-
-def _rewrite(section: _Section, parameters: frozenset[str]) -> tuple[str, str]:
+def _rewrite(section: _Section, parameters: frozenset[str]) -> tuple[list[str], str]:
     """Rewrite a section's entries in Google style, and fold the text that is about all parameters."""
     if section.style == "field":
-        return _write_entry(section.names, section.lines), ""
+        return [_write_entry(section.names, section.lines)], ""
+    lines = _join_types(section.lines[1:])
+    matches = [_match_entry(section, line, parameters) if line else None for line in lines]
+    level = next((entry.depth for entry in matches if entry), _depth(lines[0]) if lines else 0)
+    seen = (entry.names for entry in matches if entry and entry.depth <= level)
+    missing = parameters.difference(*seen) if section.kind == "parameters" else frozenset()
     before: list[str] = []
     entries: list[tuple[_Entry, list[str]]] = []
-    for line, entry in _find_entries(section, parameters):
-        if entry:
+    above = ""
+    for line, entry in zip(lines, matches):
+        if entry is None and missing and _depth(line) == level and (not above or above[-1] in ".:;!?)"):
+            words = _WITHOUT_COLON.match(line)
+            if words and words[1] in missing:
+                entry = _Entry([words[1]], level, has_bullet=False, type="?", mark=" ", text=words[2])
+        # A deeper entry is text (the keys of a dict), unless it is all there is about a parameter.
+        if entry and (entry.depth <= level or (entry.mark and missing.issuperset(entry.names))):
             entries.append((entry, []))
         else:
             (entries[-1][1] if entries else before).append(line)
-    rewritten = ""
-    for entry, lines in entries:
-        text = "" if _is_type(section, entry, lines) else entry.text
-        rewritten += _write_entry(entry.names, [text, *lines])
+        above = line
+    rewritten = [
+        _write_entry(entry.names, ["" if _is_type(section, entry, texts) else entry.text, *texts])
+        for entry, texts in entries
+    ]
     is_about_all = section.style == "numpy" or (entries and section.kind == "parameters")
     return rewritten, _fold(_dedent(["", *before])) if is_about_all and any(before) else ""
 
@@ -387,48 +354,21 @@ def _write_entry(names: Sequence[str], lines: Sequence[str]) -> str:
     return f"    {', '.join(names)}:\n\n{text}"
 
 
-def _find_entries(section: _Section, parameters: frozenset[str]) -> Iterable[tuple[str, _Entry | None]]:
-    """Pair each line with the entry that it begins."""
-    lines = _join_types(section.lines[1:])
-    entries = [_match_entry(section, line, parameters) if line else None for line in lines]
-    level = next((entry.depth for entry in entries if entry), _depth(lines[0]) if lines else 0)
-    missing: frozenset[str] = frozenset()
-    if section.kind == "parameters":
-        missing = parameters.difference(*(entry.names for entry in entries if entry and entry.depth <= level))
-    if missing:
-        above = ["", *lines[:-1]]
-        entries = [
-            entry or _match_loose(line, before, level, missing) for entry, line, before in zip(entries, lines, above)
-        ]
-    for line, entry in zip(lines, entries):
-        # A deeper one is text (the keys of a dict), unless it is all there is about a parameter.
-        is_text = entry and entry.depth > level and not (entry.mark and missing.issuperset(entry.names))
-        yield line, None if is_text else entry
-
-
-def _match_loose(line: str, above: str, level: int, missing: frozenset[str]) -> _Entry | None:
-    """Match a line without a colon, or with other signs, that begins with a parameter of which nothing else is said."""
-    is_place = _depth(line) == level and (not above or above.endswith((".", ":", ";", "!", "?", ")")))
-    match = _LOOSE_ENTRY.match(line) if is_place else None
-    if match is None or match["name"] not in missing:
-        return None
-    return _Entry([match["name"]], level, has_bullet=False, type="?", mark=" ", text=_cut_type(match["text"]))
-
-
 def _join_types(lines: Sequence[str]) -> list[str]:
     """Join the lines of each type that has an open bracket."""
     joined: list[str] = []
-    number = 0
-    while number < len(lines):
-        line, length = lines[number], 1
+    rest = list(reversed(lines))
+    while rest:
+        line, taken = rest.pop(), []
         if _count_open(line) > 0 and _WRAPPED_TYPE.match(line):
-            counts = accumulate(map(_count_open, lines[number : number + _MAX_TYPE_LINES]))
-            length = next((length for length, count in enumerate(counts, 1) if count <= 0), 1)
-        if length > 1:
-            words = (each.strip().rstrip("\\") for each in lines[number : number + length])
-            line = " " * _depth(line) + " ".join(words)
+            whole = line
+            while rest and len(taken) < _MAX_TYPE_LINES and _count_open(whole) > 0:
+                taken.append(rest.pop())
+                whole = f"{whole.rstrip(chr(92))} {taken[-1].strip()}"
+            if _count_open(whole) <= 0:
+                line, taken = whole, []
         joined.append(line)
-        number += length
+        rest += reversed(taken)
     return joined
 
 
@@ -449,29 +389,23 @@ def _is_type(section: _Section, entry: _Entry, lines: Sequence[str]) -> bool:
 
 def _reads_as_type(text: str) -> bool:
     """Decide whether a text is names joined by "or", "of", commas and bars, with anything in brackets."""
-    for _ in range(_MAX_TYPE_DEPTH):
-        text, count = _BRACKETS.subn("_", text)
-        if not count:
-            break
+    for _ in range(5):  # brackets in brackets
+        text = _BRACKETS.sub("_", text)
     return bool(_TYPE.fullmatch(text))
-
-
-def _cut_type(text: str) -> str:
-    """Cut off the type and colon that a text begins with; "True: if ..." begins with a value."""
-    first, colon, rest = text.partition(": ")
-    return rest if colon and first not in ("True", "False", "None") and _reads_as_type(first) else text
 
 
 def _parse_returns(section: _Section) -> str:
     """Fold the text about the result, without its type where it stands alone."""
     first, *rest = section.lines if section.lines[0] else [*section.lines[1:], ""]
     margin = _depth(first)
-    if section.style != "numpy" or not any(_depth(line) > margin for line in rest):
-        return _fold(_dedent([_cut_type(first.strip()), *rest]))
-    if all(_depth(line) > margin for line in rest if line):
+    deeper = [line for line in rest if _depth(line) > margin]
+    if section.style == "numpy" and deeper:
+        if len(deeper) < len(list(filter(None, rest))):  # several results
+            rest = [line if _depth(line) > margin or not line else f"- {line}:" for line in (first, *rest)]
         return _fold(_dedent(["", *rest]))
-    lines = [first, *rest]
-    return _fold(_dedent(["", *(line if _depth(line) > margin or not line else f"- {line}:" for line in lines)]))
+    kind, colon, text = first.strip().partition(": ")  # "True: if ..." begins with a value
+    is_typed = colon and kind not in ("True", "False", "None") and _reads_as_type(kind)
+    return _fold(_dedent([text if is_typed else first.strip(), *rest]))
 
 
 def _split_examples(section: _Section) -> Iterator[str]:
@@ -492,14 +426,22 @@ def _fold(lines: Sequence[str]) -> str:
     text = "\n".join(lines).strip()
     if not _MARKUP.search(text):
         return " ".join(text.split())
-    code = _find_fences(lines) | _find_verbatim(lines)
+    fenced = _find_fences(lines)
+    floor = len(text)  # the least depth of the literal block
+    is_verbatim = False
     joint = ""
     parts: list[str] = []
     for number, line in enumerate(lines):
         if not line:
-            joint = joint and "\n\n"
+            joint, is_verbatim = joint and "\n\n", False
             continue
-        is_code = number in code or bool(_FENCE.match(line))
+        is_literal = _depth(line) >= floor
+        is_verbatim = not is_literal and (is_verbatim or bool(_VERBATIM.match(line)))
+        if not is_literal:
+            floor = len(text)
+            if "::" in line and _LITERAL.match(line):  # the first line's own depth is unknown
+                floor = _depth(line) + 1 if number else next((_depth(line) for line in lines[1:] if line), 0)
+        is_code = is_literal or is_verbatim or number in fenced or bool(_FENCE.match(line))
         if is_code or _ITEM.match(line):
             words = line.lstrip() if is_code else " ".join(line.split())
             parts.append(joint.replace(" ", "\n") + " " * _depth(line) + words)
@@ -513,22 +455,3 @@ def _find_fences(lines: Sequence[str]) -> set[int]:
     """Number the lines inside Markdown fences, the closing one included; a fence that is never closed is none."""
     fences = [number for number, line in enumerate(lines) if ("```" in line or "~~~" in line) and _FENCE.match(line)]
     return {number for start, end in zip(fences[::2], fences[1::2]) for number in range(start + 1, end + 1)}
-
-
-def _find_verbatim(lines: Sequence[str]) -> set[int]:
-    """Number the lines of literal blocks, directives, doctests and tables."""
-    verbatim: set[int] = set()
-    floor: int | None = None  # the least depth of the literal block
-    is_verbatim = False
-    for number, line in enumerate(lines):
-        if floor is not None and (not line or _depth(line) >= floor):
-            verbatim.add(number)
-            continue
-        is_verbatim = bool(line) and (is_verbatim or bool(_VERBATIM.match(line)))
-        if is_verbatim:
-            verbatim.add(number)
-        floor = None
-        if "::" in line and _LITERAL.match(line):
-            # The first line's own depth is unknown.
-            floor = _depth(line) + 1 if number else next((_depth(line) for line in lines[1:] if line), 0)
-    return verbatim
