@@ -306,6 +306,18 @@ PARAMETERS = {
         "Get.\n\nParameters\n---\nx, y, ... : int\n    Place.",
         dict.fromkeys("xy", "Place."),
     ),
+    "numpy, several for a starred one": (
+        "Get.\n\nParameters\n---\narg1, arg2, ... : int\n    Rest.\nkwargs1, kwargs2, ...\n    More.",
+        {"args": "Rest.", "kwargs": "More."},
+    ),
+    "numpy, prose first": (
+        "Get.\n\nParameters\n---\nAll of these are needed.\n\ncity : str\n    Name of the city.\nzone : str\n    Zone.",
+        TWO,
+    ),
+    "numpy, wrapped prose first": (
+        "Get.\n\nParameters\n---\nBoth are needed, and are\ntexts.\n\ncity : str\n    Name of the city.\nzone\n    Zone.",
+        TWO,
+    ),
     "numpy, then google": (
         "Get.\n\nParameters\n---\ncity\n    Name of the city,\n    in English.\n\nReturns:\n    x: X.",
         CITY,

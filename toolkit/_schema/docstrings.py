@@ -58,7 +58,7 @@ _MARKED_NAME = rf"(?::[\w:]+:`)?[\\*`~!'\"]*{_NAME.pattern}[*`'\"]*"
 _DASH = r"(?:--?|[\u2010-\u2015\u2212])"
 _ENTRY = re.compile(
     r"(?P<indent>\s*)(?P<bullet>(?:[-*+•]|\d+[.)])\s+)?(?!None\b)"
-    rf"(?P<open>[(\[])?(?P<names>{_MARKED_NAME}(?:(?:,?\s+or\s+|,\s*|\s\|\s){_MARKED_NAME})*)(?:,\s*\.\.\.)?(?(open)[)\]])"
+    rf"(?P<open>[(\[])?(?P<names>{_MARKED_NAME}(?:(?:,?\s+or\s+|,\s*|\s\|\s){_MARKED_NAME})*)(?P<dots>,\s*\.\.\.)?(?(open)[)\]])"
     rf"(?P<type>\s*\(.*?\)(?=[*`]*\s*(?:[:\uff1a]|{_DASH}\s|$))|\s*\([^():]*(?=:\s|:$)"
     r"|\s*(?:\[[^\[\]:]*\]|<[^<>:]*>|=\s*[^\s:]+)(?=:))?[*`]*"
     rf"(?P<mark>\s*(?:(?(type)::?|:(?!:|//))|\uff1a)(?:\*\*(?=\s))?|\s+{_DASH}\s|$)(?P<text>.*)"
@@ -305,8 +305,11 @@ def _match_entry(section: _Section, line: str, parameters: frozenset[str]) -> _E
     match = _ENTRY.match(line) if section.kind in _LISTED and section.style != "field" else None
     if match is None:
         return None
-    indent, bullet, _, words, type_, mark, text = match.groups()
+    indent, bullet, _, words, dots, type_, mark, text = match.groups()
     names = [words] if words.isidentifier() else _NAME.findall(_ROLE_OR.sub(",", words))
+    if dots and parameters.isdisjoint(names):  # "sample1, sample2, ..." are `*samples`
+        alike = [name for name in parameters if name.startswith(names[0].rstrip("0123456789"))]
+        names = alike if len(alike) == 1 else names
     entry = _Entry(names, len(indent), bool(bullet), type_ or "", mark, text.strip())
     if parameters.issuperset(names):
         return entry
