@@ -22,7 +22,7 @@ from toolkit import Tool, Toolbox, tool
 from toolkit._dialects.calls import response_format
 from toolkit._dialects.catalog import get_dialect, get_run_dialect
 from toolkit._messages import ModelRequest, UserMessage
-from toolkit._schema.matching import collect_references, look_up
+from toolkit._schema.json_schema import collect_references, look_up
 from toolkit.calls import calls_schema
 from toolkit.testing import FakeServer, reply
 

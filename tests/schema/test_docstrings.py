@@ -315,7 +315,7 @@ PARAMETERS = {
         TWO,
     ),
     "numpy, wrapped prose first": (
-        "Get.\n\nParameters\n---\nBoth are needed, and are\ntexts.\n\ncity : str\n    Name of the city.\nzone\n    Zone.",
+        "Get.\n\nParameters\n---\nBoth are\ntexts.\n\ncity : str\n    Name of the city.\nzone\n    Zone.",
         TWO,
     ),
     "numpy, then google": (

@@ -15,7 +15,6 @@ Files, each importing only those below it:
     gemini       Google's Gemini
     mcp          the Model Context Protocol
     tool_choice  which tools a model may call, and whether it must
-    explain      what a dialect sends of one tool, for its developer
-    base         what all dialects share
+    base         what all dialects share, and what one sends of a tool, for its developer
     strict/      a schema rewritten for a provider without loss, and its arguments decoded
 """

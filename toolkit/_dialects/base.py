@@ -1,4 +1,4 @@
-"""What all dialects share: their two base classes, and reading and writing wire values.
+"""The base classes of the dialects, and reading and writing wire values.
 
 What a model wrote is read without trust: nothing of it raises, and what is not a call is left out.
 """
@@ -6,6 +6,7 @@ What a model wrote is read without trust: nothing of it raises, and what is not 
 from __future__ import annotations
 
 import base64
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from pydantic_core import from_json
 from toolkit._dialects.strict.codecs import read_json
 from toolkit._dialects.strict.rewriter import Form, get_form
 from toolkit._dialects.strict.rules import Rules
+from toolkit._dialects.strict.scope import Note
 from toolkit._messages import (
     META,
     OUTPUT,
@@ -113,6 +115,43 @@ class RunDialect(Dialect):
         self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]
     ) -> tuple[str, tuple[ToolCall, ...]]:
         """Split a whole reply into text and calls, whose arguments match the tools' own schemas."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """A tool as a dialect sends it, and where that differs from the tool's own schema; printed, it is a short report.
+
+    Attributes:
+        tool: The tool's name.
+        dialect: The dialect's.
+        strict: Whether the provider is asked to enforce the schema.
+        notes: Where the schema that is sent differs from the tool's own, and why.
+        sent: The tool as it is sent.
+    """
+
+    tool: str
+    dialect: str
+    strict: bool
+    notes: tuple[Note, ...]
+    sent: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        size = len(json.dumps(self.sent, ensure_ascii=False))
+        enforced = "strict" if self.strict else "not strict"
+        head = f"{self.tool} in the dialect {self.dialect!r}: {enforced}, {size:,} characters"
+        width = max((len(note.path) for note in self.notes), default=0)
+        lines = [f"  {note.path:<{width}}  {note.text}" for note in self.notes]
+        return "\n".join([head, *lines]) if lines else f"{head}, sent as it is"
+
+    __str__ = __repr__
+
+
+def explain(spec: ToolSpec, dialect: Dialect) -> Explanation:
+    """Explain what a dialect sends of a tool."""
+    form = dialect.form(spec)
+    return Explanation(
+        tool=spec.name, dialect=dialect.name, strict=form.strict, notes=form.notes, sent=dialect.render_tool(spec)
+    )
 
 
 def decode_calls(

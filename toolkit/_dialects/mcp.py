@@ -23,7 +23,7 @@ from toolkit._dialects.base import (
 )
 from toolkit._dialects.strict.rules import PLAIN
 from toolkit._messages import File, ToolCall, ToolResult, ToolSpec, replace_surrogates
-from toolkit._schema.matching import is_valid
+from toolkit._schema.json_schema import is_valid
 
 
 class MCP(Dialect):

@@ -33,7 +33,7 @@ from toolkit._messages import (
 )
 from toolkit._schema.arguments import MAX_TEXT
 from toolkit._schema.error_messages import shorten
-from toolkit._schema.matching import as_mapping, resolve_reference
+from toolkit._schema.json_schema import as_mapping, resolve_reference
 from toolkit._tools.shared_values import MARK, Path, SharedValues, Values, missing_value, parse_path
 from toolkit._tools.tool import Tool
 from toolkit.errors import Cancelled, Failed, InvalidArguments, TimedOut, ToolError

@@ -5,16 +5,14 @@ What providers are shown of a schema is not here, but in `_dialects`; what runs 
 Files, each importing only those below it:
 
     arguments        raw arguments of a model to typed values, or to an error that the model can act on
-    signature        parameters and documentation of a callable, and passing values to it
+    signature        parameters, annotations and documentation of a callable, and passing values to it
     return_schema    JSON Schema of a tool's value, by its return annotation
-    parameters       JSON Schema and validator of a function's parameters
-    argument_schema  the same of a JSON Schema, of a type, and of others combined
+    argument_schema  JSON Schema and validator of what a tool accepts: of parameters, a JSON Schema, a type
     validation       validation against JSON Schemas written by hand
     core_schema      types as JSON Schema and as pydantic-core's schema
-    matching         which alternative of a union a document matches
-    json_schema      JSON Schema as plain data
+    json_schema      JSON Schema as plain data, and which alternative of a union a document matches
     error_messages   error messages for a model
     json_text        JSON texts as models write them, and text that is safe to show
-    annotations      resolving annotations, and the function behind a callable
+    examples         arguments in the examples of a docstring
     docstrings       descriptions, parameter texts and examples in docstrings
 """

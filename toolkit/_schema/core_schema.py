@@ -67,9 +67,24 @@ class TypeWriter(ABC):
 
     Attributes:
         scalars: Schemas of types without parts.
+        definitions: Schemas that the written ones refer to, by name or by their `ref`.
     """
 
     scalars: ClassVar[Mapping[Any, Node]]
+
+    def __init__(self) -> None:
+        self.definitions: dict[str, Node] = {}
+
+    def write_usual(self, types: Mapping[str, Any]) -> dict[str, Node]:
+        """Write the types that can be written by hand, by name; the rest is left out."""
+        written = {}
+        for name, annotation in types.items():
+            before = self.definitions
+            try:
+                written[name] = self.write(annotation)
+            except Exception:  # noqa: BLE001  a class that pydantic refuses is looked at again, beside all that is left
+                self.definitions = before
+        return written
 
     def write(self, annotation: Any) -> Node:
         """Write a type.
@@ -127,11 +142,7 @@ class TypeWriter(ABC):
 
 
 class JsonSchemaWriter(TypeWriter):
-    """Writer of JSON Schema, draft 2020-12.
-
-    Attributes:
-        definitions: JSON Schemas that the written ones refer to, by name.
-    """
+    """Writer of JSON Schema, draft 2020-12."""
 
     scalars: ClassVar[Mapping[Any, Node]] = {
         str: {"type": "string"},
@@ -151,9 +162,6 @@ class JsonSchemaWriter(TypeWriter):
         timedelta: {"type": "string", "format": "duration"},
         UUID: {"type": "string", "format": "uuid"},
     }
-
-    def __init__(self) -> None:
-        self.definitions: Node = {}
 
     def write_list(self, kind: Any, item: Node) -> Node:
         """Write a list, a set, a frozenset, or an abstract type that a list can be."""
@@ -212,7 +220,7 @@ class JsonSchemaWriter(TypeWriter):
         for name, schema in definitions.items():
             if self.definitions.get(name, schema) != schema:
                 raise Unusual
-        self.definitions |= definitions
+        self.definitions = self.definitions | definitions
 
 
 def _apply(function: Callable[[Any], Any], core: Node) -> Node:
@@ -221,11 +229,7 @@ def _apply(function: Callable[[Any], Any], core: Node) -> Node:
 
 
 class CoreSchemaWriter(TypeWriter):
-    """Writer of pydantic-core's schemas.
-
-    Attributes:
-        definitions: Schemas that the written ones refer to, by their `ref`.
-    """
+    """Writer of pydantic-core's schemas."""
 
     scalars: ClassVar[Mapping[Any, Node]] = {
         str: {"type": "str"},
@@ -245,9 +249,6 @@ class CoreSchemaWriter(TypeWriter):
         timedelta: {"type": "timedelta", "microseconds_precision": "truncate"},
         UUID: {"type": "uuid"},
     }
-
-    def __init__(self) -> None:
-        self.definitions: dict[str, Node] = {}
 
     def write_list(self, kind: Any, item: Node) -> Node:
         """Write a list, a set, a frozenset, or an abstract type that a list can be."""
@@ -294,7 +295,7 @@ class CoreSchemaWriter(TypeWriter):
 
     def add(self, definitions: Sequence[Node]) -> None:
         """Add definitions."""
-        self.definitions |= {each["ref"]: each for each in definitions}
+        self.definitions = self.definitions | {each["ref"]: each for each in definitions}
 
 
 def _write_tuple(writer: TypeWriter, args: tuple[Any, ...]) -> Node:

@@ -69,6 +69,14 @@ _BRACKETS = re.compile(r"\[[^\[\]]*\]|\([^()]*\)|\{[^{}]*\}")
 _TYPE_NAME = r"[~`'\"]*[\w.-]+[`'\"]*(?: _)*"
 _TYPE = re.compile(rf"{_TYPE_NAME}(?:(?:, or | or | of | and |, ?| ?\| ?){_TYPE_NAME})*(?:,? (?:optional|default.*))?")
 
+# Entries that docstring-parser reads as they stand: below their heading, their text indented by four more, of which no
+# line looks like an entry.
+_TEXT_LINE = r"(?!\w+ ?(?:[:(]|- ))\S.*\n"
+_WELL_FORMED = re.compile(
+    rf"(?: {{4}}\w+(?: \([^():\n]*\))?: \S.*\n"
+    rf"(?: {{8}}(?![A-Z]){_TEXT_LINE}(?: {{8}}{_TEXT_LINE}|\n)*|\n*))+"
+)
+
 # Lines that are not joined with their neighbours: lists, fences, tables, doctests, directives, literal blocks.
 _ITEM = re.compile(r"\s*(?:[-*+•]\s|\d+[.)]\s)")
 _FENCE = re.compile(r"\s*(?:```[^`]*|~~~.*)$")
@@ -120,9 +128,9 @@ def parse(text: str | None, parameters: Collection[str] = ()) -> Docstring:
             prose.append(about_all)
     texts: dict[str, dict[str, str]] = {kind: {} for kind in _LISTED}
     if any(entries.values()):
-        google = "".join(f"\n{kind}:\n{''.join(entries[kind])}" for kind in _LISTED if entries[kind])
+        google = "".join([f"\n{kind}:\n{''.join(entries[kind])}" for kind in _LISTED if entries[kind]])
         for item in _get_parser().parse(google).meta:
-            for name in item.args[1].split(", "):
+            for name in item.args[1].partition(" (")[0].split(", "):
                 texts[item.args[0]].setdefault(name, _fold((item.description or "").split("\n")))
     return Docstring(
         description="\n\n".join(filter(None, prose)),
@@ -190,7 +198,7 @@ def _split(lines: Sequence[str], parameters: frozenset[str]) -> list[_Section]:
     current = _Section(kind="prose", lines=[])
     sections = [current]
     for number, (line, below) in enumerate(zip(lines, [*lines[1:], ""])):
-        if not current.has_text and (not line or _UNDERLINE.match(line)):
+        if not any(current.lines[:2]) and (not line or _UNDERLINE.match(line)):
             continue
         following = None
         if line and number not in code:
@@ -324,6 +332,9 @@ def _rewrite(section: _Section, parameters: frozenset[str]) -> tuple[list[str], 
     """Rewrite a section's entries in Google style, and fold the text that is about all parameters."""
     if section.style == "field":
         return [_write_entry(section.names, section.lines)], ""
+    body = "\n".join([*section.lines[1:], ""])
+    if section.style == "google" and not section.indent and _WELL_FORMED.fullmatch(body):
+        return [body], ""
     lines = _join_types(section.lines[1:])
     matches = [_match_entry(section, line, parameters) if line else None for line in lines]
     level = next((entry.depth for entry in matches if entry), _depth(lines[0]) if lines else 0)
@@ -362,7 +373,8 @@ def _join_types(lines: Sequence[str]) -> list[str]:
     joined: list[str] = []
     rest = list(reversed(lines))
     while rest:
-        line, taken = rest.pop(), []
+        line = rest.pop()
+        taken: list[str] = []
         if _count_open(line) > 0 and _WRAPPED_TYPE.match(line):
             whole = line
             while rest and len(taken) < _MAX_TYPE_LINES and _count_open(whole) > 0:

@@ -1,16 +1,23 @@
-"""JSON Schema as plain data: walking through it, cleaning what pydantic generates, defaults."""
+"""JSON Schema as plain data: walking through it, cleaning what pydantic generates, and matching documents with it.
+
+Matching picks an alternative of a union, and finds whether alternatives overlap. It does not validate: keywords that it
+does not know match everything. An object that lists properties and has no `additionalProperties` is taken as closed.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from functools import cache
-from typing import TYPE_CHECKING, Any
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, reduce
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
     from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
     from pydantic_core.core_schema import IsSubclassSchema, UnionSchema
+
 
 # Keywords whose value maps names, chosen by the user, to schemas: a name there is never a keyword.
 _NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
@@ -128,3 +135,231 @@ def _map_value(keyword: str, value: Any, rewrite: Callable[[dict[str, Any]], dic
     if keyword in _NAMED and isinstance(value, (dict, Mapping)):
         return {name: map_schemas(schema, rewrite) for name, schema in value.items()}
     return value if keyword in _DATA else map_schemas(value, rewrite)
+
+
+Schema: TypeAlias = Mapping[str, Any]
+
+_TYPES: Mapping[str, Callable[[Any], bool]] = {
+    "null": lambda value: value is None,
+    "boolean": lambda value: isinstance(value, bool),
+    "integer": lambda value: is_number(value) and float(value).is_integer(),
+    "number": lambda value: is_number(value),
+    "string": lambda value: isinstance(value, str),
+    "array": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, dict),
+}
+_BOUNDS: Mapping[str, tuple[type, Callable[[Any, Any], bool]]] = {
+    "minLength": (str, lambda value, bound: len(value) >= bound),
+    "maxLength": (str, lambda value, bound: len(value) <= bound),
+    "pattern": (str, lambda value, bound: re.search(bound, value) is not None),
+    "minItems": (list, lambda value, bound: len(value) >= bound),
+    "maxItems": (list, lambda value, bound: len(value) <= bound),
+    "minProperties": (dict, lambda value, bound: len(value) >= bound),
+    "maxProperties": (dict, lambda value, bound: len(value) <= bound),
+    "minimum": (float, lambda value, bound: value >= bound),
+    "maximum": (float, lambda value, bound: value <= bound),
+    "exclusiveMinimum": (float, lambda value, bound: value > bound),
+    "exclusiveMaximum": (float, lambda value, bound: value < bound),
+}
+
+
+def is_valid(schema: Any, document: Any, root: Any) -> bool:
+    """Check whether a document matches a schema, whose references point into `root`."""
+    if not isinstance(schema, Mapping):
+        return schema is not False
+    schema = resolve_reference(schema, root)
+    return all(fit(schema, document, root) for fit in _FITS)
+
+
+def is_type(document: Any, kind: str) -> bool:
+    """Check whether a document is of a type, by JSON Schema's name."""
+    return kind in _TYPES and _TYPES[kind](document)
+
+
+def is_number(value: Any) -> bool:
+    """Check whether a value is a number in JSON: finite, and no bool."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def are_equal(one: Any, other: Any) -> bool:
+    """Check whether two documents are equal in JSON, where true is not 1."""
+    return bool(one == other and _tag_booleans(one) == _tag_booleans(other))
+
+
+def _tag_booleans(value: Any) -> Any:
+    """Wrap bools, which equal numbers in Python."""
+    if isinstance(value, bool):
+        return (value,)
+    if isinstance(value, list):
+        return [_tag_booleans(item) for item in value]
+    return {key: _tag_booleans(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def list_allowed_values(schema: Schema, otherwise: list[Any]) -> list[Any]:
+    """List the values that `enum` or `const` allows; return `otherwise` where there is neither."""
+    values = [schema["const"]] if "const" in schema else schema.get("enum", otherwise)
+    return values if isinstance(values, list) else otherwise
+
+
+def as_mapping(value: Any) -> Mapping[str, Any]:
+    """Return a mapping as it is, and an empty one for anything else."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def resolve_reference(schema: Schema, root: Any) -> Schema:
+    """Follow a schema's reference to its end; one that leads nowhere is a schema that matches everything."""
+    for _ in range(64):
+        if not isinstance(schema.get("$ref"), str):
+            return schema
+        target = look_up(root, schema["$ref"])
+        rest = {key: value for key, value in schema.items() if key != "$ref"}
+        schema = {**as_mapping(target), **rest}
+    return {}
+
+
+def look_up(root: Any, reference: str) -> Any:
+    """Return what a reference inside a document points to; None where it points nowhere."""
+    if reference == "#":
+        return root
+    if not reference.startswith("#/"):
+        return None
+    steps = (step.replace("~1", "/").replace("~0", "~") for step in reference.split("/")[1:])
+    return reduce(_get_member, steps, root)
+
+
+def _get_member(node: Any, key: str) -> Any:
+    if isinstance(node, list) and key.isdigit():
+        return dict(enumerate(node)).get(int(key))
+    return node.get(key) if isinstance(node, Mapping) else None
+
+
+def list_schemas(schema: Any) -> list[dict[str, Any]]:
+    """List every schema inside a schema, from the inside out."""
+    found: list[dict[str, Any]] = []
+
+    def look(node: dict[str, Any]) -> dict[str, Any]:
+        found.append(node)
+        return node
+
+    map_schemas(schema, look)
+    return found
+
+
+def collect_references(schema: Any, root: Any) -> dict[str, None]:
+    """List the references in a schema, and those in what they point to, in order."""
+    reached: dict[str, None] = {}
+    fresh = [schema]
+    while fresh:
+        found = [str(node["$ref"]) for node in list_schemas(fresh.pop()) if "$ref" in node]
+        fresh += [look_up(root, reference) for reference in dict.fromkeys(found) if reference not in reached]
+        reached |= dict.fromkeys(found)
+    return reached
+
+
+def are_disjoint(one: Any, other: Any, root: Any, depth: int = 8) -> bool:
+    """Check whether no document can match both schemas; False in doubt."""
+    if depth == 0:
+        return False
+    one, other = resolve_reference(as_mapping(one), root), resolve_reference(as_mapping(other), root)
+    for schema, rest in ((one, other), (other, one)):
+        if "anyOf" in schema:
+            return all(are_disjoint(choice, rest, root, depth - 1) for choice in schema["anyOf"])
+    return any(check(one, other, root, depth - 1) for check in _APART)
+
+
+def _type_fits(schema: Schema, document: Any, _: Any) -> bool:
+    kind = schema.get("type")
+    return kind is None or any(is_type(document, name) for name in _as_list(kind))
+
+
+def _choice_fits(schema: Schema, document: Any, root: Any) -> bool:
+    choices = schema.get("anyOf") or schema.get("oneOf")
+    return choices is None or any(is_valid(choice, document, root) for choice in choices)
+
+
+def _parts_fit(schema: Schema, document: Any, root: Any) -> bool:
+    return all(is_valid(part, document, root) for part in schema.get("allOf", ()))
+
+
+def _value_fits(schema: Schema, document: Any, _: Any) -> bool:
+    return any(are_equal(document, value) for value in list_allowed_values(schema, [document]))
+
+
+def _bounds_fit(schema: Schema, document: Any, _: Any) -> bool:
+    return all(_within(document, *_BOUNDS[keyword], schema[keyword]) for keyword in _BOUNDS.keys() & schema.keys())
+
+
+def _within(document: Any, kind: type, test: Callable[[Any, Any], bool], bound: Any) -> bool:
+    concerns = is_number(document) if kind is float else isinstance(document, kind)
+    try:
+        return not concerns or test(document, bound)
+    except (TypeError, ValueError, re.error):  # a bound that is none, a pattern that Python does not read
+        return True
+
+
+def _object_fits(schema: Schema, document: Any, root: Any) -> bool:
+    if not isinstance(document, dict):
+        return True
+    properties = schema.get("properties", {})
+    free: Any = "patternProperties" in schema or schema.get("additionalProperties", "properties" not in schema)
+    whole = all(key in document for key in schema.get("required", ()))
+    return whole and all(is_valid(properties.get(key, free), value, root) for key, value in document.items())
+
+
+def _array_fits(schema: Schema, document: Any, root: Any) -> bool:
+    if not isinstance(document, list):
+        return True
+    first = schema.get("prefixItems", [])
+    items = [*first, *[schema.get("items", True)] * (len(document) - len(first))]
+    return all(is_valid(item, value, root) for item, value in zip(items, document))
+
+
+_FITS = (_type_fits, _choice_fits, _parts_fit, _value_fits, _bounds_fit, _object_fits, _array_fits)
+
+
+def _list_types(schema: Schema) -> set[str]:
+    named = set(_as_list(schema.get("type", list(_TYPES))))
+    return named | ({"integer"} if "number" in named else set())
+
+
+def _as_list(kind: Any) -> list[str]:
+    return kind if isinstance(kind, list) else [kind]
+
+
+def _have_disjoint_types(one: Schema, other: Schema, _root: Any, _depth: int) -> bool:
+    return not _list_types(one) & _list_types(other)
+
+
+def _have_disjoint_values(one: Schema, other: Schema, _root: Any, _depth: int) -> bool:
+    values, others = list_allowed_values(one, []), list_allowed_values(other, [])
+    alike = any(are_equal(value, rest) for value in values for rest in others)
+    return bool(values and others) and not alike
+
+
+def _are_disjoint_objects(one: Schema, other: Schema, root: Any, depth: int) -> bool:
+    if _list_types(one) & _list_types(other) != {"object"}:
+        return False
+    if _has_no_place(one, other) or _has_no_place(other, one):
+        return True
+    return any(are_disjoint(a, b, root, depth) for a, b in _pair_required(one, other))
+
+
+def _has_no_place(one: Schema, other: Schema) -> bool:
+    """Check whether the one requires a key that the other does not allow."""
+    known = other.get("properties", {}).keys()
+    return other.get("additionalProperties") is False and any(key not in known for key in one.get("required", ()))
+
+
+def _pair_required(one: Schema, other: Schema) -> Iterator[tuple[Any, Any]]:
+    for key in one.get("required", ()):
+        if key in other.get("required", ()):
+            yield one.get("properties", {}).get(key), other.get("properties", {}).get(key)
+
+
+def _are_disjoint_arrays(one: Schema, other: Schema, root: Any, depth: int) -> bool:
+    filled = one.get("minItems", 0) > 0 and other.get("minItems", 0) > 0
+    only = _list_types(one) & _list_types(other) == {"array"}
+    return only and filled and are_disjoint(one.get("items"), other.get("items"), root, depth)
+
+
+_APART = (_have_disjoint_types, _have_disjoint_values, _are_disjoint_objects, _are_disjoint_arrays)

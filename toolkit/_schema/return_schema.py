@@ -14,10 +14,9 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 from toolkit._messages import OUTPUT, File, Image, ToolResult
-from toolkit._schema.argument_schema import ArgumentSchema, DocumentSchema, get_fields
+from toolkit._schema.argument_schema import ArgumentSchema, DocumentSchema, Parameter, ParameterSchema, get_fields
 from toolkit._schema.core_schema import JsonSchemaWriter
 from toolkit._schema.json_schema import clean, get_generator
-from toolkit._schema.parameters import Parameter, ParameterSchema
 
 if TYPE_CHECKING:
     from pydantic import ConfigDict, TypeAdapter

@@ -1,36 +1,33 @@
-"""Signatures: the parameters of a callable, and how validated values are passed to it.
+"""Signatures: the parameters and annotations of a callable, and how validated values are passed to it.
 
 Values are passed by keyword, or by position where the signature demands it. What the model left out is left out of the
 call too: its default is Python's own. Nothing is built before it is first used.
+
+A name in a string annotation is looked up in the function's own scopes, innermost first: its type parameters, its
+closure, the frames around it (function locals, class bodies, notebook cells), its module. The frame that decorates it
+lends it no names.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
-import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+import sys
+import textwrap
+import types
+import typing
+from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from types import FunctionType
+from functools import cached_property, partial, singledispatchmethod
+from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
+import typing_extensions
+
 from toolkit._context import ToolContext
-from toolkit._schema.annotations import (
-    find_called,
-    find_inherited_docstring,
-    find_source,
-    is_dispatched,
-    list_keywords,
-    read_closure,
-    read_docstring,
-    read_signature,
-    resolve_annotation,
-)
-from toolkit._schema.parameters import Documentation, Parameter, ParameterSchema
+from toolkit._schema.argument_schema import Documentation, Parameter, ParameterSchema
 from toolkit._schema.return_schema import ReturnType, resolve_result
 from toolkit.errors import DefinitionError
 
@@ -38,6 +35,7 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
     from toolkit._schema.docstrings import Docstring
+
 
 # The annotation as text: `ToolContext`, `toolkit.ToolContext[Deps]`, the same with None.
 _CONTEXT_NAME = re.compile(r"(None\s*\|\s*|(\w+\.)*Optional\[)?(\w+\.)*ToolContext(\[.*\])?(\s*\|\s*None|\])?")
@@ -131,8 +129,11 @@ class Signature:
         docstring = self.docstring
         if not docstring.examples:
             return docstring.parameters, ()
+        from toolkit._schema.examples import find_examples  # few docstrings have any
+
         offered = [p.name for p in self.argument_schema.offered]
-        return docstring.parameters, find_examples(docstring.examples, getattr(self.source, "__name__", ""), offered)
+        name = getattr(self.source, "__name__", "")
+        return docstring.parameters, find_examples(docstring.examples, name, offered)
 
     def arrange(self, values: dict[str, Any], context: ToolContext[Any] | None) -> tuple[list[Any], dict[str, Any]]:
         """Arrange validated values for the call: positional arguments, then keyword arguments."""
@@ -168,9 +169,7 @@ class Signature:
 
     @cached_property
     def _positional(self) -> Collection[str]:
-        """Names of the parameters that are passed by position, though the signature allows keywords."""
-        if self._is_plain:
-            return ()
+        """Names of the parameters that are passed by position, though a wrapper's signature allows keywords."""
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         names = [p.name for p in self._python.parameters.values() if p.kind is kind]
         if is_dispatched(self.callable):
@@ -195,25 +194,25 @@ class Signature:
         return declared
 
     def _make_parameter(self, declared: inspect.Parameter) -> Parameter:
-        annotation, problem = self._resolve(declared.annotation)
+        """Make a parameter; where its annotation cannot be resolved, it is Any, and the reason is noted."""
+        annotation, problem = declared.annotation, ""
+        try:
+            annotation = (
+                Any if annotation is declared.empty else resolve_annotation(annotation, self.source, self.names)
+            )
+        except Exception as error:  # noqa: BLE001  an annotation is code of the user's
+            if _CONTEXT_NAME.fullmatch(getattr(annotation, "__forward_arg__", str(annotation))):
+                annotation = ToolContext  # imported for type checkers only, which suffices
+            else:
+                annotation, problem = Any, f"its annotation {annotation!r} cannot be resolved ({error})"
         default, info = declared.default, None
         if type(default).__name__ == "FieldInfo":
             default, info = _read_default(default), default
-        kind = inspect.Parameter.POSITIONAL_ONLY if declared.name in self._positional else declared.kind
+        is_positional = not self._is_plain and declared.name in self._positional
+        kind = inspect.Parameter.POSITIONAL_ONLY if is_positional else declared.kind
         return Parameter(
             name=declared.name, kind=kind, annotation=annotation, default=default, field=info, problem=problem
         )
-
-    def _resolve(self, annotation: Any) -> tuple[Any, str]:
-        """Resolve an annotation; where that fails, return Any and the reason."""
-        if annotation is inspect.Parameter.empty:
-            return Any, ""
-        try:
-            return resolve_annotation(annotation, self.source, self.names), ""
-        except Exception as error:  # noqa: BLE001  an annotation is code of the user's
-            if _CONTEXT_NAME.fullmatch(getattr(annotation, "__forward_arg__", str(annotation))):
-                return ToolContext, ""  # imported for type checkers only, which suffices
-            return Any, f"its annotation {annotation!r} cannot be resolved ({error})"
 
     def _list_taken(self) -> frozenset[str]:
         """List the keywords that belong to a parameter."""
@@ -242,56 +241,302 @@ def pick_value(p: Parameter, values: dict[str, Any], context: ToolContext[Any] |
     return None if p.default is inspect.Parameter.empty else p.default
 
 
-def find_examples(examples: Iterable[str], name: str, parameters: Sequence[str]) -> list[dict[str, Any]]:
-    """Find arguments in a docstring's examples: calls in doctests, with literals only, and JSON objects.
+def _does_nothing() -> None: ...
 
-    Args:
-        examples: The texts of the examples.
-        name: The function's name.
-        parameters: Its parameters, in the order of positional arguments.
+
+async def _awaits_nothing() -> None: ...
+
+
+# Byte code of functions that do nothing; every other byte is an argument.
+_NOTHING = (_does_nothing.__code__.co_code[::2], _awaits_nothing.__code__.co_code[::2])
+
+
+_NAME = re.compile(r"[^\W\d]\w*")
+
+
+def _marked() -> None: ...
+
+
+# The mark by which inspect.iscoroutinefunction() accepts an object; new in Python 3.12.
+_MARKED = getattr(inspect, "markcoroutinefunction", lambda function: function)(_marked)
+_GENERIC: object = types.GenericAlias  # `list[int]`, which Python 3.10 takes for a class
+_COPIED = ("__module__", "__name__", "__qualname__", "__isabstractmethod__")
+
+
+def find_source(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Find the plain function behind a callable: its code, module and annotations.
+
+    Raises:
+        DefinitionError: It wraps itself.
     """
-    return [found for text in examples for found in (*_find_calls(text, name, parameters), *_find_json_objects(text))]
+    while (inner := _unwrap_once(function)) is not function:
+        function = inner
+    return function
 
 
-def _find_calls(example: str, name: str, parameters: Sequence[str]) -> Iterator[dict[str, Any]]:
-    for call in filter(lambda node: isinstance(node, ast.Call), ast.walk(_parse_doctest(example))):
-        arguments = _read_literals(call, parameters) if _is_call_of(call, name) else None
-        if arguments is not None:
-            yield arguments
+def _unwrap_once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Unwrap one layer of a callable; return the callable itself where there is none."""
+    if isinstance(function, partial):
+        return function.func
+    if getattr(function, "__wrapped__", None) is not None:
+        return _unwrap(function)
+    if inspect.isclass(function):
+        return _find_constructor(function)
+    method = function if inspect.isroutine(function) else getattr(function, "__call__", None)  # noqa: B004  as it is
+    return method.__func__ if inspect.ismethod(method) else function
 
 
-def _parse_doctest(example: str) -> ast.AST:
-    """Parse the lines behind the prompts of a doctest; what is no Python is an empty module."""
-    lines = (line.lstrip() for line in example.splitlines())
-    code = "\n".join(line[4:] for line in lines if line.startswith((">>> ", "... ")))
+def _find_constructor(kind: type) -> Callable[..., Any]:
+    made_by: Any = kind.__init__  # type: ignore[misc]  # of this very class
+    return made_by if inspect.isfunction(made_by) else kind
+
+
+def _unwrap(function: Callable[..., Any]) -> Callable[..., Any]:
     try:
-        return ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ast.Module(body=[], type_ignores=[])
+        inner: Callable[..., Any] = inspect.unwrap(function)
+    except ValueError as error:
+        raise DefinitionError(f"{function!r} wraps itself. Set its __wrapped__ to what it calls.") from error
+    return inner
 
 
-def _is_call_of(call: ast.AST, name: str) -> bool:
-    function = getattr(call, "func", None)
-    return name in (getattr(function, "id", None), getattr(function, "attr", None))
+def is_declaration(function: object) -> bool:
+    """Check whether the body of a function is `...`, below its docstring: it declares a tool, and does nothing.
 
-
-def _read_literals(call: Any, parameters: Sequence[str]) -> dict[str, Any] | None:
-    """Read the arguments of a call; None where one is no literal, or has no name."""
-    nodes = dict([*zip(parameters, call.args), *((each.arg, each.value) for each in call.keywords)])
-    if len(call.args) > len(parameters) or None in nodes:
-        return None
+    `pass` and `return` have the same byte code, so the source is read too: that of the code itself, not of what it
+    wraps. Without source, a function that does nothing and has a return annotation is taken for a declaration. One
+    annotated with None is none: it does all that it declares.
+    """
+    if not isinstance(function, FunctionType) or not _is_empty(function.__code__):
+        return False
+    if function.__annotations__.get("return", "") in (None, "None"):
+        return False
     try:
-        values = {key: ast.literal_eval(node) for key, node in nodes.items()}
-        document: dict[str, Any] = json.loads(json.dumps(values, allow_nan=False))
-    except (ValueError, TypeError, RecursionError):
+        written = ast.parse(textwrap.dedent(inspect.getsource(function.__code__)))
+    except (OSError, TypeError, SyntaxError):
+        return "return" in function.__annotations__
+    functions = (node for node in ast.walk(written) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    last = next((node.body[-1] for node in functions if node.name == function.__code__.co_name), None)
+    return isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant) and last.value.value is ...
+
+
+def _is_empty(code: CodeType) -> bool:
+    """Check whether code does nothing and returns None: the last constant, behind the docstring, is what it returns."""
+    return code.co_code[::2] in _NOTHING and code.co_consts[-1] is None
+
+
+def unwrap_partials(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the callable behind partials."""
+    while isinstance(function, partial):
+        function = function.func
+    return function
+
+
+def read_docstring(function: Callable[..., Any]) -> str | None:
+    """Read the docstring of a callable; for an object or a partial, not that of its class."""
+    function = unwrap_partials(function)
+    if inspect.isclass(function) or inspect.isroutine(function):
+        return inspect.getdoc(function)
+    return inspect.getdoc(find_source(function)) or inspect.getdoc(function)
+
+
+def find_inherited_docstring(owner: type | None, function: Callable[..., Any]) -> str | None:
+    """Find the docstring of the method that this one overrides; Python's own search skips decorated methods."""
+    name = getattr(function, "__name__", "")
+    overridden = (inspect.getattr_static(base, name, None) for base in (owner.__mro__[1:] if owner else ()))
+    return next((doc for method in overridden if (doc := getattr(method, "__doc__", None))), None)
+
+
+def find_called(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Find the callable whose signature is the true one: of an object its `__call__`, bound."""
+    if dispatcher := _find_dispatcher(function):  # its wrapper has the instance as a parameter, though it is bound
+        bound: Callable[..., Any] = dispatcher.func.__get__(dispatcher, type(dispatcher))
+        return bound
+    if _has_signature(function):
+        return function
+    method: Callable[..., Any] = function.__call__  # type: ignore[operator]  # an object has it
+    return method if isinstance(method, (FunctionType, MethodType, partial)) else function
+
+
+def _has_signature(function: Callable[..., Any]) -> bool:
+    """Check whether a callable has a signature of its own, and is no object with `__call__` alone."""
+    if isinstance(function, (type, partial)) or inspect.isroutine(function):
+        return True
+    return hasattr(function, "__wrapped__") or hasattr(function, "__signature__")
+
+
+def is_dispatched(function: Callable[..., Any]) -> bool:
+    """Check whether a callable dispatches on its first argument, which must then be positional."""
+    is_function = hasattr(function, "dispatch") and hasattr(function, "registry")
+    return is_function or _find_dispatcher(function) is not None
+
+
+def _find_dispatcher(function: Callable[..., Any]) -> singledispatchmethod[Any] | None:
+    owner = getattr(getattr(function, "register", None), "__self__", None)
+    return owner if isinstance(owner, singledispatchmethod) else None
+
+
+def list_keywords(function: Callable[..., Any]) -> Collection[str] | None:
+    """List the keywords of a wrapper with `*args` but no `**kwargs`; None of any other callable."""
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) != inspect.CO_VARARGS:
         return None
-    return document
+    names: Collection[str] = code.co_varnames[: code.co_argcount]
+    return names
 
 
-def _find_json_objects(example: str) -> Iterator[dict[str, Any]]:
-    for paragraph in re.split(r"\n\s*\n", example):
-        text = paragraph.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
-        with suppress(ValueError, RecursionError):
-            document = json.loads(text)
-            if isinstance(document, dict):
-                yield document
+def collect_frame_names(function: Callable[..., Any]) -> Mapping[str, Any]:
+    """Collect the names that a function's annotations use from the frames around it, where these still run."""
+    annotations = read_annotations(function)
+    settled = [type(annotation) is type or is_resolved(annotation) for annotation in annotations.values()]
+    if all(settled):
+        return {}
+    local: dict[str, Any] = {}
+    frame: types.FrameType | None = sys._getframe(1)  # noqa: SLF001  the public way, inspect.currentframe, is this one
+    while frame is not None:
+        if _is_around(frame, function):
+            local = {**frame.f_locals, **local}  # the names of inner ones win
+        frame = frame.f_back
+    return _pick_mentioned(annotations, local)
+
+
+def _is_around(frame: types.FrameType, function: Callable[..., Any]) -> bool:
+    """Check whether a function was defined in the code that a frame runs, below the top level of its module."""
+    module = getattr(function, "__globals__", None)
+    if frame.f_globals is not module or frame.f_locals is module:
+        return False
+    return _contains(frame.f_code, getattr(function, "__code__", None))
+
+
+def _pick_mentioned(annotations: Mapping[str, Any], local: Mapping[str, Any]) -> dict[str, Any]:
+    """Pick the names that annotations use, and those that the annotations of these classes use."""
+    picked: dict[str, Any] = {}
+    open_ends = [annotations]
+    while open_ends:
+        names = set(_NAME.findall(repr(open_ends.pop()))) & local.keys() - picked.keys()
+        picked |= {name: local[name] for name in names}
+        open_ends += [read_annotations(local[name]) for name in names if isinstance(local[name], type)]
+    return picked
+
+
+def is_resolved(annotation: Any) -> bool:
+    """Check whether an annotation has no name that must be looked up."""
+    if isinstance(annotation, type) and type(annotation) is not _GENERIC:
+        return True
+    if isinstance(annotation, (str, typing.ForwardRef)):
+        return False
+    given = getattr(annotation, "__args__", ())
+    return not isinstance(given, tuple) or _is_literal(annotation) or all(map(is_resolved, given))
+
+
+def read_annotations(function: Callable[..., Any]) -> Mapping[str, Any]:
+    """Read annotations without evaluating them."""
+    if sys.version_info >= (3, 14):  # names that are not defined yet would raise there
+        import annotationlib
+
+        return annotationlib.get_annotations(function, format=annotationlib.Format.FORWARDREF)
+    return getattr(function, "__annotations__", {})
+
+
+def read_signature(function: Callable[..., Any]) -> inspect.Signature:
+    """Read a signature without evaluating its annotations.
+
+    Raises:
+        ValueError: There is no signature, as for some functions written in C.
+    """
+    if sys.version_info >= (3, 14):
+        import annotationlib
+
+        return inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
+    return inspect.signature(function)
+
+
+def render_signature(function: Callable[..., Any]) -> str:
+    """Render a signature as it was written; `(...)` where there is none."""
+    try:
+        written = read_signature(function)
+    except (ValueError, TypeError):
+        return "(...)"
+    parameters = [p.replace(annotation=_unquote(p.annotation)) for p in written.parameters.values()]
+    return str(written.replace(parameters=parameters, return_annotation=_unquote(written.return_annotation)))
+
+
+def read_attributes(function: Callable[..., Any]) -> dict[str, Any]:
+    """Read the attributes that make an object look like a function, for tools that wrap one."""
+    found = {key: value for key in _COPIED if (value := getattr(function, key, None)) is not None}
+    found["__doc__"] = getattr(function, "__doc__", None)
+    found["__annotations__"] = read_annotations(function)
+    found["__wrapped__"] = function
+    return found | vars(_MARKED) if inspect.iscoroutinefunction(function) else found
+
+
+def resolve_annotation(annotation: Any, function: Callable[..., Any], names: Mapping[str, Any]) -> Any:
+    """Resolve an annotation of `function` to a type.
+
+    Raises:
+        NameError: A name is in none of the function's scopes.
+    """
+    if is_resolved(annotation):
+        return annotation
+    holder = types.SimpleNamespace(__annotations__={"it": annotation})
+    scope = {**names, **read_closure(function)}
+    hints = typing_extensions.get_type_hints(
+        holder, globalns=getattr(function, "__globals__", {}), localns=scope, include_extras=True
+    )
+    again = hints["it"] if sys.version_info >= (3, 11) else _convert_strings(hints["it"])
+    return again if again is hints["it"] else resolve_annotation(again, function, names)
+
+
+def _is_literal(annotation: Any) -> bool:
+    return getattr(annotation, "__origin__", None) is typing.Literal
+
+
+class _Unquoted(str):
+    """Text whose repr has no quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def _unquote(annotation: Any) -> Any:
+    return _Unquoted(annotation) if isinstance(annotation, str) else annotation
+
+
+def _contains(outer: types.CodeType, inner: object) -> bool:
+    """Check whether code contains other code, at any depth, as the body of a class contains its methods."""
+    return any(part is inner or _contains(part, inner) for part in outer.co_consts if isinstance(part, types.CodeType))
+
+
+def _convert_strings(annotation: Any) -> Any:
+    """Convert the strings in `list["City"]` to references, as Python 3.11 does and 3.10 does not."""
+    given = getattr(annotation, "__args__", ())
+    if _is_literal(annotation) or not isinstance(given, tuple):
+        return annotation
+    made = tuple(map(_to_reference, given))
+    return annotation if all(new is old for new, old in zip(made, given)) else _rebuild(annotation, made)
+
+
+def _to_reference(part: Any) -> Any:
+    return typing.ForwardRef(part) if isinstance(part, str) else _convert_strings(part)
+
+
+def _rebuild(annotation: Any, arguments: tuple[Any, ...]) -> Any:
+    """Rebuild a generic type with other arguments."""
+    if isinstance(annotation, types.GenericAlias):
+        return types.GenericAlias(typing.cast(type, annotation.__origin__), arguments)
+    return annotation.copy_with(arguments) if hasattr(annotation, "copy_with") else annotation
+
+
+def read_closure(function: Callable[..., Any]) -> dict[str, Any]:
+    """Read the names that a function holds itself: its type parameters, and its closure."""
+    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    cells = getattr(function, "__closure__", None) or ()
+    held = {name: cell.cell_contents for name, cell in zip(names, cells) if _is_filled(cell)}
+    return {**held, **{parameter.__name__: parameter for parameter in getattr(function, "__type_params__", ())}}
+
+
+def _is_filled(cell: types.CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018  reading an empty cell is how Python tells that it is empty
+    except ValueError:
+        return False
+    return True

@@ -12,14 +12,14 @@ from typing import Any, ParamSpec, TypeVar, get_args, get_origin, overload
 from typing_extensions import Unpack
 
 from toolkit._options import refuse_unknown_options, spell_options
-from toolkit._schema.annotations import (
+from toolkit._schema.signature import (
+    Signature,
     collect_frame_names,
     find_source,
     is_declaration,
     read_annotations,
     resolve_annotation,
 )
-from toolkit._schema.signature import Signature
 from toolkit._tools.handlers import (
     BoundHandler,
     FunctionHandler,

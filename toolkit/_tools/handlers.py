@@ -23,20 +23,20 @@ from typing_extensions import get_type_hints, is_typeddict
 from toolkit._concurrency.cancellation import CANCELLED
 from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT
-from toolkit._schema.annotations import collect_frame_names, find_source
 from toolkit._schema.argument_schema import (
     ArgumentSchema,
     DocumentSchema,
     JoinedSchema,
     LenientSchema,
     ModelArguments,
+    Parameter,
+    ParameterSchema,
     TypeSchema,
     get_fields,
 )
 from toolkit._schema.arguments import ArgumentParser
-from toolkit._schema.parameters import Parameter, ParameterSchema
 from toolkit._schema.return_schema import ReturnDocument, ReturnSchema, ReturnType
-from toolkit._schema.signature import Signature, pick_value
+from toolkit._schema.signature import Signature, collect_frame_names, find_source, pick_value
 from toolkit.errors import Cancelled, DefinitionError, InvalidArguments, UnknownActivity
 
 

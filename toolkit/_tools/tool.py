@@ -17,8 +17,8 @@ from typing_extensions import Self, Unpack
 from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT_PATH, ToolResult, ToolSpec
 from toolkit._options import refuse_unknown_options, spell_options
-from toolkit._schema.annotations import read_attributes, render_signature, unwrap_partials
 from toolkit._schema.arguments import MAX_TEXT, RawArguments, refuse_long
+from toolkit._schema.signature import read_attributes, render_signature, unwrap_partials
 from toolkit._tools.handlers import (
     BoundHandler,
     DeclaredHandler,
@@ -34,8 +34,7 @@ from toolkit._tools.shared_values import allow_references
 from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from toolkit._dialects.base import DialectName
-    from toolkit._dialects.explain import Explanation
+    from toolkit._dialects.base import DialectName, Explanation
 
 _new = tuple.__new__
 
@@ -225,8 +224,8 @@ class Tool(Generic[P, R]):
             ValueError: There is no such dialect.
             DefinitionError: The tool cannot be described to a model, or to this provider.
         """
+        from toolkit._dialects.base import explain
         from toolkit._dialects.catalog import get_dialect  # all of them take longer to load than the rest of a tool
-        from toolkit._dialects.explain import explain
 
         return explain(self._spec, get_dialect(dialect, strict=strict))
 

@@ -23,7 +23,7 @@ from toolkit._dialects.strict.scope import without_null
 from toolkit._messages import replace_surrogates
 from toolkit._schema.argument_schema import ArgumentSchema
 from toolkit._schema.error_messages import format_path
-from toolkit._schema.matching import as_mapping, resolve_reference
+from toolkit._schema.json_schema import as_mapping, resolve_reference
 from toolkit._tools.tool import Tool
 from toolkit.display.formatting import escape_controls, shorten
 from toolkit.errors import InvalidArguments

@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Any, NoReturn, Protocol, TypeAlias
 
-from toolkit._schema.matching import is_type, is_valid, resolve_reference
+from toolkit._schema.json_schema import is_type, is_valid, resolve_reference
 
 Document: TypeAlias = Any
 Members: TypeAlias = list[tuple[str, Any]]

@@ -45,7 +45,7 @@ from toolkit._dialects.strict.scope import (
     make_free_name,
     without_null,
 )
-from toolkit._schema.matching import (
+from toolkit._schema.json_schema import (
     are_disjoint,
     as_mapping,
     collect_references,

@@ -24,8 +24,7 @@ from toolkit._dialects.strict.rules import (
 )
 from toolkit._dialects.strict.scope import NoFormError, Note, Part, Scope
 from toolkit._messages import ToolSpec
-from toolkit._schema.json_schema import map_schemas
-from toolkit._schema.matching import as_mapping, collect_references
+from toolkit._schema.json_schema import as_mapping, collect_references, map_schemas
 
 # The key of a root that is no object, in the object that all providers require.
 ROOT = "arguments"

@@ -30,7 +30,7 @@ from functools import cache
 from itertools import chain
 from typing import Any, Literal, TypeAlias
 
-from toolkit._schema.matching import list_allowed_values, list_schemas, look_up
+from toolkit._schema.json_schema import list_allowed_values, list_schemas, look_up
 
 Schema: TypeAlias = Mapping[str, Any]
 

@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 
 from toolkit._dialects.strict.codecs import Codec, TextCodec
 from toolkit._dialects.strict.rules import WORDS, Rules, describe_keyword, quote_json, value_kind
-from toolkit._schema.json_schema import map_schemas
-from toolkit._schema.matching import as_mapping, collect_references, look_up
+from toolkit._schema.json_schema import as_mapping, collect_references, look_up, map_schemas
 
 Schema: TypeAlias = Mapping[str, Any]
 
