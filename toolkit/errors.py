@@ -28,7 +28,9 @@ A paused run raises nothing.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
+
+from typing_extensions import override
 
 __all__ = [
     "ApprovalError",
@@ -164,14 +166,21 @@ class ModelError(RunError):
 
     Attributes:
         status: HTTP status; None without a response.
+        cause: The client's own exception, which is not part of the traceback; None if there is none, or if it shows the
+            API key. It is lost in a pickle.
     """
 
-    def __init__(self, message: str, status: int | None = None) -> None:
+    def __init__(self, message: str, status: int | None = None, cause: BaseException | None = None) -> None:
         super().__init__(message, status)
         self.status = status
+        self.cause = cause
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.args, {**self.__dict__, "cause": None}
 
 
 class NoModelError(RunError):

@@ -258,6 +258,22 @@ def test_blank_environment(environment: Callable[[str, str], None], value: str |
         Runner(model="gpt-5").run("x")
 
 
+def test_address_without_http(environment: Callable[[str, str], None]) -> None:
+    """An address without its scheme is refused with the way to write it: an argument at once, a variable when used."""
+    with pytest.raises(ValueError, match="base_url='localhost:1/v1' does not begin with http:// or https://: write"):
+        Runner(base_url="localhost:1/v1", model="m")
+    environment("OPENAI_BASE_URL", "localhost:1/v1")
+    with pytest.raises(NoModelError, match="OPENAI_BASE_URL='localhost:1/v1' does not begin with http"):
+        Runner(model="m").run("x")
+
+
+def test_key_is_not_shown(server: FakeServer) -> None:
+    """The representation of a runner's model and of its settings has no key."""
+    runner = Runner(base_url=server.base_url, model="m", api_key="sk-canary")
+
+    assert "canary" not in f"{runner!r} {runner.model!r} {runner._model_choice!r}"
+
+
 def test_client_without_a_name(server: FakeServer) -> None:
     """A client alone does not say which of its models; the error says how to."""
     with (

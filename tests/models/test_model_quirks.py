@@ -528,6 +528,68 @@ def test_empty_answer(line: Line, content: Any, streamed: bool) -> None:
     assert ("Hi.", "stop", 2) == (result.output, result.finish_reason, result.usage.requests)
 
 
+CAME_TWICE: dict[str, list[list[Any]]] = {
+    "a chunk with the whole call": [[piece('{"a": 1}', "need", id="a", index=0)]] * 2,
+    "a chunk with the start of the call": [
+        *[[piece('{"a"', "need", id="a", index=0)]] * 2,
+        [piece(": 1}", index=0)],
+    ],
+    "a chunk with all arguments": [
+        [piece("", "need", id="a", index=0)],
+        *[[piece('{"a": 1}', index=0)]] * 2,
+    ],
+    "an object in one text": [[piece('{"a": 1}{"a": 1}', "need", id="a", index=0)]],
+}
+
+
+@pytest.mark.parametrize("deltas", CAME_TWICE.values(), ids=CAME_TWICE)
+def test_call_that_comes_twice_runs_once(line: Line, deltas: list[list[Any]]) -> None:
+    """A chunk, or an object in the arguments, that comes twice is one call."""
+    assert ["need: 1"] == told(line.run(in_chunks(*deltas), reply.text("Done."), streamed=True))
+
+
+def test_one_text_that_comes_twice_runs_once(line: Line) -> None:
+    """The same in a whole answer; different objects are different calls."""
+    answer = message(piece('{"a": 1}{"a": 1}{"a": 2}', "need", id="a"))
+
+    assert ["need: 1", "need: 2"] == told(line.run(answer, reply.text("Done."), streamed=False))
+
+
+@pytest.mark.parametrize("name", [None, "say"], ids=["no name", "its name"])
+def test_new_id_in_each_fragment(line: Line, name: str | None) -> None:
+    """Fragments of one index with an id of their own each are one call."""
+    texts = ['{"te', 'xt": "x', '"}']
+    deltas = [[piece(text, name if n else "say", id=f"id{n}", index=0)] for n, text in enumerate(texts)]
+
+    assert ["say: <x>"] == told(line.run(in_chunks(*deltas), reply.text("Done."), streamed=True))
+
+
+WRONG_TYPES: dict[str, list[Any]] = {
+    "choices": [{"choices": 5}],
+    "delta": [{"choices": [{"index": 0, "delta": 5}]}],
+    "tool_calls": [{"choices": [{"index": 0, "delta": {"tool_calls": 5}}]}],
+    "name": [chunk(piece("", 5, index=0))],
+    "arguments": [chunk(piece(0, index=0))],
+    "arguments that are false": [chunk(piece(False, index=0))],
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_TYPES.values(), ids=WRONG_TYPES)
+def test_fragment_of_a_wrong_type(line: Line, wrong: list[Any]) -> None:
+    """A fragment that cannot be read is not passed over: the rest of the call would run with other values."""
+    start, rest = chunk(piece('{"a": 1', "need", id="a", index=0)), chunk(piece("2}", index=0))
+    answer = reply.chunks([start, *wrong, rest, chunk(finish_reason="tool_calls")])
+    with pytest.raises(ModelError, match="malformed|cannot be read"):
+        line.run(answer, streamed=True)
+
+
+@pytest.mark.parametrize("arguments", [0, False, 1.5])
+def test_whole_call_with_arguments_of_a_wrong_type(line: Line, arguments: Any) -> None:
+    """The same in a whole answer."""
+    with pytest.raises(ModelError, match="malformed"):
+        line.run(message(piece(arguments, "need", id="a")), streamed=False)
+
+
 NO_CHOICE = {"empty": {"choices": []}, "null": {"choices": None}, "missing": {}, "an object": {"choices": {}}}
 
 

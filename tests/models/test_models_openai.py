@@ -3,6 +3,8 @@
 import asyncio
 import functools
 import inspect
+import pickle
+import traceback
 import types
 from collections.abc import Callable
 from typing import Any
@@ -351,7 +353,9 @@ def test_table_of_errors(kind: type[openai.OpenAIError]) -> None:
     with pytest.raises(ModelError) as caught, translate_errors():
         raise made(kind)
 
-    assert f"{ADVICE[kind.__name__]} ({kind.__name__}: canary)" == str(caught.value)
+    status = getattr(kind, "status_code", None)
+    origin = f"status {status}" if status else kind.__name__
+    assert f"{ADVICE[kind.__name__]} ({origin}: canary)" == str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -362,7 +366,7 @@ def test_other_errors(error: Exception) -> None:
     with pytest.raises(ModelError, match=UNREADABLE) as caught, translate_errors():
         raise error
 
-    assert error is caught.value.__cause__
+    assert (error, None) == (caught.value.cause, caught.value.__cause__)
 
 
 @pytest.mark.parametrize(
@@ -388,10 +392,23 @@ def asked_once(answer: Reply) -> ModelError:
      (422, REFUSES), (429, "refuses more requests"), (500, "server failed"), (503, "server failed"), (418, REPORTS)],
 )  # fmt: skip
 def test_status(status: int, advice: str) -> None:
-    """A status is on the error, with what to do and what the server said."""
+    """A status is on the error; the text has model, address, status and the server's message once, and what to do."""
     error = asked_once(reply.error(status, "the server's words"))
 
-    assert (status, True, True) == (error.status, advice in str(error), "the server's words" in str(error))
+    assert (status, True) == (error.status, advice in str(error))
+    assert [1, 1, 1] == [str(error).count(part) for part in ("fake at http://127.0.0.1", str(status), "server's words")]
+
+
+def test_traceback_is_short() -> None:
+    """A traceback ends with what to do, and has no line of the client's; the client's exception is the cause."""
+    error = asked_once(reply.error(401, "no"))
+    lines = "".join(traceback.format_exception(error)).splitlines()
+
+    assert lines[-1].startswith("toolkit.errors.ModelError: The model's server does not accept the API key; check")
+    assert not any("openai/" in line for line in lines) and len(lines) < 40
+    assert isinstance(error.cause, openai.AuthenticationError)
+    restored = pickle.loads(pickle.dumps(error))  # noqa: S301  our own
+    assert (401, None) == (restored.status, restored.cause)
 
 
 def test_nobody_is_there() -> None:
@@ -417,7 +434,7 @@ def test_deadline() -> None:
 
 
 def test_key_is_not_shown() -> None:
-    """A refused key is not in the error."""
+    """A refused key is not in the error, and not in its cause."""
     with (
         FakeServer([reply.error(401, "no")]) as server,
         openai.OpenAI(base_url=server.base_url, api_key="sk-canary", max_retries=0) as client,
@@ -425,7 +442,7 @@ def test_key_is_not_shown() -> None:
     ):
         Runner(model="fake", client=client).run("x")
 
-    assert "canary" not in f"{caught.value!r} {caught.value.__cause__!r}"
+    assert "canary" not in f"{caught.value!r} {caught.value.cause!r}"
 
 
 def test_request_that_cannot_be_made() -> None:

@@ -152,7 +152,7 @@ def test_server_that_repeats_the_key(status: int, streamed: bool) -> None:
     ):
         ran(runner, streamed=streamed)
 
-    assert "canary" not in f"{caught.value!r} {caught.value.__cause__!r}"
+    assert "canary" not in f"{caught.value!r} {caught.value.cause!r}"
 
 
 @pytest.mark.parametrize("fault", [reply.text("x").cut(None), reply.text("x").reset(None)], ids=["closed", "reset"])

@@ -744,6 +744,17 @@ def test_missing_events(missing: set[str], at_the_end: bool) -> None:
     assert [1] == [call.result.value for call in of_events(told).calls]
 
 
+@pytest.mark.parametrize("at_the_end", [True, False], ids=["listed at the end", "not listed"])
+def test_item_that_comes_twice_runs_once(at_the_end: bool) -> None:
+    """A call whose last event comes twice runs once."""
+    events = events_of(called())
+    done = next(number for number, event in enumerate(events) if event["type"] == "response.output_item.done")
+    events.insert(done, events[done])
+    events = events if at_the_end else [*map(empty_at_the_end, events)]
+
+    assert [1] == [call.result.value for call in of_events(events).calls]
+
+
 def test_text_that_comes_at_the_end() -> None:
     """Text that no piece brought is shown when the answer has ended."""
     last = events_of(message("Hi."))[-1]

@@ -125,7 +125,7 @@ class ServerModel(ABC):
             ModelError: The server failed, or its answer cannot be read.
         """
         reply = await self._send(request, stream=False)
-        with translate_errors(self.client):
+        with translate_errors(self.client, self.name):
             builder = self.builder.from_reply(reply)
         return self._build_response(builder, request)
 
@@ -151,7 +151,7 @@ class ServerModel(ABC):
         """Fill a builder, and yield the pieces of each chunk."""
         chunks = await self._send(request, stream=True, **self.streaming)
         is_public = self.dialect.has_public_text(request)
-        with translate_errors(self.client):
+        with translate_errors(self.client, self.name):
             async with aclosing(_read_stream(chunks, request.cancellation)) as stream:
                 async for chunk in stream:
                     pieces = list(builder.add_chunk(chunk))
@@ -172,7 +172,7 @@ class ServerModel(ABC):
         """Send a request; where the server takes no schema of the output, it becomes a call for the whole run."""
         body = self._make_body(request)
         try:
-            with translate_errors(self.client):
+            with translate_errors(self.client, self.name):
                 return await self._create(body, request.cancellation, **options)
         except ModelError as error:
             if request.output is None or request.output.by_tool or not refuses_format(error):

@@ -86,6 +86,8 @@ class ModelChoice:
     def __post_init__(self) -> None:
         if self.api not in APIS:
             raise ValueError(f"api={self.api!r} is not one of {', '.join(map(repr, APIS))}.")
+        if self.base_url and (fault := _find_address_fault("base_url", self.base_url)):
+            raise ValueError(fault)
 
     @property
     def is_fallback(self) -> bool:
@@ -147,6 +149,8 @@ class ModelChoice:
         address, key = self._get_address()
         if not (address or key):
             return None
+        if address and (fault := _find_address_fault("OPENAI_BASE_URL", address)):
+            raise NoModelError(fault)
         client = sync_client(address, key or "none")  # local servers seldom require a key
         return self._make_model(client, self._get_name() or _find_model(client))
 
@@ -187,6 +191,13 @@ class ModelChoice:
 def _announce(name: str) -> None:
     """Write which model answers and why, once in a process."""
     print(FALLBACK.format(name=name), file=sys.stderr)
+
+
+def _find_address_fault(name: str, address: Any) -> str:
+    """Describe an address that no HTTP client takes; empty if it is one."""
+    if str(address).startswith(("http://", "https://")):
+        return ""
+    return f"{name}={str(address)!r} does not begin with http:// or https://: write 'http://localhost:11434/v1'."
 
 
 async def _open_in_loop(model: ServerModel) -> tuple[Model, AsyncGenerator[None, None]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,11 +16,14 @@ SHORTEST_KEY = 8
 
 
 @contextmanager
-def translate_errors(client: Any = None) -> Iterator[None]:
+def translate_errors(client: Any = None, model: str = "") -> Iterator[None]:
     """Raise whatever the client raises as a ModelError, so that callers need not know its exceptions.
 
+    The client's traceback has ten times the lines of the reason, so it is kept as `cause`, and not shown.
+
     Args:
-        client: Its API key is removed from the message, should the server repeat it.
+        client: The message names its address. Its API key is removed, should the server repeat it.
+        model: The model's name, for the message.
 
     Raises:
         ModelError: Anything was raised.
@@ -29,17 +32,16 @@ def translate_errors(client: Any = None) -> Iterator[None]:
         yield
     except (ModelError, GeneratorExit):
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  it is the cause of the error that is raised
         import openai
 
         status = getattr(error, "status_code", None)
         advice = next((text for kind, text in _list_advice(openai) if isinstance(error, kind)), UNREADABLE)
-        text = _read_error(error)
-        public = _without_key(text, client)
-        failure = ModelError(f"{advice} ({type(error).__name__}: {excerpt(public)})", status)
-        if public != text:
-            raise failure from None  # the cause would show the key, too
-        raise failure from error
+        public = _without_key(_read_message(error), client)
+        shows_key = _without_key(_read_error(error), client) != _read_error(error)
+        place = " at ".join(filter(None, (model, str(getattr(client, "base_url", None) or ""))))
+        origin = ", ".join(filter(None, (place, f"status {status}" if status else type(error).__name__)))
+        raise ModelError(f"{advice} ({origin}: {excerpt(public)})", status, None if shows_key else error) from None
 
 
 def _list_advice(openai: Any) -> tuple[tuple[type[Exception], str], ...]:
@@ -68,7 +70,7 @@ def _list_advice(openai: Any) -> tuple[tuple[type[Exception], str], ...]:
 
 def refuses_format(error: ModelError) -> bool:
     """Return whether a server refused the schema of its answer, however it puts that."""
-    text = _read_error(error.__cause__ or error)
+    text = f"{error} {_read_error(error.cause or error)}"
     named = re.search(r"response.?format|text\.format|json_schema", text, re.IGNORECASE)
     return error.status in (400, 422) and named is not None
 
@@ -77,6 +79,14 @@ def excerpt(value: Any) -> str:
     """Return the first 300 characters of a server's text."""
     text = str(value)
     return text if len(text) <= 300 else f"{text[:299]}…"
+
+
+def _read_message(error: Exception) -> str:
+    """Return the server's message where it has one, else the error's text and its cause."""
+    body = getattr(error, "body", None)
+    message = body.get("message") if isinstance(body, Mapping) else None
+    text = message if isinstance(message, str) and message else _read_error(error)
+    return f"{text} {error.__cause__}" if error.__cause__ else text
 
 
 def _read_error(error: BaseException) -> str:

@@ -34,6 +34,7 @@ class _CompletionBuilder(ResponseBuilder):
         if choice is None:
             raise ModelError(f"The server's answer is not a chat completion: {excerpt(reply)}")
         message = get_member(choice, "message")
+        _check_calls(message)
         builder._read_metadata(reply, choice)
         builder.text.append(_message_text(message))
         builder.reasoning.append(_reasoning_text(message))
@@ -50,6 +51,7 @@ class _CompletionBuilder(ResponseBuilder):
         choice = _find_choice(chunk)
         self._read_metadata(chunk, choice)
         delta = get_member(choice, "delta")
+        _check_calls(delta)
         if reasoning := _reasoning_text(delta):
             self.reasoning.append(reasoning)
             yield ReasoningDelta(replace_surrogates(reasoning))
@@ -112,8 +114,20 @@ class OpenAIModel(ServerModel):
 def _find_choice(chunk: Any) -> Any:
     """Return a chunk's part of the first choice: several choices may take turns, and the others are not read."""
     choices = get_member(chunk, "choices")
-    listed = choices if isinstance(choices, (list, tuple)) else ()
-    return next((choice for choice in listed if not _is_positive(get_member(choice, "index"))), None)
+    if choices and not isinstance(choices, (list, tuple)):
+        raise ModelError(f"The model's answer is malformed: its choices are {choices!r:.50}.")
+    return next((choice for choice in choices or () if not _is_positive(get_member(choice, "index"))), None)
+
+
+def _check_calls(message: Any) -> None:
+    """Refuse an answer whose calls cannot be read: without them, what is left would run with other values.
+
+    Raises:
+        ModelError: The message is no object, or its calls are no list.
+    """
+    calls = get_member(message, "tool_calls")
+    if isinstance(message, (str, int, float, list)) or (calls and not isinstance(calls, (list, tuple))):
+        raise ModelError(f"The model's answer is malformed: {excerpt(message)}")
 
 
 def _is_positive(index: Any) -> bool:

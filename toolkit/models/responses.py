@@ -97,6 +97,11 @@ class OpenItems:
         candidates = (self._latest.get(key) for key in _list_keys(event, item))
         return next((one for one in candidates if one and one.is_open_to(item, _index(event))), None)
 
+    def is_repeated(self, event: Any, item: Mapping[str, Any]) -> bool:
+        """Return whether an event brings a final item again, with the same ids."""
+        known = (self._latest.get(key) for key in _list_keys(event, item) if key[0] == "id")
+        return any(one is not None and one.last == item for one in known)
+
     def start(self, event: Any, item: Mapping[str, Any]) -> OpenItem:
         """Add an item.
 
@@ -179,7 +184,7 @@ class _ItemsBuilder(ResponseBuilder):
 
     def finish_item(self, event: Any) -> Iterator[Piece]:
         item = to_plain_item(get_member(event, "item"))
-        if item is not None:
+        if item is not None and not self.open.is_repeated(event, item):
             open_item = self.open.find_or_start(event, item)
             open_item.last = item
             self._ready += [open_item] if is_call(item) and item.get("status") not in UNFINISHED else []

@@ -1,8 +1,11 @@
 """Assemble the calls of a streamed completion, whose fragments servers number and name in many ways.
 
-A fragment belongs to the call at its index, unless it has another id or starts a new call after complete JSON; where
-the index is missing, to the call with its id, else to the last one. The first name that is not empty counts. Servers
-known for each deviation are listed with the tests.
+A fragment belongs to the call at its index, unless it starts a new call: by another id and a name, or after complete
+JSON. Where the index is missing, it belongs to the call with its id, else to the last one. The first name that is not
+empty counts. Servers known for each deviation are listed with the tests.
+
+A fragment that repeats its call so far, and an object that repeats the one before it in one text of arguments, came
+twice and count once.
 
 The cost of a fragment does not grow with what has arrived before it: an answer may be millions of fragments long.
 """
@@ -11,9 +14,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 from toolkit._dialects.base import get_member, split_function
@@ -53,16 +57,30 @@ class OpenCall:
         return replace_surrogates("".join(self.parts))
 
     def add(self, piece: Any) -> str:
-        """Add a fragment, and return its part of the arguments."""
+        """Add a fragment, and return its part of the arguments.
+
+        Raises:
+            ModelError: Name or arguments are no text.
+        """
         name, arguments = split_function(piece)
+        if not isinstance(name, (str, type(None))):
+            raise ModelError(f"The model's answer is malformed: the name of a call is {name!r:.50}.")
         self.id = self.id or _identity(piece)
         if isinstance(name, str) and name and name != self.name:
             # Two names for one call: the result is no tool's name.
             self.name = f"{self.name.partition('|')[0]}|{name}" if self.name else name
         text = _to_text(arguments)
+        if self._is_repeated(piece, text):
+            return ""
         self.parts.append(text)
         self._watch(text)
         return text
+
+    def _is_repeated(self, piece: Any, text: str) -> bool:
+        """Return whether a fragment repeats the call so far: nothing that starts with a bracket goes on like that."""
+        if not text.startswith("{") or _identity(piece) != self.id or not self.id:
+            return False
+        return sum(map(len, self.parts)) == len(text) and "".join(self.parts) == text
 
     def _watch(self, text: str) -> None:
         """Parse the arguments once, when their outermost bracket closes; only space may follow."""
@@ -80,8 +98,8 @@ class OpenCall:
         )
 
     def build_all(self) -> Iterable[ToolCall]:
-        """Make one call, or several where the arguments are several whole objects in a row."""
-        first, *more = _split_objects(self.arguments)
+        """Make one call, or several where the arguments are several whole objects in a row; of equal ones one."""
+        first, *more = (text for text, _ in groupby(_split_objects(self.arguments)))
         call = replace(self.build(), arguments=first)
         return [call, *(replace(call, arguments=text, provider_call_id="") for text in more)]
 
@@ -161,16 +179,25 @@ def _check_count(calls: int) -> None:
 
 
 def _is_new_call(call: OpenCall, piece: Any) -> bool:
-    if identity := _identity(piece):
-        return call.id not in ("", identity)
     name, arguments = split_function(piece)
+    if identity := _identity(piece):
+        return call.id not in ("", identity) and not _continues(call, name, arguments)
     has_news = name and (arguments or name != call.name)
     return bool(has_news and call.name) and call.is_whole
+
+
+def _continues(call: OpenCall, name: Any, arguments: Any) -> bool:
+    """Return whether a fragment with a new id continues a call: some servers make an id for each fragment."""
+    if call.is_whole or not isinstance(arguments, str) or not arguments or not any(call.parts):
+        return False
+    return not name or (name == call.name and not arguments.lstrip().startswith("{"))
 
 
 def _to_text(arguments: Any) -> str:
     if arguments is None or isinstance(arguments, str):
         return arguments or ""
+    if not isinstance(arguments, (Mapping, list, tuple)):
+        raise ModelError(f"The model's answer is malformed: the arguments of a call are {arguments!r:.50}.")
     return json.dumps(arguments, ensure_ascii=False, default=str)  # of a server that decoded the text already
 
 
