@@ -181,7 +181,7 @@ def test_guards_are_killed(place: Place, kill: str) -> None:
     """A command that kills what watches over it ends with it, and with all that it started."""
     result = place.call(f"setsid sleep 600 & echo first; {kill}; sleep 600")
 
-    told = "Nobody knows how the command ended: it killed the process that watched over it."
+    told = "The end of the command is unknown: it killed its supervisor process."
     assert (told, []) == (result.error, list_living(place.mark))
 
 

@@ -18,7 +18,6 @@ other threads wait for its end. Keep the file on a disk of this machine: locks d
 from __future__ import annotations
 
 import os
-import shlex
 import threading
 import time
 import weakref
@@ -344,8 +343,7 @@ def _migrate(connection: sqlite3.Connection, layout: Layout, path: str) -> None:
 
 _DAMAGED = (
     "it is damaged. Keep it, and {name}-wal if that is there; put a copy back in its place. "
-    "Where there is no copy, `sqlite3 {file} .recover | sqlite3 {saved}` may save what can be read: see that it "
-    "printed no error, and count what is there, for it may save nothing and end as if all were well"
+    "Without a copy, the command .recover of sqlite3 may save what can be read"
 )
 _CLOSED = "it cannot be opened or written to: see whether it is a file, its directory is there, and both are permitted"
 
@@ -373,11 +371,5 @@ def _translate_errors(path: Path, timeout: float) -> Iterator[None]:
         yield
     except (sqlite3.Error, UnicodeError, OverflowError) as error:
         template = next((advice for part, advice in _ADVICE.items() if part in str(error)), "{error}")
-        advice = template.format(
-            name=path.name,
-            file=shlex.quote(path.name),
-            saved=shlex.quote(f"saved-{path.name}"),
-            timeout=timeout,
-            error=error,
-        )
+        advice = template.format(name=path.name, timeout=timeout, error=error)
         raise StoreError(f"{path.name} cannot be used: {advice}.") from error

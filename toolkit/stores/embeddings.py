@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from importlib import metadata
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from toolkit._concurrency.backend import is_async
 from toolkit._concurrency.threads import check_cancelled
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tokenizers import Encoding
 
 logger = logging.getLogger("toolkit")
+
+T = TypeVar("T")
 
 # Texts in one request.
 BATCH = 64
@@ -71,7 +73,7 @@ def embed_texts(embed: Embed, texts: Sequence[str]) -> list[Sequence[float]]:
         Cancelled: The current call was cancelled.
         ToolError, FatalError, Halt: The function raised it.
     """
-    return [embedding for batch in _split_batches(texts) for embedding in _embed_batch(embed, batch)]
+    return [embedding for batch in split_batches(texts, BATCH) for embedding in _embed_batch(embed, batch)]
 
 
 def _embed_batch(embed: Embed, texts: Sequence[str]) -> Sequence[Sequence[float]]:
@@ -96,9 +98,10 @@ def _describe_error(error: Exception) -> str:
     return f"{type(error).__name__} (HTTP {status})" if type(status) is int else type(error).__name__
 
 
-def _split_batches(texts: Sequence[str]) -> Iterator[list[str]]:
-    remaining = iter(texts)
-    while batch := list(islice(remaining, BATCH)):
+def split_batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yield items in lists of at most `size`."""
+    remaining = iter(items)
+    while batch := list(islice(remaining, size)):
         yield batch
 
 
@@ -237,17 +240,10 @@ class _MiniLM:
         """Return an embedding for each text: the mean of those of its windows, scaled to length one."""
         import numpy
 
-        texts_windows = [[encoding, *encoding.overflowing] for encoding in map(self._tokenizer.encode, texts)]
-        windows = [window for each in texts_windows for window in each]
-        rows = iter(
-            [
-                row
-                for start in range(0, len(windows), LOCAL_BATCH)
-                for row in self._embed_windows(windows[start : start + LOCAL_BATCH])
-            ]
-        )
-        means = [numpy.mean([next(rows) for _ in each], axis=0) for each in texts_windows]
-        return [_normalize(mean).tolist() for mean in means]
+        windows_of = [[encoding, *encoding.overflowing] for encoding in map(self._tokenizer.encode, texts)]
+        windows = (window for each in windows_of for window in each)
+        rows = chain.from_iterable(map(self._embed_windows, split_batches(windows, LOCAL_BATCH)))
+        return [_normalize(numpy.mean(list(islice(rows, len(each))), axis=0)).tolist() for each in windows_of]
 
     def _embed_windows(self, windows: list[Encoding]) -> list[numpy.ndarray[Any, Any]]:
         """Return the embeddings of windows: the mean of those of their tokens, scaled to length one."""

@@ -86,39 +86,22 @@ def schedule_tools(
     validate_store(store)
     allowed = None if allowed_tools is None else check_texts("allowed_tools", allowed_tools)
     most, nested = check_whole("most", most, least=0), check_whole("nested", nested, least=0)
-    terms = _Terms(zone, check_type("owner", owner, str), allowed, most, nested)
-    made = _Schedule(store, terms, check_sync_function("clock", clock))
-    return [made.schedule_create, made.schedule_list, made.schedule_update, made.schedule_delete]
+    check_sync_function("clock", clock)
+    schedule = _Schedule(store, zone, check_type("owner", owner, str), allowed, most, nested, clock)
+    return [schedule.schedule_create, schedule.schedule_list, schedule.schedule_update, schedule.schedule_delete]
 
 
 @dataclass(frozen=True)
-class _Terms:
-    """Limits of the actions of one owner."""
+class _Schedule:
+    """The tools for the actions of one owner."""
 
+    store: SQLiteSchedule
     zone: str
     owner: str
     allowed: tuple[str, ...] | None
     most: int
     nested: int
-
-    def serialize_calls(self, calls: Sequence[PlannedCall], synthesis_prompt: str) -> str:
-        """Return planned calls as JSON.
-
-        Raises:
-            ToolError: A tool is not allowed, or the calls are too large.
-        """
-        refused = [call["tool"] for call in calls if self.allowed is not None and call["tool"] not in self.allowed]
-        if refused:
-            raise ToolError(f"{refused[0]!r} cannot be scheduled. These can: {', '.join(self.allowed or ())}.")
-        text = json.dumps(calls, ensure_ascii=False)
-        if (size := len(text) + len(synthesis_prompt)) > MAX_CALLS:
-            raise ToolError(f"tools and synthesis_prompt have {size} characters. At most {MAX_CALLS} can be scheduled.")
-        return text
-
-
-class _Schedule:
-    def __init__(self, store: SQLiteSchedule, terms: _Terms, clock: Callable[[], float]) -> None:
-        self._store, self._terms, self._clock = store, terms, clock
+    clock: Callable[[], float]
 
     @tool(title="Schedule an Action", effect="write")
     def schedule_create(  # noqa: D417  the context is not the model's
@@ -143,7 +126,7 @@ class _Schedule:
                 the last day of a shorter month); for once and daily none.
             synthesis_prompt: What to make of the calls' results.
         """
-        planned = self._terms.serialize_calls(tools, synthesis_prompt)
+        planned = self._serialize_calls(tools, synthesis_prompt)
         schedule = validate_rule(compose_rule(time, recurrence, day), UNREADABLE)
         added = self._add(
             self._make_action(description, schedule, planned, synthesis_prompt, self._count_depth(context))
@@ -198,12 +181,26 @@ class _Schedule:
         """
         is_all = description_query == "*"
         matches = list(self._list_actions()) if is_all else self._find(description_query)
-        count = self._store.delete(*matches)
+        count = self.store.delete(*matches)
         if is_all:
             return f"Deleted all {count} scheduled action(s)."
         if not count:
             return _format_no_match(description_query)
         return f"Deleted: {matches[0].description}" if len(matches) == 1 else f"Deleted {count} scheduled action(s)."
+
+    def _serialize_calls(self, calls: Sequence[PlannedCall], synthesis_prompt: str) -> str:
+        """Return planned calls as JSON.
+
+        Raises:
+            ToolError: A tool is not allowed, or the calls are too large.
+        """
+        refused = [call["tool"] for call in calls if self.allowed is not None and call["tool"] not in self.allowed]
+        if refused:
+            raise ToolError(f"{refused[0]!r} cannot be scheduled. These can: {', '.join(self.allowed or ())}.")
+        text = json.dumps(calls, ensure_ascii=False)
+        if (size := len(text) + len(synthesis_prompt)) > MAX_CALLS:
+            raise ToolError(f"tools and synthesis_prompt have {size} characters. At most {MAX_CALLS} can be scheduled.")
+        return text
 
     def _count_depth(self, context: ToolContext[Any]) -> int:
         """Count the scheduled runs before an action that this call schedules or changes.
@@ -211,9 +208,9 @@ class _Schedule:
         Raises:
             ToolError: There are too many.
         """
-        firing = current_firing.get() or self._store.find_paused(context.run_id)
+        firing = current_firing.get() or self.store.find_paused(context.run_id)
         depth = 0 if firing is None else firing.action.depth + 1
-        if depth > self._terms.nested:
+        if depth > self.nested:
             raise ToolError("A scheduled action may neither schedule nor change one. Ask the user to do it.")
         return depth
 
@@ -222,23 +219,22 @@ class _Schedule:
         return Action(
             description=description,
             schedule=schedule,
-            zone=self._terms.zone,
-            next_run=self._find_next_run(schedule, self._terms.zone, UNREADABLE),
+            zone=self.zone,
+            next_run=self._find_next_run(schedule, self.zone, UNREADABLE),
             tools=tools,
             synthesis_prompt=synthesis_prompt,
-            created_at=self._clock(),
-            owner=self._terms.owner,
+            created_at=self.clock(),
+            owner=self.owner,
             depth=depth,
         )
 
     def _add(self, action: Action) -> str:
-        most = self._terms.most
-        if not self._store.add(action, most):
-            raise ToolError(f"There are {most} scheduled actions, and there may be no more. Delete one first.")
+        if not self.store.add(action, self.most):
+            raise ToolError(f"There are {self.most} scheduled actions, and there may be no more. Delete one first.")
         return f"Scheduled: {action.description}\nSchedule: {action.schedule}\nNext run: {_format_next_run(action)}"
 
     def _list_actions(self) -> tuple[Action, ...]:
-        return self._store.actions(self._terms.owner)
+        return self.store.actions(self.owner)
 
     def _find(self, query: str) -> list[Action]:
         needle = query.casefold()
@@ -255,13 +251,13 @@ class _Schedule:
             new = replace(new, schedule=validate_rule(schedule, fault))
         if schedule is not None or not old.enabled:  # a resumed action does not run for the times that it missed
             new = replace(new, next_run=self._find_next_run(new.schedule, new.zone, fault))
-        if not self._store.change(old, new):
+        if not self.store.change(old, new):
             raise ToolError(f'"{old.description}" was changed by another process at the same time. Try again.')
         return f'Updated "{old.description}": {", ".join(changes)}'
 
     def _find_next_run(self, schedule: str, zone: str, fault: str) -> float:
         try:
-            return next_run(schedule, self._clock(), zone)
+            return next_run(schedule, self.clock(), zone)
         except ValueError:
             raise ToolError(f"{fault}: {schedule}") from None
 

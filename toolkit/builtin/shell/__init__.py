@@ -24,7 +24,7 @@ from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 from toolkit.builtin.shell.process import CommandRunner
 from toolkit.builtin.shell.sandbox import DEFAULT_HIDDEN, CommandLimits, Sandbox
-from toolkit.builtin.shell.tools import MAX_SECONDS, BashTool, CommandRules, ShellTool
+from toolkit.builtin.shell.tools import MAX_SECONDS, BashTool, CommandTool, ShellTool
 from toolkit.errors import DefinitionError
 
 __all__ = ["DEFAULT_HIDDEN", "CommandLimits", "CommandOptions", "Sandbox", "bash_tool", "shell_tool"]
@@ -82,7 +82,8 @@ def shell_tool(
         DefinitionError: There is no such directory, no sandbox where one is required, or an option is invalid.
     """
     seconds = min(options.check_seconds("timeout", timeout, DEFAULT_TIMEOUT), MAX_SECONDS)
-    return _make_tool(_make_shell, "sh", root, seconds, max_output, deny, **more)
+    commands = ShellTool(seconds=seconds, **_check_options("sh", root, max_output, deny, more))
+    return _describe(commands.shell_exec, commands, more)
 
 
 def bash_tool(
@@ -105,39 +106,25 @@ def bash_tool(
     Raises:
         DefinitionError: As for `shell_tool`.
     """
-    return _make_tool(_make_bash, "bash", root, options.check_seconds("timeout", timeout), max_output, deny, **more)
+    seconds = options.check_seconds("timeout", timeout)
+    commands = BashTool(seconds=seconds, **_check_options("bash", root, max_output, deny, more))
+    return _describe(commands.bash, commands, more)
 
 
-def _make_shell(runner: CommandRunner, rules: CommandRules) -> Tool[..., Any]:
-    return ShellTool(runner, rules).shell_exec
-
-
-def _make_bash(runner: CommandRunner, rules: CommandRules) -> Tool[..., Any]:
-    return BashTool(runner, rules).bash
-
-
-def _make_tool(
-    make: Callable[[CommandRunner, CommandRules], Tool[..., Any]],
+def _check_options(
     interpreter: str,
     root: str | os.PathLike[str] | Root,
-    seconds: float,
     max_output: int,
     deny: Sequence[str],
-    **more: Unpack[CommandOptions],
-) -> Tool[..., Any]:
-    """Check the options, make the tool, and add its conditions to its description."""
+    more: CommandOptions,
+) -> dict[str, Any]:
+    """Check options, and return the fields of a `CommandTool` that depend on them."""
     unknown = more.keys() - CommandOptions.__annotations__.keys()
     if unknown:
         raise DefinitionError(f"There is no option {min(unknown)!r}: {', '.join(CommandOptions.__annotations__)}.")
     confirm, limits = more.get("confirm"), more.get("limits")
     if confirm is not None and (not callable(confirm) or is_async(confirm)):
         raise DefinitionError("confirm= is a plain function of the command; an async one can be given as approve=.")
-    rules = CommandRules(
-        seconds=seconds,
-        deny=options.check_texts("deny", deny),
-        confirm=confirm,
-        error_on_exit=options.check_type("error_on_exit", more.get("error_on_exit", False), bool),
-    )
     root = options.open_root(root)
     runner = CommandRunner(
         root=root,
@@ -147,9 +134,16 @@ def _make_tool(
         limits=CommandLimits() if limits is None else options.check_type("limits", limits, CommandLimits),
         sandbox=_prepare_sandbox(root, options.check_type("sandbox", more.get("sandbox", False), bool, Sandbox)),
     )
-    made = make(runner, rules)
-    reach = "There is no sandbox." if runner.sandbox is None else runner.sandbox[0].description
-    description = f"{made.description}\n\nA command may take {rules.seconds:g} seconds. {reach}"
+    error_on_exit = options.check_type("error_on_exit", more.get("error_on_exit", False), bool)
+    denied = options.check_texts("deny", deny)
+    return {"runner": runner, "deny": denied, "confirm": confirm, "error_on_exit": error_on_exit}
+
+
+def _describe(made: Tool[..., Any], commands: CommandTool, more: CommandOptions) -> Tool[..., Any]:
+    """Add the conditions of commands to a tool's description."""
+    sandbox = commands.runner.sandbox
+    reach = "There is no sandbox." if sandbox is None else sandbox[0].description
+    description = f"{made.description}\n\nA command may take {commands.seconds:g} seconds. {reach}"
     return tool(made, description=description, approve=more.get("approve", False))
 
 
