@@ -256,7 +256,7 @@ def test_one_at_a_time() -> None:
     result = Runner([ask_user_tool(answer)], model=ScriptedModel([calls, "."])).run("Go.")
 
     assert [True] * 8 == most
-    assert list("01234567") == [made.result.text for made in result.calls]
+    assert list("01234567") == [subject.result.text for subject in result.calls]
 
 
 def test_one_at_a_time_of_all_runs() -> None:
@@ -277,8 +277,8 @@ def test_one_at_a_time_of_all_runs() -> None:
     assert "late" == asking.result(10).calls[0].result.text
 
 
-@pytest.mark.parametrize("given", [{"handler": None}, {"handler": later, "timeout": 0}], ids=["handler", "timeout"])
-def test_definition(given: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", [{"handler": None}, {"handler": later, "timeout": 0}], ids=["handler", "timeout"])
+def test_definition(options: dict[str, Any]) -> None:
     """An invalid handler or timeout is refused when the tool is made."""
-    with pytest.raises(DefinitionError, match=list(given)[-1]):
-        ask_user_tool(**given)
+    with pytest.raises(DefinitionError, match=list(options)[-1]):
+        ask_user_tool(**options)

@@ -86,8 +86,8 @@ def evaluate_by_tool(text: str) -> Any:
 
 def measure(text: str) -> tuple[ToolResult, float]:
     """Call the tool; return its result and the CPU seconds it took."""
-    began = time.thread_time()
-    return calculate.invoke({"expression": text}), time.thread_time() - began
+    start = time.thread_time()
+    return calculate.invoke({"expression": text}), time.thread_time() - start
 
 
 @examples(500)
@@ -164,12 +164,12 @@ def test_values(text: str, value: str) -> None:
         ("1e999", LARGE),
         ("0.5 ** 10 ** 500", WIDE),
         ("sqrt(10 ** 599)", WIDE),
-        ("(-8) ** 0.5", "the result is no real number"),
+        ("(-8) ** 0.5", "the result is not a real number"),
         ("sqrt(-1)", "this cannot be calculated: "),
         ("min()", "this cannot be calculated: "),
         ("factorial(2.5)", "this cannot be calculated: "),
-        ("1 +", "'1 +' is no expression: "),
-        ("", "'' is no expression: "),
+        ("1 +", "'1 +' is not an expression: "),
+        ("", "'' is not an expression: "),
         ("1 << 3", "'<' is not understood. There are numbers, + - * / // % **, parentheses and: abs, "),
         ("0x1f", "'0' is not understood. "),
         ("٣ + ٤", "'٣' is not understood. "),
@@ -208,4 +208,4 @@ def test_in_a_run() -> None:
     ]
     result = Runner([calculate], model=ScriptedModel(script)).run("What is 15 + 27?")
 
-    assert ["42", LARGE] == [made.result.text for made in result.calls]
+    assert ["42", LARGE] == [subject.result.text for subject in result.calls]

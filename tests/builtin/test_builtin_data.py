@@ -51,8 +51,8 @@ def call_tool(name: str, /, **arguments: Any) -> Any:
 
 def chosen(op: str, value: Any, records: list[dict[str, Any]] = MIXED) -> Any:
     """The values of column a that a condition chooses."""
-    found = call_tool("data_filter", records=records, where=[{"column": "a", "op": op, "value": value}])
-    return [record["a"] for record in found["records"]] if isinstance(found, dict) else found
+    result = call_tool("data_filter", records=records, where=[{"column": "a", "op": op, "value": value}])
+    return [record["a"] for record in result["records"]] if isinstance(result, dict) else result
 
 
 @pytest.mark.parametrize(
@@ -79,18 +79,18 @@ def test_parse(content: str, records: list[Any], columns: list[str]) -> None:
 def test_parse_limit() -> None:
     """Of many records the first are given, and all are counted."""
     for content in ("a\n1\n2\n3", '[{"a":"1"},{"a":"2"},{"a":"3"}]', '{"a":"1"}\n{"a":"2"}\n{"a":"3"}'):
-        found = call_tool("data_parse", content=content, limit=1)
-        cut = found.pop("truncated")
+        result = call_tool("data_parse", content=content, limit=1)
+        cut = result.pop("truncated")
 
-        assert {"records": [{"a": "1"}], "columns": ["a"], "count": 3} == found
+        assert {"records": [{"a": "1"}], "columns": ["a"], "count": 3} == result
         assert "The first 1 of 3 are shown: the rest is beyond the limit, or 32768 bytes." == cut
 
 
 def test_skipped_lines() -> None:
     """Lines that hold no object are no records: they are counted apart."""
-    found = call_tool("data_parse", content='{"a": 1}\nx\n[2]\n{"a": NaN}\n{"a": 3}', format="jsonl")
+    result = call_tool("data_parse", content='{"a": 1}\nx\n[2]\n{"a": NaN}\n{"a": 3}', format="jsonl")
 
-    assert {"records": [{"a": 1}, {"a": 3}], "columns": ["a"], "count": 2, "skipped": 3} == found
+    assert {"records": [{"a": 1}, {"a": 3}], "columns": ["a"], "count": 2, "skipped": 3} == result
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def test_skipped_lines() -> None:
     [
         ("", None, "Invalid arguments: content"),
         ("a", "xml", "Invalid arguments: format"),
-        ("[1]", None, "json parse error: record 1 is no object"),
-        ('[{}, "x"]', None, "json parse error: record 2 is no object"),
+        ("[1]", None, "json parse error: record 1 is not an object"),
+        ('[{}, "x"]', None, "json parse error: record 2 is not an object"),
         ('{"a": ', None, "json parse error: "),
         ('[{"a": NaN}]', None, "json parse error: "),
         ("[" * 100_000, None, "json parse error: recursion limit exceeded"),
@@ -117,10 +117,10 @@ def test_parse_refused(content: str, format: str | None, reason: str) -> None:
 @pytest.mark.parametrize("content", ["a\n" * 1_000_000, "a,b\n" + "1" * 100_000 + "x,2\n", '{"a":1}\n' * 300_000])
 def test_parse_at_once(content: str) -> None:
     """A long text takes no longer than it takes to read it."""
-    began = time.thread_time()
+    start = time.thread_time()
     call_tool("data_parse", content=content)
 
-    assert time.thread_time() - began < 3
+    assert time.thread_time() - start < 3
 
 
 @pytest.mark.parametrize(
@@ -178,18 +178,18 @@ def test_all_conditions() -> None:
 )
 def test_metrics(values: list[Any], metrics: tuple[Any, ...]) -> None:
     """Metrics are computed of what is a number, and called after operation and column."""
-    asked = [{"column": "a", "op": op} for op in METRICS]
-    found = call_tool("data_aggregate", records=[{"a": value} for value in values], metrics=asked)
+    requests = [{"column": "a", "op": op} for op in METRICS]
+    result = call_tool("data_aggregate", records=[{"a": value} for value in values], metrics=requests)
 
-    assert {"groups": [{f"{op}_a": value for op, value in zip(METRICS, metrics)}], "count": 1} == found
+    assert {"groups": [{f"{op}_a": value for op, value in zip(METRICS, metrics)}], "count": 1} == result
 
 
 def test_groups() -> None:
     """Records of equal values make a group; groups are sorted by these, and those without a value come last."""
     records = [{"g": "b", "n": 1}, {"n": 2}, {"g": 10, "n": 3}, {"g": "9", "n": 4}, {"g": "10", "n": 5}]
-    found = call_tool("data_aggregate", records=records, metrics=[{"column": "n", "op": "sum"}], group_by=["g"])
+    result = call_tool("data_aggregate", records=records, metrics=[{"column": "n", "op": "sum"}], group_by=["g"])
 
-    assert [("9", 4), (10, 8), ("b", 1), (None, 2)] == [(group["g"], group["sum_n"]) for group in found["groups"]]
+    assert [("9", 4), (10, 8), ("b", 1), (None, 2)] == [(group["g"], group["sum_n"]) for group in result["groups"]]
 
 
 def test_codes() -> None:
@@ -233,10 +233,10 @@ def test_codes() -> None:
 )
 def test_columns(name: str, arguments: dict[str, Any], text: str) -> None:
     """A column that no record has is named, with those that there are; none takes the place of another."""
-    found = call_tool(name, records=[{"c": 1}, {"sum_c": 2}], **arguments)
+    result = call_tool(name, records=[{"c": 1}, {"sum_c": 2}], **arguments)
 
-    assert f"Invalid arguments: {text}" == found[: 19 + len(text)]
-    assert "sum_c" in found
+    assert f"Invalid arguments: {text}" == result[: 19 + len(text)]
+    assert "sum_c" in result
 
 
 @pytest.mark.parametrize(
@@ -298,11 +298,11 @@ def test_refused(name: str, arguments: dict[str, Any]) -> None:
 def test_output(name: str, arguments: dict[str, Any], key: str) -> None:
     """What is more than 32 KiB is cut behind a whole record, and the result says so."""
     result = BOX.call(name, arguments)
-    found = json.loads(result.text or "")
-    shown = len(found[key])
+    results = json.loads(result.text or "")
+    text = len(results[key])
 
     assert 31 * 1024 < len((result.text or "").encode()) <= 32 * 1024
-    assert f"The first {shown} of 900 are shown: the rest is beyond the limit, or 32768 bytes." == found["truncated"]
+    assert f"The first {text} of 900 are shown: the rest is beyond the limit, or 32768 bytes." == results["truncated"]
 
 
 @pytest.mark.parametrize(
@@ -319,10 +319,10 @@ def test_wide(records: list[dict[str, Any]]) -> None:
 @given(RECORDS, st.sampled_from(OPS), CELLS)
 def test_any_filter(records: list[dict[str, Any]], op: str, value: Any) -> None:
     """Whatever is compared with whatever: those that are chosen are some of those that there were, in their order."""
-    found = chosen(op, value, records)
-    left = iter(record["a"] for record in records if "a" in record)
+    result = chosen(op, value, records)
+    remaining = iter(record["a"] for record in records if "a" in record)
 
-    assert all(any(repr(one) == repr(other) for other in left) for one in found)
+    assert all(any(repr(one) == repr(other) for other in remaining) for one in result)
 
 
 @given(RECORDS, CELLS)
@@ -337,8 +337,8 @@ def test_complement(records: list[dict[str, Any]], value: Any) -> None:
 def test_any_table(records: list[dict[str, Any]]) -> None:
     """Whatever is sorted and counted, no record gets lost."""
     sorted_ones = call_tool("data_transform", records=records, sort_by="a", sort_desc=True)
-    asked = [{"column": "b", "op": op} for op in METRICS]
-    groups = call_tool("data_aggregate", records=records, metrics=asked, group_by=["a"])["groups"]
+    requests = [{"column": "b", "op": op} for op in METRICS]
+    groups = call_tool("data_aggregate", records=records, metrics=requests, group_by=["a"])["groups"]
 
     assert sorted(map(repr, records)) == sorted(map(repr, sorted_ones["records"]))
     assert len(records) == sum(group["count_b"] for group in groups)
@@ -358,9 +358,9 @@ def test_any_csv(rows: list[list[str]]) -> None:
 @given(st.text(max_size=200), st.sampled_from([None, "csv", "json", "jsonl"]))
 def test_any_text(text: str, format: str | None) -> None:
     """Whatever is parsed, there are records or a reason."""
-    found = call_tool("data_parse", content=text, format=format)
+    result = call_tool("data_parse", content=text, format=format)
 
-    assert isinstance(found, dict) or " parse error: " in found or "Invalid arguments: content" in found
+    assert isinstance(result, dict) or " parse error: " in result or "Invalid arguments: content" in result
 
 
 def test_in_a_run() -> None:

@@ -15,7 +15,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "coding_agent.py"
 
 def test_names(tmp_path: Path) -> None:
     """There are five tools for files, and one for commands; each says what it does to the world, and has a title."""
-    found = {made.name: (made.settings.effect, made.title) for made in default_tools(tmp_path)}
+    result = {subject.name: (subject.settings.effect, subject.title) for subject in default_tools(tmp_path)}
 
     assert {
         "read_file": ("read", "Read File"),
@@ -24,7 +24,7 @@ def test_names(tmp_path: Path) -> None:
         "list_files": ("read", "List Files"),
         "search": ("read", "Search Files"),
         "bash": ("destructive", "Run Command"),
-    } == found
+    } == result
 
 
 def test_more(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_one_directory(tmp_path: Path) -> None:
     model = ScriptedModel([call("write_file", path="a.txt", content="one\n"), call("bash", command="cat a.txt"), "."])
     result = Runner(default_tools(tmp_path), model=model).run("Write and read.")
 
-    assert ["Wrote 4 bytes to a.txt", "Exit code: 0\none\n"] == [made.result.text for made in result.calls]
+    assert ["Wrote 4 bytes to a.txt", "Exit code: 0\none\n"] == [subject.result.text for subject in result.calls]
 
 
 def test_agent() -> None:

@@ -84,18 +84,18 @@ def test_names(box: Toolbox) -> None:
         ("edit_file", "Edit File", "write"),
         ("list_files", "List Files", "read"),
         ("search", "Search Files", "read"),
-    ] == [(made.name, made.title, made.settings.effect) for made in box]
+    ] == [(subject.name, subject.title, subject.settings.effect) for subject in box]
 
 
 def test_nothing_to_stumble_over(box: Toolbox) -> None:
     """Every parameter has a text, and the context is none of them."""
-    described = [all("description" in p for p in made.parameters["properties"].values()) for made in box]
+    described = [all("description" in p for p in subject.parameters["properties"].values()) for subject in box]
 
     assert ([], [True] * 10) == (list(box.check()), described)
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "told"),
+    ("name", "arguments", "message"),
     [
         ("file_read", {"path": "src/deep/a..b.txt"}, "Two dots\n"),
         ("file_read", {"path": "nothing"}, "read error: No such file or directory"),
@@ -133,13 +133,13 @@ def test_nothing_to_stumble_over(box: Toolbox) -> None:
         ("search", {"pattern": "x", "path": "nothing"}, "Search error: No such file or directory"),
     ],
 )
-def test_answers(box: Toolbox, name: str, arguments: dict[str, Any], told: str) -> None:
+def test_answers(box: Toolbox, name: str, arguments: dict[str, Any], message: str) -> None:
     """Each answer has the words that models know."""
-    assert told == text(box, name, **arguments)
+    assert message == text(box, name, **arguments)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("import os", "import sys", "Replaced 1 line with 1 line in src/main.py"),
         ("import os\n\n", "", "Replaced 2 lines with 0 lines in src/main.py"),
@@ -162,17 +162,17 @@ def test_answers(box: Toolbox, name: str, arguments: dict[str, Any], told: str) 
     ],
     ids=["one", "lines", "same", "two", "similar", "none"],
 )
-def test_edits(box: Toolbox, old: str, new: str, told: str) -> None:
+def test_edits(box: Toolbox, old: str, new: str, message: str) -> None:
     """An edit replaces the one place, or says what to do."""
-    assert told == text(box, "edit_file", path="src/main.py", old_text=old, new_text=new)
+    assert message == text(box, "edit_file", path="src/main.py", old_text=old, new_text=new)
 
 
 def test_edit_of_a_large_file(box: Toolbox, place: Path) -> None:
     """What is too large to be read in one piece is not edited."""
     (place / "large").write_text("x" * 1_100_000)
-    told = text(box, "edit_file", path="large", old_text="x", new_text="y")
+    message = text(box, "edit_file", path="large", old_text="x", new_text="y")
 
-    assert "File too large (1100000 bytes, max 1048576)." == told
+    assert "File too large (1100000 bytes, max 1048576)." == message
 
 
 def test_large_limits(place: Path) -> None:
@@ -202,9 +202,9 @@ def test_edit_of_what_is_no_file(box: Toolbox) -> None:
 
 def test_edit_of_no_file(box: Toolbox) -> None:
     """What is not there is not edited, and the model is told how to make it."""
-    told = text(box, "edit_file", path="nothing", old_text="a", new_text="b")
+    message = text(box, "edit_file", path="nothing", old_text="a", new_text="b")
 
-    assert "Cannot read nothing: No such file or directory. Use write_file to create new files." == told
+    assert "Cannot read nothing: No such file or directory. Use write_file to create new files." == message
 
 
 @pytest.mark.parametrize(
@@ -231,9 +231,9 @@ def test_details(box: Toolbox, name: str, arguments: dict[str, Any], details: di
 def test_stat(box: Toolbox, place: Path) -> None:
     """Of a file and of a directory: name, size, type, and when it was changed, in UTC."""
     os.utime(place / "src" / "main.py", (0, 1_700_000_000))
-    found = box.call("file_stat", {"path": "src/main.py"})
+    result = box.call("file_stat", {"path": "src/main.py"})
 
-    assert '{"name":"main.py","size":26,"type":"file","modified":"2023-11-14T22:13:20Z"}' == found.text
+    assert '{"name":"main.py","size":26,"type":"file","modified":"2023-11-14T22:13:20Z"}' == result.text
     assert ("src", "directory") == tuple(box.call("file_stat", {"path": "src"}).value[k] for k in ("name", "type"))
     assert (".", "directory") == tuple(box.call("file_stat", {"path": "."}).value[k] for k in ("name", "type"))
 
@@ -287,10 +287,10 @@ def test_special_files(box: Toolbox, place: Path, name: str) -> None:
     """A FIFO is neither waited for nor replaced."""
     os.mkfifo(place / "fifo")
     reader = os.open(place / "fifo", os.O_RDONLY | os.O_NONBLOCK)  # without one, it could not be opened to write
-    told = text(box, name, path="fifo", **given(name))
+    message = text(box, name, path="fifo", **given(name))
     os.close(reader)
 
-    assert "it is no regular file, but a FIFO" in told
+    assert "it is not a regular file, but a FIFO" in message
     assert (place / "fifo").is_fifo()
 
 
@@ -311,7 +311,7 @@ def test_devices(box: Toolbox, place: Path) -> None:
     except PermissionError:
         pytest.skip("only root may make devices")
 
-    assert "read error: it is no regular file, but a device" == text(box, "file_read", path="zero")
+    assert "read error: it is not a regular file, but a device" == text(box, "file_read", path="zero")
 
 
 def test_sparse_terabyte(box: Toolbox, place: Path) -> None:
@@ -501,9 +501,9 @@ def test_read_only(box: Toolbox, place: Path) -> None:
     """What this user may not write to is not replaced, though the directory would let him."""
     (place / "src" / "main.py").chmod(0o444)
     (place / "src").chmod(0o777)
-    told = as_nobody(lambda: text(box, "file_write", path="src/main.py", content="x"))
+    message = as_nobody(lambda: text(box, "file_write", path="src/main.py", content="x"))
 
-    assert "write error: Permission denied" == told
+    assert "write error: Permission denied" == message
     assert ["deep", "main.py"] == sorted(path.name for path in (place / "src").iterdir())
 
 
@@ -523,10 +523,10 @@ def test_full_disk(box: Toolbox, place: Path) -> None:
     before = sorted(place.rglob("*"))
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
-    told = text(box, "write_file", path="src/main.py", content="x" * 5000)
+    message = text(box, "write_file", path="src/main.py", content="x" * 5000)
     resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
-    assert "Cannot write src/main.py: File too large" == told
+    assert "Cannot write src/main.py: File too large" == message
     assert (before, 26) == (sorted(place.rglob("*")), (place / "src" / "main.py").stat().st_size)
 
 
@@ -640,24 +640,24 @@ def hashing(place: Path) -> Toolbox:
 def test_expected(hashing: Toolbox, place: Path, path: str, name: str) -> None:
     """A file is replaced if it has the hash that is expected, and left alone if it has another."""
     before = (place / path).read_text()
-    told = text(hashing, name, path=path, content="x", expect_hash=HASH)
+    message = text(hashing, name, path=path, content="x", expect_hash=HASH)
 
-    assert ("main.py" in path) == told.endswith(CHANGED) == (before == (place / path).read_text())
+    assert ("main.py" in path) == message.endswith(CHANGED) == (before == (place / path).read_text())
 
 
 @pytest.mark.parametrize("name", ["file_write", "write_file"])
 def test_what_nobody_has_read(hashing: Toolbox, place: Path, name: str) -> None:
     """Without a hash no file is replaced that is there, where hashes are asked for."""
-    told = text(hashing, name, path="src/deep/a..b.txt", content="x")
+    message = text(hashing, name, path="src/deep/a..b.txt", content="x")
 
-    assert told.endswith("there is a file already; read it, and give its hash as expect_hash")
+    assert message.endswith("there is a file already; read it, and give its hash as expect_hash")
     assert "Two dots\n" == (place / "src/deep/a..b.txt").read_text()
 
 
 @pytest.mark.parametrize("tools", [file_tools, coding_tools], ids=["plain", "coding"])
 def test_nothing_is_expected_by_default(place: Path, tools: Any) -> None:
     """Where hashes are not asked for, no tool takes one."""
-    assert [] == [made.name for made in tools(place) if "expect_hash" in made.parameters["properties"]]
+    assert [] == [subject.name for subject in tools(place) if "expect_hash" in subject.parameters["properties"]]
 
 
 def test_gone_meanwhile(place: Path) -> None:
@@ -678,8 +678,8 @@ def test_several_agents(place: Path) -> None:
 
     def added(tools: list[Tool[..., Any]]) -> bool:
         head, _, number = text(Toolbox(tools), "file_read", path="count").partition("\n")
-        told = text(Toolbox(tools), "file_write", path="count", content=f"{int(number) + 1}", expect_hash=head[6:-1])
-        return told.startswith("Written")
+        message = text(Toolbox(tools), "file_write", path="count", content=f"{int(number) + 1}", expect_hash=head[6:-1])
+        return message.startswith("Written")
 
     (place / "count").write_text("0")
     together(work)
@@ -705,10 +705,10 @@ def test_several_editors(place: Path) -> None:
 @pytest.fixture
 def locked(place: Path) -> Iterator[Path]:
     """A workspace whose directory another program keeps locked."""
-    held = os.open(place, os.O_RDONLY)
-    fcntl.flock(held, fcntl.LOCK_SH)
+    holder = os.open(place, os.O_RDONLY)
+    fcntl.flock(holder, fcntl.LOCK_SH)
     yield place
-    os.close(held)
+    os.close(holder)
 
 
 def test_locks(locked: Path) -> None:
@@ -736,10 +736,10 @@ def test_nothing_is_written_late(locked: Path, name: str) -> None:
 def test_nothing_is_written_when_the_run_is_over(place: Path) -> None:
     """A run that ends while a write waits keeps it from writing, though the way is free then."""
     model = ScriptedModel([call("file_write", path="new", content="x"), "Done."])
-    held = os.open(place, os.O_RDONLY)
-    fcntl.flock(held, fcntl.LOCK_SH)
+    holder = os.open(place, os.O_RDONLY)
+    fcntl.flock(holder, fcntl.LOCK_SH)
     Runner(file_tools(place), model=model, limits=Limits(max_seconds=0.1)).run("Go.")
-    os.close(held)
+    os.close(holder)
     while list(place.glob(".*.tmp")):  # the write has not given up yet
         pass
 
@@ -801,15 +801,15 @@ def test_no_secret(box: Toolbox, place: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "message"),
     [(".env", "it may hold secrets, which you may not read"), ("data", "it is binary"), ("huge", "File too large")],
 )
-def test_a_search_that_cannot_be(box: Toolbox, place: Path, path: str, told: str) -> None:
+def test_a_search_that_cannot_be(box: Toolbox, place: Path, path: str, message: str) -> None:
     """A file that is not searched is said to be none that has no match, if the model named it."""
     (place / path).write_bytes(b"KEY\0")
     os.truncate(place / path, 10**9 if path == "huge" else 4)
 
-    assert told in text(box, "search", pattern="KEY", path=path)
+    assert message in text(box, "search", pattern="KEY", path=path)
     assert "No matches found for 'KEY'" == text(box, "search", pattern="KEY")
 
 
@@ -849,35 +849,35 @@ def test_no_secrets(place: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["private", "guarded"])
-@pytest.mark.parametrize("given", [".env", None, [1], [""], 5], ids=repr)
-def test_patterns_that_are_no_list(place: Path, option: str, given: Any) -> None:
+@pytest.mark.parametrize("options", [".env", None, [1], [""], 5], ids=repr)
+def test_patterns_that_are_no_list(place: Path, option: str, options: Any) -> None:
     """One text, or something else, is no list of patterns: it would protect nothing."""
-    with pytest.raises(DefinitionError, match=f"{option}=.* is no list of texts"):
-        file_tools(place, **{option: given})
+    with pytest.raises(DefinitionError, match=f"{option}=.* is not a list of texts"):
+        file_tools(place, **{option: options})
 
 
 @pytest.mark.parametrize(
-    "given", [{"limits": 3}, {"limits": {}}, {"hashes": "no"}, {"root": 3}, {"root": b"work"}], ids=str
+    "options", [{"limits": 3}, {"limits": {}}, {"hashes": "no"}, {"root": 3}, {"root": b"work"}], ids=str
 )
-def test_options_that_are_none(place: Path, given: dict[str, Any]) -> None:
+def test_options_that_are_none(place: Path, options: dict[str, Any]) -> None:
     """What is of another type than an option is refused by its name when the tools are made."""
-    ((name, value),) = given.items()
+    ((name, value),) = options.items()
 
-    with pytest.raises(DefinitionError, match=re.escape(f"{name}={value!r} is no ")):
-        coding_tools(**{"root": place, **given})
+    with pytest.raises(DefinitionError, match=re.escape(f"{name}={value!r} is not ")):
+        coding_tools(**{"root": place, **options})
 
 
 @pytest.mark.parametrize(
-    "given",
+    "options",
     [{"max_bytes": -1}, {"max_paged": 0}, {"max_image": True}, {"list_seconds": 0}, {"search_seconds": "x"}],
     ids=str,
 )
-def test_limits_that_are_none(given: dict[str, Any]) -> None:
+def test_limits_that_are_none(options: dict[str, Any]) -> None:
     """A limit that nothing can keep to is refused by its name."""
-    ((name, value),) = given.items()
+    ((name, value),) = options.items()
 
-    with pytest.raises(DefinitionError, match=re.escape(f"{name}={value!r} is no ")):
-        CodingLimits(**given)
+    with pytest.raises(DefinitionError, match=re.escape(f"{name}={value!r} is not ")):
+        CodingLimits(**options)
 
 
 RUN = [
@@ -936,10 +936,10 @@ def test_many_files(box: Toolbox, place: Path) -> None:
     (place / "many").mkdir()
     for number in range(1200):
         (place / "many" / f"{number:04}").touch()
-    listed, found = text(box, "file_list", path="many"), text(box, "list_files", path="many")
+    listed, result = text(box, "file_list", path="many"), text(box, "list_files", path="many")
 
     assert listed.endswith("file\t0999\n... (more than 1000 entries)")
-    assert found.endswith("many/0199\n\n... (1200 files, showing first 200)")
+    assert result.endswith("many/0199\n\n... (1200 files, showing first 200)")
 
 
 def test_entries_are_bounded(place: Path) -> None:
@@ -1059,13 +1059,13 @@ def test_globs_that_never_end(box: Toolbox, place: Path, glob: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("glob", "told"),
-    [("[b-a]", "'[b-a]' is no glob: "), ("a" * 1001, "a glob has 1000 characters at most")],
+    ("glob", "message"),
+    [("[b-a]", "'[b-a]' is not a glob: "), ("a" * 1001, "a glob has 1000 characters at most")],
     ids=["range", "long"],
 )
-def test_globs_that_are_none(box: Toolbox, glob: str, told: str) -> None:
-    """What is no glob is said to be none."""
-    assert text(box, "search", pattern="x", include=glob).startswith(told)
+def test_globs_that_are_none(box: Toolbox, glob: str, message: str) -> None:
+    """What is not a glob is said to be none."""
+    assert text(box, "search", pattern="x", include=glob).startswith(message)
 
 
 ODD: list[object] = [
@@ -1099,11 +1099,11 @@ def test_any_arguments(box: Toolbox, place: Path) -> None:
     chance = random.Random(1)  # noqa: S311  the same arguments each time
     tools = list(box)
     for _ in range(1500):
-        made = chance.choice(tools)
-        arguments = {name: chance.choice(ODD) for name in made.parameters["properties"] if chance.random() < 0.8}
-        result = box.call(made.name, arguments)
+        subject = chance.choice(tools)
+        arguments = {name: chance.choice(ODD) for name in subject.parameters["properties"] if chance.random() < 0.8}
+        result = box.call(subject.name, arguments)
 
-        assert isinstance(result.exception, (ToolError, type(None))), (made.name, arguments)
+        assert isinstance(result.exception, (ToolError, type(None))), (subject.name, arguments)
         assert str(place) not in (result.text or "")
 
 
@@ -1119,9 +1119,9 @@ def test_files_that_are_made_when_read(place: Path) -> None:
 def test_many_matches(box: Toolbox, place: Path) -> None:
     """A search ends at 50 matches, and says so."""
     (place / "many").write_text("word\n" * 60)
-    told = text(box, "search", pattern="word")
+    message = text(box, "search", pattern="word")
 
-    assert ("many:50:word", "... (showing first 50 matches)") == tuple(told.splitlines()[-2:])
+    assert ("many:50:word", "... (showing first 50 matches)") == tuple(message.splitlines()[-2:])
 
 
 # Each makes an engine remember much of what it has seen; the refused ones need seconds for a line as long as this.
@@ -1142,9 +1142,9 @@ def test_patterns_that_never_end(box: Toolbox, place: Path, pattern: str) -> Non
     chance = random.Random(1)  # noqa: S311  the same line each time
     (place / "trap").write_text("".join(chance.choices("ab", k=3_000_000)))
     before = time.process_time()
-    told = text(box, "search", pattern=pattern, path="trap")
+    message = text(box, "search", pattern=pattern, path="trap")
 
-    assert told.startswith(HARD[pattern])
+    assert message.startswith(HARD[pattern])
     assert time.process_time() - before < 1
 
 
@@ -1162,10 +1162,10 @@ def test_patterns_that_are_none(box: Toolbox, pattern: str) -> None:
     assert text(box, "search", pattern=pattern).startswith("Search error: ")
 
 
-@pytest.mark.parametrize(("name", "told"), [("list_files", "Listing timed out"), ("search", "Search timed out")])
-def test_late(place: Path, name: str, told: str) -> None:
+@pytest.mark.parametrize(("name", "message"), [("list_files", "Listing timed out"), ("search", "Search timed out")])
+def test_late(place: Path, name: str, message: str) -> None:
     """A walk ends when its time is up."""
-    assert told == text(Toolbox(coding_tools(place, limits=LATE)), name, pattern="x")
+    assert message == text(Toolbox(coding_tools(place, limits=LATE)), name, pattern="x")
 
 
 def test_late_within_a_file(place: Path) -> None:
@@ -1230,18 +1230,18 @@ def test_large_pictures(box: Toolbox, place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "told"),
+    ("name", "arguments", "message"),
     [
         ("file_list", {}, "list error: the directory itself was removed"),
         ("list_files", {}, "Directory not found: .. Check the path and try again."),
         ("search", {"pattern": "x"}, "Search error: the directory itself was removed"),
     ],
 )
-def test_a_root_that_was_removed(box: Toolbox, place: Path, name: str, arguments: dict[str, str], told: str) -> None:
+def test_a_root_that_was_removed(box: Toolbox, place: Path, name: str, arguments: dict[str, str], message: str) -> None:
     """A workspace that is gone is not one that is empty."""
     shutil.rmtree(place)
 
-    assert told == text(box, name, **arguments)
+    assert message == text(box, name, **arguments)
 
 
 def test_default_tools_pass_on(place: Path) -> None:

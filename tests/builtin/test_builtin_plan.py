@@ -77,16 +77,16 @@ def step(name: str, /, **args: Any) -> dict[str, Any]:
     return {"tool": name, "args": args}
 
 
-def run_plan(made: Tool[..., Any], *steps: dict[str, Any], **gates: Any) -> Any:
+def run_plan(subject: Tool[..., Any], *steps: dict[str, Any], **gates: Any) -> Any:
     """Run a plan with some gates; return its value, or the text of its error."""
-    runner = Runner([made], model=ScriptedModel([call("execute_plan", steps=steps), "."]), **gates)
+    runner = Runner([subject], model=ScriptedModel([call("execute_plan", steps=steps), "."]), **gates)
     result = runner.run("Go.").calls[0].result
     return result.text if result.is_error else json.loads(result.text or "")
 
 
-def outcomes(found: Any) -> list[Any]:
+def outcomes(expected: Any) -> list[Any]:
     """The result of each step, or its error."""
-    return [entry.get("result", entry.get("error")) for entry in found]
+    return [entry.get("result", entry.get("error")) for entry in expected]
 
 
 def plan_of(books: Books) -> Tool[..., Any]:
@@ -101,13 +101,15 @@ def for_steps(approver: Approver) -> Approver:
 
 def test_results(books: Books) -> None:
     """Each step has a result or an error, in the order of the steps."""
-    found = run_plan(plan_of(books), step("find", title="Emma"), step("find"), step("lend", title="Emma"), step("sell"))
+    result = run_plan(
+        plan_of(books), step("find", title="Emma"), step("find"), step("lend", title="Emma"), step("sell")
+    )
 
-    assert {"step": 0, "tool": "find", "status": "ok", "result": "Emma: A3"} == found[0]
-    assert {"step": 2, "tool": "lend", "status": "ok", "result": "lent"} == found[2]
-    assert ["error", "error"] == [found[1]["status"], found[3]["status"]]
-    assert "Invalid arguments: title: missing" == found[1]["error"][:33]
-    assert "unknown tool: 'sell'" == found[3]["error"][:20]
+    assert {"step": 0, "tool": "find", "status": "ok", "result": "Emma: A3"} == result[0]
+    assert {"step": 2, "tool": "lend", "status": "ok", "result": "lent"} == result[2]
+    assert ["error", "error"] == [result[1]["status"], result[3]["status"]]
+    assert "Invalid arguments: title: missing" == result[1]["error"][:33]
+    assert "unknown tool: 'sell'" == result[3]["error"][:20]
 
 
 @pytest.mark.parametrize(
@@ -143,10 +145,10 @@ def test_refused_by_nature() -> None:
         """Ask without a handler."""
         return "."
 
-    found = [run_plan(plan_tool([ask_user, *barred]), step(name)) for name in ("ask_user", *barred.names)]
+    result = [run_plan(plan_tool([ask_user, *barred]), step(name)) for name in ("ask_user", *barred.names)]
 
-    assert ["."] == outcomes(found[0])
-    assert [f"{name} cannot be called from within execute_plan" for name in barred.names] == found[1:]
+    assert ["."] == outcomes(result[0])
+    assert [f"{name} cannot be called from within execute_plan" for name in barred.names] == result[1:]
 
 
 @pytest.mark.parametrize(
@@ -163,10 +165,10 @@ def test_limits(books: Books, limits: Limits, lent: int, text: str) -> None:
     steps = [step("lend", title=str(number)) for number in range(4)]
     plan = call("execute_plan", steps=steps)
     result = Runner([plan_of(books), books.lend], model=ScriptedModel([plan, "."]), limits=limits).run("Go.")
-    found = outcomes(json.loads(result.calls[0].result.text or ""))
+    results = outcomes(json.loads(result.calls[0].result.text or ""))
 
     assert [f"lend {number}" for number in range(lent)] == books.done
-    assert [text] * (4 - lent) == [outcome[: len(text)] for outcome in found[lent:]]
+    assert [text] * (4 - lent) == [outcome[: len(text)] for outcome in results[lent:]]
 
 
 def test_limits_of_two_plans(books: Books) -> None:
@@ -174,7 +176,7 @@ def test_limits_of_two_plans(books: Books) -> None:
     plans = [call("execute_plan", steps=[step("find", title=str(number)) for number in range(50)])] * 2
     tools, limits = [plan_tool([books.find]), books.find], Limits(max_calls_per_tool={"find": 75})
     result = Runner(tools, model=ScriptedModel([plans, "."]), limits=limits).run("Go.")
-    entries = [entry for made in result.calls for entry in json.loads(made.result.text or "")]
+    entries = [entry for subject in result.calls for entry in json.loads(subject.result.text or "")]
 
     assert 75 == sum(entry["status"] == "ok" for entry in entries)
 
@@ -204,9 +206,9 @@ def test_reads_at_the_same_time() -> None:
         together.wait(20)
         return number
 
-    found = run_plan(plan_tool([meet]), *(step("meet", number=number) for number in range(50)))
+    result = run_plan(plan_tool([meet]), *(step("meet", number=number) for number in range(50)))
 
-    assert [str(number) for number in range(50)] == outcomes(found)
+    assert [str(number) for number in range(50)] == outcomes(result)
 
 
 def test_writes_in_order(books: Books) -> None:
@@ -229,19 +231,19 @@ def test_writes_in_order(books: Books) -> None:
 )
 def test_approver(books: Books, approve: Approver | None, outcome: str) -> None:
     """A step without approval does not run."""
-    found = run_plan(plan_of(books), step("burn", title="Emma"), approve=approve and for_steps(approve))
+    result = run_plan(plan_of(books), step("burn", title="Emma"), approve=approve and for_steps(approve))
 
-    assert [outcome] == outcomes(found)
+    assert [outcome] == outcomes(result)
     assert [] == books.done
 
 
 @pytest.mark.parametrize("answer", [False, Deny("Not you."), 1, None], ids=repr)
 def test_authorizer(books: Books, answer: Any) -> None:
     """A step that the run's authorizer does not let pass does not run, whoever agrees."""
-    authorize = lambda made, *_: True if made.name == "execute_plan" else answer  # noqa: E731
-    found = run_plan(plan_of(books), step("burn", title="Emma"), authorize=authorize, approve=approve_all)
+    authorize = lambda subject, *_: True if subject.name == "execute_plan" else answer  # noqa: E731
+    result = run_plan(plan_of(books), step("burn", title="Emma"), authorize=authorize, approve=approve_all)
 
-    assert DENIED == outcomes(found)[0][: len(DENIED)]
+    assert DENIED == outcomes(result)[0][: len(DENIED)]
     assert [] == books.done
 
 
@@ -275,16 +277,16 @@ def test_hooks(books: Books) -> None:
 
 def test_yes(books: Books) -> None:
     """An approver is asked about each step, and sees what will run."""
-    asked = list[tuple[str, Any]]()
+    requests = list[tuple[str, Any]]()
 
     def agree(request: ApprovalRequest) -> bool:
-        asked.append((request.tool.name, dict(request.arguments)))
+        requests.append((request.tool.name, dict(request.arguments)))
         return True
 
-    found = run_plan(plan_of(books), step("burn", title="Emma"), step("find", title="Dune"), approve=for_steps(agree))
+    result = run_plan(plan_of(books), step("burn", title="Emma"), step("find", title="Dune"), approve=for_steps(agree))
 
-    assert ["burnt", "Dune: A3"] == outcomes(found)
-    assert [("burn", {"title": "Emma"}), ("find", {"title": "Dune"})] == asked
+    assert ["burnt", "Dune: A3"] == outcomes(result)
+    assert [("burn", {"title": "Emma"}), ("find", {"title": "Dune"})] == requests
 
 
 def test_modified(books: Books) -> None:
@@ -332,17 +334,17 @@ def test_in_a_run(books: Books, way: str) -> None:
 
 def test_approval_of_the_whole(books: Books) -> None:
     """The approver of a run is asked about the plan, and sees all of its steps."""
-    asked = list[Any]()
+    requests = list[Any]()
     steps = [step("lend", title="Emma")]
     model = ScriptedModel([call("execute_plan", steps=steps), "I may not."])
 
     def refuse(request: ApprovalRequest) -> bool:
-        asked.append(request.arguments["steps"])
+        requests.append(request.arguments["steps"])
         return False
 
     Runner([plan_of(books)], model=model, approve=refuse).run("Go.")
 
-    assert [steps] == asked
+    assert [steps] == requests
     assert [] == books.done
 
 
@@ -364,26 +366,26 @@ def test_context() -> None:
 
 def test_cancelled() -> None:
     """A run that is called off waits for no step, and no further one begins."""
-    asked, left = threading.Event(), threading.Event()
+    requests, remaining = threading.Event(), threading.Event()
 
     @tool(effect="write")
     async def wait() -> str:
         """Wait for ever."""
-        if asked.is_set():
+        if requests.is_set():
             raise AssertionError("A second step has begun.")
-        asked.set()
+        requests.set()
         try:
             return str(await asyncio.get_running_loop().create_future())
         finally:
-            left.set()
+            remaining.set()
 
     runner = Runner([plan_tool([wait])], model=ScriptedModel([call("execute_plan", steps=[step("wait")] * 2)]))
     handle = runner.start("Go.")
-    asked.wait(10)
+    requests.wait(10)
     runner.cancel()
 
     assert "cancelled" == handle.result(10).finish_reason
-    assert left.wait(10)
+    assert remaining.wait(10)
 
 
 def test_pictures() -> None:

@@ -96,16 +96,16 @@ class Service:
 @pytest.fixture
 def service() -> Iterator[Service]:
     """A server that knows the weather in Jakarta, and one article."""
-    made = Service(
+    subject = Service(
         {"/v1/search": JAKARTA, "/v1/forecast": {"current": NOW}, "/w/rest.php/v1/search/page": {"pages": [PAGE]}}
     )
-    yield made
-    made.close()
+    yield subject
+    subject.close()
 
 
-def call_tool(made: Tool[..., Any], **arguments: Any) -> Any:
+def call_tool(subject: Tool[..., Any], **arguments: Any) -> Any:
     """What a tool gives; its text, where that is an error."""
-    result = Toolbox([made]).call(made.name, arguments)
+    result = Toolbox([subject]).call(subject.name, arguments)
     return result.text if result.is_error else json.loads(result.text or "")
 
 
@@ -160,10 +160,10 @@ def test_place_as_text(service: Service) -> None:
 def test_two_addresses(service: Service) -> None:
     """Places can be looked up elsewhere."""
     other = Service({"/v1/search": {"results": [{**JAKARTA["results"][0], "name": "Elsewhere"}]}})
-    found = call_tool(weather_tool(base_url=service.url, geocoding_url=f"{other.url}/"), location="Jakarta")
+    result = call_tool(weather_tool(base_url=service.url, geocoding_url=f"{other.url}/"), location="Jakarta")
     other.close()
 
-    assert "Elsewhere, Indonesia" == found["location"]
+    assert "Elsewhere, Indonesia" == result["location"]
 
 
 def test_wikipedia(service: Service) -> None:
@@ -187,10 +187,10 @@ def test_wikipedia_without(service: Service) -> None:
     service.answer["/w/rest.php/v1/search/page"] = {
         "pages": [{"title": "X", "key": "X", "excerpt": None, "description": None, "thumbnail": None}] * 9
     }
-    found = call_tool(tool, query="x")["results"]
+    result = call_tool(tool, query="x")["results"]
     service.answer["/w/rest.php/v1/search/page"] = {"pages": []}
 
-    assert (5, "", "", "") == (len(found), found[0]["excerpt"], found[0]["description"], found[0]["thumbnail"])
+    assert (5, "", "", "") == (len(result), result[0]["excerpt"], result[0]["description"], result[0]["thumbnail"])
     assert {"results": []} == call_tool(tool, query="x")
 
 
@@ -226,9 +226,9 @@ def test_odd_fields(service: Service, field: str, value: Any, expected: str) -> 
 def test_key(service: Service, key: str, path: str | None) -> None:
     """The address of an article is one of the wiki, whatever its name is."""
     service.answer["/w/rest.php/v1/search/page"] = {"pages": [{**PAGE, "key": key}]}
-    found = call_tool(wikipedia_tool(base_url=f"{service.url}/"), query="x")["results"][0]
+    result = call_tool(wikipedia_tool(base_url=f"{service.url}/"), query="x")["results"][0]
 
-    assert (f"{service.url}{path}" if path else "") == found["url"]
+    assert (f"{service.url}{path}" if path else "") == result["url"]
 
 
 def test_no_article(service: Service) -> None:
@@ -250,17 +250,17 @@ def test_wikipedia_refused(service: Service, arguments: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("agent", "given"),
+    ("agent", "options"),
     [
         (f"function-toolkit/{__version__} (https://pypi.org/project/function-toolkit/) httpx2", {}),
         ("bot/1 (me@example.org)", {"user_agent": "bot/1 (me@example.org)"}),
     ],
     ids=["usual", "own"],
 )
-def test_headers(service: Service, agent: str, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_headers(service: Service, agent: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The service is told who asks, and nothing that the environment knows."""
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    call_tool(wikipedia_tool(base_url=service.url, **given), query="earth")
+    call_tool(wikipedia_tool(base_url=service.url, **options), query="earth")
 
     assert agent == service.headers["User-Agent"]
     assert {"Host", "User-Agent", "Accept", "Accept-Encoding", "Connection"} == set(service.headers)
@@ -309,11 +309,11 @@ def test_late(service: Service) -> None:
 
 def test_nobody() -> None:
     """Where nobody listens, that is told."""
-    gone = Service({})
-    gone.close()
+    missing = Service({})
+    missing.close()
 
     assert "Open-Meteo cannot be reached (ConnectError). Try again later." == call_tool(
-        weather_tool(base_url=gone.url), location="0,0"
+        weather_tool(base_url=missing.url), location="0,0"
     )
 
 
@@ -335,7 +335,7 @@ def test_in_a_loop(service: Service) -> None:
     tools = [weather_tool(base_url=service.url), wikipedia_tool(base_url=service.url)]
     result = asyncio.run(Runner(tools, model=ScriptedModel([calls, "31.5"])).arun("?"))
 
-    assert [False, False] == [made.result.is_error for made in result.calls]
+    assert [False, False] == [subject.result.is_error for subject in result.calls]
 
 
 @pytest.mark.parametrize("make", [weather_tool, wikipedia_tool])
@@ -383,6 +383,9 @@ def test_no_time(make: Callable[..., Any], timeout: Any) -> None:
 
 def test_slash() -> None:
     """Open-Meteo's own address means the same with a slash at its end: places are looked up where it does that."""
-    made: Any = weather_tool(base_url=f"{FORECAST}/")
+    subject: Any = weather_tool(base_url=f"{FORECAST}/")
 
-    assert (FORECAST, GEOCODING) == (made.handler.instance.forecast.base_url, made.handler.instance.geocoding.base_url)
+    assert (FORECAST, GEOCODING) == (
+        subject.handler.instance.forecast.base_url,
+        subject.handler.instance.geocoding.base_url,
+    )

@@ -22,9 +22,9 @@ FULL = (
 @pytest.fixture
 def state() -> SharedState:
     """A store that holds one text of two bytes, and has room for 13 more."""
-    made = SharedState(max_bytes=16)
-    made.set("k", "é")
-    return made
+    subject = SharedState(max_bytes=16)
+    subject.set("k", "é")
+    return subject
 
 
 def call_tool(state: SharedState, **arguments: Any) -> str:

@@ -52,10 +52,10 @@ def test_calculator(operation: str, a: float, b: float, text: str) -> None:
 
 def test_calculator_parameters() -> None:
     """A model is shown four operations, and two numbers."""
-    shown = calculator.parameters["properties"]
+    text = calculator.parameters["properties"]
 
-    assert ["add", "subtract", "multiply", "divide"] == shown["operation"]["enum"]
-    assert ["number", "number"] == [shown["a"]["type"], shown["b"]["type"]]
+    assert ["add", "subtract", "multiply", "divide"] == text["operation"]["enum"]
+    assert ["number", "number"] == [text["a"]["type"], text["b"]["type"]]
 
 
 @pytest.mark.parametrize("number", ["1e400", "NaN", '"many"'])
@@ -115,11 +115,13 @@ def test_current_time_by_the_clock() -> None:
 
 
 @pytest.mark.parametrize(
-    ("allowed", "told"),
+    ("allowed", "message"),
     [("1", "The key is under the third pot."), ("", "Tool execution was denied by authorization policy.")],
     ids=["allowed", "denied"],
 )
-def test_example(allowed: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_example(
+    allowed: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The example calculates, reverses and counts, and shows a protected note where the environment allows it."""
     monkeypatch.setenv("ALLOW_PROTECTED_NOTE", allowed)
     runpy.run_path(str(EXAMPLE), run_name="__main__")
@@ -128,7 +130,7 @@ def test_example(allowed: str, told: str, monkeypatch: pytest.MonkeyPatch, capsy
 
     assert ["42", "521044660232", "There are 2 notes."] == results[:3]
     assert "Tool execution was rejected by the user. Reason: That note has to stay." == results[3]
-    assert told == results[4][: len(told)]
+    assert message == results[4][: len(message)]
     assert ["dlrow olleh", "2"] == results[5:]
 
 
@@ -147,10 +149,10 @@ def test_random_bounds(minimum: int, maximum: int, text: str) -> None:
     assert text == call_tool(random_tool(), min=minimum, max=maximum)
 
 
-@pytest.mark.parametrize("made", [random_tool, lambda: random_tool(Random(7))], ids=["system", "seeded"])  # noqa: S311  as below
-def test_random(made: Callable[[], Tool[..., Any]]) -> None:
+@pytest.mark.parametrize("subject", [random_tool, lambda: random_tool(Random(7))], ids=["system", "seeded"])  # noqa: S311  as below
+def test_random(subject: Callable[[], Tool[..., Any]]) -> None:
     """Each number of the range comes, and no other."""
-    tool = made()
+    tool = subject()
 
     assert {"-1", "0", "1"} == {call_tool(tool, min=-1, max=1) for _ in range(100)}
 

@@ -27,7 +27,7 @@ def write(todos: Todos, items: Items) -> str:
 
 
 @pytest.mark.parametrize(
-    ("items", "text", "left"),
+    ("items", "text", "expected"),
     [
         (
             [item("in_progress"), item(), item("completed")],
@@ -39,13 +39,13 @@ def write(todos: Todos, items: Items) -> str:
     ],
     ids=["under way", "done", "empty"],
 )
-def test_write(items: Items, text: str, left: int) -> None:
+def test_write(items: Items, text: str, expected: int) -> None:
     """A list takes the place of the old one; one in which all is done leaves none."""
     todos = Todos()
     write(todos, [item()])
 
     assert text == write(todos, items)
-    assert items[:left] == list(todos.items)
+    assert items[:expected] == list(todos.items)
 
 
 @pytest.mark.parametrize(

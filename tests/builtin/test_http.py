@@ -57,10 +57,10 @@ def fetch_text(origin: Origin, path: str = "/", **options: Any) -> str:
 
 def test_what_it_is() -> None:
     """The tool reads, has a title, and takes a URL alone; nothing of it makes a model stumble."""
-    made = http_tool()
+    http = http_tool()
 
-    assert ("http_fetch", "Fetch a Page", "read") == (made.name, made.title, made.settings.effect)
-    assert (["url"], []) == (list(made.parameters["properties"]), list(Toolbox([made]).check()))
+    assert ("http_fetch", "Fetch a Page", "read") == (http.name, http.title, http.settings.effect)
+    assert (["url"], []) == (list(http.parameters["properties"]), list(Toolbox([http]).check()))
 
 
 @pytest.mark.parametrize(
@@ -87,13 +87,13 @@ def test_what_it_is() -> None:
         (http(b"nope", status="503 Service Unavailable"), "HTTP 503 from {url}"),
         (http(b"x", status="300 Multiple Choices"), "x"),
         (http(b"x", status="302 Found"), "x"),
-        (http(b"\x89PNG\r\n", "Content-Type: image/png"), "read error: it is no text but image/png, 6 bytes"),
-        (http(b"%PDF-1.7", "Content-Type: application/pdf"), "read error: it is no text but application/pdf, 8 bytes"),
-        (http(b"\x89PNG\r\n", "Content-Type: text/html"), "read error: it is no text but text/html, 6 bytes"),
-        (http(b"%PDF-1.7", "Content-Type: text/plain"), "read error: it is no text but text/plain, 8 bytes"),
-        (http(b"a\0b", "Content-Type: text/plain"), "read error: it is no text but text/plain, 3 bytes"),
+        (http(b"\x89PNG\r\n", "Content-Type: image/png"), "read error: it is not text but image/png, 6 bytes"),
+        (http(b"%PDF-1.7", "Content-Type: application/pdf"), "read error: it is not text but application/pdf, 8 bytes"),
+        (http(b"\x89PNG\r\n", "Content-Type: text/html"), "read error: it is not text but text/html, 6 bytes"),
+        (http(b"%PDF-1.7", "Content-Type: text/plain"), "read error: it is not text but text/plain, 8 bytes"),
+        (http(b"a\0b", "Content-Type: text/plain"), "read error: it is not text but text/plain, 3 bytes"),
         (http("a\u20ac".encode("utf-16-le"), "Content-Type: text/plain; charset=utf-16-le"), "a\u20ac"),
-        (http(b"MZ\0\1"), "read error: it is no text but unknown data, 4 bytes"),
+        (http(b"MZ\0\1"), "read error: it is not text but unknown data, 4 bytes"),
         (http(b"x", "Content-Encoding: br"), "read error: of encodings, only gzip and deflate are read"),
         (http(b"x", "Content-Encoding: zstd"), "read error: of encodings, only gzip and deflate are read"),
         (http(b"x", "Content-Encoding: gzip, gzip"), "read error: of encodings, only gzip and deflate are read"),
@@ -132,10 +132,10 @@ def test_answers(answer: list[bytes], text: str) -> None:
         ("www.example.com/x", "invalid URL: only http and https are fetched: begin with https://"),
         ("ftp://a.example/", "invalid URL: only http and https are fetched, not 'ftp'"),
         ("file:///etc/passwd", "invalid URL: only http and https are fetched, not 'file'"),
-        ("http://", "invalid URL: '' is no host"),
+        ("http://", "invalid URL: '' is not a host name"),
         ("http://me:secret@a.example/", "invalid URL: user and password do not belong into it"),
         ("http://a.example\\@b.example/", "invalid URL: there is a backslash in it"),
-        ("http://a.example:0/", "invalid URL: 0 is no port"),
+        ("http://a.example:0/", "invalid URL: 0 is not a port"),
         ("http://a.ex\tample/", "invalid URL: Invalid non-printable ASCII character in URL, '\\t' at position 11."),
         ("http://a.example/" + "a" * 70000, "invalid URL: URL too long"),
         ("http://127.0.0.1/", "fetch error: 127.0.0.1 is not a public address: loopback"),
@@ -182,7 +182,7 @@ def test_failing_redirects() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "shown"),
+    ("body", "expected"),
     [
         (b"x" * 8000, "x" * 8000),
         (b"x" * 8001, "x" * 8000 + "\n... (truncated)"),
@@ -190,10 +190,10 @@ def test_failing_redirects() -> None:
     ],
     ids=["whole", "cut", "not-in-a-character"],
 )
-def test_long_texts(body: bytes, shown: str) -> None:
+def test_long_texts(body: bytes, expected: str) -> None:
     """The model is told the first 8000 bytes, and that there were more; no character is cut in two."""
     with Origin(lambda _: http(body, "Content-Type: text/plain; charset=utf-8")) as origin:
-        assert shown == fetch_text(origin)
+        assert expected == fetch_text(origin)
 
 
 @pytest.mark.parametrize(
@@ -212,11 +212,11 @@ def test_sizes(answer: list[bytes], size: int) -> None:
     """No more than a mebibyte is read, or comes of decompression, whatever a server says or sends."""
     with Origin(lambda _: answer) as origin:
         tracemalloc.start()
-        found = fetch(origin.url, allow=LOOPBACK)
+        result = fetch(origin.url, allow=LOOPBACK)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
 
-    assert (size, True) == (found.size, peak < 2**24)
+    assert (size, True) == (result.size, peak < 2**24)
 
 
 @pytest.mark.parametrize(("missing", "is_cut"), [(0, False), (1, True), (4000, True)])
@@ -224,9 +224,9 @@ def test_compressed_answers_that_end_early(missing: int, is_cut: bool) -> None:
     """A compressed page whose end is missing is told as cut, and what came of it is told."""
     data = gzip.compress(b"".join(b"%d" % number for number in range(10_000)))
     with Origin(lambda _: http(data[: len(data) - missing], "Content-Encoding: gzip")) as origin:
-        found = fetch(origin.url, allow=LOOPBACK)
+        result = fetch(origin.url, allow=LOOPBACK)
 
-    assert (is_cut, "0123456789101112") == (found.is_cut, found.text[:16])
+    assert (is_cut, "0123456789101112") == (result.is_cut, result.text[:16])
 
 
 def test_endless_answers() -> None:
@@ -234,17 +234,17 @@ def test_endless_answers() -> None:
     empty_block = b"\x00\x00\x00\xff\xff" * 10_000
     first = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(b"")[:10]
     with Origin(lambda _: origin.drip(first, piece=empty_block, every=0.0001)) as origin:
-        found = fetch(origin.url, allow=LOOPBACK)
+        result = fetch(origin.url, allow=LOOPBACK)
 
-    assert (0, True) == (found.size, found.is_cut)
+    assert (0, True) == (result.size, result.is_cut)
 
 
 @pytest.fixture(params=["extra", "without"])
 def extra(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """With the extra that extracts text, and without."""
     if request.param == "without":
-        found = PathFinder.find_spec
-        hidden = lambda name, *rest: None if name == "turbohtml" else found(name, *rest)  # noqa: E731
+        result = PathFinder.find_spec
+        hidden = lambda name, *rest: None if name == "turbohtml" else result(name, *rest)  # noqa: E731
         monkeypatch.setattr(PathFinder, "find_spec", hidden)
         monkeypatch.delitem(sys.modules, "turbohtml", raising=False)
     return str(request.param)
@@ -276,10 +276,10 @@ def test_text_of_html(extra: str, html: str, text: str | dict[str, str]) -> None
 @pytest.mark.parametrize("kind", BROKEN)
 def test_broken_html(extra: str, kind: str) -> None:
     """No HTML takes longer than its length deserves, nor has it a longer text."""
-    began = time.process_time()
+    start = time.process_time()
     text = extract_main_text(BROKEN[kind])
 
-    assert (True, True) == (time.process_time() - began < 5, len(text) < 20 * len(BROKEN[kind]))
+    assert (True, True) == (time.process_time() - start < 5, len(text) < 20 * len(BROKEN[kind]))
 
 
 def test_tables() -> None:
@@ -332,7 +332,7 @@ def test_hidden_text(hiding: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "shown",
+    "expected",
     [
         "style=opacity:0.5",
         "style=font-size:10px",
@@ -347,9 +347,9 @@ def test_hidden_text(hiding: str) -> None:
         "class=hidden",
     ],
 )
-def test_text_that_shows(shown: str) -> None:
+def test_text_that_shows(expected: str) -> None:
     """What only looks like hiding hides nothing."""
-    assert "Read me." in extract_main_text(f"<p>Before.</p><p {shown}>Read me.</p>")
+    assert "Read me." in extract_main_text(f"<p>Before.</p><p {expected}>Read me.</p>")
 
 
 @pytest.mark.parametrize(
@@ -383,14 +383,14 @@ def test_charsets(data: bytes, charset: str | None, is_html: bool, text: str) ->
 
 def test_unknown_charsets() -> None:
     """What is no charset is not looked up: Python keeps every name that it is asked for."""
-    asked: list[str] = []
-    search: Any = asked.append
+    requests: list[str] = []
+    search: Any = requests.append
     codecs.register(search)
     decode(b"h\xe9", "no-such-charset")
     decode(b"h\xe9", "a" * 60_000)
     codecs.unregister(search)
 
-    assert [] == asked
+    assert [] == requests
 
 
 def test_cut_characters() -> None:
@@ -413,23 +413,23 @@ def test_cancelled_run() -> None:
     ):
         handle = Runner([http_tool(allow=LOOPBACK, timeout=60)], model=model).start("Read it.")
         origin.asked.wait(10)
-        began = time.monotonic()
+        start = time.monotonic()
         handle.cancel()
         handle.result()
 
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - start < 10
 
 
 def test_fetch() -> None:
     """A program gets a page with all of its text."""
     body = b"x" * 10_000
     with Origin(lambda _: http(body, "Content-Type: text/plain")) as origin:
-        found = fetch(origin.url, allow=LOOPBACK)
+        result = fetch(origin.url, allow=LOOPBACK)
 
     expected = Page(
         url=origin.url, status=200, media_type="text/plain", text=body.decode(), size=len(body), is_cut=False
     )
-    assert expected == found
+    assert expected == result
 
 
 def test_own_dialer() -> None:
@@ -447,15 +447,15 @@ def test_fetch_fails() -> None:
 def test_many_at_once() -> None:
     """One tool serves many calls side by side."""
     with Origin(lambda head: http(head.split()[1], "Content-Type: text/plain")) as origin:
-        box, found = Toolbox([http_tool(allow=LOOPBACK)]), dict[int, str | None]()
-        each = lambda n: found.update({n: box.call("http_fetch", {"url": f"{origin.url}/{n}"}).text})  # noqa: E731
+        box, result = Toolbox([http_tool(allow=LOOPBACK)]), dict[int, str | None]()
+        each = lambda n: result.update({n: box.call("http_fetch", {"url": f"{origin.url}/{n}"}).text})  # noqa: E731
         threads = [threading.Thread(target=each, args=(number,)) for number in range(32)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
-    assert {number: f"/{number}" for number in range(32)} == found
+    assert {number: f"/{number}" for number in range(32)} == result
 
 
 @pytest.mark.parametrize(
@@ -481,7 +481,7 @@ def test_many_at_once() -> None:
         ({"ports": [0]}, "0 is not a port"),
         ({"dialer": Dialer(), "allow": ["localhost"]}, "Leave out allow"),
     ],
-    ids=lambda given: re.sub(r" object at \w+", "", str(given)),
+    ids=lambda values: re.sub(r" object at \w+", "", str(values)),
 )
 def test_mistakes(options: dict[str, Any], why: str) -> None:
     """What cannot be meant is refused when the tool is made."""

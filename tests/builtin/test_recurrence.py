@@ -74,8 +74,8 @@ def moments(place: ZoneInfo) -> Iterator[float]:
 def clock(zone: str) -> tuple[tuple[datetime, float], ...]:
     """The times that a zone's clocks show for the first time, and their moments."""
     place = ZoneInfo(zone)
-    shown = ((datetime.fromtimestamp(at, place).replace(tzinfo=None), at) for at in moments(place))
-    latest = accumulate(shown, max)
+    text = ((datetime.fromtimestamp(at, place).replace(tzinfo=None), at) for at in moments(place))
+    latest = accumulate(text, max)
     return tuple(pair for pair, _ in groupby(latest))
 
 
@@ -83,8 +83,8 @@ def compute_expected(at: time, falls_on: Callable[[date], bool], zone: str) -> l
     """By the oracle: for each day that clocks showed, when they first showed the time or a later one."""
     walls, days = walk_clock(zone)
     places = [bisect_left(walls, datetime.combine(day, at)) for day in days if falls_on(day)]
-    found = [clock(zone)[place][1] for place in places if place < len(walls)]
-    return [moment for moment in found if BEGIN + DAY < moment < END - DAY]
+    result = [clock(zone)[place][1] for place in places if place < len(walls)]
+    return [moment for moment in result if BEGIN + DAY < moment < END - DAY]
 
 
 @cache
@@ -114,9 +114,9 @@ def test_oracle(zone: str) -> None:
     for at in ("00:00", "00:30", "02:00", "02:30", "12:00", "23:15"):
         for rule, falls_on in RULES.items():
             wanted = compute_expected(time.fromisoformat(at), falls_on, zone)
-            found = islice(series(f"{at} {rule}", BEGIN + DAY, zone), len(wanted))
+            result = islice(series(f"{at} {rule}", BEGIN + DAY, zone), len(wanted))
 
-            assert wanted == list(found), f"{at} {rule}"
+            assert wanted == list(result), f"{at} {rule}"
 
 
 @pytest.mark.parametrize("zone", ZONES)
@@ -138,10 +138,10 @@ def test_once_a_day(zone: str) -> None:
 def test_next(zone: str, now: int, at: time, kind: str) -> None:
     """The next time is later, within 64 days, and the same when computed just before it."""
     rule = f"{at:%H:%M} {kind}"
-    found = next_run(rule, now, zone)
+    result = next_run(rule, now, zone)
 
-    assert now < found <= now + 64 * DAY
-    assert found == next_run(rule, max(now, found - 1), zone)
+    assert now < result <= now + 64 * DAY
+    assert result == next_run(rule, max(now, result - 1), zone)
 
 
 @given(zone=st.sampled_from(ZONES), now=st.integers(0, 4_000_000_000), later=st.integers(0, 100 * DAY))
@@ -206,20 +206,20 @@ def test_skipped(zone: str, rule: str, now: str, expected: str) -> None:
 def test_twice(rule: str) -> None:
     """Of a time that comes twice the first is meant, also when asked between the two."""
     first = datetime(2026, 10, 25, 0, 30, tzinfo=UTC).timestamp()
-    asked = [first - 1, first, first + 1800, first + 3599, first + 3601]
+    requests = [first - 1, first, first + 1800, first + 3599, first + 3601]
 
-    assert [first, *[first + 25 * 3600] * 4] == [next_run(rule, now, "Europe/Berlin") for now in asked]
+    assert [first, *[first + 25 * 3600] * 4] == [next_run(rule, now, "Europe/Berlin") for now in requests]
 
 
 @pytest.mark.parametrize("zone", ZONES)
 def test_cron_agrees(zone: str) -> None:
     """In cron's form a fixed time of each day is due at the same moments."""
-    asked = changes(zone)
+    requests = changes(zone)
     for at in TIMES:
         hour, minute = at.split(":")
-        found = [next_run(f"{minute} {hour} * * *", now, zone) for now in asked]
+        result = [next_run(f"{minute} {hour} * * *", now, zone) for now in requests]
 
-        assert [next_run(f"{at} daily", now, zone) for now in asked] == found, at
+        assert [next_run(f"{at} daily", now, zone) for now in requests] == result, at
 
 
 def changes(zone: str) -> list[float]:
@@ -335,8 +335,8 @@ def test_no_zones(zone: str) -> None:
 def test_any_text(rule: str) -> None:
     """Whatever is given, there is a later time or a ValueError."""
     try:
-        found = next_run(rule, 1e9, "Europe/Berlin")
+        result = next_run(rule, 1e9, "Europe/Berlin")
     except ValueError:
-        found = float("inf")
+        result = float("inf")
 
-    assert found > 1e9
+    assert result > 1e9

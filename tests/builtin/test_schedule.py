@@ -85,13 +85,13 @@ def box(store: SQLiteSchedule, clock: Clock) -> Toolbox:
 @pytest.fixture
 def tools(store: SQLiteSchedule) -> Tools:
     """The tools by name."""
-    return {made.name: made for made in schedule_tools(store)}
+    return {subject.name: subject for subject in schedule_tools(store)}
 
 
-def create(box: Toolbox, description: str = "Mail digest", **said: Any) -> str | None:
+def create(box: Toolbox, description: str = "Mail digest", **arguments: Any) -> str | None:
     """Schedule an action, by default daily at 08:00."""
     usual = {"description": description, "time": "08:00", "recurrence": "daily", "tools": CALLS}
-    return box.call("schedule_create", {**usual, **said}).text
+    return box.call("schedule_create", {**usual, **arguments}).text
 
 
 def call_tool(box: Toolbox, name: str, **arguments: Any) -> str | None:
@@ -116,11 +116,11 @@ def statuses(outcomes: tuple[FiringOutcome, ...]) -> list[tuple[str, str, float]
 def test_create(box: Toolbox, store: SQLiteSchedule) -> None:
     """A new action is confirmed in local time, and stored as given."""
     text = create(box, synthesis_prompt="Summarize.")
-    (kept,) = store.actions()
+    (document,) = store.actions()
 
     assert "Scheduled: Mail digest\nSchedule: 08:00 daily\nNext run: 2026-02-18 08:00" == text
-    assert kept == Action(
-        id=kept.id,
+    assert document == Action(
+        id=document.id,
         description="Mail digest",
         schedule="08:00 daily",
         zone="Asia/Jakarta",
@@ -132,7 +132,7 @@ def test_create(box: Toolbox, store: SQLiteSchedule) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "schedule"),
+    ("arguments", "schedule"),
     [
         ({"recurrence": "once"}, "08:00 once"),
         ({"recurrence": "weekly"}, "08:00 weekly(monday)"),
@@ -146,15 +146,15 @@ def test_create(box: Toolbox, store: SQLiteSchedule) -> None:
     ],
     ids=str,
 )
-def test_schedule(box: Toolbox, store: SQLiteSchedule, said: dict[str, str], schedule: str) -> None:
+def test_schedule(box: Toolbox, store: SQLiteSchedule, arguments: dict[str, str], schedule: str) -> None:
     """A rule is composed of the arguments and of defaults."""
-    create(box, **said)
+    create(box, **arguments)
 
-    assert [schedule] == [kept.schedule for kept in store.actions()]
+    assert [schedule] == [document.schedule for document in store.actions()]
 
 
 @pytest.mark.parametrize(
-    ("said", "text"),
+    ("arguments", "text"),
     [
         ({"time": "25:00"}, "invalid schedule format: 25:00 daily"),
         ({"time": "8am"}, f"invalid schedule format: 8am daily. {HOW}"),
@@ -169,9 +169,9 @@ def test_schedule(box: Toolbox, store: SQLiteSchedule, said: dict[str, str], sch
     ],
     ids=str,
 )
-def test_create_refused(box: Toolbox, store: SQLiteSchedule, said: dict[str, Any], text: str) -> None:
+def test_create_refused(box: Toolbox, store: SQLiteSchedule, arguments: dict[str, Any], text: str) -> None:
     """An invalid schedule is refused with the reason, and nothing is stored."""
-    assert (create(box, **said) or "").startswith(text)
+    assert (create(box, **arguments) or "").startswith(text)
     assert () == store.actions()
 
 
@@ -196,7 +196,7 @@ def test_most(store: SQLiteSchedule, clock: Clock) -> None:
     texts = [create(box) for box in boxes]
 
     assert "There are 1 scheduled actions, and there may be no more. Delete one first." == texts[2]
-    assert ["Ann", "Bob"] == [kept.owner for kept in store.actions()]
+    assert ["Ann", "Bob"] == [document.owner for document in store.actions()]
 
 
 def test_owners(store: SQLiteSchedule, clock: Clock) -> None:
@@ -227,7 +227,7 @@ def test_allowed_tools(store: SQLiteSchedule, clock: Clock) -> None:
     ]
 
     assert "'read_mail' cannot be scheduled. These can: send_mail, read_file." == texts[0]
-    assert [CALLS] == [json.loads(kept.tools) for kept in store.actions()]
+    assert [CALLS] == [json.loads(document.tools) for document in store.actions()]
 
 
 def test_list(box: Toolbox) -> None:
@@ -293,7 +293,7 @@ def test_update(box: Toolbox, store: SQLiteSchedule, change: dict[str, Any], tex
 
     assert text == call_tool(box, "schedule_update", description_query="MAIL", **change)
     assert [(schedule, next_run(schedule, NOW, "Asia/Jakarta"))] == [
-        (kept.schedule, kept.next_run) for kept in store.actions()
+        (document.schedule, document.next_run) for document in store.actions()
     ]
 
 
@@ -306,7 +306,7 @@ def test_update_cron(box: Toolbox, store: SQLiteSchedule) -> None:
     assert [refusal, refusal, 'Updated "Backup": paused', 'Updated "Backup": enabled'] == [
         call_tool(box, "schedule_update", description_query="backup", **change) for change in changes
     ]
-    assert ["0 * * * *"] == [kept.schedule for kept in store.actions()]
+    assert ["0 * * * *"] == [document.schedule for document in store.actions()]
 
 
 def test_create_cron(box: Toolbox, store: SQLiteSchedule) -> None:
@@ -330,9 +330,15 @@ def test_largest(box: Toolbox, size: int, *, is_error: bool) -> None:
     """The calls and the prompt have at most 16 KiB together."""
     calls = [{"tool": "t", "params": {}}]
     length = size - len(json.dumps(calls)) + 10
-    said = {"description": "x", "time": "8:00", "recurrence": "daily", "tools": calls, "synthesis_prompt": "x" * length}
+    arguments = {
+        "description": "x",
+        "time": "8:00",
+        "recurrence": "daily",
+        "tools": calls,
+        "synthesis_prompt": "x" * length,
+    }
 
-    assert is_error == box.call("schedule_create", said).is_error
+    assert is_error == box.call("schedule_create", arguments).is_error
 
 
 def test_update_bad_is_error(box: Toolbox) -> None:
@@ -354,7 +360,7 @@ def test_resumed(box: Toolbox, store: SQLiteSchedule, clock: Clock) -> None:
     clock.now += 10 * DAY
     call_tool(box, "schedule_update", description_query="mail", enabled=True)
 
-    assert [next_run("08:00 daily", clock.now, "Asia/Jakarta")] == [kept.next_run for kept in store.actions()]
+    assert [next_run("08:00 daily", clock.now, "Asia/Jakarta")] == [document.next_run for document in store.actions()]
 
 
 @pytest.mark.parametrize("name", ["schedule_update", "schedule_delete"])
@@ -390,11 +396,11 @@ def test_changed_meanwhile(clock: Clock) -> None:
     assert '"Mail digest" was changed by another process at the same time. Try again.' == call_tool(
         box, "schedule_update", description_query="mail", time="09:00"
     )
-    assert ["10:00 daily"] == [kept.schedule for kept in late.actions()]
+    assert ["10:00 daily"] == [document.schedule for document in late.actions()]
 
 
 @pytest.mark.parametrize(
-    ("query", "text", "left"),
+    ("query", "text", "expected"),
     [
         ("digest", "Deleted: Mail digest", ["Mail backup", "100 % *"]),
         ("MAIL", "Deleted 2 scheduled action(s).", ["100 % *"]),
@@ -403,13 +409,13 @@ def test_changed_meanwhile(clock: Clock) -> None:
         ("", "Invalid arguments", ["Mail digest", "Mail backup", "100 % *"]),
     ],
 )
-def test_delete(box: Toolbox, store: SQLiteSchedule, query: str, text: str, left: list[str]) -> None:
+def test_delete(box: Toolbox, store: SQLiteSchedule, query: str, text: str, expected: list[str]) -> None:
     """All that match are deleted, and only those."""
     for description in ("Mail digest", "Mail backup", "100 % *"):
         create(box, description)
 
     assert (call_tool(box, "schedule_delete", description_query=query) or "").startswith(text)
-    assert left == [kept.description for kept in store.actions()]
+    assert expected == [document.description for document in store.actions()]
 
 
 def test_deleted_meanwhile(clock: Clock) -> None:
@@ -442,15 +448,15 @@ def test_no_store(make: Callable[[Any], object], store: Any) -> None:
     [
         (
             {"allowed_tools": "send_mail"},
-            "allowed_tools='send_mail' is no list of texts, such as allowed_tools=['send_mail']",
+            "allowed_tools='send_mail' is not a list of texts, such as allowed_tools=['send_mail']",
         ),
-        ({"allowed_tools": 5}, "allowed_tools=5 is no list of texts"),
-        ({"owner": None}, "owner=None is no str"),
-        ({"most": "x"}, "most='x' is no whole number from 0 on"),
-        ({"nested": -1}, "nested=-1 is no whole number from 0 on"),
-        ({"nested": True}, "nested=True is no whole number from 0 on"),
+        ({"allowed_tools": 5}, "allowed_tools=5 is not a list of texts"),
+        ({"owner": None}, "owner=None is not of type str"),
+        ({"most": "x"}, "most='x' is not a whole number from 0 on"),
+        ({"nested": -1}, "nested=-1 is not a whole number from 0 on"),
+        ({"nested": True}, "nested=True is not a whole number from 0 on"),
         ({"clock": 5}, "clock=5 is no function"),
-        ({"zone": 7}, "zone=7 is no str"),
+        ({"zone": 7}, "zone=7 is not of type str"),
     ],
     ids=str,
 )
@@ -462,7 +468,7 @@ def test_no_terms(store: SQLiteSchedule, terms: Any, text: str) -> None:
 
 def test_effects(tools: Tools) -> None:
     """Each tool says what it does to the world."""
-    assert ["write", "read", "write", "destructive"] == [made.settings.effect for made in tools.values()]
+    assert ["write", "read", "write", "destructive"] == [subject.settings.effect for subject in tools.values()]
 
 
 def test_unknown_zone(store: SQLiteSchedule) -> None:
@@ -516,7 +522,7 @@ def test_once(store: SQLiteSchedule, clock: Clock) -> None:
     outcomes = [scheduler.run_due(), scheduler.run_due()]
 
     assert [1, 0] == [len(some) for some in outcomes]
-    assert [False] == [kept.enabled for kept in store.actions()]
+    assert [False] == [document.enabled for document in store.actions()]
 
 
 def test_firing(store: SQLiteSchedule, clock: Clock) -> None:
@@ -541,9 +547,9 @@ def test_add_refused(store: SQLiteSchedule, schedule: str) -> None:
 @pytest.mark.parametrize("schedule", ["10:00 weekly(friday)", "*/5 * * * *"])
 def test_next_run_of_its_schedule(schedule: str) -> None:
     """An action without `next_run` is first due by its schedule, in its zone."""
-    made = Action(description="x", schedule=schedule, zone="Asia/Jakarta", created_at=NOW)
+    subject = Action(description="x", schedule=schedule, zone="Asia/Jakarta", created_at=NOW)
 
-    assert next_run(schedule, NOW, "Asia/Jakarta") == made.next_run
+    assert next_run(schedule, NOW, "Asia/Jakarta") == subject.next_run
 
 
 def test_calls_are_json() -> None:
@@ -553,7 +559,7 @@ def test_calls_are_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "shown"),
+    ("result", "expected"),
     [
         (None, "<FiringOutcome done: 'Mail digest'>"),
         ("Two letters.", "<FiringOutcome done: 'Mail digest', 'Two letters.'>"),
@@ -561,7 +567,7 @@ def test_calls_are_json() -> None:
     ],
     ids=str,
 )
-def test_outcome_shown(store: SQLiteSchedule, clock: Clock, result: object, shown: str) -> None:
+def test_outcome_shown(store: SQLiteSchedule, clock: Clock, result: object, expected: str) -> None:
     """An outcome is shown by what came of which action."""
 
     def run(firing: Firing) -> object:
@@ -571,7 +577,7 @@ def test_outcome_shown(store: SQLiteSchedule, clock: Clock, result: object, show
 
     store.add(action())
 
-    assert [shown] == [repr(outcome) for outcome in Scheduler(store, run, clock=clock).run_due()]
+    assert [expected] == [repr(outcome) for outcome in Scheduler(store, run, clock=clock).run_due()]
 
 
 def test_outcome_of_runner_shown(store: SQLiteSchedule, clock: Clock) -> None:
@@ -586,19 +592,19 @@ def test_failure(store: SQLiteSchedule, clock: Clock, caplog: pytest.LogCaptureF
     """Exceptions of an action, or of `on_run`, stop no other action."""
     store.add(action("bad", next_run=NOW - 1))
     store.add(action("good"))
-    told: list[str] = []
+    text: list[str] = []
 
     def run(firing: Firing) -> int:
         return 1 // (firing.action.description == "good")
 
     def on_run(outcome: FiringOutcome) -> None:
-        told.append(outcome.status)
+        text.append(outcome.status)
         raise OSError("nobody listens")
 
     outcomes = Scheduler(store, run, on_run=on_run, clock=clock).run_due()
 
     assert [(None, "ZeroDivisionError"), (1, "NoneType")] == [(o.result, type(o.error).__name__) for o in outcomes]
-    assert ["failed", "done"] == told
+    assert ["failed", "done"] == text
     assert 3 == len(caplog.records)
 
 
@@ -638,8 +644,8 @@ def test_planned_only(store: SQLiteSchedule, clock: Clock) -> None:
         (outcome,) = Scheduler(store, runner, clock=clock).run_due()
         unscheduled = runner.run("Clean up.")
 
-    assert ["no mail", DENIED] == [made.result.text for made in outcome.result.calls]
-    assert [UNSCHEDULED, UNSCHEDULED] == [made.result.text for made in unscheduled.calls]
+    assert ["no mail", DENIED] == [subject.result.text for subject in outcome.result.calls]
+    assert [UNSCHEDULED, UNSCHEDULED] == [subject.result.text for subject in unscheduled.calls]
 
 
 def test_revoked(store: SQLiteSchedule, clock: Clock) -> None:
@@ -649,7 +655,7 @@ def test_revoked(store: SQLiteSchedule, clock: Clock) -> None:
         runner = Runner([read_mail], model=model, authorize=planned_only)
         (outcome,) = Scheduler(store, runner, clock=clock).run_due()
 
-    assert ["not_found"] == [made.result.kind for made in outcome.result.calls]
+    assert ["not_found"] == [subject.result.kind for subject in outcome.result.calls]
 
 
 def revoked(firing: Firing) -> bool:
@@ -703,11 +709,11 @@ def test_paused(store: SQLiteSchedule, clock: Clock, *, is_async: bool) -> None:
     with ScriptedModel([call("read_mail"), [call("delete_mail"), AGAIN], "Done."]) as model:
         scheduler = Scheduler(store, pausing(store, clock, model, authorize=planned_only), clock=clock)
         (outcome,) = scheduler.run_due()
-        given = outcome.result.state, yes(outcome)
-        resumed = asyncio.run(scheduler.aresume(*given)) if is_async else scheduler.resume(*given)
+        options = outcome.result.state, yes(outcome)
+        resumed = asyncio.run(scheduler.aresume(*options)) if is_async else scheduler.resume(*options)
 
     assert ("paused", "done") == (outcome.status, resumed.status)
-    assert ["no mail", DENIED, NESTED] == [made.result.text for made in resumed.result.calls]
+    assert ["no mail", DENIED, NESTED] == [subject.result.text for subject in resumed.result.calls]
 
 
 def test_paused_elsewhere(store: SQLiteSchedule, clock: Clock) -> None:
@@ -718,7 +724,7 @@ def test_paused_elsewhere(store: SQLiteSchedule, clock: Clock) -> None:
         (outcome,) = Scheduler(store, runner, clock=clock).run_due()
         result = runner.resume(outcome.result.state, yes(outcome))
 
-    assert ["no mail", NESTED] == [made.result.text for made in result.calls]
+    assert ["no mail", NESTED] == [subject.result.text for subject in result.calls]
 
 
 def test_paused_and_unplanned(store: SQLiteSchedule, clock: Clock) -> None:
@@ -729,7 +735,7 @@ def test_paused_and_unplanned(store: SQLiteSchedule, clock: Clock) -> None:
         (outcome,) = Scheduler(store, runner, clock=clock).run_due()
         result = runner.resume(outcome.result.state, yes(outcome))
 
-    assert [UNSCHEDULED, UNSCHEDULED] == [made.result.text for made in result.calls]
+    assert [UNSCHEDULED, UNSCHEDULED] == [subject.result.text for subject in result.calls]
 
 
 def test_paused_in_a_file(tmp_path: Path, clock: Clock) -> None:
@@ -751,9 +757,9 @@ def test_paused_again(store: SQLiteSchedule, clock: Clock) -> None:
         scheduler = Scheduler(store, pausing(store, clock, model), clock=clock)
         (outcome,) = scheduler.run_due()
         state = outcome.result.state
-        found = [scheduler.resume(state, decisions).status for decisions in ({"other": True}, {}, yes(outcome))]
+        result = [scheduler.resume(state, decisions).status for decisions in ({"other": True}, {}, yes(outcome))]
 
-    assert ["failed", "paused", "done"] == found
+    assert ["failed", "paused", "done"] == result
     with pytest.raises(ValueError, match="No firing of this store waits for the run"):
         scheduler.resume(state, yes(outcome))
 
@@ -837,26 +843,26 @@ def test_nested(store: SQLiteSchedule, clock: Clock, nested: int, depths: list[i
             Scheduler(store, runner, clock=clock).run_due()
             clock.now += DAY
 
-    assert depths == sorted({kept.depth for kept in store.actions()})
+    assert depths == sorted({document.depth for document in store.actions()})
 
 
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
 def test_in_an_event_loop(store: SQLiteSchedule, clock: Clock, *, is_async: bool) -> None:
     """Functions of both kinds are carried out in a loop and without one, and what hears of it too."""
-    told: list[FiringOutcome] = []
+    text: list[FiringOutcome] = []
 
     async def run(firing: Firing) -> str:
         return firing.action.description
 
     async def on_run(outcome: FiringOutcome) -> None:
-        told.append(outcome)
+        text.append(outcome)
 
     for number, work in enumerate((run, lambda firing: firing.action.description)):
         store.add(action(f"{number}"))
         scheduler = Scheduler(store, work, on_run=on_run, clock=clock)
         asyncio.run(scheduler.arun_due()) if is_async else scheduler.run_due()
 
-    assert [("0", "done"), ("1", "done")] == [(outcome.result, outcome.status) for outcome in told]
+    assert [("0", "done"), ("1", "done")] == [(outcome.result, outcome.status) for outcome in text]
 
 
 def test_runner_in_an_event_loop(store: SQLiteSchedule, clock: Clock) -> None:
@@ -885,10 +891,10 @@ def test_forever_in_an_event_loop(store: SQLiteSchedule, clock: Clock) -> None:
     store.add(action())
 
     async def main() -> FiringOutcome:
-        told: asyncio.Queue[FiringOutcome] = asyncio.Queue()
-        scheduler = Scheduler(store, str, on_run=told.put, clock=clock)
+        text: asyncio.Queue[FiringOutcome] = asyncio.Queue()
+        scheduler = Scheduler(store, str, on_run=text.put, clock=clock)
         running = asyncio.create_task(scheduler.arun_forever())
-        outcome = await told.get()
+        outcome = await text.get()
         scheduler.stop()
         await running
         return outcome
@@ -931,14 +937,14 @@ def test_cancelled_in_an_event_loop(store: SQLiteSchedule, clock: Clock) -> None
     store.add(action())
 
     async def main() -> None:
-        begun = asyncio.Event()
+        started_event = asyncio.Event()
 
         async def run(firing: Firing) -> None:
-            begun.set()
+            started_event.set()
             await asyncio.Event().wait()
 
         running = asyncio.create_task(Scheduler(store, run, clock=clock).arun_forever())
-        await begun.wait()
+        await started_event.wait()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -958,7 +964,7 @@ def test_missed_once(store: SQLiteSchedule, clock: Clock, missed: Any, status: s
     scheduler = Scheduler(store, str, missed=missed, clock=clock)
 
     assert [[(status, "Mail digest", 0)], []] == [statuses(scheduler.run_due()), statuses(scheduler.run_due())]
-    assert [False] == [kept.enabled for kept in store.actions()]
+    assert [False] == [document.enabled for document in store.actions()]
 
 
 @pytest.mark.parametrize(
@@ -972,7 +978,7 @@ def test_missed(store: SQLiteSchedule, clock: Clock, missed: Any, status: str) -
     outcomes = [statuses(scheduler.run_due()), statuses(scheduler.run_due())]
 
     assert [[(status, "Mail digest", 0)], []] == outcomes
-    assert [NOW + 4 * DAY] == [kept.next_run for kept in store.actions()]
+    assert [NOW + 4 * DAY] == [document.next_run for document in store.actions()]
 
 
 def test_grace(store: SQLiteSchedule, clock: Clock) -> None:
@@ -993,9 +999,9 @@ def test_busy(store: SQLiteSchedule, clock: Clock, later: float) -> None:
         clock.now += 400 if firing.action.description == "slow" else 0
 
     scheduler = Scheduler(store, run, missed="skip", clock=clock)
-    found = [*scheduler.run_due(), *scheduler.run_due()]
+    result = [*scheduler.run_due(), *scheduler.run_due()]
 
-    assert [("slow", "done"), ("quick", "done")] == [(one.firing.action.description, one.status) for one in found]
+    assert [("slow", "done"), ("quick", "done")] == [(one.firing.action.description, one.status) for one in result]
 
 
 def test_asleep(store: SQLiteSchedule, clock: Clock) -> None:
@@ -1028,19 +1034,19 @@ def test_planned_anew_after_set_back(store: SQLiteSchedule, clock: Clock) -> Non
     store.change(store.actions()[0], action(id=store.actions()[0].id))
 
     assert () == scheduler.run_due()
-    assert [NOW + DAY] == [kept.next_run for kept in store.actions()]
+    assert [NOW + DAY] == [document.next_run for document in store.actions()]
 
 
 def test_clock_set_forward(store: SQLiteSchedule, clock: Clock) -> None:
     """A clock that is a day ahead for a while costs the times of that day, and repeats none."""
     store.add(action())
     scheduler = Scheduler(store, str, clock=clock)
-    found = []
+    result = []
     for step in (DAY, -DAY, DAY, DAY):
         clock.now += step
-        found += [hours for _, _, hours in statuses(scheduler.run_due())]
+        result += [hours for _, _, hours in statuses(scheduler.run_due())]
 
-    assert [0, 48] == found
+    assert [0, 48] == result
 
 
 class Killed(KeyboardInterrupt):
@@ -1062,12 +1068,12 @@ def test_crash_skipped(store: SQLiteSchedule, clock: Clock) -> None:
     """An unfinished firing is reported after its lease, and does not run again."""
     crash(store, clock)
     scheduler = Scheduler(store, str, clock=clock)
-    found = []
+    result = []
     for step in (HOUR, 1, 1):
         clock.now += step
-        found.append(statuses(scheduler.run_due()))
+        result.append(statuses(scheduler.run_due()))
 
-    assert [[], [("crashed", "Mail digest", 0)], []] == found
+    assert [[], [("crashed", "Mail digest", 0)], []] == result
 
 
 def test_crash_again(store: SQLiteSchedule, clock: Clock) -> None:
@@ -1144,7 +1150,7 @@ def test_no_next_time(store: SQLiteSchedule, clock: Clock) -> None:
     store.add(action(zone="Mars/Olympus"))
 
     assert ["done"] == [outcome.status for outcome in Scheduler(store, str, clock=clock).run_due()]
-    assert [False] == [kept.enabled for kept in store.actions()]
+    assert [False] == [document.enabled for document in store.actions()]
 
 
 def test_cron(store: SQLiteSchedule, clock: Clock) -> None:
@@ -1152,7 +1158,7 @@ def test_cron(store: SQLiteSchedule, clock: Clock) -> None:
     store.add(action(schedule="*/5 * * * *"))
     Scheduler(store, str, clock=clock).run_due()
 
-    assert [NOW + 300] == [kept.next_run for kept in store.actions()]
+    assert [NOW + 300] == [document.next_run for document in store.actions()]
 
 
 def test_forever(clock: Clock) -> None:
@@ -1170,11 +1176,11 @@ def test_forever(clock: Clock) -> None:
 
     failing = Failing()
     failing.add(action())
-    told: list[FiringOutcome] = []
-    scheduler = Scheduler(failing, lambda firing: scheduler.stop(), on_run=told.append, poll=0, clock=clock)
+    text: list[FiringOutcome] = []
+    scheduler = Scheduler(failing, lambda firing: scheduler.stop(), on_run=text.append, poll=0, clock=clock)
     scheduler.run_forever()
 
-    assert [("done", "Mail digest", 0)] == statuses(tuple(told))
+    assert [("done", "Mail digest", 0)] == statuses(tuple(text))
 
 
 @pytest.mark.parametrize(
@@ -1189,10 +1195,10 @@ def test_no_function(store: SQLiteSchedule, run: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"poll": -1}, "poll=-1 is no number from 0 on"),
-        ({"poll": float("nan")}, "poll=nan is no number from 0 on"),
-        ({"lease": "x"}, "lease='x' is no number from 0 on"),
-        ({"grace": None}, "grace=None is no number from 0 on"),
+        ({"poll": -1}, "poll=-1 is not a number from 0 on"),
+        ({"poll": float("nan")}, "poll=nan is not a number from 0 on"),
+        ({"lease": "x"}, "lease='x' is not a number from 0 on"),
+        ({"grace": None}, "grace=None is not a number from 0 on"),
         ({"clock": None}, "clock=None is no function"),
         ({"on_run": "print"}, "on_run='print' is no function"),
     ],
@@ -1216,12 +1222,12 @@ def test_no_policy(store: SQLiteSchedule, options: Any) -> None:
 
 def test_kept(tmp_path: Path) -> None:
     """The actions of a file are there when it is opened again."""
-    kept = action("Grüße 'x' \x00", tools='["ü"]', enabled=False)
+    document = action("Grüße 'x' \x00", tools='["ü"]', enabled=False)
     first = SQLiteSchedule(tmp_path / "actions.db")
-    first.add(kept)
+    first.add(document)
     first.close()
 
-    assert (kept,) == SQLiteSchedule(tmp_path / "actions.db").actions()
+    assert (document,) == SQLiteSchedule(tmp_path / "actions.db").actions()
 
 
 def test_change(store: SQLiteSchedule) -> None:
@@ -1237,25 +1243,25 @@ def test_change(store: SQLiteSchedule) -> None:
 def test_deleted(store: SQLiteSchedule, clock: Clock) -> None:
     """With an action all goes that is known of it; what was deleted before is not counted."""
     crash(store, clock)
-    found = store.actions()
+    result = store.actions()
 
-    assert [1, 0, 0] == [store.delete(*found), store.delete(*found), store.delete()]
+    assert [1, 0, 0] == [store.delete(*result), store.delete(*result), store.delete()]
     assert () == store.find_unfinished(NOW + DAY)
 
 
 def test_forgets(store: SQLiteSchedule, clock: Clock) -> None:
     """The store keeps the latest hundred firings of an action, so that it does not grow for ever."""
-    kept = action()
-    store.add(kept)
+    document = action()
+    store.add(document)
     for number in range(110):
-        firing = store.claim(kept, replace(kept, next_run=NOW + (number + 1) * DAY), NOW)
+        firing = store.claim(document, replace(document, next_run=NOW + (number + 1) * DAY), NOW)
         assert firing is not None
         store.finish(firing, NOW)
-        kept = store.actions()[0]
+        document = store.actions()[0]
     claims = []
     for days in (0, 50):
-        store.change(kept, replace(kept, next_run=NOW + days * DAY))
-        claims.append(store.claim(replace(kept, next_run=NOW + days * DAY), kept, NOW) is not None)
+        store.change(document, replace(document, next_run=NOW + days * DAY))
+        claims.append(store.claim(replace(document, next_run=NOW + days * DAY), document, NOW) is not None)
 
     assert [True, False] == claims
 
@@ -1320,7 +1326,7 @@ def test_threads(tmp_path: Path, clock: Clock) -> None:
     for worker in workers:
         worker.join()
 
-    assert sorted(f"{kept.id}:{NOW:.0f}" for kept in store.actions()) == sorted(ran)
+    assert sorted(f"{document.id}:{NOW:.0f}" for document in store.actions()) == sorted(ran)
 
 
 def run_script(script: str, *arguments: object) -> Any:

@@ -35,21 +35,21 @@ def text(box: Toolbox, name: str, command: str, **arguments: Any) -> str:
     return box.call(name, {"command": command, **arguments}).text or ""
 
 
-def printed(made: Tool[..., Any], command: str) -> str:
+def printed(subject: Tool[..., Any], command: str) -> str:
     """What a command prints, if that is not much."""
-    return Toolbox([made]).call(made.name, {"command": command}).text or ""
+    return Toolbox([subject]).call(subject.name, {"command": command}).text or ""
 
 
 def test_names(box: Toolbox) -> None:
     """Each tool says what it is called, to models and to people, and what it does to the world."""
     assert [("shell_exec", "Run Command", "destructive"), ("bash", "Run Command", "destructive")] == [
-        (made.name, made.title, made.settings.effect) for made in box
+        (subject.name, subject.title, subject.settings.effect) for subject in box
     ]
 
 
 def test_nothing_to_stumble_over(box: Toolbox) -> None:
     """A model is told nothing unclear, and can turn nothing off."""
-    parameters = [[(name, p["type"]) for name, p in made.parameters["properties"].items()] for made in box]
+    parameters = [[(name, p["type"]) for name, p in subject.parameters["properties"].items()] for subject in box]
 
     assert ([], [[("command", "string"), ("timeout", "integer")], [("command", "string")]]) == (
         list(box.check()),
@@ -65,7 +65,7 @@ def test_the_model_is_told_the_limits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "told", "exit_code"),
+    ("command", "message", "exit_code"),
     [
         pytest.param("echo hi", "hi\n", 0, id="stdout"),
         pytest.param("echo oops >&2", "oops\n", 0, id="stderr"),
@@ -77,11 +77,11 @@ def test_the_model_is_told_the_limits(tmp_path: Path) -> None:
         pytest.param("-c 2>/dev/null", "exit: exit status 127", 127, id="like an option"),
     ],
 )
-def test_shell_exec(box: Toolbox, command: str, told: str, exit_code: int) -> None:
+def test_shell_exec(box: Toolbox, command: str, message: str, exit_code: int) -> None:
     """`shell_exec` gives the output, and how it failed where it did: that is no error."""
     result = box.call("shell_exec", {"command": command})
 
-    expected = (told, None, {"exit_code": exit_code, "success": exit_code == 0})
+    expected = (message, None, {"exit_code": exit_code, "success": exit_code == 0})
     assert expected == (
         re.sub(r"^.*sh: (line )?1: -c:.*\n", "sh: 1: -c: not found\n", result.text or ""),
         *result[2:5:2],
@@ -89,7 +89,7 @@ def test_shell_exec(box: Toolbox, command: str, told: str, exit_code: int) -> No
 
 
 @pytest.mark.parametrize(
-    ("command", "told", "exit_code"),
+    ("command", "message", "exit_code"),
     [
         pytest.param("echo hi", "Exit code: 0\nhi\n", 0, id="stdout"),
         pytest.param("true", "Exit code: 0\n", 0, id="nothing"),
@@ -99,28 +99,28 @@ def test_shell_exec(box: Toolbox, command: str, told: str, exit_code: int) -> No
         pytest.param("[[ ab == a* ]] && echo bash", "Exit code: 0\nbash\n", 0, id="is bash"),
     ],
 )
-def test_bash(box: Toolbox, command: str, told: str, exit_code: int) -> None:
+def test_bash(box: Toolbox, command: str, message: str, exit_code: int) -> None:
     """`bash` gives the exit code first, then what was printed: that a command failed is no error."""
     result = box.call("bash", {"command": command})
 
-    assert (told, None, {"exit_code": exit_code, "success": exit_code == 0}) == (result.text, *result[2:5:2])
+    assert (message, None, {"exit_code": exit_code, "success": exit_code == 0}) == (result.text, *result[2:5:2])
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         pytest.param(shell_tool, "hi\nexit: exit status 3", id="shell_exec"),
         pytest.param(bash_tool, "Exit code: 3\nhi\nexit: exit status 3", id="bash"),
     ],
 )
-def test_error_on_exit(tmp_path: Path, make: Callable[..., Tool[..., Any]], told: str) -> None:
+def test_error_on_exit(tmp_path: Path, make: Callable[..., Tool[..., Any]], message: str) -> None:
     """Where it is asked for, a command that failed is a call that failed; its output is kept."""
-    made = make(tmp_path, error_on_exit=True)
+    subject = make(tmp_path, error_on_exit=True)
 
-    result = Toolbox([made]).call(made.name, {"command": "printf hi; exit 3"})
+    result = Toolbox([subject]).call(subject.name, {"command": "printf hi; exit 3"})
 
     details = {"exit_code": 3, "success": False}
-    assert (told, "exit: exit status 3", "failed", details) == (result.text, *result[2:5])
+    assert (message, "exit: exit status 3", "failed", details) == (result.text, *result[2:5])
 
 
 @pytest.mark.parametrize("command", ["rm -rf /", "RM -RF /tmp/x", "sudo ls", "mkfs /x", "ls > /dev/null", "dd if=/x"])
@@ -134,12 +134,12 @@ def test_blocked(box: Toolbox, command: str) -> None:
 @pytest.mark.parametrize("denied", DEFAULT_BASH_DENY)
 def test_denied(box: Toolbox, denied: str) -> None:
     """`bash` refuses what holds one of its texts, and says so."""
-    told = re.fullmatch(
+    message = re.fullmatch(
         r"Command blocked by safety policy: contains '(.*)'\. This pattern is denied for safety\.",
         text(box, "bash", f"echo; {denied}"),
     )
 
-    assert told is not None and told[1] in denied
+    assert message is not None and message[1] in denied
 
 
 def test_denied_letter_for_letter(box: Toolbox) -> None:
@@ -150,9 +150,9 @@ def test_denied_letter_for_letter(box: Toolbox) -> None:
 @pytest.mark.parametrize("make", [shell_tool, bash_tool])
 def test_own_texts_denied(tmp_path: Path, make: Callable[..., Tool[..., Any]]) -> None:
     """A list of one's own takes the place of the usual one."""
-    made = make(tmp_path, deny=["curl"])
+    subject = make(tmp_path, deny=["curl"])
 
-    assert (True, True) == ("curl" in printed(made, "curl x"), "mkfs" in printed(made, "echo mkfs"))
+    assert (True, True) == ("curl" in printed(subject, "curl x"), "mkfs" in printed(subject, "echo mkfs"))
 
 
 @pytest.mark.parametrize("command", ["", " ", "\n"])
@@ -163,15 +163,15 @@ def test_nothing_to_run(box: Toolbox, command: str) -> None:
 
 @pytest.mark.parametrize("name", ["shell_exec", "bash"])
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "message"),
     [
         pytest.param("a\0b", "Invalid arguments: command: no command can hold a NUL", id="NUL"),
         pytest.param("x" * 200_000, "Failed to execute: Argument list too long", id="too long"),
     ],
 )
-def test_no_command(box: Toolbox, name: str, command: str, told: str) -> None:
+def test_no_command(box: Toolbox, name: str, command: str, message: str) -> None:
     """What a shell cannot be given is an error that says why."""
-    assert told == text(box, name, command)
+    assert message == text(box, name, command)
 
 
 def test_no_shell(tmp_path: Path) -> None:
@@ -184,41 +184,44 @@ def test_no_shell(tmp_path: Path) -> None:
 @pytest.mark.parametrize("make", [shell_tool, bash_tool])
 def test_timeout(tmp_path: Path, make: Callable[..., Tool[..., Any]]) -> None:
     """A command that takes too long is an error, and what it has printed is kept."""
-    made = make(tmp_path, timeout=0.5)
+    subject = make(tmp_path, timeout=0.5)
 
-    result = Toolbox([made]).call(made.name, {"command": "printf started; sleep 60"})
+    result = Toolbox([subject]).call(subject.name, {"command": "printf started; sleep 60"})
 
-    told = f"{'c' if made.name == 'shell_exec' else 'C'}ommand timed out after 0.5s"
+    text = f"{'c' if subject.name == 'shell_exec' else 'C'}ommand timed out after 0.5s"
     details = {"exit_code": None, "success": False}
-    assert (f"started\n{told}", told, "timed_out", details) == (result.text, *result[2:5])
+    assert (f"started\n{text}", text, "timed_out", details) == (result.text, *result[2:5])
 
 
-@pytest.mark.parametrize(("asked", "seconds"), [(0, 1), (-5, 1), (1, 1)])
-def test_seconds_asked_for(tmp_path: Path, asked: int, seconds: int) -> None:
+@pytest.mark.parametrize(("requests", "seconds"), [(0, 1), (-5, 1), (1, 1)])
+def test_seconds_asked_for(tmp_path: Path, requests: int, seconds: int) -> None:
     """A model may say how long a command may take; 0 and less count as nothing said."""
-    box = Toolbox([shell_tool(tmp_path, timeout=1 if asked < 1 else 60)])
+    box = Toolbox([shell_tool(tmp_path, timeout=1 if requests < 1 else 60)])
 
-    assert f"command timed out after {seconds}s" == text(box, "shell_exec", "sleep 60", timeout=asked)
+    assert f"command timed out after {seconds}s" == text(box, "shell_exec", "sleep 60", timeout=requests)
 
 
-@pytest.mark.parametrize(("given", "told"), [(0, 30), (-1, 30), (1000, 300)])
-def test_usual_seconds(tmp_path: Path, given: int, told: int) -> None:
+@pytest.mark.parametrize(("options", "message"), [(0, 30), (-1, 30), (1000, 300)])
+def test_usual_seconds(tmp_path: Path, options: int, message: int) -> None:
     """Without a time of its own a command has 30 seconds, and never more than 300."""
-    assert f"A command may take {told} seconds." in shell_tool(tmp_path, timeout=given).description
+    assert f"A command may take {message} seconds." in shell_tool(tmp_path, timeout=options).description
 
 
 def test_confirm(tmp_path: Path) -> None:
     """Somebody is asked about what is not denied, word for word, and only True is a yes."""
-    asked: list[str] = []
+    requests: list[str] = []
 
     def confirm(command: str) -> bool:
-        asked.append(command)
+        requests.append(command)
         return command == "echo a"
 
-    made = bash_tool(tmp_path, confirm=confirm)
-    told = [printed(made, command) for command in ("echo a", "echo b", "mkfs")]
+    bash = bash_tool(tmp_path, confirm=confirm)
+    text = [printed(bash, command) for command in ("echo a", "echo b", "mkfs")]
 
-    assert (["echo a", "echo b"], "Exit code: 0\na\n", "Command was not confirmed by the user.") == (asked, *told[:2])
+    assert (["echo a", "echo b"], "Exit code: 0\na\n", "Command was not confirmed by the user.") == (
+        requests,
+        *text[:2],
+    )
 
 
 def test_confirm_fails(tmp_path: Path) -> None:
@@ -253,25 +256,25 @@ BYPASSES = [around.replace("%s", spelling) for around in AROUND for spelling in 
 def test_a_list_is_no_sandbox(tmp_path: Path, make: Callable[..., Tool[..., Any]]) -> None:
     """What a list of texts stops passes it in 200 other spellings: somebody has to look at each."""
     passed: list[str] = []
-    made = make(tmp_path, confirm=passed.append, env={"PATH": "/nowhere"})  # None is no yes; no shell is found
-    told = [printed(made, command) for command in ("rm -rf /nowhere", *BYPASSES)]
+    subject = make(tmp_path, confirm=passed.append, env={"PATH": "/nowhere"})  # None is no yes; no shell is found
+    text = [printed(subject, command) for command in ("rm -rf /nowhere", *BYPASSES)]
 
-    assert (200, BYPASSES, True) == (len(BYPASSES), passed, "safety" in told[0])
+    assert (200, BYPASSES, True) == (len(BYPASSES), passed, "safety" in text[0])
 
 
 @pytest.mark.parametrize("make", [shell_tool, bash_tool])
 def test_everything_is_approved_word_for_word(tmp_path: Path, make: Callable[..., Tool[..., Any]]) -> None:
     """No spelling passes somebody who is to agree, and what is asked is the very text that would run."""
-    asked: list[str] = []
+    requests: list[str] = []
 
     def ask(request: ApprovalRequest) -> bool:
-        asked.append(request.arguments["command"])
+        requests.append(request.arguments["command"])
         return True
 
-    made = make(tmp_path, approve=ask, env={"PATH": "/nowhere"})
-    kinds = {Toolbox([made]).call(made.name, {"command": command}).kind for command in BYPASSES}
+    subject = make(tmp_path, approve=ask, env={"PATH": "/nowhere"})
+    kinds = {Toolbox([subject]).call(subject.name, {"command": command}).kind for command in BYPASSES}
 
-    assert (BYPASSES, {"denied"}) == (asked, kinds)
+    assert (BYPASSES, {"denied"}) == (requests, kinds)
 
 
 def test_approve(tmp_path: Path) -> None:
@@ -294,21 +297,21 @@ def test_approve(tmp_path: Path) -> None:
 
 def test_each_call_begins_anew(tmp_path: Path) -> None:
     """A command begins in the directory, whatever an earlier one did."""
-    made = shell_tool(tmp_path)
-    printed(made, "cd /; export A=1")
+    shell = shell_tool(tmp_path)
+    printed(shell, "cd /; export A=1")
 
-    assert f"{tmp_path.resolve()}\n" == printed(made, "echo $(pwd -P)$A")
+    assert f"{tmp_path.resolve()}\n" == printed(shell, "echo $(pwd -P)$A")
 
 
 def test_directory_is_held(tmp_path: Path) -> None:
     """Somebody who puts a link in the directory's place leads no command elsewhere."""
     (work := tmp_path / "work").mkdir()
     (tmp_path / "evil").mkdir()
-    made = shell_tool(work)
+    shell = shell_tool(work)
     work.rename(tmp_path / "moved")
     work.symlink_to("evil")
 
-    printed(made, "touch here")
+    printed(shell, "touch here")
 
     assert [tmp_path / "moved" / "here"] == [*(tmp_path / "moved").iterdir(), *(tmp_path / "evil").iterdir()]
 
@@ -316,14 +319,14 @@ def test_directory_is_held(tmp_path: Path) -> None:
 def test_directory_is_gone(tmp_path: Path) -> None:
     """Where the directory was removed, nothing runs."""
     (work := tmp_path / "work").mkdir()
-    made = shell_tool(Root(work))
+    shell = shell_tool(Root(work))
     work.rmdir()
 
-    assert "Failed to execute: the directory itself was removed" == printed(made, "echo")
+    assert "Failed to execute: the directory itself was removed" == printed(shell, "echo")
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "message"),
     [
         pytest.param("wc -c", "0", id="no input"),
         pytest.param("(: < /dev/tty) 2>&- || echo none", "none", id="no terminal"),
@@ -331,9 +334,9 @@ def test_directory_is_gone(tmp_path: Path) -> None:
         pytest.param("[ $(cut -d' ' -f6 /proc/$$/stat) = $$ ] && echo own", "own", id="a session of its own"),
     ],
 )
-def test_nobody_is_there(box: Toolbox, command: str, told: str) -> None:
+def test_nobody_is_there(box: Toolbox, command: str, message: str) -> None:
     """A command has nothing of ours, and nobody to ask."""
-    assert told == text(box, "shell_exec", command).strip()
+    assert message == text(box, "shell_exec", command).strip()
 
 
 def test_umask(tmp_path: Path) -> None:
@@ -351,16 +354,16 @@ def test_umask(tmp_path: Path) -> None:
 
 def test_usual_signals(tmp_path: Path) -> None:
     """A command finds every signal as a program expects it: none is ignored or held back."""
-    made = shell_tool(tmp_path)
+    shell = shell_tool(tmp_path)
 
-    told = printed(made, "grep -E '^Sig(Blk|Ign)' /proc/self/status")
+    text = printed(shell, "grep -E '^Sig(Blk|Ign)' /proc/self/status")
 
-    assert ["SigBlk:\t0000000000000000", "SigIgn:\t0000000000000000"] == told.splitlines()
+    assert ["SigBlk:\t0000000000000000", "SigIgn:\t0000000000000000"] == text.splitlines()
 
 
-def names_in(told: str) -> set[str]:
+def names_in(message: str) -> set[str]:
     """The names of variables that `env` printed."""
-    return {line.partition("=")[0] for line in told.splitlines()}
+    return {line.partition("=")[0] for line in message.splitlines()}
 
 
 def test_environment(tmp_path: Path, environment: Setter) -> None:
@@ -370,8 +373,8 @@ def test_environment(tmp_path: Path, environment: Setter) -> None:
 
     names = names_in(printed(shell_tool(tmp_path, env={"GIVEN": "1"}), "env"))
 
-    kept = {"PATH", "HOME", "LC_TIME", "TERM", "GIT_TERMINAL_PROMPT", "GIVEN"}
-    assert (kept, set()) == (names & kept, names & {"OPENAI_API_KEY", "GITHUB_TOKEN", "PYTHONPATH", "BASH_ENV"})
+    document = {"PATH", "HOME", "LC_TIME", "TERM", "GIT_TERMINAL_PROMPT", "GIVEN"}
+    assert (document, set()) == (names & document, names & {"OPENAI_API_KEY", "GITHUB_TOKEN", "PYTHONPATH", "BASH_ENV"})
 
 
 NAMES = st.from_regex(r"[A-Z][A-Z0-9_]{0,20}(_API_KEY|_TOKEN|_SECRET|PASSWORD|_URL)", fullmatch=True)
@@ -384,58 +387,62 @@ def test_no_secret_passes(tmp_path: Path, names: set[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for name in names:
             patch.setenv(name, "s3cr3t")
-        told = printed(shell_tool(tmp_path, max_output=100_000), "env")
+        text = printed(shell_tool(tmp_path, max_output=100_000), "env")
 
-    assert "s3cr3t" not in told
+    assert "s3cr3t" not in text
 
 
 def test_limits(tmp_path: Path) -> None:
     """What a command may use can be bounded; it leaves no core dump."""
     limits = CommandLimits(cpu_seconds=5, memory=2**30, file_size=4096, open_files=50)
-    made = bash_tool(tmp_path, limits=limits)
+    bash = bash_tool(tmp_path, limits=limits)
 
     assert "Exit code: 0\n5 1048576 4 50 0\n" == printed(
-        made, "echo $(ulimit -t) $(ulimit -v) $(ulimit -f) $(ulimit -n) $(ulimit -c)"
+        bash, "echo $(ulimit -t) $(ulimit -v) $(ulimit -f) $(ulimit -n) $(ulimit -c)"
     )
 
 
 def test_limit_reached(tmp_path: Path) -> None:
     """A file that grows too large ends what writes it."""
-    made = shell_tool(tmp_path, limits=CommandLimits(file_size=1000))
-    printed(made, "yes | head -c 5000 > file")
+    shell = shell_tool(tmp_path, limits=CommandLimits(file_size=1000))
+    printed(shell, "yes | head -c 5000 > file")
 
     assert 1000 == (tmp_path / "file").stat().st_size
 
 
 @pytest.mark.parametrize(
-    ("make", "given", "told"),
+    ("make", "options", "message"),
     [
-        pytest.param(bash_tool, {"timeout": 0}, "timeout=0 is no number of seconds above 0.", id="timeout"),
+        pytest.param(bash_tool, {"timeout": 0}, "timeout=0 is not a number of seconds above 0.", id="timeout"),
         pytest.param(bash_tool, {"timeout": float("nan")}, "timeout=nan is no number", id="no time"),
         pytest.param(shell_tool, {"timeout": float("nan")}, "timeout=nan is no number", id="no time for sh"),
         pytest.param(bash_tool, {"timeout": "5"}, "timeout='5' is no number", id="time as text"),
         pytest.param(shell_tool, {"timeout": None}, "timeout=None is no number", id="None as time"),
         pytest.param(bash_tool, {"timeout": 1e9}, "timeout=1000000000.0 is no number", id="too long"),
-        pytest.param(shell_tool, {"max_output": 0}, "max_output=0 is no whole number from 1 on.", id="output"),
+        pytest.param(shell_tool, {"max_output": 0}, "max_output=0 is not a whole number from 1 on.", id="output"),
         pytest.param(
-            bash_tool, {"max_output": True}, "max_output=True is no whole number from 1 on.", id="True as output"
+            bash_tool, {"max_output": True}, "max_output=True is not a whole number from 1 on.", id="True as output"
         ),
-        pytest.param(bash_tool, {"deny": None}, "deny=None is no list of texts", id="None as deny"),
+        pytest.param(bash_tool, {"deny": None}, "deny=None is not a list of texts", id="None as deny"),
         pytest.param(bash_tool, {"confirm": True}, "confirm= is a plain function", id="confirm"),
-        pytest.param(bash_tool, {"error_on_exit": "x"}, "error_on_exit='x' is no bool", id="error_on_exit"),
+        pytest.param(bash_tool, {"error_on_exit": "x"}, "error_on_exit='x' is not of type bool", id="error_on_exit"),
         pytest.param(shell_tool, {"env": ["A"]}, "env=['A'] is no mapping", id="env as list"),
-        pytest.param(bash_tool, {"limits": {"memory": 1}}, "limits={'memory': 1} is no CommandLimits", id="limits"),
-        pytest.param(bash_tool, {"sandbox": "yes"}, "sandbox='yes' is no bool or Sandbox", id="sandbox"),
-        pytest.param(shell_tool, {"deny": "mkfs"}, "deny='mkfs' is no list of texts", id="deny"),
-        pytest.param(shell_tool, {"deny": [""]}, "deny=[''] is no list of texts", id="empty text"),
+        pytest.param(
+            bash_tool, {"limits": {"memory": 1}}, "limits={'memory': 1} is not of type CommandLimits", id="limits"
+        ),
+        pytest.param(bash_tool, {"sandbox": "yes"}, "sandbox='yes' is not of type bool or Sandbox", id="sandbox"),
+        pytest.param(shell_tool, {"deny": "mkfs"}, "deny='mkfs' is not a list of texts", id="deny"),
+        pytest.param(shell_tool, {"deny": [""]}, "deny=[''] is not a list of texts", id="empty text"),
         pytest.param(bash_tool, {"env": {"A=B": "c"}}, "it has 'A=B'.", id="env"),
         pytest.param(bash_tool, {"env": {"A": "\0"}}, "it has 'A'.", id="NUL in env"),
     ],
 )
-def test_mistakes(tmp_path: Path, make: Callable[..., Tool[..., Any]], given: Mapping[str, Any], told: str) -> None:
+def test_mistakes(
+    tmp_path: Path, make: Callable[..., Tool[..., Any]], options: Mapping[str, Any], message: str
+) -> None:
     """A value that makes no sense is refused where it is written."""
-    with pytest.raises(DefinitionError, match=re.escape(told)):
-        make(tmp_path, **given)
+    with pytest.raises(DefinitionError, match=re.escape(message)):
+        make(tmp_path, **options)
 
 
 class Asker:
@@ -456,19 +463,19 @@ def test_async_confirm(tmp_path: Path, confirm: Any) -> None:
 @pytest.mark.parametrize("root", [None, 3, b"work"])
 def test_no_path(root: Any) -> None:
     """What is no path is refused by name."""
-    with pytest.raises(DefinitionError, match=rf"root={re.escape(repr(root))} is no str or PathLike"):
+    with pytest.raises(DefinitionError, match=rf"root={re.escape(repr(root))} is not of type str or PathLike"):
         shell_tool(root)
 
 
 def test_no_directory(tmp_path: Path) -> None:
     """A directory that is not there is refused where the tool is made."""
-    with pytest.raises(DefinitionError, match="is no directory to work in"):
+    with pytest.raises(DefinitionError, match="is not a usable directory"):
         shell_tool(tmp_path / "none")
 
 
 def test_wrong_limit() -> None:
     """A bound is a whole number from 1 on."""
-    with pytest.raises(DefinitionError, match="memory=0 is no whole number from 1 on"):
+    with pytest.raises(DefinitionError, match="memory=0 is not a whole number from 1 on"):
         CommandLimits(memory=0)
 
 
@@ -482,14 +489,14 @@ def captured(data: bytes, most: int, pieces: int = 7) -> str:
 
 def test_long_output(box: Toolbox) -> None:
     """Of long output, a model reads the beginning and the end, and what is between is counted."""
-    told = text(box, "shell_exec", "echo first; yes | head -c 100000; echo last")
+    message = text(box, "shell_exec", "echo first; yes | head -c 100000; echo last")
 
-    start, note, end = re.split(r"(\n\.\.\. \(.*\)\n)", told)
+    start, note, end = re.split(r"(\n\.\.\. \(.*\)\n)", message)
     assert (True, "\n... (100011 bytes, the middle left out)\n", True, True) == (
         start.startswith("first\ny\n"),
         note,
         end.endswith("y\nlast\n\n... (truncated)"),
-        len(told) <= 4000 + len("\n... (truncated)"),
+        len(message) <= 4000 + len("\n... (truncated)"),
     )
 
 
@@ -500,11 +507,11 @@ def test_room_for_both(box: Toolbox) -> None:
     both, one = (text(box, "shell_exec", f"{command} >&2; {long}") for command in (long, "printf short"))
 
     most = 4000 + len("\n... (truncated)")
-    halves = [told.removesuffix("\n... (truncated)").split("\n--- stderr ---\n") for told in (both, one)]
+    halves = [message.removesuffix("\n... (truncated)").split("\n--- stderr ---\n") for message in (both, one)]
     assert ([True, True], "short", [True, True]) == (
         [1900 < len(half) <= 2000 for half in halves[0]],
         halves[1][1],
-        [most - 2 <= len(told) <= most for told in (both, one)],
+        [most - 2 <= len(message) <= most for message in (both, one)],
     )
 
 
@@ -515,16 +522,16 @@ def test_exactly_full(box: Toolbox) -> None:
 
 def test_streams_of_bash(tmp_path: Path) -> None:
     """Each stream of `bash` is cut for itself."""
-    told = printed(bash_tool(tmp_path, max_output=100), "echo a; head -c 1000 /dev/zero | tr '\\0' x >&2")
+    text = printed(bash_tool(tmp_path, max_output=100), "echo a; head -c 1000 /dev/zero | tr '\\0' x >&2")
 
     assert re.fullmatch(
         r"Exit code: 0\nSTDOUT:\na\n\nSTDERR:\nx{30}\n\.\.\. \(1000 bytes, .*\)\nx{30}\n\.\.\. \(output truncated\)",
-        told,
+        text,
     )
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
         pytest.param(b"a\xffb\xc3", "a\ufffdb\ufffd", id="no UTF-8"),
         pytest.param(b"\x1b[1;31mred\x1b[0m\x1b[2K", "red", id="colours"),
@@ -534,19 +541,19 @@ def test_streams_of_bash(tmp_path: Path) -> None:
         pytest.param("a\tb\r\n\u00e9\U0001f600".encode(), "a\tb\r\n\u00e9\U0001f600", id="kept"),
     ],
 )
-def test_what_is_shown(data: bytes, told: str) -> None:
+def test_what_is_shown(data: bytes, message: str) -> None:
     """Bytes that are no text are replaced, and what only a terminal understands is left out."""
-    assert told == captured(data, 100)
+    assert message == captured(data, 100)
 
 
 @examples(300)
 @given(sign=st.sampled_from("a\u00e9\u20ac\U0001f600"), size=st.integers(1, 200), most=st.integers(60, 120))
 def test_characters_stay_whole(sign: str, size: int, most: int) -> None:
     """A cut leaves no part of a character, and no more bytes than were asked for."""
-    told = captured((sign * size).encode(), most)
+    text = captured((sign * size).encode(), most)
 
-    shown = re.sub(r"\n\.\.\. \(\d+ bytes, the middle left out\)\n", "", told)
-    assert ({sign}, True) == (set(shown), len(told.encode()) <= most)
+    display = re.sub(r"\n\.\.\. \(\d+ bytes, the middle left out\)\n", "", text)
+    assert ({sign}, True) == (set(display), len(text.encode()) <= most)
 
 
 @examples(300)

@@ -61,15 +61,15 @@ OUTER = "$(cut -d' ' -f4 /proc/$PPID/stat)"
 
 def list_living(mark: str) -> list[str]:
     """The processes that have a mark in their environment or on their command line, and have not ended."""
-    found = []
+    result = []
     for place in Path("/proc").glob("[0-9]*"):
         try:
-            told = (place / "environ").read_bytes() + (place / "cmdline").read_bytes()
+            text = (place / "environ").read_bytes() + (place / "cmdline").read_bytes()
         except OSError:
             continue
-        if mark.encode() in told:
-            found.append(told.decode(errors="replace"))
-    return found
+        if mark.encode() in text:
+            result.append(text.decode(errors="replace"))
+    return result
 
 
 def test_the_check_itself() -> None:
@@ -108,10 +108,10 @@ def list_descriptors() -> set[str]:
     return {*descriptors(), *(f"child {number}" for numbers in lists for number in numbers)}
 
 
-def run_command(made: Tool[..., Any], command: str, cancellation: Cancellation | None = None) -> ToolResult:
+def run_command(subject: Tool[..., Any], command: str, cancellation: Cancellation | None = None) -> ToolResult:
     """Run a command."""
     context = ToolContext(deps=None, cancellation=Cancellation() if cancellation is None else cancellation)
-    return Toolbox([made]).call("bash", {"command": command}, context)
+    return Toolbox([subject]).call("bash", {"command": command}, context)
 
 
 class Place:
@@ -181,8 +181,8 @@ def test_guards_are_killed(place: Place, kill: str) -> None:
     """A command that kills what watches over it ends with it, and with all that it started."""
     result = place.call(f"setsid sleep 600 & echo first; {kill}; sleep 600")
 
-    told = "The end of the command is unknown: it killed its supervisor process."
-    assert (told, []) == (result.error, list_living(place.mark))
+    text = "The end of the command is unknown: it killed its supervisor process."
+    assert (text, []) == (result.error, list_living(place.mark))
 
 
 def test_a_guard_that_is_killed_leaves_no_daemon(place: Place) -> None:
@@ -250,8 +250,8 @@ def call_with_a_deadline(place: Place) -> ToolResult:
 
 def call_with_a_timeout(place: Place) -> ToolResult:
     """Have a tool's own time end a command."""
-    made = tool(place.tool(), timeout=1)
-    return Toolbox([made]).call("bash", {"command": ENDLESS.replace("echo > ready; ", "")})
+    subject = tool(place.tool(), timeout=1)
+    return Toolbox([subject]).call("bash", {"command": ENDLESS.replace("echo > ready; ", "")})
 
 
 def cancel_a_context(place: Place) -> ToolResult:
@@ -287,7 +287,7 @@ def test_handle_is_cancelled(place: Place) -> None:
     """When a run in the background has been cancelled, its call is answered, and nothing of its command is left."""
     handle = Runner([place.tool()], model=ScriptedModel([call("bash", command=DEAF)])).start("Go.")
     place.wait(handle.cancel)
-    kinds = [made.result.kind for made in handle.result().calls]
+    kinds = [subject.result.kind for subject in handle.result().calls]
 
     assert (["cancelled"], True) == (kinds, is_over(place.mark))
 
@@ -327,11 +327,11 @@ def test_cancelled_at_random(place: Place) -> None:
     """Whenever a command is cancelled, nothing of it is left: no process, no descriptor, no zombie."""
     chance = random.Random(6)  # noqa: S311  no secret
     times = [chance.uniform(0, 0.2) for _ in range(CANCELS)]
-    made = place.tool()
-    run_command(made, "true")  # so that what is opened once is open
+    subject = place.tool()
+    run_command(subject, "true")  # so that what is opened once is open
     before = list_descriptors()
     with ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(lambda seconds: cancelled_after(made, seconds), times))
+        results = list(pool.map(lambda seconds: cancelled_after(subject, seconds), times))
 
     assert (True, [], set()) == (
         set(results) <= {"cancelled", None},
@@ -340,13 +340,13 @@ def test_cancelled_at_random(place: Place) -> None:
     )
 
 
-def cancelled_after(made: Tool[..., Any], seconds: float) -> str | None:
+def cancelled_after(subject: Tool[..., Any], seconds: float) -> str | None:
     """Run a command that escapes, and cancel it after a time."""
     off = Cancellation()
     timer = threading.Timer(seconds, off.cancel)
     timer.start()
     command = "setsid sleep 600 & (sleep 600 & sleep 600) & sleep 600"
-    kind = run_command(made, command, off).kind
+    kind = run_command(subject, command, off).kind
     timer.join()
     return kind
 
@@ -364,9 +364,9 @@ def test_a_run_is_cancelled(place: Place) -> None:
 
 def test_many_at_once(place: Place) -> None:
     """Sixty-four commands run side by side, each with its own output."""
-    made = place.tool()
+    subject = place.tool()
     with ThreadPoolExecutor(64) as pool:
-        results = [pool.submit(run_command, made, f"echo {n}") for n in range(64)]
+        results = [pool.submit(run_command, subject, f"echo {n}") for n in range(64)]
 
     assert ([f"Exit code: 0\n{n}\n" for n in range(64)], []) == (
         [result.result().value for result in results],
@@ -391,16 +391,16 @@ def test_in_a_stream(place: Place) -> None:
     """A stream tells what a command printed."""
     model = ScriptedModel([call("bash", command="echo hi"), "Done."])
 
-    told = [e.result.text for e in Runner([place.tool()], model=model).stream("Go.") if isinstance(e, ToolCallFinished)]
+    text = [e.result.text for e in Runner([place.tool()], model=model).stream("Go.") if isinstance(e, ToolCallFinished)]
 
-    assert ["Exit code: 0\nhi\n"] == told
+    assert ["Exit code: 0\nhi\n"] == text
 
 
 def test_floods(tmp_path: Path) -> None:
     """Whatever a command prints, in both streams at once, memory does not grow, and the end is known."""
-    made = bash_tool(tmp_path, max_output=1000)
+    bash = bash_tool(tmp_path, max_output=1000)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    result = run_command(made, "yes | head -c 150M & yes | head -c 100M >&2; wait")
+    result = run_command(bash, "yes | head -c 150M & yes | head -c 100M >&2; wait")
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     assert (0, True) == (result.details["exit_code"], after - before < 20_000)  # kilobytes
@@ -450,13 +450,13 @@ def wait_for(process: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "called_off", "told"),
+    ("script", "called_off", "message"),
     [
         pytest.param("sleep 600 & exit 3", False, "768\n0\n", id="done"),
         pytest.param("trap '' TERM; (trap '' TERM; sleep 600) & sleep 600", True, "0\n", id="called off"),
     ],
 )
-def test_without_subreapers(script: str, called_off: bool, told: str) -> None:
+def test_without_subreapers(script: str, called_off: bool, message: str) -> None:
     """Where nobody can be adopted, a command's process group is ended."""
     mark = str(randbelow(10**18))
     program = (
@@ -468,18 +468,18 @@ def test_without_subreapers(script: str, called_off: bool, told: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], env={**os.environ, "MARK": mark}, capture_output=True)
 
-    assert (told, []) == (done.stdout.decode(), list_living(mark))
+    assert (message, []) == (done.stdout.decode(), list_living(mark))
 
 
 def test_no_leaks(place: Place) -> None:
     """However many commands run, no descriptor, no zombie and no process is left."""
-    made = place.tool()
-    run_command(made, "true")  # so that what is opened once is open
+    subject = place.tool()
+    run_command(subject, "true")  # so that what is opened once is open
     before = list_descriptors()
     with ThreadPoolExecutor(4) as pool:
         codes = {
             result.details["exit_code"]
-            for result in pool.map(lambda n: run_command(made, f"sleep 600 & exit {n % 2}"), range(COMMANDS))
+            for result in pool.map(lambda n: run_command(subject, f"sleep 600 & exit {n % 2}"), range(COMMANDS))
         }
 
     assert ({0, 1}, [], set()) == (codes, list_living(place.mark), list_descriptors() - before)

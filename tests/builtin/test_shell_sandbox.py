@@ -37,9 +37,9 @@ def names(place: Path) -> list[str]:
     return sorted(path.name for path in place.iterdir())
 
 
-def printed(made: Tool[..., object], command: str) -> str:
+def printed(subject: Tool[..., object], command: str) -> str:
     """What a command prints."""
-    return Toolbox([made]).call(made.name, {"command": command}).text or ""
+    return Toolbox([subject]).call(subject.name, {"command": command}).text or ""
 
 
 def test_command_line(tmp_path: Path) -> None:
@@ -123,19 +123,19 @@ def test_own_directories(root: str, required: bool, tmp_path: Path, environment:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("options", "message"),
     [
-        pytest.param({"hidden": "~/.ssh"}, "hidden='~/.ssh' is no list of texts", id="one text"),
-        pytest.param({"hidden": ["\0"]}, "hidden=['\\x00'] is no list of texts", id="NUL"),
-        pytest.param({"hidden": None}, "hidden=None is no list of texts", id="nothing"),
-        pytest.param({"network": "no"}, "network='no' is no bool", id="network"),
-        pytest.param({"required": 1}, "required=1 is no bool", id="required"),
+        pytest.param({"hidden": "~/.ssh"}, "hidden='~/.ssh' is not a list of texts", id="one text"),
+        pytest.param({"hidden": ["\0"]}, "hidden=['\\x00'] is not a list of texts", id="NUL"),
+        pytest.param({"hidden": None}, "hidden=None is not a list of texts", id="nothing"),
+        pytest.param({"network": "no"}, "network='no' is not of type bool", id="network"),
+        pytest.param({"required": 1}, "required=1 is not of type bool", id="required"),
     ],
 )
-def test_mistakes(given: Mapping[str, Any], told: str) -> None:
+def test_mistakes(options: Mapping[str, Any], message: str) -> None:
     """A value that makes no sense is refused where it is written."""
-    with pytest.raises(DefinitionError, match=re.escape(told)):
-        Sandbox(**given)
+    with pytest.raises(DefinitionError, match=re.escape(message)):
+        Sandbox(**options)
 
 
 def test_not_installed(tmp_path: Path, environment: Setter) -> None:
@@ -170,9 +170,9 @@ def test_not_required(tmp_path: Path, environment: Setter) -> None:
     """Where a sandbox is not required, commands run without, and the description says so."""
     shell = shutil.which("sh") or ""
     environment("PATH", str(tmp_path))
-    made = shell_tool(tmp_path, sandbox=Sandbox(required=False), env={"PATH": str(Path(shell).parent)})
+    subject = shell_tool(tmp_path, sandbox=Sandbox(required=False), env={"PATH": str(Path(shell).parent)})
 
-    assert (True, "hi\n") == (made.description.endswith("There is no sandbox."), printed(made, "echo hi"))
+    assert (True, "hi\n") == (subject.description.endswith("There is no sandbox."), printed(subject, "echo hi"))
 
 
 @needs_sandbox
@@ -190,14 +190,14 @@ def test_told(tmp_path: Path) -> None:
 def test_writes(tmp_path: Path) -> None:
     """A command writes to the directory, and nowhere else; what it puts into /tmp is not there for the next."""
     (work := tmp_path / "work").mkdir()
-    made = bash_tool(work, sandbox=True)
-    told = printed(made, f"touch here $TMPDIR/it; touch /usr/there {tmp_path}/there 2>&-; ls $TMPDIR/it")
+    bash = bash_tool(work, sandbox=True)
+    text = printed(bash, f"touch here $TMPDIR/it; touch /usr/there {tmp_path}/there 2>&-; ls $TMPDIR/it")
 
-    found = (names(work), names(tmp_path), Path("/usr/there").exists())
+    result = (names(work), names(tmp_path), Path("/usr/there").exists())
     assert ("Exit code: 0\n/tmp/it\n", "Exit code: 2\n", (["here"], ["work"], False)) == (
-        told,
-        printed(made, "ls $TMPDIR/it 2>&-"),
-        found,
+        text,
+        printed(bash, "ls $TMPDIR/it 2>&-"),
+        result,
     )
 
 
@@ -209,9 +209,9 @@ def test_secrets_are_hidden(tmp_path: Path, environment: Setter) -> None:
     (home / ".ssh" / "key").write_text("secret")
     (home / ".netrc").write_text("secret")
     environment("HOME", str(home))
-    made = bash_tool(work, sandbox=Sandbox(hidden=[str(home / ".ssh"), str(home / ".netrc")]))
+    bash = bash_tool(work, sandbox=Sandbox(hidden=[str(home / ".ssh"), str(home / ".netrc")]))
 
-    assert "Exit code: 0\n" == printed(made, f"cat {home}/.ssh/* {home}/.netrc 2>&-; true")
+    assert "Exit code: 0\n" == printed(bash, f"cat {home}/.ssh/* {home}/.netrc 2>&-; true")
 
 
 @needs_sandbox
@@ -221,11 +221,11 @@ def test_secrets_beside_the_directory(tmp_path: Path, environment: Setter) -> No
         place.mkdir(parents=True)
         (place / "key").write_text("secret")
     environment("HOME", str(tmp_path))
-    made = bash_tool(work, sandbox=Sandbox(hidden=["~/.config", "~/.config/work/private"]))
+    bash = bash_tool(work, sandbox=Sandbox(hidden=["~/.config", "~/.config/work/private"]))
 
-    told = printed(made, "cat key; cat private/* ../gh/* 2>&-; touch here")
+    text = printed(bash, "cat key; cat private/* ../gh/* 2>&-; touch here")
 
-    assert ("Exit code: 0\nsecret", True) == (told, (work / "here").exists())
+    assert ("Exit code: 0\nsecret", True) == (text, (work / "here").exists())
 
 
 @needs_sandbox
@@ -233,20 +233,20 @@ def test_no_network(tmp_path: Path) -> None:
     """A command reaches no service, this machine's own included."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        made = bash_tool(tmp_path, sandbox=True)
+        bash = bash_tool(tmp_path, sandbox=True)
         shared = bash_tool(tmp_path, sandbox=Sandbox(network=True))
 
-        told = [printed(one, f"(: < /dev/tcp/127.0.0.1/{port}) 2> /dev/null && echo in") for one in (made, shared)]
+        text = [printed(one, f"(: < /dev/tcp/127.0.0.1/{port}) 2> /dev/null && echo in") for one in (bash, shared)]
 
-    assert ["Exit code: 1\n", "Exit code: 0\nin\n"] == told
+    assert ["Exit code: 1\n", "Exit code: 0\nin\n"] == text
 
 
 @needs_sandbox
 def test_other_processes_are_out_of_sight(tmp_path: Path) -> None:
     """A command sees no process but its own, and so not the environment of this one, and can end none."""
-    told = printed(bash_tool(tmp_path, sandbox=True), f"kill -9 {os.getpid()} 2>&- || ls /proc | grep -c '^[0-9]'")
+    text = printed(bash_tool(tmp_path, sandbox=True), f"kill -9 {os.getpid()} 2>&- || ls /proc | grep -c '^[0-9]'")
 
-    assert re.fullmatch(r"Exit code: 0\n[1-9]\n", told)
+    assert re.fullmatch(r"Exit code: 0\n[1-9]\n", text)
 
 
 @needs_sandbox
@@ -262,11 +262,11 @@ def test_directory_is_held(tmp_path: Path) -> None:
     """The directory that can be written to is the one that was given, wherever it was moved."""
     (work := tmp_path / "work").mkdir()
     (tmp_path / "evil").mkdir()
-    made = bash_tool(work, sandbox=True)
+    bash = bash_tool(work, sandbox=True)
     work.rename(tmp_path / "moved")
     work.symlink_to("evil")
 
-    printed(made, "touch here")
+    printed(bash, "touch here")
 
     assert (["here"], []) == (names(tmp_path / "moved"), names(tmp_path / "evil"))
 

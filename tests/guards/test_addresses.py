@@ -10,7 +10,7 @@ import pytest
 from toolkit import DefinitionError
 from toolkit._guards.network import SPECIAL_IPV4, SPECIAL_IPV6, Allowed, Destinations, Refused, describe_special
 
-# The IANA registries of special-purpose addresses, and what else is no host of the internet; written down once more.
+# The IANA registries of special-purpose addresses, and what else is not a host name of the internet; written down once more.
 IPV4 = [
     "0.0.0.0/8",
     "10.0.0.0/8",
@@ -118,8 +118,8 @@ EMBEDDINGS = {
 
 def ends(network: str) -> list[IPv4Address | IPv6Address]:
     """The first address of a network, the last, and one in between."""
-    found: IPv4Network | IPv6Network = ip_network(network)
-    return [found[0], found[-1], found[found.num_addresses // 2]]
+    result: IPv4Network | IPv6Network = ip_network(network)
+    return [result[0], result[-1], result[result.num_addresses // 2]]
 
 
 @pytest.mark.parametrize("network", [*IPV4, *IPV6])
@@ -293,11 +293,13 @@ def test_port_that_is_refused() -> None:
     assert "ports= says which" in str(caught.value.__cause__)
 
 
-@pytest.mark.parametrize("given", [{"allow": "localhost"}, {"allow": None}, {"ports": "443"}, {"ports": 443}], ids=str)
-def test_what_is_no_list(given: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "options", [{"allow": "localhost"}, {"allow": None}, {"ports": "443"}, {"ports": 443}], ids=str
+)
+def test_what_is_no_list(options: dict[str, Any]) -> None:
     """A text or a number in place of a list is refused, with an example of one."""
     with pytest.raises(DefinitionError, match="is not a list. Pass one, such as"):
-        Destinations(**given)
+        Destinations(**options)
 
 
 @pytest.mark.parametrize("port", [0, -1, 65536, True, "80"])

@@ -136,8 +136,8 @@ class Grounds:
 
     def identities(self) -> set[Identity]:
         """What may be reached."""
-        found = [self.root, *(path for path in self.root.rglob("*") if not path.is_symlink())]
-        return {identity(path.stat()) for path in found}
+        result = [self.root, *(path for path in self.root.rglob("*") if not path.is_symlink())]
+        return {identity(path.stat()) for path in result}
 
     def around(self) -> list[tuple[str, str]]:
         """What must stay as it is: every path and its content around the workspace."""
@@ -145,8 +145,8 @@ class Grounds:
         return [(str(path), path.read_text() if path.is_file() else "") for path in paths]
 
 
-def identity(found: os.stat_result) -> Identity:
-    return found.st_dev, found.st_ino
+def identity(expected: os.stat_result) -> Identity:
+    return expected.st_dev, expected.st_ino
 
 
 def attacks(family: str, root: Path, wanted: int) -> list[str]:
@@ -237,11 +237,11 @@ def test_no_path_leads_out(family: str, grounds: Grounds, root: Root) -> None:
 def test_nothing_is_told(family: str, grounds: Grounds, root: Root) -> None:
     """No answer depends on what there is outside, not even on whether there is something."""
     paths = attacks(family, grounds.root, EACH // 5)
-    told = [told_of(reach, root, path) for path in paths for reach in (opened, placed)]
+    text = [told_of(reach, root, path) for path in paths for reach in (opened, placed)]
     for directory in (grounds.outside, grounds.root.with_name("workspace-evil")):
         shutil.rmtree(directory)
 
-    assert told == [told_of(reach, root, path) for path in paths for reach in (opened, placed)]
+    assert text == [told_of(reach, root, path) for path in paths for reach in (opened, placed)]
 
 
 def told_of(reach: Callable[[Root, str], Identity], root: Root, path: str) -> Identity | str:
@@ -254,14 +254,14 @@ def told_of(reach: Callable[[Root, str], Identity], root: Root, path: str) -> Id
 
 def test_attacks_work_elsewhere(grounds: Grounds) -> None:
     """The same paths, joined and opened as usual, do reach the secret: the corpus has teeth."""
-    found: Counter[str] = Counter()
+    result: Counter[str] = Counter()
     for family in FAMILIES:
         for path in attacks(family, grounds.root, 400):
             with suppress(OSError, ValueError):
-                found[family] += (grounds.root / path).read_text(errors="replace") == FORBIDDEN
+                result[family] += (grounds.root / path).read_text(errors="replace") == FORBIDDEN
 
     assert {"parents", "in-and-out", "dots", "slashes", "link-out", "link-up", "link-absolute", "link-to-link"} <= {
-        family for family, hits in found.items() if hits
+        family for family, hits in result.items() if hits
     }
 
 
@@ -419,15 +419,15 @@ def open_files() -> int:
 
 def test_no_such_root(tmp_path: Path) -> None:
     """A root that is not there is the developer's fault."""
-    with pytest.raises(DefinitionError, match="is no directory to work in: No such file or directory."):
+    with pytest.raises(DefinitionError, match="is not a usable directory: No such file or directory."):
         Root(tmp_path / "nothing")
 
 
-@pytest.mark.parametrize("given", [None, 5, b".", ["."], "a\0b"], ids=repr)
-def test_no_path(given: Any) -> None:
+@pytest.mark.parametrize("options", [None, 5, b".", ["."], "a\0b"], ids=repr)
+def test_no_path(options: Any) -> None:
     """What is no path at all is the developer's fault, too."""
-    with pytest.raises(DefinitionError, match="is no directory to work in: "):
-        Root(given)
+    with pytest.raises(DefinitionError, match="is not a usable directory: "):
+        Root(options)
 
 
 def test_other_systems(monkeypatch: pytest.MonkeyPatch) -> None:

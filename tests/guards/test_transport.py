@@ -72,14 +72,14 @@ class Recorder:
 @pytest.fixture
 def recorded() -> Iterator[Callable[..., Recorder]]:
     """Makes recorders, and closes them."""
-    made: list[Recorder] = []
+    subject: list[Recorder] = []
 
     def make(*answers: Iterable[bytes]) -> Recorder:
-        made.append(Recorder(*answers))
-        return made[-1]
+        subject.append(Recorder(*answers))
+        return subject[-1]
 
     yield make
-    for recorder in made:
+    for recorder in subject:
         recorder.close()
 
 
@@ -145,10 +145,10 @@ def test_urls_all_the_way(recorded: Callable[..., Recorder]) -> None:
 
     web = HttpClient(Dialer(resolve=noted, connect=connect))
     outcomes = [(text, fetch_text(web, text)) for text in islice(urls(), 0, 25 * WHOLE, 25)]
-    asked = [parse_url(text).raw_host.decode() for text, what in outcomes if not what.startswith("invalid URL")]
+    requests = [parse_url(text).raw_host.decode() for text, what in outcomes if not what.startswith("invalid URL")]
 
     assert [] == [place for place in connect.asked if is_forbidden(place[0]) or place[1] not in PORTS]
-    assert (asked, True) == (names, {PUBLIC, PUBLIC6} <= {address for address, _ in connect.asked})
+    assert (requests, True) == (names, {PUBLIC, PUBLIC6} <= {address for address, _ in connect.asked})
 
 
 def may_have_islands() -> bool:
@@ -169,9 +169,9 @@ def test_urls_on_an_island() -> None:
         "-c",
         f"{ISLAND}{sys.executable} -W error -m tests.urls 2000",
     ]
-    found = subprocess.run(command, check=True, capture_output=True, cwd=Path(__file__).parents[2])
+    result = subprocess.run(command, check=True, capture_output=True, cwd=Path(__file__).parents[2])
 
-    assert {"guarded": [PUBLIC6, PUBLIC], "unguarded": ["10.9.8.7"]} == json.loads(found.stdout)
+    assert {"guarded": [PUBLIC6, PUBLIC], "unguarded": ["10.9.8.7"]} == json.loads(result.stdout)
 
 
 def test_names_that_change(recorded: Callable[..., Recorder]) -> None:
@@ -236,7 +236,7 @@ def test_redirects(recorded: Callable[..., Recorder], status: int) -> None:
         ("data:text/plain,x", INVALID + "only http and https are fetched, not 'data'"),
         ("http://u:p@public.example/", INVALID + "user and password do not belong into it"),
         ("http:\\\\public.example", INVALID + "there is a backslash in it"),
-        ("http://[", INVALID + "'%5b' is no host"),
+        ("http://[", INVALID + "'%5b' is not a host name"),
     ],
 )
 def test_redirects_that_are_not_followed(recorded: Callable[..., Recorder], location: str, why: str) -> None:
@@ -267,9 +267,9 @@ def test_other_schemes(authority: trustme.CA, recorded: Callable[..., Recorder])
         plain = recorded(redirect(origin.url))
         connect = lambda *place: plain(*place) if not plain.asked else real_connect(*place)  # noqa: E731
         web = HttpClient(Dialer(["127.0.0.1"], connect=connect), context=here)
-        found = fetch_text(web, origin.url.replace("https:", "http:"))
+        result = fetch_text(web, origin.url.replace("https:", "http:"))
 
-    assert "end" == found
+    assert "end" == result
 
 
 def test_environment(recorded: Callable[..., Recorder], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -290,30 +290,30 @@ def test_environment(recorded: Callable[..., Recorder], monkeypatch: pytest.Monk
 
 def test_addresses_in_turn(recorded: Callable[..., Recorder]) -> None:
     """Where one address does not answer, the next is tried; each gets its part of the time."""
-    asked: list[tuple[str, int]] = []
+    requests: list[tuple[str, int]] = []
 
     def connect(address: str, port: int, seconds: float | None) -> socket.socket:
-        asked.append((address, round(seconds or 0)))
+        requests.append((address, round(seconds or 0)))
         raise TimeoutError("timed out")
 
     dialer = Dialer(resolve=lambda *_: [PUBLIC6, PUBLIC, "8.8.8.8"], connect=connect)
 
     assert "fetch error: timed out" == fetch_text(HttpClient(dialer, timeout=30), "http://a.example/")
-    assert [(PUBLIC6, 10), (PUBLIC, 15), ("8.8.8.8", 30)] == asked
+    assert [(PUBLIC6, 10), (PUBLIC, 15), ("8.8.8.8", 30)] == requests
 
 
 def test_many_addresses() -> None:
     """Of a host with thousands of addresses, eight are tried."""
-    asked: list[str] = []
+    requests: list[str] = []
 
     def connect(address: str, port: int, seconds: float | None) -> socket.socket:
-        asked.append(address)
+        requests.append(address)
         raise ConnectionRefusedError("nobody listens")
 
     addresses = [f"8.8.{number // 250}.{number % 250}" for number in range(4000)]
     fetch_text(HttpClient(Dialer(resolve=lambda *_: addresses, connect=connect)), "http://a.example/")
 
-    assert addresses[:8] == asked
+    assert addresses[:8] == requests
 
 
 def test_any_client() -> None:
@@ -353,16 +353,16 @@ def authority() -> trustme.CA:
 )
 def test_tls(authority: trustme.CA, host: str, is_known: bool, told_is: str) -> None:
     """Behind a pinned address, TLS and the header Host are about the name, and its certificate is checked."""
-    there, here, asked = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context(), []
+    there, here, requests = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context(), []
     authority.issue_cert("a.example").configure_cert(there)
-    there.sni_callback = lambda _socket, name, _context: asked.append(name)
+    there.sni_callback = lambda _socket, name, _context: requests.append(name)
     if is_known:
         authority.configure_trust(here)
     with Origin(lambda head: http(head.split(b"Host: ")[1].split(b":")[0]), there) as origin:
         web = HttpClient(Dialer(["127.0.0.0/8"], resolve=lambda *_: ["127.0.0.1"]), context=here)
-        found = fetch_text(web, f"https://{host}:{origin.port}/")
+        result = fetch_text(web, f"https://{host}:{origin.port}/")
 
-    assert (True, [host]) == (found.startswith(told_is), asked)
+    assert (True, [host]) == (result.startswith(told_is), requests)
 
 
 def test_no_way_down(authority: trustme.CA) -> None:
@@ -371,9 +371,9 @@ def test_no_way_down(authority: trustme.CA) -> None:
     authority.issue_cert("127.0.0.1").configure_cert(there)
     authority.configure_trust(here)
     with Origin(lambda _: redirect("http://public.example/"), there) as origin:
-        found = fetch_text(HttpClient(Dialer(["127.0.0.1"]), context=here), origin.url)
+        result = fetch_text(HttpClient(Dialer(["127.0.0.1"]), context=here), origin.url)
 
-    assert "fetch error: a redirect from https to http is not followed" == found
+    assert "fetch error: a redirect from https to http is not followed" == result
 
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
@@ -397,31 +397,31 @@ def test_drips(drip: str) -> None:
     """A server that sends a little at a time, wherever in its answer, does not outlast the time there is."""
     first, again = DRIPS[drip]
     with Origin(lambda _: origin.drip(first, piece=again)) as origin:
-        began = time.monotonic()
-        found = fetch_text(HttpClient(Dialer(["127.0.0.1"]), timeout=0.3), origin.url)
-        took = time.monotonic() - began
+        start = time.monotonic()
+        result = fetch_text(HttpClient(Dialer(["127.0.0.1"]), timeout=0.3), origin.url)
+        took = time.monotonic() - start
 
-    assert (True, True) == (found.endswith("error: it took longer than 0.3 seconds"), took < 20)
+    assert (True, True) == (result.endswith("error: it took longer than 0.3 seconds"), took < 20)
 
 
 def test_a_handshake_that_never_ends() -> None:
     """A server that accepts and says nothing does not hold the handshake up for longer than there is time."""
     with Origin(lambda _: origin.drip(piece=b"")) as origin:
-        found = fetch_text(HttpClient(Dialer(["127.0.0.1"]), timeout=0.3), origin.url.replace("http:", "https:"))
+        result = fetch_text(HttpClient(Dialer(["127.0.0.1"]), timeout=0.3), origin.url.replace("http:", "https:"))
 
-    assert "fetch error: it took longer than 0.3 seconds" == found
+    assert "fetch error: it took longer than 0.3 seconds" == result
 
 
-def cancel_fetch(web: HttpClient, url: str, begun: threading.Event) -> tuple[type[BaseException], bool]:
+def cancel_fetch(web: HttpClient, url: str, started_event: threading.Event) -> tuple[type[BaseException], bool]:
     """What getting a URL ends with when it is called off after it has begun, and whether it ends at once."""
     cancellation = Cancellation()
-    caller = threading.Thread(target=lambda: cancellation.cancel() if begun.wait(10) else None)
+    caller = threading.Thread(target=lambda: cancellation.cancel() if started_event.wait(10) else None)
     caller.start()
-    began = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(ToolError) as caught:
         web.get(url, cancellation)
     caller.join()
-    return caught.type, time.monotonic() - began < 10
+    return caught.type, time.monotonic() - start < 10
 
 
 @pytest.mark.parametrize("drip", DRIPS)
@@ -429,31 +429,31 @@ def test_cancelling_while_it_reads(drip: str) -> None:
     """A call that is cancelled ends at once, wherever the answer has got to."""
     first, again = DRIPS[drip]
     with Origin(lambda _: origin.drip(first, piece=again, every=0.05)) as origin:
-        found = cancel_fetch(HttpClient(Dialer(["127.0.0.1"]), timeout=60), origin.url, origin.asked)
+        result = cancel_fetch(HttpClient(Dialer(["127.0.0.1"]), timeout=60), origin.url, origin.asked)
 
-    assert (Cancelled, True) == found
+    assert (Cancelled, True) == result
 
 
-def hold(listening: socket.socket, begun: threading.Event) -> None:
+def hold(listening: socket.socket, started_event: threading.Event) -> None:
     """Accept one connection, say when something came, and wait until the other side closes it."""
     with listening.accept()[0] as connection:
         connection.recv(1)
-        begun.set()
+        started_event.set()
         while connection.recv(65536):
             pass
 
 
 def test_cancelling_a_handshake() -> None:
     """A call that is cancelled ends at once while the handshake is waited for."""
-    begun = threading.Event()
+    started_event = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listening:
         url = f"https://127.0.0.1:{listening.getsockname()[1]}/"
-        accepting = threading.Thread(target=hold, args=(listening, begun))
+        accepting = threading.Thread(target=hold, args=(listening, started_event))
         accepting.start()
-        found = cancel_fetch(HttpClient(Dialer(["127.0.0.1"]), timeout=60), url, begun)
+        result = cancel_fetch(HttpClient(Dialer(["127.0.0.1"]), timeout=60), url, started_event)
         accepting.join()
 
-    assert (Cancelled, True) == found
+    assert (Cancelled, True) == result
 
 
 def test_cancelling_before_a_handshake() -> None:
@@ -466,36 +466,36 @@ def test_cancelling_before_a_handshake() -> None:
             cancellation.cancel()
             return wrapped
 
-    began, web = (
+    start, web = (
         time.monotonic(),
         HttpClient(Dialer(["127.0.0.1"]), timeout=60, context=Context(ssl.PROTOCOL_TLS_CLIENT)),
     )
     with socket.create_server(("127.0.0.1", 0)) as listening, pytest.raises(Cancelled):
         web.get(f"https://127.0.0.1:{listening.getsockname()[1]}/", cancellation)
 
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - start < 30
 
 
 @pytest.fixture
 def hanging() -> Iterator[Callable[..., list[str]]]:
     """A lookup that does not end until the test does; `begun` is set when one has begun."""
-    release, begun = threading.Event(), threading.Event()
+    release, started_event = threading.Event(), threading.Event()
 
     def resolve(*_: object) -> list[str]:
-        begun.set()
+        started_event.set()
         release.wait(60)
         raise OSError("released")
 
-    resolve.begun = begun  # type: ignore[attr-defined]
+    resolve.begun = started_event  # type: ignore[attr-defined]
     yield resolve
     release.set()
 
 
 def test_lookups_that_hang(hanging: Callable[..., list[str]]) -> None:
     """A lookup cannot be ended, but nobody waits for it any longer than there is time."""
-    found = fetch_text(HttpClient(Dialer(resolve=hanging), timeout=0.1), "http://a.example/")
+    result = fetch_text(HttpClient(Dialer(resolve=hanging), timeout=0.1), "http://a.example/")
 
-    assert "fetch error: it took longer than 0.1 seconds" == found
+    assert "fetch error: it took longer than 0.1 seconds" == result
 
 
 def test_timeout_of_a_client(hanging: Callable[..., list[str]]) -> None:
@@ -510,10 +510,10 @@ def test_timeout_of_a_client(hanging: Callable[..., list[str]]) -> None:
 
 def test_cancelling_a_lookup(hanging: Callable[..., list[str]]) -> None:
     """A call that is cancelled ends at once while a name is looked up."""
-    begun: threading.Event = hanging.begun  # type: ignore[attr-defined]
+    started_event: threading.Event = hanging.begun  # type: ignore[attr-defined]
 
     assert (Cancelled, True) == cancel_fetch(
-        HttpClient(Dialer(resolve=hanging), timeout=60), "http://a.example/", begun
+        HttpClient(Dialer(resolve=hanging), timeout=60), "http://a.example/", started_event
     )
 
 
@@ -592,6 +592,6 @@ def test_hosts(host: str, recorded: Callable[..., Recorder]) -> None:
     """What is looked up is made of letters, digits, hyphens and dots; a URL with anything else is invalid."""
     names: Sequence[str] = []
     web = HttpClient(Dialer(resolve=lambda name, _: names.append(name) or [PUBLIC], connect=recorded(http(b"hello"))))  # type: ignore[attr-defined]
-    found = fetch_text(web, f"http://{host}/")
+    result = fetch_text(web, f"http://{host}/")
 
-    assert ("hello" == found, found.startswith("invalid URL: ")) == (names == [host], not names)
+    assert ("hello" == result, result.startswith("invalid URL: ")) == (names == [host], not names)

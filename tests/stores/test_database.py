@@ -50,8 +50,8 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def database(path: Path) -> Iterator[Database]:
     """A new file."""
-    with Database(path, NUMBERS) as made:
-        yield made
+    with Database(path, NUMBERS) as subject:
+        yield subject
 
 
 def add(database: Database, *numbers: object) -> None:
@@ -225,9 +225,9 @@ with database.snapshot() as connection:
 def test_fork_in_memory() -> None:
     """After a fork each process has what was in memory, and goes on with it alone."""
     with run(FORK_IN_MEMORY) as forking:
-        told = forking.communicate()[0]
+        text = forking.communicate()[0]
 
-    assert "[(1,), (3,)]\n[(1,), (2,)]\n" == told
+    assert "[(1,), (3,)]\n[(1,), (2,)]\n" == text
 
 
 def test_fork_while_another_thread_writes(path: Path) -> None:
@@ -281,9 +281,9 @@ add(busy, 5)
 def test_fork_in_vain(path: Path) -> None:
     """A fork does not wait for good: the child is refused what was in use, and may use all else; its parent all."""
     with run(FORK_IN_VAIN, path) as forking:
-        told = forking.communicate(timeout=20)[0]
+        text = forking.communicate(timeout=20)[0]
 
-    assert "StoreError\nStoreError\n" == told
+    assert "StoreError\nStoreError\n" == text
     assert ([1, 5], [2, 3]) == (open_and_read(path), open_and_read(Path(f"{path}2")))
 
 
@@ -423,7 +423,7 @@ def test_private(database: Database, path: Path) -> None:
 
 def test_null_byte(tmp_path: Path) -> None:
     """An invalid file name is refused like a file that cannot be opened."""
-    with pytest.raises(StoreError, match="is no name of a file"):
+    with pytest.raises(StoreError, match="is not a file name"):
         Database(f"{tmp_path}/a\0b", NUMBERS)
 
 
@@ -449,8 +449,8 @@ def test_no_database(path: Path) -> None:
 
     assert (
         "numbers.db cannot be used: it is damaged. Keep it, and numbers.db-wal if that is there; put a copy back in "
-        "its place. Without a copy, the command .recover of sqlite3 may save what can be read. Or it is no such file at "
-        "all: then choose another name."
+        "its place. Without a copy, the command .recover of sqlite3 may save what can be read. Or it is another kind "
+        "of file: then choose another name."
     ) == refusal(path)
     assert "Dear diary, " * 1000 == path.read_text(encoding="utf-8")
 
@@ -497,9 +497,9 @@ add(database, 3)
 def test_full(path: Path) -> None:
     """On a full disk, a block changes nothing, older data stays, and the file works once there is room."""
     with run(FULL, path) as filling:
-        told = filling.communicate()[0]
+        text = filling.communicate()[0]
 
-    assert "StoreError numbers.db cannot be used: its disk failed, or is full: see to it, and try again.\n" == told
+    assert "StoreError numbers.db cannot be used: its disk failed, or is full: see to it, and try again.\n" == text
     assert [1, 3] == open_and_read(path)
 
 

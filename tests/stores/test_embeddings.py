@@ -32,14 +32,14 @@ def lengths(texts: Sequence[str]) -> list[list[float]]:
 
 def test_batches() -> None:
     """Texts are embedded 64 at a time, in order."""
-    asked: list[int] = []
+    requests: list[int] = []
 
     def embed(texts: Sequence[str], /) -> list[list[float]]:
-        asked.append(len(texts))
+        requests.append(len(texts))
         return lengths(texts)
 
     assert lengths(["x" * n for n in range(130)]) == embed_texts(embed, ["x" * n for n in range(130)])
-    assert [64, 64, 2] == asked
+    assert [64, 64, 2] == requests
 
 
 def raising(texts: Sequence[str], /) -> list[list[float]]:
@@ -93,13 +93,13 @@ FAILURES: dict[str, tuple[Embed, str]] = {
 }
 
 
-@pytest.mark.parametrize(("embed", "told"), FAILURES.values(), ids=FAILURES.keys())
-def test_failures(embed: Embed, told: str) -> None:
+@pytest.mark.parametrize(("embed", "message"), FAILURES.values(), ids=FAILURES.keys())
+def test_failures(embed: Embed, message: str) -> None:
     """A function that does not embed each text is an error that a model may read."""
     with pytest.raises(Failed) as failed:
         embed_texts(embed, ["a", "b"])
 
-    assert told == str(failed.value)
+    assert message == str(failed.value)
 
 
 def test_model_of_a_function() -> None:
@@ -118,9 +118,9 @@ class Server:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                server.requests.append({"path": self.path, **asked})
-                self.reply(server.spoil(items(asked["input"])))
+                requests = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                server.requests.append({"path": self.path, **requests})
+                self.reply(server.spoil(items(requests["input"])))
 
             def reply(self, data: list[dict[str, Any]]) -> None:
                 answer = json.dumps({"object": "list", "data": data, "model": "m", "usage": {}})
@@ -140,36 +140,36 @@ class Server:
 
 def items(texts: list[str]) -> list[dict[str, Any]]:
     """Embeddings as OpenAI's API gives them, but in another order."""
-    made = [{"object": "embedding", "index": n, "embedding": [float(len(text))]} for n, text in enumerate(texts)]
-    return made[::-1]
+    subject = [{"object": "embedding", "index": n, "embedding": [float(len(text))]} for n, text in enumerate(texts)]
+    return subject[::-1]
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
     """A server that embeds."""
-    made = Server()
-    thread = threading.Thread(target=made.http.serve_forever, kwargs={"poll_interval": 0.01})
+    subject = Server()
+    thread = threading.Thread(target=subject.http.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    yield made
-    made.http.shutdown()
+    yield subject
+    subject.http.shutdown()
     thread.join()
-    made.http.server_close()
+    subject.http.server_close()
 
 
 @pytest.fixture
 def client(server: Server) -> Iterator[openai.OpenAI]:
     """A client of the server."""
-    with openai.OpenAI(base_url=server.base_url, api_key="test", max_retries=0) as made:
-        yield made
+    with openai.OpenAI(base_url=server.base_url, api_key="test", max_retries=0) as subject:
+        yield subject
 
 
 def test_server(server: Server, client: openai.OpenAI) -> None:
     """A server is asked for 64 at a time; its embeddings are put in order by their numbers."""
     embed = OpenAIEmbeddings("small", client)
-    found = embed_texts(embed, ["x" * n for n in range(70)])
+    result = embed_texts(embed, ["x" * n for n in range(70)])
 
-    assert [[float(n)] for n in range(70)] == found
-    assert [64, 6] == [len(asked["input"]) for asked in server.requests]
+    assert [[float(n)] for n in range(70)] == result
+    assert [64, 6] == [len(requests["input"]) for requests in server.requests]
     assert "small" == get_model_name(embed)
 
 

@@ -49,8 +49,8 @@ def clock() -> Clock:
 def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[SQLiteKnowledge]:
     """A store of each kind."""
     in_memory = request.param == "memory"
-    with MemoryKnowledge(clock=clock) if in_memory else SQLiteKnowledge(tmp_path / "k.db", clock=clock) as made:
-        yield made
+    with MemoryKnowledge(clock=clock) if in_memory else SQLiteKnowledge(tmp_path / "k.db", clock=clock) as subject:
+        yield subject
 
 
 def keep(store: KnowledgeStore, content: str, embedding: Sequence[float] = EAST, **fields: Any) -> Document:
@@ -71,7 +71,7 @@ def test_document(store: SQLiteKnowledge) -> None:
     store.add(document, [])
 
     assert [document] == store.documents()
-    assert [1000.0] == [kept.created_at for kept in store.documents()]
+    assert [1000.0] == [entry.created_at for entry in store.documents()]
 
 
 def test_hit(store: SQLiteKnowledge) -> None:
@@ -130,7 +130,7 @@ def test_delete(store: SQLiteKnowledge) -> None:
     keep(store, "two")
 
     assert 1 == store.delete("one", "three")
-    assert ["two"] == near(store, EAST) == [kept.id for kept in store.documents()]
+    assert ["two"] == near(store, EAST) == [document.id for document in store.documents()]
 
 
 def test_delete_of_the_expired(store: SQLiteKnowledge, clock: Clock) -> None:
@@ -159,7 +159,7 @@ def test_expiry(store: SQLiteKnowledge, clock: Clock) -> None:
     clock.now = 1500.0
 
     assert ["note", "fact"] == before
-    assert ["fact"] == near(store, EAST) == [kept.id for kept in store.documents()]
+    assert ["fact"] == near(store, EAST) == [document.id for document in store.documents()]
 
 
 def test_expired_is_removed(store: SQLiteKnowledge, clock: Clock) -> None:
@@ -169,7 +169,7 @@ def test_expired_is_removed(store: SQLiteKnowledge, clock: Clock) -> None:
     keep(store, "fact")
     clock.now = 1000.0
 
-    assert ["fact"] == [kept.id for kept in store.documents()]
+    assert ["fact"] == [document.id for document in store.documents()]
 
 
 def test_owners(store: SQLiteKnowledge) -> None:
@@ -220,10 +220,10 @@ def test_close_of_an_owner(store: SQLiteKnowledge) -> None:
 
 def test_late(tmp_path: Path) -> None:
     """A cancelled call stores nothing, even if it was cancelled while it waited for another process."""
-    cancellation, begun = Cancellation(), threading.Event()
+    cancellation, started_event = Cancellation(), threading.Event()
 
     def clock() -> float:
-        begun.set()
+        started_event.set()
         return 1000.0
 
     def keep_late(store: SQLiteKnowledge) -> None:
@@ -237,7 +237,7 @@ def test_late(tmp_path: Path) -> None:
         another.execute("BEGIN IMMEDIATE")
         keeping = threading.Thread(target=keep_late, args=(store,))
         keeping.start()
-        begun.wait()
+        started_event.wait()
         cancellation.cancel()
         another.execute("ROLLBACK")
         keeping.join()
@@ -269,30 +269,30 @@ def test_spoilt_rows(statement: str, tmp_path: Path) -> None:
 
 @examples(30)
 @given(st.lists(st.tuples(st.sampled_from(["a", "A", "a' OR '1'='1", "%", "\0"]), st.text("xyz ", min_size=1))))
-def test_owners_never_meet(kept: list[tuple[str, str]]) -> None:
+def test_owners_never_meet(expected: list[tuple[str, str]]) -> None:
     """Whatever owners are called, each finds what is his and no more."""
     with MemoryKnowledge() as store:
-        for owner, content in kept:
+        for owner, content in expected:
             keep(store.with_owner(owner), content)
 
-        for owner in {owner for owner, _ in kept}:
-            own = {content for another, content in kept if another == owner}
+        for owner in {owner for owner, _ in expected}:
+            own = {content for another, content in expected if another == owner}
             assert own == set(near(store.with_owner(owner), EAST, limit=100))
 
 
 @pytest.mark.parametrize(
-    ("embedding", "model", "held"),
+    ("embedding", "model", "holder"),
     [([1.0], "", "not of 1 by ''"), ([1.0, 0.0], "another", "not of 2 by 'another'")],
     ids=["another length", "another model"],
 )
-def test_other_model(embedding: list[float], model: str, held: str, store: SQLiteKnowledge) -> None:
+def test_other_model(embedding: list[float], model: str, holder: str, store: SQLiteKnowledge) -> None:
     """A store holds embeddings of one model: others are refused, and nothing changes."""
     document = keep(store, "one")
-    told = f"This store holds embeddings of 2 numbers by the model '', {held}: use the same model, or another store."
+    text = f"This store holds embeddings of 2 numbers by the model '', {holder}: use the same model, or another store."
 
-    with pytest.raises(StoreError, match=told):
+    with pytest.raises(StoreError, match=text):
         store.search(embedding, model=model)
-    with pytest.raises(StoreError, match=told):
+    with pytest.raises(StoreError, match=text):
         store.add(replace(document, id="2"), [Chunk(content="two", embedding=embedding)], model=model)
     assert [document] == store.documents()
 
@@ -389,15 +389,15 @@ class Machine(RuleBasedStateMachine):
     def wait(self, seconds: int) -> None:
         """Let time go by."""
         self.clock.now += seconds
-        self.kept = {key: kept for key, kept in self.kept.items() if kept[1] > self.clock.now}
+        self.kept = {key: document for key, document in self.kept.items() if document[1] > self.clock.now}
 
     @rule(owner=owners, sought=st.sampled_from([EAST, [1.0, 2.0]]))
     def search(self, owner: str, sought: list[float]) -> None:
         """Look for a direction."""
         expected = sorted(round(cosine(sought, embedding), 5) for _, embedding in self.chunks(owner))
-        found = [round(hit.score, 5) for hit in self.of(owner).search(sought, limit=100)]
+        result = [round(hit.score, 5) for hit in self.of(owner).search(sought, limit=100)]
 
-        assert expected == found[::-1]
+        assert expected == result[::-1]
 
     @invariant()
     def documents(self) -> None:
@@ -471,9 +471,9 @@ def test_kills(tmp_path: Path) -> None:
     run = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": "."})
     acknowledged: dict[str, str] = json.loads(run.stdout)
     with SQLiteKnowledge(tmp_path / "k.db") as store:
-        kept = {document.id: int(document.content) for document in store.documents()}
+        entry = {document.id: int(document.content) for document in store.documents()}
         chunks = {(hit.document_id, hit.content) for hit in store.search([0, 1, 0], limit=10**6)}
 
     assert len(acknowledged) >= KILLS
-    assert {} == {name: number for name, number in acknowledged.items() if kept.get(name, -1) < int(number)}
-    assert {(name, f"{name} {number} {part}") for name, number in kept.items() for part in range(4)} == chunks
+    assert {} == {name: number for name, number in acknowledged.items() if entry.get(name, -1) < int(number)}
+    assert {(name, f"{name} {number} {part}") for name, number in entry.items() for part in range(4)} == chunks

@@ -25,7 +25,7 @@ def check_type(name: str, value: T, *types: type) -> T:
         DefinitionError: It has another type.
     """
     if not isinstance(value, types):
-        raise DefinitionError(f"{name}={value!r:.100} is no {' or '.join(one.__name__ for one in types)}.")
+        raise DefinitionError(f"{name}={value!r:.100} is not of type {' or '.join(one.__name__ for one in types)}.")
     return value
 
 
@@ -47,7 +47,7 @@ def check_whole(name: str, value: int, least: int = 1) -> int:
         DefinitionError: It is not.
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise DefinitionError(f"{name}={value!r:.100} is no whole number from {least} on.")
+        raise DefinitionError(f"{name}={value!r:.100} is not a whole number from {least} on.")
     return value
 
 
@@ -58,7 +58,7 @@ def check_number(name: str, value: float, least: float = 0) -> float:
         DefinitionError: It is not.
     """
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not value >= least:
-        raise DefinitionError(f"{name}={value!r:.100} is no number from {least:g} on.")
+        raise DefinitionError(f"{name}={value!r:.100} is not a number from {least:g} on.")
     return value
 
 
@@ -69,11 +69,11 @@ def check_seconds(name: str, value: float, default: float | None = None) -> floa
         DefinitionError: It is not a number, or above `MAX_SECONDS`.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value <= MAX_SECONDS:
-        raise DefinitionError(f"{name}={value!r:.100} is no number of seconds, or above {MAX_SECONDS:,.0f}.")
+        raise DefinitionError(f"{name}={value!r:.100} is not a number of seconds, or above {MAX_SECONDS:,.0f}.")
     if value > 0:
         return value
     if default is None:
-        raise DefinitionError(f"{name}={value!r:.100} is no number of seconds above 0.")
+        raise DefinitionError(f"{name}={value!r:.100} is not a number of seconds above 0.")
     return default
 
 
@@ -86,7 +86,7 @@ def check_texts(name: str, value: Collection[str]) -> tuple[str, ...]:
     is_list = isinstance(value, Collection) and not isinstance(value, (str, bytes, Mapping))
     if not is_list or not all(is_text(text) and text for text in value):
         example = [value] if isinstance(value, str) and value else ["one", "other"]
-        raise DefinitionError(f"{name}={value!r:.100} is no list of texts, such as {name}={example!r:.100}.")
+        raise DefinitionError(f"{name}={value!r:.100} is not a list of texts, such as {name}={example!r:.100}.")
     return tuple(value)
 
 
@@ -102,7 +102,7 @@ def check_function(name: str, value: F) -> F:
         DefinitionError: It cannot.
     """
     if not callable(value):
-        raise DefinitionError(f"{name}={value!r:.100} is no function.")
+        raise DefinitionError(f"{name}={value!r:.100} is not a function.")
     return value
 
 

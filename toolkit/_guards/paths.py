@@ -66,12 +66,12 @@ class Root:
         if os.open not in os.supports_dir_fd:
             raise DefinitionError("File tools need a system that opens files beneath a directory: Linux, macOS, BSD.")
         if not isinstance(path, (str, os.PathLike)):
-            raise DefinitionError(f"{path!r:.100} is no directory to work in: give its path, as str or Path.")
+            raise DefinitionError(f"{path!r:.100} is not a usable directory: give its path, as str or Path.")
         try:
             self._descriptor = os.open(path, _DIRECTORY)
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            fault = f"{os.fspath(path)!r} is no directory to work in: {why}."
+            fault = f"{os.fspath(path)!r} is not a usable directory: {why}."
             raise DefinitionError(f"{fault} Make it first, or name another.") from error
         weakref.finalize(self, os.close, self._descriptor)
         self._paths = (Path(path).absolute(), Path(path).resolve())

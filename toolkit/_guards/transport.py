@@ -54,9 +54,9 @@ def check_url(url: httpx2.URL) -> None:
         raise ValueError("user and password do not belong into it")
     host = url.raw_host.decode("ascii")
     if not (HOST_NAME.fullmatch(host) or ":" in host) or len(host) > MAX_HOST_NAME:
-        raise ValueError(f"{host[:MAX_SHOWN]!r} is no host")
+        raise ValueError(f"{host[:MAX_SHOWN]!r} is not a host name")
     if url.port is not None and not 0 < url.port <= MAX_PORT:
-        raise ValueError(f"{url.port} is no port")
+        raise ValueError(f"{url.port} is not a port")
 
 
 class GuardedTransport(httpx2.BaseTransport):

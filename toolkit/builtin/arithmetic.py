@@ -104,7 +104,7 @@ def _parse(text: str) -> ast.expr:
     try:
         return ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ToolError(f"{text[:100]!r} is no expression: {getattr(error, 'msg', '') or 'too deep'}") from error
+        raise ToolError(f"{text[:100]!r} is not an expression: {getattr(error, 'msg', '') or 'too deep'}") from error
 
 
 def _walk(root: ast.expr) -> Iterator[ast.expr]:
@@ -147,7 +147,7 @@ def _look_up(known: Mapping[str, Any], name: str) -> Any:
 def _check_bounds(value: Any) -> Number:
     """Refuse a value that is too large, or not a real number."""
     if isinstance(value, complex):
-        raise ToolError("the result is no real number")
+        raise ToolError("the result is not a real number")
     if isinstance(value, int) and abs(value) >= MAX_WHOLE:
         raise OverflowError
     if isinstance(value, float) and not math.isfinite(value):

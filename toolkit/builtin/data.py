@@ -236,7 +236,7 @@ def parse_json(content: str, limit: int) -> Parsed:
         raise Failed(f"json parse error: {error}") from error
     rows = data if isinstance(data, list) else [data]
     if wrong := next((number for number, row in enumerate(rows, 1) if not isinstance(row, dict)), None):
-        raise Failed(f"json parse error: record {wrong} is no object")
+        raise Failed(f"json parse error: record {wrong} is not an object")
     return rows[:limit], _list_columns(rows[:limit]), len(rows), 0
 
 

@@ -273,7 +273,7 @@ def _extract_text(response: HttpResponse) -> str:
     is_html = kind in HTML_TYPES or (not kind and response.body.lstrip()[:5].lower() in (b"<html", b"<!doc"))
     if _is_binary(response) or not (is_html or _is_text_type(kind)):
         size = f"{'more than ' if response.is_cut else ''}{len(response.body)} bytes"
-        raise Failed(f"read error: it is no text but {kind[:MAX_SHOWN] or 'unknown data'}, {size}")
+        raise Failed(f"read error: it is not text but {kind[:MAX_SHOWN] or 'unknown data'}, {size}")
     text = decode(response.body, response.charset, is_html=is_html, is_cut=response.is_cut)
     return extract_main_text(text) if is_html else text.strip()
 

@@ -123,7 +123,7 @@ def web_search_tool(search: Search, *, embed: Embedding | None = None, **options
     """
     _check_search(search)
     if embed is not None and not callable(embed):
-        raise DefinitionError(f"embed={embed!r} is no function of a list of texts.")
+        raise DefinitionError(f"embed={embed!r} is not a function of a list of texts.")
     page_options: WebOptions = {"timeout": PAGE_TIMEOUT, "max_bytes": PAGE_MAX_BYTES, **options}
     client = make_client(**page_options)
     searcher = _Searcher(search, embed, lambda url, limit: fetch_page(client, url, limit).text, page_options["timeout"])
@@ -171,7 +171,7 @@ def search_tool(search: Search) -> Tool[..., Any]:
 
 def _check_search(search: object) -> None:
     if inspect.isclass(search) or not callable(search):
-        raise DefinitionError(f"search={search!r} is no search engine. Give one, such as Brave(), or a function.")
+        raise DefinitionError(f"search={search!r} is not a search engine. Give one, such as Brave(), or a function.")
 
 
 class _Engine:
@@ -206,7 +206,7 @@ class _Engine:
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
-            raise Failed(f"{self.name} API: the answer is no JSON") from None
+            raise Failed(f"{self.name} API: the response is not JSON") from None
 
 
 class Brave(_Engine):
@@ -266,7 +266,7 @@ def _check_key(key: str, engine: str, variable: str) -> str:
     if not key:
         raise DefinitionError(f"{engine} needs a key: give it, as {engine}(key), or set {variable}.")
     if not (isinstance(key, str) and KEY.fullmatch(key)):
-        raise DefinitionError(f"The key of {engine} is no text, or has characters that no key has, perhaps a line end.")
+        raise DefinitionError(f"The key of {engine} is not text, or has characters that a key cannot have, perhaps a line end.")
     return key
 
 

@@ -284,7 +284,7 @@ def _create_file(path: str) -> None:
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except ValueError as error:
-            raise StoreError(f"{path!r} is no name of a file: choose another one.") from error
+            raise StoreError(f"{path!r} is not a file name: choose another one.") from error
 
 
 def _read_version(connection: sqlite3.Connection, layout: Layout, path: str) -> int:
@@ -356,7 +356,7 @@ _ADVICE: Mapping[str, str] = MappingProxyType(
         "unable to open": _CLOSED,
         "disk I/O": "its disk failed, or is full: see to it, and try again",
         "malformed": _DAMAGED,
-        "not a database": f"{_DAMAGED}. Or it is no such file at all: then choose another name",
+        "not a database": f"{_DAMAGED}. Or it is another kind of file: then choose another name",
         "too big": "something is too long for it: save it in parts",
     }
 )

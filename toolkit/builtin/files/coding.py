@@ -375,7 +375,7 @@ def compile_glob(glob: str) -> Callable[[str], bool]:
         wanted = wanted.removesuffix(".") + "**"
     if "/" not in glob:
         wanted = f"**/{wanted}"
-    matches = _compile(f"(?s)^{_translate_glob(wanted)}$", f"{glob!r} is no glob")
+    matches = _compile(f"(?s)^{_translate_glob(wanted)}$", f"{glob!r} is not a glob")
     return lambda path: matches(path.encode("utf-8", "replace").decode())
 
 

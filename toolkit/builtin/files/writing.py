@@ -117,7 +117,7 @@ def _require_regular(opened: int) -> int:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "something else")
-    raise OSError(errno.EINVAL, f"it is no regular file, but {kind}")
+    raise OSError(errno.EINVAL, f"it is not a regular file, but {kind}")
 
 
 @contextmanager

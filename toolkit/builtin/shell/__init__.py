@@ -154,7 +154,7 @@ def _check_env(env: Mapping[str, str] | None) -> dict[str, str]:
         DefinitionError: There can be no such variable.
     """
     if not isinstance(env, (Mapping, type(None))):
-        raise DefinitionError(f"env={env!r:.100} is no mapping, such as env={{'CI': '1'}}.")
+        raise DefinitionError(f"env={env!r:.100} is not a mapping, such as env={{'CI': '1'}}.")
     variables = dict(env or {})
     for name, value in variables.items():
         if not is_text(name) or not name or "=" in name or not is_text(value):
