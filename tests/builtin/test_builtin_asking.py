@@ -30,7 +30,7 @@ async def later(question: Question) -> str:
 
 
 class Polite:
-    """Somebody who says yes to everything; `heard` has what they were asked."""
+    """An approver that approves everything; `heard` has the requests."""
 
     def __init__(self) -> None:
         self.heard: list[Question] = []
@@ -42,7 +42,7 @@ class Polite:
 
 
 class Person:
-    """Somebody who never answers; `asked` tells that the question is there."""
+    """A user who never answers; `asked` is set when a question arrives."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -157,7 +157,7 @@ def test_wrong_answer(answer: Any) -> None:
 
 
 def test_no_answer(caplog: pytest.LogCaptureFixture) -> None:
-    """If the handler returns None, the model and the log read that there is no answer."""
+    """If the handler returns None, the model reads that there was no answer, and a warning is logged."""
     assert ("No answer was given.", "failed") == ask(ask_user_tool(lambda _: None), question="Go?")
     assert "returned None" in caplog.text
 
@@ -179,7 +179,7 @@ def test_nobody(handler: Handler, monkeypatch: pytest.MonkeyPatch, caplog: pytes
 
 
 def test_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """`input` is a handler: it shows the question and the options, and gives the line that is typed."""
+    """`input` is a handler: it prints question and options, and returns a line."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("blue\n"))
 
     assert ("blue", None) == ask(ask_user_tool(input), question="Which?", options=["red", "blue"])
@@ -221,7 +221,7 @@ def test_left_handler() -> None:
 
 @pytest.mark.parametrize("kind", ["sync", "later"])
 def test_timeout(kind: str) -> None:
-    """An answer that does not come in time is none, and the run goes on."""
+    """Without an answer in time the call fails, and the run continues."""
     person = Person()
     tool = ask_user_tool(getattr(person, kind), timeout=0.05)
     model = ScriptedModel([call("ask_user", question="Go?"), "Nobody is there."])

@@ -1,4 +1,4 @@
-"""`calculate`: it agrees with Python, and ends at once whatever it is given."""
+"""`calculate` agrees with Python, and ends at once for any input."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ HOSTILE = [
 
 
 def outcome(text: str) -> Any:
-    """Python's value of an expression; None if it cannot be compared."""
+    """Return Python's value of an expression; None if it cannot be compared."""
     try:
         names: dict[str, Any] = {name: FUNCTIONS[name] for name in ("abs", "round", "sqrt", "floor")}
         value = eval(text, {"__builtins__": {}, "pi": 3.141592653589793, "e": 2.718281828459045}, names)
@@ -77,7 +77,7 @@ def is_finite(text: str) -> bool:
 
 
 def evaluate_by_tool(text: str) -> Any:
-    """The value of `calculate`; None if it refuses the expression."""
+    """Return the value of `calculate`; None if it refuses the expression."""
     try:
         return evaluate(text)
     except ToolError:
@@ -93,7 +93,7 @@ def measure(text: str) -> tuple[ToolResult, float]:
 @examples(500)
 @given(EXPRESSIONS)
 def test_as_python(text: str) -> None:
-    """An expression has the value that Python gives it, where each of its parts has one."""
+    """An expression has the value that Python gives, if all of its parts have one."""
     assume(is_finite(text))
 
     assert repr(outcome(text)) == repr(evaluate_by_tool(text))
@@ -102,7 +102,7 @@ def test_as_python(text: str) -> None:
 @examples(500)
 @given(st.text("0123456789.+-*/%() ,eEpisqrtfaclo_'\"[]{}<>^&|=:;@\\\n\t\0٣×x", max_size=1000))
 def test_anything(text: str) -> None:
-    """Whatever the text is, there is a number or a reason at once."""
+    """Any text gives a number or a reason at once."""
     result, seconds = measure(text)
 
     assert isinstance(result.value, (int, float)) or type(result.exception) in (ToolError, InvalidArguments)
@@ -116,7 +116,7 @@ def test_anything(text: str) -> None:
     )
 )
 def test_any_arithmetic(parts: list[str]) -> None:
-    """The same holds for what is almost arithmetic."""
+    """The same holds for texts that are nearly arithmetic."""
     result, seconds = measure("".join(parts)[:1000])
 
     assert isinstance(result.value, (int, float)) or type(result.exception) is ToolError
@@ -194,7 +194,7 @@ def test_refused(text: str, reason: str) -> None:
 
 
 def test_too_long() -> None:
-    """A long text is not even read, by whatever way it comes."""
+    """A text that is too long is not parsed."""
     assert "invalid_arguments" == calculate.invoke({"expression": "1" * 1001}).kind
     with pytest.raises(ToolError, match="too long: it has 1001 characters, max 1000"):
         evaluate("1" * 1001)

@@ -1,4 +1,4 @@
-"""The data tools: tables are read, chosen from, counted and sorted, whatever is in them."""
+"""The data tools: parsing, filtering, aggregating and sorting of any tables."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ METRICS = ("sum", "count", "avg", "min", "max")
 
 
 def call_tool(name: str, /, **arguments: Any) -> Any:
-    """What a tool gives; its text, where that is an error."""
+    """Return a tool's value, or its text if it is an error."""
     result = BOX.call(name, arguments)
     return result.text if result.is_error else json.loads(result.text or "")
 
@@ -72,12 +72,12 @@ def chosen(op: str, value: Any, records: list[dict[str, Any]] = MIXED) -> Any:
     ids=["csv", "semicolons", "names", "more names", "lines", "header", "json", "object", "jsonl", "none"],
 )
 def test_parse(content: str, records: list[Any], columns: list[str]) -> None:
-    """What a text is, is told by its beginning; what it holds, are records."""
+    """The format is detected; records and columns are returned."""
     assert {"records": records, "columns": columns, "count": len(records)} == call_tool("data_parse", content=content)
 
 
 def test_parse_limit() -> None:
-    """Of many records the first are given, and all are counted."""
+    """The first records up to the limit are returned, and all are counted."""
     for content in ("a\n1\n2\n3", '[{"a":"1"},{"a":"2"},{"a":"3"}]', '{"a":"1"}\n{"a":"2"}\n{"a":"3"}'):
         result = call_tool("data_parse", content=content, limit=1)
         cut = result.pop("truncated")
@@ -110,7 +110,7 @@ def test_skipped_lines() -> None:
     ids=["empty", "format", "number", "text", "cut", "nan", "deep", "digits", "cell", "columns"],
 )
 def test_parse_refused(content: str, format: str | None, reason: str) -> None:
-    """What holds no records is refused with a reason."""
+    """A text without records is refused with the reason."""
     assert reason == call_tool("data_parse", content=content, format=format)[: len(reason)]
 
 
@@ -145,13 +145,13 @@ def test_parse_at_once(content: str) -> None:
     ids=str,
 )
 def test_filter(op: str, value: Any, values: Any) -> None:
-    """Numbers are compared as numbers, others as text; what has no order is in none."""
+    """Numbers are compared as numbers, other values as text; values without an order match no comparison."""
     assert values == chosen(op, value)
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-Infinity", "1_000", "٣", "0x10", "1e999", "1" * 401, " "], ids=repr)
 def test_no_number(text: str) -> None:
-    """What only Python takes for a number is a text."""
+    """A numeral that only Python accepts is text."""
     assert [] == chosen(">", 0, [{"a": text}])
 
 
@@ -177,7 +177,7 @@ def test_all_conditions() -> None:
     ids=["mixed", "whole", "small and large", "no numbers", "no records", "huge", "many huge"],
 )
 def test_metrics(values: list[Any], metrics: tuple[Any, ...]) -> None:
-    """Metrics are computed of what is a number, and called after operation and column."""
+    """Metrics use the values that are numbers, and are named op_column."""
     requests = [{"column": "a", "op": op} for op in METRICS]
     result = call_tool("data_aggregate", records=[{"a": value} for value in values], metrics=requests)
 
@@ -232,7 +232,7 @@ def test_codes() -> None:
     ids=["filter", "metric", "group", "collision", "select", "rename", "sort"],
 )
 def test_columns(name: str, arguments: dict[str, Any], text: str) -> None:
-    """A column that no record has is named, with those that there are; none takes the place of another."""
+    """An unknown column is an error that names similar ones; two columns cannot have one name."""
     result = call_tool(name, records=[{"c": 1}, {"sum_c": 2}], **arguments)
 
     assert f"Invalid arguments: {text}" == result[: 19 + len(text)]
@@ -252,7 +252,7 @@ def test_columns(name: str, arguments: dict[str, Any], text: str) -> None:
     ids=str,
 )
 def test_transform(arguments: dict[str, Any], records: list[Any]) -> None:
-    """Records are sorted, their columns chosen and renamed, and the first ones given."""
+    """Records are sorted, their columns selected and renamed, and limited."""
     given_records = [{"a": 10, "b": 1}, {"b": 3}, {"a": "9", "b": 2}, {"a": "x"}]
 
     assert {"records": records, "count": len(records)} == call_tool(
@@ -296,7 +296,7 @@ def test_refused(name: str, arguments: dict[str, Any]) -> None:
     ],
 )
 def test_output(name: str, arguments: dict[str, Any], key: str) -> None:
-    """What is more than 32 KiB is cut behind a whole record, and the result says so."""
+    """Results above 32 KiB are cut after a whole record, with a note."""
     result = BOX.call(name, arguments)
     results = json.loads(result.text or "")
     text = len(results[key])
@@ -318,7 +318,7 @@ def test_wide(records: list[dict[str, Any]]) -> None:
 
 @given(RECORDS, st.sampled_from(OPS), CELLS)
 def test_any_filter(records: list[dict[str, Any]], op: str, value: Any) -> None:
-    """Whatever is compared with whatever: those that are chosen are some of those that there were, in their order."""
+    """A filter returns some of the records in their order, for any values."""
     result = chosen(op, value, records)
     remaining = iter(record["a"] for record in records if "a" in record)
 
@@ -327,7 +327,7 @@ def test_any_filter(records: list[dict[str, Any]], op: str, value: Any) -> None:
 
 @given(RECORDS, CELLS)
 def test_complement(records: list[dict[str, Any]], value: Any) -> None:
-    """What has the column is equal or unequal, and never both."""
+    """Each record with the column is either equal or unequal."""
     assert sum("a" in record for record in records) == len(chosen("==", value, records)) + len(
         chosen("!=", value, records)
     )
@@ -335,7 +335,7 @@ def test_complement(records: list[dict[str, Any]], value: Any) -> None:
 
 @given(RECORDS)
 def test_any_table(records: list[dict[str, Any]]) -> None:
-    """Whatever is sorted and counted, no record gets lost."""
+    """Sorting and counting lose no record."""
     sorted_ones = call_tool("data_transform", records=records, sort_by="a", sort_desc=True)
     requests = [{"column": "b", "op": op} for op in METRICS]
     groups = call_tool("data_aggregate", records=records, metrics=requests, group_by=["a"])["groups"]
@@ -346,7 +346,7 @@ def test_any_table(records: list[dict[str, Any]]) -> None:
 
 @given(st.lists(st.lists(st.text(WRITTEN, max_size=5), min_size=2, max_size=2), max_size=5))
 def test_any_csv(rows: list[list[str]]) -> None:
-    """What a CSV writer writes is read as it was."""
+    """The output of a CSV writer is parsed to its input."""
     text = io.StringIO(newline="")
     csv.writer(text, quoting=csv.QUOTE_ALL).writerows([["a", "b"], *rows])
 
@@ -357,14 +357,14 @@ def test_any_csv(rows: list[list[str]]) -> None:
 
 @given(st.text(max_size=200), st.sampled_from([None, "csv", "json", "jsonl"]))
 def test_any_text(text: str, format: str | None) -> None:
-    """Whatever is parsed, there are records or a reason."""
+    """Any text gives records or a reason."""
     result = call_tool("data_parse", content=text, format=format)
 
     assert isinstance(result, dict) or " parse error: " in result or "Invalid arguments: content" in result
 
 
 def test_in_a_run() -> None:
-    """A run parses a table, and counts what it has parsed."""
+    """A run parses a table and aggregates the result."""
     model = ScriptedModel(
         [
             call("data_parse", content="city,rain\nBonn,3\nRome,1\nBonn,2"),

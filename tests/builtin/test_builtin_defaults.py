@@ -14,7 +14,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "coding_agent.py"
 
 
 def test_names(tmp_path: Path) -> None:
-    """There are five tools for files, and one for commands; each says what it does to the world, and has a title."""
+    """There are five tools for files and one for commands, each with a title and an effect."""
     result = {subject.name: (subject.settings.effect, subject.title) for subject in default_tools(tmp_path)}
 
     assert {

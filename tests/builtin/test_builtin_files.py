@@ -1,4 +1,4 @@
-"""File tools: what they say, what they refuse, and what a file is like afterwards."""
+"""File tools: their texts, their refusals, and the state of files afterwards."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TIP = "Tip: Use read_file to see the current file contents, then copy the exact 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A workspace with a few files, a link out of it, and something to be kept outside."""
+    """A workspace with a few files, a link out of it, and a secret outside."""
     work = tmp_path / "work"
     for directory in (work / "src" / "deep", work / "node_modules", tmp_path / "work-evil"):
         directory.mkdir(parents=True)
@@ -61,18 +61,18 @@ def place(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=[None, open_stepwise], ids=["usual", "steps"])
 def box(request: pytest.FixtureRequest, place: Path) -> Toolbox:
-    """All file tools, whatever the way in which paths are looked up."""
+    """All file tools, with each way of looking up paths."""
     root = Root(place, request.param)
     return Toolbox([*file_tools(root), *coding_tools(root)])
 
 
 def text(box: Toolbox, name: str, /, **arguments: Any) -> str:
-    """What the model is told."""
+    """Call a tool and return the text that the model reads."""
     return box.call(name, arguments).text or ""
 
 
 def test_names(box: Toolbox) -> None:
-    """Each tool says what it is called, to models and to people, and what it does to the world."""
+    """Each tool has a name, a title and an effect."""
     assert [
         ("file_read", "Read File", "read"),
         ("file_write", "Write File", "write"),
@@ -87,8 +87,8 @@ def test_names(box: Toolbox) -> None:
     ] == [(subject.name, subject.title, subject.settings.effect) for subject in box]
 
 
-def test_nothing_to_stumble_over(box: Toolbox) -> None:
-    """Every parameter has a text, and the context is none of them."""
+def test_described_parameters(box: Toolbox) -> None:
+    """Every parameter has a description, and the context is not a parameter."""
     described = [all("description" in p for p in subject.parameters["properties"].values()) for subject in box]
 
     assert ([], [True] * 10) == (list(box.check()), described)
@@ -133,8 +133,8 @@ def test_nothing_to_stumble_over(box: Toolbox) -> None:
         ("search", {"pattern": "x", "path": "nothing"}, "Search error: No such file or directory"),
     ],
 )
-def test_answers(box: Toolbox, name: str, arguments: dict[str, Any], message: str) -> None:
-    """Each answer has the words that models know."""
+def test_result_texts(box: Toolbox, name: str, arguments: dict[str, Any], message: str) -> None:
+    """Each result has the text that the seeds prescribe."""
     assert message == text(box, name, **arguments)
 
 
@@ -163,12 +163,12 @@ def test_answers(box: Toolbox, name: str, arguments: dict[str, Any], message: st
     ids=["one", "lines", "same", "two", "similar", "none"],
 )
 def test_edits(box: Toolbox, old: str, new: str, message: str) -> None:
-    """An edit replaces the one place, or says what to do."""
+    """An edit replaces the only occurrence, or explains what to do."""
     assert message == text(box, "edit_file", path="src/main.py", old_text=old, new_text=new)
 
 
 def test_edit_of_a_large_file(box: Toolbox, place: Path) -> None:
-    """What is too large to be read in one piece is not edited."""
+    """A file above the limit is not edited."""
     (place / "large").write_text("x" * 1_100_000)
     message = text(box, "edit_file", path="large", old_text="x", new_text="y")
 
@@ -176,7 +176,7 @@ def test_edit_of_a_large_file(box: Toolbox, place: Path) -> None:
 
 
 def test_large_limits(place: Path) -> None:
-    """How large a file may be that is edited is for the developer to say."""
+    """The application sets the largest file that is edited."""
     (place / "large").write_bytes(b"a" + b"x" * 65 * 1024 * 1024)
     box = Toolbox(coding_tools(place, limits=CodingLimits(max_bytes=66 * 1024 * 1024)))
 
@@ -195,13 +195,13 @@ def test_large_files_are_not_held(box: Toolbox, place: Path, name: str, argument
     assert most < 15_000_000
 
 
-def test_edit_of_what_is_no_file(box: Toolbox) -> None:
-    """Only where there is nothing the model is told how to make a file."""
+def test_edit_of_a_directory(box: Toolbox) -> None:
+    """Only for a missing path is the model advised to create a file."""
     assert "Cannot read src: Is a directory" == text(box, "edit_file", path="src", old_text="a", new_text="b")
 
 
-def test_edit_of_no_file(box: Toolbox) -> None:
-    """What is not there is not edited, and the model is told how to make it."""
+def test_edit_of_a_missing_file(box: Toolbox) -> None:
+    """A missing file is not edited; the model is advised to create it."""
     message = text(box, "edit_file", path="nothing", old_text="a", new_text="b")
 
     assert "Cannot read nothing: No such file or directory. Use write_file to create new files." == message
@@ -224,7 +224,7 @@ def test_edit_of_no_file(box: Toolbox) -> None:
     ids=["read", "write", "edit", "list", "no-match", "matches"],
 )
 def test_details(box: Toolbox, name: str, arguments: dict[str, Any], details: dict[str, Any]) -> None:
-    """The application gets the facts beside the words."""
+    """Details have the facts for the application."""
     assert details == box.call(name, arguments).details
 
 
@@ -249,15 +249,15 @@ def test_stat(box: Toolbox, place: Path) -> None:
 )
 @pytest.mark.parametrize("name", ["file_read", "read_file", "file_write", "write_file", "edit_file"])
 def test_outside(box: Toolbox, place: Path, path: str, plain: str, name: str) -> None:
-    """Both families refuse what is outside, in their own words, and do not say where the root is."""
+    """Both families refuse paths outside with their own message, which does not reveal the root."""
     wanted = f"{plain}: {path}" if name.startswith("file_") else f"path '{path}' is outside the allowed directories"
 
-    assert wanted == text(box, name, path=path, **given(name))
+    assert wanted == text(box, name, path=path, **other_arguments(name))
     assert "the secret" == (place.parent / "work-evil" / "secret").read_text()
 
 
-def given(name: str) -> dict[str, str]:
-    """What a tool asks for beside the path."""
+def other_arguments(name: str) -> dict[str, str]:
+    """Return the arguments that a tool needs beside the path."""
     edit = {"old_text": "a", "new_text": "b"}
     return edit if name == "edit_file" else {"content": "x"} if "write" in name else {}
 
@@ -278,7 +278,7 @@ def test_absolute_inside(box: Toolbox, place: Path) -> None:
     ids=["nul", "long-name", "long-path"],
 )
 def test_impossible_paths(box: Toolbox, path: str, why: str) -> None:
-    """What cannot be a path is refused like a file that is not there."""
+    """An impossible path is refused like a missing file."""
     assert f"read error: {why}" == text(box, "file_read", path=path)
 
 
@@ -287,7 +287,7 @@ def test_special_files(box: Toolbox, place: Path, name: str) -> None:
     """A FIFO is neither waited for nor replaced."""
     os.mkfifo(place / "fifo")
     reader = os.open(place / "fifo", os.O_RDONLY | os.O_NONBLOCK)  # without one, it could not be opened to write
-    message = text(box, name, path="fifo", **given(name))
+    message = text(box, name, path="fifo", **other_arguments(name))
     os.close(reader)
 
     assert "it is not a regular file, but a FIFO" in message
@@ -333,14 +333,14 @@ def test_sparse_terabyte(box: Toolbox, place: Path) -> None:
 
 
 def test_cut(box: Toolbox, place: Path) -> None:
-    """A long file is cut between characters, and says so."""
+    """A long file is cut between characters, with a note."""
     (place / "long").write_text("a" + "\u00e9" * 5000)
 
     assert "a" + "\u00e9" * 3999 + "\n... (truncated)" == text(box, "file_read", path="long")
 
 
 def test_pages(box: Toolbox, place: Path) -> None:
-    """Of a file larger than what is read in one piece, parts can be read; a page has 500 lines by default."""
+    """A part of a file above the limit can be read; a page has 500 lines by default."""
     (place / "large").write_text("0123456789" * 10 + "\n" + "x\n" * 600_000)
 
     assert "[Lines 600000-600000 of 600001]\n600000 | x" == text(
@@ -351,7 +351,7 @@ def test_pages(box: Toolbox, place: Path) -> None:
 
 
 def test_long_lines(box: Toolbox, place: Path) -> None:
-    """A line that is longer than a page is cut, and says so."""
+    """A line longer than a page is cut, with a note."""
     (place / "one-line").write_text("x" * 5000)
 
     assert f"[1 lines]\n   1 | {'x' * 2000}... (3000 more characters)" == text(box, "read_file", path="one-line")
@@ -368,7 +368,7 @@ def test_long_lines(box: Toolbox, place: Path) -> None:
     ids=["nul", "latin-1", "utf-16-without-mark", "half-unit"],
 )
 def test_binary(box: Toolbox, place: Path, data: bytes, why: str) -> None:
-    """What is no text is said to be none, and left as it is."""
+    """Binary files are refused, and not changed."""
     (place / "data").write_bytes(data)
 
     assert f"read error: {why}" == text(box, "file_read", path="data")
@@ -379,8 +379,8 @@ def test_binary(box: Toolbox, place: Path, data: bytes, why: str) -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["lf", "crlf"])
-def test_forms(box: Toolbox, place: Path, encoding: str, end: str) -> None:
-    """An edit, and a write, keep encoding, byte order mark and line ends."""
+def test_encodings(box: Toolbox, place: Path, encoding: str, end: str) -> None:
+    """Edits and writes preserve encoding, byte order mark and line ends."""
 
     def data(*lines: str) -> bytes:
         return "".join(line + end for line in lines).encode(encoding)
@@ -436,7 +436,7 @@ def test_line_ends_of_long_files(box: Toolbox, place: Path, content: str) -> Non
 
 
 def test_unchanged(box: Toolbox, place: Path) -> None:
-    """What is read and written again is the same, to the byte, however lines end in it."""
+    """A text that is read and written again is the same, byte for byte, with any line ends."""
     chance = random.Random(1)  # noqa: S311  the same files each time
     changed = []
     for _ in range(100):
@@ -450,7 +450,7 @@ def test_unchanged(box: Toolbox, place: Path) -> None:
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
 def test_mode(box: Toolbox, place: Path, mode: int) -> None:
-    """A file that is replaced keeps its mode."""
+    """A replaced file has its old mode."""
     (place / "src" / "main.py").chmod(mode)
     text(box, "write_file", path="src/main.py", content="x")
 
@@ -458,7 +458,7 @@ def test_mode(box: Toolbox, place: Path, mode: int) -> None:
 
 
 def test_attributes(box: Toolbox, place: Path) -> None:
-    """A file that is replaced keeps what else the system knows of it."""
+    """A replaced file has its old extended attributes."""
     try:
         os.setxattr(place / "src" / "main.py", "user.origin", b"here")
     except OSError:
@@ -469,7 +469,7 @@ def test_attributes(box: Toolbox, place: Path) -> None:
 
 
 def test_new_modes(box: Toolbox, place: Path) -> None:
-    """New files have mode 0644, new directories 0755, as far as the process's umask lets them."""
+    """New files have mode 0644, new directories 0755, within the process's umask."""
     mask = os.umask(0)
     text(box, "write_file", path="new/file", content="x")
     os.umask(mask)
@@ -498,17 +498,17 @@ def test_links_are_not_written_to(box: Toolbox, place: Path) -> None:
 
 
 def test_read_only(box: Toolbox, place: Path) -> None:
-    """What this user may not write to is not replaced, though the directory would let him."""
+    """A file without write permission is not replaced, even if the directory is writable."""
     (place / "src" / "main.py").chmod(0o444)
     (place / "src").chmod(0o777)
-    message = as_nobody(lambda: text(box, "file_write", path="src/main.py", content="x"))
+    message = as_other_user(lambda: text(box, "file_write", path="src/main.py", content="x"))
 
     assert "write error: Permission denied" == message
     assert ["deep", "main.py"] == sorted(path.name for path in (place / "src").iterdir())
 
 
-def as_nobody(work: Callable[[], str]) -> str:
-    """Do something as a user who may do no more than others, and not as root."""
+def as_other_user(work: Callable[[], str]) -> str:
+    """Run a function as a user without privileges."""
     if os.geteuid() != 0:
         return work()
     os.seteuid(65534)
@@ -591,7 +591,7 @@ print(found)
 
 
 def test_kills(place: Path) -> None:
-    """A process that is killed while it writes leaves one whole text or another, and none that it had said was gone."""
+    """A process that is killed while it writes leaves the old or the new text, and the new one if it confirmed that."""
     command = [sys.executable, "-c", KILLER, str(place), str(KILLS)]
     run = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": SOURCE})
 
@@ -600,7 +600,7 @@ def test_kills(place: Path) -> None:
 
 
 def test_hashes(place: Path) -> None:
-    """What is read tells its hash, and so does what is written."""
+    """Results of reading and writing have the hash."""
     box = Toolbox([*file_tools(place, hashes=True), *coding_tools(place, hashes=True)])
 
     assert [
@@ -620,7 +620,7 @@ def test_hashes(place: Path) -> None:
 
 
 def test_large_files_have_no_hash(place: Path) -> None:
-    """A file that would take long to look through has no hash, and none can be expected of it."""
+    """A file above the limit has no hash, and cannot be replaced with an expected one."""
     (place / "huge").write_bytes(b"x" * 8001)
     os.truncate(place / "huge", 10**12)
     box = Toolbox(file_tools(place, hashes=True))
@@ -669,7 +669,7 @@ def test_gone_meanwhile(place: Path) -> None:
 
 
 def test_several_agents(place: Path) -> None:
-    """Of what several write to one file at the same time, each having read it, nothing is lost."""
+    """With hashes, agents that write to one file at the same time lose nothing."""
 
     def work() -> None:
         for _ in range(20):
@@ -688,7 +688,7 @@ def test_several_agents(place: Path) -> None:
 
 
 def test_several_editors(place: Path) -> None:
-    """Of edits at the same time none is lost, whoever asks for hashes."""
+    """Edits at the same time lose nothing, with and without hashes."""
 
     def work() -> None:
         box = Toolbox(coding_tools(place))
@@ -704,7 +704,7 @@ def test_several_editors(place: Path) -> None:
 
 @pytest.fixture
 def locked(place: Path) -> Iterator[Path]:
-    """A workspace whose directory another program keeps locked."""
+    """A workspace whose directory is locked by another program."""
     holder = os.open(place, os.O_RDONLY)
     fcntl.flock(holder, fcntl.LOCK_SH)
     yield place
@@ -712,7 +712,7 @@ def locked(place: Path) -> Iterator[Path]:
 
 
 def test_locks(locked: Path) -> None:
-    """A write does not wait for ever until others unlock a directory."""
+    """A write does not wait forever for a locked directory."""
     before = sorted(locked.iterdir())
 
     assert ("write error: another writer keeps its directory locked (flock); try again later") == text(
@@ -729,18 +729,20 @@ def test_nothing_is_written_late(locked: Path, name: str) -> None:
     before = sorted(locked.iterdir())
 
     with pytest.raises(TimedOut):
-        Toolbox([*file_tools(locked), *coding_tools(locked)])[name](path="text", **given(name), context=context)
+        Toolbox([*file_tools(locked), *coding_tools(locked)])[name](
+            path="text", **other_arguments(name), context=context
+        )
     assert ("a", before) == ((locked / "text").read_text(), sorted(locked.iterdir()))
 
 
 def test_nothing_is_written_when_the_run_is_over(place: Path) -> None:
-    """A run that ends while a write waits keeps it from writing, though the way is free then."""
+    """A write that waits for a lock when its run ends does not happen later."""
     model = ScriptedModel([call("file_write", path="new", content="x"), "Done."])
     holder = os.open(place, os.O_RDONLY)
     fcntl.flock(holder, fcntl.LOCK_SH)
     Runner(file_tools(place), model=model, limits=Limits(max_seconds=0.1)).run("Go.")
     os.close(holder)
-    while list(place.glob(".*.tmp")):  # the write has not given up yet
+    while list(place.glob(".*.tmp")):  # the write has not other_arguments up yet
         pass
 
     assert not (place / "new").exists()
@@ -773,7 +775,7 @@ def test_matches_that_overlap(box: Toolbox, place: Path) -> None:
 
 @pytest.mark.parametrize("path", SECRETS)
 def test_secrets(box: Toolbox, place: Path, path: str) -> None:
-    """Where secrets are kept nothing is read, found, or written without somebody's yes."""
+    """Private files are not read or searched, and are written only with approval."""
     (place / path).parent.mkdir(parents=True, exist_ok=True)
     (place / path).write_text("password")
 
@@ -794,7 +796,7 @@ def test_secrets(box: Toolbox, place: Path, path: str) -> None:
     "path", [".env.example", ".env.sample", ".env.template", ".env (deleted)", "id_rsa.pub", "id_map.py"]
 )
 def test_no_secret(box: Toolbox, place: Path, path: str) -> None:
-    """A template is read, and so is what has an odd name."""
+    """Templates of private files can be read, and so can files with similar names."""
     (place / path).write_text("KEY=")
 
     assert "KEY=" == text(box, "file_read", path=path)
@@ -804,8 +806,8 @@ def test_no_secret(box: Toolbox, place: Path, path: str) -> None:
     ("path", "message"),
     [(".env", "it may hold secrets, which you may not read"), ("data", "it is binary"), ("huge", "File too large")],
 )
-def test_a_search_that_cannot_be(box: Toolbox, place: Path, path: str, message: str) -> None:
-    """A file that is not searched is said to be none that has no match, if the model named it."""
+def test_search_of_an_unreadable_file(box: Toolbox, place: Path, path: str, message: str) -> None:
+    """A search of a named file that cannot be searched fails with the reason."""
     (place / path).write_bytes(b"KEY\0")
     os.truncate(place / path, 10**9 if path == "huge" else 4)
 
@@ -842,7 +844,7 @@ def test_patterns(pattern: str, path: str, *, is_meant: bool) -> None:
 
 
 def test_no_secrets(place: Path) -> None:
-    """What is private is for the developer to say."""
+    """The application chooses what is private."""
     (place / ".env").write_text("password")
 
     assert "password" == text(Toolbox(file_tools(place, private=())), "file_read", path=".env")
@@ -859,8 +861,8 @@ def test_patterns_that_are_no_list(place: Path, option: str, options: Any) -> No
 @pytest.mark.parametrize(
     "options", [{"limits": 3}, {"limits": {}}, {"hashes": "no"}, {"root": 3}, {"root": b"work"}], ids=str
 )
-def test_options_that_are_none(place: Path, options: dict[str, Any]) -> None:
-    """What is of another type than an option is refused by its name when the tools are made."""
+def test_invalid_options(place: Path, options: dict[str, Any]) -> None:
+    """An option of another type is refused by name."""
     ((name, value),) = options.items()
 
     with pytest.raises(DefinitionError, match=re.escape(f"{name}={value!r} is not ")):
@@ -872,8 +874,8 @@ def test_options_that_are_none(place: Path, options: dict[str, Any]) -> None:
     [{"max_bytes": -1}, {"max_paged": 0}, {"max_image": True}, {"list_seconds": 0}, {"search_seconds": "x"}],
     ids=str,
 )
-def test_limits_that_are_none(options: dict[str, Any]) -> None:
-    """A limit that nothing can keep to is refused by its name."""
+def test_invalid_limits(options: dict[str, Any]) -> None:
+    """An invalid limit is refused by name."""
     ((name, value),) = options.items()
 
     with pytest.raises(DefinitionError, match=re.escape(f"{name}={value!r} is not ")):
@@ -891,11 +893,11 @@ RUN = [
 
 @pytest.mark.parametrize("path", RUN)
 @pytest.mark.parametrize("name", ["file_write", "write_file", "edit_file", "file_delete"])
-def test_what_runs_later(box: Toolbox, place: Path, path: str, name: str) -> None:
-    """What somebody's tools run later is changed only with somebody's yes."""
+def test_guarded(box: Toolbox, place: Path, path: str, name: str) -> None:
+    """Files that other programs run later are changed only with approval."""
     before = sorted(place.rglob("*"))
 
-    assert UNANSWERED == text(box, name, path=path, **given(name))
+    assert UNANSWERED == text(box, name, path=path, **other_arguments(name))
     assert before == sorted(place.rglob("*"))
 
 
@@ -910,8 +912,8 @@ def test_repository(box: Toolbox, place: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", [".gitignore", "sub/.env.example", ".editorconfig"])
-def test_dots_that_run_nothing(box: Toolbox, path: str) -> None:
-    """Names with a dot that no program runs are written like others."""
+def test_unguarded_dotfiles(box: Toolbox, path: str) -> None:
+    """Dotfiles that no program runs are written without approval."""
     assert text(box, "file_write", path=path, content="x").startswith("Written 1 bytes")
 
 
@@ -928,11 +930,11 @@ def test_what_runs_later_and_hashes(place: Path, name: str) -> None:
     """Tools that take hashes ask just the same."""
     box = Toolbox([*file_tools(place, hashes=True), *coding_tools(place, hashes=True)])
 
-    assert UNANSWERED == text(box, name, path=".git/hooks/pre-commit", **given(name))
+    assert UNANSWERED == text(box, name, path=".git/hooks/pre-commit", **other_arguments(name))
 
 
 def test_many_files(box: Toolbox, place: Path) -> None:
-    """Of many files the first are shown, by name, and all are counted."""
+    """Of many files the first are listed, by name, and all are counted."""
     (place / "many").mkdir()
     for number in range(1200):
         (place / "many" / f"{number:04}").touch()
@@ -943,7 +945,7 @@ def test_many_files(box: Toolbox, place: Path) -> None:
 
 
 def test_entries_are_bounded(place: Path) -> None:
-    """A walk gives up where there are too many entries."""
+    """A walk fails after too many entries."""
     workspace = Workspace(Root(place), max_entries=3)
 
     with pytest.raises(OSError, match="more than 3 entries; look further down"):
@@ -973,8 +975,8 @@ def test_odd_names(box: Toolbox, place: Path) -> None:
     "name",
     ["CON", "aux.txt", "a:b", "trailing.", "trailing ", " leading", "a\\b", "~", "$HOME", "-rf", "*", "A", "\u00e9"],
 )
-def test_names_that_others_refuse(box: Toolbox, place: Path, name: str) -> None:
-    """A name is taken as it is, whatever it means to a shell or to another system."""
+def test_special_names(box: Toolbox, place: Path, name: str) -> None:
+    """Names have no special meaning, whatever a shell or another system makes of them."""
     text(box, "write_file", path=f"src/deep/{name}", content="x")
 
     assert {"a..b.txt", name} == {path.name for path in (place / "src" / "deep").iterdir()}
@@ -982,7 +984,7 @@ def test_names_that_others_refuse(box: Toolbox, place: Path, name: str) -> None:
 
 
 def test_names_differ_by_capitals(box: Toolbox, place: Path) -> None:
-    """Where the file system tells capitals from small letters, so do the tools, but for what is kept or asked for."""
+    """Names are case-sensitive where the file system is; patterns of private and guarded paths are not."""
     text(box, "write_file", path="src/MAIN.py", content="x")
 
     assert ("x", "import os\n\nprint(os.name)\n") == tuple(
@@ -990,8 +992,8 @@ def test_names_differ_by_capitals(box: Toolbox, place: Path) -> None:
     )
 
 
-def test_unspeakable_names(box: Toolbox, place: Path) -> None:
-    """A directory whose name, or whose path, nothing here can say keeps nobody from seeing the others."""
+def test_unprintable_names(box: Toolbox, place: Path) -> None:
+    """A directory with an unprintable name, or a path that is too long, does not hide the others."""
     (place / os.fsdecode(b"\xff")).mkdir()
     (place / os.fsdecode(b"\xff") / "below").touch()
     directory = os.open(place, os.O_RDONLY)
@@ -1007,8 +1009,8 @@ def test_unspeakable_names(box: Toolbox, place: Path) -> None:
 
 
 @pytest.mark.parametrize("glob", [".", "**/", "./", "/", "", "*", "**"])
-def test_globs_that_fit_all(box: Toolbox, glob: str) -> None:
-    """A glob that says nothing fits all."""
+def test_empty_globs(box: Toolbox, glob: str) -> None:
+    """An empty glob matches everything."""
     assert text(box, "list_files", pattern=glob).endswith("(2 files)")
 
 
@@ -1038,19 +1040,19 @@ GLOBS = {
 
 @pytest.mark.parametrize("glob", GLOBS)
 def test_globs(glob: str) -> None:
-    """A glob is about names, or about paths if there is a `/` in it."""
+    """A glob matches names, or paths if it has a `/`."""
     assert GLOBS[glob] == tuple(filter(compile_glob(glob), PATHS))
 
 
-def test_globs_begin_where_one_looks(box: Toolbox) -> None:
-    """A path is told from the directory on that is listed; of one file, it is its name."""
+def test_globs_are_relative(box: Toolbox) -> None:
+    """A glob with a `/` matches the path from the listed directory; for a single file, its name."""
     assert "src/main.py\n\n(1 files)" == text(box, "list_files", path="src", pattern="./*")
     assert "src/main.py\n\n(1 files)" == text(box, "list_files", path="src/main.py", pattern="*.py")
 
 
 @pytest.mark.parametrize("glob", ["*a" * 30 + "*b", "**/" * 300 + "b", "*?" * 499, "{a,a}" * 199 + "b"])
-def test_globs_that_never_end(box: Toolbox, place: Path, glob: str) -> None:
-    """No glob keeps the process busy for long."""
+def test_hostile_globs(box: Toolbox, place: Path, glob: str) -> None:
+    """No glob occupies the process for long."""
     (place / ("a" * 250)).touch()
     before = time.process_time()
     text(box, "list_files", pattern=glob)
@@ -1063,8 +1065,8 @@ def test_globs_that_never_end(box: Toolbox, place: Path, glob: str) -> None:
     [("[b-a]", "'[b-a]' is not a glob: "), ("a" * 1001, "a glob has 1000 characters at most")],
     ids=["range", "long"],
 )
-def test_globs_that_are_none(box: Toolbox, glob: str, message: str) -> None:
-    """What is not a glob is said to be none."""
+def test_invalid_globs(box: Toolbox, glob: str, message: str) -> None:
+    """An invalid glob is refused."""
     assert text(box, "search", pattern="x", include=glob).startswith(message)
 
 
@@ -1093,7 +1095,7 @@ ODD: list[object] = [
 
 
 def test_any_arguments(box: Toolbox, place: Path) -> None:
-    """Whatever a model says, it is answered in words that are meant for it, and not told where the root is."""
+    """Any arguments give a result in plain text, which does not reveal the root."""
     os.mkfifo(place / "fifo")
     (place / "loop").symlink_to("loop")
     chance = random.Random(1)  # noqa: S311  the same arguments each time
@@ -1107,8 +1109,8 @@ def test_any_arguments(box: Toolbox, place: Path) -> None:
         assert str(place) not in (result.text or "")
 
 
-def test_files_that_are_made_when_read(place: Path) -> None:
-    """What is no file on a disk, and has no size, is read like one, and cannot be replaced."""
+def test_proc_files(place: Path) -> None:
+    """Files of /proc, which have no size, can be read, and cannot be replaced."""
     tools = Toolbox([*file_tools("/proc/self"), *coding_tools("/proc/self")])
 
     assert "Name:" in text(tools, "file_read", path="status")
@@ -1117,7 +1119,7 @@ def test_files_that_are_made_when_read(place: Path) -> None:
 
 
 def test_many_matches(box: Toolbox, place: Path) -> None:
-    """A search ends at 50 matches, and says so."""
+    """A search ends at 50 matches, with a note."""
     (place / "many").write_text("word\n" * 60)
     message = text(box, "search", pattern="word")
 
@@ -1137,8 +1139,8 @@ HARD = {
 
 
 @pytest.mark.parametrize("pattern", HARD)
-def test_patterns_that_never_end(box: Toolbox, place: Path, pattern: str) -> None:
-    """No pattern keeps the process busy for long, however long a line is."""
+def test_hostile_patterns(box: Toolbox, place: Path, pattern: str) -> None:
+    """No pattern occupies the process for long, on lines of any length."""
     chance = random.Random(1)  # noqa: S311  the same line each time
     (place / "trap").write_text("".join(chance.choices("ab", k=3_000_000)))
     before = time.process_time()
@@ -1149,7 +1151,7 @@ def test_patterns_that_never_end(box: Toolbox, place: Path, pattern: str) -> Non
 
 
 def test_long_lines_are_searched_in_part(box: Toolbox, place: Path) -> None:
-    """Of a line that part is searched that is shown."""
+    """The part of a line that is shown is the part that is searched."""
     (place / "one-line").write_text("a" * 1999 + "bc")
 
     assert text(box, "search", pattern="b", path="one-line").startswith("one-line:1:aaa")
@@ -1157,8 +1159,8 @@ def test_long_lines_are_searched_in_part(box: Toolbox, place: Path) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(", "a{9999999}", "(?=a)", r"(a)\1"])
-def test_patterns_that_are_none(box: Toolbox, pattern: str) -> None:
-    """What the engine does not take is said to be wrong, by it."""
+def test_invalid_patterns(box: Toolbox, pattern: str) -> None:
+    """An invalid pattern is refused with the message of the engine."""
     assert text(box, "search", pattern=pattern).startswith("Search error: ")
 
 
@@ -1177,8 +1179,8 @@ def test_late_within_a_file(place: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["list_files", "search"])
-def test_left(place: Path, name: str) -> None:
-    """A walk ends when nobody waits for it any more."""
+def test_cancelled_walk(place: Path, name: str) -> None:
+    """A walk ends when its call is cancelled."""
     off = Cancellation()
     off.cancel()
 
@@ -1205,7 +1207,7 @@ PICTURES = {
 
 @pytest.mark.parametrize("media_type", PICTURES)
 def test_pictures(box: Toolbox, place: Path, media_type: str) -> None:
-    """A picture reaches the model as one, whatever its name."""
+    """A picture reaches the model as an image, whatever its name."""
     (place / "picture").write_bytes(PICTURES[media_type])
     result = box.call("read_file", {"path": "picture"})
 
@@ -1214,7 +1216,7 @@ def test_pictures(box: Toolbox, place: Path, media_type: str) -> None:
 
 @pytest.mark.parametrize("start", ["GIF8 is how they begin", "RIFFraff WEB"])
 def test_texts_that_begin_like_pictures(box: Toolbox, place: Path, start: str) -> None:
-    """A text is no picture because it begins with the same letters."""
+    """A text that begins with the letters of an image signature is a text."""
     (place / "text").write_text(start)
 
     assert f"[1 lines]\n   1 | {start}" == text(box, "read_file", path="text")
@@ -1238,14 +1240,14 @@ def test_large_pictures(box: Toolbox, place: Path) -> None:
     ],
 )
 def test_a_root_that_was_removed(box: Toolbox, place: Path, name: str, arguments: dict[str, str], message: str) -> None:
-    """A workspace that is gone is not one that is empty."""
+    """A removed workspace is an error, not an empty directory."""
     shutil.rmtree(place)
 
     assert message == text(box, name, **arguments)
 
 
 def test_default_tools_pass_on(place: Path) -> None:
-    """What is private, and what is guarded, can be said for the default tools, too."""
+    """`default_tools` passes on `private` and `guarded`."""
     box = Toolbox(default_tools(place, private=["main.py"], guarded=["deep"], limits=CodingLimits(max_bytes=1)))
 
     assert [

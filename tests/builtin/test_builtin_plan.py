@@ -43,7 +43,7 @@ PIXEL = Image(b"\x89PNG")
 
 
 class Books:
-    """A catalogue; what is done to it is noted."""
+    """A catalogue that records its calls."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -128,7 +128,7 @@ def test_results(books: Books) -> None:
     ids=["plan", "question", "empty", "many", "no arguments", "list"],
 )
 def test_refused(books: Books, steps: list[Any], text: str) -> None:
-    """A plan that is none is refused in whole, before its first step."""
+    """An invalid plan is refused before its first step."""
     box = Toolbox([*Toolbox.from_object(books), ask_user_tool(lambda _: "yes")])
     box.add(plan_tool(box))
 
@@ -172,7 +172,7 @@ def test_limits(books: Books, limits: Limits, lent: int, text: str) -> None:
 
 
 def test_limits_of_two_plans(books: Books) -> None:
-    """Plans that are carried out side by side have one limit together."""
+    """Plans that run at the same time share one limit."""
     plans = [call("execute_plan", steps=[step("find", title=str(number)) for number in range(50)])] * 2
     tools, limits = [plan_tool([books.find]), books.find], Limits(max_calls_per_tool={"find": 75})
     result = Runner(tools, model=ScriptedModel([plans, "."]), limits=limits).run("Go.")
@@ -229,7 +229,7 @@ def test_writes_in_order(books: Books) -> None:
     ],
     ids=["nobody", "no", "reason", "error", "later"],
 )
-def test_approver(books: Books, approve: Approver | None, outcome: str) -> None:
+def test_step_without_approval(books: Books, approve: Approver | None, outcome: str) -> None:
     """A step without approval does not run."""
     result = run_plan(plan_of(books), step("burn", title="Emma"), approve=approve and for_steps(approve))
 
@@ -239,7 +239,7 @@ def test_approver(books: Books, approve: Approver | None, outcome: str) -> None:
 
 @pytest.mark.parametrize("answer", [False, Deny("Not you."), 1, None], ids=repr)
 def test_authorizer(books: Books, answer: Any) -> None:
-    """A step that the run's authorizer does not let pass does not run, whoever agrees."""
+    """A step that the run's authorizer denies does not run, even if it is approved."""
     authorize = lambda subject, *_: True if subject.name == "execute_plan" else answer  # noqa: E731
     result = run_plan(plan_of(books), step("burn", title="Emma"), authorize=authorize, approve=approve_all)
 
@@ -275,8 +275,8 @@ def test_hooks(books: Books) -> None:
     assert ["execute_plan", "find", "lend"] == seen
 
 
-def test_yes(books: Books) -> None:
-    """An approver is asked about each step, and sees what will run."""
+def test_approver(books: Books) -> None:
+    """An approver is asked about each step, with the arguments that run."""
     requests = list[tuple[str, Any]]()
 
     def agree(request: ApprovalRequest) -> bool:
@@ -299,7 +299,7 @@ def test_modified(books: Books) -> None:
 
 
 def test_stop(books: Books) -> None:
-    """An approver who ends the run ends it from within a plan, and no further step begins."""
+    """If an approver stops the run, no further step of the plan starts."""
     script = [call("execute_plan", steps=[step("burn", title="Emma"), step("lend", title="Dune")])]
     approve = for_steps(lambda _: Decision.stop("Enough."))
     result = Runner([plan_of(books)], model=ScriptedModel(script), approve=approve).run("Tidy up.")
@@ -321,7 +321,7 @@ def test_fatal() -> None:
 
 @pytest.mark.parametrize("way", ["run", "arun"])
 def test_in_a_run(books: Books, way: str) -> None:
-    """A run carries a plan out, and the model reads what came of it."""
+    """A run executes a plan, and the model reads the results."""
     model = ScriptedModel(
         [call("execute_plan", steps=[step("find", title="Emma"), step("lend", title="Emma")]), "Done."]
     )
@@ -365,7 +365,7 @@ def test_context() -> None:
 
 
 def test_cancelled() -> None:
-    """A run that is called off waits for no step, and no further one begins."""
+    """A cancelled run waits for no step and starts no further one."""
     requests, remaining = threading.Event(), threading.Event()
 
     @tool(effect="write")
@@ -389,7 +389,7 @@ def test_cancelled() -> None:
 
 
 def test_pictures() -> None:
-    """Pictures that steps give reach the model with the plan."""
+    """Pictures of steps reach the model with the plan's result."""
 
     def paint() -> Image:
         """Paint."""
@@ -412,10 +412,10 @@ def test_pictures() -> None:
     ids=str,
 )
 def test_effect(books: Books, tools: list[str], effect: str) -> None:
-    """A plan has the worst effect that a step may have; who says nothing may do anything."""
+    """A plan has the worst effect of its tools; an unlabelled tool counts as destructive."""
 
     def silent() -> str:
-        """Say nothing of an effect."""
+        """Do nothing, without a declared effect."""
         return "."
 
     known: dict[str, Callable[..., Any]] = {**Toolbox.from_object(books).snapshot(), "say nothing": silent}
@@ -424,7 +424,7 @@ def test_effect(books: Books, tools: list[str], effect: str) -> None:
 
 
 def test_snapshot(books: Books) -> None:
-    """A tool that joins the toolbox later is none that a plan may call."""
+    """A tool that is added to the toolbox later cannot be a step."""
     box = Toolbox()
     plan = plan_tool(box)
     box.add(*Toolbox.from_object(books))
@@ -433,7 +433,7 @@ def test_snapshot(books: Books) -> None:
 
 
 def test_ledger(books: Books) -> None:
-    """A plan and its steps are written down, and carried out once, however often the run is taken up."""
+    """A plan and its steps are in the ledger, and run once, however often the run is resumed."""
     ledger, policy = MemoryLedger(), allow("lend", otherwise=defer)
     script: list[ModelReply] = [call("execute_plan", steps=[step("lend", title="Emma")]), "."]
     paused = Runner([plan_of(books)], model=ScriptedModel(script[:1]), approve=policy, ledger=ledger).run("Lend Emma.")

@@ -35,7 +35,7 @@ UNREADABLE = "Open-Meteo gave an answer that cannot be read."
 
 
 class Service:
-    """A server on this machine; `answer` says what it answers to a path, and `requests` has what it was asked."""
+    """A server on this machine; `answer` makes the response for a path, and `requests` has the requests."""
 
     def __init__(self, answer: dict[str, Any]) -> None:
         self.answer = answer
@@ -75,12 +75,12 @@ class Service:
                 handler.wfile.write(body)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         return Handler
 
     def silent(self, handler: BaseHTTPRequestHandler, _: Any) -> None:
-        """Answer nothing, until the client is gone."""
+        """Send nothing until the client disconnects."""
         self.asked.set()
         handler.connection.recv(1)
         self.left.set()
@@ -104,13 +104,13 @@ def service() -> Iterator[Service]:
 
 
 def call_tool(subject: Tool[..., Any], **arguments: Any) -> Any:
-    """What a tool gives; its text, where that is an error."""
+    """Return a tool's value, or its text if it is an error."""
     result = Toolbox([subject]).call(subject.name, arguments)
     return result.text if result.is_error else json.loads(result.text or "")
 
 
 def test_weather(service: Service) -> None:
-    """A city is looked up, and its weather told in words and units that are named."""
+    """A city is looked up, and its weather returned with units in the names."""
     assert {"location": "Jakarta, Indonesia", **WEATHER} == call_tool(
         weather_tool(base_url=service.url), location=" Jakarta "
     )
@@ -137,21 +137,21 @@ def test_coordinates(service: Service, location: str) -> None:
     ids=repr,
 )
 def test_no_place(service: Service, location: str, text: str) -> None:
-    """What is no place has no weather."""
+    """An unknown place is an error."""
     service.answer["/v1/search"] = {"generationtime_ms": 0.5}
 
     assert text == call_tool(weather_tool(base_url=service.url), location=location)[: len(text)]
 
 
 def test_unknown_code(service: Service) -> None:
-    """A code without words is given as it is."""
+    """An unknown weather code is returned as a number."""
     service.answer["/v1/forecast"] = {"current": {**NOW, "weather_code": 42}}
 
     assert "WMO code 42" == call_tool(weather_tool(base_url=service.url), location="0,0")["conditions"]
 
 
 def test_place_as_text(service: Service) -> None:
-    """What is hidden in the name of a place is shown."""
+    """Invisible characters in the name of a place are escaped."""
     service.answer["/v1/search"] = {"results": [{**JAKARTA["results"][0], "name": "J\u202e", "country": None}]}
 
     assert "J\\u202e" == call_tool(weather_tool(base_url=service.url), location="Jakarta")["location"]
@@ -167,7 +167,7 @@ def test_two_addresses(service: Service) -> None:
 
 
 def test_wikipedia(service: Service) -> None:
-    """Articles are given with their address, and an excerpt without markup."""
+    """Articles have their URL, and an excerpt without markup."""
     article = {
         "title": "Earth & Moon",
         "key": "Earth_&_Moon",
@@ -182,7 +182,7 @@ def test_wikipedia(service: Service) -> None:
 
 
 def test_wikipedia_without(service: Service) -> None:
-    """What an article lacks is empty, and no article is no error."""
+    """Missing fields of an article are empty; no result is not an error."""
     tool = wikipedia_tool(base_url=service.url)
     service.answer["/w/rest.php/v1/search/page"] = {
         "pages": [{"title": "X", "key": "X", "excerpt": None, "description": None, "thumbnail": None}] * 9
@@ -212,7 +212,7 @@ def test_wikipedia_without(service: Service) -> None:
     ids=str,
 )
 def test_odd_fields(service: Service, field: str, value: Any, expected: str) -> None:
-    """A field that is odd is left out, cut, or shown with what is hidden in it; the article is given."""
+    """An invalid field is left out, cut or escaped; the article remains."""
     service.answer["/w/rest.php/v1/search/page"] = {"pages": [{**PAGE, field: value}]}
 
     assert expected == call_tool(wikipedia_tool(base_url=service.url), query="x")["results"][0][field]
@@ -224,7 +224,7 @@ def test_odd_fields(service: Service, field: str, value: Any, expected: str) -> 
     ids=repr,
 )
 def test_key(service: Service, key: str, path: str | None) -> None:
-    """The address of an article is one of the wiki, whatever its name is."""
+    """The URL of an article is one of the wiki, whatever its key."""
     service.answer["/w/rest.php/v1/search/page"] = {"pages": [{**PAGE, "key": key}]}
     result = call_tool(wikipedia_tool(base_url=f"{service.url}/"), query="x")["results"][0]
 
@@ -232,7 +232,7 @@ def test_key(service: Service, key: str, path: str | None) -> None:
 
 
 def test_no_article(service: Service) -> None:
-    """What is no article is left out, and the others are given."""
+    """An invalid article is left out; the others remain."""
     service.answer["/w/rest.php/v1/search/page"] = {"pages": [{"title": 5, "key": "X"}, {}, None, PAGE]}
 
     assert ["Earth & Moon"] == [
@@ -244,7 +244,7 @@ def test_no_article(service: Service) -> None:
     "arguments", [{"query": " "}, {"query": "x", "limit": 0}, {"query": "x", "limit": 11}], ids=str
 )
 def test_wikipedia_refused(service: Service, arguments: dict[str, Any]) -> None:
-    """Nobody is asked for nothing, nor for more than ten."""
+    """An empty query and a limit above ten are refused."""
     assert "Invalid arguments: " == call_tool(wikipedia_tool(base_url=service.url), **arguments)[:19]
     assert [] == service.requests
 
@@ -258,7 +258,7 @@ def test_wikipedia_refused(service: Service, arguments: dict[str, Any]) -> None:
     ids=["usual", "own"],
 )
 def test_headers(service: Service, agent: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The service is told who asks, and nothing that the environment knows."""
+    """The service receives the user agent, and nothing of the environment."""
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     call_tool(wikipedia_tool(base_url=service.url, **options), query="earth")
 
@@ -283,7 +283,7 @@ def test_headers(service: Service, agent: str, options: dict[str, Any], monkeypa
     ids=["status", "redirect", "html", "form", "nan", "infinite", "code", "deep", "bytes", "long"],
 )
 def test_bad_answers(service: Service, answer: tuple[int, bytes], text: str) -> None:
-    """An answer that is of no use is told in words; no redirect is followed."""
+    """An invalid response is an error in plain text; redirects are not followed."""
     service.answer["/v1/forecast"] = answer
 
     assert text == call_tool(weather_tool(base_url=service.url), location="0,0")
@@ -298,7 +298,7 @@ def test_endless(service: Service) -> None:
 
 
 def test_late(service: Service) -> None:
-    """An answer that does not come in time is none, and the connection is closed."""
+    """A response that does not come in time is an error, and the connection is closed."""
     service.answer["/v1/forecast"] = service.silent
 
     assert "Open-Meteo did not answer within 0.1 s. Try again later." == call_tool(
@@ -307,8 +307,8 @@ def test_late(service: Service) -> None:
     assert service.left.wait(10)
 
 
-def test_nobody() -> None:
-    """Where nobody listens, that is told."""
+def test_unreachable() -> None:
+    """If the server cannot be reached, the result is an error."""
     missing = Service({})
     missing.close()
 
@@ -344,8 +344,8 @@ def test_in_a_loop(service: Service) -> None:
     ["", "api.example.org", "file:///etc/passwd", "http://", "http://[::1", "http://127.0.0.1:99999", None, 5],
     ids=repr,
 )
-def test_no_address(make: Callable[..., Any], url: Any) -> None:
-    """What is no address of HTTP is refused where it is written."""
+def test_invalid_address(make: Callable[..., Any], url: Any) -> None:
+    """An invalid base URL is refused when the tool is made."""
     with pytest.raises(DefinitionError, match="base_url="):
         make(base_url=url)
 
@@ -353,7 +353,7 @@ def test_no_address(make: Callable[..., Any], url: Any) -> None:
 @pytest.mark.parametrize("make", [weather_tool, wikipedia_tool])
 @pytest.mark.parametrize("more", ["me:s3cret@a.example", "a.example?x=1", "a.example/?", "a.example#f"])
 def test_more_than_an_address(make: Callable[..., Any], more: str) -> None:
-    """What a path cannot follow, and a user, are refused; the message shows no password."""
+    """A base URL with a query or a user is refused; the message shows no password."""
     with pytest.raises(DefinitionError, match="^base_url= has a user, a query or a fragment") as refused:
         make(base_url=f"https://{more}")
 
@@ -367,16 +367,16 @@ def test_no_address_of_places() -> None:
 
 
 @pytest.mark.parametrize("agent", ["", "a\r\nX: y", "ä", None], ids=repr)
-def test_nobody_asks(agent: Any) -> None:
-    """What cannot be sent as the name of a program is refused where it is written."""
+def test_invalid_user_agent(agent: Any) -> None:
+    """An invalid user agent is refused when the tool is made."""
     with pytest.raises(DefinitionError, match="user_agent="):
         wikipedia_tool(user_agent=agent)
 
 
 @pytest.mark.parametrize("make", [weather_tool, wikipedia_tool])
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), "3", None, True], ids=repr)
-def test_no_time(make: Callable[..., Any], timeout: Any) -> None:
-    """What is no time for an answer is refused where it is written."""
+def test_invalid_timeout(make: Callable[..., Any], timeout: Any) -> None:
+    """An invalid timeout is refused when the tool is made."""
     with pytest.raises(DefinitionError, match="timeout="):
         make(timeout=timeout)
 

@@ -53,7 +53,7 @@ def call_tool(state: SharedState, **arguments: Any) -> str:
     ids=str,
 )
 def test_actions(state: SharedState, arguments: dict[str, Any], text: str, sizes: dict[str, int]) -> None:
-    """Each action says what came of it, and changes no more than it says."""
+    """Each action returns its text and details."""
     assert text == call_tool(state, **arguments)
     assert sizes == state.sizes()
 
@@ -96,15 +96,15 @@ def test_most_keys() -> None:
 
 
 @pytest.mark.parametrize("size", [0, -1, 1.5, True, "10"], ids=repr)
-def test_no_size(size: Any) -> None:
-    """A size that is none is refused where it is written."""
+def test_invalid_size(size: Any) -> None:
+    """An invalid size is refused."""
     with pytest.raises(DefinitionError, match="max_bytes"):
         SharedState(size)
 
 
 @pytest.mark.parametrize("state", [{}, 10], ids=repr)
-def test_no_state(state: Any) -> None:
-    """A value that cannot hold the texts is refused when the tool is made."""
+def test_invalid_state(state: Any) -> None:
+    """A value that is not a `SharedState` is refused when the tool is made."""
     with pytest.raises(DefinitionError, match="state="):
         shared_state_tool(state)
 

@@ -1,4 +1,4 @@
-"""The small built-in tools: what they say, and what they refuse."""
+"""The small built-in tools: their results and errors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_calculator(operation: str, a: float, b: float, text: str) -> None:
 
 
 def test_calculator_parameters() -> None:
-    """A model is shown four operations, and two numbers."""
+    """The schema has four operations and two numbers."""
     text = calculator.parameters["properties"]
 
     assert ["add", "subtract", "multiply", "divide"] == text["operation"]["enum"]
@@ -81,7 +81,7 @@ def test_reverser(text: str, reversed_text: str) -> None:
 
 @pytest.mark.parametrize(("text", "count"), [("", 0), ("one", 1), (" two\n\tlines ", 2), ("a\u00a0b", 2)], ids=repr)
 def test_word_count(text: str, count: int) -> None:
-    """Words are what white space parts."""
+    """Words are separated by white space."""
     assert count == word_count(text)
 
 
@@ -110,7 +110,7 @@ def test_current_time(zone: str, text: str) -> None:
 
 
 def test_current_time_by_the_clock() -> None:
-    """Without another clock it is the system's, and no zone has to be given."""
+    """The clock is the system's by default, and the zone UTC."""
     assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", call_tool(current_time) or "")
 
 
@@ -167,7 +167,7 @@ def test_definition(make: Callable[[Any], Any], parameter: str) -> None:
 
 
 def test_random_again() -> None:
-    """The same source gives the same numbers."""
+    """Equal sources give equal numbers."""
     one, other = random_tool(Random(7)), random_tool(Random(7))  # noqa: S311  no secret comes of it
 
     assert call_tool(one, min=0, max=10**9) == call_tool(other, min=0, max=10**9)

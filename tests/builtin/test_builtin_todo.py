@@ -1,4 +1,4 @@
-"""`todo_write`: the list is what the model wrote last."""
+"""`todo_write`: the list is the last one that the model wrote."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def write(todos: Todos, items: Items) -> str:
     ids=["under way", "done", "empty"],
 )
 def test_write(items: Items, text: str, expected: int) -> None:
-    """A list takes the place of the old one; one in which all is done leaves none."""
+    """A list replaces the old one; a list of completed tasks clears it."""
     todos = Todos()
     write(todos, [item()])
 
@@ -108,6 +108,6 @@ def test_in_a_run() -> None:
 
 @pytest.mark.parametrize("todos", [[], {}], ids=repr)
 def test_definition(todos: Any) -> None:
-    """A value that cannot hold the list is refused when the tool is made."""
+    """A value that is not a `Todos` is refused when the tool is made."""
     with pytest.raises(DefinitionError, match="todos="):
         todo_tool(todos)

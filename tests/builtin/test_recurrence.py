@@ -110,7 +110,7 @@ RULES: dict[str, Callable[[date], bool]] = {
 
 @pytest.mark.parametrize("zone", ZONES)
 def test_oracle(zone: str) -> None:
-    """In each zone a rule is due when an oracle says so: once for each day, none doubled, none left out."""
+    """In each zone a rule is due once for each day, as a brute-force oracle computes."""
     for at in ("00:00", "00:30", "02:00", "02:30", "12:00", "23:15"):
         for rule, falls_on in RULES.items():
             wanted = compute_expected(time.fromisoformat(at), falls_on, zone)
@@ -198,13 +198,13 @@ def test_days(rule: str, now: str, expected: str) -> None:
     ],
 )
 def test_skipped(zone: str, rule: str, now: str, expected: str) -> None:
-    """A time that clocks skip is due when they go on, and a day that a zone leaves out has none."""
+    """A time that clocks skip is due right after the gap; a day that a zone leaves out has none."""
     assert expected == due(rule, now, zone)
 
 
 @pytest.mark.parametrize("rule", ["02:30 daily", "30 2 * * *"])
 def test_twice(rule: str) -> None:
-    """Of a time that comes twice the first is meant, also when asked between the two."""
+    """Of a time that comes twice the first counts, also when the search starts between the two."""
     first = datetime(2026, 10, 25, 0, 30, tzinfo=UTC).timestamp()
     requests = [first - 1, first, first + 1800, first + 3599, first + 3601]
 
@@ -235,7 +235,7 @@ def changes(zone: str) -> list[float]:
 
 
 def test_cron_hours() -> None:
-    """In cron's form what has a wildcard follows the clock, hour by hour."""
+    """A cron rule with a wildcard follows the clock, hour by hour."""
     begin = moment("2026-10-24T23:59", "Europe/Berlin")
 
     assert [begin + MINUTE + 3600 * number for number in range(25)] == list(
@@ -293,7 +293,7 @@ def test_leap_days(zone: str) -> None:
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the package for cron's form, the error says how to install it; other forms need none."""
+    """Without the extra, the error of a cron rule has the command that installs it; other rules work."""
     monkeypatch.setitem(sys.modules, "cronsim", None)
 
     with pytest.raises(ImportError, match=re.escape('pip install "function-toolkit[schedule]"')):
@@ -317,8 +317,8 @@ def test_no_text(rule: Any) -> None:
 
 
 @pytest.mark.parametrize("zone", [None, 7, b"UTC", ["UTC"]], ids=repr)
-def test_no_names(zone: Any) -> None:
-    """Every invalid zone name is refused by the same sentence, which also says how to write an offset."""
+def test_invalid_zones(zone: Any) -> None:
+    """Every invalid zone is refused with the same message, which has the form of an offset."""
     with pytest.raises(ValueError, match="'Etc/GMT-7', which is 7 hours ahead"):
         next_run("08:00 daily", 0, zone)
 
@@ -333,7 +333,7 @@ def test_no_zones(zone: str) -> None:
 @given(st.text("0123456789:,-*/#LW() odailymnthcusw\x00٣²", max_size=40) | st.text(max_size=40))
 @example("08:00 daily")
 def test_any_text(rule: str) -> None:
-    """Whatever is given, there is a later time or a ValueError."""
+    """Any text gives a later time or a ValueError."""
     try:
         result = next_run(rule, 1e9, "Europe/Berlin")
     except ValueError:

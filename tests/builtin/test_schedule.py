@@ -114,7 +114,7 @@ def statuses(outcomes: tuple[FiringOutcome, ...]) -> list[tuple[str, str, float]
 
 
 def test_create(box: Toolbox, store: SQLiteSchedule) -> None:
-    """A new action is confirmed in local time, and stored as given."""
+    """A new action is confirmed in local time, and stored."""
     text = create(box, synthesis_prompt="Summarize.")
     (document,) = store.actions()
 
@@ -176,14 +176,14 @@ def test_create_refused(box: Toolbox, store: SQLiteSchedule, arguments: dict[str
 
 
 def test_unknown_recurrence(box: Toolbox) -> None:
-    """The result says what replaces an unknown recurrence."""
+    """The result names the recurrence that replaces an unknown one."""
     text = create(box, recurrence="hourly")
 
     assert f"Scheduled: Mail digest\nSchedule: 08:00 daily\nNext run: 2026-02-18 08:00\n{UNKNOWN}" == text
 
 
 def test_create_requires(tools: Tools) -> None:
-    """The model has to say what, when, how often and by which tools."""
+    """Description, time, recurrence and tools are required."""
     parameters = tools["schedule_create"].parameters
 
     assert ["description", "time", "recurrence", "tools"] == parameters["required"]
@@ -191,7 +191,7 @@ def test_create_requires(tools: Tools) -> None:
 
 
 def test_most(store: SQLiteSchedule, clock: Clock) -> None:
-    """An owner may have so many actions and no more, whatever others have."""
+    """The number of actions is limited for each owner."""
     boxes = [Toolbox(schedule_tools(store, owner=owner, most=1, clock=clock)) for owner in ("Ann", "Bob", "Ann")]
     texts = [create(box) for box in boxes]
 
@@ -244,7 +244,7 @@ def test_list(box: Toolbox) -> None:
 
 
 def test_list_empty(box: Toolbox, tools: Tools) -> None:
-    """Without actions the list says so, and takes no arguments."""
+    """Without actions the list has its own text; the tool takes no arguments."""
     assert "No scheduled actions." == call_tool(box, "schedule_list")
     assert {} == tools["schedule_list"].parameters["properties"]
 
@@ -288,7 +288,7 @@ def test_list_empty(box: Toolbox, tools: Tools) -> None:
     ids=str,
 )
 def test_update(box: Toolbox, store: SQLiteSchedule, change: dict[str, Any], text: str, schedule: str) -> None:
-    """The given parts are changed, and the rest stays."""
+    """The passed parts are changed, and no others."""
     create(box, recurrence="weekly", day="friday")
 
     assert text == call_tool(box, "schedule_update", description_query="MAIL", **change)
@@ -298,7 +298,7 @@ def test_update(box: Toolbox, store: SQLiteSchedule, change: dict[str, Any], tex
 
 
 def test_update_cron(box: Toolbox, store: SQLiteSchedule) -> None:
-    """A rule in cron's form is given no other times by a model, who can pause it and let it go on."""
+    """A model can pause and resume an action with a cron rule, but not change its times."""
     store.add(action("Backup", schedule="0 * * * *"))
     changes: list[dict[str, Any]] = [{"time": "*"}, {"recurrence": "daily"}, {"enabled": False}, {"enabled": True}]
     refusal = "The schedule 0 * * * * is in cron's form, which cannot be changed here: ask the user to do it."
@@ -310,13 +310,13 @@ def test_update_cron(box: Toolbox, store: SQLiteSchedule) -> None:
 
 
 def test_create_cron(box: Toolbox, store: SQLiteSchedule) -> None:
-    """No time that a model gives makes a rule in cron's form."""
+    """No time argument makes a cron rule."""
     assert f"invalid schedule format: * * * * daily. {HOW}" == create(box, time="* * * *")
     assert () == store.actions()
 
 
 def test_one_line(box: Toolbox) -> None:
-    """A description is one line: none looks like an action of its own in a list."""
+    """A description is one line, so it cannot imitate another action in a list."""
     create(box, "Clean\n   Schedule: never\u2028\r\n2. Pay [active]")
 
     assert call_tool(box, "schedule_list") == (
@@ -342,7 +342,7 @@ def test_largest(box: Toolbox, size: int, *, is_error: bool) -> None:
 
 
 def test_update_bad_is_error(box: Toolbox) -> None:
-    """A bad schedule is an error, and to find nothing or too much is none."""
+    """An invalid schedule is an error; no match or several matches are not."""
     create(box, "One")
     create(box, "Two")
     queries = {"one": {"time": "x"}, "three": {}, "o": {}}
@@ -372,7 +372,7 @@ def test_no_match(box: Toolbox, name: str) -> None:
 
 
 def test_many_matches(box: Toolbox) -> None:
-    """If several match, none is changed."""
+    """With several matches nothing is changed."""
     create(box, "Mail digest")
     create(box, "Mail backup")
     text = call_tool(box, "schedule_update", description_query="mail", enabled=False)
@@ -437,8 +437,8 @@ def test_deleted_meanwhile(clock: Clock) -> None:
 
 @pytest.mark.parametrize("store", [None, "x.db", MemorySchedule, object()], ids=["none", "path", "class", "object"])
 @pytest.mark.parametrize("make", [schedule_tools, lambda store: Scheduler(store, str)], ids=["tools", "scheduler"])
-def test_no_store(make: Callable[[Any], object], store: Any) -> None:
-    """Something else than a store is refused, with what to write."""
+def test_invalid_store(make: Callable[[Any], object], store: Any) -> None:
+    """A value that is not a store is refused with advice."""
     with pytest.raises(DefinitionError, match=r"is not a store\. Pass SQLiteSchedule\(path\), or MemorySchedule\(\)\."):
         make(store)
 
@@ -455,24 +455,24 @@ def test_no_store(make: Callable[[Any], object], store: Any) -> None:
         ({"most": "x"}, "most='x' is not a whole number from 0 on"),
         ({"nested": -1}, "nested=-1 is not a whole number from 0 on"),
         ({"nested": True}, "nested=True is not a whole number from 0 on"),
-        ({"clock": 5}, "clock=5 is no function"),
+        ({"clock": 5}, "clock=5 is not a function"),
         ({"zone": 7}, "zone=7 is not of type str"),
     ],
     ids=str,
 )
-def test_no_terms(store: SQLiteSchedule, terms: Any, text: str) -> None:
-    """A mistaken term is refused by its name when the tools are made."""
+def test_invalid_terms(store: SQLiteSchedule, terms: Any, text: str) -> None:
+    """An invalid option is refused by name when the tools are made."""
     with pytest.raises(DefinitionError, match=re.escape(text)):
         schedule_tools(store, **terms)
 
 
 def test_effects(tools: Tools) -> None:
-    """Each tool says what it does to the world."""
+    """Each tool has an effect."""
     assert ["write", "read", "write", "destructive"] == [subject.settings.effect for subject in tools.values()]
 
 
 def test_unknown_zone(store: SQLiteSchedule) -> None:
-    """A zone that there is not is refused when the tools are made."""
+    """An unknown zone is refused when the tools are made."""
     with pytest.raises(DefinitionError, match="^zone='Mars/Olympus': There is no time zone"):
         schedule_tools(store, "Mars/Olympus")
 
@@ -507,7 +507,7 @@ def test_due(store: SQLiteSchedule, clock: Clock) -> None:
 
 
 def test_advanced_first(store: SQLiteSchedule, clock: Clock) -> None:
-    """An action's next time is set before it is carried out."""
+    """An action's next time is set before it runs."""
     store.add(action())
     seen: list[float] = []
     Scheduler(store, lambda firing: seen.append(store.actions()[0].next_run), clock=clock).run_due()
@@ -526,7 +526,7 @@ def test_once(store: SQLiteSchedule, clock: Clock) -> None:
 
 
 def test_firing(store: SQLiteSchedule, clock: Clock) -> None:
-    """A firing says what is to be done, and has a key of its own."""
+    """A firing has a prompt, and a key of its own."""
     store.add(action(id="a1", tools='["read"]', synthesis_prompt="Summarize."))
     clock.now += 5
     seen: list[Firing] = []
@@ -553,7 +553,7 @@ def test_next_run_of_its_schedule(schedule: str) -> None:
 
 
 def test_calls_are_json() -> None:
-    """Calls that are not JSON are refused, and the error says how to write them."""
+    """Calls that are not JSON text are refused with advice."""
     with pytest.raises(TypeError, match=re.escape("is not text. Pass JSON: tools=json.dumps([...]).")):
         action(tools=CALLS)
 
@@ -567,8 +567,8 @@ def test_calls_are_json() -> None:
     ],
     ids=str,
 )
-def test_outcome_shown(store: SQLiteSchedule, clock: Clock, result: object, expected: str) -> None:
-    """An outcome is shown by what came of which action."""
+def test_outcome_repr(store: SQLiteSchedule, clock: Clock, result: object, expected: str) -> None:
+    """The repr of an outcome has its status, action and result."""
 
     def run(firing: Firing) -> object:
         if isinstance(result, Exception):
@@ -609,7 +609,7 @@ def test_failure(store: SQLiteSchedule, clock: Clock, caplog: pytest.LogCaptureF
 
 
 def test_runner(store: SQLiteSchedule, clock: Clock) -> None:
-    """A runner is given the prompt, and its tools the firing."""
+    """A runner receives the prompt, and its tools the firing as deps."""
     store.add(action(id="a1"))
 
     @tool
@@ -659,7 +659,7 @@ def test_revoked(store: SQLiteSchedule, clock: Clock) -> None:
 
 
 def revoked(firing: Firing) -> bool:
-    """Whoever looks finds an error."""
+    """Raise an error, as an authorizer that fails."""
     raise LookupError(firing.action.owner)
 
 
@@ -671,7 +671,7 @@ async def left(firing: Firing) -> bool:
 @pytest.mark.parametrize(
     ("allow", "status"),
     [(left, "refused"), (lambda firing: None, "refused"), (revoked, "failed"), (lambda firing: True, "done")],
-    ids=["no", "no answer", "error", "yes"],
+    ids=["no", "no answer", "error", "approve_all"],
 )
 def test_allow(store: SQLiteSchedule, clock: Clock, allow: Any, status: str) -> None:
     """`allow` is called when an action is due, and any result but True refuses it."""
@@ -687,7 +687,7 @@ AGAIN = call("schedule_create", description="Again", time="10:00", recurrence="d
 
 
 def mail_waits(request: ApprovalRequest) -> Decision:
-    """Somebody has to say yes where mail is read."""
+    """A runner whose tool needs approval."""
     return Decision.defer() if request.name == "read_mail" else Decision.approve()
 
 
@@ -697,8 +697,8 @@ def pausing(store: SQLiteSchedule, clock: Clock, model: ScriptedModel, **options
     return Runner(tools, model=model, approve=mail_waits, **options)
 
 
-def yes(outcome: FiringOutcome) -> dict[str, bool]:
-    """A yes to all that waits."""
+def approve_all(outcome: FiringOutcome) -> dict[str, bool]:
+    """Approve all pending calls."""
     return {waiting.call.id: True for waiting in outcome.result.pending}
 
 
@@ -709,7 +709,7 @@ def test_paused(store: SQLiteSchedule, clock: Clock, *, is_async: bool) -> None:
     with ScriptedModel([call("read_mail"), [call("delete_mail"), AGAIN], "Done."]) as model:
         scheduler = Scheduler(store, pausing(store, clock, model, authorize=planned_only), clock=clock)
         (outcome,) = scheduler.run_due()
-        options = outcome.result.state, yes(outcome)
+        options = outcome.result.state, approve_all(outcome)
         resumed = asyncio.run(scheduler.aresume(*options)) if is_async else scheduler.resume(*options)
 
     assert ("paused", "done") == (outcome.status, resumed.status)
@@ -722,7 +722,7 @@ def test_paused_elsewhere(store: SQLiteSchedule, clock: Clock) -> None:
     with ScriptedModel([call("read_mail"), AGAIN, "Done."]) as model:
         runner = pausing(store, clock, model)
         (outcome,) = Scheduler(store, runner, clock=clock).run_due()
-        result = runner.resume(outcome.result.state, yes(outcome))
+        result = runner.resume(outcome.result.state, approve_all(outcome))
 
     assert ["no mail", NESTED] == [subject.result.text for subject in result.calls]
 
@@ -733,19 +733,19 @@ def test_paused_and_unplanned(store: SQLiteSchedule, clock: Clock) -> None:
     with ScriptedModel([call("read_mail"), call("delete_mail"), "Done."]) as model:
         runner = pausing(store, clock, model, authorize=planned_only)
         (outcome,) = Scheduler(store, runner, clock=clock).run_due()
-        result = runner.resume(outcome.result.state, yes(outcome))
+        result = runner.resume(outcome.result.state, approve_all(outcome))
 
     assert [UNSCHEDULED, UNSCHEDULED] == [subject.result.text for subject in result.calls]
 
 
 def test_paused_in_a_file(tmp_path: Path, clock: Clock) -> None:
-    """A paused run can be gone on with where there is nothing left but the file and the text of its state."""
+    """A paused run can be resumed with the file and the saved state alone."""
     with SQLiteSchedule(tmp_path / "actions.db") as store, ScriptedModel([call("read_mail")]) as model:
         store.add(action(id="a1"))
         (outcome,) = Scheduler(store, pausing(store, clock, model), clock=clock).run_due()
         text = outcome.result.state.to_json()
     with SQLiteSchedule(tmp_path / "actions.db") as store, ScriptedModel(["Done."]) as model:
-        resumed = Scheduler(store, pausing(store, clock, model), clock=clock).resume(text, yes(outcome))
+        resumed = Scheduler(store, pausing(store, clock, model), clock=clock).resume(text, approve_all(outcome))
 
     assert ("done", "Done.", f"a1:{NOW:.0f}") == (resumed.status, resumed.result.output, resumed.firing.key)
 
@@ -757,11 +757,13 @@ def test_paused_again(store: SQLiteSchedule, clock: Clock) -> None:
         scheduler = Scheduler(store, pausing(store, clock, model), clock=clock)
         (outcome,) = scheduler.run_due()
         state = outcome.result.state
-        result = [scheduler.resume(state, decisions).status for decisions in ({"other": True}, {}, yes(outcome))]
+        result = [
+            scheduler.resume(state, decisions).status for decisions in ({"other": True}, {}, approve_all(outcome))
+        ]
 
     assert ["failed", "paused", "done"] == result
     with pytest.raises(ValueError, match="No firing of this store waits for the run"):
-        scheduler.resume(state, yes(outcome))
+        scheduler.resume(state, approve_all(outcome))
 
 
 def test_paused_and_deleted(store: SQLiteSchedule, clock: Clock) -> None:
@@ -773,7 +775,7 @@ def test_paused_and_deleted(store: SQLiteSchedule, clock: Clock) -> None:
         store.delete(*store.actions())
 
         with pytest.raises(ValueError, match="No firing of this store waits for the run"):
-            scheduler.resume(outcome.result.state, yes(outcome))
+            scheduler.resume(outcome.result.state, approve_all(outcome))
 
 
 def test_paused_and_forbidden(store: SQLiteSchedule, clock: Clock) -> None:
@@ -785,7 +787,7 @@ def test_paused_and_forbidden(store: SQLiteSchedule, clock: Clock) -> None:
         scheduler = Scheduler(store, runner, allow=lambda firing: next(answers), clock=clock)
         (outcome,) = scheduler.run_due()
 
-        assert "refused" == scheduler.resume(outcome.result.state, yes(outcome)).status
+        assert "refused" == scheduler.resume(outcome.result.state, approve_all(outcome)).status
 
 
 def test_paused_function(store: SQLiteSchedule, clock: Clock) -> None:
@@ -797,8 +799,8 @@ def test_paused_function(store: SQLiteSchedule, clock: Clock) -> None:
         (outcome,) = scheduler.run_due()
 
         with pytest.raises(TypeError, match="is not a Runner"):
-            scheduler.resume(outcome.result.state, yes(outcome))
-        assert "done" == Scheduler(store, runner, clock=clock).resume(outcome.result.state, yes(outcome)).status
+            scheduler.resume(outcome.result.state, approve_all(outcome))
+        assert "done" == Scheduler(store, runner, clock=clock).resume(outcome.result.state, approve_all(outcome)).status
 
 
 def test_paused_is_kept(store: SQLiteSchedule, clock: Clock) -> None:
@@ -816,7 +818,7 @@ def test_paused_is_kept(store: SQLiteSchedule, clock: Clock) -> None:
 
 @pytest.mark.parametrize(("nested", "runs"), [(0, 1), (1, 2)])
 def test_rearmed(store: SQLiteSchedule, clock: Clock, nested: int, runs: int) -> None:
-    """An action does not keep itself going by changing itself."""
+    """An action does not reschedule itself without end."""
     store.add(action(schedule="10:00 once"))
     box = Toolbox(schedule_tools(store, nested=nested, clock=clock))
     ran: list[str] = []
@@ -848,7 +850,7 @@ def test_nested(store: SQLiteSchedule, clock: Clock, nested: int, depths: list[i
 
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
 def test_in_an_event_loop(store: SQLiteSchedule, clock: Clock, *, is_async: bool) -> None:
-    """Functions of both kinds are carried out in a loop and without one, and what hears of it too."""
+    """Sync and async functions and listeners work with and without an event loop."""
     text: list[FiringOutcome] = []
 
     async def run(firing: Firing) -> str:
@@ -887,7 +889,7 @@ def test_runner_in_an_event_loop(store: SQLiteSchedule, clock: Clock) -> None:
 
 
 def test_forever_in_an_event_loop(store: SQLiteSchedule, clock: Clock) -> None:
-    """The loop ends when it is stopped, and others work beside it."""
+    """The loop ends when it is stopped, and does not block other tasks."""
     store.add(action())
 
     async def main() -> FiringOutcome:
@@ -904,7 +906,7 @@ def test_forever_in_an_event_loop(store: SQLiteSchedule, clock: Clock) -> None:
 
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
 def test_stop(store: SQLiteSchedule, clock: Clock, *, is_async: bool) -> None:
-    """A loop that is stopped begins nothing more, and what is left waits for the next one."""
+    """A stopped loop starts no further action; the rest waits for the next loop."""
     store.add(action("1", next_run=NOW - 1))
     store.add(action("2"))
     ran: list[list[str]] = []
@@ -922,7 +924,7 @@ def test_stop(store: SQLiteSchedule, clock: Clock, *, is_async: bool) -> None:
 
 
 def test_stop_before(store: SQLiteSchedule, clock: Clock) -> None:
-    """A loop that was stopped before it began carries nothing out."""
+    """A loop that was stopped before its start runs nothing."""
     store.add(action())
     ran: list[Firing] = []
     scheduler = Scheduler(store, ran.append, clock=clock)
@@ -971,7 +973,7 @@ def test_missed_once(store: SQLiteSchedule, clock: Clock, missed: Any, status: s
     ("missed", "status"), [("once", "done"), ("skip", "missed")], ids=["once for all", "not at all"]
 )
 def test_missed(store: SQLiteSchedule, clock: Clock, missed: Any, status: str) -> None:
-    """After three days of standing still, what was missed is done once, or reported, and goes on with its next time."""
+    """Actions missed for three days run once, or are reported, and continue with their next time."""
     store.add(action())
     clock.now += 3 * DAY + HOUR
     scheduler = Scheduler(store, str, missed=missed, clock=clock)
@@ -1038,7 +1040,7 @@ def test_planned_anew_after_set_back(store: SQLiteSchedule, clock: Clock) -> Non
 
 
 def test_clock_set_forward(store: SQLiteSchedule, clock: Clock) -> None:
-    """A clock that is a day ahead for a while costs the times of that day, and repeats none."""
+    """A clock that is a day ahead for a while skips the times of that day, and repeats none."""
     store.add(action())
     scheduler = Scheduler(store, str, clock=clock)
     result = []
@@ -1054,7 +1056,7 @@ class Killed(KeyboardInterrupt):
 
 
 def crash(store: SQLiteSchedule, clock: Clock) -> None:
-    """Carry an action out, and end before that is written down."""
+    """Run an action, and exit before its end is recorded."""
 
     def run(firing: Firing) -> None:
         raise Killed
@@ -1154,7 +1156,7 @@ def test_no_next_time(store: SQLiteSchedule, clock: Clock) -> None:
 
 
 def test_cron(store: SQLiteSchedule, clock: Clock) -> None:
-    """A program may give a rule in cron's form."""
+    """An application may use a cron rule."""
     store.add(action(schedule="*/5 * * * *"))
     Scheduler(store, str, clock=clock).run_due()
 
@@ -1186,7 +1188,7 @@ def test_forever(clock: Clock) -> None:
 @pytest.mark.parametrize(
     "run", [None, "run", Path.home(), Runner([]).run, Runner([]).arun], ids=["none", "text", "object", "run", "arun"]
 )
-def test_no_function(store: SQLiteSchedule, run: Any) -> None:
+def test_invalid_run(store: SQLiteSchedule, run: Any) -> None:
     """An invalid `run` is refused when the scheduler is made."""
     with pytest.raises(DefinitionError, match="^run="):
         Scheduler(store, run)
@@ -1199,20 +1201,20 @@ def test_no_function(store: SQLiteSchedule, run: Any) -> None:
         ({"poll": float("nan")}, "poll=nan is not a number from 0 on"),
         ({"lease": "x"}, "lease='x' is not a number from 0 on"),
         ({"grace": None}, "grace=None is not a number from 0 on"),
-        ({"clock": None}, "clock=None is no function"),
-        ({"on_run": "print"}, "on_run='print' is no function"),
+        ({"clock": None}, "clock=None is not a function"),
+        ({"on_run": "print"}, "on_run='print' is not a function"),
     ],
     ids=str,
 )
-def test_no_options(store: SQLiteSchedule, options: Any, text: str) -> None:
-    """A mistaken option is refused by its name when the scheduler is made."""
+def test_invalid_options(store: SQLiteSchedule, options: Any, text: str) -> None:
+    """An invalid option is refused by name when the scheduler is made."""
     with pytest.raises(DefinitionError, match=re.escape(text)):
         Scheduler(store, str, **options)
 
 
 @pytest.mark.parametrize("options", [{"missed": "all"}, {"crashed": "once"}], ids=str)
-def test_no_policy(store: SQLiteSchedule, options: Any) -> None:
-    """A rule for what was missed or has crashed is one of two."""
+def test_invalid_policy(store: SQLiteSchedule, options: Any) -> None:
+    """`missed` and `crashed` take one of two values."""
     with pytest.raises(DefinitionError, match="neither '.*' nor '.*'"):
         Scheduler(store, str, **options)
 
@@ -1241,7 +1243,7 @@ def test_change(store: SQLiteSchedule) -> None:
 
 
 def test_deleted(store: SQLiteSchedule, clock: Clock) -> None:
-    """With an action all goes that is known of it; what was deleted before is not counted."""
+    """Deleting an action deletes its firings; one that was deleted before is not counted."""
     crash(store, clock)
     result = store.actions()
 
@@ -1250,7 +1252,7 @@ def test_deleted(store: SQLiteSchedule, clock: Clock) -> None:
 
 
 def test_forgets(store: SQLiteSchedule, clock: Clock) -> None:
-    """The store keeps the latest hundred firings of an action, so that it does not grow for ever."""
+    """The store retains the latest hundred firings of an action."""
     document = action()
     store.add(document)
     for number in range(110):
@@ -1303,7 +1305,7 @@ def test_refused_file(tmp_path: Path, write: Callable[[Path], None], text: str) 
 
 
 def test_no_folder(tmp_path: Path) -> None:
-    """A file that cannot be made is an error."""
+    """A file that cannot be created is an error."""
     with pytest.raises(StoreError, match="cannot be opened"):
         SQLiteSchedule(tmp_path / "nowhere" / "actions.db")
 

@@ -1,4 +1,4 @@
-"""Tools that run commands: what they say, what they refuse, and what a command finds about it."""
+"""Shell tools: their texts, their refusals, and the environment of a command."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ def box(tmp_path: Path) -> Toolbox:
 
 
 def text(box: Toolbox, name: str, command: str, **arguments: Any) -> str:
-    """What the model is told."""
+    """Call a tool and return the text that the model reads."""
     return box.call(name, {"command": command, **arguments}).text or ""
 
 
-def printed(subject: Tool[..., Any], command: str) -> str:
-    """What a command prints, if that is not much."""
+def run_and_read(subject: Tool[..., Any], command: str) -> str:
+    """Return the output of a command."""
     return Toolbox([subject]).call(subject.name, {"command": command}).text or ""
 
 
 def test_names(box: Toolbox) -> None:
-    """Each tool says what it is called, to models and to people, and what it does to the world."""
+    """Each tool has a name, a title and an effect."""
     assert [("shell_exec", "Run Command", "destructive"), ("bash", "Run Command", "destructive")] == [
         (subject.name, subject.title, subject.settings.effect) for subject in box
     ]
 
 
-def test_nothing_to_stumble_over(box: Toolbox) -> None:
-    """A model is told nothing unclear, and can turn nothing off."""
+def test_described_parameters(box: Toolbox) -> None:
+    """Every parameter has a description, and none turns a protection off."""
     parameters = [[(name, p["type"]) for name, p in subject.parameters["properties"].items()] for subject in box]
 
     assert ([], [[("command", "string"), ("timeout", "integer")], [("command", "string")]]) == (
@@ -57,8 +57,8 @@ def test_nothing_to_stumble_over(box: Toolbox) -> None:
     )
 
 
-def test_the_model_is_told_the_limits(tmp_path: Path) -> None:
-    """The description has the time that a command may take, and says that there is no sandbox."""
+def test_description(tmp_path: Path) -> None:
+    """The description has the time limit, and that there is no sandbox."""
     description = shell_tool(tmp_path, timeout=7).description
 
     assert "A command may take 7 seconds. There is no sandbox." == description.splitlines()[-1]
@@ -78,7 +78,7 @@ def test_the_model_is_told_the_limits(tmp_path: Path) -> None:
     ],
 )
 def test_shell_exec(box: Toolbox, command: str, message: str, exit_code: int) -> None:
-    """`shell_exec` gives the output, and how it failed where it did: that is no error."""
+    """`shell_exec` returns output and exit status; a failed command is not an error."""
     result = box.call("shell_exec", {"command": command})
 
     expected = (message, None, {"exit_code": exit_code, "success": exit_code == 0})
@@ -100,7 +100,7 @@ def test_shell_exec(box: Toolbox, command: str, message: str, exit_code: int) ->
     ],
 )
 def test_bash(box: Toolbox, command: str, message: str, exit_code: int) -> None:
-    """`bash` gives the exit code first, then what was printed: that a command failed is no error."""
+    """`bash` returns the exit code and then the output; a failed command is not an error."""
     result = box.call("bash", {"command": command})
 
     assert (message, None, {"exit_code": exit_code, "success": exit_code == 0}) == (result.text, *result[2:5:2])
@@ -114,7 +114,7 @@ def test_bash(box: Toolbox, command: str, message: str, exit_code: int) -> None:
     ],
 )
 def test_error_on_exit(tmp_path: Path, make: Callable[..., Tool[..., Any]], message: str) -> None:
-    """Where it is asked for, a command that failed is a call that failed; its output is kept."""
+    """With `error_on_exit`, a failed command is a failed call with its output."""
     subject = make(tmp_path, error_on_exit=True)
 
     result = Toolbox([subject]).call(subject.name, {"command": "printf hi; exit 3"})
@@ -125,7 +125,7 @@ def test_error_on_exit(tmp_path: Path, make: Callable[..., Tool[..., Any]], mess
 
 @pytest.mark.parametrize("command", ["rm -rf /", "RM -RF /tmp/x", "sudo ls", "mkfs /x", "ls > /dev/null", "dd if=/x"])
 def test_blocked(box: Toolbox, command: str) -> None:
-    """`shell_exec` refuses what holds one of its texts, in small or capital letters."""
+    """`shell_exec` refuses denied texts in upper and lower case."""
     pattern = next(blocked for blocked in DEFAULT_SHELL_DENY if blocked in command.lower())
 
     assert f"command blocked for safety: {pattern}" == text(box, "shell_exec", command)
@@ -133,7 +133,7 @@ def test_blocked(box: Toolbox, command: str) -> None:
 
 @pytest.mark.parametrize("denied", DEFAULT_BASH_DENY)
 def test_denied(box: Toolbox, denied: str) -> None:
-    """`bash` refuses what holds one of its texts, and says so."""
+    """`bash` refuses denied texts."""
     message = re.fullmatch(
         r"Command blocked by safety policy: contains '(.*)'\. This pattern is denied for safety\.",
         text(box, "bash", f"echo; {denied}"),
@@ -143,7 +143,7 @@ def test_denied(box: Toolbox, denied: str) -> None:
 
 
 def test_denied_letter_for_letter(box: Toolbox) -> None:
-    """`bash` lets pass what is written in other letters."""
+    """`bash` compares denied texts case-sensitively."""
     assert "Exit code: 0\nMKFS\n" == text(box, "bash", "echo MKFS")
 
 
@@ -152,7 +152,7 @@ def test_own_texts_denied(tmp_path: Path, make: Callable[..., Tool[..., Any]]) -
     """A list of one's own takes the place of the usual one."""
     subject = make(tmp_path, deny=["curl"])
 
-    assert (True, True) == ("curl" in printed(subject, "curl x"), "mkfs" in printed(subject, "echo mkfs"))
+    assert (True, True) == ("curl" in run_and_read(subject, "curl x"), "mkfs" in run_and_read(subject, "echo mkfs"))
 
 
 @pytest.mark.parametrize("command", ["", " ", "\n"])
@@ -170,7 +170,7 @@ def test_nothing_to_run(box: Toolbox, command: str) -> None:
     ],
 )
 def test_no_command(box: Toolbox, name: str, command: str, message: str) -> None:
-    """What a shell cannot be given is an error that says why."""
+    """A command that cannot be passed to a shell is an error with the reason."""
     assert message == text(box, name, command)
 
 
@@ -183,7 +183,7 @@ def test_no_shell(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("make", [shell_tool, bash_tool])
 def test_timeout(tmp_path: Path, make: Callable[..., Tool[..., Any]]) -> None:
-    """A command that takes too long is an error, and what it has printed is kept."""
+    """A command that takes too long is an error, after its output so far."""
     subject = make(tmp_path, timeout=0.5)
 
     result = Toolbox([subject]).call(subject.name, {"command": "printf started; sleep 60"})
@@ -194,8 +194,8 @@ def test_timeout(tmp_path: Path, make: Callable[..., Tool[..., Any]]) -> None:
 
 
 @pytest.mark.parametrize(("requests", "seconds"), [(0, 1), (-5, 1), (1, 1)])
-def test_seconds_asked_for(tmp_path: Path, requests: int, seconds: int) -> None:
-    """A model may say how long a command may take; 0 and less count as nothing said."""
+def test_timeout_of_a_call(tmp_path: Path, requests: int, seconds: int) -> None:
+    """The model may set the timeout; 0 or less means the default."""
     box = Toolbox([shell_tool(tmp_path, timeout=1 if requests < 1 else 60)])
 
     assert f"command timed out after {seconds}s" == text(box, "shell_exec", "sleep 60", timeout=requests)
@@ -208,7 +208,7 @@ def test_usual_seconds(tmp_path: Path, options: int, message: int) -> None:
 
 
 def test_confirm(tmp_path: Path) -> None:
-    """Somebody is asked about what is not denied, word for word, and only True is a yes."""
+    """`confirm` is called with each command that is not denied; only True lets it run."""
     requests: list[str] = []
 
     def confirm(command: str) -> bool:
@@ -216,7 +216,7 @@ def test_confirm(tmp_path: Path) -> None:
         return command == "echo a"
 
     bash = bash_tool(tmp_path, confirm=confirm)
-    text = [printed(bash, command) for command in ("echo a", "echo b", "mkfs")]
+    text = [run_and_read(bash, command) for command in ("echo a", "echo b", "mkfs")]
 
     assert (["echo a", "echo b"], "Exit code: 0\na\n", "Command was not confirmed by the user.") == (
         requests,
@@ -225,12 +225,12 @@ def test_confirm(tmp_path: Path) -> None:
 
 
 def test_confirm_fails(tmp_path: Path) -> None:
-    """Where nobody could be asked, nothing runs."""
+    """If `confirm` raises, nothing runs."""
 
     def confirm(_: str) -> bool:
         raise OSError
 
-    printed(shell_tool(tmp_path, confirm=confirm), "touch ran")
+    run_and_read(shell_tool(tmp_path, confirm=confirm), "touch ran")
 
     assert [] == list(tmp_path.iterdir())
 
@@ -254,17 +254,17 @@ BYPASSES = [around.replace("%s", spelling) for around in AROUND for spelling in 
 
 @pytest.mark.parametrize("make", [shell_tool, bash_tool])
 def test_a_list_is_no_sandbox(tmp_path: Path, make: Callable[..., Tool[..., Any]]) -> None:
-    """What a list of texts stops passes it in 200 other spellings: somebody has to look at each."""
+    """200 other spellings of a denied command pass the list, so each command needs approval."""
     passed: list[str] = []
     subject = make(tmp_path, confirm=passed.append, env={"PATH": "/nowhere"})  # None is no yes; no shell is found
-    text = [printed(subject, command) for command in ("rm -rf /nowhere", *BYPASSES)]
+    text = [run_and_read(subject, command) for command in ("rm -rf /nowhere", *BYPASSES)]
 
     assert (200, BYPASSES, True) == (len(BYPASSES), passed, "safety" in text[0])
 
 
 @pytest.mark.parametrize("make", [shell_tool, bash_tool])
-def test_everything_is_approved_word_for_word(tmp_path: Path, make: Callable[..., Tool[..., Any]]) -> None:
-    """No spelling passes somebody who is to agree, and what is asked is the very text that would run."""
+def test_approved_text(tmp_path: Path, make: Callable[..., Tool[..., Any]]) -> None:
+    """An approver sees the exact text that would run, in every spelling."""
     requests: list[str] = []
 
     def ask(request: ApprovalRequest) -> bool:
@@ -278,7 +278,7 @@ def test_everything_is_approved_word_for_word(tmp_path: Path, make: Callable[...
 
 
 def test_approve(tmp_path: Path) -> None:
-    """A command can need somebody's yes, as calls of every tool can."""
+    """A command can require approval like any call."""
     runs = [
         Runner(
             [bash_tool(tmp_path, approve=True)],
@@ -295,23 +295,23 @@ def test_approve(tmp_path: Path) -> None:
     ]
 
 
-def test_each_call_begins_anew(tmp_path: Path) -> None:
-    """A command begins in the directory, whatever an earlier one did."""
+def test_each_call_starts_in_the_directory(tmp_path: Path) -> None:
+    """A command starts in the directory, whatever an earlier one did."""
     shell = shell_tool(tmp_path)
-    printed(shell, "cd /; export A=1")
+    run_and_read(shell, "cd /; export A=1")
 
-    assert f"{tmp_path.resolve()}\n" == printed(shell, "echo $(pwd -P)$A")
+    assert f"{tmp_path.resolve()}\n" == run_and_read(shell, "echo $(pwd -P)$A")
 
 
-def test_directory_is_held(tmp_path: Path) -> None:
-    """Somebody who puts a link in the directory's place leads no command elsewhere."""
+def test_directory_is_open(tmp_path: Path) -> None:
+    """A link in the place of the directory leads no command elsewhere."""
     (work := tmp_path / "work").mkdir()
     (tmp_path / "evil").mkdir()
     shell = shell_tool(work)
     work.rename(tmp_path / "moved")
     work.symlink_to("evil")
 
-    printed(shell, "touch here")
+    run_and_read(shell, "touch here")
 
     assert [tmp_path / "moved" / "here"] == [*(tmp_path / "moved").iterdir(), *(tmp_path / "evil").iterdir()]
 
@@ -322,7 +322,7 @@ def test_directory_is_gone(tmp_path: Path) -> None:
     shell = shell_tool(Root(work))
     work.rmdir()
 
-    assert "Failed to execute: the directory itself was removed" == printed(shell, "echo")
+    assert "Failed to execute: the directory itself was removed" == run_and_read(shell, "echo")
 
 
 @pytest.mark.parametrize(
@@ -334,18 +334,18 @@ def test_directory_is_gone(tmp_path: Path) -> None:
         pytest.param("[ $(cut -d' ' -f6 /proc/$$/stat) = $$ ] && echo own", "own", id="a session of its own"),
     ],
 )
-def test_nobody_is_there(box: Toolbox, command: str, message: str) -> None:
-    """A command has nothing of ours, and nobody to ask."""
+def test_no_terminal(box: Toolbox, command: str, message: str) -> None:
+    """A command has no input, no terminal and no open file of this process."""
     assert message == text(box, "shell_exec", command).strip()
 
 
 def test_umask(tmp_path: Path) -> None:
-    """What a command makes is for others to change at no time, and as private as what this process makes."""
+    """Files of a command are not writable by others, nor less private than those of this process."""
     masks = []
     for mask in (0o000, 0o077):
         before = os.umask(mask)
         try:
-            masks.append(printed(shell_tool(tmp_path), "umask"))
+            masks.append(run_and_read(shell_tool(tmp_path), "umask"))
         finally:
             os.umask(before)
 
@@ -353,25 +353,25 @@ def test_umask(tmp_path: Path) -> None:
 
 
 def test_usual_signals(tmp_path: Path) -> None:
-    """A command finds every signal as a program expects it: none is ignored or held back."""
+    """No signal is ignored or blocked in a command."""
     shell = shell_tool(tmp_path)
 
-    text = printed(shell, "grep -E '^Sig(Blk|Ign)' /proc/self/status")
+    text = run_and_read(shell, "grep -E '^Sig(Blk|Ign)' /proc/self/status")
 
     assert ["SigBlk:\t0000000000000000", "SigIgn:\t0000000000000000"] == text.splitlines()
 
 
 def names_in(message: str) -> set[str]:
-    """The names of variables that `env` printed."""
+    """The names of variables that `env` run_and_read."""
     return {line.partition("=")[0] for line in message.splitlines()}
 
 
 def test_environment(tmp_path: Path, environment: Setter) -> None:
-    """Keys stay here; a few variables pass, others say that nobody is there, and some are given."""
+    """Variables with keys are not passed on; a few others are, and some are set."""
     for name in ("OPENAI_API_KEY", "GITHUB_TOKEN", "PYTHONPATH", "BASH_ENV", "LC_TIME"):
         environment(name, "C")
 
-    names = names_in(printed(shell_tool(tmp_path, env={"GIVEN": "1"}), "env"))
+    names = names_in(run_and_read(shell_tool(tmp_path, env={"GIVEN": "1"}), "env"))
 
     document = {"PATH", "HOME", "LC_TIME", "TERM", "GIT_TERMINAL_PROMPT", "GIVEN"}
     assert (document, set()) == (names & document, names & {"OPENAI_API_KEY", "GITHUB_TOKEN", "PYTHONPATH", "BASH_ENV"})
@@ -383,29 +383,29 @@ NAMES = st.from_regex(r"[A-Z][A-Z0-9_]{0,20}(_API_KEY|_TOKEN|_SECRET|PASSWORD|_U
 @examples(10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(names=st.sets(NAMES, min_size=1, max_size=50))
 def test_no_secret_passes(tmp_path: Path, names: set[str]) -> None:
-    """Whatever a secret is called, a command does not find it."""
+    """No variable with a secret is passed on, whatever its name."""
     with pytest.MonkeyPatch.context() as patch:
         for name in names:
             patch.setenv(name, "s3cr3t")
-        text = printed(shell_tool(tmp_path, max_output=100_000), "env")
+        text = run_and_read(shell_tool(tmp_path, max_output=100_000), "env")
 
     assert "s3cr3t" not in text
 
 
 def test_limits(tmp_path: Path) -> None:
-    """What a command may use can be bounded; it leaves no core dump."""
+    """Resource limits apply; core dumps are off."""
     limits = CommandLimits(cpu_seconds=5, memory=2**30, file_size=4096, open_files=50)
     bash = bash_tool(tmp_path, limits=limits)
 
-    assert "Exit code: 0\n5 1048576 4 50 0\n" == printed(
+    assert "Exit code: 0\n5 1048576 4 50 0\n" == run_and_read(
         bash, "echo $(ulimit -t) $(ulimit -v) $(ulimit -f) $(ulimit -n) $(ulimit -c)"
     )
 
 
 def test_limit_reached(tmp_path: Path) -> None:
-    """A file that grows too large ends what writes it."""
+    """A command that writes a file above the limit is ended."""
     shell = shell_tool(tmp_path, limits=CommandLimits(file_size=1000))
-    printed(shell, "yes | head -c 5000 > file")
+    run_and_read(shell, "yes | head -c 5000 > file")
 
     assert 1000 == (tmp_path / "file").stat().st_size
 
@@ -414,11 +414,11 @@ def test_limit_reached(tmp_path: Path) -> None:
     ("make", "options", "message"),
     [
         pytest.param(bash_tool, {"timeout": 0}, "timeout=0 is not a number of seconds above 0.", id="timeout"),
-        pytest.param(bash_tool, {"timeout": float("nan")}, "timeout=nan is no number", id="no time"),
-        pytest.param(shell_tool, {"timeout": float("nan")}, "timeout=nan is no number", id="no time for sh"),
-        pytest.param(bash_tool, {"timeout": "5"}, "timeout='5' is no number", id="time as text"),
-        pytest.param(shell_tool, {"timeout": None}, "timeout=None is no number", id="None as time"),
-        pytest.param(bash_tool, {"timeout": 1e9}, "timeout=1000000000.0 is no number", id="too long"),
+        pytest.param(bash_tool, {"timeout": float("nan")}, "timeout=nan is not a number", id="no time"),
+        pytest.param(shell_tool, {"timeout": float("nan")}, "timeout=nan is not a number", id="no time for sh"),
+        pytest.param(bash_tool, {"timeout": "5"}, "timeout='5' is not a number", id="time as text"),
+        pytest.param(shell_tool, {"timeout": None}, "timeout=None is not a number", id="None as time"),
+        pytest.param(bash_tool, {"timeout": 1e9}, "timeout=1000000000.0 is not a number", id="too long"),
         pytest.param(shell_tool, {"max_output": 0}, "max_output=0 is not a whole number from 1 on.", id="output"),
         pytest.param(
             bash_tool, {"max_output": True}, "max_output=True is not a whole number from 1 on.", id="True as output"
@@ -426,7 +426,7 @@ def test_limit_reached(tmp_path: Path) -> None:
         pytest.param(bash_tool, {"deny": None}, "deny=None is not a list of texts", id="None as deny"),
         pytest.param(bash_tool, {"confirm": True}, "confirm= is a plain function", id="confirm"),
         pytest.param(bash_tool, {"error_on_exit": "x"}, "error_on_exit='x' is not of type bool", id="error_on_exit"),
-        pytest.param(shell_tool, {"env": ["A"]}, "env=['A'] is no mapping", id="env as list"),
+        pytest.param(shell_tool, {"env": ["A"]}, "env=['A'] is not a mapping", id="env as list"),
         pytest.param(
             bash_tool, {"limits": {"memory": 1}}, "limits={'memory': 1} is not of type CommandLimits", id="limits"
         ),
@@ -449,7 +449,7 @@ class Asker:
     """Is called like an async function."""
 
     async def __call__(self, _: str) -> bool:
-        """Say yes."""
+        """Return True."""
         return True
 
 
@@ -462,13 +462,13 @@ def test_async_confirm(tmp_path: Path, confirm: Any) -> None:
 
 @pytest.mark.parametrize("root", [None, 3, b"work"])
 def test_no_path(root: Any) -> None:
-    """What is no path is refused by name."""
+    """A value that is not a path is refused by name."""
     with pytest.raises(DefinitionError, match=rf"root={re.escape(repr(root))} is not of type str or PathLike"):
         shell_tool(root)
 
 
 def test_no_directory(tmp_path: Path) -> None:
-    """A directory that is not there is refused where the tool is made."""
+    """A missing directory is refused when the tool is made."""
     with pytest.raises(DefinitionError, match="is not a usable directory"):
         shell_tool(tmp_path / "none")
 
@@ -480,7 +480,7 @@ def test_wrong_limit() -> None:
 
 
 def captured(data: bytes, most: int, pieces: int = 7) -> str:
-    """What is kept of a stream that came in pieces."""
+    """Capture a stream that comes in pieces."""
     capture = Capture(most)
     for start in range(0, len(data), pieces):
         capture.add(data[start : start + pieces])
@@ -488,7 +488,7 @@ def captured(data: bytes, most: int, pieces: int = 7) -> str:
 
 
 def test_long_output(box: Toolbox) -> None:
-    """Of long output, a model reads the beginning and the end, and what is between is counted."""
+    """Of long output the model reads the beginning and the end, and the number of bytes."""
     message = text(box, "shell_exec", "echo first; yes | head -c 100000; echo last")
 
     start, note, end = re.split(r"(\n\.\.\. \(.*\)\n)", message)
@@ -516,13 +516,13 @@ def test_room_for_both(box: Toolbox) -> None:
 
 
 def test_exactly_full(box: Toolbox) -> None:
-    """What just fits is whole."""
+    """Output of exactly the limit is whole."""
     assert "x" * 4000 == text(box, "shell_exec", "head -c 4000 /dev/zero | tr '\\0' x")
 
 
 def test_streams_of_bash(tmp_path: Path) -> None:
     """Each stream of `bash` is cut for itself."""
-    text = printed(bash_tool(tmp_path, max_output=100), "echo a; head -c 1000 /dev/zero | tr '\\0' x >&2")
+    text = run_and_read(bash_tool(tmp_path, max_output=100), "echo a; head -c 1000 /dev/zero | tr '\\0' x >&2")
 
     assert re.fullmatch(
         r"Exit code: 0\nSTDOUT:\na\n\nSTDERR:\nx{30}\n\.\.\. \(1000 bytes, .*\)\nx{30}\n\.\.\. \(output truncated\)",
@@ -541,8 +541,8 @@ def test_streams_of_bash(tmp_path: Path) -> None:
         pytest.param("a\tb\r\n\u00e9\U0001f600".encode(), "a\tb\r\n\u00e9\U0001f600", id="kept"),
     ],
 )
-def test_what_is_shown(data: bytes, message: str) -> None:
-    """Bytes that are no text are replaced, and what only a terminal understands is left out."""
+def test_rendering(data: bytes, message: str) -> None:
+    """Bytes that are not UTF-8 are replaced, and control sequences removed."""
     assert message == captured(data, 100)
 
 
@@ -559,5 +559,5 @@ def test_characters_stay_whole(sign: str, size: int, most: int) -> None:
 @examples(300)
 @given(data=st.binary(max_size=500), most=st.integers(1, 300), pieces=st.integers(1, 400))
 def test_pieces_do_not_matter(data: bytes, most: int, pieces: int) -> None:
-    """What is shown does not depend on how the output came."""
+    """Rendering does not depend on how the output is divided."""
     assert captured(data, most, len(data) or 1) == captured(data, most, pieces)

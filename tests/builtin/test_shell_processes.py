@@ -1,4 +1,4 @@
-"""Commands that are cancelled, late or done: nothing of them is left, whatever they do about it.
+"""Commands that end, time out or are cancelled leave no process, whatever they do.
 
 `TOOLKIT_COMMANDS=1000 TOOLKIT_CANCELS=1000 python -m pytest --timeout 3600 tests/builtin/test_shell_processes.py`
 runs more.
@@ -73,7 +73,7 @@ def list_living(mark: str) -> list[str]:
 
 
 def test_the_check_itself() -> None:
-    """What lives is found by its environment, and by its command line, until it ends."""
+    """A living process is found by its environment, and by its command line, until it ends."""
     mark = str(randbelow(10**18))
     with (
         subprocess.Popen(["/bin/sleep", "600"], env={"MARK": mark}) as one,
@@ -93,17 +93,17 @@ def test_the_check_itself() -> None:
 
 
 def is_over(mark: str) -> bool:
-    """Whether nothing with a mark lives any more, or soon does not: what fights its guards has some seconds."""
+    """Return whether all processes with a mark end within some seconds."""
     return any(not list_living(mark) or threading.Event().wait(0.1) for _ in range(150))
 
 
 def descriptors() -> set[str]:
-    """What this process has open."""
+    """Count the open files of this process."""
     return {path.name for path in Path("/proc/self/fd").iterdir()}
 
 
 def list_descriptors() -> set[str]:
-    """What this process has open, and its children, zombies included."""
+    """List the open files of this process, and its children, zombies included."""
     lists = (path.read_text(encoding="ascii").split() for path in Path("/proc/self/task").glob("*/children"))
     return {*descriptors(), *(f"child {number}" for numbers in lists for number in numbers)}
 
@@ -115,7 +115,7 @@ def run_command(subject: Tool[..., Any], command: str, cancellation: Cancellatio
 
 
 class Place:
-    """A directory for commands that say when they are ready."""
+    """A directory for commands that report when they are ready."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -131,7 +131,7 @@ class Place:
         return run_command(self.tool(**options), command, cancellation)
 
     def wait(self, then: Callable[[], object]) -> None:
-        """Wait for a command to say `ready`, and do something."""
+        """Wait for a command to print `ready`, and call a function."""
         (self.path / "ready").read_text()
         then()
 
@@ -160,7 +160,7 @@ def test_nothing_is_left_after_cancel(place: Place, escape: str) -> None:
 
 @pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES)
 def test_nothing_is_left_at_the_end(place: Place, escape: str) -> None:
-    """When a command has ended, what it left in the background has ended, and keeps nobody waiting."""
+    """Background processes end with their command, and do not delay the result."""
     result = place.call(f"{escape.replace('MARK', place.mark)}\necho done")
 
     assert ("Exit code: 0\ndone\n", []) == (result.value, list_living(place.mark))
@@ -168,7 +168,7 @@ def test_nothing_is_left_at_the_end(place: Place, escape: str) -> None:
 
 @pytest.mark.parametrize("escape", [ESCAPES["deaf"], ESCAPES["daemon"], "yes &"], ids=["deaf", "daemon", "loud"])
 def test_nothing_is_left_when_late(place: Place, escape: str) -> None:
-    """When a command was late, all that it started has ended, and what it printed is kept."""
+    """At a timeout all processes of a command end; its output remains."""
     result = place.call(f"echo first; {escape}\nsleep 600", timeout=1)
 
     assert ("timed_out", "first", []) == (result.kind, (result.value or "").partition("\n")[0], list_living(place.mark))
@@ -178,7 +178,7 @@ def test_nothing_is_left_when_late(place: Place, escape: str) -> None:
     "kill", [f"kill -9 {GUARD}", f"kill -9 {OUTER}", f"kill -9 {OUTER} {GUARD}"], ids=["inner", "outer", "both"]
 )
 def test_guards_are_killed(place: Place, kill: str) -> None:
-    """A command that kills what watches over it ends with it, and with all that it started."""
+    """A command that kills its guards ends with them, and so do all of its processes."""
     result = place.call(f"setsid sleep 600 & echo first; {kill}; sleep 600")
 
     text = "The end of the command is unknown: it killed its supervisor process."
@@ -186,7 +186,7 @@ def test_guards_are_killed(place: Place, kill: str) -> None:
 
 
 def test_a_guard_that_is_killed_leaves_no_daemon(place: Place) -> None:
-    """What has put its environment away ends, too, when one of the guards is killed."""
+    """A process without its environment ends, too, when one of the guards is killed."""
     escape = ESCAPES["no environment"].replace("MARK", place.mark)
     for guard in (GUARD, OUTER):
         place.call(f"{escape} kill -9 {guard}; sleep 600")
@@ -196,7 +196,7 @@ def test_a_guard_that_is_killed_leaves_no_daemon(place: Place) -> None:
 
 @pytest.mark.parametrize("guard", [GUARD, OUTER], ids=["inner", "outer"])
 def test_guards_are_stopped(place: Place, guard: str) -> None:
-    """A command that stops what watches over it is ended when it is late."""
+    """A command that stops its guards is ended at the timeout."""
     result = place.call(f"kill -STOP {guard}; sleep 600", timeout=1)
 
     assert ("timed_out", []) == (result.kind, list_living(place.mark))
@@ -204,7 +204,7 @@ def test_guards_are_stopped(place: Place, guard: str) -> None:
 
 @pytest.mark.parametrize(("stopped", "killed"), [("$2", "$1"), ("$1", "$2")], ids=["inner", "outer"])
 def test_one_guard_is_stopped_and_one_killed(place: Place, stopped: str, killed: str) -> None:
-    """Nobody escapes who stops one of those that watch, and kills the other."""
+    """Stopping one guard and killing the other does not help a command."""
     deaf = f"env -i setsid bash -c \"trap '' TERM HUP INT; while :; do sleep 1; done\" 600.{place.mark} &"
 
     result = place.call(
@@ -214,15 +214,15 @@ def test_one_guard_is_stopped_and_one_killed(place: Place, stopped: str, killed:
     assert (None, []) == (result.details["exit_code"], list_living(place.mark))
 
 
-def test_cleaning_up_is_not_the_commands_time(place: Place) -> None:
-    """What ended in time is not late, however long it takes to end what it left."""
+def test_cleanup_is_not_counted(place: Place) -> None:
+    """A command that ends in time is not late, however long its background processes take to end."""
     result = place.call(f"echo wrote; kill -STOP {OUTER}; exit 3", timeout=1)
 
     assert ("Exit code: 3\nwrote\n", None) == (result.value, result.error)
 
 
 def test_guards_are_stopped_again_and_again(place: Place) -> None:
-    """A command that keeps what watches over it from working is ended all the same, though not at once."""
+    """A command that stops its guards again and again is ended, though later."""
     guards = f"{OUTER} {GUARD}"
     command = f"set -- {guards}; echo > ready; env -i bash -c 'while :; do kill -STOP \"$@\"; done' 600.MARK $@"
     result = place.cancelled(command)
@@ -255,7 +255,7 @@ def call_with_a_timeout(place: Place) -> ToolResult:
 
 
 def cancel_a_context(place: Place) -> ToolResult:
-    """Cancel what a call belongs to, in an event loop."""
+    """Cancel the context of a call, in an event loop."""
     off = Cancellation()
 
     async def go() -> ToolResult:
@@ -276,8 +276,10 @@ def cancel_a_context(place: Place) -> ToolResult:
         (cancel_a_context, "cancelled", "first\nCancelled"),
     ],
 )
-def test_called_off(place: Place, end_it: Callable[[Place], ToolResult], kind: str, text: str) -> None:
-    """Whoever calls a command off learns what it had printed, where anybody listens, and nothing of it is left."""
+def test_output_of_a_cancelled_command(
+    place: Place, end_it: Callable[[Place], ToolResult], kind: str, text: str
+) -> None:
+    """The result of a cancelled command has its output so far, and no process is left."""
     result = end_it(place)
 
     assert (text, kind, True) == (result.text, result.kind, is_over(place.mark))
@@ -306,8 +308,8 @@ def test_task_is_cancelled(place: Place) -> None:
     assert asyncio.run(go())
 
 
-def test_called_off_before(place: Place) -> None:
-    """A command that was cancelled before it began does nothing."""
+def test_cancelled_before_start(place: Place) -> None:
+    """A command that was cancelled before it started does nothing."""
     off = Cancellation()
     off.cancel()
 
@@ -316,8 +318,8 @@ def test_called_off_before(place: Place) -> None:
     assert ("Cancelled", ["ready"]) == (result.error, [path.name for path in place.path.iterdir()])
 
 
-def test_signals_for_everybody_near(place: Place) -> None:
-    """Signals that a command sends to its group or its guard's do not keep its end from being known."""
+def test_signals_to_the_group(place: Place) -> None:
+    """Signals that a command sends to its own group or its guard's do not hide its exit status."""
     result = place.call("trap '' TERM INT HUP; kill -TERM 0; kill -INT 0; echo on")
 
     assert "Exit code: 0\non\n" == result.value
@@ -375,7 +377,7 @@ def test_many_at_once(place: Place) -> None:
 
 
 def test_in_an_event_loop(place: Place) -> None:
-    """Commands run in an event loop, and do not keep it from going on."""
+    """Commands run in an event loop without blocking it."""
     box = Toolbox([place.tool()])
 
     async def go() -> list[str | None]:
@@ -388,7 +390,7 @@ def test_in_an_event_loop(place: Place) -> None:
 
 
 def test_in_a_stream(place: Place) -> None:
-    """A stream tells what a command printed."""
+    """A stream has the output of a command."""
     model = ScriptedModel([call("bash", command="echo hi"), "Done."])
 
     text = [e.result.text for e in Runner([place.tool()], model=model).stream("Go.") if isinstance(e, ToolCallFinished)]
@@ -397,7 +399,7 @@ def test_in_a_stream(place: Place) -> None:
 
 
 def test_floods(tmp_path: Path) -> None:
-    """Whatever a command prints, in both streams at once, memory does not grow, and the end is known."""
+    """Output of any size, in both streams at once, does not grow memory or hide the exit status."""
     bash = bash_tool(tmp_path, max_output=1000)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     result = run_command(bash, "yes | head -c 150M & yes | head -c 100M >&2; wait")
@@ -442,7 +444,7 @@ def test_killed_with_its_command(tmp_path: Path) -> None:
 
 
 def wait_for(process: int) -> None:
-    """Wait for the end of a process, and let go of it."""
+    """Wait for the end of a process, and reap it."""
     import select
 
     select.select([process], [], [])
@@ -457,7 +459,7 @@ def wait_for(process: int) -> None:
     ],
 )
 def test_without_subreapers(script: str, called_off: bool, message: str) -> None:
-    """Where nobody can be adopted, a command's process group is ended."""
+    """On systems without subreapers, a command's process group is ended."""
     mark = str(randbelow(10**18))
     program = (
         "import os; from toolkit.builtin.shell.guard import watch\n"
@@ -496,8 +498,8 @@ def test_no_descriptors_left(tmp_path: Path) -> None:
     assert set() == descriptors() - before
 
 
-def test_no_descriptor_to_be_had(tmp_path: Path) -> None:
-    """Where the system gives no more descriptors, the call fails, and says why."""
+def test_out_of_descriptors(tmp_path: Path) -> None:
+    """If the system has no more descriptors, the call fails with the reason."""
     box = Toolbox([shell_tool(tmp_path)])
     box.call("shell_exec", {"command": "echo"})  # opens what stays open
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,4 +1,4 @@
-"""The sandbox for commands: the command line that is made, and what it keeps from a command, where there can be one."""
+"""The sandbox for commands: the arguments of bubblewrap, and its effect where it is installed."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ needs_sandbox = pytest.mark.skipif(bool(MISSING), reason=MISSING or "there is on
 
 
 def names(place: Path) -> list[str]:
-    """What is in a directory."""
+    """List the names in a directory."""
     return sorted(path.name for path in place.iterdir())
 
 
-def printed(subject: Tool[..., object], command: str) -> str:
-    """What a command prints."""
+def run_and_read(subject: Tool[..., object], command: str) -> str:
+    """Return the output of a command."""
     return Toolbox([subject]).call(subject.name, {"command": command}).text or ""
 
 
 def test_command_line(tmp_path: Path) -> None:
-    """The root is read only, the directory is not, and what stands in its way comes before it."""
+    """The root is read-only and the directory writable; hidden parents come before the directory."""
     assert [
         *("/bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
         *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", TEMPORARY, "--tmpfs", "/run"),
@@ -52,7 +52,7 @@ def test_command_line(tmp_path: Path) -> None:
 
 
 def test_network(tmp_path: Path) -> None:
-    """The network is shared where that is asked for, and then a model is told."""
+    """The network is shared only with `network=True`, and the description says so."""
     sandbox = Sandbox(network=True)
 
     line = sandbox.make_prefix("/bwrap", tmp_path)
@@ -60,12 +60,12 @@ def test_network(tmp_path: Path) -> None:
 
 
 def hiding(line: Sequence[str]) -> list[str]:
-    """The words between what a sandbox has of its own, and what is set for the command."""
+    """Return the arguments that hide paths."""
     return [*line[line.index("/run") + 1 : line.index("--setenv")]]
 
 
 def test_hidden(tmp_path: Path, environment: Setter) -> None:
-    """What is hidden is put out of sight as far as it is there; what the directory is in comes before it."""
+    """Existing hidden paths are hidden; parents of the directory come before it."""
     (work := tmp_path / "a" / "work").mkdir(parents=True)
     (tmp_path / ".ssh").mkdir()
     (tmp_path / "key").touch()
@@ -90,8 +90,8 @@ def test_hidden_by_a_part_of_the_name(tmp_path: Path, environment: Setter) -> No
     assert {str(home / name) for name in ("x.pem", "y.pem", ".z_history")} == {*hiding(line)[5::3]}
 
 
-def test_hidden_where_nobody_can_look(tmp_path: Path) -> None:
-    """What cannot be found on the way to it is taken for something that is not there."""
+def test_hidden_in_an_unreadable_directory(tmp_path: Path) -> None:
+    """A hidden path that cannot be looked up is left out."""
     (loop := tmp_path / "loop").symlink_to(loop)
 
     line = Sandbox(hidden=[f"{loop}/.ssh", "/proc/1/fd/0/.ssh", f"{'x' * 300}"]).make_prefix("/bwrap", tmp_path)
@@ -101,19 +101,19 @@ def test_hidden_where_nobody_can_look(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("secret", [".ssh", ".config", ".aws", ".netrc", ".pgpass", ".vault-token"])
 def test_usually_hidden(secret: str) -> None:
-    """Where programs keep secrets is hidden where nothing else is said."""
+    """The usual places of secrets are hidden by default."""
     assert f"~/{secret}" in Sandbox().hidden
 
 
 def test_one_list_of_secrets() -> None:
-    """What file tools keep from a model is hidden from commands, too."""
+    """Files that are private for file tools are hidden from commands."""
     assert set() == {f"~/{path}" for path in DEFAULT_PRIVATE if path[0] != "!"} - {*Sandbox().hidden}
 
 
 @pytest.mark.parametrize("root", ["/", "/tmp", "/dev", "/run"])  # noqa: S108  that is the mistake
 @pytest.mark.parametrize("required", [True, False], ids=["required", "if possible"])
 def test_own_directories(root: str, required: bool, tmp_path: Path, environment: Setter) -> None:
-    """A directory that a sandbox has of its own, or that holds one, cannot be given to commands in it."""
+    """A directory that a sandbox replaces, or one that contains it, is refused."""
     (program := tmp_path / "bwrap").write_text("#!/bin/sh\n")
     program.chmod(0o755)
     environment("PATH", str(tmp_path))
@@ -139,7 +139,7 @@ def test_mistakes(options: Mapping[str, Any], message: str) -> None:
 
 
 def test_not_installed(tmp_path: Path, environment: Setter) -> None:
-    """Without bubblewrap there is no tool."""
+    """Without bubblewrap making the tool fails."""
     environment("PATH", str(tmp_path))
 
     with pytest.raises(DefinitionError, match=r"no sandbox: bubblewrap \(bwrap\) is not installed\. Install it"):
@@ -147,7 +147,7 @@ def test_not_installed(tmp_path: Path, environment: Setter) -> None:
 
 
 def test_does_not_work(tmp_path: Path, environment: Setter) -> None:
-    """Where bubblewrap is there and cannot do it, there is no tool, and its own words say why."""
+    """If bubblewrap fails, making the tool fails with its message."""
     (program := tmp_path / "bwrap").write_text("#!/bin/sh\necho 'bwrap: No permission.' >&2; exit 1\n")
     program.chmod(0o755)
     environment("PATH", f"{tmp_path}:{os.environ['PATH']}")
@@ -157,7 +157,7 @@ def test_does_not_work(tmp_path: Path, environment: Setter) -> None:
 
 
 def test_cannot_be_tried(tmp_path: Path, environment: Setter) -> None:
-    """What cannot be executed is no bubblewrap."""
+    """A file that cannot be executed is not accepted as bubblewrap."""
     (program := tmp_path / "bwrap").write_text("#!/nowhere\n")
     program.chmod(0o755)
     environment("PATH", str(tmp_path))
@@ -167,17 +167,17 @@ def test_cannot_be_tried(tmp_path: Path, environment: Setter) -> None:
 
 
 def test_not_required(tmp_path: Path, environment: Setter) -> None:
-    """Where a sandbox is not required, commands run without, and the description says so."""
+    """With `required=False` commands run without a sandbox, and the description says so."""
     shell = shutil.which("sh") or ""
     environment("PATH", str(tmp_path))
     subject = shell_tool(tmp_path, sandbox=Sandbox(required=False), env={"PATH": str(Path(shell).parent)})
 
-    assert (True, "hi\n") == (subject.description.endswith("There is no sandbox."), printed(subject, "echo hi"))
+    assert (True, "hi\n") == (subject.description.endswith("There is no sandbox."), run_and_read(subject, "echo hi"))
 
 
 @needs_sandbox
-def test_told(tmp_path: Path) -> None:
-    """A model is told that there is a sandbox, and what it keeps from commands."""
+def test_description(tmp_path: Path) -> None:
+    """The description says that there is a sandbox, and its limits."""
     description = bash_tool(tmp_path, sandbox=True).description
 
     assert description.endswith(
@@ -188,22 +188,22 @@ def test_told(tmp_path: Path) -> None:
 
 @needs_sandbox
 def test_writes(tmp_path: Path) -> None:
-    """A command writes to the directory, and nowhere else; what it puts into /tmp is not there for the next."""
+    """A command writes to the directory and nowhere else; /tmp is empty for the next command."""
     (work := tmp_path / "work").mkdir()
     bash = bash_tool(work, sandbox=True)
-    text = printed(bash, f"touch here $TMPDIR/it; touch /usr/there {tmp_path}/there 2>&-; ls $TMPDIR/it")
+    text = run_and_read(bash, f"touch here $TMPDIR/it; touch /usr/there {tmp_path}/there 2>&-; ls $TMPDIR/it")
 
     result = (names(work), names(tmp_path), Path("/usr/there").exists())
     assert ("Exit code: 0\n/tmp/it\n", "Exit code: 2\n", (["here"], ["work"], False)) == (
         text,
-        printed(bash, "ls $TMPDIR/it 2>&-"),
+        run_and_read(bash, "ls $TMPDIR/it 2>&-"),
         result,
     )
 
 
 @needs_sandbox
 def test_secrets_are_hidden(tmp_path: Path, environment: Setter) -> None:
-    """A command finds nothing where secrets are kept."""
+    """Hidden paths appear empty to a command."""
     for place in (home := tmp_path / "home", work := tmp_path / "work", home / ".ssh"):
         place.mkdir()
     (home / ".ssh" / "key").write_text("secret")
@@ -211,7 +211,7 @@ def test_secrets_are_hidden(tmp_path: Path, environment: Setter) -> None:
     environment("HOME", str(home))
     bash = bash_tool(work, sandbox=Sandbox(hidden=[str(home / ".ssh"), str(home / ".netrc")]))
 
-    assert "Exit code: 0\n" == printed(bash, f"cat {home}/.ssh/* {home}/.netrc 2>&-; true")
+    assert "Exit code: 0\n" == run_and_read(bash, f"cat {home}/.ssh/* {home}/.netrc 2>&-; true")
 
 
 @needs_sandbox
@@ -223,7 +223,7 @@ def test_secrets_beside_the_directory(tmp_path: Path, environment: Setter) -> No
     environment("HOME", str(tmp_path))
     bash = bash_tool(work, sandbox=Sandbox(hidden=["~/.config", "~/.config/work/private"]))
 
-    text = printed(bash, "cat key; cat private/* ../gh/* 2>&-; touch here")
+    text = run_and_read(bash, "cat key; cat private/* ../gh/* 2>&-; touch here")
 
     assert ("Exit code: 0\nsecret", True) == (text, (work / "here").exists())
 
@@ -236,37 +236,37 @@ def test_no_network(tmp_path: Path) -> None:
         bash = bash_tool(tmp_path, sandbox=True)
         shared = bash_tool(tmp_path, sandbox=Sandbox(network=True))
 
-        text = [printed(one, f"(: < /dev/tcp/127.0.0.1/{port}) 2> /dev/null && echo in") for one in (bash, shared)]
+        text = [run_and_read(one, f"(: < /dev/tcp/127.0.0.1/{port}) 2> /dev/null && echo in") for one in (bash, shared)]
 
     assert ["Exit code: 1\n", "Exit code: 0\nin\n"] == text
 
 
 @needs_sandbox
-def test_other_processes_are_out_of_sight(tmp_path: Path) -> None:
-    """A command sees no process but its own, and so not the environment of this one, and can end none."""
-    text = printed(bash_tool(tmp_path, sandbox=True), f"kill -9 {os.getpid()} 2>&- || ls /proc | grep -c '^[0-9]'")
+def test_other_processes_are_invisible(tmp_path: Path) -> None:
+    """A command sees its own processes only, and can signal no other."""
+    text = run_and_read(bash_tool(tmp_path, sandbox=True), f"kill -9 {os.getpid()} 2>&- || ls /proc | grep -c '^[0-9]'")
 
     assert re.fullmatch(r"Exit code: 0\n[1-9]\n", text)
 
 
 @needs_sandbox
 def test_no_rights(tmp_path: Path) -> None:
-    """A command has no capabilities, whoever runs it."""
-    assert "Exit code: 0\nCapEff:\t0000000000000000\n" == printed(
+    """A command has no capabilities, whatever the user."""
+    assert "Exit code: 0\nCapEff:\t0000000000000000\n" == run_and_read(
         bash_tool(tmp_path, sandbox=True), "grep CapEff /proc/self/status"
     )
 
 
 @needs_sandbox
-def test_directory_is_held(tmp_path: Path) -> None:
-    """The directory that can be written to is the one that was given, wherever it was moved."""
+def test_moved_directory(tmp_path: Path) -> None:
+    """The writable directory is the one that was opened, even after it was moved."""
     (work := tmp_path / "work").mkdir()
     (tmp_path / "evil").mkdir()
     bash = bash_tool(work, sandbox=True)
     work.rename(tmp_path / "moved")
     work.symlink_to("evil")
 
-    printed(bash, "touch here")
+    run_and_read(bash, "touch here")
 
     assert (["here"], []) == (names(tmp_path / "moved"), names(tmp_path / "evil"))
 
@@ -280,7 +280,7 @@ cd "$ELSEWHERE" && exec "$@"
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["same", "replaced"])
 def test_other_directory(tmp_path: Path, environment: Setter, *, elsewhere: bool) -> None:
-    """A command does not start where the sandbox has found another directory by the path."""
+    """A command does not start if the sandbox has found another directory at the path."""
     for directory in (work := tmp_path / "work", other := tmp_path / "other", programs := tmp_path / "bin"):
         directory.mkdir()
     (programs / "bwrap").write_text(FAKE)
@@ -288,7 +288,7 @@ def test_other_directory(tmp_path: Path, environment: Setter, *, elsewhere: bool
     environment("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     variables = {"ELSEWHERE": str(other if elsewhere else work)}
     environment("ELSEWHERE", variables["ELSEWHERE"])
-    text = printed(bash_tool(work, sandbox=True, env=variables), "touch here; pwd")
+    text = run_and_read(bash_tool(work, sandbox=True, env=variables), "touch here; pwd")
 
     assert ([], [] if elsewhere else ["here"]) == (names(other), names(work))
     assert ("replaced by another" in text) is elsewhere

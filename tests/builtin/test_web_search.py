@@ -1,4 +1,4 @@
-"""Searching the web: what engines are asked, which pages are read, what answers best, and what a model is told."""
+"""Web search: requests to engines, reading pages, ranking, and the text for the model."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def engine(*expected: dict[str, str]) -> Callable[[str, int], Sequence[dict[str,
 
 
 def by_words(*words: str) -> Callable[[Sequence[str]], list[list[float]]]:
-    """An embedding that counts words."""
+    """Make an embedding function that counts words."""
     return lambda texts: [[float(text.lower().count(word)) for word in words] + [0.1] for text in texts]
 
 
 def call_tool(subject: Any, **arguments: Any) -> str:
-    """What the model is told."""
+    """Call a tool and return the text that the model reads."""
     return Toolbox([subject]).call(subject.name, arguments).text or ""
 
 
@@ -41,8 +41,8 @@ def html(text: str) -> list[bytes]:
     return http(f"<html><body><p>{text}</p></body></html>".encode(), "Content-Type: text/html")
 
 
-def test_what_they_are() -> None:
-    """Both tools read, have a title, take what a model can say, and make it stumble over nothing."""
+def test_declarations() -> None:
+    """Both tools have a title, an effect and described parameters."""
     box = Toolbox([web_search_tool(engine()), search_tool(engine())])
 
     assert [("web_search", "read", ["query"]), ("search", "read", ["query", "num"])] == [
@@ -56,12 +56,12 @@ TEA = "Tea is grown on hills in the east, and it is picked by hand, leaf by leaf
 
 
 def brave_answer(*expected: dict[str, Any]) -> list[bytes]:
-    """What Brave answers."""
+    """Make a response of Brave."""
     return http(json.dumps({"web": {"results": list(expected)}}).encode(), "Content-Type: application/json")
 
 
-def test_the_whole_way() -> None:
-    """An engine is asked, its pages are read, and the pieces nearest to the question are told with their sources."""
+def test_search() -> None:
+    """The pages of an engine's results are read, and the nearest pieces returned with their sources."""
 
     def answer(head: bytes) -> Iterable[bytes]:
         tea = {"title": "Tea", "url": f"{origin.url}/tea", "description": "All of <strong>tea</strong> &amp; more"}
@@ -137,7 +137,7 @@ def test_serper() -> None:
     ],
 )
 def test_engines_that_fail(answer: list[bytes], text: str) -> None:
-    """What is wrong with an engine is told in one line without its key; results without an address are none."""
+    """An engine's error is one line without its key; results without a URL are left out."""
     with Origin(lambda _: answer) as origin:
         assert text == call_tool(web_search_tool(Brave(SECRET, base_url=origin.url)), query="q")
 
@@ -178,8 +178,8 @@ def test_keys_of_the_environment(subject: Any, environment: Callable[[str, str],
         (SECRET, 5),
     ],
 )
-def test_keys_and_addresses_that_are_none(key: Any, base_url: Any) -> None:
-    """A key that no header can have, and an address that is none, are refused, and no key is shown."""
+def test_invalid_keys_and_addresses(key: Any, base_url: Any) -> None:
+    """A key that cannot be sent and an invalid address are refused without showing the key."""
     with pytest.raises(DefinitionError) as caught:
         Brave(key, base_url=base_url)
 
@@ -206,9 +206,9 @@ def test_engines_that_are_none(make: Any, search: Any) -> None:
         make(search)
 
 
-def test_embeddings_that_are_none() -> None:
-    """What cannot be called gives no embeddings."""
-    with pytest.raises(DefinitionError, match="embed='x' is no function"):
+def test_invalid_embed() -> None:
+    """An `embed` that cannot be called is refused."""
+    with pytest.raises(DefinitionError, match="embed='x' is not a function"):
         web_search_tool(engine(), embed="x")  # type: ignore[arg-type]
 
 
@@ -225,7 +225,7 @@ def test_pages_that_fail() -> None:
 
 
 def test_slow_pages() -> None:
-    """Pages are read side by side, and none is waited for longer than it may take."""
+    """Pages are read in parallel, each for a limited time."""
     with Origin(lambda head: origin.drip(piece=b"") if b"/slow" in head else html(FOX)) as origin:
         results = [{"title": "t", "url": f"{origin.url}/{'slow' if n else 'fox'}{n}", "snippet": ""} for n in range(8)]
         start = time.monotonic()
@@ -237,8 +237,8 @@ def test_slow_pages() -> None:
     )
 
 
-def test_looking_further() -> None:
-    """Where no piece is near enough, twelve results are asked for, and the new ones are ranked with the others."""
+def test_more_results() -> None:
+    """If no piece is near enough, twelve results are requested, and the new ones ranked with the others."""
     requests: list[int] = []
 
     def search(query: str, count: int) -> list[Result]:
@@ -262,7 +262,7 @@ def test_near_enough() -> None:
 
 
 def test_own_engine_fails_later(caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever an engine raises when more is asked for, the first results stay, and the log says why."""
+    """If the second request to an engine fails, the first results remain, and the error is logged."""
 
     def search(_: str, count: int) -> list[Result]:
         if count > 8:
@@ -297,7 +297,7 @@ def test_looking_further_fails() -> None:
     ids=["raises", "too-few", "no-number", "nothing", "other-lengths"],
 )
 def test_embeddings_that_fail(embed: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """Without embeddings the first eight pieces are told as they came, and the log says why."""
+    """If embedding fails, the first eight pieces are returned in order, and the error is logged."""
     results = [{"title": str(n), "url": f"http://10.0.0.1/{n}", "snippet": f"s{n}"} for n in range(12)]
     text = call_tool(web_search_tool(engine(*results), embed=embed), query="q")
 
@@ -306,7 +306,7 @@ def test_embeddings_that_fail(embed: Any, caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_long_pages() -> None:
-    """Of a page, 8000 characters are taken, in pieces of 500 at most; what is shorter than 50 is dropped."""
+    """The first 8000 characters of a page are used, in pieces of 50 to 500."""
     with Origin(lambda _: html("word " * 5000)) as origin:
         seen: list[str] = []
         embed = lambda texts: seen.extend(texts) or [[1.0]] * len(texts)  # type: ignore[func-returns-value]  # noqa: E731
@@ -327,14 +327,14 @@ def test_one_line_each() -> None:
 
 
 def test_same_page_twice() -> None:
-    """A page that is found twice is read and told once."""
+    """A page that is found twice is read once."""
     result = {"title": "t", "url": "http://10.0.0.1/", "snippet": "fox"}
 
     assert 1 == call_tool(web_search_tool(engine(result, result)), query="q").count("(score")
 
 
-def test_results_that_are_none() -> None:
-    """What is no result is left out."""
+def test_invalid_results() -> None:
+    """Invalid results are left out."""
     nonsense: Any = [1, None, "http://a.example/"]
 
     assert 'No results found for "q".' == call_tool(web_search_tool(lambda *_: nonsense), query="q")
@@ -361,7 +361,7 @@ def test_async_embeddings() -> None:
 
 
 async def cancelled_at_once(subject: Any, started_event: asyncio.Event) -> None:
-    """Begin a run that calls a tool, and cancel the run once the tool has begun."""
+    """Start a run that calls a tool, and cancel it once the tool has started."""
     with ScriptedModel([call(subject.name, query="q")]) as model:
         run = asyncio.ensure_future(Runner([subject], model=model).arun("Search."))
         await asyncio.wait_for(started_event.wait(), 10)
@@ -412,8 +412,8 @@ def test_cancelled_handle(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("answer", [None, "text", 5, {"title": "t"}])
-def test_engines_that_give_something_else(answer: Any) -> None:
-    """What is no list of results is an error that says so."""
+def test_invalid_answers(answer: Any) -> None:
+    """An engine that returns something else than a list of results is an error."""
     text = call_tool(web_search_tool(lambda *_: answer), query="q")
 
     assert "search error: the search engine gave an answer that cannot be read" == text
@@ -440,7 +440,7 @@ def test_cancelled_run() -> None:
 
 
 def test_links() -> None:
-    """`search` gives titles, links and snippets, five by default, once somebody has agreed."""
+    """`search` returns titles, links and snippets, five by default, after approval."""
     requests: list[tuple[str, int]] = []
 
     def search(query: str, count: int) -> list[dict[str, str]]:
@@ -460,8 +460,8 @@ def test_numbers_of_links(num: int) -> None:
     assert call_tool(search_tool(engine()), query="q", num=num).startswith("Invalid arguments")
 
 
-def test_links_need_a_yes() -> None:
-    """`search` asks nobody behind somebody's back."""
+def test_links_need_approval() -> None:
+    """`search` does not call the engine without approval."""
     text = call_tool(search_tool(lambda *_: pytest.fail("it was asked")), query="q")
 
     assert text.startswith("Tool approval could not be completed")

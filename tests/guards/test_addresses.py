@@ -1,4 +1,4 @@
-"""Which addresses are public, and what may be allowed besides."""
+"""Public addresses, and destinations that are allowed besides."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from toolkit import DefinitionError
 from toolkit._guards.network import SPECIAL_IPV4, SPECIAL_IPV6, Allowed, Destinations, Refused, describe_special
 
-# The IANA registries of special-purpose addresses, and what else is not a host name of the internet; written down once more.
+# The IANA registries of special-purpose addresses, and other addresses that are not public, written independently.
 IPV4 = [
     "0.0.0.0/8",
     "10.0.0.0/8",
@@ -124,13 +124,13 @@ def ends(network: str) -> list[IPv4Address | IPv6Address]:
 
 @pytest.mark.parametrize("network", [*IPV4, *IPV6])
 def test_special_networks(network: str) -> None:
-    """No address of a special network is public: not its first, not its last, none in between."""
+    """No address of a special network is public: neither the first nor the last nor one between."""
     assert [] == [address for address in ends(network) if describe_special(address) is None]
 
 
 @pytest.mark.parametrize("text", CLOUDS)
 def test_clouds(text: str) -> None:
-    """Where clouds tell their machines who they are is not public."""
+    """The metadata addresses of clouds are not public."""
     assert describe_special(ip_address(text))
 
 
@@ -163,7 +163,7 @@ def test_embeddings(embedding: str) -> None:
     ],
 )
 def test_reasons(text: str, what: str | None) -> None:
-    """NAT64 and ISATAP addresses count as what they lead to; other IPv4 addresses in IPv6 are none to connect to."""
+    """NAT64 and ISATAP addresses count as the IPv4 address in them; other IPv4 addresses in IPv6 are not public."""
     assert what == describe_special(ip_address(text))
 
 
@@ -180,7 +180,7 @@ def test_registries_are_whole() -> None:
 
 
 def test_never_laxer_than_python() -> None:
-    """What the standard library knows to be no public address is none here."""
+    """No address is public here that the standard library knows as not global."""
     texts = [str(address) for network in [*IPV4, *IPV6] for address in ends(network)]
     private = [ip_address(text) for text in [*texts, *PUBLIC, *CLOUDS] if not ip_address(text).is_global]
 
@@ -238,7 +238,7 @@ def test_allowed(allow: Allowed, host: str, port: int, address: str) -> None:
     ],
 )
 def test_refused(allow: list[Allowed], host: str, port: int, addresses: list[str], why: str) -> None:
-    """One address that may not be connected to is enough; what is allowed is no more than it says."""
+    """One forbidden address of a host is enough to refuse it; an exemption covers no more than its entry."""
     with pytest.raises(Refused) as caught:
         Destinations(allow).check(host, port, addresses)
 
@@ -246,7 +246,7 @@ def test_refused(allow: list[Allowed], host: str, port: int, addresses: list[str
 
 
 def test_ports() -> None:
-    """Which ports of public addresses may be connected to can be said."""
+    """The allowed ports of public addresses can be set."""
     assert [ip_address("8.8.8.8")] == Destinations(ports=[8443]).check("a.example", 8443, ["8.8.8.8"])
 
 
@@ -273,14 +273,14 @@ def test_ports() -> None:
         "http://a",
     ],
 )
-def test_what_cannot_be_allowed(allow: Any) -> None:
-    """What is neither a network nor an address nor a name, or may be two of them, is refused when it is written."""
+def test_invalid_exemptions(allow: Any) -> None:
+    """An entry of `allow` that is invalid or ambiguous is refused."""
     with pytest.raises(DefinitionError):
         Destinations([allow])
 
 
-def test_url_that_is_allowed() -> None:
-    """Who allows a URL is told that the host stands alone, or with its port."""
+def test_url_as_exemption() -> None:
+    """The message for a URL in `allow` has the form that is expected."""
     with pytest.raises(DefinitionError, match=r"Write the host alone, or with its port: 127\.0\.0\.1:8080"):
         Destinations(["http://127.0.0.1:1"])
 

@@ -103,7 +103,7 @@ EACH = PATHS * 5 // 4 // len(FAMILIES)
 
 
 class Grounds:
-    """A workspace with links of all kinds, and what lies around it."""
+    """A workspace with links of all kinds, and files around it."""
 
     def __init__(self, place: Path) -> None:
         self.root = place / "workspace"
@@ -118,7 +118,7 @@ class Grounds:
             (self.root / name).symlink_to(goal)
 
     def links(self) -> dict[str, str]:
-        """Every link's name, and what it says."""
+        """Return the name and the target of every link."""
         return {
             "link-out": "../outside",
             "link-up": "..",
@@ -135,12 +135,12 @@ class Grounds:
         }
 
     def identities(self) -> set[Identity]:
-        """What may be reached."""
+        """Return the identities of the files that may be reached."""
         result = [self.root, *(path for path in self.root.rglob("*") if not path.is_symlink())]
         return {identity(path.stat()) for path in result}
 
     def around(self) -> list[tuple[str, str]]:
-        """What must stay as it is: every path and its content around the workspace."""
+        """Return every path and content around the workspace."""
         paths = sorted(p for p in self.root.parent.rglob("*") if self.root not in (p, *p.parents))
         return [(str(path), path.read_text() if path.is_file() else "") for path in paths]
 
@@ -162,14 +162,14 @@ def attacks(family: str, root: Path, wanted: int) -> list[str]:
 
 
 def reached(root: Root, path: str) -> Iterator[Identity]:
-    """What a path leads to, and what it would be made in, as far as it is let through."""
+    """Return the file that a path opens, and the directory in which it would be made."""
     for reach in (opened, placed):
         with suppress(OSError):
             yield reach(root, path)
 
 
 def opened(root: Root, path: str) -> Identity:
-    """What a path leads to."""
+    """Return the file that a path opens."""
     number = root.open(path)
     try:
         return identity(os.fstat(number))
@@ -178,7 +178,7 @@ def opened(root: Root, path: str) -> Identity:
 
 
 def placed(root: Root, path: str) -> Identity:
-    """What something would be made in, whose path it is."""
+    """Return the directory in which a path would be made."""
     with root.open_parent(path) as (directory, _):
         return identity(os.fstat(directory))
 
@@ -192,7 +192,7 @@ def test_enough_attacks() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_nothing_outside_changes(family: str, grounds: Grounds, lookup: Lookup) -> None:
-    """Whatever is written, edited or deleted, nothing around the root is."""
+    """No write, edit or deletion changes anything around the root."""
     before = grounds.around()
     root = Root(grounds.root, lookup)
     box = Toolbox([*file_tools(root, guarded=()), *coding_tools(root, guarded=())])
@@ -211,7 +211,7 @@ def grounds(tmp_path: Path) -> Grounds:
 
 @pytest.fixture(params=["kernel", "steps"])
 def lookup(request: pytest.FixtureRequest) -> Lookup:
-    """Both ways to look a path up; the kernel's is skipped where there is none."""
+    """Both ways of looking up a path; the kernel's is skipped where there is none."""
     if request.param == "steps":
         return open_stepwise
     if not isinstance(Root(".").lookup, KernelLookup):
@@ -234,18 +234,18 @@ def test_no_path_leads_out(family: str, grounds: Grounds, root: Root) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_nothing_is_told(family: str, grounds: Grounds, root: Root) -> None:
-    """No answer depends on what there is outside, not even on whether there is something."""
+def test_nothing_is_revealed(family: str, grounds: Grounds, root: Root) -> None:
+    """No result depends on what exists outside."""
     paths = attacks(family, grounds.root, EACH // 5)
-    text = [told_of(reach, root, path) for path in paths for reach in (opened, placed)]
+    text = [reveal(reach, root, path) for path in paths for reach in (opened, placed)]
     for directory in (grounds.outside, grounds.root.with_name("workspace-evil")):
         shutil.rmtree(directory)
 
-    assert text == [told_of(reach, root, path) for path in paths for reach in (opened, placed)]
+    assert text == [reveal(reach, root, path) for path in paths for reach in (opened, placed)]
 
 
-def told_of(reach: Callable[[Root, str], Identity], root: Root, path: str) -> Identity | str:
-    """What one learns by a path."""
+def reveal(reach: Callable[[Root, str], Identity], root: Root, path: str) -> Identity | str:
+    """Return all that can be learned by a path."""
     try:
         return reach(root, path)
     except OSError as error:
@@ -294,7 +294,7 @@ def test_paths_inside(path: str, grounds: Grounds, root: Root) -> None:
     ],
 )
 def test_refused(path: str, how: str, grounds: Grounds, root: Root) -> None:
-    """The error says by what a path would have left, and does not name the root."""
+    """The error has the way by which a path leads out, and not the root."""
     with pytest.raises(OutsideError) as refused:
         root.open(path.replace("{root}", str(grounds.root)))
 
@@ -307,7 +307,7 @@ def test_refused(path: str, how: str, grounds: Grounds, root: Root) -> None:
     ids=["nul", "half-character", "long-name", "long-path", "below-a-file", "missing"],
 )
 def test_impossible(path: str, number: int, root: Root) -> None:
-    """What cannot be a path, or leads to nothing, is an error of the operating system's kind."""
+    """A path that cannot exist or leads to nothing raises OSError."""
     with pytest.raises(OSError, match="Errno") as refused:
         root.open(path)
 
@@ -315,7 +315,7 @@ def test_impossible(path: str, number: int, root: Root) -> None:
 
 
 def test_links_inside(grounds: Grounds) -> None:
-    """The kernel follows a link that stays inside, and what it led to can be told."""
+    """The kernel follows a link that stays inside; the real path can be found."""
     root = Root(grounds.root, KernelLookup())
     opened = root.open("link-inside/file.txt")
 
@@ -324,7 +324,7 @@ def test_links_inside(grounds: Grounds) -> None:
 
 
 def test_removed(grounds: Grounds) -> None:
-    """Of an open file that was removed meanwhile, it is told where it stood."""
+    """An open file that was removed is located at its old path."""
     root = Root(grounds.root, KernelLookup())
     opened = root.open("link-file")
     (grounds.root / "a" / "b" / "file.txt").unlink()
@@ -334,7 +334,7 @@ def test_removed(grounds: Grounds) -> None:
 
 
 def test_removed_in_name_only(grounds: Grounds) -> None:
-    """A file whose name ends as /proc marks what was removed keeps its name."""
+    """A file whose name ends like the mark of /proc for removed files has its own name."""
     root = Root(grounds.root, KernelLookup())
     (grounds.root / "file (deleted)").touch()
     opened = root.open("file (deleted)")
@@ -344,7 +344,7 @@ def test_removed_in_name_only(grounds: Grounds) -> None:
 
 
 def test_moved_away(grounds: Grounds) -> None:
-    """Of an open file that was moved out of the root meanwhile, nothing is told."""
+    """An open file that was moved out of the root cannot be located."""
     root = Root(grounds.root, KernelLookup())
     opened = root.open("file.txt")
     (grounds.root / "file.txt").rename(grounds.outside / "file.txt")
@@ -356,13 +356,13 @@ def test_moved_away(grounds: Grounds) -> None:
 
 @pytest.mark.parametrize("path", ["link-inside/file.txt", "link-out/new", "link-inside/new"])
 def test_changes_follow_no_link(path: str, root: Root) -> None:
-    """Nothing is made or changed through a link, not even one that stays inside."""
+    """Nothing is made or changed through a link, even if it stays inside."""
     with pytest.raises(OutsideError), root.open_parent(path, make=True):
         pass
 
 
 def test_directories_are_made(grounds: Grounds, root: Root) -> None:
-    """What is missing on the way is made on request, and only then."""
+    """Missing directories are made on request only."""
     with pytest.raises(FileNotFoundError), root.open_parent("x/y/new"):
         pass
     with root.open_parent("x/y/new", make=True) as (directory, name):
@@ -377,7 +377,7 @@ def test_the_root_has_no_place(root: Root) -> None:
 
 @pytest.mark.parametrize("kind", ["fifo", "socket"])
 def test_nothing_waits(kind: str, grounds: Grounds, root: Root) -> None:
-    """Opening what would block answers at once."""
+    """Opening a FIFO or device does not block."""
     if kind == "fifo":
         os.mkfifo(grounds.root / kind)
         os.close(root.open(kind))
@@ -418,14 +418,14 @@ def open_files() -> int:
 
 
 def test_no_such_root(tmp_path: Path) -> None:
-    """A root that is not there is the developer's fault."""
+    """A missing root is a definition error."""
     with pytest.raises(DefinitionError, match="is not a usable directory: No such file or directory."):
         Root(tmp_path / "nothing")
 
 
 @pytest.mark.parametrize("options", [None, 5, b".", ["."], "a\0b"], ids=repr)
 def test_no_path(options: Any) -> None:
-    """What is no path at all is the developer's fault, too."""
+    """A root that is not a path is a definition error."""
     with pytest.raises(DefinitionError, match="is not a usable directory: "):
         Root(options)
 
@@ -454,7 +454,7 @@ def test_swapper(grounds: Grounds, root: Root) -> None:
 
 
 def test_swapper_and_a_writer(grounds: Grounds, root: Root) -> None:
-    """While a directory and a link take each other's place, nothing outside is ever made, written or removed."""
+    """While a directory and a link are exchanged, nothing outside is made, written or removed."""
     (grounds.root / "swapped").mkdir()
     (grounds.root / "link").symlink_to("../outside")
     before = grounds.around()
@@ -468,7 +468,7 @@ def test_swapper_and_a_writer(grounds: Grounds, root: Root) -> None:
 
 
 def changed(root: Root, path: str) -> str:
-    """Make and remove a file, and one in a new directory; or tell why not."""
+    """Make and remove a file, and one in a new directory; return the error if there is one."""
     try:
         with root.open_parent(f"{path}-directory/new", make=True) as (directory, name):
             os.close(os.open(name, os.O_WRONLY | os.O_CREAT, dir_fd=directory))
@@ -505,7 +505,7 @@ def swapping(place: Path) -> Iterator[None]:
 
 
 def content(root: Root, path: str) -> str:
-    """What a file says, or why it is not read."""
+    """Return the content of a file, or the error."""
     try:
         opened = root.open(path)
     except OSError as error:

@@ -41,7 +41,7 @@ ISLAND = "ip link set lo up && ip route add local 0.0.0.0/0 dev lo && ip -6 rout
 
 
 class Recorder:
-    """In place of the connect step: notes what it is asked for, and connects to an answer that was written before."""
+    """A connect function that records its arguments, and connects to prepared responses."""
 
     def __init__(self, *answers: Iterable[bytes]) -> None:
         self.asked: list[tuple[str, int]] = []
@@ -60,7 +60,7 @@ class Recorder:
         return near
 
     def requests(self) -> list[bytes]:
-        """What was sent to each answer."""
+        """Return the requests, one for each response."""
         return [end.recv(65536) for end in self._ends]
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ def redirect(location: str, status: int = 302, *headers: str) -> list[bytes]:
 
 
 def fetch_text(web: HttpClient, url: str) -> str:
-    """What comes of getting a URL: its first bytes, or why there are none."""
+    """Return the first bytes of a URL, or the error."""
     try:
         return web.get(url).body[:60].decode()
     except ToolError as error:
@@ -97,7 +97,7 @@ def fetch_text(web: HttpClient, url: str) -> str:
 
 
 def test_the_recorder_itself(recorded: Callable[..., Recorder]) -> None:
-    """What stands in for the connect step gets each address and port, and what it gives is read as the answer."""
+    """The recorder gets each address and port, and its responses are read."""
     connect = recorded(http(b"hello"))
     web = HttpClient(Dialer(["10.0.0.0/8"], resolve=lambda *_: ["10.1.2.3"], connect=connect))
 
@@ -115,7 +115,7 @@ def test_nothing_else_connects(monkeypatch: pytest.MonkeyPatch, recorded: Callab
 
 
 def find_destinations(dialer: Dialer, text: str) -> tuple[str, list[tuple[str, int]]]:
-    """Where a URL leads; or what keeps it from leading anywhere."""
+    """Return the addresses of a URL, or the error."""
     try:
         url = parse_url(text)
         port = url.port or {"http": 80, "https": 443}[url.scheme]
@@ -152,7 +152,7 @@ def test_urls_all_the_way(recorded: Callable[..., Recorder]) -> None:
 
 
 def may_have_islands() -> bool:
-    """Whether this system gives anybody a network of their own."""
+    """Return whether this system allows network namespaces."""
     unshare = shutil.which("unshare")
     if unshare is None or shutil.which("ip") is None:
         return False
@@ -175,7 +175,7 @@ def test_urls_on_an_island() -> None:
 
 
 def test_names_that_change(recorded: Callable[..., Recorder]) -> None:
-    """Whatever a name server says from one lookup to the next, only one answer's checked addresses are connected to."""
+    """Whatever a name server answers, only checked addresses of one answer are connected to."""
     chance, connect = random.Random(6), recorded()  # noqa: S311  the same answers each time
     pool = [*TARGETS, "::1", "fd00::1", "::ffff:10.0.0.1", "64:ff9b::a00:1", "8.8.8.8", PUBLIC, PUBLIC6]
     answers: list[list[str]] = []
@@ -194,7 +194,7 @@ def test_names_that_change(recorded: Callable[..., Recorder]) -> None:
 
 
 def test_chains_of_redirects(recorded: Callable[..., Recorder]) -> None:
-    """No chain of redirects leads to an address that is not public, wherever in it stands what wants there."""
+    """No chain of redirects leads to an address that is not public."""
     chance, spread = random.Random(6), islice(urls(), 0, None, 97)  # noqa: S311  the same chains each time
     ends = Counter[str]()
     for _ in range(CHAINS):
@@ -317,7 +317,7 @@ def test_many_addresses() -> None:
 
 
 def test_any_client() -> None:
-    """The transport serves any client of httpx2, and refuses by itself what the client would do."""
+    """The transport works in any client of httpx2, and checks by itself."""
     with (
         Origin(lambda _: redirect("http://10.0.0.1/")) as origin,
         GuardedTransport(Dialer([f"127.0.0.1:{origin.port}"])) as transport,
@@ -328,8 +328,8 @@ def test_any_client() -> None:
 
 
 @pytest.mark.parametrize("url", ["ftp://127.0.0.1/", "http://me:secret@127.0.0.1/", "http://127.0.0.1:99999/"])
-def test_what_a_client_may_not_ask(url: str) -> None:
-    """Other schemes, passwords and ports that are none get no further than the transport."""
+def test_invalid_requests(url: str) -> None:
+    """The transport refuses other schemes, passwords and invalid ports."""
     transport = GuardedTransport(Dialer(["127.0.0.1"], connect=lambda *_: pytest.fail("it was connected to")))
 
     with pytest.raises(Refused):
@@ -394,7 +394,7 @@ DRIPS = {
 
 @pytest.mark.parametrize("drip", DRIPS)
 def test_drips(drip: str) -> None:
-    """A server that sends a little at a time, wherever in its answer, does not outlast the time there is."""
+    """A server that sends slowly, in any part of its response, does not outlast the deadline."""
     first, again = DRIPS[drip]
     with Origin(lambda _: origin.drip(first, piece=again)) as origin:
         start = time.monotonic()
@@ -405,7 +405,7 @@ def test_drips(drip: str) -> None:
 
 
 def test_a_handshake_that_never_ends() -> None:
-    """A server that accepts and says nothing does not hold the handshake up for longer than there is time."""
+    """A TLS handshake that never ends does not outlast the deadline."""
     with Origin(lambda _: origin.drip(piece=b"")) as origin:
         result = fetch_text(HttpClient(Dialer(["127.0.0.1"]), timeout=0.3), origin.url.replace("http:", "https:"))
 
@@ -413,7 +413,7 @@ def test_a_handshake_that_never_ends() -> None:
 
 
 def cancel_fetch(web: HttpClient, url: str, started_event: threading.Event) -> tuple[type[BaseException], bool]:
-    """What getting a URL ends with when it is called off after it has begun, and whether it ends at once."""
+    """Return the error of a fetch that is cancelled after its start, and whether it ends at once."""
     cancellation = Cancellation()
     caller = threading.Thread(target=lambda: cancellation.cancel() if started_event.wait(10) else None)
     caller.start()
@@ -435,7 +435,7 @@ def test_cancelling_while_it_reads(drip: str) -> None:
 
 
 def hold(listening: socket.socket, started_event: threading.Event) -> None:
-    """Accept one connection, say when something came, and wait until the other side closes it."""
+    """Accept one connection, report the first bytes, and wait until the client closes it."""
     with listening.accept()[0] as connection:
         connection.recv(1)
         started_event.set()
@@ -478,7 +478,7 @@ def test_cancelling_before_a_handshake() -> None:
 
 @pytest.fixture
 def hanging() -> Iterator[Callable[..., list[str]]]:
-    """A lookup that does not end until the test does; `begun` is set when one has begun."""
+    """A lookup that hangs until the test ends; the event is set once one has started."""
     release, started_event = threading.Event(), threading.Event()
 
     def resolve(*_: object) -> list[str]:
@@ -492,14 +492,14 @@ def hanging() -> Iterator[Callable[..., list[str]]]:
 
 
 def test_lookups_that_hang(hanging: Callable[..., list[str]]) -> None:
-    """A lookup cannot be ended, but nobody waits for it any longer than there is time."""
+    """A lookup that hangs does not outlast the deadline."""
     result = fetch_text(HttpClient(Dialer(resolve=hanging), timeout=0.1), "http://a.example/")
 
     assert "fetch error: it took longer than 0.1 seconds" == result
 
 
 def test_timeout_of_a_client(hanging: Callable[..., list[str]]) -> None:
-    """A client's own time for a connection is kept, and it is told of it as of any other."""
+    """A client's own connect timeout applies."""
     with (
         GuardedTransport(Dialer(resolve=hanging)) as transport,
         httpx2.Client(transport=transport, timeout=0.1) as client,
@@ -518,7 +518,7 @@ def test_cancelling_a_lookup(hanging: Callable[..., list[str]]) -> None:
 
 
 def test_lookups_at_once(hanging: Callable[..., list[str]]) -> None:
-    """Lookups that hang are so many at most; then it is said, and no thread is started."""
+    """The number of hanging lookups is limited; above it no thread is started."""
     dialer = Dialer(resolve=hanging)
     for _ in range(MAX_PENDING):
         with pytest.raises(TimedOut), Cancellation(0.001) as limit:
@@ -530,7 +530,7 @@ def test_lookups_at_once(hanging: Callable[..., list[str]]) -> None:
 
 
 def test_lookups_that_come_too_late() -> None:
-    """What is looked up when nobody waits any more is not connected to."""
+    """The result of a lookup after the deadline is not connected to."""
     cancellation, connected = Cancellation(), threading.Event()
 
     def resolve(*_: object) -> list[str]:
@@ -544,7 +544,7 @@ def test_lookups_that_come_too_late() -> None:
 
 
 def test_connections_that_come_too_late() -> None:
-    """A connection that is there when nobody waits any more is closed."""
+    """A connection after the deadline is closed."""
     near, far = socket.socketpair()
     release = threading.Event()
 
@@ -589,7 +589,7 @@ def test_deadline_of_the_run() -> None:
     ],
 )
 def test_hosts(host: str, recorded: Callable[..., Recorder]) -> None:
-    """What is looked up is made of letters, digits, hyphens and dots; a URL with anything else is invalid."""
+    """Host names have letters, digits, hyphens and dots; others are invalid."""
     names: Sequence[str] = []
     web = HttpClient(Dialer(resolve=lambda name, _: names.append(name) or [PUBLIC], connect=recorded(http(b"hello"))))  # type: ignore[attr-defined]
     result = fetch_text(web, f"http://{host}/")

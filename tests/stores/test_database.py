@@ -1,4 +1,4 @@
-"""SQLite files: what lasts, which threads and processes may use them, and which files are refused."""
+"""SQLite files: durability, threads, processes, forks, and files that are refused."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_block_in_a_block(database: Database) -> None:
 
 
 def test_one_state(database: Database, path: Path) -> None:
-    """A block that reads sees one state, whoever writes meanwhile, and lets him write."""
+    """A reading block sees one state, and does not block writers."""
     add(database, 1)
     with database.snapshot() as connection, Database(path, NUMBERS) as another:
         before = connection.execute("SELECT count(*) FROM numbers").fetchone()
@@ -156,7 +156,7 @@ def test_other_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_threads(database: Database) -> None:
-    """Threads may share a database; none loses what it wrote."""
+    """Threads can share a database without losing writes."""
     workers = [
         threading.Thread(target=lambda first: add_each(database, range(first, first + 50)), args=(100 * worker,))
         for worker in range(8)
@@ -170,7 +170,7 @@ def test_threads(database: Database) -> None:
 
 
 def test_processes(path: Path) -> None:
-    """Processes that make one file together all write to it, and none loses what it wrote."""
+    """Processes that create one file at the same time lose no writes."""
     script = "start = int(sys.argv[2]); add(Database(sys.argv[1], NUMBERS), *range(start, start + 100))"
     workers = [run(script, path, 100 * worker) for worker in range(4)]
 
@@ -223,7 +223,7 @@ with database.snapshot() as connection:
 
 @needs_fork
 def test_fork_in_memory() -> None:
-    """After a fork each process has what was in memory, and goes on with it alone."""
+    """After a fork each process has its own copy of a database in memory."""
     with run(FORK_IN_MEMORY) as forking:
         text = forking.communicate()[0]
 
@@ -279,7 +279,7 @@ add(busy, 5)
 
 @needs_fork
 def test_fork_in_vain(path: Path) -> None:
-    """A fork does not wait for good: the child is refused what was in use, and may use all else; its parent all."""
+    """A fork waits for a limited time: the child cannot use what was in use, the parent can use everything."""
     with run(FORK_IN_VAIN, path) as forking:
         text = forking.communicate(timeout=20)[0]
 
@@ -343,7 +343,7 @@ Database(sys.argv[1] + "2", NUMBERS)
 
 @needs_fork
 def test_interrupted_fork(path: Path) -> None:
-    """After a signal in a fork that waits, all threads can use the database, and make others."""
+    """After a signal interrupts a waiting fork, all threads can use databases."""
     with run(INTERRUPTED_FORK, path, stderr=subprocess.DEVNULL) as forking:
         forking.communicate(timeout=20)
 
@@ -375,7 +375,7 @@ def test_exit_while_a_thread_works(path: Path) -> None:
 
 
 def test_migration(database: Database, path: Path) -> None:
-    """A file of an earlier version is brought up to date, with what it holds."""
+    """A file of an earlier version is migrated with its data."""
     add(database, 1)
     with Database(path, LATER) as later, later.snapshot() as connection:
         rows = connection.execute("SELECT n, sign FROM numbers").fetchall()
@@ -392,7 +392,7 @@ def test_migration_that_fails(database: Database, path: Path) -> None:
 
 
 def test_later_version(path: Path) -> None:
-    """A file that a later version has made is refused, and not changed."""
+    """A file of a later version is refused, and not changed."""
     Database(path, LATER).close()
     before = path.read_bytes()
 
@@ -414,7 +414,7 @@ def test_other_contents(path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no modes here")
 def test_private(database: Database, path: Path) -> None:
-    """Only its owner may read a file that is made here, and its log."""
+    """Only its owner may read a new file and its log."""
     add(database, 1)
     files = [path, Path(f"{path}-wal"), Path(f"{path}-shm")]
 
@@ -456,7 +456,7 @@ def test_no_database(path: Path) -> None:
 
 
 def test_held_by_another(database: Database, path: Path) -> None:
-    """If another process holds the file for too long, the error says so, and advises to try again."""
+    """If another process locks the file for too long, the error advises to try again."""
     add(database, 1)
     with Database(path, NUMBERS, timeout=0.05) as hasty:
         with database.transaction(), pytest.raises(ToolError) as refused:
@@ -560,7 +560,7 @@ def test_damage(damage: Callable[[bytes, random.Random], bytes], sound: bytes, p
 
 
 def test_cut_file(sound: bytes, path: Path) -> None:
-    """A file that lost its second half is refused with what to do."""
+    """A file without its second half is refused with advice."""
     path.write_bytes(sound[: len(sound) // 2 // 4096 * 4096])
 
     assert re.match(
@@ -568,8 +568,8 @@ def test_cut_file(sound: bytes, path: Path) -> None:
     )
 
 
-def test_damage_that_nobody_looks_at(sound: bytes, path: Path) -> None:
-    """A page that is not as it should be is found when the file is opened, and not when it is too late."""
+def test_damage_is_found_on_opening(sound: bytes, path: Path) -> None:
+    """A damaged page is found when the file is opened."""
     path.write_bytes(sound[:-4096] + bytes(4096))
 
     assert "numbers.db cannot be used: it is damaged." in refusal(path)
@@ -584,7 +584,7 @@ def leave_log(path: Path) -> bytes:
 
 
 def test_cut_log(path: Path, tmp_path: Path) -> None:
-    """A log that lost its end still gives what was written first, and no half of anything."""
+    """A log without its end gives the earlier transactions, each whole."""
     log, lengths = leave_log(path), set()
     for share in range(1, 20):
         copy = tmp_path / f"{share}.db"

@@ -79,7 +79,7 @@ def test_end_of_the_run() -> None:
 
 
 def test_generator() -> None:
-    """A function may give its embeddings one by one."""
+    """A function may yield its embeddings."""
     assert [[1.0, 1.0], [2.0, 1.0]] == embed_texts(cast("Embed", lambda texts, /: iter(lengths(texts))), ["a", "bb"])
 
 
@@ -103,7 +103,7 @@ def test_failures(embed: Embed, message: str) -> None:
 
 
 def test_model_of_a_function() -> None:
-    """A plain function does not say what its model is."""
+    """A plain function has no model name."""
     assert "" == get_model_name(lengths)
 
 
@@ -139,7 +139,7 @@ class Server:
 
 
 def items(texts: list[str]) -> list[dict[str, Any]]:
-    """Embeddings as OpenAI's API gives them, but in another order."""
+    """Make embeddings as OpenAI's API returns them, in another order."""
     subject = [{"object": "embedding", "index": n, "embedding": [float(len(text))]} for n, text in enumerate(texts)]
     return subject[::-1]
 
@@ -174,7 +174,7 @@ def test_server(server: Server, client: openai.OpenAI) -> None:
 
 
 def test_request(server: Server, client: openai.OpenAI) -> None:
-    """The request says the model, the texts, and the dimensions where they are chosen."""
+    """The request has model, texts, and dimensions if they are set."""
     OpenAIEmbeddings("small", client)(["a"])
     OpenAIEmbeddings("small", client, dimensions=8)(["b"])
     usual = {"path": "/v1/embeddings", "model": "small", "encoding_format": "float"}
@@ -183,7 +183,7 @@ def test_request(server: Server, client: openai.OpenAI) -> None:
 
 
 def test_server_by_the_environment(server: Server, environment: Callable[[str, str], None]) -> None:
-    """Without a client the environment says who is asked."""
+    """Without a client the environment names the server."""
     environment("OPENAI_BASE_URL", server.base_url)
 
     assert [[1.0]] == OpenAIEmbeddings("small")(["a"])
@@ -223,7 +223,7 @@ def test_no_answer(content: str, server: Server, client: openai.OpenAI) -> None:
 
 
 def test_asynchronous_client() -> None:
-    """A client that has to be awaited is refused when the embeddings are made."""
+    """An async client is refused."""
     with pytest.raises(DefinitionError, match="client=AsyncOpenAI: it is asynchronous"):
         OpenAIEmbeddings("small", cast("openai.OpenAI", openai.AsyncOpenAI(api_key="test")))
 
@@ -239,7 +239,7 @@ def test_silent_server(client: openai.OpenAI) -> None:
 
 
 def test_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a client, an address or a key, the client's error says what is missing."""
+    """Without a client, an address or a key, the client's error has the missing variable."""
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
@@ -270,7 +270,7 @@ PAIRS = [
 @needs_model
 @pytest.mark.parametrize(("text", "similar", "other"), PAIRS)
 def test_meaning(text: str, similar: str, other: str, local: LocalEmbeddings) -> None:
-    """Of the model on this machine, texts that mean nearly the same are near, others are not."""
+    """With the local model, texts of similar meaning are near, others are not."""
     assert nearness(local([text, similar])) > 0.35
     assert abs(nearness(local([text, other]))) < 0.2
 
@@ -334,7 +334,7 @@ def test_spoilt_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the extra is missing, the error says how to install it."""
+    """Without the extra, the error has the command that installs it."""
     monkeypatch.setattr(sys, "path", [])
 
     with pytest.raises(ImportError, match=r'pip install "function-toolkit\[embeddings\]"'):

@@ -53,8 +53,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Itera
         yield subject
 
 
-def keep(store: KnowledgeStore, content: str, embedding: Sequence[float] = EAST, **fields: Any) -> Document:
-    """Keep a document of one chunk, whose id is its text."""
+def add(store: KnowledgeStore, content: str, embedding: Sequence[float] = EAST, **fields: Any) -> Document:
+    """Store a document of one chunk, whose id is its text."""
     document = Document(**{"id": content, "content": content, **fields})
     store.add(document, [Chunk(content=content, embedding=embedding)])
     return document
@@ -75,7 +75,7 @@ def test_document(store: SQLiteKnowledge) -> None:
 
 
 def test_hit(store: SQLiteKnowledge) -> None:
-    """A hit tells the chunk, what it is part of, and how near it is."""
+    """A hit has its chunk, its document and its score."""
     store.add(
         Document(id="1", content="one two", title="T", source="S"),
         [Chunk(content="one", embedding=NORTH), Chunk(content="two", embedding=[3, 4])],
@@ -91,7 +91,7 @@ def test_hit(store: SQLiteKnowledge) -> None:
 def test_nearest_first(store: SQLiteKnowledge) -> None:
     """The nearest by direction come first, however long the embeddings are, and no more than asked for."""
     for content, embedding in {"west": WEST, "north": [0.0, 9e300], "east": [1e-300, 0.0]}.items():
-        keep(store, content, embedding)
+        add(store, content, embedding)
 
     assert ["east", "north", "west"] == near(store, [5.0, 1.0])
     assert ["east"] == near(store, [5.0, 1.0], limit=1)
@@ -101,7 +101,7 @@ def test_nearest_first(store: SQLiteKnowledge) -> None:
 def test_as_near(store: SQLiteKnowledge) -> None:
     """Of two equally near chunks, the one that was stored first comes first."""
     for content in ("b", "a", "c"):
-        keep(store, content)
+        add(store, content)
 
     assert ["b", "a"] == near(store, EAST, limit=2)
 
@@ -116,8 +116,8 @@ def test_many(store: SQLiteKnowledge) -> None:
 
 def test_same_id(store: SQLiteKnowledge) -> None:
     """A document takes the place of one of the same id, with its chunks."""
-    keep(store, "old words", id="1")
-    new = keep(store, "new text", id="1")
+    add(store, "old words", id="1")
+    new = add(store, "new text", id="1")
 
     assert [new] == store.documents()
     assert ["new text"] == near(store, EAST)
@@ -126,8 +126,8 @@ def test_same_id(store: SQLiteKnowledge) -> None:
 
 def test_delete(store: SQLiteKnowledge) -> None:
     """Removed documents are not found, and their number is returned."""
-    keep(store, "one")
-    keep(store, "two")
+    add(store, "one")
+    add(store, "two")
 
     assert 1 == store.delete("one", "three")
     assert ["two"] == near(store, EAST) == [document.id for document in store.documents()]
@@ -135,7 +135,7 @@ def test_delete(store: SQLiteKnowledge) -> None:
 
 def test_delete_of_the_expired(store: SQLiteKnowledge, clock: Clock) -> None:
     """Expired documents are removed together with any others."""
-    keep(store, "note", expires_at=1500.0)
+    add(store, "note", expires_at=1500.0)
     clock.now = 1500.0
     removed = store.delete()
     clock.now = 1000.0
@@ -145,7 +145,7 @@ def test_delete_of_the_expired(store: SQLiteKnowledge, clock: Clock) -> None:
 
 def test_collections(store: SQLiteKnowledge) -> None:
     """A search finds nothing of another collection."""
-    keep(store, "a message", collection="messages")
+    add(store, "a message", collection="messages")
 
     assert ([], []) == (near(store, EAST), store.documents())
     assert ["a message"] == near(store, EAST, collection="messages")
@@ -153,8 +153,8 @@ def test_collections(store: SQLiteKnowledge) -> None:
 
 def test_expiry(store: SQLiteKnowledge, clock: Clock) -> None:
     """Expired documents are not found."""
-    keep(store, "note", expires_at=1500.0)
-    keep(store, "fact")
+    add(store, "note", expires_at=1500.0)
+    add(store, "fact")
     before = near(store, EAST)
     clock.now = 1500.0
 
@@ -164,19 +164,19 @@ def test_expiry(store: SQLiteKnowledge, clock: Clock) -> None:
 
 def test_expired_is_removed(store: SQLiteKnowledge, clock: Clock) -> None:
     """Expired documents are removed with the next one added, even if the clock is set back later."""
-    keep(store, "note", expires_at=1500.0)
+    add(store, "note", expires_at=1500.0)
     clock.now = 1500.0
-    keep(store, "fact")
+    add(store, "fact")
     clock.now = 1000.0
 
     assert ["fact"] == [document.id for document in store.documents()]
 
 
 def test_owners(store: SQLiteKnowledge) -> None:
-    """One owner neither finds, nor replaces, nor removes what is another's."""
+    """An owner neither finds, replaces nor removes documents of another."""
     ann, bob = store.with_owner("ann"), store.with_owner("bob")
-    keep(ann, "secret of ann", id="1")
-    keep(bob, "secret of bob", id="1")
+    add(ann, "secret of ann", id="1")
+    add(bob, "secret of bob", id="1")
 
     assert 0 == store.delete("1")
     assert ["secret of ann"] == near(ann, EAST)
@@ -188,8 +188,8 @@ def test_owners(store: SQLiteKnowledge) -> None:
     [{"path": 3}, {"timeout": "x"}, {"timeout": True}, {"timeout": -1}, {"timeout": 1e9}, {"clock": 3}],
     ids=str,
 )
-def test_no_options(options: dict[str, Any]) -> None:
-    """A mistaken option is refused by its name when the store is made."""
+def test_invalid_options(options: dict[str, Any]) -> None:
+    """An invalid option is refused by name when the store is made."""
     ((name, value),) = options.items()
 
     with pytest.raises(DefinitionError, match=f"^{name}={value!r} is not a "):
@@ -203,17 +203,17 @@ def test_no_clock() -> None:
 
 
 @pytest.mark.parametrize("owner", [None, "", 5, b"ann"], ids=repr)
-def test_no_owner(owner: Any, store: SQLiteKnowledge) -> None:
+def test_invalid_owner(owner: Any, store: SQLiteKnowledge) -> None:
     """An invalid owner is refused, as its documents could not be found again."""
     with pytest.raises(DefinitionError, match="owner="):
         store.with_owner(owner)
 
 
 def test_close_of_an_owner(store: SQLiteKnowledge) -> None:
-    """The store of an owner closes nothing, as others use it."""
-    keep(store, "one")
+    """Closing the store of an owner does not close the file."""
+    add(store, "one")
     with store.with_owner("ann") as ann:
-        keep(ann, "two")
+        add(ann, "two")
 
     assert (["one"], ["two"]) == (near(store, EAST), near(ann, EAST))
 
@@ -228,7 +228,7 @@ def test_late(tmp_path: Path) -> None:
 
     def keep_late(store: SQLiteKnowledge) -> None:
         with use_cancellation(cancellation), pytest.raises(Cancelled):
-            keep(store, "late")
+            add(store, "late")
 
     with (
         SQLiteKnowledge(tmp_path / "k.db", clock=clock) as store,
@@ -259,7 +259,7 @@ SPOILT = {
 def test_spoilt_rows(statement: str, tmp_path: Path) -> None:
     """A row that was not written by this library raises an error with advice."""
     with SQLiteKnowledge(tmp_path / "k.db") as store:
-        keep(store, "one")
+        add(store, "one")
         with closing(sqlite3.connect(tmp_path / "k.db", isolation_level=None)) as connection:
             connection.execute(statement)
 
@@ -270,10 +270,10 @@ def test_spoilt_rows(statement: str, tmp_path: Path) -> None:
 @examples(30)
 @given(st.lists(st.tuples(st.sampled_from(["a", "A", "a' OR '1'='1", "%", "\0"]), st.text("xyz ", min_size=1))))
 def test_owners_never_meet(expected: list[tuple[str, str]]) -> None:
-    """Whatever owners are called, each finds what is his and no more."""
+    """Owners of any names find their own documents only."""
     with MemoryKnowledge() as store:
         for owner, content in expected:
-            keep(store.with_owner(owner), content)
+            add(store.with_owner(owner), content)
 
         for owner in {owner for owner, _ in expected}:
             own = {content for another, content in expected if another == owner}
@@ -286,8 +286,8 @@ def test_owners_never_meet(expected: list[tuple[str, str]]) -> None:
     ids=["another length", "another model"],
 )
 def test_other_model(embedding: list[float], model: str, holder: str, store: SQLiteKnowledge) -> None:
-    """A store holds embeddings of one model: others are refused, and nothing changes."""
-    document = keep(store, "one")
+    """A store refuses embeddings of another model, and does not change."""
+    document = add(store, "one")
     text = f"This store holds embeddings of 2 numbers by the model '', {holder}: use the same model, or another store."
 
     with pytest.raises(StoreError, match=text):
@@ -316,9 +316,9 @@ def test_odd_embedding(embedding: Any, store: SQLiteKnowledge) -> None:
 
 
 def test_no_direction(store: SQLiteKnowledge) -> None:
-    """An embedding of zeros is as far from all others as one that stands across."""
-    keep(store, "nowhere", [0.0, 0.0])
-    keep(store, "west", WEST)
+    """An embedding of zeros has the cosine 0 with all others."""
+    add(store, "nowhere", [0.0, 0.0])
+    add(store, "west", WEST)
 
     assert [("nowhere", 0.0), ("west", -1.0)] == [(hit.content, hit.score) for hit in store.search(EAST)]
     assert {0.0} == {hit.score for hit in store.search([0, 0])}
@@ -327,16 +327,16 @@ def test_no_direction(store: SQLiteKnowledge) -> None:
 def test_surrogates(store: SQLiteKnowledge) -> None:
     """A text that no file can hold is refused, and the store can be used on."""
     with pytest.raises(StoreError, match="surrogates not allowed"):
-        keep(store, "\ud800")
-    keep(store, "one")
+        add(store, "\ud800")
+    add(store, "one")
 
     assert ["one"] == near(store, EAST)
 
 
 def test_without_numpy(store: SQLiteKnowledge, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without numpy the same is found."""
+    """Results are the same without numpy."""
     for turn in range(50):
-        keep(store, str(turn), [math.cos(turn), math.sin(turn), turn / 50])
+        add(store, str(turn), [math.cos(turn), math.sin(turn), turn / 50])
     with_numpy = store.search([0.3, -0.2, 0.9], limit=50)
     monkeypatch.setitem(sys.modules, "numpy", None)
     without = store.search([0.3, -0.2, 0.9], limit=50)
@@ -348,14 +348,14 @@ def test_without_numpy(store: SQLiteKnowledge, monkeypatch: pytest.MonkeyPatch) 
 def test_file_lasts(tmp_path: Path) -> None:
     """One process finds the documents of another."""
     with SQLiteKnowledge(tmp_path / "k.db") as first:
-        keep(first, "one")
+        add(first, "one")
 
     with SQLiteKnowledge(tmp_path / "k.db") as second:
         assert ["one"] == near(second, EAST)
 
 
 class Machine(RuleBasedStateMachine):
-    """The store beside dictionaries that do the same in plain words."""
+    """The store beside a model of dictionaries."""
 
     owners, ids = st.sampled_from(["", "ann"]), st.sampled_from(["1", "2", "3"])
     contents = st.lists(st.sampled_from(["red fox", "fox", "blue", "red red"]), max_size=3)
@@ -387,7 +387,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(seconds=st.integers(1, 3))
     def wait(self, seconds: int) -> None:
-        """Let time go by."""
+        """Advance the clock."""
         self.clock.now += seconds
         self.kept = {key: document for key, document in self.kept.items() if document[1] > self.clock.now}
 

@@ -266,7 +266,7 @@ def _check_key(key: str, engine: str, variable: str) -> str:
     if not key:
         raise DefinitionError(f"{engine} needs a key: give it, as {engine}(key), or set {variable}.")
     if not (isinstance(key, str) and KEY.fullmatch(key)):
-        raise DefinitionError(f"The key of {engine} is not text, or has characters that a key cannot have, perhaps a line end.")
+        raise DefinitionError(f"The key of {engine} is not text, or has a character such as a line end.")
     return key
 
 
