@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from inspect import Parameter
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypeVar, get_args, overload
 
@@ -35,19 +36,20 @@ from toolkit._tools.shared_values import ABOUT, SharedValues, Values
 from toolkit._tools.tool import Tool, safe_name
 from toolkit.errors import DefinitionError, DuplicateToolError
 
-Addable: TypeAlias = AnyTool | Callable[..., Any]
+# A tool, a function, or an object whose decorated methods are tools.
+Addable: TypeAlias = object
 Wait: TypeAlias = Literal["all", "success", "first"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Toolbox:
-    """Tools by name. A plain function that is added becomes a tool.
+    """Tools by name. A plain function that is added becomes a tool; an object adds its methods decorated with `@tool`.
 
     A toolbox is iterable, and `box["name"]`, `"name" in box`, `len(box)` and `box | other` work. The tools that it
     returns have the handlers that execute them now: see `bind`.
 
     Args:
-        tools: Tools and functions.
+        tools: Tools, functions, and objects with decorated methods.
         strict: Whether providers are to enforce the schemas of tools that have no `strict` of their own, where that is
             lossless.
         references: Whether calls may refer to the results of other calls: `_outputPath` stores a result under a path,
@@ -78,7 +80,7 @@ class Toolbox:
         if not isinstance(tools, Iterable):
             raise DefinitionError(
                 f"A toolbox is made of a list of tools, not of {tools!r}: write Toolbox([...]), "
-                f"or Toolbox.from_object(instance) for an object whose methods are tools."
+                f"also for a single function or object."
             )
         self.add(*tools)
 
@@ -120,7 +122,7 @@ class Toolbox:
             DefinitionError: One cannot be a tool, or is a method without its instance.
         """
         added = dict(self.bindings._tools)
-        for made in map(_as_tool, tools):
+        for made in chain.from_iterable(map(_as_tools, tools)):
             if made.name in added:
                 raise DuplicateToolError(
                     f"Tool {made.name!r} is already in this toolbox: it came from {added[made.name].origin}, and "
@@ -137,7 +139,7 @@ class Toolbox:
             DefinitionError: There is no tool of this name to replace.
         """
         changed = dict(self.bindings._tools)
-        for made in map(_as_tool, tools):
+        for made in chain.from_iterable(map(_as_tools, tools)):
             if made.name not in changed:
                 raise DefinitionError(f"There is no tool {made.name!r} to replace{suggest(made.name, self.names)}")
             changed[made.name] = made
@@ -435,10 +437,21 @@ class Toolbox:
         return ParallelCalls(Dispatcher(tools=self.bindings._compose()), own, backend, SharedValues.of(shared))
 
 
-def _as_tool(item: Addable) -> AnyTool:
+def _as_tools(item: Addable) -> Iterable[AnyTool]:
+    """Return the tools that an item stands for: one, or those of an object with decorated methods."""
     if item is None or isinstance(item, (list, tuple, Toolbox)):
         what = "None" if item is None else "a list of them: write Toolbox([*tools])"
-        raise DefinitionError(f"A toolbox takes tools and functions; one of them is {what}.")
-    made = item if isinstance(item, Tool) else tool(item)
-    refuse_unbound(made, "add")
-    return made
+        raise DefinitionError(f"A toolbox takes tools, functions and objects; one of them is {what}.")
+    if isinstance(item, Tool) or inspect.isroutine(item):
+        made = item if isinstance(item, Tool) else tool(item)
+        refuse_unbound(made, "add")
+        return [made]
+    owner = item if inspect.isclass(item) else type(item)
+    methods = tool_methods(owner)
+    if methods and item is owner:
+        raise DefinitionError(f"The tools of {owner.__qualname__} need an instance: write {owner.__name__}(...).")
+    if not methods and not callable(item):
+        raise DefinitionError(
+            f"{item!r:.100} is no tool. Pass a function, or an object with methods that are decorated with @tool."
+        )
+    return [getattr(item, name) for name in methods] or [tool(item)]

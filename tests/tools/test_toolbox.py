@@ -270,7 +270,7 @@ def test_no_tool() -> None:
     """What is no function is refused, and nothing is added."""
     box = Toolbox()
 
-    with pytest.raises(DefinitionError, match="it got 'add'"):
+    with pytest.raises(DefinitionError, match="'add' is no tool"):
         box.add(double, "add")  # type: ignore[arg-type]
     assert 0 == len(box)
 

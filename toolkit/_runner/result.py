@@ -46,7 +46,13 @@ class RunResult(Generic[T]):
     abandoned: int = field(default=0, repr=False)
 
     def __str__(self) -> str:
-        return str(self.output)
+        """Return the answer; in a run without one, why there is none."""
+        if self.finish_reason == "stop" or (self.output and not self.is_paused):
+            return str(self.output)
+        if self.is_paused:
+            calls = ", ".join(f"{pending.call.name}({pending.arguments})" for pending in self.pending)
+            return f"[paused: {calls} waits for approval]"
+        return f"[no answer: {self.finish_reason}]"
 
     def _repr_html_(self) -> str:
         from toolkit.display.notebook import render_result  # only a notebook asks

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from inspect import isfunction
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from typing_extensions import TypedDict
@@ -174,6 +175,16 @@ class ToolSettings:
         """Whether a call may be repeated."""
         return self.effect == "read" if self.idempotent is None else self.idempotent
 
+    def bind(self, instance: Any) -> ToolSettings:
+        """Bind the gates that are methods of the instance's class, as the tool itself is bound."""
+        owner = instance if isinstance(instance, type) else type(instance)
+        gates = {name: gate for name in ("authorize", "approve") if is_method(gate := getattr(self, name), owner)}
+        if not gates:
+            return self
+        bound = replace(self, **{name: gate.__get__(instance) for name, gate in gates.items()})
+        vars(bound)["semaphore"] = self.semaphore
+        return bound
+
     @cached_property
     def is_plain(self) -> bool:
         """Whether a call needs no timeout, retry, place or slot."""
@@ -184,6 +195,11 @@ class ToolSettings:
     def runs_alone(self) -> bool:
         """Whether no other call runs at the same time."""
         return self.exclusive or self.effect in ("write", "destructive")
+
+
+def is_method(value: object, owner: type) -> bool:
+    """Return whether a value is a function in the body of a class or of one of its bases."""
+    return isfunction(value) and any(vars(kind).get(value.__name__) is value for kind in owner.__mro__)
 
 
 def _is_time(value: object) -> bool:

@@ -324,9 +324,8 @@ class Tool(Generic[P, R]):
         target = owner if self._of_class else instance
         if target is None or not self._binds:
             return self
-        return replace(
-            self, handler=self._with_function(cast("FunctionHandler", self._function).in_class().bind(target))
-        )
+        handler = self._with_function(cast("FunctionHandler", self._function).in_class().bind(target))
+        return replace(self, handler=handler, settings=self.settings.bind(target))
 
     def __set_name__(self, owner: type, name: str) -> None:
         if self._binds and self.__dict__["__qualname__"].rpartition(".")[0] == owner.__qualname__:
