@@ -450,8 +450,10 @@ def _as_tools(item: Addable) -> Iterable[AnyTool]:
     methods = tool_methods(owner)
     if methods and item is owner:
         raise DefinitionError(f"The tools of {owner.__qualname__} need an instance: write {owner.__name__}(...).")
-    if not methods and not callable(item):
+    if methods:
+        return [getattr(item, name) for name in methods]
+    if not callable(item):
         raise DefinitionError(
             f"{item!r:.100} is no tool. Pass a function, or an object with methods that are decorated with @tool."
         )
-    return [getattr(item, name) for name in methods] or [tool(item)]
+    return [tool(item)]

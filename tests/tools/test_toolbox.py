@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from toolkit import (
+    ApprovalRequest,
     DefinitionError,
     DuplicateToolError,
     Failed,
@@ -271,7 +272,7 @@ def test_no_tool() -> None:
     box = Toolbox()
 
     with pytest.raises(DefinitionError, match="'add' is no tool"):
-        box.add(double, "add")  # type: ignore[arg-type]
+        box.add(double, "add")
     assert 0 == len(box)
 
 
@@ -455,3 +456,69 @@ def test_context(backend: str) -> None:
         through(backend)(box, "me", "{}", ToolContext(deps="db")).value,
         through(backend)(box, "me").value,
     ]
+
+
+class Shelf:
+    """An object with a tool, and gates that are methods."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.asked: list[str] = []
+
+    def _may(self, _: Tool[..., Any], arguments: Mapping[str, Any], __: ToolContext) -> bool:
+        return bool(arguments["places"] <= self.limit)
+
+    def _ask(self, request: ApprovalRequest) -> bool:
+        self.asked.append(request.arguments_json)
+        return False  # no approval is needed
+
+    @tool(authorize=_may, approve=_ask)
+    def take(self, places: int) -> str:
+        """Take places."""
+        return f"{places} of {self.limit}"
+
+
+def test_object() -> None:
+    """An object with decorated methods stands for these."""
+    assert ["take"] == [made.name for made in Toolbox([Shelf(3)])]
+
+
+@pytest.mark.parametrize(
+    ("item", "reason"),
+    [
+        (Shelf, r"The tools of Shelf need an instance: write Shelf\(\.\.\.\)"),
+        (object(), "is no tool. Pass a function, or an object with methods that are decorated with @tool"),
+    ],
+)
+def test_no_object(item: object, reason: str) -> None:
+    """A class with decorated methods, and an object without one, are refused with the way out."""
+    with pytest.raises(DefinitionError, match=reason):
+        Toolbox([item])
+
+
+@pytest.mark.parametrize(("places", "text"), [(2, "2 of 3"), (4, "Tool execution was denied by authorization policy.")])
+def test_gates_that_are_methods(places: int, text: str) -> None:
+    """Gates that are methods of the tool's class are bound to the tool's instance."""
+    shelf = Shelf(3)
+
+    assert text == Toolbox([shelf]).call("take", {"places": places}).text
+    assert [f'{{"places": {places}}}'] * (places == 2) == shelf.asked
+
+
+class Queue:
+    """An object whose tool has a limit on calls at the same time, and a gate that is a method."""
+
+    def _may(self, *_: Any) -> bool:
+        return True
+
+    @tool(authorize=_may, max_parallel=1)
+    def join(self) -> str:
+        """Join."""
+        return "joined"
+
+
+def test_limit_is_shared_by_instances() -> None:
+    """A tool's own limit on parallel calls counts for all instances, with gates that are methods too."""
+    one, other = Queue().join, Queue().join
+
+    assert one.settings.semaphore is other.settings.semaphore is not None

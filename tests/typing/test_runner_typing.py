@@ -40,7 +40,7 @@ def asking(context: ToolContext[Point]) -> int:
 
 def runner(*script: str) -> Runner:
     """A runner whose model says this."""
-    return Runner([asking], model=ScriptedModel(script))
+    return Runner(model=ScriptedModel(script))
 
 
 def test_text() -> None:

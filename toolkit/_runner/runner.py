@@ -117,6 +117,7 @@ class Runner(Controls):
     Raises:
         ValueError: An option has a wrong value.
         TypeError: There is no such option, or `model` is not a model.
+        DefinitionError: One of the tools cannot be a tool, or cannot be described to a model.
 
     Example:
         >>> from toolkit.testing import ScriptedModel, call
@@ -141,6 +142,8 @@ class Runner(Controls):
         if not isinstance(model, (str, Model, type(None))):
             raise TypeError(f"model={model!r} is neither a model's name nor a Model. A client goes in as client=...")
         self.toolbox = toolbox if isinstance(toolbox, Toolbox) else Toolbox(toolbox)
+        for made in self.toolbox:
+            _ = made._spec  # a tool that cannot be described is found here, not in the first run
         self.instructions = instructions
         given = get_given_options(options)
         check_options(given)
@@ -196,6 +199,7 @@ class Runner(Controls):
             BusyError: The runner has `max_runs` active runs.
             ApprovalError: A decision is for a call that does not wait.
             FatalError: A tool raised it.
+            TypeError: A tool takes `ToolContext[X]`, and there are no deps.
             RunError: The model gave no answer of the `output_type` within `output_retries`.
         """
         request = RunRequest(prompt, messages, deps, output_type, decisions, shared)
@@ -404,12 +408,16 @@ class Runner(Controls):
 
         Raises:
             ApprovalError: A decision is for a call that does not wait.
+            TypeError: A tool needs `deps`, and there are none.
             BusyError: The runner has as many active runs as it may have.
             ValueError: There is nothing to answer, or an option names a tool that does not exist.
         """
         options, start = self._options, time.monotonic()
         state = request.prompt if isinstance(request.prompt, RunState) else None
         tools = self._secure(self.toolbox.snapshot())  # result_read may join in the course of the run
+        for made in tools.values():
+            if request.deps is None and made._needs_deps:
+                raise TypeError(f"{made.origin} takes a ToolContext with deps: pass deps= to the run.")
         for name in self.limits.max_calls_per_tool:
             if name not in tools:
                 raise ValueError(

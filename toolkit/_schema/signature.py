@@ -22,7 +22,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property, partial, singledispatchmethod
 from types import CodeType, FunctionType, MethodType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 import typing_extensions
 
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from toolkit._schema.docstrings import Docstring
 
 
+# Types of deps that None satisfies, also as members of a union.
+_OPEN = frozenset({None, type(None), Any, object})
 # The annotation as text: `ToolContext`, `toolkit.ToolContext[Deps]`, the same with None.
 _CONTEXT_NAME = re.compile(r"(None\s*\|\s*|(\w+\.)*Optional\[)?(\w+\.)*ToolContext(\[.*\])?(\s*\|\s*None|\])?")
 
@@ -109,6 +111,12 @@ class Signature:
             and not (p.is_injected or p.field or p.has_mutable_default)
             for p in self.parameters
         )
+
+    @cached_property
+    def needs_deps(self) -> bool:
+        """True if a parameter is annotated `ToolContext[X]`, where X is neither None nor open."""
+        types = [get_args(p.annotation) for p in self.parameters if get_origin(p.annotation) is ToolContext]
+        return any(not isinstance(deps, TypeVar) and _OPEN.isdisjoint((deps, *get_args(deps))) for (deps,) in types)
 
     @cached_property
     def argument_schema(self) -> ParameterSchema:

@@ -388,6 +388,12 @@ class Tool(Generic[P, R]):
         function = self._function
         return type(function) is FunctionHandler and inspect.isfunction(function.function)
 
+    @cached_property
+    def _needs_deps(self) -> bool:
+        """Whether its function takes `ToolContext[X]`, where X is neither None nor Any."""
+        function = self._function
+        return function is not None and function.signature.needs_deps
+
     @property
     def _is_unbound(self) -> bool:
         """Whether it is a method that waits for its instance."""
