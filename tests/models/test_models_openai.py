@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import inspect
 import pickle
 import traceback
 import types
@@ -306,7 +305,7 @@ def test_repr() -> None:
 # -- errors
 
 EXCEPTIONS = sorted(
-    (kind for _, kind in inspect.getmembers(openai, inspect.isclass) if issubclass(kind, openai.OpenAIError)),
+    (kind for kind in vars(openai).values() if type(kind) is type and issubclass(kind, openai.OpenAIError)),
     key=lambda kind: kind.__name__,
 )
 REFUSES = "The model's server refuses the request."
