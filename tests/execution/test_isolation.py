@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.apart import Counter, count, count_later, end, known, late, nested, parent, prints, process, process_later
+from tests.properties import combine
 from toolkit import DefinitionError, FatalError, Runner, Tool, Toolbox, ToolResult, tool
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._context import ToolContext
@@ -112,8 +113,7 @@ ENDS = {
 }
 
 
-@BOTH
-@pytest.mark.parametrize("how", ENDS)
+@pytest.mark.parametrize(("how", "go"), combine(ENDS, [through_call, through_acall]))
 def test_failures(go: Callable[..., ToolResult], how: str) -> None:
     """However the process ends, the call has a result: exceptions keep their class and text."""
     result = go(end, how=how)

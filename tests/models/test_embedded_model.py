@@ -15,6 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.properties import combine
 from toolkit import NoModelError, Runner, RunResult, Tool, Toolbox, schema
 from toolkit.cli import QUESTIONS, add, convert, weather
 from toolkit.events import TextDelta
@@ -36,9 +37,9 @@ def model() -> OpenAIModel:
     return embedded_model()
 
 
-def names(tools: tuple[Tool[..., object], ...]) -> str:
-    """Tools by their names."""
-    return "-".join(tool.name for tool in tools)
+def describe(value: tuple[Tool[..., object], ...] | str) -> str:
+    """Describe a question, or tools by their names."""
+    return value if isinstance(value, str) else "-".join(tool.name for tool in value)
 
 
 def told(result: RunResult) -> tuple[str, str, str]:
@@ -47,8 +48,9 @@ def told(result: RunResult) -> tuple[str, str, str]:
     return call.name, call.arguments, result.output
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-@pytest.mark.parametrize("tools", list(itertools.permutations((add, convert, weather))), ids=names)
+@pytest.mark.parametrize(
+    ("tools", "question"), combine(itertools.permutations((add, convert, weather)), QUESTIONS), ids=describe
+)
 def test_questions_of_the_demonstration(
     model: OpenAIModel, tools: tuple[Tool[..., object], ...], question: str
 ) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 import openai
 import pytest
 
+from tests.properties import combine
 from toolkit import Limits, ModelError, Runner, RunResult
 from toolkit.models.client import MAX_ANSWER, MAX_EVENT
 from toolkit.testing import FakeServer, Reply, reply
@@ -308,11 +309,10 @@ def refused(runner: Runner, *, streamed: bool) -> None:
         ran(runner, streamed=streamed)
 
 
-@WITH_EITHER_CLIENT
-@pytest.mark.parametrize("piece", ENDLESS.values(), ids=ENDLESS)
-def test_stream_without_end(opened: Opened, piece: bytes) -> None:
+@pytest.mark.parametrize(("piece", "opened"), combine(ENDLESS, [clients_own, by_address]))
+def test_stream_without_end(piece: str, opened: Opened) -> None:
     """F11: a stream that does not end is left at its bound, and never held as a whole."""
-    answer = reply.raw(endless(piece), content_type="text/event-stream")
+    answer = reply.raw(endless(ENDLESS[piece]), content_type="text/event-stream")
     with FakeServer([answer]) as server, opened(server) as runner:
         peak = peak_of(lambda: refused(runner, streamed=True))
 

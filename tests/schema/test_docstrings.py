@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.properties import scale
 from toolkit._schema.docstrings import Docstring, parse
 
 CITY = {"city": "Name of the city, in English."}
@@ -586,43 +587,43 @@ def test_fields_are_keyword_only_and_frozen() -> None:
 
 
 ENDLESS = {
-    "line feeds": "\n" * 1_000_000,
-    "tabs": "\t" * 1_000_000,
-    "prose": "Some words. " * 90_000,
-    "nested brackets": "Parameters\n---\nx : " + "(" * 500_000 + ")" * 500_000,
-    "open brackets": "Args:\n" + "    x (a\n" * 125_000,
-    "commas": ":param " + "a, " * 330_000 + "x: y",
-    "underlines": "A\n--\n" * 200_000,
-    "titles": "Get\nargs\n" * 125_000,
-    "loose names": "Args:\n" + "    x y.\n" * 125_000,
-    "quotes before a name": "Args:\n    " + "'" * 1_000_000 + "x",
-    "type words": "Parameters\n---\nx : " + "a, " * 330_000 + "\n    X",
-    "literal blocks": "Args:\n    x:\n" + "        a::\n\n" * 80_000,
-    "one line of fields": ":param x: y " * 83_000,
-    "mixed ends": "Returns:\n" + "    a\nb\n" * 125_000,
-    "blank lines": "Args:" + "\n" * 200_000 + "    x: y",
-    "spaces": "Args:\n    x" + " " * 200_000 + "y",
-    "brackets": "Args:\n    x " + "(" * 200_000,
-    "bracket pairs": "Args:\n    x (" + ") " * 100_000 + "y",
-    "names": "Args:\n    " + "x, " * 66_000 + "y: z",
-    "dots": "Raises:\n    " + "x." * 100_000,
-    "stars": "Args:\n    " + "*" * 200_000 + "x",
-    "colons": ":param " + ":a" * 100_000,
-    "fields": ":param x: y\n" * 16_000,
-    "headings": "  Args:\n" * 24_000,
-    "entries": "Args:\n" + "    x: y\n" * 22_000,
-    "words": "@param " + "word " * 40_000,
-    "types": "Returns:\n    " + "a[x] | " * 28_000,
-    "doctests": "Examples\n---\n" + ">>> a\n\n" * 28_000,
-    "fences": "Args:\n" + "```\n" * 50_000,
-    "defaults": "Args:\n    x: " + "Default is ---- " * 12_000,
-    "lines of one entry": "Args:\n    x: y\n" + "        z\n" * 20_000,
+    "line feeds": "\n" * scale(1_000_000),
+    "tabs": "\t" * scale(1_000_000),
+    "prose": "Some words. " * scale(90_000),
+    "nested brackets": "Parameters\n---\nx : " + "(" * scale(500_000) + ")" * scale(500_000),
+    "open brackets": "Args:\n" + "    x (a\n" * scale(125_000),
+    "commas": ":param " + "a, " * scale(330_000) + "x: y",
+    "underlines": "A\n--\n" * scale(200_000),
+    "titles": "Get\nargs\n" * scale(125_000),
+    "loose names": "Args:\n" + "    x y.\n" * scale(125_000),
+    "quotes before a name": "Args:\n    " + "'" * scale(1_000_000) + "x",
+    "type words": "Parameters\n---\nx : " + "a, " * scale(330_000) + "\n    X",
+    "literal blocks": "Args:\n    x:\n" + "        a::\n\n" * scale(80_000),
+    "one line of fields": ":param x: y " * scale(83_000),
+    "mixed ends": "Returns:\n" + "    a\nb\n" * scale(125_000),
+    "blank lines": "Args:" + "\n" * scale(200_000) + "    x: y",
+    "spaces": "Args:\n    x" + " " * scale(200_000) + "y",
+    "brackets": "Args:\n    x " + "(" * scale(200_000),
+    "bracket pairs": "Args:\n    x (" + ") " * scale(100_000) + "y",
+    "names": "Args:\n    " + "x, " * scale(66_000) + "y: z",
+    "dots": "Raises:\n    " + "x." * scale(100_000),
+    "stars": "Args:\n    " + "*" * scale(200_000) + "x",
+    "colons": ":param " + ":a" * scale(100_000),
+    "fields": ":param x: y\n" * scale(16_000),
+    "headings": "  Args:\n" * scale(24_000),
+    "entries": "Args:\n" + "    x: y\n" * scale(22_000),
+    "words": "@param " + "word " * scale(40_000),
+    "types": "Returns:\n    " + "a[x] | " * scale(28_000),
+    "doctests": "Examples\n---\n" + ">>> a\n\n" * scale(28_000),
+    "fences": "Args:\n" + "```\n" * scale(50_000),
+    "defaults": "Args:\n    x: " + "Default is ---- " * scale(12_000),
+    "lines of one entry": "Args:\n    x: y\n" + "        z\n" * scale(20_000),
 }
 
 
 @pytest.mark.parametrize("text", ENDLESS.values(), ids=ENDLESS)
 def test_time(text: str) -> None:
-    """No text of up to a million characters, however regular, takes quadratic time."""
+    """No text of up to a million characters (a fifth by default), however regular, takes quadratic time."""
     begin, limit = time.process_time(), 15  # seconds of work; usual are under 1, and quadratic ones far more
 
     parse(text, ["x"])
