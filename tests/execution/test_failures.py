@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from typing import Any, NoReturn
 
 import pytest
@@ -220,13 +221,22 @@ def good(number: int) -> int:
     return number
 
 
+def play(way: str, kind: str, mode: str, model: ScriptedModel) -> RunResult:
+    """Run a tool that fails; one that raises KeyboardInterrupt on another thread, since it would end these tests."""
+    run = partial(MODES[mode], KINDS[kind](WAYS[way]), model)
+    if way != "interrupt":
+        return run()
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(run).result()
+
+
 @pytest.mark.filterwarnings("ignore:coroutine 'promised' was never awaited:RuntimeWarning")
 @pytest.mark.parametrize(("way", "kind", "mode"), combine(WAYS, KINDS, MODES))
 def test_failure(way: str, kind: str, mode: str) -> None:
     """However a tool fails, each call has one message, in call order; its siblings' are untouched, and the run ends."""
     calls = [call("good", number=1), call("fail"), call("good", number=2)]
     with ScriptedModel([calls, "Done."]) as model:
-        result = MODES[mode](KINDS[kind](WAYS[way]), model)
+        result = play(way, kind, mode, model)
     gc.collect()  # a coroutine that nothing awaits warns here, where its warning is ignored
     told = [message for message in result.messages if isinstance(message, ToolMessage)]
 
@@ -240,6 +250,13 @@ def test_failure(way: str, kind: str, mode: str) -> None:
 def test_what_is_raised_is_an_error(way: str, kind: str, mode: str) -> None:
     """Whatever a tool raises is the error of its call, and no reason to end the run."""
     with ScriptedModel([[call("fail")], "Done."]) as model:
-        result = MODES[mode](KINDS[kind](WAYS[way]), model)
+        result = play(way, kind, mode, model)
 
     assert [True] == [finished.result.is_error for finished in result.calls]
+
+
+@pytest.mark.parametrize(("kind", "mode"), [("sync", "parallel"), ("generator", "sequential"), ("async", "astream")])
+def test_interrupt_on_the_main_thread(kind: str, mode: str) -> None:
+    """A tool that raises KeyboardInterrupt on the main thread interrupts the run, as Ctrl-C does."""
+    with ScriptedModel([[call("fail")]]) as model, pytest.raises(KeyboardInterrupt):
+        MODES[mode](KINDS[kind](WAYS["interrupt"]), model)

@@ -752,15 +752,18 @@ def test_interrupt() -> None:
         made.invoke("{}")
 
 
+def test_interrupt_by_the_tool() -> None:
+    """A tool that raises KeyboardInterrupt on the main thread interrupts its caller."""
+    with pytest.raises(KeyboardInterrupt):
+        failing(KeyboardInterrupt()).invoke("{}")
+
+
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-def test_interrupt_of_the_tools_own(is_async: bool) -> None:
-    """A tool that raises KeyboardInterrupt itself has failed, as with any other exception."""
-    assert "failed" == failing(KeyboardInterrupt(), is_async=is_async).invoke("{}").kind
-
-
-def test_interrupt_on_another_thread() -> None:
+def test_interrupt_on_another_thread(is_async: bool) -> None:
     """A KeyboardInterrupt that is not on the main thread is a tool's failure like any other exception."""
-    assert "failed" == failing(KeyboardInterrupt(), is_async=True).invoke("{}").kind
+    fail = failing(KeyboardInterrupt(), is_async=is_async)
+    with ThreadPoolExecutor(1) as threads:
+        assert "failed" == threads.submit(fail.invoke, "{}").result().kind
 
 
 class Outer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from functools import partial
@@ -160,21 +159,6 @@ def is_cancelling(error: BaseException) -> bool:
         return False
     cancelling = getattr(asyncio.current_task(), "cancelling", None)
     return cancelling is None or cancelling() > 0  # unknown on Python 3.10: assume that it is
-
-
-def is_interrupt(error: BaseException) -> bool:
-    """Whether an error is the user's Ctrl-C: it is on the main thread, and no `raise` statement made it.
-
-    A KeyboardInterrupt that a tool raises itself, here or in another process, is a failure of its call.
-    """
-    if not isinstance(error, KeyboardInterrupt) or threading.current_thread() is not threading.main_thread():
-        return False
-    from opcode import opmap
-
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace is not None and trace.tb_frame.f_code.co_code[trace.tb_lasti] != opmap["RAISE_VARARGS"]
 
 
 class JobEnd:

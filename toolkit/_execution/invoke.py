@@ -171,7 +171,7 @@ class Attempts:
                 Failed(f"{self.tool.name} failed: nothing came back from where it runs."), lost
             )
         invocation = self.tool._invocation
-        return invocation.fail(error) if error is not None else cast("ToolResult", invocation.settle(value))
+        return invocation.explain_error(error) if error is not None else cast("ToolResult", invocation.settle(value))
 
     async def _run_in_process(self, context: ToolContext[Any]) -> Outcome[Any]:
         from toolkit._execution.isolation import in_process

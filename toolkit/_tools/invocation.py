@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import islice
@@ -15,7 +16,7 @@ from typing import Any, TypeAlias
 from pydantic_core import to_json
 
 from toolkit._concurrency.async_backend import AsyncBackend
-from toolkit._concurrency.backend import await_value, is_cancelling, is_interrupt
+from toolkit._concurrency.backend import await_value, is_cancelling
 from toolkit._concurrency.event_loop import private_loop
 from toolkit._context import ToolContext
 from toolkit._messages import File, Image, ToolResult, replace_surrogates
@@ -361,9 +362,17 @@ class Invocation:
         return render(whole, self.write)
 
     def fail(self, error: BaseException, *, may_be_cancelled: bool = False) -> ToolResult:
-        """Make the result of an exception; raises what ends the run: interrupts, cancellation, FatalError."""
-        if is_interrupt(error) or (may_be_cancelled and is_cancelling(error)):
+        """Make the result of an exception of this thread; raises what ends the run: Ctrl-C, cancellation, FatalError.
+
+        Ctrl-C is any KeyboardInterrupt on the main thread. Elsewhere only a tool can have raised it.
+        """
+        is_main = threading.current_thread() is threading.main_thread()
+        if (isinstance(error, KeyboardInterrupt) and is_main) or (may_be_cancelled and is_cancelling(error)):
             raise error
+        return self.explain_error(error)
+
+    def explain_error(self, error: BaseException) -> ToolResult:
+        """Make the result of an exception, which may come from another process or thread; raises a FatalError."""
         if (fatal := _find_fatal(error)) is not None:
             raise fatal
         return explain(error, self.name, self.handler.raises, self.relay)
