@@ -29,11 +29,11 @@ from toolkit._options import check_options
 from toolkit._schema.arguments import RawArguments
 from toolkit._schema.error_messages import suggest
 from toolkit._schema.json_text import to_json_text
-from toolkit._tools.bindings import AnyTool, Bindings, refuse_unbound
+from toolkit._tools.bindings import AnyTool, Bindings, table_lock
 from toolkit._tools.check import CheckReport, check_tools
 from toolkit._tools.decorator import tool, tool_methods
 from toolkit._tools.shared_values import ABOUT, SharedValues, Values
-from toolkit._tools.tool import Tool, safe_name
+from toolkit._tools.tool import Tool, refuse_unbound, safe_name
 from toolkit.errors import DefinitionError, DuplicateToolError
 
 # A tool, a function, or an object whose decorated methods are tools.
@@ -121,16 +121,18 @@ class Toolbox:
             DuplicateToolError: A name is taken; the message names both owners.
             DefinitionError: One cannot be a tool, or is a method without its instance.
         """
-        added = dict(self.bindings._tools)
-        for made in chain.from_iterable(map(_as_tools, tools)):
-            if made.name in added:
-                raise DuplicateToolError(
-                    f"Tool {made.name!r} is already in this toolbox: it came from {added[made.name].origin}, and "
-                    f"{made.origin} has the same name. Give one another name=, put a prefix with Toolbox.prefixed(), "
-                    f"or take its place with Toolbox.replace()."
-                )
-            added[made.name] = made
-        self.bindings._tools = added
+        given = [*chain.from_iterable(map(_as_tools, tools))]
+        with table_lock:
+            added = dict(self.bindings._tools)
+            for made in given:
+                if made.name in added:
+                    raise DuplicateToolError(
+                        f"Tool {made.name!r} is already in this toolbox: it came from {added[made.name].origin}, and "
+                        f"{made.origin} has the same name. Give one another name=, put a prefix with "
+                        f"Toolbox.prefixed(), or take its place with Toolbox.replace()."
+                    )
+                added[made.name] = made
+            self.bindings._tools = added
 
     def replace(self, *tools: Addable) -> None:
         """Replace the tools that have the same names.
@@ -138,12 +140,12 @@ class Toolbox:
         Raises:
             DefinitionError: There is no tool of this name to replace.
         """
-        changed = dict(self.bindings._tools)
-        for made in chain.from_iterable(map(_as_tools, tools)):
-            if made.name not in changed:
-                raise DefinitionError(f"There is no tool {made.name!r} to replace{suggest(made.name, self.names)}")
-            changed[made.name] = made
-        self.bindings._tools = changed
+        given = {made.name: made for made in chain.from_iterable(map(_as_tools, tools))}
+        with table_lock:
+            for name in given:
+                if name not in self.bindings._tools:
+                    raise DefinitionError(f"There is no tool {name!r} to replace{suggest(name, self.names)}")
+            self.bindings._tools = {**self.bindings._tools, **given}
 
     def remove(self, *names: str) -> None:
         """Remove all of these tools, or none if one is missing.
@@ -151,8 +153,9 @@ class Toolbox:
         Raises:
             KeyError: There is no tool of this name.
         """
-        removed = {self[name].name for name in names}
-        self.bindings._tools = {name: made for name, made in self.bindings._tools.items() if name not in removed}
+        with table_lock:
+            removed = {self[name].name for name in names}
+            self.bindings._tools = {name: made for name, made in self.bindings._tools.items() if name not in removed}
 
     def get(self, name: str) -> AnyTool | None:
         """Return a tool; None where there is none of this name."""

@@ -176,12 +176,15 @@ class ToolCallFinished:
     """A call has its result; the calls of one turn finish in any order.
 
     Attributes:
+        call: The call as the model made it.
         seconds: Duration, gates included.
+        ran: The call as it ran, where a hook, a middleware, an approver or a reference changed it; else None.
     """
 
     call: ToolCall
     result: ToolResult
     seconds: float
+    ran: ToolCall | None = None
 
     @property
     def name(self) -> str:
@@ -190,6 +193,11 @@ class ToolCallFinished:
 
     @property
     def arguments(self) -> str:
+        """Arguments as JSON text, as the call ran with them; of a call that did not run, as the model wrote them."""
+        return (self.ran or self.call).arguments
+
+    @property
+    def proposed_arguments(self) -> str:
         """Arguments as JSON text, as the model wrote them."""
         return self.call.arguments
 
@@ -355,6 +363,7 @@ _FIELDS: Mapping[type[Any], Callable[[Any], dict[str, Any]]] = {
         **_result_fields(event.result),
         "exception": _class_name(event.exception),
         "seconds": event.seconds,
+        **({"arguments": event.arguments} if event.ran else {}),
     },
     LimitReached: lambda event: {"limit": event.limit},
     RunFinished: lambda event: {

@@ -64,6 +64,14 @@ def call(name: str, /, to: str = "", of: str = "", **arguments: Any) -> ToolCall
     return ToolCall(name=name, arguments=json.dumps(arguments), output_path=to, instance=of)
 
 
+def store_results(**results: Any) -> SharedValues:
+    """Make the shared values that earlier calls leave behind, by path."""
+    shared = SharedValues()
+    for path, value in results.items():
+        shared.store_result(path, value)
+    return shared
+
+
 def in_place(calls: Sequence[ToolCall], **options: Any) -> list[ToolResult]:
     """Carry calls out on this thread and others."""
     return BOX.call_many(calls, **options)
@@ -200,7 +208,7 @@ def test_an_output_path_that_is_none() -> None:
 def test_a_reference_to_a_call_that_failed(carried_out: All) -> None:
     """A call that needs the result of one that failed is not carried out, though an older value is there."""
     calls = [call("join", parts="†home.name"), call("place", to="home", name="Atlantis")]
-    result, _ = carried_out(calls, shared={"home.name": "Rome"})
+    result, _ = carried_out(calls, shared=store_results(**{"home.name": "Rome"}))
 
     assert "Not run: it needs the result of place at 'home', which failed: it sank" == result.text
 
@@ -222,10 +230,23 @@ def test_a_circle(carried_out: All) -> None:
 
 def test_its_own_path() -> None:
     """A call that refers to where it keeps its result gets what was there before."""
-    shared = SharedValues({"count": 3})
+    shared = store_results(count=3)
     BOX.call_many([call("join", to="text", parts=["a"]), call("walk", to="count", miles="†count")], shared=shared)
 
     assert (3, "a") == (shared.get("count"), shared.get("text"))
+
+
+@ways
+@pytest.mark.parametrize("of", ["", "home"])
+@pytest.mark.parametrize("to", ["user", "state.user", "†user", "user.name", "user.role.rank"])
+def test_values_of_the_application(to: str, of: str, carried_out: All) -> None:
+    """A call whose result would replace, extend or hide a value of the application is refused and does not run."""
+    shared = SharedValues({"user.role": "guest", "user.name": "Ann"})
+    (result,) = carried_out([call("join", to=to, of=of, parts="root")], shared=shared)
+
+    assert result.kind == "invalid_arguments"
+    assert "is read-only. Choose another path." in (result.text or "")
+    assert [{"role": "guest", "name": "Ann"}] * 2 == [shared.get("user", instance) for instance in ("", "home")]
 
 
 def test_the_last_write_wins() -> None:

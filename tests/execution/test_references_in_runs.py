@@ -37,6 +37,13 @@ Said: TypeAlias = tuple[str, Mapping[str, Any]]
 
 
 @tool(effect="read")
+def store_result(path: str, value: Any) -> SharedValues:
+    """Make the shared values that an earlier call leaves behind."""
+    shared = SharedValues()
+    shared.store_result(path, value)
+    return shared
+
+
 def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
@@ -306,7 +313,7 @@ def test_circles() -> None:
 
 def test_a_call_that_failed() -> None:
     """A call does not get an older value where the call failed that was to give a newer one."""
-    result = scripted([call("add", a="†x", b=1), call("fail", to="x", a=1)]).run("Add.", shared={"x": 1})
+    result = scripted([call("add", a="†x", b=1), call("fail", to="x", a=1)]).run("Add.", shared=store_result("x", 1))
 
     assert "Not run: it needs the result of fail at 'x', which failed: no 1" == texts(result)[0]
 
@@ -314,7 +321,7 @@ def test_a_call_that_failed() -> None:
 def test_a_call_that_was_refused() -> None:
     """The same holds where a limit is why the other call was not run."""
     calls = [call("add", to="y", a=1, b=1), call("add", to="x", a=1, b=1), call("note", text="†x")]
-    result = scripted(calls, limits=Limits(max_calls_per_tool={"add": 1})).run("Add.", shared={"x": "old"})
+    result = scripted(calls, limits=Limits(max_calls_per_tool={"add": 1})).run("Add.", shared=store_result("x", "old"))
 
     why = "Not run: add may be called 1 times in a run. Go on without it."
     assert ["2", why, f"Not run: it needs the result of add at 'x', which failed: {why}"] == texts(result)
@@ -337,7 +344,7 @@ def test_a_call_that_waits_for_a_yes() -> None:
         call("note", text="†sum"),
         call("add", to="one", a=0, b=1),
     ]
-    paused = scripted(calls).run("Add.", shared={"x": 100})
+    paused = scripted(calls).run("Add.", shared=store_result("x", 100))
     told = [message.text for message in paused.state.results]
 
     assert ("paused", ['{"a": 1}'], ["1"]) == (paused.finish_reason, [p.arguments for p in paused.pending], told)
@@ -435,7 +442,9 @@ def test_nothing_begins_early_that_imports_from_another() -> None:
 
     box = Toolbox([city, look], references=True)
     with FakeServer([native([("city", {"_outputPath": "city"}), ("look", {})]), reply.text("Done.")]) as server:
-        stream = Runner(box, model="fake", base_url=server.base_url, early=True).stream("Go.", shared={"city": "old"})
+        stream = Runner(box, model="fake", base_url=server.base_url, early=True).stream(
+            "Go.", shared=store_result("city", "old")
+        )
         list(stream)
 
     assert ["Paris", "Paris"] == texts(stream.result)

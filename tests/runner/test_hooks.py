@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from toolkit import (
+    Decision,
     Denied,
     Deny,
     FatalError,
@@ -30,6 +32,7 @@ from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._messages import ModelRequest, ModelResponse, SystemMessage, ToolMessage, Usage
 from toolkit._runner.hooks import Hooks
+from toolkit.events import event_to_dict
 from toolkit.middleware import Next
 from toolkit.testing import ScriptedModel, call
 
@@ -247,6 +250,64 @@ def test_after_call_of_a_denied_call(go: Go) -> None:
         "Tool execution was denied by authorization policy. Reason: no, Ann"
         == paying(hook, go=go, authorize=lambda *_: Deny("no")).text
     )
+
+
+def fail_to_log_in() -> str:
+    """Log in."""
+    raise ToolError("login failed for sk-123")
+
+
+@BACKENDS
+@LATER
+def test_redacted_errors(go: Go, later: bool) -> None:
+    """What a hook removes from the text of an error is gone, from the result's error too."""
+    hook = Hook(later, after_call=lambda _, result, __: result._replace(text="login failed for ***"))
+    with ScriptedModel([[call("fail_to_log_in")], "Done."]) as model:
+        result = go(Runner([fail_to_log_in], model=model, hooks=[hook]))
+
+    done = result.calls[0].result
+    assert ("login failed for ***", "login failed for ***", True) == (done.text, done.error, done.is_error)
+    assert "sk-123" not in str(result.messages) + str(model.requests)
+
+
+@BACKENDS
+def test_redacted_errors_in_middleware(go: Go) -> None:
+    """The same holds for a middleware, and for a text that is only a part of what it was."""
+
+    async def redact(made: ToolCall, call_next: Next) -> ToolResult:
+        return (await call_next(made))._replace(text="")
+
+    with ScriptedModel([[call("fail_to_log_in")], "Done."]) as model:
+        result = go(Runner([fail_to_log_in], model=model, middleware=[redact]))
+
+    assert ("", "") == (result.calls[0].result.text, result.calls[0].result.error)
+    assert "sk-123" not in str(result.messages) + str(model.requests)
+
+
+@BACKENDS
+@LATER
+def test_arguments_that_ran(go: Go, later: bool) -> None:
+    """The call is recorded with the arguments that ran, and with those that the model proposed."""
+    hook = Hook(later, before_call=lambda made, _: dataclasses.replace(made, arguments='{"amount": 7}'))
+    account = Account()
+    with ScriptedModel([[call("pay", amount=5)], "Done."]) as model:
+        (done,) = go(Runner([account.pay], model=model, hooks=[hook])).calls
+
+    assert ([7], '{"amount": 7}', {"amount": 5}) == (account.paid, done.arguments, json.loads(done.proposed_arguments))
+    assert '{"amount": 7}' == event_to_dict(done)["arguments"]
+
+
+def test_arguments_of_an_approver() -> None:
+    """The same holds where an approver changes the arguments; those of an unchanged call are the model's."""
+    account = Account()
+    with ScriptedModel([[call("pay", amount=5), call("pay", amount=6)], "Done."]) as model:
+        decide = lambda request: Decision.modify({"amount": 1}) if request.arguments["amount"] == 5 else True  # noqa: E731
+        changed, unchanged = Runner([account.pay], model=model, approve=decide, order="sequential").run("Go.").calls
+
+    assert [1, 6] == account.paid
+    assert ({"amount": 1}, {"amount": 5}) == (json.loads(changed.arguments), json.loads(changed.proposed_arguments))
+    assert unchanged.arguments == unchanged.proposed_arguments
+    assert "arguments" not in event_to_dict(unchanged)
 
 
 @BACKENDS

@@ -1067,3 +1067,89 @@ def test_activity_of_a_function_with_a_body() -> None:
     assert ("geo", "activity not found: geo") == (box.bindings.activity_of("weather"), box.call("weather").error)
     box.bind("geo", lambda: "measured")
     assert "measured" == box.call("weather").value
+
+
+@tool(approve=True, effect="destructive")
+def delete_all() -> str:
+    """Delete everything."""
+    return "deleted"
+
+
+def bind_gated() -> Toolbox:
+    box = Toolbox([Tool.from_schema("clean", {"type": "object"})])
+    box.bind("clean", delete_all)
+    return box
+
+
+def choose_gated() -> Toolbox:
+    box = Toolbox([Tool.from_schema("clean", {"type": "object"})])
+    box.bind("all", delete_all)
+    box.bindings.choose("clean", "all")
+    return box
+
+
+def bind_renamed() -> Toolbox:
+    return bind_gated().prefixed("my_") | Toolbox()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        bind_gated,
+        choose_gated,
+        bind_renamed,
+        lambda: Toolbox([Tool.from_schema("clean", {"type": "object"}, delete_all)]),
+        lambda: Toolbox([Tool.from_models("clean", {"type": "object"}, str, delete_all)]),
+    ],
+    ids=["bind", "choose", "prefixed", "from_schema", "from_models"],
+)
+def test_gates_of_a_bound_tool(make: Callable[[], Toolbox]) -> None:
+    """A tool that is bound to another keeps its gates and its effect."""
+    (made,) = box = make()
+
+    assert ("destructive", True, True) == (made.settings.effect, made.settings.approve, made.settings.runs_alone)
+    assert "denied" == box.call(made.name).kind
+
+
+def test_gates_of_an_overriding_tool() -> None:
+    """The same holds for an override; afterwards the tool's own settings are back."""
+    box = Toolbox([Tool.from_schema("clean", {"type": "object"}, lambda: "clean")])
+    with box.override("clean", delete_all):
+        assert "denied" == box.call("clean").kind
+
+    assert ("clean", None) == (box.call("clean").text, box["clean"].settings.effect)
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize(
+    ("outer", "inner", "is_allowed"), [(True, True, True), (True, False, False), (False, True, False)]
+)
+def test_both_gates_are_asked(outer: bool, inner: bool, is_allowed: bool, is_async: bool) -> None:
+    """The authorizers of both tools must allow a call, and the stricter effect counts."""
+
+    async def wait(*_: Any) -> bool:
+        return outer
+
+    @tool(authorize=lambda *_: inner, effect="read")
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    options: Any = {"authorize": wait if is_async else lambda *_: outer, "effect": "write", "max_parallel": 2}
+    box = Toolbox([Tool.from_schema("see", {"type": "object"}, look, **options)])
+
+    assert ("seen" if is_allowed else None, "write") == (box.call("see").value, box["see"].settings.effect)
+
+
+def test_settings_of_a_declared_tool_stay() -> None:
+    """A function that repeats nothing takes away the retries; one without options takes away nothing."""
+
+    @tool(idempotent=False)
+    def once() -> str:
+        """Do it once."""
+        return "done"
+
+    options: Any = {"effect": "read", "retries": 2, "timeout": 5.0}
+    declared = [Tool.from_schema("work", {"type": "object"}, function, **options) for function in (once, tool(len))]
+
+    assert [(0, 5.0), (2, 5.0)] == [(made.settings.retries, made.settings.timeout) for made in declared]

@@ -15,6 +15,7 @@ from toolkit._dialects.base import RunDialectName
 from toolkit._execution.approval import ApprovalRequest
 from toolkit._messages import ModelRequest, ToolCall, ToolResult, Usage, UserMessage
 from toolkit._tools.options import Scope
+from toolkit._tools.shared_values import SharedValues
 from toolkit.calls import calls_schema
 from toolkit.schema import array, enum, string
 from toolkit.schema import object as object_of
@@ -41,6 +42,14 @@ ASKED = reply.calls(("look", {"about": "walls"}))
 LISTED = reply.text('{"calls": [{"_tool": "look", "_activity": "", "_module": "research", "about": "walls"}]}')
 SAID = reply.text("Done.")
 SAID_IN_CALLS = reply.text('{"calls": [], "output": "Done."}')
+
+
+def store_results(results: Mapping[str, Any]) -> SharedValues:
+    """Make the shared values that earlier calls leave behind, by path."""
+    shared = SharedValues()
+    for path, value in results.items():
+        shared.store_result(path, value)
+    return shared
 
 
 def in_place(runner: Runner, prompt: str, **options: Any) -> RunResult[Any]:
@@ -285,7 +294,7 @@ def test_an_import_that_failed() -> None:
 
     assert (
         "Not run: it needs the result of find at 'city', which failed: lost"
-        == box.call_many(calls, shared=SHARED)[0].text
+        == box.call_many(calls, shared=store_results(SHARED))[0].text
     )
 
 
@@ -295,7 +304,9 @@ def test_imports_of_each_other() -> None:
     box.bindings.module("research", lambda _, __, imports: [str(imports["city"])])
     calls = [ToolCall(name="look", arguments='{"about": "x"}', output_path=path) for path in ("city.a", "city")]
 
-    assert [["Paris"], ["{'a': ['Paris']}"]] == [result.value for result in box.call_many(calls, shared=SHARED)]
+    assert [["Paris"], ["{'a': ['Paris']}"]] == [
+        result.value for result in box.call_many(calls, shared=store_results(SHARED))
+    ]
 
 
 def test_a_yes_is_for_the_imports() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
 import types
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -522,3 +524,28 @@ def test_limit_is_shared_by_instances() -> None:
     one, other = Queue().join, Queue().join
 
     assert one.settings.semaphore is other.settings.semaphore is not None
+
+
+def test_changes_from_many_threads() -> None:
+    """Tools that several threads add, replace and remove at the same time are all there, or all gone."""
+    interval = sys.getswitchinterval()
+    box = Toolbox([Tool.from_schema(f"old_{number}", {"type": "object"}) for number in range(200)])
+
+    def change(thread: int) -> None:
+        for number in range(50):
+            box.add(Tool.from_schema(f"new_{thread}_{number}", {"type": "object"}))
+            box.replace(Tool.from_schema(f"old_{thread * 25}", {"type": "object"}))
+            if number < 24:
+                box.remove(f"old_{thread * 25 + 1 + number}")
+
+    threads = [threading.Thread(target=change, args=[thread]) for thread in range(8)]
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+
+    assert 8 * 50 + 8 == len(box)

@@ -25,7 +25,7 @@ from toolkit._execution.truncation import MAX_RESULT, ResultStore, truncate
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._schema.error_messages import explain_unknown_tool, suggest
 from toolkit._schema.json_text import to_json_text
-from toolkit._tools.invocation import complete, explain
+from toolkit._tools.invocation import accept, explain
 from toolkit._tools.tool import Tool
 from toolkit.errors import (
     Cancelled,
@@ -61,7 +61,7 @@ class Dispatcher:
         overflow: Stores truncated results for the model to read on.
         ledger: Records the stages of calls.
         suspects: Ids of calls that may have started in a process that is gone, and of which no ledger knows.
-        started: Ids of calls that have reached their tools.
+        started: Calls that have reached their tools, as they ran, by id.
         count: Counts a call that another call makes, by its tool and position; returns why it is one too many, or "".
     """
 
@@ -75,7 +75,7 @@ class Dispatcher:
     overflow: ResultStore | None = None
     ledger: Ledger | None = None
     suspects: Collection[str] = ()
-    started: set[str] = field(default_factory=set)
+    started: dict[str, ToolCall] = field(default_factory=dict)
     count: Callable[[str, int], str] = lambda *_: ""
 
     async def dispatch(
@@ -92,7 +92,7 @@ class Dispatcher:
         try:
             if self.middleware:
                 handler = compose(self.middleware, pipeline.execute, context, self.tools, backend)
-                result = complete(_check_result(await handler(call)), is_final=True)
+                result = accept(_check_result(await handler(call)))
             else:
                 result = await pipeline.execute(call)
             if result.exception:
@@ -171,7 +171,7 @@ class _CallPipeline:
         self.tool_context = self.context if scope is None else scope.restrict(self.context, call.imports)
         if dispatcher.ledger is None or (self.has_started and tool.settings.may_repeat):  # a middleware's second try
             if dispatcher.is_gated(tool):
-                arguments = await self._pass_gates(tool, arguments, call)
+                arguments, call = await self._pass_gates(tool, arguments, call)
             result = await self._invoke(tool, arguments, call)
         else:
             result = await self._execute_recorded(tool, arguments, call, dispatcher.ledger)
@@ -207,7 +207,7 @@ class _CallPipeline:
         await record.write_stage("proposed")
         try:
             if self.dispatcher.is_gated(tool):
-                arguments = await self._pass_gates(tool, arguments, call)
+                arguments, call = await self._pass_gates(tool, arguments, call)
         except Unanswered:  # not a refusal: a resumed run may ask again
             raise
         except Denied as refusal:
@@ -216,17 +216,20 @@ class _CallPipeline:
         await record.write_stage("approved", self._digest(tool, arguments, call))
         return await record.execute(lambda: self._invoke(tool, arguments, call))
 
-    async def _pass_gates(self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall) -> dict[str, Any]:
-        """Authorize and approve a call; returns the arguments to run with: the model's, or an approver's own."""
+    async def _pass_gates(
+        self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall
+    ) -> tuple[dict[str, Any], ToolCall]:
+        """Authorize and approve a call; returns the arguments to run with, and the call, as an approver changed it."""
         dispatcher = self.dispatcher
         request = ApprovalRequest(tool, arguments, self.context, call, emit=self.emit)
         await self._authorize(request)
         decision = await approve(dispatcher.approver, request, self.backend, dispatcher.approval_timeout)
         if decision.arguments is None:
-            return arguments
-        arguments, _ = tool._invocation.parser.parse(to_json_text(_merge_arguments(request, decision.arguments)))
+            return arguments, call
+        call = replace(call, arguments=to_json_text(_merge_arguments(request, decision.arguments)))
+        arguments, _ = tool._invocation.parser.parse(call.arguments)
         await self._authorize(ApprovalRequest(tool, arguments, self.context, call))
-        return arguments
+        return arguments, call
 
     async def _authorize(self, request: ApprovalRequest) -> None:
         for authorizer in (self.dispatcher.authorizer, request.tool.settings.authorize):
@@ -243,7 +246,7 @@ class _CallPipeline:
 
     def _invoke(self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall) -> Awaitable[ToolResult]:
         self.has_started = True
-        self.dispatcher.started.add(self.call.id)
+        self.dispatcher.started[self.call.id] = call
         context = self.tool_context
         attempts = Attempts(tool, call, arguments, self.backend, self.emit, context.cancellation)
         return attempts.run_once(context) if tool.settings.is_plain else attempts.run(context)

@@ -339,18 +339,32 @@ class Dependencies:
         if tool is None or not may_refer(tool):
             return await carry_out(call)
         try:
-            path, own = parse_output_path(call), self._substitute(place, call)
+            path, own = self._find_path(call), self._substitute(place, call)
         except ToolError as refusal:
             return ToolResult.from_error(refusal)
         result = await carry_out(own)
         if not path or result.is_error:
             return result
         try:
-            self.shared.set(path, parse_result_text(_get_full_text(result, tool), tool), call.instance)
+            self.shared.store_result(path, parse_result_text(_get_full_text(result, tool), tool), call.instance)
         except ValueError as error:
             return result._replace(text=f"{result.text}\n{error}")
         self._restore_overtaken(place)
         return result
+
+    def _find_path(self, call: ToolCall) -> str:
+        """Return the path where a call stores its result, before it runs.
+
+        Raises:
+            InvalidArguments: It is not a path, or the application has a value there.
+        """
+        path = parse_output_path(call)
+        if path:
+            try:
+                self.shared.check_path(path)
+            except ValueError as error:
+                raise InvalidArguments(f"{OUTPUT_PATH}: {error}") from error
+        return path
 
     def _restore_overtaken(self, place: int) -> None:
         """Write later results again, over one that came late because its call had waited for approval."""
@@ -440,7 +454,7 @@ def _restore_value(shared: SharedValues, call: ToolCall, told: ToolMessage, tool
     tool = tools.get(call.name)
     if call.output_path and tool and may_refer(tool) and not (told.is_error or is_truncated(told.text)):
         with suppress(ToolError, ValueError):  # it was not kept the first time, either
-            shared.set(parse_output_path(call), parse_result_text(told.text, tool), call.instance)
+            shared.store_result(parse_output_path(call), parse_result_text(told.text, tool), call.instance)
 
 
 def _find_overtaken(plan: Plan, answered: Sequence[AnsweredCall]) -> Mapping[int, Sequence[AnsweredCall]]:

@@ -273,7 +273,8 @@ class Turn:
             result = await dispatch(call)
         if type(result.exception) is not Deferred:
             self._results[call.id] = result
-        return ToolCallFinished(call, result, time.perf_counter() - start)
+        ran = self._caller.dispatcher.started.get(call.id)
+        return ToolCallFinished(call, result, time.perf_counter() - start, None if ran is call else ran)
 
     def _dispatch(self, backend: Backend, emit: Emit, call: ToolCall) -> Coroutine[Any, Any, ToolResult]:
         """Dispatch a call, or wait for it if it has started early."""

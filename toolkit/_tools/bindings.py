@@ -19,8 +19,8 @@ from typing import Any, TypeAlias, TypeVar, overload
 
 from toolkit._schema.error_messages import suggest
 from toolkit._tools.delegation import Delegate, Delegated, ModuleFunction, ModuleRunner, delegate_tool, parse_delegate
-from toolkit._tools.handlers import BoundHandler, FunctionHandler, LatentHandler, UnboundHandler, make_function_handler
-from toolkit._tools.tool import Tool
+from toolkit._tools.handlers import BoundHandler, FunctionHandler, LatentHandler, UnboundHandler
+from toolkit._tools.tool import Tool, take_function
 from toolkit.errors import DefinitionError
 
 AnyTool: TypeAlias = Tool[..., Any]
@@ -55,8 +55,8 @@ class Bindings:
         Raises:
             DefinitionError: The function cannot be called, or the name is empty.
         """
-        bound = {_check_name(activity): _as_function(function)}
-        with _lock:
+        bound = {_check_name(activity): take_function(function)}
+        with table_lock:
             self.functions = {**self.functions, **bound}
 
     def unbind(self, activity: str) -> None:
@@ -65,7 +65,7 @@ class Bindings:
         Raises:
             KeyError: Nothing is bound under this name.
         """
-        with _lock:
+        with table_lock:
             if activity not in self.functions:
                 raise KeyError(f"Nothing is bound as {activity!r}{suggest(activity, list(self.functions))}")
             self.functions = {name: function for name, function in self.functions.items() if name != activity}
@@ -86,7 +86,7 @@ class Bindings:
         known = [*self._tools, *(each for each in mentioned if isinstance(each, str) and each), *self.functions]
         if _check_name(name) not in known:
             raise KeyError(f"There is nothing to override as {name!r}{suggest(name, known)}")
-        return self._apply(_Override(name, None if function is None else _as_function(function)))
+        return self._apply(_Override(name, None if function is None else take_function(function)))
 
     def choose(self, tool: str, activity: Choice | None) -> None:
         """Choose one of several bound functions for a tool, from the next run on.
@@ -101,7 +101,7 @@ class Bindings:
         """
         if not (activity is None or callable(activity)):
             _check_choice(tool, activity)
-        with _lock:
+        with table_lock:
             others = {name: choice for name, choice in self.choices.items() if name != tool}
             self.choices = others if activity is None else {**others, tool: activity}
 
@@ -127,7 +127,7 @@ class Bindings:
         if delegate is Parameter.empty:
             return lambda function: self.module(name, function) or function
         made = parse_delegate(delegate)
-        with _lock:
+        with table_lock:
             self.modules = {**self.modules, name: made}
         return None
 
@@ -236,8 +236,8 @@ class _Overlay:
         self.last: tuple[Any, Any, Any, Any, Tools] | None = None
 
 
-# Two threads that bind at the same time must not lose an entry. Reentrant: a signal handler may bind in between.
-_lock = RLock()
+# Two threads that bind or add at the same time must not lose an entry. Reentrant: a signal handler may come in between.
+table_lock = RLock()
 _overlays: ContextVar[Mapping[Bindings, _Overlay]] = ContextVar("overlays", default=MappingProxyType({}))
 
 
@@ -251,7 +251,10 @@ def _resolve(
     named, handler = tool.activity if chosen is None else chosen, tool.handler
     activity = tool.name if named is None else named
     if function := functions.get(activity):
-        return replace(tool, activity=None, handler=BoundHandler(handler.interface, activity, function))
+        settings = tool.settings.inherit_gates(function.settings)
+        return replace(
+            tool, activity=None, handler=BoundHandler(handler.interface, activity, function), settings=settings
+        )
     is_own = isinstance(handler, (FunctionHandler, BoundHandler)) and activity == (handler.activity or tool.name)
     if activity in functions or not activity:
         handler = LatentHandler(handler.interface)
@@ -268,23 +271,6 @@ def get_activity(composed: AnyTool) -> str:
     return composed.name if activity is None else activity
 
 
-def refuse_unbound(made: AnyTool, verb: str) -> None:
-    """Refuse a method without its instance.
-
-    Args:
-        made: Any tool.
-        verb: The intended action, for the message.
-
-    Raises:
-        DefinitionError: The tool is an unbound method.
-    """
-    if made._is_unbound:
-        raise DefinitionError(
-            f"{made.origin} is a method and needs its instance: "
-            f"{verb} instance.{made.name}, or use Toolbox.from_object(instance)."
-        )
-
-
 def _check_name(given: Any) -> str:
     if isinstance(given, str) and given:
         return given
@@ -295,15 +281,3 @@ def _check_choice(tool: str, choice: Any) -> str | None:
     if choice is None or isinstance(choice, str):
         return choice
     raise DefinitionError(f'{choice!r} is not an activity for {tool!r}. Give the name of a bound function, or "".')
-
-
-def _as_function(given: Any) -> FunctionHandler:
-    """Wrap a callable; take the function out of a tool."""
-    if isinstance(given, Tool):
-        refuse_unbound(given, "bind")
-    handler = given.handler if isinstance(given, Tool) else None
-    if isinstance(handler, (LatentHandler, UnboundHandler, Delegated)):
-        raise DefinitionError(f"{handler.origin} has no function of its own, so it cannot be bound.")
-    if isinstance(handler, BoundHandler):
-        return handler.function
-    return handler if isinstance(handler, FunctionHandler) else make_function_handler(given)

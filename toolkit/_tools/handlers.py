@@ -37,6 +37,7 @@ from toolkit._schema.argument_schema import (
 from toolkit._schema.arguments import ArgumentParser
 from toolkit._schema.return_schema import ReturnDocument, ReturnSchema, ReturnType
 from toolkit._schema.signature import Signature, collect_frame_names, find_source, pick_value
+from toolkit._tools.options import USUAL, ToolSettings
 from toolkit.errors import Cancelled, DefinitionError, InvalidArguments, UnknownActivity
 
 
@@ -155,10 +156,15 @@ class Handler(ToolInterface, Protocol):
 
 @dataclass(frozen=True)
 class FunctionHandler:
-    """Executes a tool by calling a Python function."""
+    """Executes a tool by calling a Python function.
+
+    Attributes:
+        settings: Those of the tool that the function was taken from; the tool that it is bound to inherits its gates.
+    """
 
     signature: Signature
     activity: None = field(default=None, init=False)
+    settings: ToolSettings = field(default=USUAL, kw_only=True, compare=False)
 
     @property
     def interface(self) -> ToolInterface:
@@ -239,7 +245,7 @@ class FunctionHandler:
 
     def bind(self, instance: Any) -> MethodHandler:
         """Return the handler of the method on one instance; it shares schema and docstring."""
-        return MethodHandler(self.signature, instance)
+        return MethodHandler(self.signature, instance, settings=self.settings)
 
 
 @dataclass(frozen=True)

@@ -159,18 +159,29 @@ def write_value(value: Any) -> str:
         return _to_text_somehow(value)
 
 
-def complete(result: ToolResult, write: Callable[[Any], str] = write_value, *, is_final: bool = False) -> ToolResult:
-    """Add what a result leaves out: its text, from value and error, and its kind.
-
-    Args:
-        result: A result that a tool or a middleware made.
-        write: Writes the value.
-        is_final: A middleware or hook made it: add the error only to a text that does not contain it.
-    """
+def complete(result: ToolResult, write: Callable[[Any], str] = write_value) -> ToolResult:
+    """Make the text of a result that a tool made, from its value or text and its error; and add what it leaves out."""
     shown, error = _content(result, write), None if result.error is None else _as_text(result.error)
     text = shown.text or ""
-    if error and not (is_final and error in text) and text != error and not text.endswith(f"\n{error}"):
+    if error and text != error and not text.endswith(f"\n{error}"):
         text = f"{text}\n{error}" if text else error
+    return _complete_fields(result, shown, text, error)
+
+
+def accept(result: ToolResult) -> ToolResult:
+    """Complete the result of a middleware or hook: the model reads its text as it is, and nothing is added to it.
+
+    An error that the text does not hold, since it was redacted, is replaced by the text.
+    """
+    if result.text is None:
+        return complete(result)
+    text, error = _as_text(result.text), None if result.error is None else _as_text(result.error)
+    if error is not None and error not in text:
+        error = text
+    return _complete_fields(result, ToolResult(text=text), text, error)
+
+
+def _complete_fields(result: ToolResult, shown: ToolResult, text: str, error: str | None) -> ToolResult:
     return result._replace(
         text=text,
         error=error,

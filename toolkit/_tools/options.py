@@ -7,10 +7,10 @@ of `tool`. A test compares them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from inspect import isfunction
+from inspect import isawaitable, isfunction
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from typing_extensions import TypedDict
@@ -191,6 +191,29 @@ class ToolSettings:
         options = (self.timeout, self.executor, self.isolate, self.max_parallel)
         return not self.retries and all(value is None for value in options)
 
+    def inherit_gates(self, inner: ToolSettings) -> ToolSettings:
+        """Return these settings with the stricter gates and effect of those of the tool that the function is from.
+
+        Where both have a rule about approval, each call needs it.
+        """
+        if inner is USUAL:
+            return self
+        effect = max(self.effect, inner.effect, key=_EFFECTS.index)
+        approve = self.approve if inner.approve in (False, self.approve) else self.approve is not False or inner.approve
+        idempotent = False if inner.idempotent is False else self.idempotent
+        may_repeat = effect == "read" if idempotent is None else idempotent
+        merged = replace(
+            self,
+            effect=effect,
+            exclusive=self.exclusive or inner.exclusive,
+            approve=approve,
+            authorize=_join_authorizers(self.authorize, inner.authorize),
+            idempotent=idempotent,
+            retries=self.retries if may_repeat else 0,
+        )
+        vars(merged)["semaphore"] = self.semaphore
+        return merged
+
     @property
     def runs_alone(self) -> bool:
         """Whether no other call runs at the same time."""
@@ -200,6 +223,30 @@ class ToolSettings:
 def is_method(value: object, owner: type) -> bool:
     """Return whether a value is a function in the body of a class or of one of its bases."""
     return isfunction(value) and any(vars(kind).get(value.__name__) is value for kind in owner.__mro__)
+
+
+# From the most to the least that the library does by itself.
+_EFFECTS: Sequence[Effect | None] = ("read", None, "write", "destructive")
+
+
+def _join_authorizers(outer: Callable[..., Any] | None, inner: Callable[..., Any] | None) -> Callable[..., Any] | None:
+    """Return a function that allows a call if both do."""
+    if outer is None or inner is None or outer == inner:
+        return inner if outer is None else outer
+
+    def authorize(*questions: Any) -> Any:
+        verdict = outer(*questions)
+        if isawaitable(verdict):
+            return wait(verdict, questions)
+        return inner(*questions) if verdict is True else verdict
+
+    async def wait(promise: Awaitable[Any], questions: tuple[Any, ...]) -> Any:
+        verdict = await promise
+        if verdict is True:
+            verdict = inner(*questions)
+        return await verdict if isawaitable(verdict) else verdict
+
+    return authorize
 
 
 def _is_time(value: object) -> bool:

@@ -25,7 +25,7 @@ Path: TypeAlias = tuple[str, ...]
 class SharedValues:
     """JSON values of one run, each at a dotted path, such as "trip.city", and of an instance or of none.
 
-    Thread-safe. Values are copied on the way out.
+    Thread-safe. Values are copied on the way out. Calls cannot overwrite values of the application.
 
     Args:
         values: The first values by path, of no instance.
@@ -38,6 +38,7 @@ class SharedValues:
         self._lock = Lock()
         self._trees: Mapping[str, Any] = {}  # replaced and never changed, so that reading needs no lock
         self._sizes: Mapping[Path, int] = {}
+        self._protected: frozenset[Path] = frozenset()  # paths of the application's values, of any instance
         for path, value in values.items():
             self.set(path, value)
 
@@ -66,6 +67,32 @@ class SharedValues:
         Raises:
             ValueError: The value is not JSON, all values together exceed 16 MiB, or the path is malformed.
         """
+        with self._lock:
+            self._protected |= {parse_path(path)}
+        self._write(path, value, instance)
+
+    def store_result(self, path: str, value: Any, instance: str = "") -> None:
+        """Store the result of a call, as `set` does.
+
+        Raises:
+            ValueError: As for `set`; or it would overwrite or extend a value of the application.
+        """
+        self.check_path(path)
+        self._write(path, value, instance)
+
+    def check_path(self, path: str) -> None:
+        """Check that a call may store its result at a path.
+
+        Raises:
+            ValueError: It may not, since the application has a value there, above it or below it.
+        """
+        steps = parse_path(path)
+        for other in self._protected:
+            length = min(len(other), len(steps))
+            if other[:length] == steps[:length]:
+                raise ValueError(f"{path!r} cannot be written: {'.'.join(other)!r} is read-only. Choose another path.")
+
+    def _write(self, path: str, value: Any, instance: str) -> None:
         place, text = (instance, *parse_path(path)), _dump_value(path, value)
         with self._lock:
             sizes = {other: size for other, size in self._sizes.items() if other[: len(place)] != place}
@@ -93,7 +120,7 @@ class SharedValues:
         """Copy the values as they are now."""
         copy = SharedValues()
         with self._lock:
-            copy._trees, copy._sizes = self._trees, self._sizes
+            copy._trees, copy._sizes, copy._protected = self._trees, self._sizes, self._protected
         return copy
 
     def paths(self, instance: str = "") -> tuple[str, ...]:

@@ -308,9 +308,10 @@ class Tool(Generic[P, R]):
         activity = fields.get("activity")
         if function is None:
             return cls(name=name, handler=without_function(interface, activity), **fields)
-        return cls(
-            name=name, handler=BoundHandler(interface, activity or name, make_function_handler(function)), **fields
-        )
+        own_function = take_function(function)
+        settings = fields["settings"].inherit_gates(own_function.settings)
+        handler = BoundHandler(interface, activity or name, own_function)
+        return cls(name=name, handler=handler, **{**fields, "settings": settings})
 
     @overload  # a method on its class
     def __get__(self: Tool[Concatenate[S, Q], T], instance: None, owner: type[S]) -> Tool[P, R]: ...
@@ -427,3 +428,35 @@ def _rebuild_from_home(
     own = cast("FunctionHandler", home.handler.interface)
     function = own.in_class().bind(*bound) if bound else own
     return replace(home, handler=carried.of(function) if carried else function, **values)
+
+
+def refuse_unbound(made: Tool[..., Any], verb: str) -> None:
+    """Refuse a method without its instance.
+
+    Args:
+        made: Any tool.
+        verb: The intended action, for the message.
+
+    Raises:
+        DefinitionError: The tool is an unbound method.
+    """
+    if made._is_unbound:
+        raise DefinitionError(
+            f"{made.origin} is a method and needs its instance: "
+            f"{verb} instance.{made.name}, or use Toolbox.from_object(instance)."
+        )
+
+
+def take_function(given: Any) -> FunctionHandler:
+    """Make the handler of a function that is bound to a tool; one that is taken from a tool keeps its settings.
+
+    Raises:
+        DefinitionError: It cannot be called, or is a tool without a function of its own.
+    """
+    if not isinstance(given, Tool):
+        return make_function_handler(given)
+    refuse_unbound(given, "bind")
+    handler = given.handler.function if isinstance(given.handler, BoundHandler) else given.handler
+    if not isinstance(handler, FunctionHandler):
+        raise DefinitionError(f"{handler.origin} has no function of its own, so it cannot be bound.")
+    return replace(handler, settings=given.settings)
