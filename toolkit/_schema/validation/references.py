@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, count
 from typing import Any, NoReturn
 from urllib.parse import unquote, urldefrag, urljoin
 
@@ -244,5 +245,5 @@ class _Hoisting:
 def _find_free_name(target: str, taken: Mapping[str, Any]) -> str:
     """Name a definition after the last step of its pointer, in letters that need no escape."""
     name = re.sub(r"(~[01]|[^a-zA-Z0-9_.-])+", "_", target.rpartition("/")[2]) or "root"
-    choices = [name, *(f"{name}_{number}" for number in range(2, len(taken) + 2))]
+    choices = chain([name], (f"{name}_{number}" for number in count(2)))
     return next(choice for choice in choices if choice not in taken)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -45,6 +45,7 @@ IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 VERSIONS = ("3.0", "3.1", "3.2")
 # Keys and values of a document, counted as often as aliases repeat them: a few lines can stand for billions.
 MAX_NODES = 5_000_000
+MAX_DEPTH = 200  # levels of nesting; JSON is read to this depth, too
 # YAML 1.2.2, section 10.3.2, core schema: unquoted scalars that are not texts.
 _BOOL, _NULL = r"true|True|TRUE|false|False|FALSE", r"~|null|Null|NULL|"
 _INT, _FLOAT = r"[-+]?[0-9]+", r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+"
@@ -119,7 +120,7 @@ def parse_yaml(text: str) -> Any:
     """Parse a YAML text.
 
     Raises:
-        DefinitionError: It is invalid, or its aliases make it too large.
+        DefinitionError: It is invalid, nested too deep, or its aliases make it too large.
         ImportError: The extra `openapi` is not installed.
     """
     if find_spec("yaml") is None:
@@ -127,9 +128,21 @@ def parse_yaml(text: str) -> Any:
     import yaml
 
     try:
+        _check_depth(yaml.parse(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
         return _construct(_make_loader()(text))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise DefinitionError(f"The OpenAPI document is neither JSON nor YAML: {error}") from error
+
+
+def _check_depth(events: Iterable[Any]) -> None:
+    """Refuse a deep document before it is composed: libyaml's composer recurses in C, and overflows its stack."""
+    depth = 0
+    for event in events:
+        kind = type(event).__name__
+        depth += kind in ("SequenceStartEvent", "MappingStartEvent")
+        depth -= kind in ("SequenceEndEvent", "MappingEndEvent")
+        if depth > MAX_DEPTH:
+            raise DefinitionError(f"The OpenAPI document has more than {MAX_DEPTH} levels of nesting.")
 
 
 def _construct(loader: Any) -> Any:

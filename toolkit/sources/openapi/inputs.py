@@ -13,7 +13,9 @@ A file of this machine cannot be sent, since a model would choose it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import itertools
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -144,9 +146,10 @@ def make_inputs(source: Source, operation: Operation, reserved: Collection[tuple
     """
     names = _ArgumentNames()
     specs = [each for each in _list_parameters(source, operation) if _is_argument(each, operation.path, reserved)]
-    parameters = [
-        Parameter(names.choose(each.name, each.place), each, _list_siblings(each, specs, reserved)) for each in specs
-    ]
+    used = {place: Counter[str](name for where, name in reserved if where == place) for place in DEFAULT_STYLES}
+    for each in specs:
+        used[each.place][each.name.casefold()] += 1
+    parameters = [Parameter(names.choose(each.name, each.place), each, used[each.place]) for each in specs]
     body = None
     if operation.spec.body is not None:
         request = source.parse(RequestBody, operation.spec.body, "requestBody")
@@ -168,25 +171,21 @@ def _is_argument(spec: ParameterObject, path: str, reserved: Collection[tuple[st
     return (spec.place, name) not in reserved and not (spec.place == "header" and name in FORBIDDEN_HEADERS)
 
 
-def _list_siblings(
-    spec: ParameterObject, listed: list[ParameterObject], reserved: Collection[tuple[str, str]]
-) -> frozenset[str]:
-    beside = {each.name.casefold() for each in listed if each.place == spec.place and each is not spec}
-    return frozenset(beside | {name for place, name in reserved if place == spec.place})
-
-
 class _ArgumentNames:
     """The names of arguments: distinct, and valid for every provider."""
 
     def __init__(self) -> None:
         self._taken = set[str]()
+        self._numbers: dict[str, Iterator[int]] = {}  # the next ones, by the name that they follow
 
     def choose(self, name: str, place: str) -> str:
         """Choose a free argument name for a name in some place."""
-        plain_name = safe_name(name).strip("_") or place
-        choices = [plain_name, safe_name(f"{place}_{plain_name}")]
-        choices += [safe_name(f"{place}_{plain_name}_{number}") for number in range(2, len(self._taken) + 3)]
-        chosen = next(choice for choice in choices if choice not in self._taken)
+        chosen = plain_name = safe_name(name).strip("_") or place
+        if chosen in self._taken:
+            chosen = safe_name(f"{place}_{plain_name}")
+        numbers = self._numbers.setdefault(f"{place}_{plain_name}", itertools.count(2))
+        while chosen in self._taken:
+            chosen = safe_name(f"{place}_{plain_name}_{next(numbers)}")
         self._taken.add(chosen)
         return chosen
 
@@ -217,12 +216,13 @@ class Parameter:
     Attributes:
         argument: The model's name for it.
         spec: The parameter object.
-        siblings: Names in the same place: no key of an object may be read as one of them.
+        used: Number of parameters and keys for each name in its place, in lower case: no key of an object may be read
+            as another one of them.
     """
 
     argument: str
     spec: ParameterObject
-    siblings: frozenset[str]
+    used: Mapping[str, int]
 
     @property
     def place(self) -> Place:
@@ -261,7 +261,8 @@ class Parameter:
         return lambda text: percent_encode(text, reserved=reserved)
 
     def _check_keys(self, keys: list[str]) -> None:
-        bad = next((key for key in keys if key.casefold() in self.siblings), None)
+        own = self.spec.name.casefold()
+        bad = next((key for key in keys if self.used.get(key.casefold(), 0) > (key.casefold() == own)), None)
         if bad is not None:
             raise InvalidArguments(f"{self.argument}: the key {bad!r} is the name of another parameter.")
 

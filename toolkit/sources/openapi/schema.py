@@ -17,6 +17,7 @@ from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import to_json
 
 from toolkit._schema.json_schema import map_schemas
 from toolkit._schema.validation.references import SchemaDocument
@@ -189,8 +190,9 @@ class Source:
 def translate(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Translate a schema whose references all lead into its `$defs`."""
     definitions = schema.get("$defs", {})
-    required = map_schemas(schema, partial(_drop_read_only_required, definitions=definitions))
-    translated: dict[str, Any] = map_schemas(required, partial(_translate_node, definitions=definitions))
+    if b'"readOnly":true' in to_json(schema):  # finding it in compositions takes long, and few bodies have it
+        schema = map_schemas(schema, partial(_drop_read_only_required, definitions=definitions))
+    translated: dict[str, Any] = map_schemas(schema, partial(_translate_node, definitions=definitions))
     return translated
 
 
