@@ -110,6 +110,12 @@ known = tool(known_there, name="known", isolate="process")
 
 
 @tool(isolate="process")
+def measure(text: str) -> int:
+    """Return the length of a text."""
+    return len(text)
+
+
+@tool(isolate="process")
 def prints() -> str:
     """Print, and read."""
     print("said")

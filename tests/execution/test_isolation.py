@@ -14,7 +14,20 @@ from typing import Any
 
 import pytest
 
-from tests.apart import Counter, count, count_later, end, known, late, nested, parent, prints, process, process_later
+from tests.apart import (
+    Counter,
+    count,
+    count_later,
+    end,
+    known,
+    late,
+    measure,
+    nested,
+    parent,
+    prints,
+    process,
+    process_later,
+)
 from tests.properties import combine
 from toolkit import DefinitionError, FatalError, Runner, Tool, Toolbox, ToolResult, tool
 from toolkit._concurrency.cancellation import Cancellation
@@ -67,6 +80,11 @@ def test_every_call_has_its_own_process(go: Callable[..., ToolResult]) -> None:
 def test_generator(made: Tool[..., Any]) -> None:
     """A generator's values come back as a list."""
     assert [0, 1, 2] == through_call(made, to=3).value
+
+
+def test_large_argument() -> None:
+    """An argument that fills the pipe many times arrives whole."""
+    assert 1_000_000 == through_call(measure, text="x" * 1_000_000).value
 
 
 def test_method() -> None:

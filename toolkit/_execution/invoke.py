@@ -22,7 +22,7 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.tasks import watch_loop
 from toolkit._concurrency.threads import Outcome, cancellation_error, note_still_running
 from toolkit._context import ToolContext
-from toolkit._execution.isolation import submitted, waited
+from toolkit._execution.isolation import run_in_process, submit_call, wait_for_future
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._tools.invocation import render
 from toolkit._tools.options import ToolSettings
@@ -174,10 +174,8 @@ class Attempts:
         return invocation.explain_error(error) if error is not None else cast("ToolResult", invocation.settle(value))
 
     async def _run_in_process(self, context: ToolContext[Any]) -> Outcome[Any]:
-        from toolkit._execution.isolation import in_process
-
         async def wait() -> Outcome[Any]:
-            return in_process(self.tool, self.arguments, context)
+            return run_in_process(self.tool, self.arguments, context)
 
         return await self.backend.call(wait, is_async=False)
 
@@ -187,7 +185,7 @@ class Attempts:
 
         async def submit() -> Future[Any]:
             on_start = partial(cancellation.restart, self.tool.settings.timeout)
-            future = submitted(executor, self.tool, self.arguments, context, on_start)
+            future = submit_call(executor, self.tool, self.arguments, context, on_start)
             running.append(self.call.id)
             future.add_done_callback(lambda _: running.remove(self.call.id))
             if cancellation:  # cancelled while the executor was busy
@@ -196,7 +194,7 @@ class Attempts:
 
         async def wait() -> Outcome[Any]:
             try:
-                return waited(future, cancellation)
+                return wait_for_future(future, cancellation)
             except (Cancelled, TimedOut):
                 abandoned.add(lambda: not future.done())
                 raise
