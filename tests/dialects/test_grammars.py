@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -10,6 +11,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from ipaddress import IPv4Address
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
 
@@ -26,7 +28,7 @@ from toolkit._schema.json_schema import collect_references, look_up
 from toolkit.calls import calls_schema
 from toolkit.testing import FakeServer, reply
 
-SHOWN = ["chat", "chat strict", "minimal", "calls", "calls strict"]
+SHOWN = ["chat", "chat strict", "responses", "minimal", "calls", "calls strict"]
 
 
 class Node(BaseModel):
@@ -77,6 +79,8 @@ TYPES: dict[str, Any] = {
     "anything": Any,
     "a dict of anything": dict[str, Any],
     "any object": dict,
+    "path": Path,
+    "regular expression": re.Pattern,
     "any list": list,
     "list": list[int],
     "list of lists": list[list[str]],
@@ -140,6 +144,15 @@ def many(a: int, b: str, c: float = 1.5, *rest: int, d: bool = False, **more: st
     """Take many things."""
 
 
+def untyped(a, b=None, c: Any = 1, *rest) -> None:  # type: ignore[no-untyped-def]
+    """Take anything.
+
+    Args:
+        a: First.
+        rest: Others.
+    """
+
+
 def nothing() -> None:
     """Take nothing."""
 
@@ -149,6 +162,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "names of other scripts": unicode_names,
     "many parameters": many,
     "no parameters": nothing,
+    "untyped": untyped,
 }
 
 
@@ -156,7 +170,7 @@ def schema_of(function: Callable[..., Any], shown: str) -> str:
     name, _, strict = shown.partition(" ")
     dialect = get_dialect(name, strict=bool(strict))
     made = dialect.render_tool(tool(function, name="take")._spec)
-    return json.dumps(made["function"]["parameters"] if "function" in made else made, ensure_ascii=False)
+    return json.dumps(made.get("function", made).get("parameters", made), ensure_ascii=False)
 
 
 def llguidance(schema: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Callable, Sequence
 from datetime import date
 from typing import Annotated, Any, Literal
@@ -523,3 +524,28 @@ def test_is_cut(text: str, expected: bool) -> None:
 def test_is_object(text: str, expected: bool) -> None:
     """One whole JSON object is distinguished from everything else."""
     assert expected is is_object(text)
+
+
+@tool
+def take_ids(ids: set[int] | None = None, names: dict[int, str] | None = None) -> int:
+    """Take sets and dicts of integers."""
+    return len(ids or names or ())
+
+
+@pytest.mark.parametrize("key", ["ids", "names"])
+def test_integers_of_one_hash(key: str) -> None:
+    """Thousands of integers chosen to have one hash are refused at once: a set of them takes quadratic time."""
+    many = [(2**61 - 1) * (10**5 + number) for number in range(20_000)]
+    begin = time.process_time()
+
+    result = take_ids.invoke(json.dumps({key: many if key == "ids" else dict.fromkeys(map(str, many), "")}))
+
+    assert (result.text or "").endswith("more than 2,000 numbers of 22 digits or more. Send fewer.")
+    assert time.process_time() - begin < 2
+
+
+def test_many_long_numbers() -> None:
+    """Many long numbers are taken, and short ones in any number."""
+    long, short = [10**30 + number for number in range(2000)], list(range(50_000))
+
+    assert [2000, 50_000] == [take_ids.invoke(json.dumps({"ids": ids})).value for ids in (long, short)]

@@ -7,12 +7,12 @@ import enum
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Dict, List, TypedDict  # noqa: UP035
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
-from toolkit import Image, ToolResult, tool
+from toolkit import Image, Toolbox, ToolResult, tool
 
 if TYPE_CHECKING:
     from somewhere import Unknown  # type: ignore[import-not-found]  # pyright: ignore[reportMissingImports]
@@ -238,3 +238,22 @@ def test_infinite(annotation: Any, value: Any, text: str) -> None:
     function.__annotations__["return"] = annotation
 
     assert text == tool(function).invoke().text
+
+
+BARE: list[Any] = [list, dict, List, Dict, List[Dict[Any, Any]], dict[float, int], Dict[float, List[Any]]]  # noqa: UP006
+BARE += [List[Dict]]  # type: ignore[type-arg]  # noqa: UP006
+
+
+@pytest.mark.parametrize("annotation", BARE)
+def test_bare_and_unusual_containers(annotation: Any) -> None:
+    """A return annotation without parts, or with unusual ones, has a schema, and its values are sent."""
+
+    def get() -> Any:
+        """Get."""
+        return {}
+
+    get.__annotations__["return"] = annotation
+    box = Toolbox([tool(get)])
+
+    assert isinstance(box.schemas("mcp")[0]["outputSchema"], dict)
+    assert box.call("get", "{}").text == "{}"

@@ -33,7 +33,7 @@ from toolkit._dialects.base import (
 )
 from toolkit._dialects.calls import Calls
 from toolkit._dialects.chat import sanitize_arguments, sanitize_name
-from toolkit._dialects.strict.rules import MINIMAL, PLAIN, STRICT
+from toolkit._dialects.strict.rules import GRAMMAR, MINIMAL, STRICT
 from toolkit._dialects.tool_choice import offer_allowed, render_choice
 from toolkit._messages import (
     File,
@@ -61,7 +61,7 @@ class Responses(RunDialect):
     """Tools go out as flat functions, calls come back as items `function_call`."""
 
     name = "responses"
-    rules, strict_rules = PLAIN, STRICT
+    rules, strict_rules = GRAMMAR, STRICT
 
     @override
     def render_results(

@@ -7,9 +7,10 @@ for. They never guess, and never repair truncated text. Of equal keys the last o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic_core import ValidationError, from_json, to_json
 
@@ -30,6 +31,11 @@ Outcome: TypeAlias = tuple[dict[str, Any], tuple[str, ...]] | InvalidArguments
 MAX_TEXT = 16 * 2**20
 # Listing errors takes time for each, here about a quarter of a second; of more than so many none is listed.
 MAX_COUNTED = 100_000
+# Integers of so many digits can be chosen to have one hash, which makes a set or dict of them take quadratic time.
+LONG_NUMBER = 22
+MAX_LONG_NUMBERS = 2_000
+LONG_TEXT = LONG_NUMBER * MAX_LONG_NUMBERS  # a shorter text can have neither fault
+_LONG_NUMBERS = re.compile(rf"\d{{{LONG_NUMBER},}}")
 
 # Errors of pydantic-core for text in place of an array or object.
 _NOT_A_STRING = frozenset(
@@ -108,11 +114,11 @@ class ArgumentParser:
         """Validate a text in one pass.
 
         Raises:
-            InvalidArguments: It is too long.
+            InvalidArguments: It is too long, or has too many long numbers.
             Exception: It does not fit the schema, or one of the user's types failed.
         """
-        if len(text) > MAX_TEXT:
-            refuse_long(text)
+        if len(text) > LONG_TEXT:
+            check_long_text(text)
         return self.validate(text)
 
     def repair(self, text: str, error: Exception) -> Outcome:
@@ -133,13 +139,19 @@ class ArgumentParser:
         return InvalidArguments(explain_errors(faults, self.schema, self.name))
 
 
-def refuse_long(arguments: RawArguments) -> NoReturn:
-    """Refuse a text that is too long.
+def check_long_text(arguments: RawArguments) -> None:
+    """Refuse a text of more than LONG_TEXT characters that would take too much memory or time.
 
     Raises:
-        InvalidArguments: Always.
+        InvalidArguments: It is too long, or has too many long numbers.
     """
-    raise InvalidArguments(f"they have {len(arguments):,} characters, and {MAX_TEXT:,} are the most. Send less.")
+    if len(arguments) > MAX_TEXT:
+        raise InvalidArguments(f"they have {len(arguments):,} characters, and {MAX_TEXT:,} are the most. Send less.")
+    text = arguments.decode("ascii", "replace") if isinstance(arguments, bytes) else arguments
+    if isinstance(text, str) and len(_LONG_NUMBERS.findall(text)) > MAX_LONG_NUMBERS:
+        raise InvalidArguments(
+            f"they have more than {MAX_LONG_NUMBERS:,} numbers of {LONG_NUMBER} digits or more. Send fewer."
+        )
 
 
 def _explain_exception(error: Exception) -> InvalidArguments:

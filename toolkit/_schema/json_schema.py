@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache, reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -139,7 +140,7 @@ def _map_value(keyword: str, value: Any, rewrite: Callable[[dict[str, Any]], dic
 
 Schema: TypeAlias = Mapping[str, Any]
 
-_TYPES: Mapping[str, Callable[[Any], bool]] = {
+TYPES: Mapping[str, Callable[[Any], bool]] = {
     "null": lambda value: value is None,
     "boolean": lambda value: isinstance(value, bool),
     "integer": lambda value: is_number(value) and float(value).is_integer(),
@@ -165,15 +166,12 @@ _BOUNDS: Mapping[str, tuple[type, Callable[[Any, Any], bool]]] = {
 
 def is_valid(schema: Any, document: Any, root: Any) -> bool:
     """Check whether a document matches a schema, whose references point into `root`."""
-    if not isinstance(schema, Mapping):
-        return schema is not False
-    schema = resolve_reference(schema, root)
-    return all(fit(schema, document, root) for fit in _FITS)
+    return _Matcher(root).is_valid(schema, document)
 
 
 def is_type(document: Any, kind: str) -> bool:
     """Check whether a document is of a type, by JSON Schema's name."""
-    return kind in _TYPES and _TYPES[kind](document)
+    return kind in TYPES and TYPES[kind](document)
 
 
 def is_number(value: Any) -> bool:
@@ -267,26 +265,54 @@ def are_disjoint(one: Any, other: Any, root: Any, depth: int = 8) -> bool:
     return any(check(one, other, root, depth - 1) for check in _APART)
 
 
-def _type_fits(schema: Schema, document: Any, _: Any) -> bool:
-    kind = schema.get("type")
-    return kind is None or any(is_type(document, name) for name in _as_list(kind))
+@dataclass(frozen=True)
+class _Matcher:
+    """Matches parts of a document with parts of a schema, each pair once: references may multiply them.
 
+    Attributes:
+        known: Results, by the identities of the schema and of the document.
+    """
 
-def _choice_fits(schema: Schema, document: Any, root: Any) -> bool:
-    choices = schema.get("anyOf") or schema.get("oneOf")
-    return choices is None or any(is_valid(choice, document, root) for choice in choices)
+    root: Any
+    known: dict[tuple[int, int], bool] = field(default_factory=dict)
 
+    def is_valid(self, schema: Any, document: Any) -> bool:
+        """Check whether a document matches a schema."""
+        if not isinstance(schema, Mapping):
+            return schema is not False
+        pair = id(schema), id(document)
+        if pair not in self.known:
+            self.known[pair] = False  # inside itself
+            self.known[pair] = self._fits(resolve_reference(schema, self.root), document)
+        return self.known[pair]
 
-def _parts_fit(schema: Schema, document: Any, root: Any) -> bool:
-    return all(is_valid(part, document, root) for part in schema.get("allOf", ()))
+    def _fits(self, schema: Schema, document: Any) -> bool:
+        kind = schema.get("type")
+        if kind is not None and not any(is_type(document, name) for name in _as_list(kind)):
+            return False
+        choices = schema.get("anyOf") or schema.get("oneOf")
+        if choices is not None and not any(self.is_valid(choice, document) for choice in choices):
+            return False
+        if not all(self.is_valid(part, document) for part in schema.get("allOf", ())):
+            return False
+        if not any(are_equal(document, value) for value in list_allowed_values(schema, [document])):
+            return False
+        if not all(_within(document, *_BOUNDS[keyword], schema[keyword]) for keyword in _BOUNDS.keys() & schema.keys()):
+            return False
+        if isinstance(document, dict):
+            return self._object_fits(schema, document)
+        return not isinstance(document, list) or self._array_fits(schema, document)
 
+    def _object_fits(self, schema: Schema, document: dict[str, Any]) -> bool:
+        properties = schema.get("properties", {})
+        free: Any = "patternProperties" in schema or schema.get("additionalProperties", "properties" not in schema)
+        whole = all(key in document for key in schema.get("required", ()))
+        return whole and all(self.is_valid(properties.get(key, free), value) for key, value in document.items())
 
-def _value_fits(schema: Schema, document: Any, _: Any) -> bool:
-    return any(are_equal(document, value) for value in list_allowed_values(schema, [document]))
-
-
-def _bounds_fit(schema: Schema, document: Any, _: Any) -> bool:
-    return all(_within(document, *_BOUNDS[keyword], schema[keyword]) for keyword in _BOUNDS.keys() & schema.keys())
+    def _array_fits(self, schema: Schema, document: list[Any]) -> bool:
+        first = schema.get("prefixItems", [])
+        items = [*first, *[schema.get("items", True)] * (len(document) - len(first))]
+        return all(self.is_valid(item, value) for item, value in zip(items, document))
 
 
 def _within(document: Any, kind: type, test: Callable[[Any, Any], bool], bound: Any) -> bool:
@@ -297,28 +323,8 @@ def _within(document: Any, kind: type, test: Callable[[Any, Any], bool], bound: 
         return True
 
 
-def _object_fits(schema: Schema, document: Any, root: Any) -> bool:
-    if not isinstance(document, dict):
-        return True
-    properties = schema.get("properties", {})
-    free: Any = "patternProperties" in schema or schema.get("additionalProperties", "properties" not in schema)
-    whole = all(key in document for key in schema.get("required", ()))
-    return whole and all(is_valid(properties.get(key, free), value, root) for key, value in document.items())
-
-
-def _array_fits(schema: Schema, document: Any, root: Any) -> bool:
-    if not isinstance(document, list):
-        return True
-    first = schema.get("prefixItems", [])
-    items = [*first, *[schema.get("items", True)] * (len(document) - len(first))]
-    return all(is_valid(item, value, root) for item, value in zip(items, document))
-
-
-_FITS = (_type_fits, _choice_fits, _parts_fit, _value_fits, _bounds_fit, _object_fits, _array_fits)
-
-
 def _list_types(schema: Schema) -> set[str]:
-    named = set(_as_list(schema.get("type", list(_TYPES))))
+    named = set(_as_list(schema.get("type", list(TYPES))))
     return named | ({"integer"} if "number" in named else set())
 
 

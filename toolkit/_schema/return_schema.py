@@ -95,7 +95,8 @@ class ReturnType(ReturnSchema):
         """JSON Schema of the value; None where the annotation says nothing."""
         if self.annotation is Any:
             return None
-        schema = JsonSchemaWriter().write(self.annotation) if _is_json(self.annotation) else self._describe()
+        usual = JsonSchemaWriter().write_usual({OUTPUT: self.annotation}) if _is_json(self.annotation) else {}
+        schema = usual[OUTPUT] if usual else self._describe()
         return {"description": self.text, **schema} if schema and self.text else schema
 
     @cached_property

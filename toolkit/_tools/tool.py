@@ -17,7 +17,7 @@ from typing_extensions import Self, Unpack
 from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT_PATH, ToolResult, ToolSpec
 from toolkit._options import refuse_unknown_options, spell_options
-from toolkit._schema.arguments import MAX_TEXT, RawArguments, refuse_long
+from toolkit._schema.arguments import LONG_TEXT, RawArguments, check_long_text
 from toolkit._schema.signature import read_attributes, render_signature, unwrap_partials
 from toolkit._tools.handlers import (
     BoundHandler,
@@ -138,8 +138,8 @@ class Tool(Generic[P, R]):
         """
         function, validate, writers = self._invocation.fast_path
         try:
-            if len(arguments) > MAX_TEXT:
-                refuse_long(arguments)
+            if len(arguments) > LONG_TEXT:
+                check_long_text(arguments)
             values = validate(arguments)  # type: ignore[arg-type]  # raises for what is not text; parsed again below
         except Exception as error:  # noqa: BLE001  parsed again and explained there
             return self._invocation.retry_parse(arguments, context, error)

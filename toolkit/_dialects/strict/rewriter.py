@@ -22,12 +22,14 @@ from toolkit._dialects.strict.rules import (
     quoted_keywords,
     value_kind,
 )
-from toolkit._dialects.strict.scope import NoFormError, Note, Part, Scope
+from toolkit._dialects.strict.scope import ANNOTATIONS, NoFormError, Note, Part, Scope
 from toolkit._messages import ToolSpec
-from toolkit._schema.json_schema import as_mapping, collect_references, map_schemas
+from toolkit._schema.json_schema import TYPES, as_mapping, collect_references, map_schemas
 
 # The key of a root that is no object, in the object that all providers require.
 ROOT = "arguments"
+# The starts of schemas without a type, and of some others.
+_UNTYPED = tuple(f'{{"{keyword}":'.encode() for keyword in ANNOTATIONS)
 # Raised for schemas from elsewhere that are malformed, or too deep.
 _UNREADABLE = (RecursionError, TypeError, ValueError, AttributeError, KeyError)
 
@@ -120,7 +122,8 @@ def _make_plain_form(schema: Mapping[str, Any], rules: Rules) -> Form:
     try:
         # Most schemas have no such keyword, and searching their text takes a tenth of walking them.
         text = to_json(schema)
-        if not rules.keys and not any(keyword in text for keyword in quoted_keywords(rules.column)):
+        is_untyped = rules.needs_types and any(start in text for start in _UNTYPED)
+        if not (rules.keys or is_untyped or any(keyword in text for keyword in quoted_keywords(rules.column))):
             return Form(schema=schema)
         sent = map_schemas(schema, lambda node: _drop_keywords(node, rules, notes))
     except (RecursionError, ValueError):  # pydantic-core calls what is too deep circular
@@ -137,6 +140,9 @@ def _make_plain_form(schema: Mapping[str, Any], rules: Rules) -> Form:
 
 
 def _drop_keywords(node: dict[str, Any], rules: Rules, notes: dict[Note, None]) -> dict[str, Any]:
+    if rules.needs_types and node and node.keys() <= ANNOTATIONS:
+        notes[Note("", "a schema of any value lists all types")] = None
+        node = {"type": sorted(TYPES.keys() - {"integer"}), **node}
     if node.keys() <= fixed_keywords(rules.column):
         return node
     support = {key: rules.support(key, value_kind(key, value)) for key, value in node.items()}

@@ -190,6 +190,7 @@ class Rules:
         name: Identifies the rules in a cache.
         column: The column of the table.
         strict: Whether the provider enforces the schema.
+        needs_types: Whether a schema with annotations alone, which allows any value, has to list all types.
         keys: Regular expression of the names of properties that it accepts; empty where it accepts all.
         limits: The size of a schema, by the names of MEASURES.
     """
@@ -197,6 +198,7 @@ class Rules:
     name: str
     column: str
     strict: bool = False
+    needs_types: bool = False
     keys: str = ""
     limits: Mapping[str, int] = field(default_factory=dict)
 
@@ -215,7 +217,8 @@ class Rules:
 _KEYS = r"[a-zA-Z0-9_.-]{1,64}"
 
 PLAIN = Rules(name="plain", column="plain")
-GRAMMAR = Rules(name="grammar", column="grammar")  # of a server that compiles a schema itself
+# Of a server that compiles a schema itself: outlines-core refuses {"description": ...} without a type.
+GRAMMAR = Rules(name="grammar", column="grammar", needs_types=True)
 ANTHROPIC = Rules(name="anthropic", column="plain", keys=_KEYS)
 STRICT = Rules(
     name="strict",
@@ -317,18 +320,21 @@ def find_excess(schema: Schema, limits: Mapping[str, int]) -> str | None:
 
 
 def _count_levels(nodes: Sequence[Schema]) -> int:
-    return _measure_depth(nodes[-1], nodes[-1], frozenset())  # the whole comes after what is inside it
+    """Count objects inside objects; one that holds itself counts once. Each definition is measured once."""
+    root, depths = nodes[-1], dict[str, int]()  # the whole comes after what is inside it
 
+    def measure(schema: Any) -> int:
+        if not isinstance(schema, Mapping):
+            return 0
+        reference = schema.get("$ref")
+        if not isinstance(reference, str):
+            return max(map(measure, _list_inner(schema)), default=0) + (schema.get("type") == "object")
+        if reference not in depths:
+            depths[reference] = 0  # inside itself
+            depths[reference] = measure(look_up(root, reference))
+        return depths[reference]
 
-def _measure_depth(schema: Any, root: Any, entered: frozenset[str]) -> int:
-    """Count objects inside objects; one that holds itself counts once."""
-    if not isinstance(schema, Mapping):
-        return 0
-    reference = schema.get("$ref")
-    if isinstance(reference, str):
-        return 0 if reference in entered else _measure_depth(look_up(root, reference), root, entered | {reference})
-    deepest = max((_measure_depth(inner, root, entered) for inner in _list_inner(schema)), default=0)
-    return deepest + (schema.get("type") == "object")
+    return measure(root)
 
 
 def _list_inner(schema: Schema) -> Iterator[Any]:
