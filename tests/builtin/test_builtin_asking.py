@@ -172,7 +172,7 @@ def test_nobody(handler: Handler, monkeypatch: pytest.MonkeyPatch, caplog: pytes
     """At the end of the input, the model and the log read that no user is there, in one line."""
     monkeypatch.setattr(sys, "stdin", io.StringIO())
 
-    assert ("Nobody is there to answer. Go on without an answer.", "failed") == ask(
+    assert ("No user is there to answer. Continue without an answer.", "failed") == ask(
         ask_user_tool(handler), question="Go?"
     )
     assert 1 == len(caplog.text.splitlines())
@@ -239,7 +239,7 @@ def test_too_many_open() -> None:
     text = next(text for text, kind in answers if kind == "failed")
     person.gone.set()
 
-    assert "Too many earlier questions still wait for an answer. Go on without one." == text
+    assert "Too many earlier questions still wait for an answer. Continue without one." == text
     assert 64 == person.begun
 
 

@@ -31,7 +31,7 @@ def write(todos: Todos, items: Items) -> str:
     [
         (
             [item("in_progress"), item(), item("completed")],
-            "The list has 3 tasks: 1 in_progress, 1 pending, 1 completed. Go on, and keep it up to date.",
+            "The list has 3 tasks: 1 in_progress, 1 pending, 1 completed. Continue, and keep it up to date.",
             3,
         ),
         ([item("completed")] * 2, "All tasks are completed; the list is cleared.", 0),

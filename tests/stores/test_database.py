@@ -397,7 +397,7 @@ def test_later_version(path: Path) -> None:
     before = path.read_bytes()
 
     assert (
-        "A later version of this library has made numbers.db: update the library, or choose another file."
+        "numbers.db was made by a later version of this library: update the library, or choose another file."
     ) == refusal(path)
     assert before == path.read_bytes()
 
@@ -464,8 +464,8 @@ def test_held_by_another(database: Database, path: Path) -> None:
         add(hasty, 3)
 
     assert (
-        "numbers.db cannot be used: another process kept it busy for 0.05 seconds: try again, and see whether that one "
-        "hangs."
+        "numbers.db cannot be used: another process locked it for 0.05 seconds: try again, or check whether that "
+        "process hangs."
     ) == refused.value.text
     assert [1, 3] == read_numbers(database)
 
@@ -475,7 +475,7 @@ def test_made_by_another(path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
 
-        assert "another process kept it busy for 0.05 seconds" in refusal(path, timeout=0.05)
+        assert "another process locked it for 0.05 seconds" in refusal(path, timeout=0.05)
 
 
 FULL = """

@@ -1,7 +1,7 @@
 """The HTTP client of ready tools and sources: guarded connections, bounded time and bytes.
 
 Every request goes through `GuardedTransport`. Time covers the whole exchange, redirects included; bytes are counted
-before and after decompression. Nothing is kept between requests or taken from the environment: no cookies, no proxy, no
+before and after decompression. Requests share no state and take nothing from the environment: no cookies, no proxy, no
 password. Sync callers use `get` and `send`, async callers `asend`, or `AsyncTransport` where they need an
 `httpx2.AsyncClient`.
 """

@@ -106,7 +106,9 @@ def check_base_url(parameter: str, url: str) -> str:
     """
     if not _is_http_url(url):
         raise DefinitionError(f"{parameter}={url!r:.100} is not an address such as 'https://api.example.org'.")
-    if "@" in urlsplit(url).netloc or not {"?", "#"}.isdisjoint(url):  # the user may be a secret: it is not shown
+    if "@" in urlsplit(url).netloc or not {"?", "#"}.isdisjoint(
+        url
+    ):  # the user may be a secret, so it is not in the message
         raise DefinitionError(f"{parameter}= has a user, a query or a fragment: write 'https://api.example.org'.")
     return url.rstrip("/")
 

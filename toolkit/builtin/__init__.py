@@ -4,8 +4,8 @@
 
     Toolbox([*file_tools("work"), shell_tool("work"), http_tool()])
 
-Most tools are made by a function, whose arguments say what they may reach; no module has state. Every name here is
-loaded when it is first used. What the tools stay within (public addresses, one directory) is in `toolkit._guards`;
+Most tools are made by a function whose arguments set their limits; no module has state. Every name here is loaded
+when it is first used. The limits (public addresses, one directory) are enforced in `toolkit._guards`;
 tools from OpenAPI documents, MCP servers and other agents are in `toolkit.sources`.
 
 A new tool needs its own module, its name in the two lists below, a section of docs/built-in-tools.md, and tests.

@@ -25,8 +25,8 @@ MAX_OPTIONS = 50
 # Sync handlers that may run at a time: each of them holds a thread, even after its question was abandoned.
 MAX_RUNNING = 64
 NO_ANSWER = "No answer was given."
-NO_USER = "Nobody is there to answer. Go on without an answer."
-BUSY = "Too many earlier questions still wait for an answer. Go on without one."
+NO_USER = "No user is there to answer. Continue without an answer."
+BUSY = "Too many earlier questions still wait for an answer. Continue without one."
 
 QuestionText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=4000)]
 Option = Annotated[str, StringConstraints(min_length=1, max_length=500)]
@@ -84,8 +84,8 @@ def ask_user_tool(handler: Handler, *, agent: str = "assistant", timeout: float 
     if not callable(handler):
         raise DefinitionError(f"ask_user_tool: handler={handler!r} is not a function of a Question, sync or async.")
 
-    made = tool(UserPrompt(handler, agent, threading.Semaphore(MAX_RUNNING)).ask_user, max_parallel=1)
-    return made if timeout is None else tool(made, timeout=timeout)
+    question_tool = tool(UserPrompt(handler, agent, threading.Semaphore(MAX_RUNNING)).ask_user, max_parallel=1)
+    return question_tool if timeout is None else tool(question_tool, timeout=timeout)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class UserPrompt:
         multi_select: bool = False,
         context: ToolContext[Any],
     ) -> str | list[str]:
-        """Ask the user a question, when you need clarification, confirmation or more information to go on.
+        """Ask the user a question, if you need clarification, confirmation or more information.
 
         Args:
             question: The question to ask.

@@ -87,7 +87,7 @@ def data_parse(
     Args:
         content: The text: CSV with a header, a JSON array of objects, or an object a line.
         format: Its format; detected by default.
-        limit: How many records to give, at most.
+        limit: Maximum number of records.
     """
     rows, columns, total, skipped = PARSERS[format or detect_format(content)](content, limit)
     result = {"records": rows, "columns": columns, "count": total}
@@ -96,11 +96,11 @@ def data_parse(
 
 @tool(title="Filter Data", effect="read")
 def data_filter(records: Rows, where: Annotated[list[Condition], MinLen(1), MaxLen(20)]) -> dict[str, Any]:
-    """Choose the records for which all conditions hold.
+    """Filter records by conditions.
 
     Numbers are compared as numbers, also where they are texts; everything else as text. A number with leading zeros,
-    such as a zip code, equals only the same text. `contains` looks for a part of the text, in small or capital letters;
-    `in` takes a list of values. A record without the column is not chosen.
+    such as a zip code, equals only the same text. `contains` looks for a part of the text, in upper or lower case;
+    `in` takes a list of values. Records without the column are left out.
 
     Args:
         records: Records, as data_parse gives them.
@@ -122,7 +122,7 @@ def data_aggregate(
 
     Args:
         records: Records, as data_parse gives them.
-        metrics: What to compute. Values that are no numbers, or beyond 1e300, are left out; count counts the
+        metrics: The metrics. Values that are not numbers, or beyond 1e300, are left out; count counts the
             records.
         group_by: Columns whose values make a group; all records are one group by default.
     """
@@ -153,15 +153,15 @@ def data_transform(
     sort_desc: bool = False,
     limit: Limit | None = None,
 ) -> dict[str, Any]:
-    """Sort records, choose and rename their columns, and cut them short.
+    """Sort and limit records, and select and rename their columns.
 
     Args:
         records: Records, as data_parse gives them.
-        select: Columns to keep, by their old names; all by default.
+        select: Columns to select, by their old names; all by default.
         rename: New names by old ones.
         sort_by: Column to sort by: numbers first, then texts, then records without a value.
         sort_desc: Whether the largest comes first.
-        limit: How many records to give, at most.
+        limit: Maximum number of records.
     """
     check_columns("select", select, records)
     check_columns("rename", rename, records)

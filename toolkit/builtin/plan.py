@@ -48,7 +48,7 @@ def plan_tool(tools: Toolbox | Iterable[Addable]) -> Tool[..., Any]:
             are left out, whatever their name.
     """
     snapshot = (tools if isinstance(tools, Toolbox) else Toolbox(tools)).snapshot()
-    known = {name: made for name, made in snapshot.items() if not _is_excluded(made)}
+    known = {name: candidate for name, candidate in snapshot.items() if not _is_excluded(candidate)}
     return tool(
         _Plan(known, frozenset({NAME, *snapshot} - {*known})).execute_plan, effect=_find_worst_effect(known.values())
     )
@@ -63,10 +63,10 @@ class _Plan:
     async def execute_plan(
         self, steps: Annotated[list[Step], MinLen(1), MaxLen(MAX_STEPS)], context: ToolContext[Any]
     ) -> ToolResult:
-        """Execute several tool calls in one, without thinking in between.
+        """Execute several tool calls in one.
 
-        Use it when you know all arguments beforehand. Steps run side by side where they only read, so no step can use
-        the result of another. Gives a list with step, tool, status (ok or error) and result or error of each.
+        Use it if you know all arguments in advance. Steps that only read run in parallel, so no step can use the result
+        of another. Returns a list with step, tool, status (ok or error) and result or error of each.
 
         Args:
             steps: The calls: tool is a tool's name, args its arguments. Not of execute_plan, nor of ask_user.
@@ -93,13 +93,13 @@ class _Plan:
         return [results[call.id] for call in calls if call.id in results]
 
     def _runs_alone(self, call: ToolCall) -> bool:
-        made = self.tools.get(call.name)
-        return made is not None and made.settings.runs_alone
+        candidate = self.tools.get(call.name)
+        return candidate is not None and candidate.settings.runs_alone
 
 
-def _is_excluded(made: Tool[..., Any]) -> bool:
+def _is_excluded(candidate: Tool[..., Any]) -> bool:
     """Return whether a tool executes plans, or asks a user, who should not get many questions from one call."""
-    return isinstance(getattr(made.handler, "instance", None), (_Plan, UserPrompt))
+    return isinstance(getattr(candidate.handler, "instance", None), (_Plan, UserPrompt))
 
 
 def _refuse_excess(calls: Sequence[ToolCall], dispatcher: Dispatcher) -> dict[str, ToolResult]:
@@ -130,7 +130,7 @@ def _make_entry(number: int, step: Step, result: ToolResult) -> Mapping[str, Any
 
 def _find_worst_effect(tools: Iterable[Tool[..., Any]]) -> Effect:
     """Return the worst effect of a plan; an unlabelled tool may be destructive."""
-    effects = {made.settings.effect for made in tools}
+    effects = {candidate.settings.effect for candidate in tools}
     if effects <= {"read"}:
         return "read"
     return "write" if effects <= {"read", "write"} else "destructive"

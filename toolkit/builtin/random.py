@@ -28,11 +28,11 @@ def random_tool(source: Random | None = None) -> Tool[..., Any]:
 
     @tool(name="random", title="Random Number", effect="read")
     def draw_number(min: int, max: int) -> int:  # noqa: A002  names that the model sees
-        """Draw a whole number by chance.
+        """Return a random whole number.
 
         Args:
-            min: The smallest number that may come.
-            max: The largest number that may come.
+            min: The smallest possible number.
+            max: The largest possible number.
         """
         if not (-LIMIT <= min < LIMIT and -LIMIT <= max < LIMIT):
             raise ToolError(f"invalid range: min={_format_bound(min)}, max={_format_bound(max)}")

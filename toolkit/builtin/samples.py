@@ -31,7 +31,7 @@ def calculator(operation: Operation, a: Operand, b: Operand) -> Number:
     """Add, subtract, multiply or divide two numbers.
 
     Args:
-        operation: What to do with them.
+        operation: The operation.
         a: The first number.
         b: The second number.
     """
@@ -49,17 +49,17 @@ def _format_operand(number: Number) -> str:
 
 @tool(title="Echo", effect="read")
 def echo(message: str) -> str:
-    """Give a message back as it is.
+    """Return a message unchanged.
 
     Args:
-        message: What to give back.
+        message: The message.
     """
     return message
 
 
 @tool(title="Reverser", effect="read")
 def reverser(text: str) -> str:
-    """Reverse a text. Use it when something is to be read backwards.
+    """Reverse a text.
 
     Args:
         text: The text to reverse.
@@ -72,6 +72,6 @@ def word_count(text: str) -> int:
     """Count the words of a text, separated by white space.
 
     Args:
-        text: The text whose words to count.
+        text: The text.
     """
     return len(text.split())

@@ -65,15 +65,15 @@ def todo_tool(todos: Todos | None = None) -> Tool[..., Any]:
 
     @tool(title="Todo List", effect="write", idempotent=True)
     def todo_write(todos: Annotated[list[Todo], MaxLen(MAX_ITEMS)]) -> ToolResult:
-        """Write the list of what you have to do, in place of the old one.
+        """Write your task list, replacing the old one.
 
         Use it for work of three steps and more, and when the user asks for a list or for several things. Mark a task
         as in_progress before you start it, one at a time, and as completed as soon as it is done, not before. Leave out
         what is no longer needed. When all tasks are completed, the list is cleared.
 
         Args:
-            todos: All tasks, those that are done included. content is an order ("Run the tests"), activeForm says the
-                same while it is done ("Running the tests").
+            todos: All tasks, with the completed ones. content is an order ("Run the tests"), activeForm the same in
+                the present continuous ("Running the tests").
         """
         current.replace(todos)
         return ToolResult(_summarize(todos), details={"todos": list(current.items)})
@@ -86,4 +86,4 @@ def _summarize(todos: list[Todo]) -> str:
     if counts["completed"] == len(todos):
         return "All tasks are completed; the list is cleared." if todos else "The list is empty."
     summary = ", ".join(f"{counts[status]} {status}" for status in ("in_progress", "pending", "completed"))
-    return f"The list has {len(todos)} tasks: {summary}. Go on, and keep it up to date."
+    return f"The list has {len(todos)} tasks: {summary}. Continue, and keep it up to date."

@@ -82,8 +82,8 @@ class _Wikipedia:
         """Search Wikipedia: titles, short excerpts and addresses of articles, the best first.
 
         Args:
-            query: What to look for.
-            limit: How many articles to give, at most.
+            query: The query.
+            limit: Maximum number of articles.
         """
         parameters: dict[str, str | int] = {"q": query, "limit": limit}
         reply = await self.service.get("/w/rest.php/v1/search/page", parameters, _PAGES)

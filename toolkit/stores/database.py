@@ -8,7 +8,7 @@ the disk when it ends, whatever happens to the process or the power after that:
     database = Database("actions.db", SCHEDULE)
     with database.transaction() as connection:  # no other thread or process writes meanwhile
         connection.execute("INSERT INTO actions VALUES (...)")
-    with database.snapshot() as connection:  # it does not change, whoever writes meanwhile
+    with database.snapshot() as connection:  # other writers do not change it
         connection.execute("SELECT * FROM actions")
 
 A migration that was released is never changed; a new one is appended. A block holds nothing but statements, as the
@@ -90,7 +90,7 @@ class Database:
 
     def __init__(self, path: str | os.PathLike[str], layout: Layout, *, timeout: float = 30.0) -> None:
         _validate(path, timeout)
-        # Made absolute, since the process may change its directory.
+        # Absolute, since the process may change its directory.
         self.path = MEMORY if path == MEMORY else str(Path(path).absolute())
         self._layout, self._timeout = layout, timeout
         self._lock = threading.RLock()
@@ -303,7 +303,7 @@ def _read_version(connection: sqlite3.Connection, layout: Layout, path: str) -> 
         raise StoreError(f"{name} does not hold {layout.holds}, but something else: choose another file.")
     if version > len(layout.migrations):
         raise StoreError(
-            f"A later version of this library has made {name}: update the library, or choose another file."
+            f"{name} was made by a later version of this library: update the library, or choose another file."
         )
     return int(version)
 
@@ -350,7 +350,7 @@ _CLOSED = "it cannot be opened or written to: see whether it is a file, its dire
 # Parts of SQLite's messages, and what to do about them.
 _ADVICE: Mapping[str, str] = MappingProxyType(
     {
-        "locked": "another process kept it busy for {timeout:g} seconds: try again, and see whether that one hangs",
+        "locked": "another process locked it for {timeout:g} seconds: try again, or check whether that process hangs",
         "is full": "its disk is full: make room, and try again",
         "readonly": _CLOSED,
         "unable to open": _CLOSED,

@@ -104,10 +104,10 @@ def _make_workspace(root: str | os.PathLike[str] | Root, private: Sequence[str],
 def _make_write_tool(workspace: Workspace, write: Callable[..., Any], title: str, *, hashes: bool) -> Tool[..., Any]:
     """Make the tool that writes; it has the parameter `expect_hash` only with `hashes`."""
     function = write if hashes else partial(write, expect_hash="")
-    made: Tool[..., Any] = tool(function, name=write.__name__, title=title, effect="write", idempotent=not hashes)
-    return _require_approval(workspace, made)
+    write_tool: Tool[..., Any] = tool(function, name=write.__name__, title=title, effect="write", idempotent=not hashes)
+    return _require_approval(workspace, write_tool)
 
 
-def _require_approval(workspace: Workspace, made: Tool[..., Any]) -> Tool[..., Any]:
+def _require_approval(workspace: Workspace, file_tool: Tool[..., Any]) -> Tool[..., Any]:
     """Require approval for calls that change a private or guarded path."""
-    return tool(made, approve=lambda request: workspace.needs_approval(request.arguments["path"]))
+    return tool(file_tool, approve=lambda request: workspace.needs_approval(request.arguments["path"]))

@@ -91,7 +91,7 @@ class EditingTools:
     def read_file(
         self, path: str, offset: Annotated[int, Ge(0)] | None = None, limit: Annotated[int, Ge(0)] | None = None
     ) -> ToolResult:
-        """Read a file: a text with its lines numbered, 500 of them where nothing else is said, or a picture.
+        """Read a text file with numbered lines, 500 by default, or a picture.
 
         Args:
             path: File path to read.
@@ -113,11 +113,11 @@ class EditingTools:
     def write_file(  # noqa: D417  the type says what expect_hash is
         self, path: str, content: str, expect_hash: ExpectHash = "", *, context: ToolContext = NO_CONTEXT
     ) -> ToolResult:
-        """Write a text file, in place of what it held. Missing directories are made. To change a part, use edit_file.
+        """Write a text file, replacing its content. Missing directories are made. To change a part, use edit_file.
 
         Args:
             path: File path to write.
-            content: All that the file is to hold.
+            content: The whole content of the file.
             context: Cancels the write.
         """
         with report_coding_errors("Cannot create directory", path):
@@ -134,8 +134,8 @@ class EditingTools:
 
         Args:
             path: File path to edit.
-            old_text: Exact text to find, white space and indentation included; it must occur exactly once.
-            new_text: What to put in its place.
+            old_text: Exact text to find, with its white space and indentation; it must occur exactly once.
+            new_text: The text that replaces it.
             context: Cancels the write.
         """
         missing = f"Cannot read {path}: No such file or directory. Use write_file to create new files."
@@ -244,12 +244,12 @@ class FindingTools:
     def list_files(
         self, path: str = ".", pattern: str = "", max_depth: Annotated[int, Ge(1)] = 3, *, context: ToolContext
     ) -> ToolResult:
-        """List the files beneath a directory, sorted; what is in target, .git and node_modules is left out.
+        """List the files beneath a directory, sorted, without those in target, .git and node_modules.
 
         Args:
             path: Directory to list.
-            pattern: Glob: `*.py` is about names, `src/**/*.py` about paths from that directory on; all by default.
-            max_depth: How many directories deep to look.
+            pattern: Glob: `*.py` matches names, `src/**/*.py` paths from that directory on; all by default.
+            max_depth: Levels of directories to list.
             context: Cancels the listing.
         """
         is_match = compile_glob(pattern)
@@ -264,16 +264,16 @@ class FindingTools:
     def search(
         self, pattern: str, path: str = ".", include: str = "", *, case_sensitive: bool = False, context: ToolContext
     ) -> ToolResult:
-        """Search for a pattern across files. Gives lines of the form `path:line number:text`, 50 at most.
+        """Search files for a pattern. Returns lines of the form `path:line number:text`, 50 at most.
 
-        Left out is what is binary, private or too large, or in target, .git or node_modules. Of a line the first 2000
-        characters are searched.
+        Binary, private and large files are left out, and those in target, .git and node_modules. The first 2000
+        characters of each line are searched.
 
         Args:
             pattern: Regular expression as ripgrep takes it, matched against each line.
             path: Directory or file to search in.
-            include: Glob: `*.py` is about names, `src/**/*.py` about paths from that directory on; all by default.
-            case_sensitive: Whether capitals matter.
+            include: Glob: `*.py` matches names, `src/**/*.py` paths from that directory on; all by default.
+            case_sensitive: Whether upper and lower case differ.
             context: Cancels the search.
         """
         matches, is_match = compile_pattern(pattern, case_sensitive=case_sensitive), compile_glob(include)

@@ -67,7 +67,7 @@ class WorkspaceTools:
 
     @tool(title="Read File", effect="read")
     def file_read(self, path: str) -> str:
-        """Read a text file from the workspace; of a long one, the first 8000 bytes.
+        """Read a text file from the workspace, up to 8000 bytes.
 
         Args:
             path: File path relative to the workspace.
@@ -82,11 +82,11 @@ class WorkspaceTools:
     def file_write(  # noqa: D417  the type says what expect_hash is
         self, path: str, content: str, expect_hash: ExpectHash = "", *, context: ToolContext = NO_CONTEXT
     ) -> str:
-        """Write a text file in the workspace, in place of what it held. Missing directories are made.
+        """Write a text file in the workspace, replacing its content. Missing directories are made.
 
         Args:
             path: File path relative to the workspace.
-            content: All that the file is to hold.
+            content: The whole content of the file.
             context: Cancels the write.
         """
         with _report_errors("mkdir error", path):

@@ -115,16 +115,16 @@ class _Schedule:
         *,
         context: ToolContext[Any],
     ) -> str:
-        """Schedule an action: calls of tools, made later, once or again and again.
+        """Schedule an action: tool calls that run later, once or repeatedly.
 
         Args:
-            description: What the action does, in a few words.
+            description: Short description of the action.
             time: Local time of the day as HH:MM, 24 hours.
-            recurrence: How often it is done.
-            tools: The calls to make.
+            recurrence: How often it runs.
+            tools: The tool calls.
             day: For weekly a day ("monday"), for custom several ("monday,friday"), for monthly a number ("15"; 31 is
                 the last day of a shorter month); for once and daily none.
-            synthesis_prompt: What to make of the calls' results.
+            synthesis_prompt: Instructions for the results of the calls.
         """
         planned = self._serialize_calls(tools, synthesis_prompt)
         schedule = validate_rule(compose_rule(time, recurrence, day), UNREADABLE)
@@ -153,13 +153,13 @@ class _Schedule:
         recurrence: Recurrence | None = None,
         day: str = "",
     ) -> str:
-        """Pause or resume a scheduled action, or change when it is done.
+        """Pause or resume a scheduled action, or change when it runs.
 
         Args:
             description_query: Part of the action's description, in small or capital letters.
             enabled: False pauses it, True resumes it.
             time: New local time of the day as HH:MM, 24 hours.
-            recurrence: How often it is done from now on.
+            recurrence: How often it runs from now on.
             day: The new day or days, as for schedule_create; only together with a time or a recurrence.
         """
         depth = self._count_depth(context)

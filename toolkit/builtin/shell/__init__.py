@@ -139,12 +139,12 @@ def _check_options(
     return {"runner": runner, "deny": denied, "confirm": confirm, "error_on_exit": error_on_exit}
 
 
-def _describe(made: Tool[..., Any], commands: CommandTool, more: CommandOptions) -> Tool[..., Any]:
+def _describe(command_tool: Tool[..., Any], commands: CommandTool, more: CommandOptions) -> Tool[..., Any]:
     """Add the conditions of commands to a tool's description."""
     sandbox = commands.runner.sandbox
     reach = "There is no sandbox." if sandbox is None else sandbox[0].description
-    description = f"{made.description}\n\nA command may take {commands.seconds:g} seconds. {reach}"
-    return tool(made, description=description, approve=more.get("approve", False))
+    description = f"{command_tool.description}\n\nA command may take {commands.seconds:g} seconds. {reach}"
+    return tool(command_tool, description=description, approve=more.get("approve", False))
 
 
 def _check_env(env: Mapping[str, str] | None) -> dict[str, str]:
