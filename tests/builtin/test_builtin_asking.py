@@ -168,8 +168,8 @@ async def gone(_: Question) -> str:
 
 
 @pytest.mark.parametrize("handler", [input, gone], ids=["input", "async"])
-def test_nobody(handler: Handler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """At the end of the input, the model and the log read that no user is there, in one line."""
+def test_no_user(handler: Handler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """At the end of the input the model reads that no user is there; the log has one line."""
     monkeypatch.setattr(sys, "stdin", io.StringIO())
 
     assert ("No user is there to answer. Continue without an answer.", "failed") == ask(
@@ -195,7 +195,7 @@ def test_text() -> None:
 
 @pytest.mark.parametrize("kind", ["sync", "later"])
 def test_cancelled(kind: str) -> None:
-    """A run that is called off waits for no answer, and the handler can see it."""
+    """A cancelled run does not wait for an answer, and the handler can see the cancellation."""
     person = Person()
     runner = Runner([ask_user_tool(getattr(person, kind))], model=ScriptedModel([call("ask_user", question="Go?")]))
     handle = runner.start("Go.")
@@ -207,8 +207,8 @@ def test_cancelled(kind: str) -> None:
     person.gone.set()
 
 
-def test_left_handler() -> None:
-    """An async handler is called off with the run."""
+def test_cancelled_handler() -> None:
+    """An async handler is cancelled with the run."""
     person = Person()
     runner = Runner([ask_user_tool(person.later)], model=ScriptedModel([call("ask_user", question="Go?")]))
     handle = runner.start("Go.")

@@ -416,7 +416,7 @@ def test_line_ends(box: Toolbox, place: Path, data: bytes, old: str, new: str, c
 
 
 def test_line_ends_everywhere(box: Toolbox, place: Path) -> None:
-    """Wherever a text stands, however the lines around it end, they end as they did."""
+    """The lines around an edit have their old ends, wherever it is."""
     chance = random.Random(1)  # noqa: S311  the same files each time
     for _ in range(200):
         before, after = ("".join(chance.choices(["\r", "\n", "\r\n", "a"], k=9)) for _ in range(2))
@@ -646,8 +646,8 @@ def test_expected(hashing: Toolbox, place: Path, path: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["file_write", "write_file"])
-def test_what_nobody_has_read(hashing: Toolbox, place: Path, name: str) -> None:
-    """Without a hash no file is replaced that is there, where hashes are asked for."""
+def test_write_without_hash(hashing: Toolbox, place: Path, name: str) -> None:
+    """With hashes, an existing file is not replaced without one."""
     message = text(hashing, name, path="src/deep/a..b.txt", content="x")
 
     assert message.endswith("there is a file already; read it, and give its hash as expect_hash")
@@ -655,8 +655,8 @@ def test_what_nobody_has_read(hashing: Toolbox, place: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("tools", [file_tools, coding_tools], ids=["plain", "coding"])
-def test_nothing_is_expected_by_default(place: Path, tools: Any) -> None:
-    """Where hashes are not asked for, no tool takes one."""
+def test_no_hash_by_default(place: Path, tools: Any) -> None:
+    """Without hashes, no tool takes one."""
     assert [] == [subject.name for subject in tools(place) if "expect_hash" in subject.parameters["properties"]]
 
 
@@ -917,8 +917,8 @@ def test_unguarded_dotfiles(box: Toolbox, path: str) -> None:
     assert text(box, "file_write", path=path, content="x").startswith("Written 1 bytes")
 
 
-def test_what_runs_later_and_a_list(place: Path) -> None:
-    """An approver that agrees to a tool by its name agrees to that, too."""
+def test_guarded_and_allowed(place: Path) -> None:
+    """An approver that allows a tool by its name allows guarded files, too."""
     model = ScriptedModel([call("file_write", path=".bashrc", content="x"), "Done."])
     Runner(file_tools(place), model=model, approve=allow("file_write", otherwise=defer)).run("Go.")
 
@@ -926,8 +926,8 @@ def test_what_runs_later_and_a_list(place: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["file_write", "write_file", "edit_file"])
-def test_what_runs_later_and_hashes(place: Path, name: str) -> None:
-    """Tools that take hashes ask just the same."""
+def test_guarded_with_hashes(place: Path, name: str) -> None:
+    """Tools that take hashes require the same approval."""
     box = Toolbox([*file_tools(place, hashes=True), *coding_tools(place, hashes=True)])
 
     assert UNANSWERED == text(box, name, path=".git/hooks/pre-commit", **other_arguments(name))
@@ -953,7 +953,7 @@ def test_entries_are_bounded(place: Path) -> None:
 
 
 def test_deep_trees(box: Toolbox, place: Path) -> None:
-    """However deep a tree is, and however links lead round in it, a walk ends."""
+    """A walk of any tree ends, however deep it is and wherever its links lead."""
     (place / ("d/" * 150)).mkdir(parents=True)
     (place / "d" / "round").symlink_to("..")
     (place / "d" / "d" / "file").touch()
@@ -976,7 +976,7 @@ def test_odd_names(box: Toolbox, place: Path) -> None:
     ["CON", "aux.txt", "a:b", "trailing.", "trailing ", " leading", "a\\b", "~", "$HOME", "-rf", "*", "A", "\u00e9"],
 )
 def test_special_names(box: Toolbox, place: Path, name: str) -> None:
-    """Names have no special meaning, whatever a shell or another system makes of them."""
+    """Names have no special meaning for a shell or another system."""
     text(box, "write_file", path=f"src/deep/{name}", content="x")
 
     assert {"a..b.txt", name} == {path.name for path in (place / "src" / "deep").iterdir()}
@@ -1151,7 +1151,7 @@ def test_hostile_patterns(box: Toolbox, place: Path, pattern: str) -> None:
 
 
 def test_long_lines_are_searched_in_part(box: Toolbox, place: Path) -> None:
-    """The part of a line that is shown is the part that is searched."""
+    """The part of a line that is displayed is the part that is searched."""
     (place / "one-line").write_text("a" * 1999 + "bc")
 
     assert text(box, "search", pattern="b", path="one-line").startswith("one-line:1:aaa")

@@ -1,4 +1,4 @@
-"""The list of ready tools: none is forgotten in `toolkit.builtin`, or in its documentation."""
+"""The list of ready tools is complete in `toolkit.builtin` and in its documentation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAGE = (ROOT / "docs" / "built-in-tools.md").read_text(encoding="utf-8")
 
 
 def tool_functions() -> Iterator[str]:
-    """The names of the public functions that make tools, in whatever module they are defined."""
+    """Yield the names of the public functions that make tools, in any module."""
     for path in sorted(ROOM.rglob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.FunctionDef) and re.fullmatch(r"[a-z]\w*_tools?", node.name):

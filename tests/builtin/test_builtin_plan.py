@@ -181,7 +181,7 @@ def test_limits_of_two_plans(books: Books) -> None:
     assert 75 == sum(entry["status"] == "ok" for entry in entries)
 
 
-def test_limits_are_kept(books: Books) -> None:
+def test_limits_of_later_turns(books: Books) -> None:
     """Steps count towards the run's limits, for later turns and for a resumed run."""
     plan = call("execute_plan", steps=[step("lend", title="Emma")])
     script: list[ModelReply] = [plan, call("burn", title="Emma"), call("lend", title="Dune"), "."]

@@ -318,7 +318,7 @@ def test_unreachable() -> None:
 
 
 def test_cancelled(service: Service) -> None:
-    """A run that is called off closes the connection."""
+    """A cancelled run closes the connection."""
     service.answer["/v1/forecast"] = service.silent
     runner = Runner([weather_tool(base_url=service.url)], model=ScriptedModel([call("weather", location="0,0")]))
     handle = runner.start("How is the weather?")

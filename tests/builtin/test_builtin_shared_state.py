@@ -110,7 +110,7 @@ def test_invalid_state(state: Any) -> None:
 
 
 def test_at_the_same_time() -> None:
-    """However many write and remove at the same time, the room that is left is counted right."""
+    """Concurrent writes and removals leave the right count of used bytes."""
     state = SharedState(max_bytes=2000)
 
     def work(number: int) -> None:

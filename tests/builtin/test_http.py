@@ -55,8 +55,8 @@ def fetch_text(origin: Origin, path: str = "/", **options: Any) -> str:
     return Toolbox([http_tool(allow=LOOPBACK, **options)]).call("http_fetch", {"url": origin.url + path}).text or ""
 
 
-def test_what_it_is() -> None:
-    """The tool reads, has a title, and takes a URL alone; nothing of it makes a model stumble."""
+def test_declaration() -> None:
+    """The tool has a title and an effect, and takes a URL alone."""
     http = http_tool()
 
     assert ("http_fetch", "Fetch a Page", "read") == (http.name, http.title, http.settings.effect)
@@ -149,8 +149,8 @@ def test_refusals(url: str, text: str) -> None:
     assert text == Toolbox([http_tool()]).call("http_fetch", {"url": url}).text
 
 
-def test_what_is_sent() -> None:
-    """One GET with few headers, and without a cookie, a password or a proxy's."""
+def test_request() -> None:
+    """One GET is sent, with few headers, and without cookies, passwords or headers for a proxy."""
     with Origin(lambda _: http()) as origin:
         fetch_text(origin, "/a b?c=d e#f", user_agent="me/1.0")
 

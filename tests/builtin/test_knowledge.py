@@ -80,7 +80,7 @@ def call_tool(box: Toolbox, name: str, **arguments: Any) -> str | None:
 
 
 def test_empty(box: Toolbox) -> None:
-    """An empty store gives the prescribed sentence."""
+    """An empty store returns the prescribed sentence."""
     assert 'No relevant information found for "the capital".' == call_tool(box, "knowledge_search", query="the capital")
 
 
@@ -96,7 +96,7 @@ def test_round_trip(box: Toolbox) -> None:
 
 
 def test_conversations(box: Toolbox, store: MemoryKnowledge) -> None:
-    """Messages of past conversations are found beside what was remembered, each with its role."""
+    """Messages of past conversations are found beside stored texts, each with its role."""
     ingest_text("The cat sat.", store, embed)
     ingest_message("user", "My cat is called Mat.", store, embed)
 
@@ -114,7 +114,7 @@ def test_messages_alone(box: Toolbox, store: MemoryKnowledge) -> None:
 
 
 def test_best_five(box: Toolbox, store: MemoryKnowledge) -> None:
-    """Of chunks and of messages the five nearest are shown, the nearest first."""
+    """Of chunks and of messages the five nearest are returned, the nearest first."""
     for count in range(8):
         ingest_text("cat " + "mat " * count, store, embed)
         ingest_message("user", "cat " + "mat " * count, store, embed)

@@ -803,8 +803,8 @@ def test_paused_function(store: SQLiteSchedule, clock: Clock) -> None:
         assert "done" == Scheduler(store, runner, clock=clock).resume(outcome.result.state, approve_all(outcome)).status
 
 
-def test_paused_is_kept(store: SQLiteSchedule, clock: Clock) -> None:
-    """A firing that waits for approval is not removed, however many come after it."""
+def test_paused_remains(store: SQLiteSchedule, clock: Clock) -> None:
+    """A firing that waits for approval is not removed, however many follow."""
     store.add(action())
     with ScriptedModel([call("read_mail")]) as model:
         (outcome,) = Scheduler(store, pausing(store, clock, model), clock=clock).run_due()
@@ -1222,7 +1222,7 @@ def test_invalid_policy(store: SQLiteSchedule, options: Any) -> None:
 # The store
 
 
-def test_kept(tmp_path: Path) -> None:
+def test_reopened(tmp_path: Path) -> None:
     """The actions of a file are there when it is opened again."""
     document = action("Grüße 'x' \x00", tools='["ü"]', enabled=False)
     first = SQLiteSchedule(tmp_path / "actions.db")
@@ -1378,7 +1378,7 @@ def test_processes(tmp_path: Path) -> None:
 
 @needs_fork
 def test_most_of_all_processes(tmp_path: Path) -> None:
-    """However many processes schedule at once, there are no more actions than there may be."""
+    """Concurrent processes do not exceed the maximum number of actions."""
     refusals = run_script(TOGETHER.replace("{0}", CREATE), tmp_path / "actions.db", NOW)
 
     assert (5, 5, 24) == (len(SQLiteSchedule(tmp_path / "actions.db").actions()), refusals.count(False), len(refusals))

@@ -316,8 +316,8 @@ def test_directory_is_open(tmp_path: Path) -> None:
     assert [tmp_path / "moved" / "here"] == [*(tmp_path / "moved").iterdir(), *(tmp_path / "evil").iterdir()]
 
 
-def test_directory_is_gone(tmp_path: Path) -> None:
-    """Where the directory was removed, nothing runs."""
+def test_removed_directory(tmp_path: Path) -> None:
+    """If the directory was removed, nothing runs."""
     (work := tmp_path / "work").mkdir()
     shell = shell_tool(Root(work))
     work.rmdir()

@@ -474,7 +474,7 @@ def test_without_subreapers(script: str, called_off: bool, message: str) -> None
 
 
 def test_no_leaks(place: Place) -> None:
-    """However many commands run, no descriptor, no zombie and no process is left."""
+    """After many commands no descriptor, zombie or process is left."""
     subject = place.tool()
     run_command(subject, "true")  # so that what is opened once is open
     before = list_descriptors()

@@ -187,8 +187,8 @@ def test_invalid_keys_and_addresses(key: Any, base_url: Any) -> None:
 
 
 @pytest.mark.parametrize("timeout", [0, -1, "10", None, float("inf")])
-def test_times_that_are_none(timeout: Any) -> None:
-    """An engine is waited for some seconds."""
+def test_invalid_timeouts(timeout: Any) -> None:
+    """An invalid timeout of an engine is refused."""
     with pytest.raises(DefinitionError, match="timeout="):
         Serper(SECRET, timeout=timeout)
 
@@ -200,8 +200,8 @@ def test_spaces_around_addresses() -> None:
 
 @pytest.mark.parametrize("make", [web_search_tool, search_tool])
 @pytest.mark.parametrize("search", [Brave, "brave", None], ids=str)
-def test_engines_that_are_none(make: Any, search: Any) -> None:
-    """The class of an engine, its name, and nothing are no engine."""
+def test_invalid_engines(make: Any, search: Any) -> None:
+    """The class of an engine, its name and None are refused as engines."""
     with pytest.raises(DefinitionError, match="is not a search engine. Give one, such as Brave"):
         make(search)
 
@@ -253,7 +253,7 @@ def test_more_results() -> None:
 
 
 def test_near_enough() -> None:
-    """Where a piece is near enough, the engine is asked once."""
+    """If a piece is near enough, the engine is called once."""
     requests: list[int] = []
     search = lambda _, count: requests.append(count) or [{"title": "t", "url": "http://10.0.0.1/", "snippet": "fox"}]  # type: ignore[func-returns-value]  # noqa: E731
     call_tool(web_search_tool(search, embed=by_words("fox", "tea")), query="fox")
@@ -370,8 +370,8 @@ async def cancelled_at_once(subject: Any, started_event: asyncio.Event) -> None:
 
 
 @pytest.mark.parametrize("hanging", ["engine", "embeddings"])
-def test_async_functions_are_called_off(hanging: str, caplog: pytest.LogCaptureFixture) -> None:
-    """An engine and embeddings that are coroutines end with their run, and nothing is logged of it."""
+def test_async_functions_are_cancelled(hanging: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Async engines and embeddings are cancelled with their run, and nothing is logged."""
     ends: list[str] = []
 
     async def main() -> None:
@@ -420,8 +420,8 @@ def test_invalid_answers(answer: Any) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "  ", "q" * 401])
-def test_queries_that_are_none(query: str) -> None:
-    """An empty question, and one that is too long, is not sent."""
+def test_invalid_queries(query: str) -> None:
+    """An empty query and one that is too long are not sent."""
     assert call_tool(web_search_tool(engine()), query=query).startswith("Invalid arguments")
 
 

@@ -296,14 +296,14 @@ def test_port_that_is_refused() -> None:
 @pytest.mark.parametrize(
     "options", [{"allow": "localhost"}, {"allow": None}, {"ports": "443"}, {"ports": 443}], ids=str
 )
-def test_what_is_no_list(options: dict[str, Any]) -> None:
+def test_invalid_lists(options: dict[str, Any]) -> None:
     """A text or a number in place of a list is refused, with an example of one."""
     with pytest.raises(DefinitionError, match="is not a list. Pass one, such as"):
         Destinations(**options)
 
 
 @pytest.mark.parametrize("port", [0, -1, 65536, True, "80"])
-def test_what_is_no_port(port: int) -> None:
+def test_invalid_ports(port: int) -> None:
     """A port is a whole number from 1 to 65535."""
     with pytest.raises(DefinitionError, match="is not a port"):
         Destinations(ports=[port])

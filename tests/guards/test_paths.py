@@ -226,7 +226,7 @@ def root(grounds: Grounds, lookup: Lookup) -> Root:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_path_leads_out(family: str, grounds: Grounds, root: Root) -> None:
-    """Whatever a path opens, or would make, is beneath the root."""
+    """Every path opens, or would make, a file beneath the root."""
     paths = attacks(family, grounds.root, EACH)
     inside = grounds.identities()
 

@@ -1,4 +1,4 @@
-"""No connection leads where it may not, by spellings, changing names or redirects; and none outlasts its time.
+"""No spelling, changing name or redirect leads to a forbidden address, and no connection outlasts its deadline.
 
 `TOOLKIT_URLS=250000 python -m pytest tests/guards/test_transport.py` tries more of them.
 """
@@ -175,7 +175,7 @@ def test_urls_on_an_island() -> None:
 
 
 def test_names_that_change(recorded: Callable[..., Recorder]) -> None:
-    """Whatever a name server answers, only checked addresses of one answer are connected to."""
+    """Only checked addresses of one answer of a name server are connected to."""
     chance, connect = random.Random(6), recorded()  # noqa: S311  the same answers each time
     pool = [*TARGETS, "::1", "fd00::1", "::ffff:10.0.0.1", "64:ff9b::a00:1", "8.8.8.8", PUBLIC, PUBLIC6]
     answers: list[list[str]] = []
@@ -247,7 +247,7 @@ def test_redirects_that_are_not_followed(recorded: Callable[..., Recorder], loca
     assert len(connect.asked) <= MAX_REDIRECTS + 1
 
 
-def test_what_goes_with_redirects(recorded: Callable[..., Recorder]) -> None:
+def test_headers_of_redirects(recorded: Callable[..., Recorder]) -> None:
     """No cookie, credential or referrer is sent on with a redirect."""
     hops = [redirect("/b", 302, "Set-Cookie: a=b; Path=/"), redirect("//b.example/", 302, "Set-Cookie: a=b"), http()]
     connect = recorded(*hops)
@@ -289,7 +289,7 @@ def test_environment(recorded: Callable[..., Recorder], monkeypatch: pytest.Monk
 
 
 def test_addresses_in_turn(recorded: Callable[..., Recorder]) -> None:
-    """Where one address does not answer, the next is tried; each gets its part of the time."""
+    """If one address does not answer, the next is tried; each gets its part of the time."""
     requests: list[tuple[str, int]] = []
 
     def connect(address: str, port: int, seconds: float | None) -> socket.socket:
@@ -562,7 +562,7 @@ def test_connections_that_come_too_late() -> None:
 
 
 def test_deadline_of_the_run() -> None:
-    """Where the run's own deadline comes first, it is the run's time that is up, and not the tool's."""
+    """If the run's own deadline comes first, the run has timed out, not the tool."""
     with Origin(lambda _: origin.drip(HEAD, piece=b"")) as origin, pytest.raises(TimedOut), Cancellation(0.2) as run:
         HttpClient(Dialer(["127.0.0.1"]), timeout=60).get(origin.url, run)
 

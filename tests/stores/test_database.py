@@ -55,13 +55,13 @@ def database(path: Path) -> Iterator[Database]:
 
 
 def add(database: Database, *numbers: object) -> None:
-    """Keep numbers, all or none."""
+    """Insert numbers, all or none."""
     with database.transaction() as connection:
         connection.executemany("INSERT INTO numbers (n) VALUES (?)", [(number,) for number in numbers])
 
 
 def add_each(database: Database, numbers: Iterable[int]) -> None:
-    """Keep numbers, each by itself."""
+    """Insert numbers, each in its own block."""
     for number in numbers:
         add(database, number)
 
@@ -92,7 +92,7 @@ def refusal(path: Path, layout: Layout = NUMBERS, timeout: float = 1.0) -> str:
     return str(refused.value)
 
 
-def test_what_is_written_lasts(database: Database, path: Path) -> None:
+def test_committed(database: Database, path: Path) -> None:
     """The changes of a block are there for everyone who opens the file."""
     add(database, 1, 2)
 
