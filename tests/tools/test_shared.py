@@ -111,11 +111,12 @@ def test_room() -> None:
 
 
 def test_a_view() -> None:
-    """A view of some paths shows them and what they hold, and nothing else."""
-    view = SharedValues({"trip.city": "Rome", "key": "secret", "tripod": 3}).view(["trip", "days"])
+    """A view finds values by path, and what they hold; a path that leads nowhere is not in it."""
+    view = SharedValues({"trip.city": "Rome", "key": "secret"}).view()
 
-    assert {"trip": {"city": "Rome"}} == dict(view)
-    assert ("Rome", False, False, False) == (view["trip.city"], "key" in view, "tripod" in view, "" in view)
+    assert {"trip.city": "Rome", "key": "secret"} == dict(view)
+    assert ("Rome", {"city": "Rome"}) == (view["trip.city"], view["trip"])
+    assert (True, False, False, False) == ("key" in view, "ke" in view, "trip.day" in view, "" in view)
 
 
 def test_a_view_is_for_reading() -> None:

@@ -253,7 +253,7 @@ def _resolve(
     if function := functions.get(activity):
         settings = tool.settings.inherit_gates(function.settings)
         return replace(
-            tool, activity=None, handler=BoundHandler(handler.interface, activity, function), settings=settings
+            tool, activity=None, handler=BoundHandler(handler.interface, activity, function=function), settings=settings
         )
     is_own = isinstance(handler, (FunctionHandler, BoundHandler)) and activity == (handler.activity or tool.name)
     if activity in functions or not activity:

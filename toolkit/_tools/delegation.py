@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
@@ -81,14 +81,9 @@ class Delegated(DeclaredHandler):
         delegate: The runner or function of the module; None where there is none.
     """
 
-    tool: Tool[..., Any]
-    scope: Scope
-    delegate: Delegate | None
-
-    @property
-    def activity(self) -> str:
-        """Empty, as no bound function executes the tool."""
-        return ""
+    tool: Tool[..., Any] = field(kw_only=True)
+    scope: Scope = field(kw_only=True)
+    delegate: Delegate | None = field(kw_only=True)
 
     def make_action(self) -> Action:
         """Refuse every call."""
@@ -134,7 +129,7 @@ class Delegated(DeclaredHandler):
 class DelegatedToFunction(Delegated):
     """A handler that passes calls to a module's function."""
 
-    delegate: FunctionHandler
+    delegate: FunctionHandler = field(kw_only=True)
 
     @property
     def is_async(self) -> bool:
@@ -158,7 +153,7 @@ class DelegatedToFunction(Delegated):
 class DelegatedToRunner(Delegated):
     """A handler that passes calls to a module's runner, in a run that is cancelled with the one that makes the call."""
 
-    delegate: ModuleRunner
+    delegate: ModuleRunner = field(kw_only=True)
 
     @property
     def is_async(self) -> bool:
@@ -202,10 +197,10 @@ def delegate_tool(tool: Tool[..., Any], delegate: Delegate | None) -> Delegated:
     """Make the handler of a tool of a module; without a delegate, the one that the tool had before."""
     interface, scope, before = tool.handler.interface, tool._scope or Scope(), tool.handler
     if delegate is None:
-        return before if isinstance(before, Delegated) else Delegated(interface, tool, scope, None)
+        return before if isinstance(before, Delegated) else Delegated(interface, tool=tool, scope=scope, delegate=None)
     if isinstance(delegate, FunctionHandler):
-        return DelegatedToFunction(interface, tool, scope, delegate)
-    return DelegatedToRunner(interface, tool, scope, delegate)
+        return DelegatedToFunction(interface, tool=tool, scope=scope, delegate=delegate)
+    return DelegatedToRunner(interface, tool=tool, scope=scope, delegate=delegate)
 
 
 def render_prompt(description: str, call: ToolCall, imports: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from inspect import Parameter as Written
 from itertools import islice
-from typing import Any, Protocol, TypeAlias, get_origin
+from typing import Any, TypeAlias, get_origin
 
 from pydantic_core import from_json, to_json
 from typing_extensions import get_type_hints, is_typeddict
@@ -41,38 +41,15 @@ from toolkit._tools.options import USUAL, ToolSettings
 from toolkit.errors import Cancelled, DefinitionError, InvalidArguments, UnknownActivity
 
 
-class ToolInterface(Protocol):
-    """A tool's declaration, apart from its handler."""
-
-    @property
-    def origin(self) -> str:
-        """The name of its function or schema, for error messages."""
-        ...
-
-    @property
-    def description(self) -> str:
-        """The description that its author wrote."""
-        ...
-
-    @property
-    def raises(self) -> Mapping[str, str]:
-        """Exceptions that its author documents: text by name."""
-        ...
-
-    @property
-    def argument_schema(self) -> ArgumentSchema:
-        """The schema of its arguments."""
-        ...
-
-    @property
-    def returns(self) -> ReturnSchema:
-        """The schema of its result."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class Declaration:
-    """A declaration without a function: by a schema, or by types."""
+    """A declaration without a function: by a schema, or by types.
+
+    Attributes:
+        origin: The name of its schema, for error messages.
+        description: The description that its author wrote.
+        raises: Exceptions that its author documents: text by name.
+    """
 
     origin: str
     description: str
@@ -126,34 +103,6 @@ Action: TypeAlias = Callable[[dict[str, Any], ToolContext[Any] | None], Any]
 MAX_ITEMS = 100_000
 
 
-class Handler(ToolInterface, Protocol):
-    """Executes a tool's calls."""
-
-    @property
-    def interface(self) -> ToolInterface:
-        """The declaration alone."""
-        ...
-
-    @property
-    def activity(self) -> str | None:
-        """The name of its function in a toolbox's bindings; empty for a latent tool; None if it has its own."""
-        ...
-
-    @property
-    def is_async(self) -> bool:
-        """Whether its value must be awaited."""
-        ...
-
-    @property
-    def plain_function(self) -> Callable[..., Any] | None:
-        """The function, if it takes the values by keyword as they are and returns one value; else None."""
-        ...
-
-    def make_action(self) -> Action:
-        """Return the function that executes a call; made once for each tool."""
-        ...
-
-
 @dataclass(frozen=True)
 class FunctionHandler:
     """Executes a tool by calling a Python function.
@@ -167,8 +116,8 @@ class FunctionHandler:
     settings: ToolSettings = field(default=USUAL, kw_only=True, compare=False)
 
     @property
-    def interface(self) -> ToolInterface:
-        """The function's own signature and docstring."""
+    def interface(self) -> FunctionHandler:
+        """The declaration: the function's own signature and docstring."""
         return self
 
     @property
@@ -380,11 +329,20 @@ def make_function_handler(function: Any) -> FunctionHandler:
     return FunctionHandler(Signature(function, collect_frame_names(find_source(function))))
 
 
+# A tool's declaration, apart from its handler.
+ToolInterface: TypeAlias = Declaration | FunctionHandler
+
+
 @dataclass(frozen=True)
 class DeclaredHandler:
-    """The handler of a declared tool."""
+    """The handler of a declared tool.
+
+    Attributes:
+        activity: The name of its function in a toolbox's bindings; empty where there is none.
+    """
 
     interface: ToolInterface
+    activity: str = ""
 
     __getstate__ = get_fields
 
@@ -431,15 +389,18 @@ class DeclaredHandler:
         """None: the values must be arranged first."""
         return None
 
+    def make_action(self) -> Action:
+        """Return the function that executes a call; made once for each tool."""
+        raise NotImplementedError
+
+
+# What executes a tool's calls.
+Handler: TypeAlias = FunctionHandler | DeclaredHandler
+
 
 @dataclass(frozen=True)
 class LatentHandler(DeclaredHandler):
     """Takes the output that the model filled in beside the arguments; no code runs."""
-
-    @property
-    def activity(self) -> str:
-        """Empty: no function executes the tool."""
-        return ""
 
     @cached_property
     def _built(self) -> ArgumentSchema:
@@ -459,8 +420,6 @@ class LatentHandler(DeclaredHandler):
 @dataclass(frozen=True)
 class UnboundHandler(DeclaredHandler):
     """Stands for an activity that is not bound."""
-
-    activity: str
 
     def make_action(self) -> Action:
         """Return a function that refuses every call."""
@@ -483,14 +442,9 @@ def without_function(interface: ToolInterface, activity: str | None) -> LatentHa
 
 @dataclass(frozen=True)
 class BoundHandler(DeclaredHandler):
-    """Executes a declared tool by a function that takes the parameters by name, or all of them as one.
+    """Executes a declared tool by a function that takes the parameters by name, or all of them as one."""
 
-    Attributes:
-        activity: The function's name in the toolbox's bindings.
-    """
-
-    activity: str
-    function: FunctionHandler
+    function: FunctionHandler = field(kw_only=True)
 
     @property
     def is_async(self) -> bool:

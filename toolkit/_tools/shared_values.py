@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
+from dataclasses import dataclass
 from threading import Lock
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -127,35 +128,30 @@ class SharedValues:
         """List the paths that an instance may see, in alphabetical order."""
         return tuple(sorted({".".join(place[1:]) for place in self._sizes if place[0] in (instance, "")}))
 
-    def view(self, names: Collection[str] | None = None, instance: str = "") -> Mapping[str, Any]:
-        """Return a read-only view: of all values, or of those at some paths and below them."""
-        return _View(self, None if names is None else tuple(names), instance)
+    def view(self, instance: str = "") -> Mapping[str, Any]:
+        """Return a read-only view of the values that an instance may see."""
+        return _View(self, instance)
 
 
 # The shared values of a run: SharedValues, which later runs may share, or values by path.
 Values: TypeAlias = SharedValues | Mapping[str, Any] | None
 
 
+@dataclass(frozen=True, eq=False)
 class _View(Mapping[str, Any]):
     """Values by path, for reading."""
 
-    def __init__(self, shared: SharedValues, names: tuple[str, ...] | None, instance: str) -> None:
-        self._shared = shared
-        self._names = names
-        self._instance = instance
+    _shared: SharedValues
+    _instance: str
 
     def __getitem__(self, path: str) -> Any:
-        if not self._may_see(path):
-            raise missing_value(path, list(self))
         try:
             return self._shared.get(path, self._instance)
         except ValueError as error:
             raise KeyError(*error.args) from error
 
     def __iter__(self) -> Iterator[str]:
-        if self._names is None:
-            return iter(self._shared.paths(self._instance))
-        return (name for name in self._names if name in self)
+        return iter(self._shared.paths(self._instance))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -165,9 +161,6 @@ class _View(Mapping[str, Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)  # another process gets a copy
-
-    def _may_see(self, path: str) -> bool:
-        return self._names is None or any(f"{path}.".startswith(f"{name}.") for name in self._names)
 
 
 # The view of a run without shared values.

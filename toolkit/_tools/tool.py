@@ -310,7 +310,7 @@ class Tool(Generic[P, R]):
             return cls(name=name, handler=without_function(interface, activity), **fields)
         own_function = take_function(function)
         settings = fields["settings"].inherit_gates(own_function.settings)
-        handler = BoundHandler(interface, activity or name, own_function)
+        handler = BoundHandler(interface, activity or name, function=own_function)
         return cls(name=name, handler=handler, **{**fields, "settings": settings})
 
     @overload  # a method on its class
