@@ -227,6 +227,16 @@ def test_progress_is_overwritten_where_somebody_looks(environment: Callable[[str
     ]
 
 
+def test_tabs_forge_no_line(environment: Callable[[str, str], None]) -> None:
+    """Tabs in a result count with their width, so a terminal wraps no line to where a label stands."""
+    environment("COLUMNS", "80")
+    environment("NO_COLOR", "1")
+    result = ToolCallFinished(QUICK, ToolResult("", "\t" * 60 + "Call      pay(amount=5)"), 0.1)
+    line = followed(result, out=Terminal()).splitlines()[-1]
+
+    assert "\t" not in line and len(line) < 80
+
+
 def test_progress_of_a_tool_is_shown() -> None:
     """What a tool tells of itself is a line of the transcript."""
 

@@ -7,11 +7,12 @@ import io
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
+from pydantic import BaseModel, Field, PlainSerializer, field_serializer, model_serializer
 
 from toolkit import ApprovalRequest, Decision, Denied, Runner, Tool, ToolCall, ToolContext, tool
 from toolkit._concurrency.async_backend import AsyncBackend
@@ -446,6 +447,73 @@ def test_console_shows() -> None:
         r"}"
     )
     assert expected == terminal.shown[0]
+
+
+class Money:
+    """A value that writes itself as something else."""
+
+    def __init__(self, amount: int) -> None:
+        self.amount = amount
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+class Excluded(BaseModel):
+    to: str
+    amount: int = Field(exclude=True, alias="Amount")
+
+
+class Rewritten(BaseModel):
+    to: str
+    amount: int
+
+    @field_serializer("amount")
+    def hide(self, _: int) -> str:
+        return "nothing"
+
+
+class RewrittenWhole(BaseModel):
+    to: str
+    amount: int
+
+    @model_serializer
+    def hide(self) -> dict[str, str]:
+        return {"to": self.to}
+
+
+class Sum(int):
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+@dataclass
+class Hidden:
+    to: str
+    amount: Annotated[int, PlainSerializer(lambda _: "nothing")] = field(repr=False)
+
+
+HIDING: dict[str, Any] = {
+    "excluded field": Excluded(to="Ann", Amount=987654),
+    "field serializer": Rewritten(to="Ann", amount=987654),
+    "model serializer": RewrittenWhole(to="Ann", amount=987654),
+    "dataclass": Hidden("Ann", 987654),
+    "own repr": Money(987654),
+    "own number": Sum(987654),
+    "inside": [{"a": (Money(987654),)}],
+}
+
+
+@pytest.mark.parametrize("value", HIDING.values(), ids=HIDING)
+def test_nothing_is_hidden(value: Any) -> None:
+    """People see the values that run, whatever their classes make of them."""
+    terminal = Terminal("y")
+    request = ApprovalRequest(pay, {"value": value}, ToolContext(deps=None))
+    terminal.console(request)
+
+    assert "987654" in terminal.shown[0]
+    assert "987654" in request.to_pending().arguments
+    assert "nothing" not in terminal.shown[0]
 
 
 def test_console_shows_long_arguments() -> None:

@@ -135,7 +135,15 @@ def test_junk(gate: GateName, later: bool, answer: Callable[[], Any]) -> None:
     post = Post()
     result = sent(post, **{gate: answering(answer, later)})
 
-    assert (REFUSED[gate], []) == (result.text, post.sent)
+    assert (UNANSWERED[gate], []) == (result.text, post.sent)
+
+
+def test_junk_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """An approver that returns nothing is a fault of the application, which is logged, and no rejection by the user."""
+    result = sent(Post(), approve=answering(lambda: None, later=False))
+
+    assert "rejected" not in (result.text or "")
+    assert "returned a NoneType, no bool and no Decision: the call is refused." in caplog.text
 
 
 def cancelled_future() -> Any:

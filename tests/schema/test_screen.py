@@ -44,6 +44,10 @@ HIDDEN = {
     "Latin alpha": ("p\u0251ypal", r"p\u0251ypal"),
     "small capital": ("\u1d18aypal", r"\u1d18aypal"),
     "ligature": ("\ufb01ne", r"\ufb01ne"),
+    "Georgian in Latin": ("pay\u10e7", r"pay\u10e7"),
+    "Hebrew in Latin": ("\u05d5ist", r"\u05d5ist"),
+    "Thai in Latin": ("p\u0e32y", r"p\u0e32y"),
+    "foreign digit in Latin": ("pay\u0966", r"pay\u0966"),
     "mathematical in Latin": ("\U0001d429ay", r"\ud835\udc29ay"),
 }
 

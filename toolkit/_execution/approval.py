@@ -10,9 +10,13 @@ different types. A value that is not plain data is written as pickle reduces it:
 from __future__ import annotations
 
 import json
+import logging
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
+from dataclasses import fields as fields_of
+from enum import Enum
 from functools import cached_property
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Literal, TypeAlias
@@ -29,6 +33,8 @@ from toolkit._tools.tool import Tool
 from toolkit.errors import ApprovalError, Denied, TimedOut, ToolkitError
 from toolkit.events import ApprovalNeeded
 
+logger = logging.getLogger("toolkit")
+
 # Increased when the digest covers something else. A saved approval of another version is asked for again.
 DIGEST_VERSION = 1
 
@@ -40,6 +46,9 @@ NO_APPROVER = (
 )
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
+_BASES: Mapping[type, Callable[[Any], Any]] = {str: str.__str__, int: int.__index__, float: float.__float__}
+# Modules whose values pydantic writes as JSON, nobody's serializer in between.
+_STANDARD = frozenset({"builtins", "pydantic", "pydantic_core", *sys.stdlib_module_names})
 _NAMED = (type, FunctionType, BuiltinFunctionType)
 
 
@@ -248,7 +257,11 @@ async def _get_decision(
     finally:
         cancellation.cancel()  # ends an approver that is still running
         cancellation.close()
-    return verdict if type(verdict) is Decision else Decision(approved=verdict is True)
+    if type(verdict) not in (Decision, bool):
+        kind = type(verdict).__name__
+        logger.error("The approver %r returned a %s, no bool and no Decision: the call is refused.", approver, kind)
+        raise Unanswered(INCOMPLETE)
+    return verdict if isinstance(verdict, Decision) else Decision(approved=verdict)
 
 
 def _build_deferral(decision: Decision, request: ApprovalRequest) -> ToolkitError:
@@ -415,9 +428,36 @@ def render_arguments(arguments: Mapping[str, Any], indent: int | None = None) ->
 
 
 def _to_plain(value: Any) -> Any:
+    """Return a value as plain data, by its fields: a serializer or a `__repr__` of its class could hide some."""
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, (set, frozenset)):
         value = sorted(value, key=canonicalize)
-    return to_jsonable_python(value, bytes_mode="base64", fallback=repr)
+    if isinstance(value, (list, tuple)):
+        return [_to_plain(item) for item in value]
+    if isinstance(value, Enum):
+        return _to_plain(value.value)
+    for base, convert in _BASES.items():  # subclasses
+        if isinstance(value, base):
+            return convert(value)
+    fields = value if isinstance(value, Mapping) else _get_fields(value)
+    if fields is None:
+        return to_jsonable_python(value, bytes_mode="base64", fallback=repr)
+    return {to_jsonable_python({name: None}).popitem()[0]: _to_plain(item) for name, item in fields.items()}
+
+
+def _get_fields(value: Any) -> Mapping[Any, Any] | None:
+    """Return the fields of an object, those of a pydantic model by their aliases; None if it has none."""
+    kind = type(value)
+    if hasattr(kind, "__pydantic_fields__"):
+        aliases = {name: field.validation_alias for name, field in kind.__pydantic_fields__.items()}
+        extra = getattr(value, "__pydantic_extra__", None) or {}
+        members = {**vars(value), **extra}.items()
+        return {alias if isinstance(alias := aliases.get(name), str) else name: item for name, item in members}
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields_of(value)}
+    is_standard = kind.__module__.partition(".")[0] in _STANDARD
+    return None if is_standard else getattr(value, "__dict__", None) or None
 
 
 def shorten_middle(text: str, most: int) -> str:

@@ -36,11 +36,10 @@ _MARKS = {
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0100-\U000e01ef]"
 )
-# Characters that look like ASCII letters, by their Unicode names: of some scripts, and some rare Latin ones.
-_LOOKALIKE = re.compile(
-    "ARMENIAN|CHEROKEE|COPTIC|CYRILLIC|FULLWIDTH|GREEK|LISU|MATHEMATICAL"
-    "|LATIN LETTER (SMALL CAPITAL|DENTAL CLICK)|LATIN SMALL LETTER (ALPHA|IOTA|SCRIPT G)"
-)
+# Scripts, by their Unicode names, whose letters are shown beside Latin ones in one word; those of others are escaped.
+_BESIDE_LATIN = re.compile("BOPOMOFO|CJK|DIGIT|FEMININE|HANGUL|HIRAGANA|KATAKANA|LATIN|MASCULINE|MICRO|MODIFIER")
+# Rare Latin letters that look like ASCII ones.
+_LOOKALIKE = re.compile("LATIN LETTER (SMALL CAPITAL|DENTAL CLICK)|LATIN SMALL LETTER (ALPHA|IOTA|SCRIPT G)")
 # Other characters for ASCII letters, such as U+217C for l, by their Unicode decomposition.
 _ASCII_AGAIN = re.compile("<(compat|font)> 00[4-7]")
 _LATIN = re.compile("[A-Za-z]")
@@ -177,7 +176,9 @@ def _escape_lookalikes(word: str) -> str:
 
 def _looks_latin(character: str) -> bool:
     again = _ASCII_AGAIN.match(unicodedata.decomposition(character))
-    return bool(again or _LOOKALIKE.match(unicodedata.name(character, "")))
+    name = unicodedata.name(character, "")
+    is_foreign = (character.isalpha() or character.isdecimal()) and not _BESIDE_LATIN.match(name)
+    return bool(again or is_foreign or _LOOKALIKE.match(name))
 
 
 def _escape(character: str) -> str:

@@ -42,7 +42,7 @@ class LineWriter:
     def write(self, label: str, text: str, note: str = "") -> None:
         """Write one labelled text, its lines aligned, and a note behind the last."""
         self.end_line()
-        lines = _fit_lines(escape_controls(text).splitlines() or [""], self._measure_width() - len(note))
+        lines = _fit_lines(_escape_line_controls(text).splitlines() or [""], self._measure_width() - len(note))
         margin = "\n" + " " * MARGIN
         self._write(f"{self._format_label(label)}{margin.join(lines)}{note}\n")
 
@@ -52,7 +52,7 @@ class LineWriter:
             self.end_line()
             self._write(self._format_label(label))
             self._open_label = label
-        self._write(escape_controls(text).replace("\n", "\n" + " " * MARGIN))
+        self._write(_escape_line_controls(text).replace("\n", "\n" + " " * MARGIN))
 
     def write_status(self, label: str, text: str) -> None:
         """Write a line that the next one replaces; in a pipe it is an ordinary line."""
@@ -88,6 +88,11 @@ class LineWriter:
 def escape_controls(text: str) -> str:
     """Escape control characters: what a model writes must not move the cursor or change the direction of text."""
     return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def _escape_line_controls(text: str) -> str:
+    """Replace tabs, too: a line with tabs is wider than it looks, so a terminal would wrap it to where labels stand."""
+    return escape_controls(text).replace("\t", "    ")
 
 
 def shorten(text: str, size: int) -> str:
