@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from toolkit import DefinitionError, Limits, Runner, Tool, ToolContext, tool
 from toolkit.approvers import defer
+from toolkit.events import RunFinished
 from toolkit.testing import ScriptedModel, call
 
 
@@ -91,3 +93,31 @@ ENDS: list[tuple[Tool[..., Any], dict[str, Any], list[Any], str]] = [
 def test_printed_result(made: Tool[..., Any], options: dict[str, Any], replies: list[Any], text: str) -> None:
     """A result is printed as its answer; without one, as the reason why."""
     assert text == str(Runner([made], model=ScriptedModel(replies), **options).run("?"))
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def test_debug_log(caplog: pytest.LogCaptureFixture) -> None:
+    """The log tells a run at level DEBUG: each request, response and call."""
+    caplog.set_level(logging.DEBUG, logger="toolkit")
+    Runner([add], model=ScriptedModel([call("add", a=15, b=27), "It is 42."])).run("What is 15 + 27?")
+    _, first, response, called, second, last = caplog.messages
+
+    assert first.startswith("Request to 'scripted', tools ['add'], messages")
+    assert "What is 15 + 27?" in first
+    assert "'add'" in response
+    assert called.startswith('Call add({"a": 15, "b": 27}) gave \'42\' in 0.')
+    assert "ToolMessage" in second
+    assert "It is 42." in last
+
+
+def test_no_answer_in_events() -> None:
+    """The last event of a run without an answer has no output."""
+    runner = Runner([delete_book], approve=defer, model=ScriptedModel([call("delete_book", title="Dune")]))
+    *_, last = runner.stream("?")
+
+    assert isinstance(last, RunFinished)
+    assert ("", "paused") == (last.output, last.finish_reason)

@@ -6,6 +6,7 @@ calls of a turn are executed in `tool_calls.py`.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import aclosing, contextmanager, suppress
@@ -51,6 +52,7 @@ from toolkit.models import CallReady, Model, Piece
 from toolkit.models.default import ModelChoice
 
 T = TypeVar("T", default=str)
+logger = logging.getLogger("toolkit")
 
 
 @dataclass(kw_only=True, eq=False)
@@ -140,7 +142,7 @@ class Run(Generic[T]):
             for dropped in self.tool_caller.drop_early():
                 yield dropped
         result = require_result(self.result)
-        output = "" if result.output is None else str(result)
+        output = "" if result.output is None else str(result.output)
         yield RunFinished(output=output, finish_reason=result.finish_reason, usage=result.usage)
 
     def leave(self) -> None:
@@ -191,6 +193,7 @@ class Run(Generic[T]):
                         else:
                             for event in self._transform_piece(piece, step, partial_output, backend):
                                 yield event
+                logger.debug("Response %r", response)
                 if response is None:
                     raise RunError(f"{model!r} ended its stream without a ModelResponse.")  # noqa: TRY301  as if the model raised it
                 self.conversation.add_usage(response)  # its cost counts, whatever the hooks do
@@ -244,6 +247,9 @@ class Run(Generic[T]):
             TimedOut: The time is up.
             Cancelled: The run was cancelled.
         """
+        if logger.isEnabledFor(logging.DEBUG):
+            names = [spec.name for spec in request.tools]
+            logger.debug("Request to %r, tools %s, messages %s", model.name, names, request.messages)
         try:
             if not self.streams:
                 complete = partial(model.complete, request)
@@ -334,6 +340,7 @@ class Run(Generic[T]):
                 async with aclosing(turn.run(batch, backend)) as events:
                     async for event in events:
                         if (recorded := turn.record(event)) is not None:
+                            _log_call(recorded)
                             yield recorded
         except BaseException:
             turn.break_off(backend)
@@ -395,3 +402,9 @@ class Run(Generic[T]):
             unread=self.queue.close(),
             abandoned=len(self._abandoned),
         )
+
+
+def _log_call(event: Event) -> None:
+    if isinstance(event, ToolCallFinished):
+        call = event.call
+        logger.debug("Call %s(%s) gave %r in %.3f s", call.name, call.arguments, event.result.text, event.seconds)
