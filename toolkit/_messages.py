@@ -195,6 +195,11 @@ class ToolMessage(FrozenValue):
     files: tuple[File, ...] = ()
     timestamp: float = field(default=0.0, compare=False, repr=False)
 
+    def to_result(self) -> ToolResult:
+        """Return what is known of the call's outcome: no value, no exception, no details."""
+        error = self.text if self.is_error else None
+        return ToolResult(text=self.text, error=error, images=self.images, files=self.files)
+
 
 Message: TypeAlias = SystemMessage | UserMessage | ModelResponse | ToolMessage
 

@@ -39,7 +39,7 @@ Emit: TypeAlias = Callable[[CallEvent], object]
 
 # Abandoned functions of one run that may still be running; each may hold a thread for ever.
 MAX_ABANDONED = 64
-BUSY = "Busy: too many earlier calls took too long and are still at work. Go on without this tool, or try again later."
+BUSY = "Busy: too many earlier calls took too long and are still running. Go on without this tool, or try again later."
 # Seconds before a retry: doubled each time, up to a bound, with jitter so that many calls do not retry at once.
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
@@ -166,7 +166,7 @@ class Attempts:
             raise
         except Failed as failed:
             return ToolResult.from_error(failed, failed.__cause__)
-        except Exception as lost:  # noqa: BLE001  the place is somebody else's: anything may happen
+        except Exception as lost:  # noqa: BLE001  the executor is not ours: anything may happen
             return ToolResult.from_error(
                 Failed(f"{self.tool.name} failed: nothing came back from where it runs."), lost
             )

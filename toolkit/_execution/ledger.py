@@ -27,7 +27,7 @@ from toolkit.stores import Database, Layout
 
 Stage: TypeAlias = Literal["proposed", "approved", "started", "finished"]
 
-# Stages after which a call is not carried out any more, but where that does no harm.
+# Stages after which a call does not run again, unless it may be repeated.
 _CLAIMS = frozenset({"started", "finished"})
 
 
@@ -241,8 +241,8 @@ class CallRecord:
 
     async def _write(self, stage: Stage, digest: str, result: ToolResult | None = None) -> bool:
         def write() -> bool:
-            told = "" if result is None else _dump_result(result)
-            entry = LedgerEntry(run_id=self.run_id, call_id=self.call_id, stage=stage, digest=digest, result=told)
+            text = "" if result is None else _dump_result(result)
+            entry = LedgerEntry(run_id=self.run_id, call_id=self.call_id, stage=stage, digest=digest, result=text)
             return self.ledger.write(entry)
 
         return await self._attempt(f"keep {stage!r}", write)
@@ -259,15 +259,15 @@ class CallRecord:
 
 
 def _dump_result(result: ToolResult) -> str:
-    told = ToolMessage(call_id="", name="", text=result.text or "", images=result.images, files=result.files)
-    return json.dumps({"told": message_to_dict(told), "error": result.error, "kind": result.kind})
+    message = ToolMessage(call_id="", name="", text=result.text or "", images=result.images, files=result.files)
+    return json.dumps({"message": message_to_dict(message), "error": result.error, "kind": result.kind})
 
 
 def _load_result(text: str) -> ToolResult:
-    kept = json.loads(text)
-    told = cast("ToolMessage", message_from_dict(kept["told"]))
-    value = told.text if kept["error"] is None else None
-    return ToolResult(value, told.text, kept["error"], kept["kind"], images=told.images, files=told.files)
+    data = json.loads(text)
+    message = cast("ToolMessage", message_from_dict(data["message"]))
+    value = message.text if data["error"] is None else None
+    return ToolResult(value, message.text, data["error"], data["kind"], images=message.images, files=message.files)
 
 
 __all__ = [

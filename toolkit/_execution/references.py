@@ -74,16 +74,16 @@ def plan_calls(calls: Sequence[ToolCall], imports: Callable[[ToolCall], Collecti
         imports: Returns the paths that a call imports; None for a call without references and stored result.
     """
     imported = [imports(call) for call in calls]
-    kept = [None if paths is None else _find_output_path(call) for call, paths in zip(calls, imported)]
-    said = [() if paths is None else find_references(call.arguments) for call, paths in zip(calls, imported)]
-    writers = _Writers(kept)
-    needs = {place: writers.find(_iter_paths(call, said[place])) - {place} for place, call in enumerate(calls)}
+    output_paths = [None if paths is None else _find_output_path(call) for call, paths in zip(calls, imported)]
+    referenced = [() if paths is None else find_references(call.arguments) for call, paths in zip(calls, imported)]
+    writers = _Writers(output_paths)
+    needs = {place: writers.find(_iter_paths(call, referenced[place])) - {place} for place, call in enumerate(calls)}
     caught = _find_circular(needs)
     circular = {place: needs[place] & caught for place in sorted(caught)}
     free = {place: set() if place in circular else others for place, others in needs.items()}
     wider = _add_imports(free, [writers.find(_iter_paths(call, paths or ())) for call, paths in zip(calls, imported)])
     order = sort_by_needs(wider)
-    return Plan(order, wider, _find_predecessors(order, wider, kept), circular)
+    return Plan(order, wider, _find_predecessors(order, wider, output_paths), circular)
 
 
 def sort_by_needs(needs: Needs) -> list[int]:
@@ -147,9 +147,9 @@ def parse_output_path(call: ToolCall) -> str:
 class _Writers:
     """Calls by the place where they store their results."""
 
-    def __init__(self, kept: Sequence[Path | None] = ()) -> None:
+    def __init__(self, output_paths: Sequence[Path | None] = ()) -> None:
         self._by_root = defaultdict[Path, list[tuple[int, Path]]](list)
-        for place, path in enumerate(kept):
+        for place, path in enumerate(output_paths):
             self.add(place, path)
 
     def add(self, place: int, path: Path | None) -> None:
@@ -181,12 +181,14 @@ def _add_imports(needs: Needs, imported: Sequence[Collection[int]]) -> Needs:
     }
 
 
-def _find_predecessors(order: Sequence[int], needs: Needs, kept: Sequence[Path | None]) -> dict[int, Sequence[int]]:
+def _find_predecessors(
+    order: Sequence[int], needs: Needs, output_paths: Sequence[Path | None]
+) -> dict[int, Sequence[int]]:
     writers = _Writers()
     after: dict[int, Sequence[int]] = {}
     rank = {place: number for number, place in enumerate(order)}
     for place in order:
-        path = kept[place]
+        path = output_paths[place]
         others = {*needs[place], *writers.find([path] if path else ())}
         after[place] = sorted(others, key=rank.__getitem__, reverse=True)  # who waits for the last one is woken once
         writers.add(place, path)
@@ -300,7 +302,7 @@ class Dependencies:
         overtook = _find_overtaken(plan, answered)
         made = cls(given, plan, shared, tools, cancellation, ends, shared.copy(), overtook, _places=places)
         for other in answered:
-            made.end(other.call, _to_result(other.message))
+            made.end(other.call, other.message.to_result())
         return made
 
     @property
@@ -308,13 +310,13 @@ class Dependencies:
         """The calls, each behind those that it waits for: started in this order, none waits for ever."""
         return [self.all_calls[place] for place in self.plan.order if place not in self.results]
 
-    async def execute(self, call: ToolCall, carry_out: RunCall, backend: Backend) -> ToolResult:
+    async def execute(self, call: ToolCall, dispatch: RunCall, backend: Backend) -> ToolResult:
         """Run a call once its needs have ended; if it cannot have them, that is its result."""
         place = self._places[id(call)]
         try:
             for other in self.plan.after[place]:
                 await _wait_for_end(self.ends[other], backend)
-            self.results[place] = result = await self._run(place, call, carry_out)
+            self.results[place] = result = await self._run(place, call, dispatch)
         finally:
             self._end(place)
         return result
@@ -334,15 +336,15 @@ class Dependencies:
         self.ends[place].cancel()
         self.ends[place].close()
 
-    async def _run(self, place: int, call: ToolCall, carry_out: RunCall) -> ToolResult:
+    async def _run(self, place: int, call: ToolCall, dispatch: RunCall) -> ToolResult:
         tool = self.tools.get(call.name)
         if tool is None or not may_refer(tool):
-            return await carry_out(call)
+            return await dispatch(call)
         try:
             path, own = self._find_path(call), self._substitute(place, call)
         except ToolError as refusal:
             return ToolResult.from_error(refusal)
-        result = await carry_out(own)
+        result = await dispatch(own)
         if not path or result.is_error:
             return result
         try:
@@ -442,19 +444,20 @@ def restore_shared(given: Values, messages: Sequence[Message], tools: Tools) -> 
     shared = SharedValues.of(given)
     if shared is given or not may_any_refer(tools):
         return shared
-    told = {message.call_id: message for message in messages if isinstance(message, ToolMessage)}
-    for call in chain.from_iterable(_sort_calls(said, tools) for said in messages if isinstance(said, ModelResponse)):
-        if call.id in told:
-            _restore_value(shared, call, told[call.id], tools)
+    results = {message.call_id: message for message in messages if isinstance(message, ToolMessage)}
+    responses = [message for message in messages if isinstance(message, ModelResponse)]
+    for call in chain.from_iterable(_sort_calls(response, tools) for response in responses):
+        if call.id in results:
+            _restore_value(shared, call, results[call.id], tools)
     return shared
 
 
-def _restore_value(shared: SharedValues, call: ToolCall, told: ToolMessage, tools: Tools) -> None:
+def _restore_value(shared: SharedValues, call: ToolCall, message: ToolMessage, tools: Tools) -> None:
     """Store a result from a history."""
     tool = tools.get(call.name)
-    if call.output_path and tool and may_refer(tool) and not (told.is_error or is_truncated(told.text)):
-        with suppress(ToolError, ValueError):  # it was not kept the first time, either
-            shared.store_result(parse_output_path(call), parse_result_text(told.text, tool), call.instance)
+    if call.output_path and tool and may_refer(tool) and not (message.is_error or is_truncated(message.text)):
+        with suppress(ToolError, ValueError):  # it was not stored the first time, either
+            shared.store_result(parse_output_path(call), parse_result_text(message.text, tool), call.instance)
 
 
 def _find_overtaken(plan: Plan, answered: Sequence[AnsweredCall]) -> Mapping[int, Sequence[AnsweredCall]]:
@@ -466,15 +469,11 @@ def _find_overtaken(plan: Plan, answered: Sequence[AnsweredCall]) -> Mapping[int
     return overtook
 
 
-def _to_result(told: ToolMessage) -> ToolResult:
-    return ToolResult(error=told.text) if told.is_error else ToolResult(text=told.text)
-
-
-def _sort_calls(said: ModelResponse, tools: Tools) -> list[ToolCall]:
+def _sort_calls(response: ModelResponse, tools: Tools) -> list[ToolCall]:
     """List the calls of a response in the order in which they ran: of those with the same place the last one counts."""
     return [
-        said.calls[place]
-        for place in plan_calls(said.calls, lambda call: list_imports(call, tools.get(call.name))).order
+        response.calls[place]
+        for place in plan_calls(response.calls, lambda call: list_imports(call, tools.get(call.name))).order
     ]
 
 
@@ -495,8 +494,8 @@ def _iter_types(tool: Tool[..., Any]) -> Iterator[str]:
     """Yield the JSON types that a tool returns; and `quoted` where a text may be a date or the like."""
     schema = tool.output_schema or {}
     for part in resolve_reference(schema, schema).get("anyOf", [schema]):
-        said = resolve_reference(as_mapping(part), schema).get("type", _DEFAULT_TYPES)
-        yield from [said] if isinstance(said, str) else said
+        kinds = resolve_reference(as_mapping(part), schema).get("type", _DEFAULT_TYPES)
+        yield from [kinds] if isinstance(kinds, str) else kinds
     if tool.handler.returns.to_json is not None:
         yield "quoted"
 

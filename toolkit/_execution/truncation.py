@@ -33,7 +33,7 @@ PAGE = 20_000
 MAX_HEAD = 200
 # What stands where something was left out.
 _CUT = "[... The whole result has"
-# Characters on each side of what was looked for, in a line that is too long to be shown.
+# Characters on each side of a match, in a line that is too long.
 AROUND = 200
 
 
@@ -125,7 +125,7 @@ def truncate(result: ToolResult, limit: int = MAX_RESULT, overflow: ResultStore 
 
 
 def _drop_part_of_line(text: str, *, at_start: bool = False) -> str:
-    """Drop the line that a cut parted, if it is short: half a number in it would be another number."""
+    """Drop the incomplete line at a cut, if it is short: half a number in it would be another number."""
     end = text.find("\n", 0, AROUND) if at_start else text.rfind("\n", -AROUND)
     if end < 0:
         return text
@@ -162,7 +162,7 @@ def _iter_matches(text: str, query: str, start: int) -> Iterator[tuple[int, str]
     """Yield offset and text of each line that contains the query; of a long line only the part around it."""
     number, counted, end = 1, 0, start
     for match in re.compile(re.escape(query), re.IGNORECASE).finditer(text, start):
-        if match.start() < end:  # shown with the one before
+        if match.start() < end:  # in the text of the one before
             continue
         number += text.count("\n", counted, match.start())
         counted = match.start()

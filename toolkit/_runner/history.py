@@ -16,7 +16,7 @@ from pydantic_core import from_json
 
 from toolkit._messages import Message, ModelResponse, ToolCall, ToolMessage, replace_surrogates
 
-LOST_TEXT = "No result of this call is known: it may have been carried out, or not. Find out before you make it again."
+LOST_TEXT = "No result of this call is known: it may have been executed, or not. Find out before you make it again."
 
 # Where a call stands: the number of its message, and its own number there.
 _Place: TypeAlias = tuple[int, int]
@@ -43,7 +43,7 @@ def repair_history(messages: Sequence[Message]) -> tuple[list[Message], tuple[st
         if isinstance(message, ModelResponse):
             calls = tuple(_repair_call(call, ids, notes) for call in message.calls)
             found = [_find_result(call, results.get((at, number)), notes) for number, call in enumerate(message.calls)]
-            answers = [_adopt_ids(call, told) for call, told in zip(calls, found)]
+            answers = [_adopt_ids(call, message) for call, message in zip(calls, found)]
             made += [replace(message, calls=calls), *answers]
         elif not isinstance(message, ToolMessage):
             made.append(message)
@@ -128,17 +128,17 @@ def _find_result(call: ToolCall, result: tuple[int, ToolMessage] | None, notes: 
     if result is None:
         notes.append(f"The call {_quote(_get_wire_id(call))} had no result; it got an error.")
         return ToolMessage(call_id=call.id, name=call.name, text=LOST_TEXT, is_error=True)
-    told = result[1]
-    if told.call_id != call.id or told.provider_call_id not in ("", call.provider_call_id):
+    message = result[1]
+    if message.call_id != call.id or message.provider_call_id not in ("", call.provider_call_id):
         notes.append(
             f"The result of the call {_quote(_get_wire_id(call))} had another id; it has that of its call now."
         )
-    return told
+    return message
 
 
-def _adopt_ids(call: ToolCall, told: ToolMessage) -> ToolMessage:
+def _adopt_ids(call: ToolCall, message: ToolMessage) -> ToolMessage:
     """Give a result the ids of its call, and its name if it has none."""
-    return replace(told, call_id=call.id, provider_call_id=call.provider_call_id, name=told.name or call.name)
+    return replace(message, call_id=call.id, provider_call_id=call.provider_call_id, name=message.name or call.name)
 
 
 def _generate_ids(former: str) -> Iterator[str]:

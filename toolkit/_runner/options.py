@@ -1,4 +1,4 @@
-"""What a Runner can be told besides toolbox, model and instructions."""
+"""Options of a Runner, and the request that a run is made of."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import Generic
 
 from typing_extensions import TypeVar
 
-from toolkit._messages import Message, ModelResponse, PendingApproval, ToolMessage, ToolResult, Usage
+from toolkit._messages import Message, ModelResponse, PendingApproval, ToolMessage, Usage
 from toolkit._runner.state import RunState, is_own_id
 from toolkit.errors import RunError
 from toolkit.events import ToolCallFinished
@@ -76,15 +76,10 @@ def restore_calls(state: RunState) -> dict[str, ToolCallFinished]:
     calls = {call.id: call for answer in answers for call in answer.calls if is_own_id(call.id, state.run_id)}
     results = (*(message for message in state.messages if isinstance(message, ToolMessage)), *state.results)
     return {
-        told.call_id: ToolCallFinished(calls[told.call_id], _to_result(told), 0.0)
-        for told in results
-        if told.call_id in calls
+        message.call_id: ToolCallFinished(calls[message.call_id], message.to_result(), 0.0)
+        for message in results
+        if message.call_id in calls
     }
-
-
-def _to_result(told: ToolMessage) -> ToolResult:
-    error = told.text if told.is_error else None
-    return ToolResult(text=told.text, error=error, images=told.images, files=told.files)
 
 
 def require_result(result: RunResult[T] | None) -> RunResult[T]:

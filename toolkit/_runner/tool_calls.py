@@ -111,8 +111,8 @@ class ToolCaller:
 
     def drop_early(self, but: Collection[ToolCall] = ()) -> Sequence[ToolCallFinished]:
         """Cancel the early calls that were not taken, except those in `but`; returns an end for each."""
-        kept = {call.id for call in but}
-        dropped = [early for call_id, early in self.early.items() if call_id not in kept]
+        wanted = {call.id for call in but}
+        dropped = [early for call_id, early in self.early.items() if call_id not in wanted]
         for early in dropped:
             del self.early[early.call.id]
         return [early.drop() for early in dropped]
@@ -152,7 +152,7 @@ class EventBuffer:
             self._listener(event)
 
     def listen(self, listener: Emit) -> None:
-        """Pass on the events that were kept, and from now on each new one."""
+        """Pass on the events so far, and from now on each new one."""
         with self._lock:
             for event in self._events:
                 listener(event)
@@ -241,7 +241,7 @@ class Turn:
         return event
 
     def break_off(self, backend: Backend) -> None:
-        """Give each call that has no end its result, or an error that tells what is known of its effects."""
+        """Give each call that has no end its result, or an error with what is known of its effects."""
         for call in self._calls:
             if call.id not in self.finished:
                 result = self._results.get(call.id)

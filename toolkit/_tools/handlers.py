@@ -62,14 +62,14 @@ def check_declaration(made: Declaration) -> Declaration:
     """Compile a declaration's schemas now, so that a mistake in them is found before any call.
 
     Raises:
-        DefinitionError: A schema cannot be carried out; the message says whose, and where.
+        DefinitionError: A schema cannot be compiled; the message says whose, and where.
     """
     documents = [
         made.argument_schema,
         *([made.returns.argument_schema] if isinstance(made.returns, ReturnDocument) else []),
     ]
     with name_origin(made.origin):
-        _ = [each.validator for each in documents]  # it is kept
+        _ = [each.validator for each in documents]  # it is cached
     return made
 
 
@@ -294,11 +294,13 @@ def make_default_filler(accepted: ArgumentSchema) -> Callable[[dict[str, Any]], 
     """Return a function that adds the defaults of parameters; types and schemas add their own when parsed."""
     if not isinstance(accepted, ParameterSchema):
         return lambda values: values
-    told = [p for p in accepted.offered if not p.is_required and p.kind not in _REST and p.name not in accepted.hidden]
-    if not told:
+    defaulted = [
+        p for p in accepted.offered if not p.is_required and p.kind not in _REST and p.name not in accepted.hidden
+    ]
+    if not defaulted:
         return lambda values: values
     return lambda values: {
-        **{p.name: pick_value(p, values, None) for p in told if p.name not in values},
+        **{p.name: pick_value(p, values, None) for p in defaulted if p.name not in values},
         **values,
     }
 
@@ -309,8 +311,8 @@ def optional_without_default(accepted: ArgumentSchema) -> Collection[str]:
         return ()
     if isinstance(accepted, TypeSchema) and not is_typeddict(get_origin(accepted.kind) or accepted.kind):
         return ()
-    shown, required = accepted.schema["properties"], accepted.schema.get("required", ())
-    return [name for name, said in shown.items() if name not in required and "default" not in {**said}]
+    properties, required = accepted.schema["properties"], accepted.schema.get("required", ())
+    return [name for name, schema in properties.items() if name not in required and "default" not in {**schema}]
 
 
 def _to_plain(accepted: ParameterSchema, p: Parameter, value: Any) -> Any:
@@ -472,9 +474,9 @@ class BoundHandler(DeclaredHandler):
         fitted = self._fit(values)
         plain = self._fit(to_plain_values(self.interface.argument_schema, values, by_alias=bool(self.single_parameter)))
         changed = {p.name: plain[p.name] for p in self.converted if p.name in plain}
-        kept = {name: value for name, value in fitted.items() if name not in changed}
+        unchanged = {name: value for name, value in fitted.items() if name not in changed}
         try:
-            return {**kept, **read(changed)[0]}
+            return {**unchanged, **read(changed)[0]}
         except InvalidArguments as error:
             what = f"{self.function.origin} takes other types than the tool declares"
             raise TypeError(f"{what}: {error}") from error

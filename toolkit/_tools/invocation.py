@@ -47,7 +47,7 @@ def explain_error(
     only = leaves[0] if len(leaves) == 1 else error
     if isinstance(only, ToolError) and (text := _safe_text(only)):
         return text, only.kind
-    return _summary(name, dict(_describe(leaf, announced, relay) for leaf in leaves)), "failed"
+    return _summarize(name, dict(_describe(leaf, announced, relay) for leaf in leaves)), "failed"
 
 
 def write_safely(write: Callable[[Any], str], value: Any) -> str:
@@ -91,11 +91,11 @@ def _describe(
     return title, False
 
 
-def _summary(name: str, told: Mapping[str, bool]) -> str:
+def _summarize(name: str, descriptions: Mapping[str, bool]) -> str:
     """Join the descriptions of exceptions; say so if a message was left out."""
-    which = "Its message is" if len(told) == 1 else "Not all messages are"
-    rest = "" if all(told.values()) else f". {which} not shown here. {REMEDY}"
-    what = f"{shorten(replace_surrogates(name), MAX_NAME)} failed: {'; '.join(told)}"
+    which = "Its message is" if len(descriptions) == 1 else "Not all messages are"
+    rest = "" if all(descriptions.values()) else f". {which} not shown here. {REMEDY}"
+    what = f"{shorten(replace_surrogates(name), MAX_NAME)} failed: {'; '.join(descriptions)}"
     return replace_surrogates(shorten(what, MAX_ERROR - len(rest)) + rest)
 
 

@@ -263,9 +263,9 @@ class Tool(Generic[P, R]):
         from toolkit._tools.from_schema import parse_schema
 
         found = parse_schema(name, schema)
-        said = {"activity": found.activity, "_scope": found.scope, "_about": found.about or None}
-        told = {"title": title, "_text": description, "_asked": found.asked, **said, **options}
-        return cls._declared(name, found.interface, function, told)
+        declared = {"activity": found.activity, "_scope": found.scope, "_about": found.about or None}
+        fields = {"title": title, "_text": description, "_asked": found.asked, **declared, **options}
+        return cls._declare(name, found.interface, function, fields)
 
     @classmethod
     @spell_options(ToolOptions, DEFAULTS)
@@ -296,14 +296,14 @@ class Tool(Generic[P, R]):
         """
         from toolkit._tools.from_schema import parse_types
 
-        told = {"title": title, "_text": description, **options}
-        return cls._declared(name, parse_types(name, accepts, gives), function, told)
+        fields = {"title": title, "_text": description, **options}
+        return cls._declare(name, parse_types(name, accepts, gives), function, fields)
 
     @classmethod
-    def _declared(cls, name: str, interface: Any, function: Any, told: Mapping[str, Any]) -> Tool[..., Any]:
-        given = {key: value for key, value in told.items() if value is not None}
+    def _declare(cls, name: str, interface: Any, function: Any, options: Mapping[str, Any]) -> Tool[..., Any]:
+        given = {key: value for key, value in options.items() if value is not None}
         own = ("title", "_text", "_about", "_asked", "_scope")
-        refuse_unknown_options([key for key in told if key not in own], OPTION_NAMES, error=DefinitionError)
+        refuse_unknown_options([key for key in options if key not in own], OPTION_NAMES, error=DefinitionError)
         fields = split_options(given, interface.origin, USUAL)
         activity = fields.get("activity")
         if function is None:
@@ -369,8 +369,8 @@ class Tool(Generic[P, R]):
 
     def __repr__(self) -> str:
         function = self._function
-        shown = render_signature(function.function) if function else "(...)"
-        return f"<Tool {self.name}{shown}>"
+        signature = render_signature(function.function) if function else "(...)"
+        return f"<Tool {self.name}{signature}>"
 
     @property
     def _function(self) -> FunctionHandler | None:
