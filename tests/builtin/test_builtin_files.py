@@ -15,6 +15,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -1138,11 +1139,16 @@ HARD = {
 }
 
 
+@cache
+def make_line() -> str:
+    """Make a line of three million characters, the same each time."""
+    return "".join(random.Random(1).choices("ab", k=3_000_000))  # noqa: S311
+
+
 @pytest.mark.parametrize("pattern", HARD)
 def test_hostile_patterns(box: Toolbox, place: Path, pattern: str) -> None:
     """No pattern occupies the process for long, on lines of any length."""
-    chance = random.Random(1)  # noqa: S311  the same line each time
-    (place / "trap").write_text("".join(chance.choices("ab", k=3_000_000)))
+    (place / "trap").write_text(make_line())
     before = time.process_time()
     message = text(box, "search", pattern=pattern, path="trap")
 
