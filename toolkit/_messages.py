@@ -303,6 +303,7 @@ class PendingApproval:
         title: The tool's name for people.
         effect: Effect of the tool: read, write or destructive; empty where it is not declared.
         reason: Why no decision was made at once.
+        source: The function or schema that the tool was made of.
     """
 
     call: ToolCall
@@ -311,6 +312,7 @@ class PendingApproval:
     title: str = ""
     effect: str = ""
     reason: str = ""
+    source: str = ""
 
 
 class ToolResult(NamedTuple):

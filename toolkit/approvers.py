@@ -34,8 +34,8 @@ __all__ = ["ApprovalQueue", "Console", "Notebook", "allow", "approve_all", "ask_
 if TYPE_CHECKING:
     import asyncio
 
-# Characters of a call's arguments that are shown at once.
-MAX_SHOWN = 4_000
+# Characters of a call's arguments that are written at once.
+MAX_ARGUMENTS = 4_000
 # Answers that are none, until the call is rejected.
 MAX_TRIES = 5
 
@@ -82,9 +82,9 @@ class Console:
             answers = (self._read_answer(request) for _ in range(MAX_TRIES))
             verdict = next((answer for answer in answers if answer is not None), False)
         except EOFError:
-            return Decision.reject("Nobody was there to answer.")
+            return Decision.reject("There was no answer: the input has ended.")
         if request.context.cancelled:
-            self.write("This came too late: the call was given up.")
+            self.write("This came too late: the call was cancelled.")
         return verdict
 
     def _read_answer(self, request: ApprovalRequest) -> Verdict | None:
@@ -154,10 +154,11 @@ def _describe(request: ApprovalRequest) -> str:
     tool = request.tool
     title = f" ({escape_confusable(tool.title)})" if tool.title else ""
     effect = f", which is {tool.settings.effect}" if tool.settings.effect else ""
-    said = shorten_middle(escape_confusable(request.call.reasoning), MAX_SHOWN)
-    reasoning = f"It gives this reason: {said}\n" if said else ""
-    arguments = shorten_middle(render_arguments(request.arguments, indent=2), MAX_SHOWN)
-    return f"The model asks for {tool.name}{title}{effect}:\n{reasoning}{arguments}"
+    reason = shorten_middle(escape_confusable(request.call.reasoning), MAX_ARGUMENTS)
+    reasoning = f"It gives this reason: {reason}\n" if reason else ""
+    arguments = shorten_middle(render_arguments(request.arguments, indent=2), MAX_ARGUMENTS)
+    source = f"The tool is {escape_confusable(tool.origin)}.\n" if tool.origin != tool.name else ""
+    return f"The model asks for {tool.name}{title}{effect}:\n{source}{reasoning}{arguments}"
 
 
 class ApprovalQueue:
@@ -193,7 +194,7 @@ class ApprovalQueue:
         question = _WaitingCall(request.to_pending(), request.context.cancellation)
         with self._lock:
             if self._open.setdefault(request.call.id, question) is not question:
-                raise ApprovalError(f"A call {request.call.id!r} lies on this desk already.")
+                raise ApprovalError(f"A call {request.call.id!r} is in this queue already.")
         try:
             request.announce()
             return await question.verdict
@@ -245,7 +246,7 @@ class Notebook(Console):
 
 NO_CONDITION = (
     "ask_when needs a condition: give names=, effects= or when=. approve=person asks about every call, and "
-    "when=lambda request: request.required about those whose tools ask for a yes."
+    "when=lambda request: request.required about those whose tools require approval."
 )
 
 

@@ -290,6 +290,7 @@ def _approval_fields(approval: PendingApproval) -> dict[str, Any]:
         "title": approval.title,
         "effect": approval.effect,
         "reason": approval.reason,
+        **({"source": approval.source} if approval.source else {}),
     }
 
 

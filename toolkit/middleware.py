@@ -131,7 +131,7 @@ def audit(write: Callable[[AuditRecord], object] | str | os.PathLike[str]) -> Mi
         TypeError: `write` is a coroutine function.
     """
     if inspect.iscoroutinefunction(write):
-        raise TypeError("audit() takes a plain function: nobody would await what this one promises.")
+        raise TypeError("audit() takes a plain function: a coroutine function would never be awaited.")
     if callable(write):
         return partial(_audit_call, write)
     _append_line(write, "")
@@ -201,16 +201,16 @@ def cache(
     """
     if ttl <= 0 or maxsize <= 0:
         raise ValueError(f"cache(ttl={ttl!r}, maxsize={maxsize!r}): both have to be above 0.")
-    kept = _ResultCache(ttl, maxsize, clock)
+    results = _ResultCache(ttl, maxsize, clock)
 
     async def caching(call: ToolCall, call_next: Next) -> ToolResult:
         tool = call_next.tools.get(call.name)
         if tool is not None and tool.settings.effect != "read":
-            return await kept.invalidate(call, call_next)
+            return await results.invalidate(call, call_next)
         if tool is None or _is_gated(tool):
             return await call_next(call)
         scope = "" if shared else call_next.context.run_id
-        return await kept.get_or_call(tool, (scope, identify(call)), call, call_next)
+        return await results.get_or_call(tool, (scope, identify(call)), call, call_next)
 
     return caching
 
@@ -276,7 +276,7 @@ def _is_gated(tool: Tool[..., Any]) -> bool:
     return tool.settings.authorize is not None or tool.settings.approve is not False
 
 
-# Encoded pieces of a text that are shorter than this say too little: ordinary words look the same.
+# Encoded pieces of a text that are shorter than this match ordinary texts.
 MIN_ENCODED = 6
 
 # What escapes in escapes make of one backslash, at most.
@@ -377,7 +377,7 @@ class PerRun(Generic[S]):
         return state
 
 
-# A shorter secret would blot out ordinary words.
+# Characters. A shorter secret occurs in ordinary texts.
 MIN_SECRET = 4
 
 _PARTS = (Image, File)
@@ -439,14 +439,14 @@ def _clean_result(result: ToolResult, clean: Clean) -> ToolResult:
 
 
 def _clean_value(value: Any, clean: Clean) -> Any:
-    """Clean a value; next to pictures and files item by item, so that they are kept."""
+    """Clean a value; next to pictures and files item by item, so that those stay."""
     if type(value) in _PARTS:
         return value
     if type(value) in (list, tuple) and any(type(part) in _PARTS for part in value):
         return type(value)(_clean_value(part, clean) for part in value)
-    shown = write_value(value)
-    cleaned = clean(shown)
-    if cleaned == shown:
+    text = write_value(value)
+    cleaned = clean(text)
+    if cleaned == text:
         return value
     try:
         return cleaned if isinstance(value, str) else from_json(cleaned)
@@ -458,15 +458,15 @@ def _clean_exception(error: BaseException | None, clean: Clean) -> BaseException
     if error is None or not _has_secret(error, clean):
         return error
     kind = Failed if isinstance(error, ToolError) else RuntimeError  # what is a ToolError ends no run
-    said = "".join(traceback.format_exception_only(error)).strip()
-    cleaned = kind(clean(said)).with_traceback(error.__traceback__)
+    message = "".join(traceback.format_exception_only(error)).strip()
+    cleaned = kind(clean(message)).with_traceback(error.__traceback__)
     return cleaned.with_traceback(None) if _has_secret(cleaned, clean) else cleaned
 
 
 def _has_secret(error: BaseException, clean: Clean) -> bool:
     """Return whether an exception shows a secret: in its message, causes, notes, or a line of its traceback."""
-    told = "".join(traceback.format_exception(error)) + write_safely(repr, error)
-    return clean(told) != told
+    text = "".join(traceback.format_exception(error)) + write_safely(repr, error)
+    return clean(text) != text
 
 
 def _reject_single_text(**given: object) -> None:
@@ -477,7 +477,7 @@ def _reject_single_text(**given: object) -> None:
 
 def _reject_greedy(secrets: list[str], patterns: list[re.Pattern[str]]) -> None:
     if any(len(secret) < MIN_SECRET for secret in secrets):
-        raise ValueError(f"a secret of fewer than {MIN_SECRET} characters would blot out ordinary words")
+        raise ValueError(f"a secret of fewer than {MIN_SECRET} characters occurs in ordinary texts")
     greedy = next((pattern.pattern for pattern in patterns if pattern.search("")), None)
     if greedy is not None:
         raise ValueError(f"the pattern {greedy!r} matches the empty text, so it would be found everywhere")
@@ -511,7 +511,7 @@ def repeat_guard(limit: int = 3, window: int = 4, stop_after: int | None = None)
             made.outcome = (True, hash(refusal.text))
             raise
         except BaseException:
-            history.forget(made)  # it waits for somebody's yes, or the run has ended
+            history.forget(made)  # it waits for approval, or the run has ended
             raise
         made.outcome = (result.is_error, hash((result.text, result.images, result.files)))
         return result

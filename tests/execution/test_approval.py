@@ -109,6 +109,7 @@ def test_defer() -> None:
         arguments='{"amount": 5}',
         title="Payment",
         effect="write",
+        source=pay.origin,
         reason="Anna is out.",
     )
 
@@ -422,8 +423,8 @@ ANSWERS: dict[str, tuple[list[str], Any]] = {
     ),
     "what begins like a no": (["not sure", "y"], True),
     "five times something else": (["?", "?", "?", "?", "?", "y"], False),
-    "end of the input": ([], Decision.reject("Nobody was there to answer.")),
-    "end after something else": (["?"], Decision.reject("Nobody was there to answer.")),
+    "end of the input": ([], Decision.reject("There was no answer: the input has ended.")),
+    "end after something else": (["?"], Decision.reject("There was no answer: the input has ended.")),
 }
 
 
@@ -441,6 +442,7 @@ def test_console_shows() -> None:
 
     expected = (
         r"The model asks for pay (Pay\u202ement), which is write:" + "\n"
+        f"The tool is {pay.origin}.\n"
         r"{" + "\n"
         r'  "amount": 5,' + "\n"
         r'  "note": "\u202e\u001b[2J"' + "\n"
@@ -547,7 +549,7 @@ def test_console_shows_the_reasoning() -> None:
     terminal = Terminal("n")
     terminal.console(replace(request_for(), call=ToolCall(name="pay", reasoning="They\n\x1b[2Jasked.")))
 
-    assert "It gives this reason: They\\u000a\\u001b[2Jasked." == terminal.shown[0].splitlines()[1]
+    assert "It gives this reason: They\\u000a\\u001b[2Jasked." == terminal.shown[0].splitlines()[2]
 
 
 def test_console_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -607,7 +609,7 @@ def test_answer_that_nobody_waits_for() -> None:
 
     Console(read=read, write=shown.append)(request)
 
-    assert "This came too late: the call was given up." == shown[-1]
+    assert "This came too late: the call was cancelled." == shown[-1]
 
 
 class Office:
@@ -723,7 +725,7 @@ def test_desk_same_call_twice() -> None:
         desk = ApprovalQueue()
         first = asyncio.ensure_future(desk(request_for()))
         await asyncio.sleep(0)
-        with pytest.raises(ApprovalError, match="lies on this desk already"):
+        with pytest.raises(ApprovalError, match="is in this queue already"):
             await desk(request_for())
         desk.answer("run_1", True)
         return await first

@@ -110,6 +110,7 @@ class ApprovalRequest:
             title=escape_confusable(self.tool.title or ""),
             effect=self.tool.settings.effect or "",
             reason=reason,
+            source=escape_confusable(self.tool.origin),
         )
 
     def announce(self) -> None:

@@ -206,7 +206,7 @@ class Operation:
 
     @property
     def selectors(self) -> Collection[str]:
-        """Words that select it, besides its path."""
+        """Texts that select it, besides its path."""
         return {self.name, self.spec.operation_id, *self.spec.tags} - {""}
 
     def matches(self, word: str) -> bool:
