@@ -415,9 +415,11 @@ class ParameterSchema(ArgumentSchema):
             name: {"type": "typed-dict-field", "schema": core, "required": by_name[name].is_required}
             for name, core in writer.write_usual(_list_types(offered)).items()
         }
-        rest = generate_fields({p.name: p.field_type for p in offered if p.name not in usual}, self.names)
-        writer.add(adapt_to_json(rest.definitions))
-        cores = {p.name: usual.get(p.name) or adapt_to_json(rest.cores[p.name]) for p in offered}
+        if rest := {p.name: p.field_type for p in offered if p.name not in usual}:
+            generated = generate_fields(rest, self.names)
+            writer.add(adapt_to_json(generated.definitions))
+            usual |= {name: adapt_to_json(core) for name, core in generated.cores.items()}
+        cores = {p.name: usual[p.name] for p in offered}
         for p in offered:
             if p.kind is inspect.Parameter.VAR_KEYWORD:
                 cores[p.name]["schema"] = _refuse_taken(cores[p.name]["schema"], self.list_taken())
@@ -529,7 +531,7 @@ def _add_text(p: Parameter, schema: dict[str, Any], texts: Mapping[str, str]) ->
     """Add description and default to the schema of a parameter."""
     noted = get_args(p.annotation)[1:] if get_origin(p.annotation) is Annotated else ()
     notes = [item if isinstance(item, str) else getattr(item, "documentation", None) for item in noted]  # PEP 727's Doc
-    note = next((note for note in notes if isinstance(note, str)), "")
-    text = schema.get("description") or note or texts.get(p.name, "")
+    notes = [note for note in notes if isinstance(note, str)]
+    text = schema.get("description") or (notes[0] if notes else texts.get(p.name, ""))
     default = {} if p.default is inspect.Parameter.empty else render_default(p.default)
     return {**schema, **({"description": text} if text else {}), **default}

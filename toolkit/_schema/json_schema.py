@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache, reduce
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -32,7 +32,13 @@ def map_schemas(schema: Any, rewrite: Callable[[dict[str, Any]], dict[str, Any]]
         return [map_schemas(item, rewrite) for item in schema]
     if not isinstance(schema, (dict, Mapping)):  # checking for dict is several times faster
         return schema
-    return rewrite({keyword: _map_value(keyword, value, rewrite) for keyword, value in schema.items()})
+    mapped: dict[str, Any] = {}
+    for keyword, value in schema.items():
+        if keyword in _NAMED and isinstance(value, (dict, Mapping)):
+            mapped[keyword] = {name: map_schemas(part, rewrite) for name, part in value.items()}
+        else:
+            mapped[keyword] = value if keyword in _DATA else map_schemas(value, rewrite)
+    return rewrite(mapped)
 
 
 def clean(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,12 +138,6 @@ def _clean_node(node: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in node.items() if key not in ("title", "default")} | shown
 
 
-def _map_value(keyword: str, value: Any, rewrite: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    if keyword in _NAMED and isinstance(value, (dict, Mapping)):
-        return {name: map_schemas(schema, rewrite) for name, schema in value.items()}
-    return value if keyword in _DATA else map_schemas(value, rewrite)
-
-
 Schema: TypeAlias = Mapping[str, Any]
 
 TYPES: Mapping[str, Callable[[Any], bool]] = {
@@ -217,18 +217,15 @@ def resolve_reference(schema: Schema, root: Any) -> Schema:
 
 def look_up(root: Any, reference: str) -> Any:
     """Return what a reference inside a document points to; None where it points nowhere."""
-    if reference == "#":
-        return root
-    if not reference.startswith("#/"):
+    if reference != "#" and not reference.startswith("#/"):
         return None
-    steps = (step.replace("~1", "/").replace("~0", "~") for step in reference.split("/")[1:])
-    return reduce(_get_member, steps, root)
-
-
-def _get_member(node: Any, key: str) -> Any:
-    if isinstance(node, list) and key.isdigit():
-        return dict(enumerate(node)).get(int(key))
-    return node.get(key) if isinstance(node, Mapping) else None
+    for step in reference.split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(root, list):
+            root = root[int(key)] if key.isdecimal() and int(key) < len(root) else None
+        else:
+            root = root.get(key) if isinstance(root, Mapping) else None
+    return root
 
 
 def list_schemas(schema: Any) -> list[dict[str, Any]]:

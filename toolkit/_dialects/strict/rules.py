@@ -362,7 +362,7 @@ MEASURES: Mapping[str, Callable[[Sequence[Schema]], int]] = {
     "values in enumerations": lambda nodes: sum(len(node.get("enum", ())) for node in nodes),
     "characters in one enumeration": _find_longest,
     "optional properties": lambda nodes: sum(
-        len(node.get("properties", {}).keys() - set(node.get("required", ()))) for node in nodes
+        [len(node.get("properties", {}).keys() - set(node.get("required", ()))) for node in nodes]
     ),
-    "unions": lambda nodes: sum("anyOf" in node or isinstance(node.get("type"), list) for node in nodes),
+    "unions": lambda nodes: len([1 for node in nodes if "anyOf" in node or isinstance(node.get("type"), list)]),
 }
