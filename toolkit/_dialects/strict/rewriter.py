@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -28,8 +29,9 @@ from toolkit._schema.json_schema import TYPES, as_mapping, collect_references, m
 
 # The key of a root that is no object, in the object that all providers require.
 ROOT = "arguments"
-# The starts of schemas without a type, and of some others.
-_UNTYPED = tuple(f'{{"{keyword}":'.encode() for keyword in ANNOTATIONS)
+# The starts, in JSON text, of schemas that have annotations alone, and of some others.
+_OTHERS = "|".join(map(re.escape, sorted(ANNOTATIONS - {"description"})))
+_UNTYPED = re.compile(rf'\{{"(?:description":"(?:[^"\\]|\\.)*"(?:\}}|,"(?:{_OTHERS})")|(?:{_OTHERS})":)'.encode())
 # Raised for schemas from elsewhere that are malformed, or too deep.
 _UNREADABLE = (RecursionError, TypeError, ValueError, AttributeError, KeyError)
 
@@ -122,7 +124,7 @@ def _make_plain_form(schema: Mapping[str, Any], rules: Rules) -> Form:
     try:
         # Most schemas have no such keyword, and searching their text takes a tenth of walking them.
         text = to_json(schema)
-        is_untyped = rules.needs_types and any(start in text for start in _UNTYPED)
+        is_untyped = rules.needs_types and _UNTYPED.search(text)
         if not (rules.keys or is_untyped or any(keyword in text for keyword in quoted_keywords(rules.column))):
             return Form(schema=schema)
         sent = map_schemas(schema, lambda node: _drop_keywords(node, rules, notes))
