@@ -912,7 +912,7 @@ def test_repository(box: Toolbox, place: Path, path: str) -> None:
     assert ["HEAD"] == [each.name for each in (place / "sub").iterdir()]
 
 
-@pytest.mark.parametrize("path", [".gitignore", "sub/.env.example", ".editorconfig"])
+@pytest.mark.parametrize("path", [".gitignore", "sub/.env.example", ".editorconfig", "Head/index.ts"])
 def test_unguarded_dotfiles(box: Toolbox, path: str) -> None:
     """Dotfiles that no program runs are written without approval."""
     assert text(box, "file_write", path=path, content="x").startswith("Written 1 bytes")

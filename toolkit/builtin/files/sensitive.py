@@ -5,21 +5,71 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+# Suffixes of files that are no SSH keys, though their names begin with `id_`.
+_NO_KEYS = (
+    *(
+        "pub",
+        "py",
+        "pyi",
+        "js",
+        "jsx",
+        "ts",
+        "tsx",
+        "vue",
+        "go",
+        "rs",
+        "java",
+        "kt",
+        "swift",
+        "c",
+        "h",
+        "cpp",
+        "hpp",
+        "cs",
+    ),
+    *(
+        "rb",
+        "php",
+        "sh",
+        "sql",
+        "proto",
+        "md",
+        "rst",
+        "txt",
+        "html",
+        "css",
+        "json",
+        "yaml",
+        "yml",
+        "toml",
+        "xml",
+        "csv",
+    ),
+)
 # Not read by default: keys, passwords and tokens, the places where developer tools store them, and shell histories.
 DEFAULT_PRIVATE = (
     *(".env", ".env.*", "!.env.example", "!.env.sample", "!.env.template", "!.env.dist", ".envrc"),
     *("*.pem", "*.key", "*.p12", "*.pfx", "*.ppk", "*.jks", "*.keystore", "*.kdbx"),
-    # SSH keys have any name after the underscore; public keys and sources are not meant.
-    *("id_*", "!id_*.pub", "!id_*.py", "!id_*.js", "!id_*.ts", "!id_*.go", "!id_*.rs", "!id_*.java", "!id_*.c"),
-    *("!id_*.h", "!id_*.cpp", "!id_*.rb", "!id_*.md", "!id_*.html", "!id_*.css", "!id_*.sql", "!id_*.csv"),
+    *("id_*", *(f"!id_*.{suffix}" for suffix in _NO_KEYS)),
     *(".ssh", ".gnupg", ".password-store", ".local/share/keyrings", ".mozilla", ".thunderbird"),
     *(".aws", ".azure", ".kube", "kubeconfig", ".docker/config.json", ".dockercfg", ".terraformrc", ".terraform.d"),
     *(".config/gcloud", ".config/gh", ".config/glab-cli", ".config/hub", ".config/rclone", ".config/op"),
     *(".config/git/credentials", ".config/github-copilot", ".config/chromium", ".config/google-chrome"),
     *(".git/config", ".git/modules", ".git-credentials", ".subversion/auth"),
-    *("credentials", "credentials.json", "credentials.toml", ".credentials", ".credentials.*", "service-account*.json"),
-    *("auth.json", "oauth_creds.json", ".claude.json", ".vault-token", ".htpasswd"),
-    *(".gem/credentials", ".netrc", "_netrc", ".npmrc", ".yarnrc.yml", ".pypirc", ".m2/settings.xml", ".kaggle"),
+    *("credentials.json", "credentials.toml", ".credentials", ".credentials.*", "service-account*.json"),
+    *(".codex/auth.json", ".composer/auth.json", ".config/*/auth.json", ".local/share/*/auth.json"),
+    *("oauth_creds.json", ".claude.json", ".streamlit/secrets.toml", ".vault-token", ".htpasswd"),
+    *(
+        ".cargo/credentials",
+        ".gem/credentials",
+        ".netrc",
+        "_netrc",
+        ".npmrc",
+        ".yarnrc.yml",
+        ".pypirc",
+        ".m2/settings.xml",
+        ".kaggle",
+    ),
     *(".gradle/gradle.properties", ".huggingface", ".cache/huggingface/token", ".cache/huggingface/stored_tokens"),
     *(".pgpass", ".my.cnf", ".boto", ".s3cfg", "*.tfstate", "*.tfstate.backup", ".*_history"),
 )
@@ -29,8 +79,8 @@ DEFAULT_GUARDED = (
     *(".*", "!.gitignore", "!.gitkeep", "!.keep", "!.mailmap", "!.editorconfig", "!.nojekyll"),
     *("!.dockerignore", "!.npmignore", "!.prettierignore", "!.eslintignore"),
     *("!.env.example", "!.env.sample", "!.env.template", "!.env.dist"),
-    # Each repository of git has a file HEAD, whatever its directory is called, and a configuration that runs programs.
-    *("*.git", "HEAD", "hooks/pre-*", "hooks/post-*", "hooks/update", "hooks/commit-msg", "hooks/prepare-commit-msg"),
+    # With `*.git`, directories of other names that git may take for a repository are guarded, too: see `Workspace`.
+    *("*.git", "hooks/pre-*", "hooks/post-*", "hooks/update", "hooks/commit-msg", "hooks/prepare-commit-msg"),
     *("lefthook*.yml", "lefthook*.yaml", "lefthook*.toml", "lefthook*.json"),
     *("appveyor.yml", "azure-pipelines.yml", "bitbucket-pipelines.yml", "jenkinsfile"),
     *("_vimrc", "_gvimrc", "vimfiles", "*.code-workspace", "*.sublime-project"),

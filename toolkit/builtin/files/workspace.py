@@ -179,9 +179,15 @@ class Workspace:
         return names in self.guarded or names in self.private or self._is_in_repository(names)
 
     def _is_in_repository(self, names: Sequence[str]) -> bool:
-        """Return whether a directory above a path has a file HEAD, as each repository of git has."""
-        if ("HEAD",) not in self.guarded:
+        """Return whether a path is a file HEAD, or is beneath a directory that has one.
+
+        Git takes no directory without this file for a repository, and runs programs that a repository's configuration
+        names. The check goes together with the pattern `*.git`.
+        """
+        if ("x.git",) not in self.guarded:
             return False
+        if names[-1:] and names[-1].casefold() == "head":
+            return True
         for depth in range(len(names)):
             with suppress(OSError):
                 self.stat("/".join((*names[:depth], "HEAD")))
