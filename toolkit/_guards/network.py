@@ -267,8 +267,8 @@ def resolve(host: str, port: int) -> list[str]:
         OSError: The lookup failed.
     """
     # As bytes, which are sent as they are; a text would be converted to another name by Python.
-    found = socket.getaddrinfo(host.encode("ascii"), port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+    entries = socket.getaddrinfo(host.encode("ascii"), port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in entries))
 
 
 def connect(address: str, port: int, seconds: float | None) -> socket.socket:

@@ -157,27 +157,27 @@ class Root:
             raise OutsideError("link") from None
 
     def _make_relative(self, path: str) -> PurePosixPath:
-        asked = PurePosixPath(path)
-        if not asked.is_absolute():
-            return asked
+        pure_path = PurePosixPath(path)
+        if not pure_path.is_absolute():
+            return pure_path
         for root in self._paths:
             with suppress(ValueError):
-                return asked.relative_to(root)
+                return pure_path.relative_to(root)
         raise OutsideError("absolute")
 
     def _make_directories(self, names: Sequence[str]) -> int:
         with suppress(FileNotFoundError):
             return self.lookup(self._descriptor, names, _DIRECTORY, links=False)
-        held = os.dup(self._descriptor)
+        current = os.dup(self._descriptor)
         try:
             for name in names:
                 with suppress(FileExistsError):
-                    os.mkdir(name, 0o755, dir_fd=held)
-                held = _step(held, name)
+                    os.mkdir(name, 0o755, dir_fd=current)
+                current = _step(current, name)
         except BaseException:
-            os.close(held)
+            os.close(current)
             raise
-        return held
+        return current
 
 
 def _choose_lookup(directory: int) -> Lookup:
@@ -209,7 +209,7 @@ def _check_path(path: str) -> None:
         OSError: It cannot.
     """
     if "\0" in path or any("\ud800" <= sign <= "\udfff" for sign in path):
-        raise OSError(errno.EINVAL, "no path can hold a NUL or half a character")
+        raise OSError(errno.EINVAL, "a path cannot contain a NUL or an unpaired surrogate")
     if len(path.encode()) >= MAX_PATH:
         raise _make_error(errno.ENAMETOOLONG)
 
@@ -247,19 +247,19 @@ class KernelLookup:
 def open_stepwise(directory: int, names: Sequence[str], flags: int, *, links: bool = False) -> int:
     """Open a path one name at a time, following no link, whatever `links` says."""
     del links
-    held = os.dup(directory)
+    current = os.dup(directory)
     try:
         for name in names[:-1]:
-            held = _step(held, name)
-        return _open_in(held, names[-1] if names else ".", flags)
+            current = _step(current, name)
+        return _open_in(current, names[-1] if names else ".", flags)
     finally:
-        os.close(held)
+        os.close(current)
 
 
-def _step(held: int, name: str) -> int:
+def _step(current: int, name: str) -> int:
     """Open a directory in an open one, and close that."""
-    below = _open_in(held, name, _DIRECTORY)
-    os.close(held)
+    below = _open_in(current, name, _DIRECTORY)
+    os.close(current)
     return below
 
 

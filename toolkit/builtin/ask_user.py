@@ -70,7 +70,7 @@ def ask_user_tool(handler: Handler, *, agent: str = "assistant", timeout: float 
     """Make `ask_user`, which asks one user one question at a time, even for several runs.
 
     A call ends with its run, with or without an answer. If the handler raises, the call fails; raise a ToolError to
-    tell the model why there is no answer.
+    send the model the reason.
 
     Args:
         handler: Asks the user, and returns the answer; sync, on a thread of its own, or async. `input` is one. If it

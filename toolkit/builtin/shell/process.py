@@ -118,7 +118,7 @@ class CommandRunner:
         Processes that resist hold the call for up to 10 seconds more.
 
         Raises:
-            InvalidArguments: The command has a NUL or half a character.
+            InvalidArguments: The command has a NUL or an unpaired surrogate.
             Failed: It could not be run.
             KeyboardInterrupt: Like anything else that a signal raises; all processes are ended.
         """
@@ -148,11 +148,11 @@ class CommandRunner:
 
 def _encode_command(command: str) -> bytes:
     if "\0" in command:
-        raise InvalidArguments("command: no command can hold a NUL")
+        raise InvalidArguments("command: it contains a NUL")
     try:
         return command.encode()
     except UnicodeEncodeError:
-        raise InvalidArguments("command: it holds half a character") from None
+        raise InvalidArguments("command: it contains an unpaired surrogate") from None
 
 
 @contextmanager
