@@ -19,6 +19,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
+from tests.ways import arun, astream, run, stream
 from toolkit import (
     Deny,
     FatalError,
@@ -48,35 +49,8 @@ from toolkit.testing import ScriptedModel, call
 SECRET = 'k3y/with "odd" chars\\\\+é😀\n&more'  # noqa: S105  it is none
 
 
-def through_run(runner: Runner, **options: Any) -> RunResult:
-    return runner.run("Go on.", **options)
-
-
-def through_arun(runner: Runner, **options: Any) -> RunResult:
-    return asyncio.run(runner.arun("Go on.", **options))
-
-
-def through_stream(runner: Runner, **options: Any) -> RunResult:
-    with runner.stream("Go on.", **options) as stream:
-        for _ in stream:
-            pass
-        return stream.result
-
-
-def through_astream(runner: Runner, **options: Any) -> RunResult:
-    async def drawn() -> RunResult:
-        async with runner.astream("Go on.", **options) as stream:
-            async for _ in stream:
-                pass
-            return stream.result
-
-    return asyncio.run(drawn())
-
-
 Go = Callable[..., RunResult]
-BACKENDS = pytest.mark.parametrize(
-    "go", [through_run, through_arun, through_stream, through_astream], ids=["run", "arun", "stream", "astream"]
-)
+BACKENDS = pytest.mark.parametrize("go", [run, arun, stream, astream])
 
 
 @tool
@@ -85,7 +59,7 @@ def add(a: int, b: int = 0) -> int:
     return a + b
 
 
-def made(*turns: list[ToolCall], tools: Any = (add,), go: Go = through_run, **options: Any) -> RunResult:
+def made(*turns: list[ToolCall], tools: Any = (add,), go: Go = run, **options: Any) -> RunResult:
     """A run whose model makes these calls, turn by turn, then is done."""
     deps = options.pop("deps", None)
     with ScriptedModel([*turns, "Done."]) as model:
@@ -264,8 +238,8 @@ def test_no_run() -> None:
 def test_old_runs_are_forgotten() -> None:
     """Of too many runs, the one that was used longest ago is forgotten."""
     states: PerRun[list[int]] = PerRun(list)
-    for run in ("old", "used", *map(str, range(MAX_RUNS - 2)), "used", "new"):
-        states.get(context_of(run)).append(1)
+    for run_id in ("old", "used", *map(str, range(MAX_RUNS - 2)), "used", "new"):
+        states.get(context_of(run_id)).append(1)
 
     assert ([], [1, 1]) == (states.get(context_of("old")), states.get(context_of("used")))
 
@@ -705,7 +679,7 @@ def steady(answers: dict[str, Any]) -> Tool[..., Any]:
     return look
 
 
-def skipped(*places: str, answers: dict[str, Any] | None = None, go: Go = through_run, **bounds: Any) -> str:
+def skipped(*places: str, answers: dict[str, Any] | None = None, go: Go = run, **bounds: Any) -> str:
     """Which calls of a run a guard skips, as a row of `x` and `.`."""
     tools = [steady(answers or {})]
     result = made(*looks(*places), tools=tools, middleware=[repeat_guard(**bounds)], go=go, max_turns=50)

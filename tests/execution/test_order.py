@@ -2,43 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests.ways import arun, astream, run, start, stream
 from toolkit import FatalError, Runner, RunResult, ToolError, batched, tool
 from toolkit.testing import ScriptedModel, call
-
-
-def run(runner: Runner) -> RunResult:
-    return runner.run("go")
-
-
-def arun(runner: Runner) -> RunResult:
-    return asyncio.run(runner.arun("go"))
-
-
-def stream(runner: Runner) -> RunResult:
-    with runner.stream("go") as events:
-        list(events)
-    return events.result
-
-
-def astream(runner: Runner) -> RunResult:
-    async def main() -> RunResult:
-        async with runner.astream("go") as events:
-            _ = [event async for event in events]
-        return events.result
-
-    return asyncio.run(main())
-
-
-def start(runner: Runner) -> RunResult:
-    return runner.start("go").result(10)
-
 
 WAYS = pytest.mark.parametrize("go", [run, arun, stream, astream, start])
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.ways import arun, astream, run, start, stream
 from toolkit import Decision, FatalError, Halt, Limits, ModelError, Runner, RunResult, ToolContext, tool
 from toolkit._messages import Message, ModelRequest, ModelResponse
 from toolkit._runner.stream import AsyncRunStream, RunHandle, RunStream
@@ -67,33 +68,6 @@ def silent(request: pytest.FixtureRequest) -> Iterator[Silent]:
 
 def texts(messages: tuple[Message, ...]) -> list[str]:
     return [message.text for message in messages]
-
-
-def run(runner: Runner) -> RunResult:
-    return runner.run("go")
-
-
-def arun(runner: Runner) -> RunResult:
-    return asyncio.run(runner.arun("go"))
-
-
-def stream(runner: Runner) -> RunResult:
-    with runner.stream("go") as events:
-        list(events)
-    return events.result
-
-
-def astream(runner: Runner) -> RunResult:
-    async def main() -> RunResult:
-        async with runner.astream("go") as events:
-            _ = [event async for event in events]
-        return events.result
-
-    return asyncio.run(main())
-
-
-def start(runner: Runner) -> RunResult:
-    return runner.start("go").result(10)
 
 
 WAYS = pytest.mark.parametrize("go", [run, arun, stream, astream, start])

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.ways import astream, start, stream
 from toolkit import FatalError, Halt, ModelError, Runner, RunResult, ToolContext, batched, tool
 from toolkit._execution.ledger import MemoryLedger
 from toolkit._messages import ModelRequest, ModelResponse, ToolCall, UserMessage
@@ -28,26 +29,6 @@ from toolkit.events import (
 )
 from toolkit.models import CallReady
 from toolkit.testing import FakeServer, call, reply
-
-
-def stream(runner: Runner) -> RunResult:
-    with runner.stream("go") as events:
-        list(events)
-    return events.result
-
-
-def astream(runner: Runner) -> RunResult:
-    async def main() -> RunResult:
-        async with runner.astream("go") as events:
-            _ = [event async for event in events]
-        return events.result
-
-    return asyncio.run(main())
-
-
-def start(runner: Runner) -> RunResult:
-    return runner.start("go").result(10)
-
 
 WAYS = pytest.mark.parametrize("go", [stream, astream, start])
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.ways import arun, astream, run, stream
 from toolkit import (
     Decision,
     Denied,
@@ -36,36 +37,8 @@ from toolkit.events import event_to_dict
 from toolkit.middleware import Next
 from toolkit.testing import ScriptedModel, call
 
-
-def through_run(runner: Runner, **options: Any) -> RunResult:
-    return runner.run("Go on.", **options)
-
-
-def through_arun(runner: Runner, **options: Any) -> RunResult:
-    return asyncio.run(runner.arun("Go on.", **options))
-
-
-def through_stream(runner: Runner, **options: Any) -> RunResult:
-    with runner.stream("Go on.", **options) as stream:
-        for _ in stream:
-            pass
-        return stream.result
-
-
-def through_astream(runner: Runner, **options: Any) -> RunResult:
-    async def drawn() -> RunResult:
-        async with runner.astream("Go on.", **options) as stream:
-            async for _ in stream:
-                pass
-            return stream.result
-
-    return asyncio.run(drawn())
-
-
 Go = Callable[..., RunResult]
-BACKENDS = pytest.mark.parametrize(
-    "go", [through_run, through_arun, through_stream, through_astream], ids=["run", "arun", "stream", "astream"]
-)
+BACKENDS = pytest.mark.parametrize("go", [run, arun, stream, astream])
 LATER = pytest.mark.parametrize("later", [False, True], ids=["sync", "async"])
 
 
@@ -107,13 +80,13 @@ class Account:
         return amount
 
 
-def paying(*hooks: object, account: Account | None = None, go: Go = through_run, **options: Any) -> ToolResult:
+def paying(*hooks: object, account: Account | None = None, go: Go = run, **options: Any) -> ToolResult:
     """What comes of one call of the tool `pay`."""
     with ScriptedModel([[call("pay", amount=5)], "Done."]) as model:
         return go(Runner([(account or Account()).pay], model=model, hooks=hooks, **options)).calls[0].result
 
 
-def answering(*hooks: object, script: Any = ("Done.",), go: Go = through_run) -> tuple[RunResult, ScriptedModel]:
+def answering(*hooks: object, script: Any = ("Done.",), go: Go = run) -> tuple[RunResult, ScriptedModel]:
     """What comes of a run whose model follows the script, and the model."""
     with ScriptedModel(script) as model:
         return go(Runner([Account().pay], model=model, hooks=hooks)), model
@@ -155,8 +128,8 @@ def test_before_model(go: Go, later: bool) -> None:
 
     result, model = answering(Hook(later, before_model=instructing), go=go)
 
-    assert ["Be brief.", "Go on."] == [getattr(m, "text", "") for m in model.requests[0].messages]
-    assert ["Go on.", "Done."] == [m.text for m in result.messages]
+    assert ["Be brief.", "go"] == [getattr(m, "text", "") for m in model.requests[0].messages]
+    assert ["go", "Done."] == [m.text for m in result.messages]
 
 
 @BACKENDS

@@ -9,35 +9,12 @@ from typing import Any
 
 import pytest
 
+from tests.ways import arun, astream, run, stream
 from toolkit import LimitError, Limits, ModelError, Prices, Runner, RunResult, Usage, tool
 from toolkit._messages import ModelRequest, ModelResponse
 from toolkit._runner.limits import LAST_TURN, NO_TOOLS_TEXT
 from toolkit.events import LimitReached
 from toolkit.testing import ScriptedModel, call
-
-
-def run(runner: Runner) -> RunResult:
-    return runner.run("go")
-
-
-def arun(runner: Runner) -> RunResult:
-    return asyncio.run(runner.arun("go"))
-
-
-def stream(runner: Runner) -> RunResult:
-    with runner.stream("go") as events:
-        list(events)
-    return events.result
-
-
-def astream(runner: Runner) -> RunResult:
-    async def main() -> RunResult:
-        async with runner.astream("go") as events:
-            _ = [event async for event in events]
-        return events.result
-
-    return asyncio.run(main())
-
 
 WAYS = pytest.mark.parametrize("go", [run, arun, stream, astream])
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.ways import arun, astream, run, start, stream
 from toolkit import BusyError, Limits, RunError, Runner, RunResult, batched, tool
 from toolkit._messages import ModelRequest, ToolMessage, UserMessage
 from toolkit.approvers import defer
@@ -16,33 +17,6 @@ from toolkit.events import MessageAdded, ToolCallFinished, ToolCallStarted, Turn
 from toolkit.testing import ScriptedModel, call
 
 SKIPPED = "Skipped due to queued user message."
-
-
-def run(runner: Runner) -> RunResult:
-    return runner.run("go")
-
-
-def arun(runner: Runner) -> RunResult:
-    return asyncio.run(runner.arun("go"))
-
-
-def stream(runner: Runner) -> RunResult:
-    with runner.stream("go") as events:
-        list(events)
-    return events.result
-
-
-def astream(runner: Runner) -> RunResult:
-    async def main() -> RunResult:
-        async with runner.astream("go") as events:
-            _ = [event async for event in events]
-        return events.result
-
-    return asyncio.run(main())
-
-
-def start(runner: Runner) -> RunResult:
-    return runner.start("go").result(10)
 
 
 WAYS = pytest.mark.parametrize("go", [run, arun, stream, astream, start])
