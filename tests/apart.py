@@ -17,7 +17,7 @@ from toolkit import FatalError, Toolbox, ToolContext, ToolError, tool
 
 
 class Unusual(Exception):
-    """An exception that pickles, and cannot be made again."""
+    """An exception that pickles, and cannot be unpickled."""
 
     def __init__(self, one: str, other: str) -> None:
         super().__init__(f"{one} and {other}")
@@ -63,13 +63,13 @@ def end(how: str) -> Any:
 
 @tool(isolate="process")
 def process() -> int:
-    """Tell the process."""
+    """Return the id of the process."""
     return os.getpid()
 
 
 @tool(isolate="process")
 async def process_later() -> int:
-    """Tell the process."""
+    """Return the id of the process."""
     await asyncio.sleep(0)
     return os.getpid()
 
@@ -102,7 +102,7 @@ class Counter:
 
 @tool
 def known_there(context: ToolContext[str]) -> str:
-    """Tell what is known of the run."""
+    """Return what the context holds."""
     return f"{context.deps} {context.call_id} {context.iteration} {context.deadline is not None}"
 
 
@@ -130,7 +130,7 @@ def late() -> None:
 
 @tool(isolate="process")
 def parent(path: str) -> None:
-    """Start a child, say so, and never end."""
+    """Start a child, write its id to a file, and never end."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     Path(path).write_text(str(child.pid), encoding="ascii")
     threading.Event().wait()
@@ -138,19 +138,19 @@ def parent(path: str) -> None:
 
 @tool(isolate="process")
 def nested() -> Any:
-    """Tell the process of a process."""
+    """Return the id of the process of another tool."""
     return Toolbox([process]).call("process").value
 
 
 @tool
 def where(number: int) -> int:
-    """Tell the process."""
+    """Return the id of the process."""
     return os.getpid()
 
 
 @tool
 async def where_later(number: int) -> int:
-    """Tell the process."""
+    """Return the id of the process."""
     await asyncio.sleep(0)
     return os.getpid()
 

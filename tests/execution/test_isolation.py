@@ -1,4 +1,4 @@
-"""A process of its own for a call: what goes there, what comes back, and what is left."""
+"""Calls in a process of their own: what is sent, what is returned, and what remains."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ from toolkit.events import ToolCallUpdated
 from toolkit.testing import ScriptedModel, call
 
 
-def through_call(made: Tool[..., Any], **arguments: Any) -> ToolResult:
-    return Toolbox([made]).call(made.name, arguments)
+def through_call(called: Tool[..., Any], **arguments: Any) -> ToolResult:
+    return Toolbox([called]).call(called.name, arguments)
 
 
-def through_acall(made: Tool[..., Any], **arguments: Any) -> ToolResult:
-    return asyncio.run(Toolbox([made]).acall(made.name, arguments))
+def through_acall(called: Tool[..., Any], **arguments: Any) -> ToolResult:
+    return asyncio.run(Toolbox([called]).acall(called.name, arguments))
 
 
 BOTH = pytest.mark.parametrize("go", [through_call, through_acall], ids=["sync", "async"])
 
 
-def ends(process_id: int) -> bool:
-    """Whether a process ends within ten seconds: the system takes a moment to kill it."""
+def wait_for_end(process_id: int) -> bool:
+    """Return whether a process ends within ten seconds: the system takes a moment to kill it."""
     stat = Path(f"/proc/{process_id}/stat")
     for _ in range(1000):
         if not stat.exists() or ") Z " in stat.read_text(encoding="ascii"):
@@ -58,14 +58,14 @@ def ends(process_id: int) -> bool:
     return False
 
 
-# -- what comes back
+# -- results
 
 
 @BOTH
-@pytest.mark.parametrize("made", [process, process_later], ids=["sync", "async"])
-def test_another_process(go: Callable[..., ToolResult], made: Tool[..., Any]) -> None:
-    """A function runs in another process, sync or async, and its value comes back."""
-    result = go(made)
+@pytest.mark.parametrize("get_process", [process, process_later], ids=["sync", "async"])
+def test_another_process(go: Callable[..., ToolResult], get_process: Tool[..., Any]) -> None:
+    """A function runs in another process, sync or async, and its value is the result."""
+    result = go(get_process)
 
     assert result.value not in (None, os.getpid())
 
@@ -76,10 +76,10 @@ def test_every_call_has_its_own_process(go: Callable[..., ToolResult]) -> None:
     assert go(process).value != go(process).value
 
 
-@pytest.mark.parametrize("made", [count_later, count], ids=["async", "sync"])
-def test_generator(made: Tool[..., Any]) -> None:
-    """A generator's values come back as a list."""
-    assert [0, 1, 2] == through_call(made, to=3).value
+@pytest.mark.parametrize("generator", [count_later, count], ids=["async", "sync"])
+def test_generator(generator: Tool[..., Any]) -> None:
+    """The result of a generator is the list of its values."""
+    assert [0, 1, 2] == through_call(generator, to=3).value
 
 
 def test_large_argument() -> None:
@@ -88,7 +88,7 @@ def test_large_argument() -> None:
 
 
 def test_method() -> None:
-    """A method goes with its instance."""
+    """A method is sent with its instance."""
     assert 5 == through_call(Counter(2).add, amount=3).value
 
 
@@ -99,13 +99,13 @@ def test_context() -> None:
     assert "mine c1 2 True" == Toolbox([known]).call("known", {}, context).value
 
 
-def test_what_it_tells() -> None:
-    """Progress and the values of a generator are heard while the call is at work."""
+def test_updates() -> None:
+    """Progress and the values of a generator are events while the call runs."""
     model = ScriptedModel([[call("count", to=2)], "Done."])
     with Runner([count], model=model).stream("Count.") as events:
-        told = [event for event in events if isinstance(event, ToolCallUpdated)]
+        updates = [event for event in events if isinstance(event, ToolCallUpdated)]
 
-    assert [("to 2", None), ("", 0), ("", 1)] == [(e.text, e.partial and e.partial.value) for e in told]
+    assert [("to 2", None), ("", 0), ("", 1)] == [(e.text, e.partial and e.partial.value) for e in updates]
 
 
 def test_standard_streams(capfd: pytest.CaptureFixture[str]) -> None:
@@ -114,7 +114,7 @@ def test_standard_streams(capfd: pytest.CaptureFixture[str]) -> None:
     assert ("", "said\n") == capfd.readouterr()
 
 
-# -- how it ends
+# -- failures
 
 HIDDEN = ". Its message is not shown here. Try other arguments or another tool, or report that this did not work."
 ENDS = {
@@ -139,8 +139,8 @@ def test_failures(go: Callable[..., ToolResult], how: str) -> None:
     assert ENDS[how] == (type(result.exception).__name__, result.text)
 
 
-def test_exception_that_cannot_be_made_again() -> None:
-    """An exception that does not survive pickling comes back as a double of its name and text."""
+def test_exception_that_cannot_be_unpickled() -> None:
+    """An exception that cannot be unpickled is replaced by one of the same name and text."""
     error = through_call(end, how="unusual").exception
 
     assert ("tests.apart", "Unusual", "this and that") == (type(error).__module__, type(error).__qualname__, str(error))
@@ -157,7 +157,7 @@ def test_traceback() -> None:
 
 @BOTH
 def test_fatal(go: Callable[..., ToolResult]) -> None:
-    """A fatal error ends the run, from wherever it comes."""
+    """A fatal error in another process ends the run."""
     with pytest.raises(FatalError, match="no more"):
         go(end, how="fatal")
 
@@ -171,21 +171,21 @@ def test_timeout(go: Callable[..., ToolResult]) -> None:
 
 
 def test_cancellation(tmp_path: Path) -> None:
-    """When the run is called off, the process is killed with all that it started, and the call has a result."""
-    told = tmp_path / "pid"
+    """When the run is cancelled, the process is killed with all that it started, and the call has a result."""
+    file = tmp_path / "pid"
 
-    handle = Runner([parent], model=ScriptedModel([[call("parent", path=str(told))], "Done."])).start("Go on.")
-    while not (told.exists() and told.read_text(encoding="ascii")):
+    handle = Runner([parent], model=ScriptedModel([[call("parent", path=str(file))], "Done."])).start("Go on.")
+    while not (file.exists() and file.read_text(encoding="ascii")):
         threading.Event().wait(0.01)
     handle.cancel()
     result = handle.result()
 
     assert ["cancelled"] == [finished.result.kind for finished in result.calls]
-    assert ends(int(told.read_text(encoding="ascii")))
+    assert wait_for_end(int(file.read_text(encoding="ascii")))
 
 
-def held() -> set[str]:
-    """Which descriptors this process has open, and which children it has."""
+def list_resources() -> set[str]:
+    """List the open descriptors and the children of this process."""
     children = [path.read_text(encoding="ascii") for path in Path("/proc/self/task").glob("*/children")]
     open_here = (path.name for path in Path("/proc/self/fd").iterdir())
     return {*open_here, *(f"child {number}" for number in " ".join(children).split())}
@@ -194,27 +194,27 @@ def held() -> set[str]:
 def test_nothing_is_left() -> None:
     """Calls leave no child and no descriptor, however they end."""
     through_call(process)
-    before = held()
+    before = list_resources()
     for how in ("value error", "os exit"):
         through_call(end, how=how)
     through_call(late)
 
-    assert set() == held() - before
+    assert set() == list_resources() - before
 
 
-# -- what cannot go
+# -- what cannot be sent
 
 
 def test_local_function() -> None:
     """A function that no other process finds is refused, with what to do."""
-    made = tool(lambda: 1, name="made", isolate="process")
+    local = tool(lambda: 1, name="local", isolate="process")
 
     with pytest.raises(DefinitionError, match=r"another process, which cannot get it: .* at the top of a module"):
-        through_call(made)
+        through_call(local)
 
 
 def test_context_that_does_not_pickle(caplog: pytest.LogCaptureFixture) -> None:
-    """Dependencies that cannot go make the call fail, not the run; the developer is told what to do, the model not."""
+    """Dependencies that do not pickle fail the call, not the run; the log says what to do, the result does not."""
     result = Toolbox([known]).call("known", {}, ToolContext(deps=lambda: 1))
 
     assert "known was not run: it could not be sent to where it runs." == result.text
@@ -223,13 +223,13 @@ def test_context_that_does_not_pickle(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_result_that_does_not_pickle() -> None:
-    """A result that cannot come back is lost; the developer is told why, and what to do."""
+    """A result that does not pickle is lost; the exception has the reason, and what to do."""
     error = str(through_call(end, how="unsendable").exception)
 
     assert "cannot pickle '_thread.lock' object Let it give what pickles" in error
 
 
-def program(path: Path, text: str) -> subprocess.CompletedProcess[str]:
+def run_program(path: Path, text: str) -> subprocess.CompletedProcess[str]:
     (path / "main.py").write_text(textwrap.dedent(text), encoding="utf-8")
     return subprocess.run(
         [sys.executable, "main.py"],
@@ -255,8 +255,8 @@ SCRIPT = """
 
 
 def test_main_script(tmp_path: Path) -> None:
-    """A tool of the main script goes too, and brings back what is the script's own."""
-    ended = program(
+    """A tool of the main script is sent too, and may return an object of the script's own class."""
+    ended = run_program(
         tmp_path, SCRIPT + '\n    if __name__ == "__main__":\n        print(Toolbox([own]).call("own").value)'
     )
 
@@ -265,12 +265,12 @@ def test_main_script(tmp_path: Path) -> None:
 
 def test_main_script_that_runs_when_imported(tmp_path: Path) -> None:
     """A main script that would start a run in each child is refused, with what to do."""
-    ended = program(tmp_path, SCRIPT + '\n    Toolbox([own]).call("own")')
+    ended = run_program(tmp_path, SCRIPT + '\n    Toolbox([own]).call("own")')
 
     assert 'Put what starts the run under: if __name__ == "__main__":' in ended.stderr
 
 
-def test_what_was_typed_in() -> None:
+def test_tool_without_a_file() -> None:
     """A tool that stands in no file is refused, with what to do."""
     ended = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(SCRIPT) + 'Toolbox([own]).call("own")'],
