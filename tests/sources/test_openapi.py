@@ -286,7 +286,7 @@ IN_PATH = {"name": "id", "in": "path", "required": True, "schema": {"type": "str
         (GET, {"client": httpx2.Client}, "AsyncClient"),
         (GET, {"max_bytes": 0}, "max_bytes=0"),
         (GET, {"max_bytes": "5"}, "max_bytes='5'"),
-        (GET, {"max_bytes": True}, "max_bytes=True is no whole number"),
+        (GET, {"max_bytes": True}, "max_bytes=True is not a whole number"),
         (GET, {"base_url": 3}, "base_url=3 is not of type str"),
         (GET, {"prefix": 3}, "prefix=3 is not of type str"),
         (GET, {"deprecated": "no"}, "deprecated='no' is not of type bool"),
