@@ -212,10 +212,12 @@ def test_model_that_was_not_chosen_changes_nothing(effect: Any) -> None:
         """Delete a book."""
         return f"{title} is gone"
 
-    results = [
-        Runner([delete_book], **options).run("Hello").calls[0].result.text
-        for options in ({}, {"approve": approve_all}, {"model": "embedded"})
+    runners = [
+        Runner([delete_book]),
+        Runner([delete_book], approve=approve_all),
+        Runner([delete_book], model="embedded"),
     ]
+    results = [runner.run("Hello").calls[0].result.text for runner in runners]
 
     assert [True, False, False] == [text != "Dune is gone" for text in results]
     assert "no approval handler is configured" in (results[0] or "")

@@ -182,7 +182,8 @@ class Conversation:
             if limit:
                 self.reach_limit(limit)
         state = self._state
-        match state.phase:
+        phase: Phase = state.phase
+        match phase:
             case "asking":
                 return CallModel(tuple(self._messages), state.turns, not state.is_last_turn)
             case "calling":

@@ -21,7 +21,7 @@ from toolkit._dialects.tool_choice import allowed_names, check_choice
 from toolkit._execution.approval import RecordedDecisions
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.ledger import MemoryLedger
-from toolkit._execution.parallel import MAX_PARALLEL, check_order
+from toolkit._execution.parallel import MAX_PARALLEL, Order, check_order
 from toolkit._execution.references import restore_shared
 from toolkit._execution.truncation import MAX_RESULT, ResultStore
 from toolkit._messages import Message, ModelResponse, SystemMessage, UserMessage, get_open_calls
@@ -154,7 +154,7 @@ class Runner(Controls):
         self._options = given
         self._model_choice = _make_model_choice(self.toolbox, model, given)
         self._has_warned = False
-        self._order = check_order(given.get("order", "parallel"))
+        self._order: Order = check_order(given.get("order", "parallel"))
         self._max_parallel = _check_max_parallel(given.get("max_parallel", MAX_PARALLEL))
         self._hooks = Hooks(given.get("hooks", ()))
         self._active = ActiveRuns[Run[Any]](given.get("max_runs"))
