@@ -182,16 +182,13 @@ class Conversation:
             if limit:
                 self.reach_limit(limit)
         state = self._state
-        phase: Phase = state.phase
-        match phase:
-            case "asking":
-                return CallModel(tuple(self._messages), state.turns, not state.is_last_turn)
-            case "calling":
-                return RunCalls(get_open_calls(self._messages, state.results), state.turns - 1)
-            case "paused":
-                return Paused(state.pending)
-            case "finished":
-                return Finished(self.text if state.output is None else state.output, state.finish_reason)
+        if state.phase == "asking":
+            return CallModel(tuple(self._messages), state.turns, not state.is_last_turn)
+        if state.phase == "calling":
+            return RunCalls(get_open_calls(self._messages, state.results), state.turns - 1)
+        if state.phase == "paused":
+            return Paused(state.pending)
+        return Finished(self.text if state.output is None else state.output, state.finish_reason)
 
     def _find_reached_limit(self, seconds: float) -> str:
         """Return the name of the first limit that is reached; empty when none is."""

@@ -24,8 +24,8 @@ from toolkit.events import Event
 T = TypeVar("T", default=str)
 
 
-class _Stream(Controls, Generic[T]):
-    """A run that is being iterated over."""
+class _RunControls(Controls, Generic[T]):
+    """Steers and cancels one run."""
 
     _run: Run[T]
 
@@ -38,6 +38,10 @@ class _Stream(Controls, Generic[T]):
     @override
     def _cancellation(self) -> Cancellation:
         return self._run.cancellation
+
+
+class _Stream(_RunControls[T]):
+    """A run that is being iterated over."""
 
     @property
     def result(self) -> RunResult[T]:
@@ -116,7 +120,7 @@ class AsyncRunStream(_Stream[T]):
 Status: TypeAlias = Literal["pending", "running", "completed", "paused", "cancelled", "failed"]
 
 
-class RunHandle(Controls, Generic[T]):
+class RunHandle(_RunControls[T]):
     """A run in the background: look at its status, wait for its result, steer it, cancel it."""
 
     def __init__(self, run: Run[T]) -> None:
@@ -128,16 +132,6 @@ class RunHandle(Controls, Generic[T]):
         self._waiting: list[Callable[[], None]] = []
         thread = threading.Thread(target=copy_context().run, args=(self._execute,), name="toolkit-run", daemon=True)
         thread.start()
-
-    @property
-    @override
-    def _queue(self) -> MessageQueue:
-        return self._run.queue
-
-    @property
-    @override
-    def _cancellation(self) -> Cancellation:
-        return self._run.cancellation
 
     @property
     def run_id(self) -> str:

@@ -375,9 +375,8 @@ class Tool(Generic[P, R]):
     @property
     def _function(self) -> FunctionHandler | None:
         """The handler of the decorated function, or of its signature if its body is `...`."""
-        return next(
-            (made for made in (self.handler, self.handler.interface) if isinstance(made, FunctionHandler)), None
-        )
+        handler = self.handler if isinstance(self.handler, FunctionHandler) else self.handler.interface
+        return handler if isinstance(handler, FunctionHandler) else None
 
     def _with_function(self, function: FunctionHandler) -> Handler:
         """Return the same handler with another function."""
