@@ -125,9 +125,13 @@ NOT_AUTHORIZED = {
     "approval": (lambda *_: Decision(approved=True), ""),
 }
 NOT_APPROVED = {
-    **NOT_A_YES,
-    "decision": (lambda *_: Decision(approved=False), ""),
-    "decision with a reason": (lambda *_: Decision(approved=False, reason="Ask Anna."), " Reason: Ask Anna."),
+    "no": (lambda *_: False, REJECTED),
+    **{name: (NOT_A_YES[name][0], INCOMPLETE) for name in ("nothing", "one", "text")},
+    "decision": (lambda *_: Decision(approved=False), REJECTED),
+    "decision with a reason": (
+        lambda *_: Decision(approved=False, reason="Ask Anna."),
+        f"{REJECTED} Reason: Ask Anna.",
+    ),
 }
 
 
@@ -145,13 +149,13 @@ def test_not_authorized(backend: BackendName, later: bool, answer: Callable[...,
 
 @BACKENDS
 @LATER
-@pytest.mark.parametrize(("answer", "reason"), NOT_APPROVED.values(), ids=NOT_APPROVED)
-def test_not_approved(backend: BackendName, later: bool, answer: Callable[..., Any], reason: str) -> None:
+@pytest.mark.parametrize(("answer", "text"), NOT_APPROVED.values(), ids=NOT_APPROVED)
+def test_not_approved(backend: BackendName, later: bool, answer: Callable[..., Any], text: str) -> None:
     """Only True or an approving decision approves; a rejected call never enters the body."""
     account = Account()
     result = carried_out(account.pay, backend, approver=gate(answer, later))
 
-    assert (REJECTED + reason, "denied", []) == (result.text, result.kind, account.paid)
+    assert (text, "denied", []) == (result.text, result.kind, account.paid)
 
 
 @BACKENDS
