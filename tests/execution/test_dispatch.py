@@ -124,7 +124,7 @@ NOT_AUTHORIZED = {
     "deny as a class": (lambda *_: Deny, ""),
     "approval": (lambda *_: Decision(approved=True), ""),
 }
-NOT_APPROVED = {
+NOT_APPROVED: dict[str, tuple[Callable[..., Any], str]] = {
     "no": (lambda *_: False, REJECTED),
     **{name: (NOT_A_YES[name][0], INCOMPLETE) for name in ("nothing", "one", "text")},
     "decision": (lambda *_: Decision(approved=False), REJECTED),
