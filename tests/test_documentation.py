@@ -110,7 +110,6 @@ def test_examples_of_docstrings(name: str) -> None:
 def test_examples_run(example: Path) -> None:
     """An example runs as it is, without a key; standard error has nothing but which model answers."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "TOOLKIT_"))}
-    environment["TOOLKIT_MODEL"] = "embedded"  # chosen, so that it is not announced
     ran = subprocess.run(
         [sys.executable, "-W", "error", str(example)],
         env=environment, capture_output=True, text=True, timeout=120, check=False,

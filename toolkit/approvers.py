@@ -58,7 +58,7 @@ class Console:
         self._read = read
         self.write = write
         self._lock = threading.Lock()
-        self._always: set[str] = set()
+        self._always: set[tuple[str, Tool[..., Any]]] = set()
 
     @property
     def can_ask(self) -> bool:
@@ -70,7 +70,7 @@ class Console:
         if not self.can_ask:
             return Decision.reject("There is no terminal to ask at.")
         with self._lock:
-            if digest_definition(request.tool) in self._always:
+            if (digest_definition(request.tool), request.tool) in self._always:
                 return True
             return self._ask(request)
 
@@ -98,8 +98,8 @@ class Console:
         return (self._read or input)(prompt)
 
     def approve_always(self, tool: Tool[..., Any]) -> None:
-        """Approve all calls of a tool with its present definition."""
-        self._always.add(digest_definition(tool))
+        """Approve all calls of a tool with its present definition; of a method, those of this instance alone."""
+        self._always.add((digest_definition(tool), tool))
 
 
 def _approve(*_: object) -> Verdict:
@@ -265,7 +265,7 @@ def allow(*tools: str | Tool[..., Any], otherwise: Approver) -> Approver:
 
     Args:
         *tools: Names, or patterns such as "read_*"; or tools, with their present definition: calls of a tool that has
-            changed since, or of another one of the same name, are asked about.
+            changed since, of another one of the same name, or of another instance are asked about.
         otherwise: Approver for the rest.
 
     Raises:
@@ -274,10 +274,12 @@ def allow(*tools: str | Tool[..., Any], otherwise: Approver) -> Approver:
     _refuse_others((str, Tool), "a name or a tool", tools=tools)
     _refuse_uncallable(otherwise=otherwise)
     patterns = tuple(each.strip() for each in tools if isinstance(each, str))
-    definitions = frozenset(digest_definition(each) for each in tools if isinstance(each, Tool))
+    definitions = frozenset((digest_definition(each), each) for each in tools if isinstance(each, Tool))
 
     def allowed(request: ApprovalRequest) -> Verdict | Awaitable[Verdict]:
-        if _is_named(request, patterns) or (definitions and digest_definition(request.tool) in definitions):
+        if _is_named(request, patterns) or (
+            definitions and (digest_definition(request.tool), request.tool) in definitions
+        ):
             return True
         return otherwise(request)
 

@@ -136,6 +136,31 @@ def test_refused(books: Books, steps: list[Any], text: str) -> None:
     assert [] == books.done
 
 
+def test_tools_that_are_not_allowed(books: Books) -> None:
+    """A step cannot call a tool of the run that `allowed_tools` leave out."""
+    box = Toolbox([books])
+    model = ScriptedModel([call("execute_plan", steps=[step("lend", title="Emma"), step("find", title="Emma")]), "."])
+    result = (
+        Runner([*box, plan_tool(box)], model=model, allowed_tools=["execute_plan", "find"]).run("Go.").calls[0].result
+    )
+
+    assert ["error", "ok"] == [entry["status"] for entry in json.loads(result.text or "")]
+    assert [] == books.done
+
+
+def test_question_that_is_bound() -> None:
+    """A tool that asks a user is refused where it is bound to another one, too."""
+
+    @tool
+    def check(question: str) -> str:
+        """Check."""
+
+    box = Toolbox([check])
+    box.bind("check", ask_user_tool(lambda _: "yes"))
+
+    assert "check cannot be called from within execute_plan" == run_plan(plan_tool(box), step("check", question="?"))
+
+
 def test_refused_by_nature() -> None:
     """A tool that plans or asks is refused under any name; a tool of the user's own may have its name."""
     asking = ask_user_tool(lambda _: "yes")

@@ -179,8 +179,6 @@ def test_what_a_leaf_raises(through: Callable[..., Any], is_async: bool, kind: t
             return str(error)
         return "nothing"
 
-    if kind is KeyboardInterrupt and is_async:
-        pytest.skip("an event loop ends at a KeyboardInterrupt")
     assert "mine" == through(ask)
 
 

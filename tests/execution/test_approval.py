@@ -537,6 +537,30 @@ def test_always() -> None:
     ]
 
 
+class Account:
+    """An object with a tool."""
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+
+    @tool(effect="destructive")
+    def empty(self) -> str:
+        """Empty the account."""
+        return self.owner
+
+
+def test_always_of_another_instance() -> None:
+    """Always, and `allow`, are for the tool of this instance; the same method of another one is asked about."""
+    ann, bob = Account("Ann"), Account("Bob")
+    terminal = Terminal("a", "n")
+    allowed = allow(ann.empty, otherwise=lambda _: False)
+
+    assert [True, True, Decision.reject()] == [
+        terminal.console(request_for(made)) for made in (ann.empty, ann.empty, bob.empty)
+    ]
+    assert [True, False] == [allowed(request_for(made)) for made in (ann.empty, bob.empty)]
+
+
 def test_always_of_another_console() -> None:
     """What one approver was told no other one knows."""
     Terminal("a").console(request_for())

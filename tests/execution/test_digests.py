@@ -12,7 +12,7 @@ from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, IntEnum
 from fractions import Fraction
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Annotated, Any
 from uuid import UUID, uuid4
@@ -20,9 +20,10 @@ from uuid import UUID, uuid4
 import pytest
 from pydantic import BaseModel, Field, SecretStr
 
-from toolkit import Tool, ToolCall, tool
+from toolkit import Tool, Toolbox, ToolCall, tool
 from toolkit._execution import approval
 from toolkit._execution.approval import canonicalize, digest_call, digest_definition
+from toolkit.builtin import file_tools, shell_tool
 
 
 class Color(Enum):
@@ -332,3 +333,35 @@ def test_made_defaults_of_mended_words(words: str) -> None:
 def test_given_in_place_of_a_made_default() -> None:
     """A value that the model gives is part of what was approved, where another would have been made."""
     assert canonicalize(Stamped(key="a")) != canonicalize(Stamped(key="b"))
+
+
+def test_directories(tmp_path: Path) -> None:
+    """The tools of one directory are not those of another one."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    tools = [[*file_tools(tmp_path / name), shell_tool(tmp_path / name)] for name in ("a", "b", "a")]
+    first, other, again = [[digest_definition(made) for made in made_tools] for made_tools in tools]
+
+    assert first == again
+    assert set() == {*first} & {*other}
+
+
+def test_bindings() -> None:
+    """A tool that a function is bound to is not the one that another function is bound to."""
+
+    @tool
+    def pay(amount: int) -> str:
+        """Pay."""
+
+    def send(amount: int) -> str:
+        return f"sent {amount}"
+
+    def pretend(amount: int) -> str:
+        return f"pretended {amount}"
+
+    boxes = [Toolbox([pay]) for _ in range(3)]
+    for box, function in zip(boxes, (send, pretend, send)):
+        box.bind("pay", function)
+    digests = [digest_definition(box["pay"]) for box in boxes]
+
+    assert (digests[0] == digests[2], digests[0] == digests[1]) == (True, False)

@@ -213,12 +213,13 @@ def test_reason_that_is_none(gate: GateName, reason: Any) -> None:
 
 
 @GATES
-def test_interrupt(gate: GateName) -> None:
-    """Ctrl-C while a gate is asked ends the run."""
+@pytest.mark.parametrize("later", [False, True], ids=["plain", "async"])
+def test_interrupt(gate: GateName, later: bool) -> None:
+    """A KeyboardInterrupt of a gate ends the run; an async gate's does not end the loop that it runs in."""
     post = Post()
 
     with pytest.raises(KeyboardInterrupt):
-        sent(post, **{gate: answering(raising(KeyboardInterrupt()), later=False)})
+        sent(post, **{gate: answering(raising(KeyboardInterrupt()), later=later)})
     assert [] == post.sent
 
 
@@ -457,3 +458,19 @@ def test_own_authorizer_comes_second() -> None:
     entered(guarded, authorize=lambda *_: False)
 
     assert ([], False) == (guarded.asked, guarded.is_open)
+
+
+def test_slow_rule() -> None:
+    """A tool's own rule that does not answer within `approval_timeout` requires approval."""
+    ended = threading.Event()
+
+    @tool(approve=lambda _: ended.wait(60))
+    def post(letter: str) -> str:
+        """Post a letter."""
+        return letter
+
+    model = ScriptedModel([call("post", letter="a"), "Done."])
+    result = Runner([post], model=model, approval_timeout=0.05).run("?").calls[0].result
+    ended.set()
+
+    assert "no approval handler is configured" in str(result.text)

@@ -163,10 +163,10 @@ def _end(events: SimpleQueue[Any], outcome: Outcome[Any]) -> None:
 
 
 async def _capture(job: CoroutineFunction[T]) -> Outcome[T]:
-    """Return what a job raises as a value, since asyncio replaces some exceptions."""
+    """Return what a job raises as a value: asyncio replaces some exceptions, and an interrupt would end the loop."""
     try:
         return await job(), None
-    except Exception as error:  # noqa: BLE001  it is raised again where the value is awaited
+    except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001  raised again where the value is awaited
         return None, error
 
 

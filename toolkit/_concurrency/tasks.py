@@ -51,7 +51,7 @@ async def run_in_task(
     import asyncio
     from concurrent.futures import CancelledError
 
-    task = start_task(job())
+    task = start_task(_contain(job))
     try:
         await wait_until_done(task, cancellation)
     except asyncio.CancelledError:
@@ -63,7 +63,15 @@ async def run_in_task(
             raise cancellation_error(cancellation or Cancellation())
     if task.cancelled():
         raise CancelledError
-    return task.result()
+    return unwrap_outcome(task.result())
+
+
+async def _contain(job: Callable[[], Coroutine[Any, Any, T]]) -> Outcome[T]:
+    """Run a coroutine and return what would end the loop if its task raised it."""
+    try:
+        return await job(), None
+    except (KeyboardInterrupt, SystemExit) as error:
+        return None, error
 
 
 async def run_to_end(function: Callable[[Cancellation], T], cancellation: Cancellation) -> T:

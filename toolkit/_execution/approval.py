@@ -29,6 +29,8 @@ from toolkit._context import ToolContext, discard
 from toolkit._execution.authorization import Unanswered, ask_gate, format_reason, view_arguments
 from toolkit._messages import PendingApproval, ToolCall
 from toolkit._schema.json_text import escape_confusable
+from toolkit._schema.signature import unwrap_partials
+from toolkit._tools.handlers import BoundHandler, FunctionHandler, Handler
 from toolkit._tools.tool import Tool
 from toolkit.errors import ApprovalError, Denied, TimedOut, ToolkitError
 from toolkit.events import ApprovalNeeded
@@ -202,7 +204,8 @@ async def approve(
 ) -> Decision:
     """Return the decision that approves a call.
 
-    The approver has `timeout` seconds, by default as long as the run takes. A late answer does not count.
+    The tool's own rule and the approver have `timeout` seconds each, by default as long as the run takes. A late answer
+    does not count.
 
     Raises:
         Denied: The approver rejected the call, or returned neither True nor an approving Decision.
@@ -211,7 +214,7 @@ async def approve(
         Stopped: The approver ends the run.
         Cancelled: The run was cancelled first.
     """
-    request = replace(request, required=await _is_required(request, backend))
+    request = replace(request, required=await _is_required(request, backend, timeout))
     if approver is None and request.required:
         raise Unanswered(NO_APPROVER)
     if approver is None:
@@ -226,14 +229,19 @@ async def approve(
     raise Denied(REJECTED + format_reason(decision.reason))
 
 
-async def _is_required(request: ApprovalRequest, backend: Backend) -> bool:
-    rule = request.tool.settings.approve
+async def _is_required(request: ApprovalRequest, backend: Backend, timeout: float | None) -> bool:
+    """Ask the tool's own rule; one that fails, or does not answer in time, requires approval."""
+    rule, run = request.tool.settings.approve, request.context.cancellation
     if not callable(rule):
         return rule
-    cancellation = Cancellation(parent=request.context.cancellation)
+    cancellation = Cancellation(timeout, parent=run)
     try:
         return await ask_gate(rule, (request,), backend, cancellation) is not False
     except Denied:
+        return True
+    except TimedOut:
+        if timeout is None or run:  # the run's time is up, not the rule's
+            raise
         return True
     finally:
         cancellation.close()
@@ -347,12 +355,23 @@ def _omit_generated(tool: Tool[..., Any], arguments: Mapping[str, Any], call: To
 
 
 def digest_definition(tool: Tool[..., Any]) -> str:
-    """Return the SHA-256 of a tool's definition: name, function, description, parameters and effect.
+    """Return the SHA-256 of a tool's definition: name, function, description, parameters, effect, and what it reaches.
 
-    The function counts by its qualified name without its module: a function in another file is still the same.
+    The function counts by its qualified name without its module: a function in another file is still the same. What it
+    reaches is the function that is bound to it, and the `identity` that its instance states, such as a directory.
     """
     function = tool.origin.removeprefix(f"{_get_module(tool)}.")
-    return _hash([DIGEST_VERSION, tool.name, function, tool.description, tool.parameters, tool.settings.effect])
+    reach = _get_reach(tool.handler)
+    return _hash([DIGEST_VERSION, tool.name, function, tool.description, tool.parameters, tool.settings.effect, *reach])
+
+
+def _get_reach(handler: Handler) -> list[str]:
+    function = handler.function if isinstance(handler, BoundHandler) else handler
+    if not isinstance(function, FunctionHandler):
+        return []
+    name = "" if function is handler else getattr(function.signature.source, "__qualname__", "")
+    identity = getattr(getattr(unwrap_partials(function.function), "__self__", None), "identity", "")
+    return [name, identity] if isinstance(identity, str) and (name or identity) else []
 
 
 def _get_module(tool: Tool[..., Any]) -> str:

@@ -77,6 +77,11 @@ class Root:
         self._paths = (Path(path).absolute(), Path(path).resolve())
         self.lookup = lookup or _choose_lookup(self._descriptor)
 
+    @property
+    def identity(self) -> str:
+        """The path under which it was opened, without links; an approval holds for this directory alone."""
+        return str(self._paths[1])
+
     def locate(self) -> Path:
         """Return its path now, or before it was removed.
 

@@ -40,8 +40,9 @@ def plan_tool(tools: Toolbox | Iterable[Addable]) -> Tool[..., Any]:
     """Make `execute_plan`, which executes up to 50 calls of some tools in one.
 
     Each step passes the same line as a call of the model: the run's limits, validation, the run's gates, hooks,
-    middleware and ledger, and the tool's own gates. So does the plan itself. A step that needs approval is refused
-    unless an approver decides at once. Reading steps run in parallel, writing ones in order.
+    middleware and ledger, and the tool's own gates. So does the plan itself. A tool that the run's `allowed_tools`
+    leave out is refused. So is a step that needs approval, unless an approver decides at once. Reading steps run in
+    parallel, writing ones in order.
 
     Args:
         tools: The tools that a step may call: those of a toolbox at this time. Tools that execute plans or ask a user
@@ -82,7 +83,9 @@ class _Plan:
 
     async def _run_calls(self, calls: Sequence[ToolCall], context: ToolContext[Any]) -> list[ToolResult]:
         """Execute calls until an approver stops the run; those beyond the run's limits are refused."""
-        dispatcher = replace(dispatching.get() or Dispatcher(tools=self.tools), tools=self.tools, available=None)
+        run = dispatching.get() or Dispatcher(tools=self.tools)
+        allowed = None if run.available is None else {*self.tools} - ({*run.tools} - {*run.available})
+        dispatcher = replace(run, tools=self.tools, available=allowed)
         parallel = ParallelCalls(dispatcher, context, AsyncBackend(), SharedValues.of(None))
         results = _refuse_excess(calls, dispatcher)
         for batch in split_batches([call for call in calls if call.id not in results], "parallel", self._runs_alone):
@@ -99,7 +102,8 @@ class _Plan:
 
 def _is_excluded(candidate: Tool[..., Any]) -> bool:
     """Return whether a tool executes plans, or asks a user, who should not get many questions from one call."""
-    return isinstance(getattr(candidate.handler, "instance", None), (_Plan, UserPrompt))
+    handlers = candidate.handler, getattr(candidate.handler, "function", None)  # the second one, where it is bound
+    return any(isinstance(getattr(handler, "instance", None), (_Plan, UserPrompt)) for handler in handlers)
 
 
 def _refuse_excess(calls: Sequence[ToolCall], dispatcher: Dispatcher) -> dict[str, ToolResult]:

@@ -87,6 +87,11 @@ class EditingTools:
     def __init__(self, workspace: Workspace, limits: CodingLimits, *, hashes: bool) -> None:
         self._workspace, self._limits, self._hashes = workspace, limits, hashes
 
+    @property
+    def identity(self) -> str:
+        """The directory, for approvals."""
+        return self._workspace.root.identity
+
     @tool(title="Read File", effect="read")
     def read_file(
         self, path: str, offset: Annotated[int, Ge(0)] | None = None, limit: Annotated[int, Ge(0)] | None = None
@@ -239,6 +244,11 @@ class FindingTools:
 
     def __init__(self, workspace: Workspace, limits: CodingLimits) -> None:
         self._workspace, self._limits = workspace, limits
+
+    @property
+    def identity(self) -> str:
+        """The directory, for approvals."""
+        return self._workspace.root.identity
 
     @tool(title="List Files", effect="read")
     def list_files(

@@ -65,6 +65,11 @@ class WorkspaceTools:
     def __init__(self, workspace: Workspace, *, hashes: bool) -> None:
         self._workspace, self._hashes = workspace, hashes
 
+    @property
+    def identity(self) -> str:
+        """The directory, for approvals."""
+        return self._workspace.root.identity
+
     @tool(title="Read File", effect="read")
     def file_read(self, path: str) -> str:
         """Read a text file from the workspace, up to 8000 bytes.

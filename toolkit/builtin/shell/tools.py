@@ -38,6 +38,11 @@ class CommandTool:
     confirm: Callable[[str], bool] | None
     error_on_exit: bool
 
+    @property
+    def identity(self) -> str:
+        """The directory, for approvals."""
+        return self.runner.root.identity
+
     def ask(self, command: str) -> None:
         """Ask for confirmation of a command.
 
