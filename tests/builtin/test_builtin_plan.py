@@ -152,7 +152,7 @@ def test_question_that_is_bound() -> None:
     """A tool that asks a user is refused where it is bound to another one, too."""
 
     @tool
-    def check(question: str) -> str:
+    def check(question: str) -> Any:
         """Check."""
 
     box = Toolbox([check])

@@ -350,7 +350,7 @@ def test_bindings() -> None:
     """A tool that a function is bound to is not the one that another function is bound to."""
 
     @tool
-    def pay(amount: int) -> str:
+    def pay(amount: int) -> Any:
         """Pay."""
 
     def send(amount: int) -> str:
