@@ -320,7 +320,7 @@ def ask_when(
 
     def asking(request: ApprovalRequest) -> Verdict | Awaitable[Verdict]:
         by_name = request.required or _is_named(request, names)
-        if by_name or request.tool.settings.effect in asked_about or (when and when(request) is not False):
+        if by_name or request.tool.settings.effect in asked_about or (when is not None and when(request) is not False):
             return approver(request)
         return True
 

@@ -12,6 +12,7 @@ from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, IntEnum
 from fractions import Fraction
+from functools import partial
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Annotated, Any
@@ -365,3 +366,25 @@ def test_bindings() -> None:
     digests = [digest_definition(box["pay"]) for box in boxes]
 
     assert (digests[0] == digests[2], digests[0] == digests[1]) == (True, False)
+
+
+class Spot:
+    """An object that states what its tool reaches."""
+
+    def __init__(self, identity: object) -> None:
+        self.identity = identity
+
+    @tool
+    def look(self) -> str:
+        """Look."""
+        return str(self.identity)
+
+
+def test_identities() -> None:
+    """What an object states counts, whatever its type; so it does behind a partial."""
+    stated = ["a", "b", Path("/a"), Path("/b"), 1, 2, None]
+    tools = [Spot(each).look for each in stated]
+    digests = [digest_definition(made) for made in tools]
+
+    assert len(stated) == len({*digests})
+    assert digests == [digest_definition(tool(partial(made))) for made in tools]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolkit import DefinitionError, Limits, Runner, Tool, ToolContext, tool
+from toolkit import Decision, DefinitionError, Limits, Runner, Tool, ToolContext, tool
 from toolkit.approvers import defer
 from toolkit.events import RunFinished
 from toolkit.testing import ScriptedModel, call
@@ -84,12 +84,16 @@ ENDS: list[tuple[Tool[..., Any], dict[str, Any], list[Any], str]] = [
         [call("delete_book", title="Dune")],
         '[paused: delete_book({"title": "Dune"}) waits for approval]',
     ),
-    (tool(ignore), {"limits": Limits(max_turns=1)}, [call("ignore"), ""], "[no answer: max_turns]"),
+    (tool(ignore), {"limits": Limits(max_turns=1)}, [call("ignore"), ""], "[stopped: max_turns]"),
+    (tool(ignore), {"limits": Limits(max_turns=1)}, [call("ignore"), "Nearly."], "Nearly.\n[stopped: max_turns]"),
+    (delete_book, {"approve": lambda _: Decision.stop("no")}, [call("delete_book", title="Dune")], "[stopped]"),
     (tool(ignore), {}, ["It is done."], "It is done."),
 ]
 
 
-@pytest.mark.parametrize(("made", "options", "replies", "text"), ENDS, ids=["paused", "limit", "answer"])
+@pytest.mark.parametrize(
+    ("made", "options", "replies", "text"), ENDS, ids=["paused", "limit", "text at a limit", "approver", "answer"]
+)
 def test_printed_result(made: Tool[..., Any], options: dict[str, Any], replies: list[Any], text: str) -> None:
     """A result is printed as its answer; without one, as the reason why."""
     assert text == str(Runner([made], model=ScriptedModel(replies), **options).run("?"))

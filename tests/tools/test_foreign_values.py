@@ -30,6 +30,7 @@ class Place:
 
     name: str
     height: Any
+    key: str = attrs.field(default="secret", repr=False)
 
 
 class Bare:
@@ -77,6 +78,12 @@ TEXTS: list[tuple[Any, str]] = [
         "DataFrame, 2 rows, 2 columns: n int64, day datetime64[us]\nn,day\n1,2026-01-02\n2,2026-01-03\n",
     ),
     (pd.DataFrame({"n": [1]}, index=["Ann"]), "DataFrame, 1 row, 1 column: n int64\n,n\nAnn,1\n"),
+    (
+        pd.DataFrame({"n": [5, 6]}, index=pd.RangeIndex(2020, 2022, name="year")),
+        "DataFrame, 2 rows, 1 column: n int64\nyear,n\n2020,5\n2021,6\n",
+    ),
+    (pl.DataFrame({"n": [[1], [2, 3]]}), 'DataFrame, 2 rows, 1 column: n List(Int64)\nn\n[1]\n"[2, 3]"\n'),
+    (np.array([["2026-01-02"]], dtype="datetime64[D]"), '[["2026-01-02"]]'),
     (pl.DataFrame({"n": [1, 2]}), "DataFrame, 2 rows, 1 column: n Int64\nn\n1\n2\n"),
     ({"n": np.int64(3), "all": np.arange(2)}, '{"n":3,"all":[0,1]}'),
     ([np.float32(1), np.int8(2)], "[1.0,2]"),
@@ -90,6 +97,7 @@ TEXTS: list[tuple[Any, str]] = [
     (memoryview(b"ab"), '"YWI="'),
     (Bare(), '"<test_foreign_values.Bare object>"'),
     (reply('{"a": 1}', "application/json"), '{"status":200,"content_type":"application/json","content":{"a":1}}'),
+    (reply("{", "application/json"), '{"status":200,"content_type":"application/json","content":"{"}'),
     (reply("hello", "text/plain; charset=utf-8"), '{"status":200,"content_type":"text/plain","content":"hello"}'),
     (
         reply(b"\x00\x01", "application/zip"),

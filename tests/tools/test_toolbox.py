@@ -7,6 +7,7 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -549,3 +550,32 @@ def test_changes_from_many_threads() -> None:
         sys.setswitchinterval(interval)
 
     assert 8 * 50 + 8 == len(box)
+
+
+class Strict(Shelf):
+    """A shelf that allows nothing."""
+
+    def _may(self, *_: Any) -> bool:
+        return False
+
+
+def test_gate_that_is_overridden() -> None:
+    """A subclass that overrides a gate is asked by its own."""
+    assert "denied" in str(Toolbox([Strict(9)]).call("take", {"places": 1}).text)
+
+
+@tool(effect="destructive", approve=True, authorize=lambda *_: False)
+def wipe(x: str) -> str:
+    """Wipe."""
+    return f"wiped {x}"
+
+
+def test_partial_of_a_tool() -> None:
+    """A partial of a tool keeps its gates and its effect, as a tool and where it is bound."""
+    box = Toolbox([partial(wipe, x="all"), tool(partial(wipe), name="other"), double])
+    box.bind("double", lambda a: a)
+    box.bind("double", partial(wipe, x="all"))
+    texts = [box.call(name, arguments).text for name, arguments in {"wipe": "{}", "other": '{"x": "a"}'}.items()]
+
+    assert ["destructive"] * 3 == [made.settings.effect for made in box]
+    assert [True, True] == ["denied" in str(text) for text in texts]

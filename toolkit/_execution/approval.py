@@ -29,9 +29,8 @@ from toolkit._context import ToolContext, discard
 from toolkit._execution.authorization import Unanswered, ask_gate, format_reason, view_arguments
 from toolkit._messages import PendingApproval, ToolCall
 from toolkit._schema.json_text import escape_confusable
-from toolkit._schema.signature import unwrap_partials
 from toolkit._tools.handlers import BoundHandler, FunctionHandler, Handler
-from toolkit._tools.tool import Tool
+from toolkit._tools.tool import Tool, find_instance
 from toolkit.errors import ApprovalError, Denied, TimedOut, ToolkitError
 from toolkit.events import ApprovalNeeded
 
@@ -370,8 +369,9 @@ def _get_reach(handler: Handler) -> list[str]:
     if not isinstance(function, FunctionHandler):
         return []
     name = "" if function is handler else getattr(function.signature.source, "__qualname__", "")
-    identity = getattr(getattr(unwrap_partials(function.function), "__self__", None), "identity", "")
-    return [name, identity] if isinstance(identity, str) and (name or identity) else []
+    identity = getattr(find_instance(function), "identity", None)
+    stated = "" if identity is None or callable(identity) else str(identity)
+    return [name, stated] if name or stated else []
 
 
 def _get_module(tool: Tool[..., Any]) -> str:
@@ -476,8 +476,13 @@ def _get_fields(value: Any) -> Mapping[Any, Any] | None:
         return {alias if isinstance(alias := aliases.get(name), str) else name: item for name, item in members}
     if is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in fields_of(value)}
-    is_standard = kind.__module__.partition(".")[0] in _STANDARD
-    return None if is_standard else getattr(value, "__dict__", None) or None
+    if kind.__module__.partition(".")[0] in _STANDARD:
+        return None
+    listed = [slots for base in kind.__mro__ if (slots := vars(base).get("__slots__"))]
+    names = [
+        name for slots in listed for name in ([slots] if isinstance(slots, str) else slots) if hasattr(value, name)
+    ]
+    return {**{name: getattr(value, name) for name in names}, **getattr(value, "__dict__", {})} or None
 
 
 def shorten_middle(text: str, most: int) -> str:

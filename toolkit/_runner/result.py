@@ -7,7 +7,7 @@ from typing import Generic
 
 from typing_extensions import TypeVar
 
-from toolkit._messages import Message, ModelResponse, PendingApproval, ToolMessage, Usage
+from toolkit._messages import REASONS_WITHOUT_ANSWER, Message, ModelResponse, PendingApproval, ToolMessage, Usage
 from toolkit._runner.state import RunState, is_own_id
 from toolkit.errors import RunError
 from toolkit.events import ToolCallFinished
@@ -24,7 +24,7 @@ class RunResult(Generic[T]):
             `cancelled`, `stopped`, `error`) the model's last text, or None where text is no such value.
         messages: The whole conversation; pass it to the next run to go on.
         calls: Every call of the run with its result, in the order of the conversation. Those from before a resume have
-            the text that the model saw: no value, exception, details or seconds.
+            the text that the model saw and its own arguments: no value, exception, details or seconds.
         usage: Tokens and requests, summed over the run.
         finish_reason: Why the run ended: `stop`; `paused`, with approvals to decide on; `cancelled`; `stopped`, by an
             approver; `halted`, by a hook; the name of a limit, such as `max_turns`; `length`, `content_filter`,
@@ -46,13 +46,18 @@ class RunResult(Generic[T]):
     abandoned: int = field(default=0, repr=False)
 
     def __str__(self) -> str:
-        """Return the answer; in a run without one, why there is none."""
-        if self.finish_reason == "stop" or (self.output and not self.is_paused):
-            return str(self.output)
+        """Return the answer; where the run was ended by something else, the last text and what ended it."""
+        text = "" if self.output is None else str(self.output)
+        if self.finish_reason == "stop":
+            return text
+        return f"{text}\n{self._describe_end()}" if text else self._describe_end()
+
+    def _describe_end(self) -> str:
         if self.is_paused:
             calls = ", ".join(f"{pending.call.name}({pending.arguments})" for pending in self.pending)
             return f"[paused: {calls} waits for approval]"
-        return f"[no answer: {self.finish_reason}]"
+        reason = self.finish_reason
+        return f"[{reason}]" if reason in REASONS_WITHOUT_ANSWER else f"[stopped: {reason}]"
 
     def _repr_html_(self) -> str:
         from toolkit.display.notebook import render_result  # only a notebook asks

@@ -480,11 +480,10 @@ class Runner(Controls):
         tools = dict(toolbox)
         if self._options.get("approve") is not None:
             return tools
-        unasked = [
-            tool for tool in tools.values() if tool.settings.approve is False and tool.settings.effect in CHANGES
-        ]
+        changing = [tool for tool in tools.values() if tool.settings.effect in CHANGES]
         if self._model_choice.is_fallback:
-            return {**tools, **{tool.name: _require_approval(tool) for tool in unasked}}
+            return {**tools, **{tool.name: _require_approval(tool) for tool in changing}}
+        unasked = [tool for tool in changing if tool.settings.approve is False]
         names = [repr(tool.name) for tool in unasked if tool.settings.effect == "destructive"]
         if names and not self._has_warned:
             self._has_warned = True

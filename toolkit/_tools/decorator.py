@@ -19,6 +19,7 @@ from toolkit._schema.signature import (
     is_declaration,
     read_annotations,
     resolve_annotation,
+    unwrap_partials,
 )
 from toolkit._tools.handlers import (
     BoundHandler,
@@ -145,7 +146,9 @@ def _make_tool(given: Mapping[str, Any], function: Any) -> Any:
         )
     own = FunctionHandler(Signature(plain, collect_frame_names(find_source(plain))))
     _refuse_factory(own.signature)
-    named = {"name": safe_name(name_of(plain)), **split_options(given, name_of(plain), USUAL)}
+    behind = unwrap_partials(plain)
+    settings = behind.settings if isinstance(behind, Tool) else USUAL  # a partial of a tool keeps its gates
+    named = {"name": safe_name(name_of(plain)), "settings": settings, **split_options(given, name_of(plain), settings)}
     handler = _choose_handler(LatentHandler(own) if is_declaration(plain) else own, named.get("activity"))
     made: Tool[Any, Any] = Tool(handler=handler, _of_class=isinstance(function, classmethod), **named)
     return staticmethod(made) if isinstance(function, staticmethod) else made

@@ -5,9 +5,11 @@ A value is known by what it can do. None of these packages is imported.
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterable, Mapping
-from io import BytesIO
+from contextlib import suppress
+from io import BytesIO, StringIO
 from typing import Any
 
 from toolkit._messages import Image
@@ -33,7 +35,7 @@ def to_plain(value: Any) -> Any:
     if hasattr(kind, "dtype") and hasattr(kind, "shape"):
         return _read_array(value)
     if hasattr(kind, "__attrs_attrs__"):
-        return {field.name: getattr(value, field.name) for field in kind.__attrs_attrs__}
+        return {field.name: getattr(value, field.name) for field in kind.__attrs_attrs__ if field.repr}
     if isinstance(value, BaseException):
         return f"{kind.__name__}: {value}" if str(value) else kind.__name__
     if isinstance(getattr(value, "status_code", None), int) and hasattr(value, "headers"):
@@ -62,7 +64,7 @@ def _read_array(value: Any) -> Any:
         size *= length
     to_list = getattr(value, "tolist", None) or getattr(value, "to_list", None)
     if to_list and size <= MAX_ELEMENTS:
-        return [str(item) for item in value] if getattr(value.dtype, "kind", "") in ("M", "m") else to_list()
+        return value.astype(str).tolist() if getattr(value.dtype, "kind", "") in ("M", "m") else to_list()
     shape = " x ".join(map(str, value.shape))
     return f"{type(value).__name__} of shape {shape}, {value.dtype}, shortened:\n{value}"
 
@@ -72,8 +74,10 @@ def _read_response(value: Any) -> dict[str, Any]:
     media_type = str(value.headers.get("content-type", "")).partition(";")[0].strip()
     shown = {"status": value.status_code, "content_type": media_type}
     if media_type.endswith("json"):
-        return {**shown, "content": value.json()}
-    if media_type.startswith(("text/", "application/xml")) or not media_type:
+        with suppress(ValueError):
+            return {**shown, "content": value.json()}
+    is_text = media_type.startswith("text/") or media_type.endswith(("json", "xml"))
+    if is_text or (not media_type and b"\x00" not in value.content):
         return {**shown, "content": value.text}
     return {**shown, "content": f"{len(value.content)} bytes, left out"}
 
@@ -108,10 +112,16 @@ def write_table(value: Any) -> str:
 
 
 def _to_csv(table: Any) -> str:
-    if hasattr(table, "write_csv"):  # polars
-        return str(table.write_csv())
-    numbered = type(table.index).__name__ == "RangeIndex"  # the default, which says nothing
-    return str(table.to_csv(index=not numbered))
+    if hasattr(table, "to_csv"):  # pandas
+        index = table.index
+        is_default = type(index).__name__ == "RangeIndex" and (index.start, index.step, index.name) == (0, 1, None)
+        return str(table.to_csv(index=not is_default))
+    try:
+        return str(table.write_csv())  # polars
+    except Exception:  # noqa: BLE001  a column of lists, which polars does not write
+        file = StringIO()
+        csv.writer(file, lineterminator="\n").writerows([table.columns, *table.rows()])
+        return file.getvalue()
 
 
 def has_picture(kinds: Iterable[type]) -> bool:

@@ -178,10 +178,11 @@ class ToolSettings:
     def bind(self, instance: Any) -> ToolSettings:
         """Bind the gates that are methods of the instance's class, as the tool itself is bound."""
         owner = instance if isinstance(instance, type) else type(instance)
-        gates = {name: gate for name in ("authorize", "approve") if is_method(gate := getattr(self, name), owner)}
+        names = {option: find_method(getattr(self, option), owner) for option in ("authorize", "approve")}
+        gates = {option: getattr(instance, name) for option, name in names.items() if name}
         if not gates:
             return self
-        bound = replace(self, **{name: gate.__get__(instance) for name, gate in gates.items()})
+        bound = replace(self, **gates)
         vars(bound)["semaphore"] = self.semaphore
         return bound
 
@@ -220,9 +221,10 @@ class ToolSettings:
         return self.exclusive or self.effect in ("write", "destructive")
 
 
-def is_method(value: object, owner: type) -> bool:
-    """Return whether a value is a function in the body of a class or of one of its bases."""
-    return isfunction(value) and any(vars(kind).get(value.__name__) is value for kind in owner.__mro__)
+def find_method(value: object, owner: type) -> str:
+    """Return the name of a function in the body of a class or of one of its bases; "" if it is in none."""
+    bodies = [vars(kind) for kind in owner.__mro__] if isfunction(value) else []
+    return next((name for body in bodies for name, member in body.items() if member is value), "")
 
 
 # From the most to the least that the library does by itself.

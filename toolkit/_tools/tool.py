@@ -453,9 +453,20 @@ def take_function(given: Any) -> FunctionHandler:
         DefinitionError: It cannot be called, or is a tool without a function of its own.
     """
     if not isinstance(given, Tool):
-        return make_function_handler(given)
+        made, behind = make_function_handler(given), unwrap_partials(given)
+        return replace(made, settings=behind.settings) if isinstance(behind, Tool) else made
     refuse_unbound(given, "bind")
     handler = given.handler.function if isinstance(given.handler, BoundHandler) else given.handler
     if not isinstance(handler, FunctionHandler):
         raise DefinitionError(f"{handler.origin} has no function of its own, so it cannot be bound.")
     return replace(handler, settings=given.settings)
+
+
+def find_instance(part: Any) -> Any:
+    """Return the object whose method is called, behind bindings, partials and tools; None for a plain function."""
+    part = unwrap_partials(part)
+    if isinstance(part, Tool):
+        return find_instance(part.handler)
+    if isinstance(part, (BoundHandler, FunctionHandler)):
+        return find_instance(part.function)
+    return getattr(part, "__self__", None) if inspect.isroutine(part) else part

@@ -20,7 +20,7 @@ from toolkit._toolbox import Addable, Toolbox
 from toolkit._tools.decorator import tool
 from toolkit._tools.options import Effect
 from toolkit._tools.shared_values import SharedValues
-from toolkit._tools.tool import Tool
+from toolkit._tools.tool import Tool, find_instance
 from toolkit.builtin.ask_user import UserPrompt
 from toolkit.errors import ToolError
 
@@ -102,8 +102,7 @@ class _Plan:
 
 def _is_excluded(candidate: Tool[..., Any]) -> bool:
     """Return whether a tool executes plans, or asks a user, who should not get many questions from one call."""
-    handlers = candidate.handler, getattr(candidate.handler, "function", None)  # the second one, where it is bound
-    return any(isinstance(getattr(handler, "instance", None), (_Plan, UserPrompt)) for handler in handlers)
+    return isinstance(find_instance(candidate), (_Plan, UserPrompt))
 
 
 def _refuse_excess(calls: Sequence[ToolCall], dispatcher: Dispatcher) -> dict[str, ToolResult]:
