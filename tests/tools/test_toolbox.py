@@ -555,8 +555,8 @@ def test_changes_from_many_threads() -> None:
 class Strict(Shelf):
     """A shelf that allows nothing."""
 
-    def _may(self, *_: Any) -> bool:
-        return False
+    def _may(self, _: Tool[..., Any], arguments: Mapping[str, Any], __: ToolContext) -> bool:
+        return not arguments
 
 
 def test_gate_that_is_overridden() -> None:
