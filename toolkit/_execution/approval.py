@@ -48,7 +48,7 @@ NO_APPROVER = (
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _BASES: Mapping[type, Callable[[Any], Any]] = {str: str.__str__, int: int.__index__, float: float.__float__}
-# Modules whose values pydantic writes as JSON, nobody's serializer in between.
+# Modules whose values pydantic writes as JSON itself, without a serializer of their classes.
 _STANDARD = frozenset({"builtins", "pydantic", "pydantic_core", *sys.stdlib_module_names})
 _NAMED = (type, FunctionType, BuiltinFunctionType)
 

@@ -58,7 +58,7 @@ CUT_TEXT = "Not run: the answer that held this call was cut off. Send it again, 
 CANCELLED_TEXT = "Cancelled"
 LATE_TEXT = "Not run: the run's time is up."
 STOPPED_TEXT = "Not run: the run was stopped."
-# Word for word as in earlier agent loops.
+# The wording is fixed: agent loops that users come from have the same.
 SKIPPED_TEXT = "Skipped due to queued user message."
 
 # Identifies a response: responses and messages before it.

@@ -12,7 +12,7 @@ from toolkit._options import check_fields
 
 OnLimit: TypeAlias = Literal["answer", "stop", "raise"]
 
-# Asks the model for its last answer. Word for word as in earlier agent loops.
+# Asks the model for its last answer. The wording is fixed: agent loops that users come from have the same.
 LAST_TURN = "You have used all available tool calls. Summarize what you found and respond to the user."
 # The result of a call that the last answer holds nevertheless.
 NO_TOOLS_TEXT = "Not run: no tool can be called in the last turn."

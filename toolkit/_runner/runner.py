@@ -62,7 +62,7 @@ logger = logging.getLogger("toolkit")
 
 # Resumed runs whose results a runner without a ledger remembers.
 MAX_REMEMBERED = 1_000
-# Effects of calls that need approval under a model that nobody chose.
+# Effects of calls that need approval where the embedded model is the fallback.
 CHANGES = frozenset({"write", "destructive"})
 
 # pyright does not count T's default as an answer to what T is.
@@ -476,7 +476,7 @@ class Runner(Controls):
         return run
 
     def _secure(self, toolbox: Mapping[str, AnyTool]) -> dict[str, AnyTool]:
-        """Warn, once, that destructive calls run unasked; under a model that nobody chose, changes need approval."""
+        """Warn, once, of destructive tools without an approver; with the fallback model, changes need approval."""
         tools = dict(toolbox)
         if self._options.get("approve") is not None:
             return tools

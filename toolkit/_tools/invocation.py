@@ -92,7 +92,7 @@ def _describe(
 
 
 def _summarize(name: str, descriptions: Mapping[str, bool]) -> str:
-    """Join the descriptions of exceptions; say so if a message was left out."""
+    """Join the descriptions of exceptions, with a note if a message was left out."""
     which = "Its message is" if len(descriptions) == 1 else "Not all messages are"
     rest = "" if all(descriptions.values()) else f". {which} not shown here. {REMEDY}"
     what = f"{shorten(replace_surrogates(name), MAX_NAME)} failed: {'; '.join(descriptions)}"
