@@ -495,12 +495,25 @@ class Hidden:
     amount: Annotated[int, PlainSerializer(lambda _: "nothing")] = field(repr=False)
 
 
+class Slotted:
+    """Fields in slots, and a repr that leaves them out."""
+
+    __slots__ = ("amount",)
+
+    def __init__(self, amount: int) -> None:
+        self.amount = amount
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
 HIDING: dict[str, Any] = {
     "excluded field": Excluded(to="Ann", Amount=987654),
     "field serializer": Rewritten(to="Ann", amount=987654),
     "model serializer": RewrittenWhole(to="Ann", amount=987654),
     "dataclass": Hidden("Ann", 987654),
     "own repr": Money(987654),
+    "slots": Slotted(987654),
     "own number": Sum(987654),
     "inside": [{"a": (Money(987654),)}],
 }

@@ -464,7 +464,7 @@ def test_slow_rule() -> None:
     """A tool's own rule that does not answer within `approval_timeout` requires approval."""
     ended = threading.Event()
 
-    @tool(approve=lambda _: ended.wait(60))
+    @tool(approve=lambda _: ended.wait(5))
     def post(letter: str) -> str:
         """Post a letter."""
         return letter

@@ -203,11 +203,12 @@ def fallback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("fallback")
+@pytest.mark.parametrize("rule", [False, lambda _: False], ids=["no rule", "own rule"])
 @pytest.mark.parametrize("effect", ["write", "destructive"])
-def test_model_that_was_not_chosen_changes_nothing(effect: Any) -> None:
+def test_model_that_was_not_chosen_changes_nothing(effect: Any, rule: Any) -> None:
     """The embedded model as the last resort runs what changes something only with an approver, or chosen by name."""
 
-    @tool(effect=effect)
+    @tool(effect=effect, approve=rule)
     def delete_book(title: str) -> str:
         """Delete a book."""
         return f"{title} is gone"
