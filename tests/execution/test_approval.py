@@ -484,9 +484,27 @@ class RewrittenWhole(BaseModel):
         return {"to": self.to}
 
 
+class Open(BaseModel, extra="allow"):
+    to: str
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
 class Sum(int):
     def __repr__(self) -> str:
         return "nothing"
+
+
+class Label(str):
+    """A text with an attribute."""
+
+    def __new__(cls, text: str) -> Label:
+        label = super().__new__(cls, text)
+        label.color = "nothing"
+        return label
+
+    color: str
 
 
 @dataclass
@@ -514,7 +532,9 @@ HIDING: dict[str, Any] = {
     "dataclass": Hidden("Ann", 987654),
     "own repr": Money(987654),
     "slots": Slotted(987654),
+    "extra field": Open.model_validate({"to": "Ann", "amount": 987654}),
     "own number": Sum(987654),
+    "own text": Label("987654"),
     "inside": [{"a": (Money(987654),)}],
 }
 

@@ -214,6 +214,15 @@ def test_going_on() -> None:
     assert ["3", '{"text":"5"}'] == texts(after)[2:]
 
 
+def test_values_of_the_application_when_going_on() -> None:
+    """What a call of an earlier run stored does not replace a value that the application gives now."""
+    result = scripted([call("add", to="x", a=1, b=1)]).run("Add.")
+
+    later = scripted([call("seen")]).run("Look.", messages=result.messages, shared={"x": "given"})
+
+    assert ['{"x":"given"}'] == texts(later)[-1:]
+
+
 def test_going_on_after_the_last_write() -> None:
     """Where calls of an answer kept their results in one place, that of the one which was carried out last is known."""
     calls = [call("add", to="x", a="†y", b=0), call("add", to="x", a=2, b=0), call("add", to="y", a=3, b=0)]
