@@ -7,6 +7,7 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -530,14 +531,14 @@ def test_limit_is_shared_by_instances() -> None:
 def test_changes_from_many_threads() -> None:
     """Tools that several threads add, replace and remove at the same time are all there, or all gone."""
     interval = sys.getswitchinterval()
-    box = Toolbox([Tool.from_schema(f"old_{number}", {"type": "object"}) for number in range(200)])
+    spare = Tool.from_schema("spare", {"type": "object"})
+    box = Toolbox([replace(spare, name=f"old_{number}") for number in range(2_400)])
 
     def change(thread: int) -> None:
-        for number in range(50):
-            box.add(Tool.from_schema(f"new_{thread}_{number}", {"type": "object"}))
-            box.replace(Tool.from_schema(f"old_{thread * 25}", {"type": "object"}))
-            if number < 24:
-                box.remove(f"old_{thread * 25 + 1 + number}")
+        for number in range(100):
+            box.add(replace(spare, name=f"new_{thread}_{number}"))
+            box.replace(replace(spare, name=f"old_{3 * (100 * thread + number)}", title="new"))
+            box.remove(f"old_{3 * (100 * thread + number) + 1}")
 
     threads = [threading.Thread(target=change, args=[thread]) for thread in range(8)]
     sys.setswitchinterval(1e-6)
@@ -549,7 +550,8 @@ def test_changes_from_many_threads() -> None:
     finally:
         sys.setswitchinterval(interval)
 
-    assert 8 * 50 + 8 == len(box)
+    assert 2_400 == len(box)
+    assert 800 == sum(each.title == "new" for each in box)
 
 
 class Strict(Shelf):
