@@ -549,3 +549,4 @@ def test_many_long_numbers() -> None:
     long, short = [10**30 + number for number in range(2000)], list(range(50_000))
 
     assert [2000, 50_000] == [take_ids.invoke(json.dumps({"ids": ids})).value for ids in (long, short)]
+    assert 1 == take_ids.invoke(json.dumps({"names": {"1": "1" * 500_000}})).value

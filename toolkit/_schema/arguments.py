@@ -7,7 +7,6 @@ for. They never guess, and never repair truncated text. Of equal keys the last o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -35,7 +34,9 @@ MAX_COUNTED = 100_000
 LONG_NUMBER = 22
 MAX_LONG_NUMBERS = 2_000
 LONG_TEXT = LONG_NUMBER * MAX_LONG_NUMBERS  # a shorter text can have neither fault
-_LONG_NUMBERS = re.compile(rf"\d{{{LONG_NUMBER},}}")
+# The start of one, once each digit is a 0 and all else is a space: searching for that takes a tenth of a regex's time.
+_LONG_NUMBER = b" " + b"0" * LONG_NUMBER
+_DIGITS = bytes(48 if chr(byte).isdigit() and byte < 128 else 32 for byte in range(256))
 
 # Errors of pydantic-core for text in place of an array or object.
 _NOT_A_STRING = frozenset(
@@ -147,8 +148,8 @@ def check_long_text(arguments: RawArguments) -> None:
     """
     if len(arguments) > MAX_TEXT:
         raise InvalidArguments(f"they have {len(arguments):,} characters, and {MAX_TEXT:,} are the most. Send less.")
-    text = arguments.decode("ascii", "replace") if isinstance(arguments, bytes) else arguments
-    if isinstance(text, str) and len(_LONG_NUMBERS.findall(text)) > MAX_LONG_NUMBERS:
+    text = arguments.encode("utf-8", "replace") if isinstance(arguments, str) else arguments
+    if isinstance(text, bytes) and text.translate(_DIGITS).count(_LONG_NUMBER) > MAX_LONG_NUMBERS:
         raise InvalidArguments(
             f"they have more than {MAX_LONG_NUMBERS:,} numbers of {LONG_NUMBER} digits or more. Send fewer."
         )
