@@ -55,7 +55,7 @@ def test_failure_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str]) -> None:
     """The bare command shows what there is, with exit code 2."""
     assert 2 == main([])
-    assert "demo" in capsys.readouterr().out
+    assert "demo" in "".join(capsys.readouterr())
 
 
 def test_module_is_the_command() -> None:

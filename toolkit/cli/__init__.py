@@ -1,102 +1,42 @@
-"""The command `toolkit`, and its demonstration of a model that calls three functions."""
+"""The command `toolkit`: run, chat with, call and inspect the tools of a Python file.
+
+Files, each importing only those below it:
+    commands         the commands
+    arguments        a command whose options are the parameters of a tool
+    files            the tools of a file or module
+    demonstration    a model that calls three functions
+"""
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import Literal
+from importlib.util import find_spec
 
-from toolkit import Runner, Toolbox, __version__, tool
-from toolkit._runner.options import RunnerOptions
-from toolkit.display import show
-from toolkit.models.default import EMBEDDED, ModelChoice
-from toolkit.models.local.weights import NAME
+from toolkit.cli.demonstration import demo
 
 __all__ = ["demo", "main"]
 
+NO_TYPER = 'toolkit: the command needs an extra. Install it with: pip install "function-toolkit[cli]"'
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line, and return its exit code."""
-    parser = argparse.ArgumentParser(prog="toolkit", description="Let a language model call Python functions.")
-    parser.add_argument("--version", action="version", version=f"toolkit {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND")
-    demo = commands.add_parser("demo", help="watch a language model call three small functions")
-    demo.add_argument("--base-url", help="an OpenAI-compatible server, such as http://localhost:11434/v1")
-    demo.add_argument("--model", help="the model's name at that server")
-    demo.set_defaults(run=_demo)
-    options = parser.parse_args(arguments)
-    if not hasattr(options, "run"):
-        parser.print_help()
-        return 2
-    return _run_command(options)
+    """Run a command line.
 
-
-def _demo(options: argparse.Namespace) -> None:
-    demo(base_url=options.base_url, model=options.model)
-
-
-def _run_command(options: argparse.Namespace) -> int:
-    from toolkit.errors import ToolkitError
+    Returns:
+        The exit code. 0: done. 1: it failed. 2: the command line is wrong. 3: the run ended without an answer.
+        130: interrupted.
+    """
+    if find_spec("typer") is None:
+        print(NO_TYPER, file=sys.stderr)
+        return 1
+    from toolkit.cli.commands import run_command
 
     try:
-        options.run(options)
-    except ToolkitError as error:
-        print(f"toolkit: {error}", file=sys.stderr)
-        return 1
+        return run_command(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader closed the pipe; at exit Python would write once more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
-
-
-Currency = Literal["USD", "EUR", "GBP"]
-
-# Made up, so that the demonstration needs no network.
-RATES = {"USD": 1.0, "EUR": 0.9, "GBP": 0.8}
-WEATHER = {"Paris": "18 degrees and sunny", "Tokyo": "25 degrees and cloudy"}
-
-NOTE = """, the embedded model: small, real, and on this machine.
-Set OPENAI_API_KEY or OPENAI_BASE_URL, and the same functions are called by a bigger one."""
-
-QUESTIONS = ("What is the sum of 17 and 25?", "Convert 100 USD to EUR.", "What is the weather in Paris?")
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
-
-
-@tool
-def convert(amount: float, source: Currency, target: Currency) -> str:
-    """Convert an amount of money to another currency."""
-    return f"{amount / RATES[source] * RATES[target]:g} {target}"
-
-
-@tool
-def weather(city: str) -> str:
-    """Get the current weather in a city."""
-    return WEATHER.get(city, f"There is no weather for {city} in this demonstration.")
-
-
-def demo(*, base_url: str | None = None, model: str | None = None) -> None:
-    """Print three conversations as they happen, and the model's name.
-
-    Raises:
-        NoModelError: No model is configured, and the embedded one is not installed.
-        ModelError: The model's server failed.
-    """
-    options: RunnerOptions = {"base_url": base_url} if base_url else {}
-    if ModelChoice(name=model, base_url=base_url).is_fallback:
-        model = EMBEDDED  # the last lines of the demonstration say so
-    runner = Runner(Toolbox([add, convert, weather]), model=model, **options)
-    print("Three Python functions, and a language model that may call them:")
-    print("  add(a, b)   convert(amount, source, target)   weather(city)\n", flush=True)
-    name = runner.model.name  # fetches the embedded model before the first conversation
-    for question in QUESTIONS:
-        show(runner.stream(question), question)
-        print()
-    print(f"Answered by {name}{NOTE if name == NAME else '.'}")
+        return 0

@@ -1,0 +1,370 @@
+"""The commands about a file of one's own."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from toolkit.cli import main
+from toolkit.testing import FakeServer, reply
+
+TOOLS = '''
+from typing import Literal
+
+from toolkit import Runner, Toolbox, tool
+
+
+@tool
+def get_weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius", days: int = 1) -> str:
+    """Current weather for a city.
+
+    Args:
+        city: City name [in English].
+    """
+    return f"{days} days of 21 degrees {unit} in {city}"
+
+
+@tool(effect="destructive")
+def delete_book(title: str) -> str:
+    """Delete a book."""
+    return f"{title} is gone"
+
+
+@tool
+def collect(
+    words: list[str] | None = None, sizes: dict[str, int] | None = None, loud: bool = False, half: float = 0.5
+) -> str:
+    """Collect values."""
+    return f"{words} {sizes} {loud} {half}"
+
+
+def double(x: int) -> int:
+    return 2 * x
+'''
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A directory with tools.py, which is the working directory; modules that a test imports are forgotten."""
+    (tmp_path / "tools.py").write_text(TOOLS, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = {*sys.modules}
+    yield tmp_path
+    for name in {*sys.modules} - before:
+        if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+def write(path: Path, text: str) -> None:
+    path.write_text(dedent(text), encoding="utf-8")
+
+
+@pytest.fixture
+def server() -> Iterator[FakeServer]:
+    """A server whose model calls get_weather, and answers."""
+    with FakeServer([reply.calls(("get_weather", {"city": "Jakarta"})), reply.text("It is warm.")]) as server:
+        yield server
+
+
+def test_list(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The tools of a file are listed with signature, effect and summary; other functions with --all alone."""
+    assert 0 == main(["list", "tools.py"])
+    listed = capsys.readouterr().out
+
+    assert listed.splitlines()[2:4] == ["delete_book(title: str) -> str  [destructive]", "    Delete a book."]
+    assert "double" not in listed
+    assert 0 == main(["list", "tools.py", "--all"])
+    assert "double(x: int) -> int" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "result"),
+    [
+        (["get_weather", "--city", "Jakarta"], "1 days of 21 degrees celsius in Jakarta"),
+        (["get_weather", "--city=", "--unit", "fahrenheit", "--days", "3"], "3 days of 21 degrees fahrenheit in "),
+        (
+            ["get_weather", "--arguments", '{"city": "A", "days": 2}', "--city", "B"],
+            "2 days of 21 degrees celsius in B",
+        ),
+        (["collect", "--words", "a", "--words", "-b", "--loud"], "['a', '-b'] None True 0.5"),
+        (["collect", "--sizes", '{"a": 1}', "--no-loud", "--half", "-2"], "None {'a': 1} False -2.0"),
+        (["delete_book", "--title", "[bold]"], "[bold] is gone"),
+    ],
+)
+def test_call(files: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], result: str) -> None:
+    """A tool's parameters are options; what is not given has the tool's default."""
+    assert 0 == main(["call", "tools.py", *arguments])
+    assert f"{result}\n" == capsys.readouterr().out
+
+
+def test_help_of_a_tool(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The help of a tool has its description, and its parameters with their texts, brackets included."""
+    assert 0 == main(["call", "tools.py", "get_weather", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+
+    assert "Current weather for a city." in shown
+    assert "City name [in English]. [required]" in shown
+    assert '[default: "celsius"]' in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["call", "tools.py", "get_weather"], 1, "toolkit: Invalid arguments: city: missing"),
+        (["call", "tools.py", "get_wether"], 1, "did you mean 'get_weather'?"),
+        (["call", "tools.py", "get_weather", "--unit", "kelvin"], 2, "celsius"),
+        (["call", "tools.py", "get_weather", "--town", "Rome"], 2, "--town"),
+        (["call", "tools.py", "collect", "--sizes", "{"], 2, "no JSON"),
+        (["call", "tools.py", "collect", "--arguments", "[]"], 2, "no JSON object"),
+        (["list", "tool.py"], 1, "There is no file 'tool.py'; did you mean 'tools.py'?"),
+        (["list", "nothing"], 1, "There is no module 'nothing'. A file is written with its ending: nothing.py."),
+        (["list", "tools.py:bxo"], 1, "tools.py has no 'bxo'"),
+        (["schema", "tools.py", "--dialect", "chatt"], 2, "did you mean 'chat'"),
+        (["run", "tools.py", "Hi", "--base-url", "localhost:1/v1", "-m", "m"], 1, "does not begin with http://"),
+        (["run", "tools.py", "Hi", "--base-url", "http://127.0.0.1:9/v1", "-m", "m"], 1, "cannot be reached"),
+        (["run", "tools.py", "Hi", "-m", "m"], 1, "OPENAI_API_KEY is not set"),
+        (["lsit", "tools.py"], 2, "list"),
+    ],
+)
+def test_mistakes(
+    files: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, message: str
+) -> None:
+    """A mistake is a line on standard error that says what is wrong, with an exit code of its kind."""
+    assert code == main(arguments)
+    captured = capsys.readouterr()
+
+    assert message in captured.err
+    assert "Traceback" not in captured.err
+    assert "" == captured.out
+
+
+def test_call_without_a_tool(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a tool's name, the tools are listed."""
+    assert 2 == main(["call", "tools.py"])
+    assert "delete_book(" in capsys.readouterr().out
+
+
+def test_schema(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Schemas are printed as JSON, of all tools or of one, in any dialect."""
+    assert 0 == main(["schema", "tools.py", "delete_book", "--dialect", "anthropic"])
+    (schema,) = json.loads(capsys.readouterr().out)
+
+    assert ("delete_book", ["title"]) == (schema["name"], schema["input_schema"]["required"])
+    assert 0 == main(["schema", "tools.py"])
+    assert 3 == len(json.loads(capsys.readouterr().out))
+
+
+def test_check(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Findings are printed; with warnings the exit code is 1."""
+    write(files / "good.py", 'from toolkit import tool\n\n@tool\ndef ready() -> bool:\n    "Return whether it is."\n')
+
+    assert 1 == main(["check", "tools.py"])
+    assert "get_weather.days: has no description" in capsys.readouterr().out
+    assert 0 == main(["check", "good.py"])
+
+
+def test_run_in_a_pipe(files: Path, server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """In a pipe the answer alone is on standard output, and the calls are on standard error."""
+    assert 0 == main(["run", "tools.py", "Weather?", "--base-url", server.base_url, "-m", "m", "-i", "Be brief."])
+    captured = capsys.readouterr()
+
+    assert "It is warm.\n" == captured.out
+    assert "Call      get_weather(city='Jakarta')\nResult    1 days of 21 degrees celsius in Jakarta\n" in captured.err
+    assert ["Be brief.", "Weather?"] == [message["content"] for message in server.requests[0].body["messages"]]
+
+
+def test_prompt_from_a_pipe(
+    files: Path, server: FakeServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a prompt it is read from standard input; --quiet prints nothing but the answer."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("Weather in\nJakarta?"))
+
+    assert 0 == main(["run", "tools.py", "-q", "--base-url", server.base_url, "-m", "m"])
+    assert ("It is warm.\n", "") == capsys.readouterr()
+    assert "Weather in\nJakarta?" == server.requests[0].body["messages"][-1]["content"]
+
+
+def test_run_as_json(files: Path, server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """With --json each line is an event; the last one has the answer."""
+    assert 0 == main(["run", "tools.py", "Weather?", "--json", "--base-url", server.base_url, "-m", "m"])
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    assert ("runStarted", "runFinished") == (events[0]["type"], events[-1]["type"])
+    assert "It is warm." == events[-1]["output"]
+
+
+def test_run_without_an_answer(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run that ends without an answer has exit code 3, and says why."""
+    with FakeServer([reply.calls(("get_weather", {"city": "A"})), reply.text("")]) as server:
+        options = ["--base-url", server.base_url, "-m", "m", "--max-turns", "1"]
+        assert 3 == main(["run", "tools.py", "Weather?", *options])
+    assert "max_turns" in capsys.readouterr().err
+
+
+class Terminal(io.StringIO):
+    """A standard input that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("options", "answers", "is_called", "is_asked"),
+    [
+        ([], "y\n", True, True),
+        ([], "n\n", False, True),
+        (["--approve", "none"], "", True, False),
+        (["--approve", "all"], "y\n", True, True),
+    ],
+)
+def test_approval(
+    files: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    answers: str,
+    is_called: bool,
+    is_asked: bool,
+) -> None:
+    """A call that changes something is asked about at the terminal, on standard error."""
+    monkeypatch.setattr(sys, "stdin", Terminal(answers))
+    with FakeServer([reply.calls(("delete_book", {"title": "Dune"})), reply.text("Done.")]) as server:
+        assert 0 == main(["run", "tools.py", "Delete", *options, "--base-url", server.base_url, "-m", "m"])
+    captured = capsys.readouterr()
+
+    assert "Done.\n" == captured.out
+    assert is_called is ("Result    Dune is gone" in captured.err)
+    assert is_asked is ("The model asks for delete_book" in captured.err)
+
+
+def test_approval_without_a_terminal(
+    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is no terminal, a call that changes something is refused."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    with FakeServer([reply.calls(("delete_book", {"title": "Dune"})), reply.text("Done.")]) as server:
+        assert 0 == main(["run", "tools.py", "Delete", "--base-url", server.base_url, "-m", "m"])
+    assert "There is no terminal to ask at." in capsys.readouterr().err
+
+
+def test_chat(files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each line continues the conversation; empty lines are skipped, and the end of the input ends it."""
+    monkeypatch.setattr(sys, "stdin", Terminal("Weather?\n\nDelete Dune.\ny\n"))
+    script = [
+        reply.calls(("get_weather", {"city": "Jakarta"})),
+        reply.text("It is warm."),
+        reply.calls(("delete_book", {"title": "Dune"})),
+        reply.text("Done."),
+    ]
+
+    with FakeServer(script) as server:
+        assert 0 == main(["chat", "tools.py", "--base-url", server.base_url, "-m", "m"])
+    shown = capsys.readouterr().out
+    assert shown.startswith("m, with get_weather, delete_book, collect. Ctrl-D ends the conversation.\n> ")
+    assert "Answer    It is warm.\n" in shown
+    assert "Result    Dune is gone\n" in shown
+    roles = [message["role"] for message in server.requests[-1].body["messages"]]
+    assert ["user", "assistant", "tool", "assistant", "user", "assistant", "tool"] == roles
+
+
+def test_chat_after_a_failure(files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failing server does not end the conversation."""
+    monkeypatch.setattr(sys, "stdin", Terminal("Hi\nAgain\nexit\nnever sent"))
+    with FakeServer([reply.error(400, "No."), reply.text("Hello.")]) as server:
+        assert 0 == main(["chat", "tools.py", "--base-url", server.base_url, "-m", "m"])
+        assert 2 == len(server.requests)
+    assert "Answer    Hello.\n" in capsys.readouterr().out
+
+
+def test_toolbox_or_runner_of_a_file(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file's Runner or Toolbox comes before its single tools; several have to be chosen from."""
+    own = "from tools import Runner, Toolbox, get_weather, delete_book\n"
+    write(files / "box.py", f"{own}box = Toolbox([delete_book])\n")
+    write(files / "boxes.py", f"{own}one = Toolbox([delete_book])\ntwo = Toolbox([get_weather])\n")
+    write(files / "runner.py", f"{own}box = Toolbox([])\nagent = Runner([delete_book], model='m')\n")
+
+    assert 0 == main(["list", "box.py"])
+    assert 0 == main(["list", "boxes.py:one"])
+    assert 0 == main(["list", "runner.py"])
+    assert 0 == main(["list", "boxes:one"])
+    assert 0 == main(["list", "tools:delete_book"])
+    assert ["delete_book(title: str) -> str  [destructive]", "    Delete a book."] * 5 == (
+        capsys.readouterr().out.splitlines()
+    )
+    assert 1 == main(["list", "boxes.py"])
+    assert "Choose one: boxes.py:one, boxes.py:two." in capsys.readouterr().err
+    assert 1 == main(["run", "runner.py", "Hi", "-m", "other"])
+    assert "--model cannot change the Runner in runner.py" in capsys.readouterr().err
+
+
+def test_runner_of_a_file(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file's Runner runs as it is."""
+    write(
+        files / "agent.py",
+        """
+        from toolkit import Runner
+        from toolkit.testing import ScriptedModel, call
+        from tools import get_weather
+
+        agent = Runner([get_weather], model=ScriptedModel([call("get_weather", city="Rome"), "Warm."]))
+        """,
+    )
+
+    assert 0 == main(["run", "agent.py", "Weather?"])
+    assert "Warm.\n" == capsys.readouterr().out
+
+
+def test_file_without_tools(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The way out is named: the decorator, or --all with the functions that it takes."""
+    write(files / "plain.py", "from os import getcwd\n\ndef double(x: int) -> int:\n    return 2 * x\n")
+    write(files / "empty.py", "")
+
+    assert 1 == main(["list", "plain.py"])
+    assert 1 == main(["list", "empty.py", "--all"])
+    assert capsys.readouterr().err == (
+        "toolkit: plain.py has no tools. Decorate a function with @tool, or take its functions as they are with "
+        "--all: double.\ntoolkit: empty.py has no tools. Decorate a function with @tool.\n"
+    )
+    assert 0 == main(["call", "plain.py", "--all", "double", "--x", "4"])
+    assert "8\n" == capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        ("import toolkit\n1 / 0\n", "ZeroDivisionError: division by zero"),
+        ("def f(:\n", "SyntaxError: "),
+        ("import no_such_module\n", "ModuleNotFoundError: No module named 'no_such_module'"),
+    ],
+)
+def test_file_that_fails(files: Path, capsys: pytest.CaptureFixture[str], text: str, last: str) -> None:
+    """The error of a file is shown from the file's own lines on."""
+    write(files / "broken.py", text)
+
+    assert 1 == main(["list", "broken.py"])
+    error = capsys.readouterr().err
+    assert last in error.splitlines()[-1]
+    assert "broken.py" in error
+    assert "toolkit/cli" not in error.replace(os.sep, "/")
+
+
+def test_without_the_extra(files: Path) -> None:
+    """Without Typer the command says what to install."""
+    program = (
+        "import sys; sys.modules['typer'] = None; import importlib.util as u; find = u.find_spec;"
+        "u.find_spec = lambda name, *a: None if name == 'typer' else find(name, *a);"
+        "from toolkit.cli import main; sys.exit(main(['list', 'tools.py']))"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+    assert 1 == ran.returncode
+    assert 'pip install "function-toolkit[cli]"' in ran.stderr

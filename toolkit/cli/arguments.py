@@ -1,0 +1,101 @@
+"""A command whose options are the parameters of a tool."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from enum import Enum
+from inspect import Parameter, Signature
+from types import GenericAlias
+from typing import Annotated, Any, get_origin
+
+import typer
+
+from toolkit import Tool
+from toolkit._schema.json_schema import resolve_reference
+
+# JSON Schema's types of one value that a command line takes as it is.
+TYPES: Mapping[str, type] = {"string": str, "integer": int, "number": float, "boolean": bool}
+# The option that takes all arguments.
+WHOLE = "arguments"
+
+
+def make_command(tool: Tool[..., Any], run: Callable[[str], None]) -> Callable[..., None]:
+    """Make a function for Typer with an option for each parameter of a tool.
+
+    Texts, numbers, booleans, enumerations and lists of them are options of these types; all else is an option that
+    takes JSON. Options that are not given are left to the tool's defaults; the tool itself finds what is missing.
+    `--arguments` takes a JSON object of all of them.
+
+    Args:
+        tool: The tool.
+        run: Receives the arguments as JSON text.
+    """
+    schema = tool.parameters
+    properties: Mapping[str, Any] = schema["properties"]
+    options = {f"option_{number}": name for number, name in enumerate(properties)}  # a name may be no identifier
+    types = {name: _find_type(properties[name], schema) for name in properties}
+
+    def command(**given: Any) -> None:
+        arguments = _parse(given.pop(WHOLE, None) or "{}", WHOLE)
+        if not isinstance(arguments, dict):
+            raise typer.BadParameter("it is no JSON object", param_hint=f"--{WHOLE}")
+        for option, value in given.items():
+            name = options[option]
+            if value is not None and value != []:
+                arguments[name] = _parse(value, name) if types[name] is None else _to_plain(value)
+        run(json.dumps(arguments))
+
+    required = schema.get("required", ())
+    parameters = [
+        _make_option(option, name, types[name], _describe(properties[name], is_required=name in required))
+        for option, name in options.items()
+    ]
+    if WHOLE not in properties:
+        parameters.append(_make_option(WHOLE, WHOLE, None, "All arguments; single options replace its members."))
+    vars(command)["__signature__"] = Signature(parameters)
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    command.__doc__ = tool.description
+    return command
+
+
+def _find_type(schema: Any, root: Mapping[str, Any]) -> Any:
+    """Return the Python type that the command line reads a value as; None for JSON."""
+    schema = resolve_reference(schema, root) if isinstance(schema, Mapping) else {}
+    choices = [part for part in schema.get("anyOf", ()) if part != {"type": "null"}]
+    if len(choices) == 1:
+        return _find_type(choices[0], root)
+    values = schema.get("enum", ())
+    if values and all(isinstance(value, str) for value in values):
+        return Enum("Choice", {f"choice_{number}": value for number, value in enumerate(values)})
+    if schema.get("type") == "array":
+        item = _find_type(schema.get("items"), root)
+        return None if item is None or get_origin(item) is list else GenericAlias(list, item)
+    return TYPES.get(str(schema.get("type")))
+
+
+def _describe(schema: Any, *, is_required: bool) -> str:
+    schema = schema if isinstance(schema, Mapping) else {}
+    note = "[required]" if is_required else f"[default: {json.dumps(schema['default'])}]" if "default" in schema else ""
+    return " ".join(filter(None, (schema.get("description", ""), note)))
+
+
+def _make_option(option: str, name: str, kind: Any, text: str) -> Parameter:
+    flag = f"--{name.replace('_', '-')}"
+    names = [f"{flag}/--no-{flag[2:]}"] if kind is bool else [*dict.fromkeys((flag, f"--{name}"))]
+    information = typer.Option(*names, help=text, metavar="JSON" if kind is None else None, show_default=False)
+    annotation: Any = Annotated[(kind or str) | None, information]
+    return Parameter(option, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _parse(text: str, name: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"it is no JSON: {error}", param_hint=f"--{name}") from None
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_to_plain(item) for item in value]
+    return value.value if isinstance(value, Enum) else value

@@ -1,0 +1,343 @@
+"""The commands, each about the tools of a file or module."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from enum import Enum
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, get_args
+
+import typer
+
+from toolkit import ModelError, Runner, RunResult, Tool, Toolbox, ToolkitError, __version__
+from toolkit._dialects.base import DialectName
+from toolkit._execution.approval import ApprovalRequest, Approver
+from toolkit._messages import Message
+from toolkit._schema.error_messages import suggest
+from toolkit._schema.signature import render_signature
+from toolkit.approvers import Console, approve_all, ask_when
+from toolkit.cli.arguments import make_command
+from toolkit.cli.demonstration import demo as run_demo
+from toolkit.cli.files import load_tools
+from toolkit.display import show
+from toolkit.events import event_to_dict
+
+HELP = ["-h", "--help"]
+OWN_DIRECTORY = str(Path(__file__).parent)
+app = typer.Typer(
+    help="Let a language model call the Python functions of a file.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # brackets in a tool's description are text
+    context_settings={"help_option_names": HELP},
+)
+
+
+class Approval(str, Enum):
+    """Which calls a person is asked about."""
+
+    changes = "changes"
+    all = "all"
+    none = "none"
+
+
+Target = Annotated[str, typer.Argument(metavar="FILE", help="tools.py, package.module, or with a name: tools.py:box")]
+AllFunctions = Annotated[bool, typer.Option("--all", help="Take the file's functions as they are, undecorated too.")]
+Model = Annotated[str | None, typer.Option("--model", "-m", help="The model's name, or 'embedded'.")]
+Server = Annotated[str | None, typer.Option(help="An OpenAI-compatible server, such as http://localhost:11434/v1")]
+Instructions = Annotated[str | None, typer.Option("--instructions", "-i", help="The system message.")]
+Turns = Annotated[int | None, typer.Option("--max-turns", min=1, help="Requests to the model, at most.")]
+Approve = Annotated[
+    Approval | None,
+    typer.Option(help="Ask before calls labelled write or destructive ('changes', the default), 'all', or 'none'."),
+]
+Name = Annotated[str | None, typer.Argument(metavar="TOOL", help="One tool; otherwise all.")]
+Dialect = Annotated[str, typer.Option(help=f"One of {', '.join(get_args(DialectName))}.")]
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run a command line, and return its exit code."""
+    try:
+        app([*arguments], prog_name="toolkit")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    return 0
+
+
+def report_errors(function: Callable[..., None]) -> Callable[..., None]:
+    """Decorate a command: an error of the package is one line on standard error, and exit code 1."""
+
+    @wraps(function)
+    def run(*args: Any, **options: Any) -> None:
+        try:
+            function(*args, **options)
+        except ToolkitError as error:
+            _fail(error)
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+
+    return run
+
+
+def _fail(error: object) -> NoReturn:
+    print(f"toolkit: {error}", file=sys.stderr)
+    raise typer.Exit(1)
+
+
+@app.callback(invoke_without_command=True)
+def _options(*, version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False) -> None:
+    if version:
+        print(f"toolkit {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+@report_errors
+def run(
+    file: Target,
+    prompt: Annotated[str | None, typer.Argument(help="Read from standard input if it is '-' or missing.")] = None,
+    *,
+    all_functions: AllFunctions = False,
+    model: Model = None,
+    base_url: Server = None,
+    instructions: Instructions = None,
+    max_turns: Turns = None,
+    approve: Approve = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print events as JSON, one a line.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the answer alone.")] = False,
+) -> None:
+    """Answer one prompt with the tools of a file.
+
+    The answer goes to standard output; in a pipe, the calls go to standard error.
+    """
+    runner = _make_runner(
+        file,
+        all_functions=all_functions,
+        approve=approve,
+        model=model,
+        base_url=base_url,
+        instructions=instructions,
+        max_turns=max_turns,
+    )
+    if prompt in (None, "-"):
+        if sys.stdin.isatty():
+            raise typer.BadParameter("write it, or pipe it in", param_hint="PROMPT")
+        prompt = sys.stdin.read()
+    result = _print_run(runner, prompt or "", as_json=as_json, quiet=quiet)
+    if result.finish_reason != "stop":
+        print(f"toolkit: {result}", file=sys.stderr)
+        raise typer.Exit(3)
+
+
+@app.command()
+@report_errors
+def chat(
+    file: Target,
+    *,
+    all_functions: AllFunctions = False,
+    model: Model = None,
+    base_url: Server = None,
+    instructions: Instructions = None,
+    max_turns: Turns = None,
+    approve: Approve = None,
+) -> None:
+    """Talk to a model that has the tools of a file.
+
+    Ctrl-C cancels an answer. Ctrl-D, 'exit' or 'quit' ends the conversation.
+    """
+    runner = _make_runner(
+        file,
+        all_functions=all_functions,
+        approve=approve,
+        model=model,
+        base_url=base_url,
+        instructions=instructions,
+        max_turns=max_turns,
+    )
+    print(f"{runner.model.name}, with {', '.join(runner.toolbox.names) or 'no tools'}. Ctrl-D ends the conversation.")
+    messages: Sequence[Message] = ()
+    for prompt in iter(_read_prompt, None):
+        messages = _continue(runner, prompt, messages)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
+@report_errors
+def call(context: typer.Context, file: Target, tool: Name = None, *, all_functions: AllFunctions = False) -> None:
+    """Call one tool; its parameters are options.
+
+    For example: toolkit call tools.py add --a 1 --b 2. The options are in: toolkit call tools.py add --help.
+    """
+    if file in HELP:
+        print(context.get_help())
+        raise typer.Exit
+    toolbox = _load(file, all_functions=all_functions)[1]
+    if tool is None or tool in HELP:
+        _print_list(toolbox)
+        raise typer.Exit(2 if tool is None else 0)
+    chosen = _get_tool(toolbox, tool)
+
+    def print_result(arguments: str) -> None:
+        # The person who typed the call has approved it.
+        result = toolbox.call(chosen.name, arguments)
+        if result.is_error:
+            _fail(result.text)
+        print(result.text)
+
+    command = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    command.command(context_settings={"help_option_names": HELP})(make_command(chosen, print_result))
+    command(context.args, prog_name=f"toolkit call {file} {tool}")
+
+
+@app.command("list")
+@report_errors
+def list_tools(file: Target, *, all_functions: AllFunctions = False) -> None:
+    """List the tools of a file."""
+    _print_list(_load(file, all_functions=all_functions)[1])
+
+
+@app.command()
+@report_errors
+def schema(
+    file: Target,
+    tool: Name = None,
+    *,
+    all_functions: AllFunctions = False,
+    dialect: Dialect = "chat",
+    strict: bool = False,
+) -> None:
+    """Print the schemas that a provider receives."""
+    if dialect not in get_args(DialectName):
+        raise typer.BadParameter(f"there is no dialect {dialect!r}{suggest(dialect, get_args(DialectName))}")
+    toolbox = _load(file, all_functions=all_functions)[1]
+    if tool is not None:
+        chosen = _get_tool(toolbox, tool)
+        toolbox = toolbox.filtered(lambda each: each is chosen)
+    schemas = toolbox.schemas(dialect, strict=strict or None)  # type: ignore[arg-type]  # compared above
+    print(json.dumps(schemas, indent=2, ensure_ascii=False))
+
+
+@app.command()
+@report_errors
+def check(file: Target, *, all_functions: AllFunctions = False, dialect: Dialect = "chat") -> None:
+    """Report what a model or provider may fail at.
+
+    The exit code is 1 with errors or warnings.
+    """
+    report = _load(file, all_functions=all_functions)[1].check(dialect)  # type: ignore[arg-type]
+    print(report)
+    if report.at_least("warning"):
+        raise typer.Exit(1)
+
+
+@app.command()
+@report_errors
+def demo(base_url: Server = None, model: Model = None) -> None:
+    """Watch a language model call three small functions."""
+    run_demo(base_url=base_url, model=model)
+
+
+def _load(file: str, *, all_functions: bool) -> tuple[Runner | None, Toolbox]:
+    """Return the Runner of a file, if it has one, and its toolbox; an error of the file is shown from its own lines."""
+    try:
+        tools = load_tools(file, all_functions=all_functions)
+    except ToolkitError:
+        raise
+    except Exception as error:  # noqa: BLE001  whatever the file raises
+        trace = error.__traceback__
+        while trace and trace.tb_frame.f_code.co_filename.startswith((OWN_DIRECTORY, "<frozen importlib")):
+            trace = trace.tb_next
+        traceback.print_exception(type(error), error, trace)
+        raise typer.Exit(1) from None
+    return (tools, tools.toolbox) if isinstance(tools, Runner) else (None, tools)
+
+
+def _make_runner(file: str, *, all_functions: bool, approve: Approval | None, **options: Any) -> Runner:
+    """Return the file's Runner as it is, or a Runner of its tools with the options of the command line."""
+    given = {name: value for name, value in options.items() if value is not None}
+    runner, toolbox = _load(file, all_functions=all_functions)
+    if runner is None:
+        try:
+            return Runner(toolbox, approve=_make_approver(approve or Approval.changes), **given)
+        except ValueError as error:  # such as a base_url without http://
+            _fail(error)
+    if given or approve:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in (*given, *(["approve"] if approve else [])))
+        _fail(f"{names} cannot change the Runner in {file}. Set it there, or name a toolbox: {file}:box.")
+    return runner
+
+
+def _make_approver(approval: Approval) -> Approver:
+    if approval is Approval.none:
+        return approve_all
+    console = Console(
+        read=_read_answer if sys.stdin.isatty() else None, write=lambda text: print(text, file=sys.stderr)
+    )
+    return console if approval is Approval.all else ask_when(console, when=_changes_something)
+
+
+def _changes_something(request: ApprovalRequest) -> bool:
+    return request.tool.settings.effect in ("write", "destructive")
+
+
+def _read_answer(prompt: str) -> str:
+    """Ask on standard error, since standard output may be a pipe."""
+    print(prompt, end="", file=sys.stderr, flush=True)
+    return input()
+
+
+def _print_run(runner: Runner, prompt: str, *, as_json: bool, quiet: bool) -> RunResult[Any]:
+    stream = runner.stream(prompt)
+    if not (as_json or quiet):
+        return show(stream) if sys.stdout.isatty() else _print_answer(show(stream, out=sys.stderr))
+    with stream:
+        for event in stream:
+            if as_json:
+                print(json.dumps(event_to_dict(event), ensure_ascii=False), flush=True)
+    return stream.result if as_json else _print_answer(stream.result)
+
+
+def _print_answer(result: RunResult[Any]) -> RunResult[Any]:
+    if result.output is not None:
+        print(result.output)
+    return result
+
+
+def _continue(runner: Runner, prompt: str, messages: Sequence[Message]) -> Sequence[Message]:
+    """Show the answer to a prompt, and return the conversation; without an answer, as it was."""
+    try:
+        return show(runner.stream(prompt, messages=messages)).messages
+    except KeyboardInterrupt:
+        print("Cancelled.")
+    except ModelError as error:
+        print(f"toolkit: {error}", file=sys.stderr)
+    return messages
+
+
+def _read_prompt() -> str | None:
+    """Read lines until one is a prompt; None at the end."""
+    try:
+        while not (prompt := input("> ").strip()):
+            pass
+    except (EOFError, KeyboardInterrupt):
+        print()
+        return None
+    return None if prompt in ("exit", "quit") else prompt
+
+
+def _get_tool(toolbox: Toolbox, name: str) -> Tool[..., Any]:
+    try:
+        return toolbox[name]
+    except KeyError as error:
+        _fail(error.args[0])
+
+
+def _print_list(toolbox: Toolbox) -> None:
+    for tool in toolbox:
+        effect = f"  [{tool.settings.effect}]" if tool.settings.effect else ""
+        print(f"{tool.name}{render_signature(tool)}{effect}")
+        if tool.description:
+            print(f"    {tool.description.partition(chr(10))[0]}")

@@ -1,0 +1,100 @@
+"""Find the tools of a Python file or module."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from toolkit import Runner, Tool, Toolbox
+from toolkit._schema.error_messages import suggest
+from toolkit.errors import DefinitionError
+
+NO_TOOLS = "{place} has no tools. Decorate a function with @tool{functions}."
+TAKE_ALL = ", or take its functions as they are with --all: {names}"
+
+
+def load_tools(target: str, *, all_functions: bool = False) -> Runner | Toolbox:
+    """Import a file or module, and return its Runner, its Toolbox, or a toolbox of its tools.
+
+    Args:
+        target: `tools.py`, `package.module`, or one of them with a name: `tools.py:box`.
+        all_functions: Take the tools and the public functions that are defined there, and nothing else.
+
+    Raises:
+        DefinitionError: There is no such file, module or name; there are no tools; or there are several runners or
+            toolboxes to choose from.
+        Exception: The file raised it.
+    """
+    place, name = _split_name(target)
+    module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
+    if name:
+        return _as_toolbox(_get_member(module, name, place))
+    values = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    if not all_functions:
+        for kind in (Runner, Toolbox):
+            named = {name: value for name, value in values.items() if isinstance(value, kind)}
+            if len(named) > 1:
+                raise DefinitionError(
+                    f"{place} has several. Choose one: {', '.join(f'{place}:{name}' for name in named)}."
+                )
+            if named:
+                return next(iter(named.values()))
+    functions = {name: value for name, value in values.items() if _is_own_function(value, module)}
+    tools = {id(value): value for value in values.values() if isinstance(value, Tool)}
+    found = [*tools.values(), *(functions.values() if all_functions else ())]
+    if not found:
+        names = TAKE_ALL.format(names=", ".join(functions)) if functions and not all_functions else ""
+        raise DefinitionError(NO_TOOLS.format(place=place, functions=names))
+    return Toolbox(found)
+
+
+def _split_name(target: str) -> tuple[str, str]:
+    r"""Split `tools.py:box`; the colon of `C:\tools.py` belongs to the path."""
+    place, colon, name = target.rpartition(":")
+    return (place, name) if colon and place and name.isidentifier() else (target, "")
+
+
+def _import_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        near = suggest(path.name, [other.name for other in path.parent.glob("*.py")] if path.parent.is_dir() else [])
+        raise DefinitionError(f"There is no file {str(path)!r}{near}")
+    directory = str(path.resolve().parent)
+    if directory not in sys.path:
+        sys.path.insert(0, directory)  # as `python tools.py` does, for the modules beside it
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise DefinitionError(f"{str(path)!r} cannot be imported.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _import_module(name: str) -> ModuleType:
+    sys.path.insert(0, "")  # as `python -m` does
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # of an import inside it
+        raise DefinitionError(f"There is no module {name!r}. A file is written with its ending: {name}.py.") from None
+
+
+def _get_member(module: ModuleType, name: str, place: str) -> Any:
+    if not hasattr(module, name):
+        names = [name for name, value in vars(module).items() if isinstance(value, (Runner, Toolbox, Tool))]
+        raise DefinitionError(f"{place} has no {name!r}{suggest(name, names)}")
+    return getattr(module, name)
+
+
+def _as_toolbox(value: Any) -> Runner | Toolbox:
+    return value if isinstance(value, (Runner, Toolbox)) else Toolbox([value])
+
+
+def _is_own_function(value: object, module: ModuleType) -> bool:
+    return inspect.isfunction(value) and value.__module__ == module.__name__
