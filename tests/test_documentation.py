@@ -6,12 +6,14 @@ import doctest
 import importlib
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from toolkit.cli import main
 from toolkit.models.default import FALLBACK
 from toolkit.models.local.weights import NAME
 
@@ -29,20 +31,36 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 NEEDS_THE_MODEL = {"quickstart"}
 
 
-def blocks_with_output(page: Path) -> list[tuple[str, str]]:
-    """Return the Python blocks of a page, each with the text block that is next after it, or without one with ""."""
+def blocks_with_output(page: Path, language: str = "python") -> list[tuple[str, str]]:
+    """Return the blocks of a page, each with the text block that is next after it, or without one with ""."""
     fences = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     following = [*fences[1:], ("", "")]
     return [
         (block, after if kind_after == "text" else "")
         for (kind, block), (kind_after, after) in zip(fences, following)
-        if kind == "python"
+        if kind == language
     ]
 
 
 def blocks(page: Path) -> list[str]:
     """The Python blocks of a page, in order."""
     return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_commands_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each command of the page that has an output prints it; the page's Python is the file that they are about."""
+    page = ROOT / "docs" / "command-line.md"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "tools.py").write_text(blocks(page)[0], encoding="utf-8")
+
+    for command, expected in blocks_with_output(page, "sh"):
+        if expected:
+            main(shlex.split(command)[1:])
+            assert expected == capsys.readouterr().out, command
+    sys.modules.pop("tools")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
