@@ -17,7 +17,7 @@ import pytest
 
 from tests.properties import combine
 from toolkit import NoModelError, Runner, RunResult, Tool, Toolbox, schema
-from toolkit.cli import QUESTIONS, add, convert, weather
+from toolkit.cli.demonstration import QUESTIONS, add, convert, weather
 from toolkit.events import TextDelta
 from toolkit.models.local import EmbeddedModel, embedded_model
 from toolkit.models.openai import OpenAIModel
