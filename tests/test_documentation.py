@@ -26,7 +26,7 @@ MODULES = [
     "toolkit.display.terminal",
     "toolkit.testing.scripted",
 ]
-MODULES += ["toolkit.serve.agui", "toolkit.serve.agui", "toolkit.display.notebook", "toolkit.events"]
+MODULES += ["toolkit.serve.agui", "toolkit.schema", "toolkit.display.notebook", "toolkit.events"]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 NEEDS_THE_MODEL = {"quickstart"}
 

@@ -1,4 +1,4 @@
-"""Functions that write JSON Schema by hand, one for each type.
+"""Functions that write JSON Schema by hand, one for each type; and an annotation for types that have no schema.
 
 from toolkit import schema
 
@@ -7,17 +7,60 @@ schema.object(city=schema.string("City name"), unit=schema.enum("celsius", "fahr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolkit.errors import DefinitionError
 
-__all__ = ["array", "boolean", "enum", "integer", "number", "object", "string"]
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
+
+__all__ = ["FromJson", "array", "boolean", "enum", "integer", "number", "object", "string"]
 
 Schema: TypeAlias = dict[str, Any]
 
 _NONE: Mapping[str, Schema] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class FromJson:
+    """An annotation for a type that JSON has no form for: the model gives another type, and a function converts it.
+
+    Args:
+        given: The type that the model gives, such as `str` or `list[float]`; its values are validated first.
+        convert: Makes the value of what the model gave; by default the annotated type itself. An exception is an
+            invalid argument, with its message.
+
+    Example:
+        >>> from fractions import Fraction
+        >>> from typing import Annotated
+        >>> from toolkit import tool
+        >>> @tool
+        ... def halve(value: Annotated[Fraction, FromJson(str)]) -> str:
+        ...     return str(value / 2)
+        >>> halve.invoke({"value": "1/3"}).text
+        '1/6'
+    """
+
+    given: Any
+    convert: Callable[[Any], Any] | None = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Return the schema of the given type, and convert what it validates."""
+        from pydantic_core import core_schema
+
+        make = self.convert or source
+
+        def convert(value: Any) -> Any:
+            try:
+                return make(value)
+            except Exception as error:
+                raise ValueError(str(error) or type(error).__name__) from error
+
+        return core_schema.no_info_after_validator_function(convert, handler.generate_schema(self.given))
 
 
 def string(description: str = "", **keywords: Any) -> Schema:

@@ -39,6 +39,7 @@ from typing_extensions import (
 
 from toolkit import DefinitionError, Tool, ToolContext, tool
 from toolkit._tools.handlers import FunctionHandler
+from toolkit.schema import FromJson
 
 INTEGER = {"type": "integer"}
 TEXT = {"type": "string"}
@@ -557,7 +558,7 @@ def test_short_reason() -> None:
     long: Any = (*[dict[str, list[int]]] * 100, Opaque)
     made = echo(tuple[long])
 
-    with pytest.raises(DefinitionError, match=r"parameter 'value' .*dict\[str.*… \(Unable") as caught:
+    with pytest.raises(DefinitionError, match=r"parameter 'value' .*dict\[str.*… \(JSON has") as caught:
         _ = made.parameters
     assert 600 > len(str(caught.value))
 
@@ -567,7 +568,10 @@ def raising(value: Any) -> Any:
 
 
 UNFIT: dict[str, tuple[Any, str]] = {
-    "class": (Opaque, "its type is .*Opaque.*Give it a type that JSON can fill, or a default"),
+    "class": (
+        Opaque,
+        r"its type is .*Opaque.*Say what the model gives .* Annotated\[test_parameters\.Opaque, FromJson\(str\)\]",
+    ),
     "unknown name": ("Nowhere", "its annotation 'Nowhere' cannot be resolved.*Define or import what it names"),
     "broken annotation": ("int[", r"its annotation 'int\[' cannot be resolved.*Define or import what it names"),
 }
@@ -582,14 +586,11 @@ def test_unfit(annotation: Any, reason: str) -> None:
 
 
 REASONS: dict[str, tuple[Any, str]] = {
-    "class": (Opaque, r"its type is test_parameters\.Opaque \(Unable to generate .*Opaque'>\)"),
-    "class in a list": (list[Opaque] | None, r"its type is .*Opaque.* \(Unable to generate .*Opaque'>\)"),
-    "function": (typing.Callable, r"its type is .*Callable \(Cannot generate a JsonSchema .*CallableSchema\)"),
-    "class as a value": (type[int], r"its type is type\[int\] \(.* a class, which JSON has no form for\)"),
-    "class or function": (
-        type[int] | typing.Callable,
-        r"its type is .* \(.* a union of what JSON has no form for\)",
-    ),
+    "class": (Opaque, r"its type is test_parameters\.Opaque \(JSON has no form for Opaque\)"),
+    "class in a list": (list[Opaque], r"its type is .*Opaque.* \(JSON has no form for Opaque\)"),
+    "function": (typing.Callable, r"its type is .*Callable \(JSON has no form for a function\)"),
+    "class as a value": (type[int], r"its type is type\[int\] \(JSON has no form for a class\)"),
+    "class or function": (type[int] | typing.Callable, r"its type is .* \(JSON has no form for any of the union\)"),
     "left out on purpose": (SkipJsonSchema[int], r"it is marked to be left out \(SkipJsonSchema\)"),
     "for type checkers": ("Nowhere", r"its annotation 'Nowhere' cannot be resolved \(name 'Nowhere' is not defined\)"),
 }
@@ -601,8 +602,57 @@ def test_reasons(annotation: Any, reason: str) -> None:
     hidden = cast("FunctionHandler", echo(annotation, default=None).handler).argument_schema.hidden
 
     assert [("value", True)] == [(name, bool(re.fullmatch(reason, why))) for name, why in hidden.items()]
-    with pytest.raises(DefinitionError, match=f"parameter 'value' cannot be described.*{reason}.*(Give|Define)"):
+    with pytest.raises(DefinitionError, match=f"parameter 'value' cannot be described.*{reason}.*(Say|Define)"):
         _ = echo(annotation).parameters
+
+
+@pytest.mark.parametrize("annotation", [Opaque | str, str | list[Opaque] | None], ids=["class", "list"])
+def test_what_json_can_fill_of_a_union(annotation: Any) -> None:
+    """Of a union the members are offered that JSON can fill."""
+    made = echo(annotation)
+
+    assert "Opaque" not in str(made.parameters)
+    assert "a" == made.invoke('{"value": "a"}').value
+
+
+class Url:
+    """A class with a constructor for texts."""
+
+    def __init__(self, text: str) -> None:
+        if ":" not in text:
+            raise TypeError("no scheme")
+        self.scheme = text.partition(":")[0]
+
+
+def parse_pair(numbers: list[int]) -> tuple[int, int]:
+    first, second = numbers
+    return first, second
+
+
+def test_type_made_from_json() -> None:
+    """The remedy of the error works as it is written: the model gives a text, and the function gets the class."""
+    with pytest.raises(DefinitionError) as caught:
+        _ = echo(Url).parameters
+    remedy = re.search(r"Annotated\[.*\)\]", str(caught.value))
+    assert remedy is not None
+    made = echo(
+        eval(remedy[0], {"Annotated": Annotated, "FromJson": FromJson, "test_parameters": sys.modules[__name__]})
+    )
+
+    assert {"type": "string"} == made.parameters["properties"]["value"]
+    assert "https" == made.invoke('{"value": "https://example.com"}').value.scheme
+    assert "value: Value error, no scheme (received" in (made.invoke('{"value": "example"}').text or "")
+    assert "value: Input should be a valid string" in (made.invoke('{"value": 1}').text or "")
+
+
+def test_function_that_converts() -> None:
+    """What the model gives is validated by its own type, and converted by a function, inside of others, too."""
+    pair = Annotated[tuple[int, int], FromJson(list[int], parse_pair)]
+    made = echo(dict[str, pair] | None, default=None)
+
+    assert {"a": (1, 2)} == made.invoke('{"value": {"a": [1, "2"]}}').value
+    assert "value.a: Value error, " in (made.invoke('{"value": {"a": [1]}}').text or "")
+    assert "value.a[1]: " in (made.invoke('{"value": {"a": [1, "b"]}}').text or "")
 
 
 @pytest.mark.parametrize("default", [[], {}, set()], ids=["list", "dict", "set"])

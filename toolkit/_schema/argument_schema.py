@@ -235,7 +235,10 @@ def _dump_keys(document: Mapping[str, Any], keys: Iterable[str]) -> str:
     return to_json({key: value for key, value in document.items() if key in chosen}, inf_nan_mode="constants").decode()
 
 
-REMEDY = "Give it a type that JSON can fill, or a default (it is then left out), or bind it by a partial."
+REMEDY = (
+    "Say what the model gives for it, such as Annotated[{written}, FromJson(str)] with toolkit.schema.FromJson; or "
+    "give it a default (it is then left out), or bind it by a partial."
+)
 NAME_REMEDY = "Define or import what it names, or give it a default (it is then left out)."
 MAX_SHOWN_TYPE = 200  # characters; a union of models may have thousands
 
@@ -479,7 +482,8 @@ class ParameterSchema(ArgumentSchema):
         reasons = {p.name: reason for p in parameters if (reason := self._find_reason(p))}
         needed = next((p for p in parameters if p.is_required and p.name in reasons), None)
         if needed is not None:
-            remedy = NAME_REMEDY if needed.problem else REMEDY
+            written = _write_type(needed)
+            remedy = NAME_REMEDY if needed.problem else REMEDY.format(written=written if len(written) < 80 else "...")
             raise DefinitionError(
                 f"{self.label}: parameter {needed.name!r} cannot be described to a model: {reasons[needed.name]}. "
                 f"{remedy}"
@@ -497,9 +501,12 @@ class ParameterSchema(ArgumentSchema):
         except PydanticOmit:
             return "it is marked to be left out (SkipJsonSchema)"
         except Exception as error:  # noqa: BLE001  as in `_generate`
-            written = shorten(inspect.formatannotation(p.annotation), MAX_SHOWN_TYPE)
-            return f"its type is {written} ({shorten(_summarize(error), MAX_SHOWN_TYPE)})"
+            return f"its type is {_write_type(p)} ({shorten(_summarize(error), MAX_SHOWN_TYPE)})"
         return ""
+
+
+def _write_type(p: Parameter) -> str:
+    return shorten(inspect.formatannotation(p.annotation), MAX_SHOWN_TYPE)
 
 
 def _summarize(error: Exception) -> str:

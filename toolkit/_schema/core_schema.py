@@ -387,7 +387,9 @@ def generate_fields(types: Mapping[str, Any], names: Mapping[str, Any]) -> Field
     from pydantic import ConfigDict, TypeAdapter
 
     arguments = TypedDict("arguments", dict(types))  # type: ignore[misc]  # noqa: UP013  keys known at run time only
-    arguments.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)  # type: ignore[attr-defined]
+    # A class that pydantic does not know is no error yet: of a union, the other members can be described.
+    config = ConfigDict(extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
+    arguments.__pydantic_config__ = config  # type: ignore[attr-defined]
     adapter = TypeAdapter(arguments)
     adapter.rebuild(_types_namespace=names)  # does nothing where all names were found
     core: Any = adapter.core_schema

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
     from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-    from pydantic_core.core_schema import IsSubclassSchema, UnionSchema
+    from pydantic_core.core_schema import CallableSchema, IsInstanceSchema, IsSubclassSchema, UnionSchema
 
 
 # Keywords whose value maps names, chosen by the user, to schemas: a name there is never a keyword.
@@ -55,18 +55,26 @@ def clean_all(definitions: Mapping[Any, Any]) -> dict[str, Any]:
 @cache
 def get_generator() -> type[GenerateJsonSchema]:
     """Return pydantic's generator, without its warnings of defaults that JSON cannot show: they are left out."""
+    from pydantic.errors import PydanticInvalidForJsonSchema
     from pydantic.json_schema import GenerateJsonSchema
 
     class Generator(GenerateJsonSchema):
         ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012  pydantic's own, set anew
 
+        def is_instance_schema(self, schema: IsInstanceSchema) -> JsonSchemaValue:
+            name = getattr(schema["cls"], "__qualname__", schema["cls"])
+            raise PydanticInvalidForJsonSchema(f"JSON has no form for {name}")
+
+        def callable_schema(self, schema: CallableSchema) -> JsonSchemaValue:
+            raise PydanticInvalidForJsonSchema("JSON has no form for a function")
+
         def is_subclass_schema(self, schema: IsSubclassSchema) -> JsonSchemaValue:
-            return self.handle_invalid_for_json_schema(schema, "a class, which JSON has no form for")
+            raise PydanticInvalidForJsonSchema("JSON has no form for a class")
 
         def union_schema(self, schema: UnionSchema) -> JsonSchemaValue:
             generated = super().union_schema(schema)
             if generated.get("anyOf") == []:  # each member was skipped
-                return self.handle_invalid_for_json_schema(schema, "a union of what JSON has no form for")
+                raise PydanticInvalidForJsonSchema("JSON has no form for any of the union")
             return generated
 
     return Generator
