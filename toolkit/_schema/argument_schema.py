@@ -239,7 +239,9 @@ REMEDY = (
     "Say what the model gives for it, such as Annotated[{written}, FromJson(str)] with toolkit.schema.FromJson; or "
     "give it a default (it is then left out), or bind it by a partial."
 )
-NAME_REMEDY = "Define or import what it names, or give it a default (it is then left out)."
+NAME_REMEDY = (
+    "Define or import what it names, and not under `if TYPE_CHECKING:`; or give it a default (it is then left out)."
+)
 MAX_SHOWN_TYPE = 200  # characters; a union of models may have thousands
 
 # Texts of the parameters by name, and examples of arguments.

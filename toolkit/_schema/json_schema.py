@@ -65,10 +65,10 @@ def get_generator() -> type[GenerateJsonSchema]:
             name = getattr(schema["cls"], "__qualname__", schema["cls"])
             raise PydanticInvalidForJsonSchema(f"JSON has no form for {name}")
 
-        def callable_schema(self, schema: CallableSchema) -> JsonSchemaValue:
+        def callable_schema(self, schema: CallableSchema) -> JsonSchemaValue:  # noqa: ARG002  pydantic's signature
             raise PydanticInvalidForJsonSchema("JSON has no form for a function")
 
-        def is_subclass_schema(self, schema: IsSubclassSchema) -> JsonSchemaValue:
+        def is_subclass_schema(self, schema: IsSubclassSchema) -> JsonSchemaValue:  # noqa: ARG002
             raise PydanticInvalidForJsonSchema("JSON has no form for a class")
 
         def union_schema(self, schema: UnionSchema) -> JsonSchemaValue:
