@@ -87,7 +87,7 @@ PUBLIC: dict[str, str] = {
     "toolkit.middleware": "Middleware Next PerRun audit cache redact repeat_guard",
     "toolkit.models": "CallReady Model ModelRequest ModelResponse Piece SystemMessage ToolMessage UserMessage",
     "toolkit.models.local": "EmbeddedModel embedded_model",
-    "toolkit.schema": "array boolean enum integer number object string",
+    "toolkit.schema": "FromJson array boolean enum integer number object string",
     "toolkit.serve": "agui",
     "toolkit.serve.agui": "AGUIEvent AGUIStream AsyncAGUIStream encode_events parse_decisions",
     "toolkit.sources": "openapi",
