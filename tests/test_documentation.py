@@ -23,6 +23,7 @@ MODULES = [
     "toolkit._tools.decorator",
     "toolkit._toolbox",
     "toolkit._runner.runner",
+    "toolkit.compaction",
     "toolkit.display.terminal",
     "toolkit.testing.scripted",
 ]

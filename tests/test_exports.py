@@ -73,6 +73,7 @@ PUBLIC: dict[str, str] = {
     """,
     "toolkit.calls": "calls_schema parse_calls",
     "toolkit.cli": "demo main",
+    "toolkit.compaction": "Compaction estimate_tokens",
     "toolkit.display": "Form InvalidForm Story Transcript ashow follow show",
     "toolkit.errors": """
         ApprovalError BusyError Cancelled ConversationError DefinitionError Denied DuplicateToolError Failed

@@ -22,7 +22,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("_runner",),
     ("_toolbox", "approvers", "calls"),
     ("_execution",),
-    ("display", "middleware", "stores"),
+    ("compaction", "display", "middleware", "stores"),
     ("_tools",),
     ("models",),
     ("_dialects",),

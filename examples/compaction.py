@@ -1,0 +1,34 @@
+"""Compaction: a long conversation is sent to the model in fewer tokens, and stays whole in the result.
+
+Prints the tokens of each request: they grow to the limit, then the older results are cut, then the older turns are
+summarised. The model is scripted, so that the example runs anywhere.
+"""
+
+from collections.abc import Sequence
+
+from toolkit import Runner, tool
+from toolkit.compaction import Compaction, estimate_tokens
+from toolkit.models import ModelResponse
+from toolkit.testing import ScriptedModel, call
+
+
+@tool(effect="read")
+def read_chapter(number: int) -> str:
+    """Read a chapter of a book."""
+    return "\n".join(f"Line {line} of chapter {number}." for line in range(1, 151))
+
+
+def summarize(messages: Sequence[object]) -> str:
+    """Write the summary of the messages that are left out; the place for a call of another model."""
+    calls = sum(len(message.calls) for message in messages if isinstance(message, ModelResponse))
+    return f"{calls} chapters have been read, and nothing has happened in them."
+
+
+model = ScriptedModel([*[[call("read_chapter", number=number)] for number in range(1, 13)], "Nothing happens."])
+hook = Compaction(max_tokens=4_000, keep_recent=4, summarize=summarize)
+result = Runner([read_chapter], model=model, hooks=[hook], max_turns=20).run("What happens in the book?")
+
+for number, request in enumerate(model.requests, 1):
+    print(f"request {number:2}: {len(request.messages):2} messages, {estimate_tokens(request.messages):5,} tokens")
+print(next(message.text for message in model.requests[-1].messages if message.text.startswith("[Summary")))
+print(f"result: {len(result.messages)} messages, {estimate_tokens(result.messages):,} tokens")

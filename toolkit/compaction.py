@@ -1,0 +1,366 @@
+"""Compaction: a hook that shortens what a model is sent of a long conversation.
+
+The conversation itself stays whole: only the messages of a request are replaced. They follow from the conversation
+alone, so a resumed run is sent the same.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, takewhile
+from typing import Any, TypeAlias, cast
+
+from toolkit._messages import (
+    FILES_TEXT,
+    IMAGES_TEXT,
+    Message,
+    ModelRequest,
+    ModelResponse,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+)
+
+__all__ = ["Compaction", "estimate_tokens"]
+
+logger = logging.getLogger("toolkit")
+
+# A function of messages that are left out, sync or async, which returns a text in their place.
+Summarize: TypeAlias = Callable[[Sequence[Message]], str | Awaitable[str]]
+
+# Tokens that an image or a file is estimated to have: providers count from 85 to several thousand.
+ATTACHMENT_TOKENS = 1_000
+# Characters of a result that is cut, for each of its lines.
+LINE = 200
+# Characters of a message in a summary. What a person wrote matters more than what came of it.
+MAX_SUMMARY_LINE, MAX_USER_LINE = 200, 1_000
+# Characters of the first line of a summary, and of the note in a text without its middle.
+MAX_HEAD, MAX_NOTE = 70, 50
+# Summaries may take this percentage of the tokens.
+SUMMARY = 10
+# Results are cut, and turns summarised, until so many percent of the tokens are left: later requests then begin with
+# the same messages for some turns, which servers have in their caches.
+TARGET = 75
+# Summaries that are remembered.
+MAX_SUMMARIES = 256
+
+
+class Compaction:
+    """A hook that shortens the messages of a request that would be longer than `max_tokens`.
+
+    First, results of tools that are not recent are cut to their first and last lines. If that is not enough, the
+    turns that are not recent are replaced by a summary, which loses its own middle where it is too long. If the recent
+    messages alone are too long, their results are cut, too, and the older ones of them are summarised.
+
+    Always sent are the instructions, the first and the latest message of the user, and the last turn; so these may
+    exceed `max_tokens` where they are longer. A call is never sent without its result, nor a result without its call.
+
+    A size is the number of tokens that the server reported for the last request, and a quarter of the characters that
+    have joined since; without such a report it is a quarter of all characters. An image or a file counts as 1,000.
+
+    Args:
+        max_tokens: Tokens of the messages of a request, at least 1,000.
+        keep_recent: Number of last messages that are sent as they are.
+        max_lines: Lines of a result that is cut, half of them from its end; 200 characters for each.
+        summarize: A function of the messages that are left out, sync or async, which returns the summary; for
+            example a run of another model. Called again only where there are others to leave out. By default each
+            message becomes a line. A summary is cut to a tenth of `max_tokens`.
+
+    Raises:
+        ValueError: A number is out of range.
+        TypeError: `summarize` is not a function.
+
+    Example:
+        >>> from toolkit import Runner
+        >>> runner = Runner(model="gpt-5-mini", hooks=[Compaction(max_tokens=50_000)])
+    """
+
+    def __init__(
+        self,
+        max_tokens: int = 100_000,
+        *,
+        keep_recent: int = 10,
+        max_lines: int = 50,
+        summarize: Summarize | None = None,
+    ) -> None:
+        for name, value, least in (
+            ("max_tokens", max_tokens, 1_000),
+            ("keep_recent", keep_recent, 0),
+            ("max_lines", max_lines, 2),
+        ):
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise ValueError(f"{name}={value!r} must be a whole number, at least {least}.")
+        if summarize is not None and not callable(summarize):
+            raise TypeError(f"summarize={summarize!r} is not a function of messages.")
+        self._max_tokens = max_tokens
+        self._keep_recent = keep_recent
+        self._max_lines = max_lines
+        self._summarize = summarize
+        self._summaries: dict[tuple[Message, ...], str] = {}
+        self._lock = threading.Lock()
+
+    def before_model(self, request: ModelRequest) -> ModelRequest | Awaitable[ModelRequest] | None:
+        """Shorten the messages of a request; None if they are short enough."""
+        history = _History(request.messages, self._max_lines, summary_tokens=self._max_tokens * SUMMARY // 100)
+        start, cut = self._find_cuts(history)
+        if start == cut == 0:
+            return None
+        sections = history.split(start, cut)
+        summaries = {number: self._get_summary(part) for number, (part, is_sent) in enumerate(sections) if not is_sent}
+        if any(map(inspect.isawaitable, summaries.values())):
+            return self._wait_for(request, sections, summaries)
+        return self._make_request(request, sections, cast("dict[int, str]", summaries))
+
+    def _find_cuts(self, history: _History) -> tuple[int, int]:
+        """Return the block before which blocks are left out, and that before which results are cut.
+
+        All requests of the conversation so far are gone through, so that both move only where one was too long.
+        """
+        start = cut = excess = 0
+        for point in history.points:
+            levels = self._list_levels(history, point, start, cut)
+            start, cut = next((s, c) for s, c, goal in levels if history.measure(s, c, point) + excess <= goal)
+            excess = history.find_excess(start, cut, point)
+        return start, cut
+
+    def _list_levels(self, history: _History, point: int, start: int, cut: int) -> Iterable[tuple[int, int, float]]:
+        """Yield cuts for a request, the deepest last, with the size that each must reach to be chosen."""
+        whole, target = self._max_tokens, self._max_tokens * TARGET / 100
+        yield start, cut, whole
+        last = max(start, history.find_last_turn(point))
+        recent = max(start, min(last, history.find_recent(point, self._keep_recent)))
+        cut = max(cut, recent)
+        yield start, cut, target
+        yield recent, cut, target
+        yield recent, cut, whole
+        yield from ((earliest, point, whole) for earliest in range(recent, last))
+        yield last, point, float("inf")
+
+    def _get_summary(self, messages: tuple[Message, ...]) -> str | Awaitable[str]:
+        if self._summarize is None:
+            return _cut_text("\n".join(map(_describe, messages)), self._max_lines)
+        with self._lock:
+            known = self._summaries.get(messages)
+        if known is not None:
+            return known
+        summary = self._summarize(messages)
+        return summary if inspect.isawaitable(summary) else self._remember(messages, summary)
+
+    def _remember(self, messages: tuple[Message, ...], summary: Any) -> str:
+        if not isinstance(summary, str):
+            raise TypeError(f"summarize={self._summarize!r} must return a text, not {summary!r:.100}.")
+        with self._lock:
+            self._summaries[messages] = summary
+            if len(self._summaries) > MAX_SUMMARIES:
+                del self._summaries[next(iter(self._summaries))]
+        return summary
+
+    async def _wait_for(
+        self, request: ModelRequest, sections: Sequence[_Section], summaries: dict[int, str | Awaitable[str]]
+    ) -> ModelRequest:
+        done = {
+            number: one if isinstance(one, str) else self._remember(sections[number][0], await one)
+            for number, one in summaries.items()
+        }
+        return self._make_request(request, sections, done)
+
+    def _make_request(
+        self, request: ModelRequest, sections: Sequence[_Section], summaries: dict[int, str]
+    ) -> ModelRequest:
+        characters = self._max_tokens * SUMMARY // 100 * 4 // max(1, len(summaries)) - MAX_HEAD
+        messages: list[Message] = []
+        for number, (part, _) in enumerate(sections):
+            if number in summaries:
+                head = f"[Summary of {len(part)} earlier messages, which are left out here]"
+                messages.append(UserMessage(f"{head}\n{_cut_middle(summaries[number], characters)}"))
+            else:
+                messages += part
+        logger.debug(
+            "Compaction: %s messages of about %s tokens are sent as %s of about %s.",
+            len(request.messages),
+            estimate_tokens(request.messages),
+            len(messages),
+            estimate_tokens(messages),
+        )
+        return replace(request, messages=tuple(messages))
+
+
+def estimate_tokens(messages: Iterable[Message]) -> int:
+    """Estimate the tokens of messages: a quarter of their characters; 1,000 for an image or a file."""
+    return sum(map(_estimate, messages))
+
+
+def _estimate(message: Message) -> int:
+    if isinstance(message, ModelResponse):
+        calls = sum(len(call.name) + len(call.wire_arguments or call.arguments) for call in message.calls)
+        characters = sum(len(str(item)) for item in message.items) or len(message.text) + len(message.reasoning) + calls
+        return (characters + 3) // 4
+    tokens = (len(message.text) + 3) // 4
+    if not isinstance(message, UserMessage):  # the message behind results has their images and files
+        return tokens
+    return tokens + ATTACHMENT_TOKENS * (len(message.images) + len(message.files))
+
+
+# Messages that follow each other, and whether they are sent.
+_Section: TypeAlias = tuple[tuple[Message, ...], bool]
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Messages that are sent together or not at all: a response with the results of its calls, or any other message."""
+
+    messages: tuple[Message, ...]
+    first: int  # position of the first message
+
+    @property
+    def is_response(self) -> bool:
+        return isinstance(self.messages[0], ModelResponse)
+
+
+class _History:
+    """A conversation in blocks, with the sizes of their beginnings.
+
+    Attributes:
+        points: Numbers of the blocks before which the model was asked, and of the one that it is asked for now.
+    """
+
+    def __init__(self, messages: Sequence[Message], max_lines: int, summary_tokens: int) -> None:
+        self._max_lines = max_lines
+        self._summary_tokens = summary_tokens
+        self._length = len(messages)
+        self._blocks = _split_blocks(messages)
+        self._whole = _accumulate(estimate_tokens(block.messages) for block in self._blocks)
+        self._short: list[int] | None = None
+        firsts = [block.messages[0] for block in self._blocks]
+        self._users = [number for number, first in enumerate(firsts) if isinstance(first, UserMessage)]
+        self._instructions = range(sum(1 for _ in takewhile(lambda first: isinstance(first, SystemMessage), firsts)))
+        responses = [number for number, block in enumerate(self._blocks) if block.is_response]
+        self.points = (*responses, len(self._blocks))
+
+    def measure(self, start: int, cut: int, point: int) -> int:
+        """Return the size of a request for the response at `point`."""
+        size = self._whole[point] - self._whole[max(start, cut)]
+        if cut > start:
+            short = self._get_short()
+            size += short[cut] - short[start]
+        if not start:
+            return size
+        kept = [number for number in self._list_kept(point) if number < start]
+        size += sum(self._whole[number + 1] - self._whole[number] for number in kept)
+        return size + self._summary_tokens if start > len(kept) else size
+
+    def find_excess(self, start: int, cut: int, point: int) -> int:
+        """Return how many tokens more the server counted for the request at `point` than were estimated.
+
+        The run that sent it may have sent the whole history, so the estimate that is nearer counts.
+        """
+        first = self._blocks[point].messages[0] if point < len(self._blocks) else None
+        usage = first.usage if isinstance(first, ModelResponse) else None
+        if usage is None or not usage.input_tokens:
+            return 0
+        tokens = usage.input_tokens // max(1, usage.requests)
+        return min((tokens - self.measure(start, cut, point), tokens - self._whole[point]), key=abs)
+
+    def find_last_turn(self, point: int) -> int:
+        """Return the block in which the last turn before `point` begins: calls with results, or messages to answer."""
+        last = next((number for number in range(point - 1, -1, -1) if self._blocks[number].is_response), -1)
+        has_results = last >= 0 and len(self._blocks[last].messages) > 1
+        return last if has_results else last + 1
+
+    def find_recent(self, point: int, count: int) -> int:
+        """Return the block that has the first of the last `count` messages before `point`."""
+        end = self._blocks[point].first if point < len(self._blocks) else self._length
+        number = point
+        while number and end - self._blocks[number - 1].first <= count:
+            number -= 1
+        return number
+
+    def split(self, start: int, cut: int) -> list[_Section]:
+        """Split the history into sections that are sent, their results cut, and sections that are left out."""
+        kept = {*self._list_kept(len(self._blocks)), *range(start, len(self._blocks))}
+        sections: list[_Section] = []
+        for number, block in enumerate(self._blocks):
+            messages, is_sent = self._cut_block(block) if number < cut else block.messages, number in kept
+            if sections and sections[-1][1] == is_sent:
+                messages = (*sections.pop()[0], *messages)
+            sections.append((messages, is_sent))
+        return sections
+
+    def _list_kept(self, point: int) -> list[int]:
+        """Return the blocks before `point` that are always sent: instructions, the first and the last user message."""
+        count = bisect_left(self._users, point)
+        return sorted({*self._instructions, *self._users[: min(1, count)], *self._users[max(0, count - 1) : count]})
+
+    def _get_short(self) -> list[int]:
+        if self._short is None:
+            self._short = _accumulate(estimate_tokens(self._cut_block(block)) for block in self._blocks)
+        return self._short
+
+    def _cut_block(self, block: _Block) -> tuple[Message, ...]:
+        if len(block.messages) == 1:
+            return block.messages
+        return tuple([self._cut_result(message) for message in block.messages])
+
+    def _cut_result(self, message: Message) -> Message:
+        if not isinstance(message, ToolMessage):
+            return message
+        text = _cut_middle(_cut_text(message.text, self._max_lines), self._max_lines * LINE)
+        return message if text == message.text else message.replace(text=text)
+
+
+def _accumulate(sizes: Iterable[int]) -> list[int]:
+    return list(accumulate(sizes, initial=0))
+
+
+def _split_blocks(messages: Sequence[Message]) -> list[_Block]:
+    blocks: list[_Block] = []
+    for position, message in enumerate(messages):
+        if blocks and _belongs(message, blocks[-1].messages):
+            blocks[-1] = replace(blocks[-1], messages=(*blocks[-1].messages, message))
+        else:
+            blocks.append(_Block((message,), position))
+    return blocks
+
+
+def _belongs(message: Message, earlier: tuple[Message, ...]) -> bool:
+    """Return whether a message is a result of a block's calls, or the message with their images and files."""
+    if isinstance(message, ToolMessage):
+        return True
+    is_attachment = isinstance(message, UserMessage) and message.text in (IMAGES_TEXT, FILES_TEXT)
+    return is_attachment and isinstance(earlier[-1], ToolMessage)
+
+
+def _cut_text(text: str, most: int) -> str:
+    """Cut a text to its first and last lines."""
+    if text.count("\n") < most:
+        return text
+    lines = text.split("\n")
+    note = f"[... {len(lines) - most} lines truncated ...]"
+    return "\n".join([*lines[: most - most // 2], note, *lines[len(lines) - most // 2 :]])
+
+
+def _cut_middle(text: str, most: int) -> str:
+    """Cut a text to its first and last characters."""
+    if len(text) <= most:
+        return text
+    half = max(0, most - MAX_NOTE) // 2
+    return f"{text[:half]}[... {len(text) - 2 * half} characters truncated ...]{text[len(text) - half :]}"
+
+
+def _describe(message: Message) -> str:
+    """Describe a message in one line."""
+    if isinstance(message, ModelResponse):
+        calls = ", ".join(f"{call.name}({_cut_middle(call.arguments, MAX_SUMMARY_LINE)})" for call in message.calls)
+        text = " ".join(message.text.split())
+        parts = [f"Assistant: {_cut_middle(text, MAX_SUMMARY_LINE)}"] if text else []
+        return " ".join([*parts, f"[Assistant called {calls}]"] if calls else parts) or "[Assistant]"
+    name = "User" if isinstance(message, UserMessage) else "System"
+    if isinstance(message, ToolMessage):
+        name = f"Error of {message.name}" if message.is_error else f"Result of {message.name}"
+    most = MAX_USER_LINE if isinstance(message, UserMessage) else MAX_SUMMARY_LINE
+    return f"{name}: {_cut_middle(' '.join(message.text.split()), most)}"
