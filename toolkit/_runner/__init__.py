@@ -18,4 +18,5 @@ Files, each importing only those below it:
     limits         `Limits` and `Prices`
     history        repair of a history that servers reject
     control        messages to running runs, cancellation, and the list of active runs
+    prompt         what a user sends, as a message
 """

@@ -10,10 +10,10 @@ from weakref import WeakSet
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._messages import UserMessage
+from toolkit._runner.prompt import UserInput, make_user_message
 from toolkit.errors import BusyError, RunError
 
 QueueMode: TypeAlias = Literal["one", "all"]
-UserInput: TypeAlias = str | UserMessage
 
 
 class MessageQueue:
@@ -83,15 +83,14 @@ class MessageQueue:
             return (*self._steering, *self._follow_ups)
 
     def _append(self, queue: deque[UserMessage], message: UserInput) -> None:
-        if not isinstance(message, (str, UserMessage)):
-            raise TypeError(f"A message of the user is text or a UserMessage, not {message!r}.")
+        made = make_user_message(message)
         with self._lock:
             if self._is_closed:
                 raise RunError(
                     "This run has ended. Start another with messages=result.messages, "
                     "or, if it is paused, call resume(result.state, decisions)."
                 )
-            queue.append(UserMessage(message) if isinstance(message, str) else message)
+            queue.append(made)
 
     def _take(self, queue: deque[UserMessage]) -> list[UserMessage]:
         count = len(queue) if self._at_a_time is None else min(len(queue), self._at_a_time)

@@ -19,6 +19,7 @@ from toolkit._messages import Message
 from toolkit._options import refuse_unknown_options
 from toolkit._runner.control import QueueMode
 from toolkit._runner.limits import Limits
+from toolkit._runner.prompt import UserInput
 from toolkit._runner.state import RunState
 from toolkit._tools.shared_values import Values
 from toolkit.middleware import Middleware
@@ -198,7 +199,7 @@ _RULES: Mapping[str, _Rule] = {
 }
 
 
-Prompt: TypeAlias = str | RunState | None
+Prompt: TypeAlias = UserInput | RunState | None
 
 
 History: TypeAlias = Iterable[Message | Mapping[str, Any]]

@@ -24,7 +24,7 @@ from toolkit._execution.ledger import MemoryLedger
 from toolkit._execution.parallel import MAX_PARALLEL, Order, check_order
 from toolkit._execution.references import restore_shared
 from toolkit._execution.truncation import MAX_RESULT, ResultStore
-from toolkit._messages import Message, ModelResponse, SystemMessage, UserMessage, get_open_calls
+from toolkit._messages import Message, ModelResponse, SystemMessage, get_open_calls
 from toolkit._options import spell_options
 from toolkit._runner.control import ActiveRuns, Controls, MessageQueue
 from toolkit._runner.conversation import Conversation
@@ -45,6 +45,7 @@ from toolkit._runner.options import (
     reject_reserved_keys,
 )
 from toolkit._runner.output import build_output
+from toolkit._runner.prompt import UserInput, make_user_message
 from toolkit._runner.result import RunResult, restore_calls
 from toolkit._runner.run import Run
 from toolkit._runner.state import RunState
@@ -180,7 +181,8 @@ class Runner(Controls):
         exception that leaves `run`, KeyboardInterrupt included, has the RunResult so far as its `result`.
 
         Args:
-            prompt: The user's message; or the state of a run, to resume it.
+            prompt: The user's message: text; or a list of texts, `Path`s of images, PDFs and text files, `Image`s,
+                `File`s, pictures of PIL, figures of Matplotlib or Plotly. Or the state of a run, to resume it.
             messages: The conversation so far: the messages of another result, or a history in OpenAI's form. A broken
                 history is repaired.
             deps: Given to tools as `ToolContext.deps`.
@@ -413,7 +415,7 @@ class Runner(Controls):
             ValueError: There is nothing to answer, or an option names a tool that does not exist.
         """
         options, start = self._options, time.monotonic()
-        state = request.prompt if isinstance(request.prompt, RunState) else None
+        state, prompt = (request.prompt, None) if isinstance(request.prompt, RunState) else (None, request.prompt)
         tools = self._secure(self.toolbox.snapshot())  # result_read may join in the course of the run
         for made in tools.values():
             if request.deps is None and made._needs_deps:
@@ -428,7 +430,7 @@ class Runner(Controls):
         elif request.decisions:
             raise ApprovalError("decisions= belongs to the state of a paused run: pass that, too.")
         else:
-            messages = _list_first_messages(request, self.instructions)
+            messages = _list_first_messages(prompt, request.messages, self.instructions)
             conversation = Conversation(messages, run_id=uuid.uuid4().hex, limits=self.limits)
         cancellation = Cancellation(parent=current_cancellation.get())
         deadline = Cancellation(self.limits.max_seconds, parent=cancellation)
@@ -566,17 +568,14 @@ def _list_open_ids(state: RunState) -> tuple[str, ...]:
     return tuple(call.id for call in get_open_calls(state.messages, state.results))
 
 
-def _list_first_messages(request: RunRequest, instructions: str) -> list[Message]:
-    prompt = request.prompt
-    if not isinstance(prompt, (str, type(None))):
-        raise TypeError(f"A prompt is text, not {prompt!r}; what was said before goes in as messages=[...].")
+def _list_first_messages(prompt: UserInput | None, history: History, instructions: str) -> list[Message]:
     messages: list[Message] = []
-    if request.messages:
-        messages, notes = repair_history(parse_history(request.messages))
+    if history:
+        messages, notes = repair_history(parse_history(history))
         for note in notes:
             logger.warning("The history was repaired: %s", note)
     if prompt is not None:
-        messages.append(UserMessage(prompt))
+        messages.append(make_user_message(prompt))
     if not messages:
         raise ValueError("There is nothing to answer: pass a prompt, or messages.")
     if isinstance(messages[-1], ModelResponse):

@@ -1,0 +1,96 @@
+"""Prompts: text, and lists of texts, pictures and files, as messages of the user."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from toolkit._guards.media import detect_image
+from toolkit._messages import File, Image, UserMessage
+from toolkit._tools.foreign_values import to_image
+
+# What a user may send: text; or texts, pictures and files, where a `Path` stands for the content of its file. A picture
+# may also be one of PIL, or a figure of Matplotlib or Plotly, which have no common type.
+UserInput: TypeAlias = str | UserMessage | Sequence[Any]
+
+# Bytes of a picture or a PDF; OpenAI takes 50 MB in all files of a request.
+MAX_MEDIA = 20 * 2**20
+# Bytes of a file of text: some 250,000 tokens.
+MAX_TEXT = 2**20
+
+
+def make_user_message(given: UserInput) -> UserMessage:
+    """Make a message of what a user sends. The texts of a list are joined by line breaks; the attachments follow.
+
+    Raises:
+        TypeError: A part is of another type.
+        ValueError: A file is too large, or neither an image, a PDF nor text; or there is nothing in the list.
+        OSError: A file cannot be read.
+    """
+    if isinstance(given, str):
+        return UserMessage(given)
+    if isinstance(given, UserMessage):
+        return given
+    if not isinstance(given, (list, tuple)):
+        raise TypeError(f"A prompt is text, or a list of texts, pictures and files, not {given!r:.200}.")
+    if not given:
+        raise ValueError("The prompt is an empty list: there is nothing to answer.")
+    parts = [_read_part(part) for part in given]
+    return UserMessage(
+        "\n".join(part for part in parts if isinstance(part, str)),
+        tuple(part for part in parts if isinstance(part, Image)),
+        tuple(part for part in parts if isinstance(part, File)),
+    )
+
+
+def _read_part(part: Any) -> str | Image | File:
+    if isinstance(part, Path):
+        return _read_file(part)
+    if isinstance(part, dict):
+        raise TypeError(f"A prompt cannot hold {part!r:.200}. The conversation so far goes in as messages=[...].")
+    drawn = to_image(part)
+    if isinstance(drawn, (str, Image, File)):
+        return drawn
+    raise TypeError(
+        f"A prompt cannot hold a {type(part).__name__}: {part!r:.200}. Its parts are texts, pathlib.Path, "
+        "Image(data, media_type), File(data, media_type, name), pictures of PIL, and figures of Matplotlib or Plotly."
+    )
+
+
+def _read_file(path: Path) -> str | Image | File:
+    data = _read_bytes(path)
+    if media_type := detect_image(data):
+        return Image(data, media_type)
+    if data.startswith(b"%PDF-"):
+        return File(data, "application/pdf", path.name)
+    if len(data) > MAX_TEXT:
+        raise ValueError(f"The prompt's file {path} is larger than {MAX_TEXT // 2**20} MiB, and no image or PDF.")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise ValueError(
+            f"The prompt's file {path} is neither an image (PNG, JPEG, GIF, WebP), a PDF, nor text in UTF-8. "
+            "File(data, media_type, name) sends another type, where the model's server takes it."
+        )
+    return f"[file {path.name}]\n{text}"
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        where = f"the current directory is {Path.cwd()}"
+        raise FileNotFoundError(f"The prompt's file {path} does not exist; {where}.") from None
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(f"The prompt's {path} is a directory: list the files to send.")
+    if not stat.S_ISREG(mode):
+        raise OSError(f"The prompt's {path} is not a regular file.")
+    with path.open("rb") as file:
+        data = file.read(MAX_MEDIA + 1)
+    if len(data) > MAX_MEDIA:
+        raise ValueError(f"The prompt's file {path} is larger than {MAX_MEDIA // 2**20} MiB.")
+    return data
