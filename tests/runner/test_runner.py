@@ -919,7 +919,7 @@ def test_request_options_that_are_none(options: dict[str, Any], word: str) -> No
 def test_prompt_is_text() -> None:
     """A history given as the prompt is refused, with the way to give it."""
     with pytest.raises(TypeError, match=r"goes in as messages="):
-        Runner(model=ScriptedModel([])).run([{"role": "user", "content": "Hi"}])  # type: ignore[call-overload]
+        Runner(model=ScriptedModel([])).run([{"role": "user", "content": "Hi"}])
 
 
 def test_pictures() -> None:
