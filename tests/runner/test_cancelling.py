@@ -647,7 +647,9 @@ def test_run_that_is_late(silent: Silent, go: Callable[[Runner], RunResult]) -> 
     """A run whose time is up while the model answers ends there, whatever the model does."""
     result = go(Runner(model=silent, limits=Limits(max_seconds=0.05, on_limit="stop")))
 
-    assert ("max_seconds", ["go"]) == (result.finish_reason, texts(result.messages))
+    prompt, note = texts(result.messages)
+    assert ("max_seconds", "go") == (result.finish_reason, prompt)
+    assert note.startswith("[Agent stopped: Max duration reached (")
 
 
 @WAYS

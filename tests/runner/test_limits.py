@@ -43,9 +43,19 @@ def adding(request: ModelRequest) -> ModelResponse:
 BOUNDS: dict[str, dict[str, Any]] = {
     "max_turns": {"max_turns": 2},
     "max_calls": {"max_calls": 2},
+    "max_tokens": {"max_tokens": 30},
     "max_input_tokens": {"max_input_tokens": 20},
     "max_output_tokens": {"max_output_tokens": 10},
     "max_cost": {"max_cost": 0.03, "prices": Prices(input=1000, output=1000)},
+}
+# The same, as the conversation ends with "stop".
+NOTES = {
+    "max_turns": "Max turns reached (2/2)",
+    "max_tokens": "Max tokens reached (30/30)",
+    "max_calls": "Limit reached: max_calls (2/2)",
+    "max_input_tokens": "Limit reached: max_input_tokens (20/20)",
+    "max_output_tokens": "Limit reached: max_output_tokens (10/10)",
+    "max_cost": "Limit reached: max_cost (0.03/0.03)",
 }
 EACH = pytest.mark.parametrize("limit", BOUNDS)
 
@@ -68,14 +78,24 @@ def test_answer(limit: str, go: Callable[[Runner], RunResult]) -> None:
     assert [LAST_TURN, "In the end."] == texts(result)[-2:]
 
 
+def test_turns_without_a_bound() -> None:
+    """A run may have any number of turns, where that is asked for; other limits still bound it."""
+    runner = Runner([add], model=ScriptedModel(adding), limits=Limits(max_turns=None, max_calls=25))
+
+    result = runner.run("go")
+
+    assert ("In the end.", "max_calls", 26) == (result.output, result.finish_reason, result.usage.requests)
+    assert 10 == Runner(max_turns=None, model=ScriptedModel([])).limits.max_turns
+
+
 @EACH
 @WAYS
 def test_stop(limit: str, go: Callable[[Runner], RunResult]) -> None:
-    """With "stop" the run ends as it is, with the model's last words."""
+    """With "stop" the run ends as it is, with the model's last words; a last message names the bound."""
     result = go(limited(limit, on_limit="stop"))
 
-    assert ("Let me see.", limit, 2, "0") == (
-        result.output, result.finish_reason, result.usage.requests, texts(result)[-1]
+    assert ("Let me see.", limit, 2, ["0", f"[Agent stopped: {NOTES[limit]}]"]) == (
+        result.output, result.finish_reason, result.usage.requests, texts(result)[-2:]
     )  # fmt: skip
 
 
@@ -193,9 +213,8 @@ def test_limits_of_a_resumed_run() -> None:
 @pytest.mark.parametrize(
     ("bounds", "message"),
     [
-        ({"max_turns": 0}, "max_turns=0 must be a whole number, at least 1: every run has an end"),
+        ({"max_turns": 0}, "max_turns=0 must be a whole number, at least 1, or None for no limit"),
         ({"max_turns": True}, "max_turns=True must be a whole number"),
-        ({"max_turns": None}, "max_turns=None must be a whole number"),
         ({"max_calls": 0}, "max_calls=0 must be a whole number, at least 1, or None"),
         ({"max_calls": 2.5}, "max_calls=2.5 must be a whole number"),
         ({"max_input_tokens": 0.5}, "max_input_tokens=0.5 must be a whole number"),

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TypeAlias
@@ -178,9 +178,10 @@ class Conversation:
             LimitError: A limit is reached, and `on_limit="raise"`.
         """
         if self._state.phase == "asking" and not self._state.is_last_turn:
-            limit = self._find_reached_limit(seconds)
+            used = self._list_used(seconds)
+            limit = next((name for name in used if self._is_reached(name, used[name])), "")
             if limit:
-                self.reach_limit(limit)
+                self.reach_limit(limit, used[limit])
         state = self._state
         if state.phase == "asking":
             return CallModel(tuple(self._messages), state.turns, not state.is_last_turn)
@@ -190,24 +191,24 @@ class Conversation:
             return Paused(state.pending)
         return Finished(self.text if state.output is None else state.output, state.finish_reason)
 
-    def _find_reached_limit(self, seconds: float) -> str:
-        """Return the name of the first limit that is reached; empty when none is."""
-        limits, usage = self._limits, self._state.usage
+    def _list_used(self, seconds: float) -> Mapping[str, float]:
+        """Return how much of each limit is used, by its name."""
+        usage, prices = self._state.usage, self._limits.prices
         with self._lock:
             calls = self._calls_by_tool.total()
-        used: dict[str, float] = {
+        return {
             "max_turns": self._state.turns,
             "max_calls": calls,
             "max_seconds": seconds,
+            "max_tokens": usage.input_tokens + usage.output_tokens,
             "max_input_tokens": usage.input_tokens,
             "max_output_tokens": usage.output_tokens,
-            "max_cost": limits.prices.compute_cost(usage) if limits.prices else 0,
+            "max_cost": prices.compute_cost(usage) if prices else 0,
         }
-        for name, amount in used.items():
-            limit = getattr(limits, name)
-            if limit is not None and amount >= limit:
-                return name
-        return ""
+
+    def _is_reached(self, name: str, used: float) -> bool:
+        limit = getattr(self._limits, name)
+        return limit is not None and used >= limit
 
     def add_usage(self, response: ModelResponse) -> None:
         """Count what a response cost, whatever becomes of it."""
@@ -379,7 +380,7 @@ class Conversation:
         """
         self._expect("finished")
         state, limits = self._state, self._limits
-        is_over = limits.on_limit == "stop" and (self.limit or state.turns >= limits.max_turns)
+        is_over = limits.on_limit == "stop" and (self.limit or self._is_reached("max_turns", state.turns))
         if is_over or state.output_retries >= limits.max_output_retries:
             raise RunError(f"The run has no answer of its output_type after {state.turns} answers of the model. {why}")
         self._messages.append(UserMessage(f"{why} {remedy}".rstrip()))
@@ -387,8 +388,12 @@ class Conversation:
         retries = state.output_retries + 1
         self._state = state.replace(phase="asking", finish_reason=reason, empty_responses=0, output_retries=retries)
 
-    def reach_limit(self, limit: str) -> None:
+    def reach_limit(self, limit: str, used: float) -> None:
         """Ask for a last answer, end the run, or raise, as `on_limit` says.
+
+        Args:
+            limit: Name of the limit.
+            used: How much of it is used.
 
         Raises:
             LimitError: `on_limit="raise"`.
@@ -399,6 +404,7 @@ class Conversation:
             raise LimitError(f"{reached} Raise Limits({limit}=...), or let the run end with an answer.")
         if self._limits.on_limit == "stop":
             self.end(limit)
+            self._messages.append(UserMessage(self._limits.describe_stop(limit, used)))
             return
         self._messages.append(UserMessage(LAST_TURN))
         self._state = self._state.replace(is_last_turn=True, finish_reason=limit)

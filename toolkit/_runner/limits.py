@@ -16,6 +16,13 @@ OnLimit: TypeAlias = Literal["answer", "stop", "raise"]
 LAST_TURN = "You have used all available tool calls. Summarize what you found and respond to the user."
 # The result of a call that the last answer holds nevertheless.
 NO_TOOLS_TEXT = "Not run: no tool can be called in the last turn."
+# What the conversation ends with, where `on_limit="stop"`. The wording is fixed, like that of `LAST_TURN`.
+STOP_NOTES: Mapping[str, str] = {
+    "max_turns": "Max turns reached ({used}/{limit})",
+    "max_tokens": "Max tokens reached ({used}/{limit})",
+    "max_seconds": "Max duration reached ({used:g}s/{limit:g}s)",
+}
+STOP_NOTE = "Limit reached: {name} ({used}/{limit})"
 
 # Seconds for the last answer of a run whose time is up, where `max_seconds_per_turn` is not set.
 LAST_SECONDS = 60.0
@@ -54,31 +61,33 @@ class Limits:
     when some wait for others; the steps of a plan count as calls.
 
     Attributes:
-        max_turns: Model answers that may call tools, at least 1.
+        max_turns: Model answers that may call tools, at least 1. None is only for runs that something else bounds.
         max_calls: Calls that may run. Further ones are refused.
         max_calls_per_turn: Calls of one answer. Further ones are refused.
         max_calls_per_tool: Calls of single tools, by name. Further ones are refused, and the run goes on.
         max_seconds: Time for the run. Calls still running are cancelled; the last answer has `max_seconds_per_turn`
             more, 60 by default.
         max_seconds_per_turn: Time for one answer of the model with the hooks around it. The run fails when it is over.
+        max_tokens: Tokens read and written by the model, summed over all turns.
         max_input_tokens: Tokens read by the model, summed over all turns.
         max_output_tokens: Tokens written by the model, summed over all turns.
         max_cost: Cost of the run, computed with `prices`.
         prices: Prices of tokens.
-        on_limit: `answer` asks for one last answer without tools, `stop` ends the run at once, `raise` raises
-            LimitError.
+        on_limit: `answer` asks for one last answer without tools, `stop` ends the run at once, with a last message of
+            the user such as `[Agent stopped: Max turns reached (10/10)]`, `raise` raises LimitError.
         max_output_retries: How often an answer that does not fit the output type is sent back to the model.
 
     Raises:
         ValueError: A limit has a value that it cannot have.
     """
 
-    max_turns: int = 10
+    max_turns: int | None = 10
     max_calls: int | None = None
     max_calls_per_turn: int = 1024
     max_calls_per_tool: Mapping[str, int] = field(default_factory=dict)
     max_seconds: float | None = None
     max_seconds_per_turn: float | None = None
+    max_tokens: int | None = None
     max_input_tokens: int | None = None
     max_output_tokens: int | None = None
     max_cost: float | None = None
@@ -87,8 +96,6 @@ class Limits:
     max_output_retries: int = 2
 
     def __post_init__(self) -> None:
-        if not _is_count(self.max_turns, 1):
-            raise ValueError(f"max_turns={self.max_turns!r} must be a whole number, at least 1: every run has an end.")
         if self.on_limit not in get_args(OnLimit):
             raise ValueError(f"on_limit={self.on_limit!r} is not one of 'answer', 'stop', 'raise'.")
         self._check_prices()
@@ -98,7 +105,7 @@ class Limits:
             )
         _check_counts({"max_calls_per_turn": self.max_calls_per_turn, "max_output_retries": self.max_output_retries})
         _check_counts(self.max_calls_per_tool)
-        for name in ("max_calls", "max_input_tokens", "max_output_tokens"):
+        for name in ("max_turns", "max_calls", "max_tokens", "max_input_tokens", "max_output_tokens"):
             limit = getattr(self, name)
             if limit is not None and not _is_count(limit, 1):
                 raise ValueError(f"{name}={limit!r} must be a whole number, at least 1, or None for no limit.")
@@ -106,6 +113,11 @@ class Limits:
             limit = getattr(self, name)
             if limit is not None and not (_is_number(limit) and limit > 0):
                 raise ValueError(f"{name}={limit!r} must be a number above 0, or None for no limit.")
+
+    def describe_stop(self, name: str, used: float) -> str:
+        """Describe the end of a run that has reached a limit."""
+        note = STOP_NOTES.get(name, STOP_NOTE).format(name=name, used=round(used, 2), limit=getattr(self, name))
+        return f"[Agent stopped: {note}]"
 
     def _check_prices(self) -> None:
         if self.prices is None and self.max_cost is not None:

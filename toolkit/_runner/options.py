@@ -95,13 +95,13 @@ HINTS: Mapping[str, str] = {
     **dict.fromkeys(("max_iterations", "max_steps", "recursion_limit"), "Write max_turns=..., or limits=Limits(...)."),
     **dict.fromkeys(("timeout", "max_time"), "limits=Limits(...) has the time of a run and of a turn."),
     **dict.fromkeys(("stream", "streaming", "verbose"), "runner.stream(prompt) gives the events of a run."),
+    "max_tokens": "limits=Limits(max_tokens=...) bounds a run, and one answer request_options={'max_tokens': ...}.",
     "max_retries": "Set it on the client: client=OpenAI(max_retries=...).",
     **{
         name: f"It is a key of the request: request_options={{{name!r}: ...}}."
         for name in (
             "temperature",
             "top_p",
-            "max_tokens",
             "max_completion_tokens",
             "max_output_tokens",
             "seed",

@@ -213,7 +213,7 @@ class Run(Generic[T]):
         if not (isinstance(error, (TimedOut, Cancelled)) and deadline):
             return False
         if self.deadline.reason == DEADLINE and not self.cancellation:
-            self.conversation.reach_limit("max_seconds")
+            self.conversation.reach_limit("max_seconds", time.monotonic() - self.start)
         return True
 
     async def _make_request(self, step: CallModel, backend: Backend, cancellation: Cancellation) -> ModelRequest:
