@@ -81,8 +81,8 @@ PUBLIC: dict[str, str] = {
         TimedOut ToolError ToolkitError UnknownActivity UnknownTool
     """,
     "toolkit.events": """
-        ApprovalNeeded CallEvent Event LimitReached MessageAdded OutputDelta ReasoningDelta RunFinished
-        RunStarted TextDelta ToolArgumentsDelta ToolCallAbandoned ToolCallFinished ToolCallRetried
+        ApprovalNeeded CallEvent Event LimitReached MessageAdded OutputDelta ReasoningDelta ResultsAdded
+        RunFinished RunStarted TextDelta ToolArgumentsDelta ToolCallAbandoned ToolCallFinished ToolCallRetried
         ToolCallStarted ToolCallUpdated TurnFinished TurnStarted event_to_dict
     """,
     "toolkit.middleware": "Middleware Next PerRun audit cache redact repeat_guard",

@@ -22,6 +22,7 @@ from toolkit._messages import (
     ModelResponse,
     PendingApproval,
     ToolCall,
+    ToolMessage,
     ToolResult,
     Usage,
     UserMessage,
@@ -36,6 +37,7 @@ __all__ = [
     "MessageAdded",
     "OutputDelta",
     "ReasoningDelta",
+    "ResultsAdded",
     "RunFinished",
     "RunStarted",
     "TextDelta",
@@ -121,6 +123,16 @@ class ToolCallStarted:
     """A call is passed to its tool."""
 
     call: ToolCall
+
+    @property
+    def name(self) -> str:
+        """Name of the tool, as the model wrote it."""
+        return self.call.name
+
+    @property
+    def arguments(self) -> str:
+        """Arguments as JSON text, as the model wrote them."""
+        return self.call.arguments
 
 
 @dataclass(frozen=True)
@@ -208,6 +220,19 @@ class ToolCallFinished:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ResultsAdded:
+    """All calls of a turn have their results, which were added to the conversation.
+
+    Attributes:
+        turn: Number of the turn, as in `TurnFinished`.
+        messages: The results as the model receives them, in call order.
+    """
+
+    turn: int
+    messages: tuple[ToolMessage, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class LimitReached:
     """The run reached a limit.
 
@@ -241,6 +266,7 @@ Event: TypeAlias = (
     | ToolCallStarted
     | CallEvent
     | ToolCallFinished
+    | ResultsAdded
     | MessageAdded
     | LimitReached
     | RunFinished
@@ -307,7 +333,16 @@ def _result_fields(result: ToolResult) -> dict[str, Any]:
     return {"isError": result.is_error, "kind": result.kind, **_content_fields(result)}
 
 
-def _content_fields(source: ToolResult | UserMessage) -> dict[str, Any]:
+def _message_fields(message: ToolMessage) -> dict[str, Any]:
+    return {
+        "toolCallId": message.call_id,
+        "toolName": message.name,
+        "isError": message.is_error,
+        **_content_fields(message),
+    }
+
+
+def _content_fields(source: ToolResult | ToolMessage | UserMessage) -> dict[str, Any]:
     return {
         "text": source.text or "",
         "images": list(map(_attachment_fields, source.images)),
@@ -366,6 +401,7 @@ _FIELDS: Mapping[type[Any], Callable[[Any], dict[str, Any]]] = {
         "seconds": event.seconds,
         **({"arguments": event.arguments} if event.ran else {}),
     },
+    ResultsAdded: lambda event: {"turn": event.turn, "results": list(map(_message_fields, event.messages))},
     LimitReached: lambda event: {"limit": event.limit},
     RunFinished: lambda event: {
         "output": event.output,

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, SecretStr
 
 from toolkit import Image, Runner, ToolCall, ToolResult, Usage
-from toolkit._messages import File, ModelResponse, PendingApproval, UserMessage
+from toolkit._messages import File, ModelResponse, PendingApproval, ToolMessage, UserMessage
 from toolkit.events import (
     ApprovalNeeded,
     Event,
@@ -17,6 +17,7 @@ from toolkit.events import (
     MessageAdded,
     OutputDelta,
     ReasoningDelta,
+    ResultsAdded,
     RunFinished,
     RunStarted,
     TextDelta,
@@ -122,6 +123,16 @@ FORMS: list[tuple[Event, dict[str, Any]]] = [
             "seconds": 0.5,
         },
     ),
+    (
+        ResultsAdded(turn=1, messages=(ToolMessage(call_id="r_0", name="add", text="3"),)),
+        {
+            "type": "resultsAdded",
+            "turn": 1,
+            "results": [
+                {"toolCallId": "r_0", "toolName": "add", "isError": False, "text": "3", "images": [], "files": []}
+            ],
+        },
+    ),
     (LimitReached(limit="max_turns"), {"type": "limitReached", "limit": "max_turns"}),
     (
         RunFinished(output="3", finish_reason="stop", usage=Usage(1, 2, 3)),
@@ -210,7 +221,7 @@ def test_a_run_as_json() -> None:
 
     told = [json.loads(line) for line in lines]
     assert [
-        "runStarted", "turnStarted", "turnFinished", "toolCallStarted", "toolCallFinished",
+        "runStarted", "turnStarted", "turnFinished", "toolCallStarted", "toolCallFinished", "resultsAdded",
         "turnStarted", "textDelta", "turnFinished", "runFinished",
     ] == [event["type"] for event in told]  # fmt: skip
     assert ("3", False) == (told[4]["text"], told[4]["isError"])

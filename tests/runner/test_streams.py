@@ -11,10 +11,11 @@ from typing import Any
 import openai
 import pytest
 
-from toolkit import FatalError, ModelError, NoModelError, RunError, Runner, ToolError, Usage
+from toolkit import FatalError, Limits, ModelError, NoModelError, RunError, Runner, ToolError, Usage
 from toolkit._messages import ModelRequest, ModelResponse
 from toolkit.events import (
     ReasoningDelta,
+    ResultsAdded,
     RunFinished,
     RunStarted,
     TextDelta,
@@ -56,9 +57,22 @@ def test_order(draw: Callable[[Runner], list[Any]]) -> None:
     events = draw(Runner([add], model=ScriptedModel([[call("add", a=1)], "Two words."])))
 
     assert [
-        RunStarted, TurnStarted, TurnFinished, ToolCallStarted, ToolCallFinished,
+        RunStarted, TurnStarted, TurnFinished, ToolCallStarted, ToolCallFinished, ResultsAdded,
         TurnStarted, TextDelta, TextDelta, TurnFinished, RunFinished,
     ] == [type(event) for event in events]  # fmt: skip
+
+
+@BOTH
+def test_results_of_a_turn(draw: Callable[[Runner], list[Any]]) -> None:
+    """The results of a turn are reported as the model reads them, in call order; refused calls are among them."""
+    script: list[Any] = [[call("add", a=1), call("add", a=2), call("add", a=3)], [call("add", a=4)], "Done."]
+    events = draw(Runner([add], model=ScriptedModel(script), limits=Limits(max_calls_per_turn=2, max_turns=1)))
+
+    added = [event for event in events if isinstance(event, ResultsAdded)]
+    started = [event for event in events if isinstance(event, ToolCallStarted)]
+    assert [(0, 3), (1, 1)] == [(event.turn, len(event.messages)) for event in added]
+    assert [("add", '{"a": 1}'), ("add", '{"a": 2}')] == [(event.name, event.arguments) for event in started[1:3]]
+    assert [False, False, True, True] == [message.is_error for event in added for message in event.messages]
 
 
 @BOTH

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TypeAlias
@@ -178,10 +178,9 @@ class Conversation:
             LimitError: A limit is reached, and `on_limit="raise"`.
         """
         if self._state.phase == "asking" and not self._state.is_last_turn:
-            used = self._list_used(seconds)
-            limit = next((name for name in used if self._is_reached(name, used[name])), "")
+            limit, used = self._find_reached_limit(seconds)
             if limit:
-                self.reach_limit(limit, used[limit])
+                self.reach_limit(limit, used)
         state = self._state
         if state.phase == "asking":
             return CallModel(tuple(self._messages), state.turns, not state.is_last_turn)
@@ -191,24 +190,25 @@ class Conversation:
             return Paused(state.pending)
         return Finished(self.text if state.output is None else state.output, state.finish_reason)
 
-    def _list_used(self, seconds: float) -> Mapping[str, float]:
-        """Return how much of each limit is used, by its name."""
-        usage, prices = self._state.usage, self._limits.prices
+    def _find_reached_limit(self, seconds: float) -> tuple[str, float]:
+        """Return the name of the first limit that is reached, and how much is used; an empty name when none is."""
+        limits, usage = self._limits, self._state.usage
         with self._lock:
             calls = self._calls_by_tool.total()
-        return {
+        used: dict[str, float] = {
             "max_turns": self._state.turns,
             "max_calls": calls,
             "max_seconds": seconds,
             "max_tokens": usage.input_tokens + usage.output_tokens,
             "max_input_tokens": usage.input_tokens,
             "max_output_tokens": usage.output_tokens,
-            "max_cost": prices.compute_cost(usage) if prices else 0,
+            "max_cost": limits.prices.compute_cost(usage) if limits.prices else 0,
         }
-
-    def _is_reached(self, name: str, used: float) -> bool:
-        limit = getattr(self._limits, name)
-        return limit is not None and used >= limit
+        for name, amount in used.items():
+            limit = getattr(limits, name)
+            if limit is not None and amount >= limit:
+                return name, amount
+        return "", 0
 
     def add_usage(self, response: ModelResponse) -> None:
         """Count what a response cost, whatever becomes of it."""
@@ -380,7 +380,7 @@ class Conversation:
         """
         self._expect("finished")
         state, limits = self._state, self._limits
-        is_over = limits.on_limit == "stop" and (self.limit or self._is_reached("max_turns", state.turns))
+        is_over = limits.on_limit == "stop" and (self.limit or self._find_reached_limit(0.0)[0])
         if is_over or state.output_retries >= limits.max_output_retries:
             raise RunError(f"The run has no answer of its output_type after {state.turns} answers of the model. {why}")
         self._messages.append(UserMessage(f"{why} {remedy}".rstrip()))

@@ -23,6 +23,7 @@ from toolkit._messages import (
     REASONS_WITHOUT_ANSWER,
     ModelRequest,
     ModelResponse,
+    ToolMessage,
     ToolResult,
     ToolSpec,
     UserMessage,
@@ -41,6 +42,7 @@ from toolkit.events import (
     Event,
     LimitReached,
     MessageAdded,
+    ResultsAdded,
     RunFinished,
     RunStarted,
     ToolCallFinished,
@@ -326,8 +328,9 @@ class Run(Generic[T]):
                     yield ToolCallStarted(call)
                 self.calls[call.id] = ToolCallFinished(call, ToolResult(text=text, error=text, kind="cancelled"), 0.0)
                 yield self.calls[call.id]
-        if caller.early and len(refused) == len(response.calls):
+        if response.calls and len(refused) == len(response.calls):
             caller.drop_early()
+            yield ResultsAdded(turn=step.turn, messages=self.conversation.refusals)
 
     async def _run_calls(self, step: RunCalls, backend: Backend) -> AsyncGenerator[Event, None]:
         caller = self.tool_caller
@@ -349,13 +352,20 @@ class Run(Generic[T]):
         finally:
             self.calls |= turn.finished
             caller.end_turn()
+        messages = self._add_results(turn)
+        if messages and self.streams:
+            yield ResultsAdded(turn=step.turn, messages=tuple(messages))
+
+    def _add_results(self, turn: Turn) -> Sequence[ToolMessage]:
+        """Add the results of a turn to the conversation, and end the run where one of them does."""
         messages = self.conversation.add_results(turn.messages, turn.pending)
         if (error := turn.error) is not None:
             raise error
         if turn.is_stopped:
             self.conversation.end("stopped", text=STOPPED_TEXT)
-        elif (direct := caller.direct_answer(messages)) is not None:
+        elif (direct := self.tool_caller.direct_answer(messages)) is not None:
             self.conversation.end("stop", output=direct)
+        return messages
 
     async def _finish(self, step: Finished | Paused) -> AsyncGenerator[Event, None]:
         """Make the result; or go on, since the user has added a message or the answer is not of the output type."""

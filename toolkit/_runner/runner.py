@@ -24,7 +24,7 @@ from toolkit._execution.ledger import MemoryLedger
 from toolkit._execution.parallel import MAX_PARALLEL, Order, check_order
 from toolkit._execution.references import restore_shared
 from toolkit._execution.truncation import MAX_RESULT, ResultStore
-from toolkit._messages import Message, ModelResponse, SystemMessage, get_open_calls
+from toolkit._messages import Message, ModelResponse, SystemMessage, UserMessage, get_open_calls
 from toolkit._options import spell_options
 from toolkit._runner.control import ActiveRuns, Controls, MessageQueue
 from toolkit._runner.conversation import Conversation
@@ -575,7 +575,7 @@ def _list_first_messages(prompt: UserInput | None, history: History, instruction
         for note in notes:
             logger.warning("The history was repaired: %s", note)
     if prompt is not None:
-        messages.append(make_user_message(prompt))
+        messages.append(UserMessage(prompt) if isinstance(prompt, str) else make_user_message(prompt))
     if not messages:
         raise ValueError("There is nothing to answer: pass a prompt, or messages.")
     if isinstance(messages[-1], ModelResponse):

@@ -46,6 +46,7 @@ from toolkit.events import (
     Event,
     MessageAdded,
     ReasoningDelta,
+    ResultsAdded,
     RunFinished,
     RunStarted,
     TextDelta,
@@ -383,6 +384,7 @@ _ENCODERS: Mapping[type[Any], Callable[[EventEncoder, Any], Iterator[AGUIEvent]]
     ToolCallStarted: EventEncoder.start_call,
     ToolCallFinished: EventEncoder.finish_call,
     MessageAdded: EventEncoder.add_message,
+    ResultsAdded: lambda *_: iter(()),  # each result was encoded when its call had ended
     ApprovalNeeded: EventEncoder.add_approval,
     RunFinished: EventEncoder.finish_run,
 }
