@@ -483,7 +483,14 @@ def _reject_greedy(secrets: list[str], patterns: list[re.Pattern[str]]) -> None:
         raise ValueError(f"the pattern {greedy!r} matches the empty text, so it would be found everywhere")
 
 
-def repeat_guard(limit: int = 3, window: int = 4, stop_after: int | None = None) -> Middleware:
+def repeat_guard(
+    limit: int = 3,
+    window: int = 4,
+    stop_after: int | None = None,
+    reset_after: float | None = None,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+) -> Middleware:
     """Create a middleware that refuses a call which was made before with equal arguments and the same result.
 
     Running calls count as well. A different call in between, or a different result, resets the count; so a model may
@@ -493,14 +500,18 @@ def repeat_guard(limit: int = 3, window: int = 4, stop_after: int | None = None)
         limit: How often in a row a call runs.
         window: Number of calls that two alternating calls, A-B-A-B, may make: an even number, 4 or more.
         stop_after: Number of refusals in a row that ends the run, by Halt; None never ends it.
+        reset_after: Seconds since the last call that ran, after which the count starts again; None never resets it.
+        clock: Returns the time in seconds.
 
     Raises:
         ValueError: A number is out of range.
     """
     if limit < 1 or window < 4 or window % 2 or stop_after == 0:
         raise ValueError("repeat_guard: limit and stop_after are 1 or more, window is even, 4 or more.")
+    if reset_after is not None and reset_after <= 0:
+        raise ValueError(f"repeat_guard: reset_after={reset_after!r} must be a number of seconds above 0, or None.")
     circles = ((1, limit), (2, window // 2))
-    histories = PerRun(lambda: _CallHistory(deque(maxlen=max(limit, window)), stop_after))
+    histories = PerRun(lambda: _CallHistory(deque(maxlen=max(limit, window)), stop_after, reset_after, clock))
 
     async def guarding(call: ToolCall, call_next: Next) -> ToolResult:
         history = histories.get(call_next.context)
@@ -536,7 +547,10 @@ class _PastCall:
 class _CallHistory:
     calls: deque[_PastCall]
     stop_after: int | None
+    reset_after: float | None
+    clock: Callable[[], float]
     refused: int = 0
+    last_time: float = 0.0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self, made: _PastCall, circles: tuple[tuple[int, int], ...]) -> _PastCall:
@@ -547,11 +561,14 @@ class _CallHistory:
             Halt: It is the last refusal that `stop_after` allows.
         """
         with self.lock:
+            now = self.clock()
+            if self.reset_after is not None and now - self.last_time >= self.reset_after:
+                self.calls.clear()
             last = list(self.calls)
             if any(_is_circle(made, last[-period * times :], period, times) for period, times in circles):
                 self.refused += 1
                 raise (Halt if self.refused == self.stop_after else Denied)(_format_refusal(made.identity[0], last[-1]))
-            self.refused = 0
+            self.refused, self.last_time = 0, now
             self.calls.append(made)
         return made
 

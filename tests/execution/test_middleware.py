@@ -792,8 +792,23 @@ def test_a_guard_stops() -> None:
     assert result.output.startswith('Circuit breaker skipped tool "look"')
 
 
+def test_a_guard_resets() -> None:
+    """After a time the call may be made again; refused calls do not prolong it."""
+    times = iter([1, 2, 3, 4, 12.9, 13, 14])
+    tools = [steady({})]
+    guard = repeat_guard(limit=3, reset_after=10, clock=lambda: next(times))
+
+    result = made(*looks(*"aaaaaaa"), tools=tools, middleware=[guard], max_turns=50)
+
+    assert [False, False, False, True, True, False, False] == [
+        str(text).startswith("Circuit") for text in texts(result)
+    ]
+    with pytest.raises(ValueError, match="reset_after=0 must be"):
+        repeat_guard(reset_after=0)
+
+
 @pytest.mark.parametrize("bounds", [{"limit": 0}, {"window": 2}, {"window": 5}, {"stop_after": 0}], ids=str)
-def test_guard_bounds(bounds: dict[str, int]) -> None:
+def test_guard_bounds(bounds: dict[str, Any]) -> None:
     """A bound that makes no sense is refused."""
     with pytest.raises(ValueError, match="limit and stop_after are 1 or more, window is even, 4 or more"):
         repeat_guard(**bounds)

@@ -58,6 +58,7 @@ class Dispatcher:
         approver: Asked for approval where a tool wants it.
         approval_timeout: Seconds for a gate's answer.
         max_result: Characters of a result that the model is shown, unless its tool sets its own.
+        format_error: Makes the text of an error that the model reads.
         overflow: Stores truncated results for the model to read on.
         ledger: Records the stages of calls.
         suspects: Ids of calls that may have started in a process that is gone, and of which no ledger knows.
@@ -72,6 +73,7 @@ class Dispatcher:
     approval_timeout: float | None = None
     middleware: tuple[Middleware, ...] = ()
     max_result: int = MAX_RESULT
+    format_error: Callable[[ToolResult], str] | None = None
     overflow: ResultStore | None = None
     ledger: Ledger | None = None
     suspects: Collection[str] = ()
@@ -103,6 +105,8 @@ class Dispatcher:
             return ToolResult.from_error(Cancelled(), error)
         except Exception as error:  # noqa: BLE001  whatever it is, the call has a result
             result = _refuse(error, pipeline)
+        if self.format_error is not None and result.error is not None and type(result.exception) is not Deferred:
+            result = _format_error(self.format_error, result)
         return truncate(result, pipeline.max_result or self.max_result, self.overflow)
 
     def is_gated(self, tool: Tool[..., Any]) -> bool:
@@ -286,6 +290,18 @@ def _refuse(error: Exception, pipeline: _CallPipeline) -> ToolResult:
     logger.error("A middleware or gate around the call %s failed; the call gets an error.", name, exc_info=error)
     text = f"{name} has run, but its result was lost." if pipeline.has_started else f"{name} was not run."
     return ToolResult.from_error(Failed(text), error)
+
+
+def _format_error(format_error: Callable[[ToolResult], str], result: ToolResult) -> ToolResult:
+    """Replace the text of an error; if that fails, the text stays."""
+    try:
+        text = format_error(result)
+        if not isinstance(text, str):
+            raise TypeError(f"format_error={format_error!r} must return a text, not {text!r:.100}")  # noqa: TRY301
+    except Exception:
+        logger.exception("format_error failed; the model reads the text as it was.")
+        return result
+    return result._replace(text=text)
 
 
 def _log(call: ToolCall, error: BaseException) -> None:

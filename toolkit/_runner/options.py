@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from typing_extensions import TypedDict
 
@@ -15,10 +15,10 @@ from toolkit._execution.authorization import Authorizer
 from toolkit._execution.ledger import Ledger
 from toolkit._execution.parallel import MAX_PARALLEL, Order
 from toolkit._execution.truncation import MAX_RESULT
-from toolkit._messages import Message
+from toolkit._messages import Message, ToolResult
 from toolkit._options import refuse_unknown_options
 from toolkit._runner.control import QueueMode
-from toolkit._runner.limits import Limits
+from toolkit._runner.limits import ANY_SECONDS, Limits
 from toolkit._runner.prompt import UserInput
 from toolkit._runner.state import RunState
 from toolkit._tools.shared_values import Values
@@ -41,6 +41,10 @@ RESERVED = frozenset(
     }
 )
 CLIENT_OPTIONS = frozenset({"timeout", "max_retries", "extra_headers", "extra_query", "extra_body"})
+
+
+# When a run looks at its toolbox: once, or before each turn.
+Refresh: TypeAlias = Literal["run", "iteration"]
 
 
 class RunnerOptions(TypedDict, total=False):
@@ -67,6 +71,8 @@ class RunnerOptions(TypedDict, total=False):
     order: Order
     max_parallel: int
     early: bool
+    refresh: Refresh
+    format_error: Callable[[ToolResult], str] | None
     raise_errors: bool
     max_result: int
     queue: QueueMode
@@ -80,6 +86,7 @@ DEFAULTS: Mapping[str, Any] = {
     "order": "parallel",
     "max_parallel": MAX_PARALLEL,
     "early": False,
+    "refresh": "run",
     "raise_errors": False,
     "max_result": MAX_RESULT,
     "queue": "one",
@@ -189,11 +196,17 @@ _RULES: Mapping[str, _Rule] = {
     "limits": (lambda value: isinstance(value, Limits), _accept, "Limits(...)"),
     "authorize": _FUNCTION,
     "approve": _FUNCTION,
-    "approval_timeout": (_optional(_is_number), _optional(lambda value: value > 0), "a number of seconds above 0"),
+    "approval_timeout": (
+        _optional(_is_number),
+        _optional(lambda value: 0 < value <= ANY_SECONDS),
+        "a number of seconds above 0, and at most 31 days",
+    ),
     "ledger": (_is_ledger, _accept, "a ledger, with write and read, such as MemoryLedger()"),
     "checkpoint": _FUNCTION,
     "middleware": (_are_functions, _accept, "a list of functions"),
     "early": _TRUTH,
+    "refresh": (lambda value: isinstance(value, str), lambda value: value in get_args(Refresh), "'run' or 'iteration'"),
+    "format_error": _FUNCTION,
     "raise_errors": _TRUTH,
     "max_result": (_is_whole, lambda value: value > 0, "a whole number of characters, at least 1"),
 }

@@ -69,6 +69,7 @@ class Run(Generic[T]):
         allowed: Names of the tools that may be called; all if None.
         streams: Whether the response is streamed.
         early: Whether calls may start as soon as they have arrived.
+        list_tools: Lists the tools of the toolbox, where the run takes over its changes before each turn.
         in_background: Whether the run may abandon a model or a call that it waits for.
         active: The runner's active runs, of which this is one until it ends.
         queue: Messages that the user adds while it runs.
@@ -98,6 +99,7 @@ class Run(Generic[T]):
     deadline: Cancellation
     start: float
     checkpoint: Callable[[RunState], Any] | None = None
+    list_tools: Callable[[], Mapping[str, Tool[..., Any]]] | None = None
     calls: dict[str, ToolCallFinished] = field(default_factory=dict)
     result: RunResult[T] | None = None
     # The wire forms of the messages so far, cached by the model.
@@ -219,6 +221,9 @@ class Run(Generic[T]):
         return True
 
     async def _make_request(self, step: CallModel, backend: Backend, cancellation: Cancellation) -> ModelRequest:
+        if self.list_tools is not None and step.turn:
+            self.tool_caller.replace_tools(self.list_tools())
+            self._specs = ()
         if len(self._specs) != len(self.tools):
             self._specs = tuple([tool._spec for tool in self.tools.values()])
         request = ModelRequest(

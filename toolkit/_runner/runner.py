@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, overload
 
 from typing_extensions import TypeVar, Unpack, override
@@ -80,7 +81,8 @@ class Runner(Controls):
     limits of each run.
 
     Args:
-        toolbox: A Toolbox, or anything that a Toolbox takes. A run has the tools that it holds when the run starts.
+        toolbox: A Toolbox, or anything that a Toolbox takes. A run has the tools that it holds when the run starts;
+            see `refresh`.
         model: The model's name at its server; or a `toolkit.models.Model`.
         instructions: The system message of every conversation.
         max_turns: Answers of the model that may call tools; then one last answer without. 10 by default.
@@ -102,7 +104,8 @@ class Runner(Controls):
         authorize: A function of tool, arguments and context that allows or denies a call.
         approve: A function of an ApprovalRequest that approves or rejects a call; `toolkit.approvers` has some, and
             policies. By default a call that needs approval is refused.
-        approval_timeout: Seconds that an approver or an authorizer may take. By default without limit.
+        approval_timeout: Seconds that an approver or an authorizer may take: less than the `max_seconds` of a run, and
+            31 days at most. By default without limit.
         ledger: A record of the steps of calls, so that none is executed twice, such as SQLiteLedger.
         checkpoint: A function that gets the state of a run before each of its steps, to save it.
         hooks: Objects with any of `before_model`, `after_model`, `before_call`, `after_call`.
@@ -110,6 +113,10 @@ class Runner(Controls):
         order: The calls of one turn that run together: "parallel", "sequential" or `batched(n)`.
         max_parallel: How many calls run at the same time, at most.
         early: Whether calls of tools with effect="read" start while the answer is still arriving.
+        refresh: When a run takes over changes of its toolbox: "run", not at all; or "iteration", before each turn.
+        format_error: A function of a ToolResult that returns what the model reads of a call that failed; by default its
+            `text`. The result keeps error, kind and exception. Calls that were never passed on, such as those beyond a
+            limit, keep their texts.
         raise_errors: Whether an exception of a tool's function, other than a ToolError, leaves the run, once the calls
             beside it have ended; for development.
         max_result: Characters of one result that the model sees.
@@ -152,6 +159,7 @@ class Runner(Controls):
         MessageQueue(given.get("queue", "one"))  # an unknown mode is found here, not in the first run
         limits = given.get("limits", Limits())
         self.limits = limits if max_turns is None else replace(limits, max_turns=max_turns)
+        _check_approval_timeout(given.get("approval_timeout"), self.limits)
         self._options = given
         self._model_choice = _make_model_choice(self.toolbox, model, given)
         self._has_warned = False
@@ -416,10 +424,7 @@ class Runner(Controls):
         """
         options, start = self._options, time.monotonic()
         state, prompt = (request.prompt, None) if isinstance(request.prompt, RunState) else (None, request.prompt)
-        tools = self._secure(self.toolbox.snapshot())  # result_read may join in the course of the run
-        for made in tools.values():
-            if request.deps is None and made._needs_deps:
-                raise TypeError(f"{made.origin} takes a ToolContext with deps: pass deps= to the run.")
+        tools = self._list_tools(request.deps)  # result_read may join in the course of the run
         for name in self.limits.max_calls_per_tool:
             if name not in tools:
                 raise ValueError(
@@ -465,6 +470,7 @@ class Runner(Controls):
             allowed=allowed,
             streams=request.streams,
             early=options.get("early", False),
+            list_tools=partial(self._list_tools, request.deps) if options.get("refresh") == "iteration" else None,
             in_background=request.in_background,
             active=self._active,
             queue=queue,
@@ -476,6 +482,18 @@ class Runner(Controls):
         )
         self._active.add(run)
         return run
+
+    def _list_tools(self, deps: Any) -> dict[str, AnyTool]:
+        """Return the tools that the toolbox holds now, by name.
+
+        Raises:
+            TypeError: A tool needs `deps`, and there are none.
+        """
+        tools = self._secure(self.toolbox.snapshot())
+        for made in tools.values():
+            if deps is None and made._needs_deps:
+                raise TypeError(f"{made.origin} takes a ToolContext with deps: pass deps= to the run.")
+        return tools
 
     def _secure(self, toolbox: Mapping[str, AnyTool]) -> dict[str, AnyTool]:
         """Warn, once, of destructive tools without an approver; with the fallback model, changes need approval."""
@@ -519,6 +537,7 @@ class Runner(Controls):
             approval_timeout=options.get("approval_timeout"),
             middleware=(*self._hooks.middleware, *options.get("middleware", ())),
             max_result=max_result,
+            format_error=options.get("format_error"),
             overflow=ResultStore(max_result) if is_free else None,
             ledger=self._ledger if "ledger" in options or state else None,
             suspects=() if "ledger" in options or not state else _list_open_ids(state),
@@ -585,6 +604,11 @@ def _list_first_messages(prompt: UserInput | None, history: History, instruction
     if not instructions or any(isinstance(message, SystemMessage) for message in messages):
         return messages
     return [SystemMessage(instructions), *messages]
+
+
+def _check_approval_timeout(timeout: float | None, limits: Limits) -> None:
+    if timeout is not None and limits.max_seconds is not None and timeout >= limits.max_seconds:
+        raise ValueError(f"approval_timeout ({timeout:g} s) must be less than max_seconds ({limits.max_seconds:g} s).")
 
 
 def _check_max_parallel(value: Any) -> int:

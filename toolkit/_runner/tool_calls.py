@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Collection, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
@@ -85,6 +85,13 @@ class ToolCaller:
         overflow = self.dispatcher.overflow
         if overflow is not None and overflow.is_used:
             self.tools.setdefault(overflow.tool.name, overflow.tool)
+
+    def replace_tools(self, tools: Mapping[str, AnyTool]) -> None:
+        """Take over the tools of a toolbox that has changed; the tool that reads truncated results stays."""
+        overflow = self.dispatcher.overflow
+        own = {overflow.tool.name: overflow.tool} if overflow is not None and overflow.is_used else {}
+        self.tools.clear()
+        self.tools.update({**own, **tools})
 
     def may_start_early(self, ready: CallReady) -> bool:
         """Whether a call may start before its response is whole.
