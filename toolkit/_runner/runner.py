@@ -484,20 +484,17 @@ class Runner(Controls):
         return run
 
     def _list_tools(self, deps: Any) -> dict[str, AnyTool]:
-        """Return the tools that the toolbox holds now, by name.
+        """Return the tools that the toolbox holds now; with the fallback model, changes need approval.
+
+        Warns, once, of destructive tools without an approver.
 
         Raises:
             TypeError: A tool needs `deps`, and there are none.
         """
-        tools = self._secure(self.toolbox.snapshot())
+        tools = dict(self.toolbox.snapshot())
         for made in tools.values():
             if deps is None and made._needs_deps:
                 raise TypeError(f"{made.origin} takes a ToolContext with deps: pass deps= to the run.")
-        return tools
-
-    def _secure(self, toolbox: Mapping[str, AnyTool]) -> dict[str, AnyTool]:
-        """Warn, once, of destructive tools without an approver; with the fallback model, changes need approval."""
-        tools = dict(toolbox)
         if self._options.get("approve") is not None:
             return tools
         changing = [tool for tool in tools.values() if tool.settings.effect in CHANGES]
