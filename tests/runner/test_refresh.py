@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.ways import arun, astream, run, start, stream
-from toolkit import Failed, Limits, Runner, RunResult, Toolbox, ToolResult, tool
+from toolkit import DuplicateToolError, Failed, Limits, Runner, RunResult, Toolbox, ToolResult, tool
 from toolkit.approvers import defer
 from toolkit.models import ToolMessage
 from toolkit.testing import ScriptedModel, call
@@ -162,3 +162,38 @@ def test_wrong_options(options: dict[str, Any], kind: type[Exception], fault: st
     with pytest.raises(kind, match=fault):
         Runner(model=ScriptedModel([]), **options)
     assert Runner(model=ScriptedModel([]), approval_timeout=59, limits=Limits(max_seconds=60))
+
+
+# -- reserved names
+
+
+@tool
+def result_read(handle: str) -> str:
+    """Read a result of my own."""
+    return handle
+
+
+def test_reserved_name() -> None:
+    """A tool with the name of the one that a run adds is refused when the runner is made, with the way out."""
+    with pytest.raises(DuplicateToolError, match=r"adds a tool 'result_read' .* another name="):
+        Runner([result_read])
+
+
+@WAYS
+@pytest.mark.parametrize("refresh", ["run", "iteration"])
+def test_reserved_name_later(go: Go, refresh: Any) -> None:
+    """The same holds for a tool that joins the toolbox later: no run has two tools of one name."""
+    box = Toolbox([late])
+
+    @tool
+    def change() -> str:
+        """Change the tools."""
+        box.add(result_read)
+        return "changed"
+
+    box.add(change)
+    runner = Runner(box, model=ScriptedModel([call("change"), "Done."]), refresh=refresh)
+    if refresh == "run":
+        go(runner)
+    with pytest.raises(DuplicateToolError, match="result_read"):
+        go(runner)

@@ -33,6 +33,8 @@ PAGE = 20_000
 MAX_HEAD = 200
 # What stands where something was left out.
 _CUT = "[... The whole result has"
+# The tool that a run adds to its own with the first handle.
+RESULT_READ = "result_read"
 # Characters on each side of a match, in a line that is too long.
 AROUND = 200
 

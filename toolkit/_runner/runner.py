@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, overload
@@ -24,7 +24,7 @@ from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.ledger import MemoryLedger
 from toolkit._execution.parallel import MAX_PARALLEL, Order, check_order
 from toolkit._execution.references import restore_shared
-from toolkit._execution.truncation import MAX_RESULT, ResultStore
+from toolkit._execution.truncation import MAX_RESULT, RESULT_READ, ResultStore
 from toolkit._messages import Message, ModelResponse, SystemMessage, UserMessage, get_open_calls
 from toolkit._options import spell_options
 from toolkit._runner.control import ActiveRuns, Controls, MessageQueue
@@ -56,7 +56,7 @@ from toolkit._schema.error_messages import suggest
 from toolkit._toolbox import Addable, Toolbox
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.shared_values import SharedValues, Values
-from toolkit.errors import ApprovalError, ConversationError
+from toolkit.errors import ApprovalError, ConversationError, DuplicateToolError
 from toolkit.models import Model
 from toolkit.models.default import ModelChoice
 
@@ -125,7 +125,7 @@ class Runner(Controls):
     Raises:
         ValueError: An option has a wrong value.
         TypeError: There is no such option, or `model` is not a model.
-        DefinitionError: One of the tools cannot be a tool, or cannot be described to a model.
+        DefinitionError: One of the tools cannot be a tool, cannot be described to a model, or is called `result_read`.
 
     Example:
         >>> from toolkit.testing import ScriptedModel, call
@@ -150,6 +150,7 @@ class Runner(Controls):
         if not isinstance(model, (str, Model, type(None))):
             raise TypeError(f"model={model!r} is neither a model's name nor a Model. A client goes in as client=...")
         self.toolbox = toolbox if isinstance(toolbox, Toolbox) else Toolbox(toolbox)
+        _refuse_reserved(self.toolbox.names)
         for made in self.toolbox:
             _ = made._spec  # a tool that cannot be described is found here, not in the first run
         self.instructions = instructions
@@ -489,9 +490,11 @@ class Runner(Controls):
         Warns, once, of destructive tools without an approver.
 
         Raises:
+            DuplicateToolError: A tool has the name of one that a run adds.
             TypeError: A tool needs `deps`, and there are none.
         """
         tools = dict(self.toolbox.snapshot())
+        _refuse_reserved(tools)
         for made in tools.values():
             if deps is None and made._needs_deps:
                 raise TypeError(f"{made.origin} takes a ToolContext with deps: pass deps= to the run.")
@@ -544,6 +547,19 @@ class Runner(Controls):
 
 def _read(state: RunState | str) -> RunState:
     return RunState.from_json(state) if isinstance(state, str) else state
+
+
+def _refuse_reserved(names: Container[str]) -> None:
+    """Refuse a tool that has the name of one that a run adds.
+
+    Raises:
+        DuplicateToolError: There is one.
+    """
+    if RESULT_READ in names:
+        raise DuplicateToolError(
+            f"A run adds a tool {RESULT_READ!r} of its own, which reads results that are too long. Give yours another "
+            f"name=, or put a prefix with Toolbox.prefixed()."
+        )
 
 
 def _require_approval(tool: AnyTool) -> AnyTool:
