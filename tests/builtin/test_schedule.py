@@ -456,7 +456,8 @@ def test_invalid_store(make: Callable[[Any], object], store: Any) -> None:
         ({"nested": -1}, "nested=-1 is not a whole number from 0 on"),
         ({"nested": True}, "nested=True is not a whole number from 0 on"),
         ({"clock": 5}, "clock=5 is not a function"),
-        ({"zone": 7}, "zone=7 is not of type str"),
+        ({"zone": 5.5}, "zone=5.5 is not of type str or int"),
+        ({"zone": 15}, "zone=15: There is no time zone 15"),
     ],
     ids=str,
 )
@@ -469,6 +470,15 @@ def test_invalid_terms(store: SQLiteSchedule, terms: Any, text: str) -> None:
 def test_effects(tools: Tools) -> None:
     """Each tool has an effect."""
     assert ["write", "read", "write", "destructive"] == [subject.settings.effect for subject in tools.values()]
+
+
+def test_zone_in_hours(store: SQLiteSchedule, clock: Clock) -> None:
+    """A zone may be given as hours ahead of UTC; it is stored under its name."""
+    box = Toolbox(schedule_tools(store, 7, clock=clock))
+
+    assert str(create(box)).endswith("Next run: 2026-02-18 08:00")
+    assert ["Etc/GMT-7"] == [each.zone for each in store.actions()]
+    assert "Etc/GMT+3" == action(zone=-3).zone
 
 
 def test_unknown_zone(store: SQLiteSchedule) -> None:

@@ -43,7 +43,7 @@ RULE_HELP = (
 )
 
 
-def next_run(rule: str, now: float, zone: str | tzinfo) -> float:
+def next_run(rule: str, now: float, zone: str | int | tzinfo) -> float:
     """Return the next time of a rule, strictly after now, in seconds since 1970, UTC.
 
     A rule is a time and one of `once`, `daily`, `weekly(monday)`, `custom(monday,friday)` and `monthly(15)`, such as
@@ -56,7 +56,8 @@ def next_run(rule: str, now: float, zone: str | tzinfo) -> float:
     Args:
         rule: The rule.
         now: Seconds since 1970, UTC.
-        zone: An IANA name, such as "Asia/Jakarta", or a `tzinfo`.
+        zone: An IANA name, such as "Asia/Jakarta"; or the whole hours that clocks are ahead of UTC, from -12 to 14; or
+            a `tzinfo`.
 
     Raises:
         ValueError: The rule is invalid or never due, or the zone does not exist.
@@ -131,21 +132,26 @@ def validate_form(rule: str) -> None:
         raise _make_format_error(rule)
 
 
-def find_zone(zone: str | tzinfo) -> tzinfo:
-    """Return the time zone of an IANA name.
+def find_zone(zone: str | int | tzinfo) -> tzinfo:
+    """Return the time zone of an IANA name, or of hours ahead of UTC.
 
     Raises:
-        ValueError: There is no zone of this name.
+        ValueError: There is no such zone.
     """
     if isinstance(zone, tzinfo):
         return zone
     try:
-        return ZoneInfo(zone)
+        return ZoneInfo(to_zone_name(zone))
     except (LookupError, ValueError, OSError, TypeError, AttributeError):
         raise ValueError(
-            f"There is no time zone {zone!r}. Give an IANA name, such as 'Asia/Jakarta', or 'Etc/GMT-7', which is 7 "
-            "hours ahead of UTC; a machine without zones needs the package tzdata."
+            f"There is no time zone {zone!r}. Give an IANA name, such as 'Asia/Jakarta', or the hours ahead of UTC, "
+            "from -12 to 14, such as 7; a machine without zones needs the package tzdata."
         ) from None
+
+
+def to_zone_name(zone: str | int) -> str:
+    """Return the IANA name of hours ahead of UTC, which has the opposite sign; a name is returned as it is."""
+    return zone if isinstance(zone, str) else f"Etc/GMT{-zone:+d}"
 
 
 def is_cron(rule: str) -> bool:

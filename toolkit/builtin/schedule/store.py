@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import Self
 
 from toolkit._guards.options import check_type
-from toolkit.builtin.schedule.recurrence import find_zone, next_run, validate_form
+from toolkit.builtin.schedule.recurrence import find_zone, next_run, to_zone_name, validate_form
 from toolkit.errors import DefinitionError
 from toolkit.stores import Database, Layout
 from toolkit.stores.database import MEMORY
@@ -32,7 +32,7 @@ class Action:
     Attributes:
         description: Description for the model and for people.
         schedule: Rule as `toolkit.builtin.next_run` reads it.
-        zone: IANA name of the time zone of the rule.
+        zone: IANA name of the time zone of the rule; hours ahead of UTC become one.
         next_run: Next time, in seconds since 1970, UTC; by default the first one of the rule after `created_at`.
         tools: The planned calls as JSON: a list of objects with `tool` and `params`.
         synthesis_prompt: Instructions for the results of the calls.
@@ -61,6 +61,7 @@ class Action:
     def __post_init__(self) -> None:
         if not isinstance(self.tools, str):
             raise TypeError(f"tools={self.tools!r:.100} is not text. Pass JSON: tools=json.dumps([...]).")
+        object.__setattr__(self, "zone", to_zone_name(self.zone))
         if math.isnan(self.next_run):
             object.__setattr__(self, "next_run", next_run(self.schedule, self.created_at, self.zone))
 
@@ -113,16 +114,17 @@ def validate_store(store: object) -> None:
         raise DefinitionError(f"store={store!r:.100} is not a store. Pass SQLiteSchedule(path), or MemorySchedule().")
 
 
-def validate_zone(zone: str) -> None:
-    """Check the name of a time zone.
+def check_zone(zone: str | int) -> str:
+    """Return the name of a time zone after checking it.
 
     Raises:
-        DefinitionError: There is no zone of this name.
+        DefinitionError: There is no such zone.
     """
     try:
-        find_zone(check_type("zone", zone, str))
+        find_zone(check_type("zone", zone, str, int))
     except ValueError as error:
         raise DefinitionError(f"zone={zone!r:.100}: {error}") from None
+    return to_zone_name(zone)
 
 
 LAYOUT = Layout(

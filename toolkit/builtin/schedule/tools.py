@@ -26,7 +26,7 @@ from toolkit.builtin.schedule.recurrence import (
     validate_rule,
 )
 from toolkit.builtin.schedule.scheduler import current_firing
-from toolkit.builtin.schedule.store import Action, SQLiteSchedule, validate_store, validate_zone
+from toolkit.builtin.schedule.store import Action, SQLiteSchedule, check_zone, validate_store
 from toolkit.errors import ToolError
 
 MOST = 100
@@ -56,7 +56,7 @@ class PlannedCall(TypedDict):
 
 def schedule_tools(
     store: SQLiteSchedule,
-    zone: str = "UTC",
+    zone: str | int = "UTC",
     *,
     owner: str = "",
     allowed_tools: Sequence[str] | None = None,
@@ -71,7 +71,7 @@ def schedule_tools(
 
     Args:
         store: The store of the actions.
-        zone: IANA name of the user's time zone, stored with each action.
+        zone: IANA name of the user's time zone, or the whole hours that it is ahead of UTC; stored with each action.
         owner: Owner of the actions; those of others are neither visible nor changed.
         allowed_tools: Names of the tools whose calls may be planned; any by default. The names are not checked.
         most: Maximum number of actions of the owner, paused ones included.
@@ -82,12 +82,11 @@ def schedule_tools(
     Raises:
         DefinitionError: There is no such zone, or another option is invalid.
     """
-    validate_zone(zone)
     validate_store(store)
     allowed = None if allowed_tools is None else check_texts("allowed_tools", allowed_tools)
     most, nested = check_whole("most", most, least=0), check_whole("nested", nested, least=0)
     check_sync_function("clock", clock)
-    schedule = _Schedule(store, zone, check_type("owner", owner, str), allowed, most, nested, clock)
+    schedule = _Schedule(store, check_zone(zone), check_type("owner", owner, str), allowed, most, nested, clock)
     return [schedule.schedule_create, schedule.schedule_list, schedule.schedule_update, schedule.schedule_delete]
 
 
