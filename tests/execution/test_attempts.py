@@ -8,6 +8,7 @@ import contextvars
 import copy
 import multiprocessing
 import os
+import re
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
@@ -358,6 +359,47 @@ def test_tool_error_that_is_named(error: ToolError, named: type[Exception], trie
     through_call(tool(flaky.work, retries=1, effect="read", retry_on=(named,)))
 
     assert tries == len(flaky.keys)
+
+
+def decide_badly(error: BaseException) -> bool:
+    """A rule that fails."""
+    raise RuntimeError("no rule")
+
+
+@pytest.mark.parametrize(
+    ("rule", "attempts"),
+    [(lambda error: "later" in str(error), 2), (lambda error: "never" in str(error), 1), (decide_badly, 1)],
+    ids=["yes", "no", "fails"],
+)
+def test_retry_by_a_function(rule: Callable[[BaseException], bool], attempts: int) -> None:
+    """A function of the exception decides about a retry; one that fails allows none."""
+    flaky = Flaky(9, ToolError("try later"))
+    through_call(tool(flaky.work, retries=1, effect="read", retry_on=rule))
+
+    assert attempts == len(flaky.keys)
+
+
+def test_retry_delay() -> None:
+    """The pause before a retry doubles, and a random part of up to a half is left out."""
+    made = tool(Flaky(2, OSError()).work, retries=2, effect="read", retry_delay=0.01)
+    events = happened(through_stream, made, calls=[call("work")])
+    first, second = [event.seconds for event in events if isinstance(event, ToolCallRetried)]
+
+    assert 0.005 <= first <= 0.01 <= second <= 0.02
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"retry_on": OSError}, "retry_on=<class 'OSError'> is not a tuple of exception classes"),
+        ({"retry_delay": 0}, "retry_delay=0 is not a number of seconds above 0"),
+    ],
+    ids=str,
+)
+def test_invalid_retry_options(options: Any, text: str) -> None:
+    """A class alone is no rule, and a delay is a number of seconds."""
+    with pytest.raises(DefinitionError, match=re.escape(text)):
+        tool(Flaky(0, OSError()).work, **options)
 
 
 def test_fatal_error_is_not_tried_again() -> None:

@@ -433,7 +433,11 @@ UNFIT: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         r"^max_result=-1 is not a whole number of characters, at least 1\.$",
     ),
     "kind of max_result": ({"max_result": "9"}, TypeError, r"^max_result='9' is not a whole number"),
-    "timeout": ({"approval_timeout": -1}, ValueError, r"^approval_timeout=-1 is not a number of seconds above 0, and at most 31 days\.$"),
+    "timeout": (
+        {"approval_timeout": -1},
+        ValueError,
+        r"^approval_timeout=-1 is not a number of seconds above 0, and at most 31 days\.$",
+    ),
     "kind of timeout": ({"approval_timeout": True}, TypeError, r"^approval_timeout=True is not a number of seconds"),
     "no timeout": ({"approval_timeout": float("nan")}, ValueError, r"^approval_timeout=nan is not a number of seconds"),
 }

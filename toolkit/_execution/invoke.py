@@ -40,8 +40,7 @@ Emit: TypeAlias = Callable[[CallEvent], object]
 # Abandoned functions of one run that may still be running; each may hold a thread for ever.
 MAX_ABANDONED = 64
 BUSY = "Busy: too many earlier calls took too long and are still running. Go on without this tool, or try again later."
-# Seconds before a retry: doubled each time, up to a bound, with jitter so that many calls do not retry at once.
-FIRST_PAUSE = 0.5
+# Seconds before a retry, unless its first pause is longer.
 LONGEST_PAUSE = 30.0
 
 
@@ -77,7 +76,7 @@ class Attempts:
             error = result.exception
             if error is None or not _may_retry(error, settings):
                 return result
-            seconds = _pause(attempt)
+            seconds = _choose_pause(attempt, settings.retry_delay)
             self.emit(ToolCallRetried(call=self.call, attempt=attempt, error=error, seconds=seconds))
             try:
                 await self.backend.sleep(seconds, self.cancellation)
@@ -238,14 +237,24 @@ class _Updates:
 
 
 def _may_retry(error: BaseException, settings: ToolSettings) -> bool:
-    """Whether an error is in `retry_on`; a ToolError is a tool's answer, and must be named there by its own kind."""
-    is_answer = isinstance(error, ToolError) and not isinstance(error, TimedOut)
-    return any(isinstance(error, kind) and (not is_answer or issubclass(kind, ToolError)) for kind in settings.retry_on)
+    """Return whether an error is in `retry_on`; a ToolError is a tool's answer, and must be named by its own kind."""
+    rule = settings.retry_on
+    if isinstance(rule, tuple):
+        is_answer = isinstance(error, ToolError) and not isinstance(error, TimedOut)
+        return any(isinstance(error, kind) and (not is_answer or issubclass(kind, ToolError)) for kind in rule)
+    try:
+        return bool(rule(error))
+    except Exception:
+        logger.exception("retry_on=%r failed; the call is not repeated.", rule)
+        return False
 
 
-def _pause(attempt: int) -> float:
-    """Return the seconds to wait after a failed attempt, counted from 0."""
+def _choose_pause(attempt: int, first: float) -> float:
+    """Return the seconds to wait after a failed attempt, counted from 0: doubled each time, up to a bound.
+
+    A random part of up to a half is left out, so that many calls do not retry at once.
+    """
     import random  # few calls are retried
 
-    longest = min(FIRST_PAUSE * 2.0 ** min(attempt, 100), LONGEST_PAUSE)
+    longest = min(first * 2.0 ** min(attempt, 100), max(first, LONGEST_PAUSE))
     return longest * random.uniform(0.5, 1)  # noqa: S311  not a secret

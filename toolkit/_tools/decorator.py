@@ -83,7 +83,9 @@ def tool(
         max_parallel: How many calls run at the same time, in all runs of this process; the others wait.
         timeout: Seconds for one attempt. A thread that is still running then is abandoned and reported.
         retries: How often a failed attempt is repeated. Needs `idempotent=True` or `effect="read"`.
-        retry_on: Exceptions after which an attempt is repeated. By default any but ToolError; TimedOut is repeated.
+        retry_on: Exceptions after which an attempt is repeated. By default any but ToolError; TimedOut is repeated. Or
+            a function of the exception that returns whether to repeat.
+        retry_delay: Seconds before the first repetition, at most; doubled for each further one, up to 30 seconds.
         executor: The `concurrent.futures.Executor` that runs the function, such as a process pool.
         isolate: "process" runs each call in a process of its own, which a timeout or a cancellation kills.
         authorize: A function of tool, arguments and context that allows or denies a call, after the run's authorizer.

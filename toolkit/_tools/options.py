@@ -126,6 +126,8 @@ def _import_values(shared: Mapping[str, Any], names: Collection[str]) -> dict[st
 
 Effect: TypeAlias = Literal["read", "write", "destructive"]
 Isolation: TypeAlias = Literal["process"]
+# Exceptions after which an attempt is repeated; or a function of an exception that decides it.
+RetryOn: TypeAlias = tuple[type[BaseException], ...] | Callable[[BaseException], object]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +144,8 @@ class ToolSettings:
     max_parallel: int | None = None
     timeout: float | None = None
     retries: int = 0
-    retry_on: tuple[type[BaseException], ...] = (Exception,)
+    retry_on: RetryOn = (Exception,)
+    retry_delay: float = 0.5
     executor: Executor | None = None
     isolate: Isolation | None = None
     authorize: Callable[..., Any] | None = None
@@ -267,10 +270,10 @@ def _is_name(value: object) -> bool:
     return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_-]{1,64}", value) is not None
 
 
-def _are_exceptions(value: object) -> bool:
-    return isinstance(value, tuple) and all(
-        isinstance(kind, type) and issubclass(kind, BaseException) for kind in value
-    )
+def _is_retry_rule(value: object) -> bool:
+    if isinstance(value, tuple):
+        return all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in value)
+    return callable(value) and not isinstance(value, type)
 
 
 def _is_truth(value: object) -> bool:
@@ -284,7 +287,11 @@ _RULES: Mapping[str, _Rule] = {
     "exclusive": (_is_truth, "True or False"),
     "timeout": (_is_time, "a number of seconds above 0"),
     "retries": (_is_count, "a whole number, 0 or more"),
-    "retry_on": (_are_exceptions, "a tuple of exception classes, such as retry_on=(OSError,)"),
+    "retry_on": (
+        _is_retry_rule,
+        "a tuple of exception classes, such as retry_on=(OSError,), or a function of an exception",
+    ),
+    "retry_delay": (lambda value: _is_time(value) and value is not None, "a number of seconds above 0"),
     "executor": (lambda value: value is None or hasattr(value, "submit"), "an executor, with a method submit()"),
     "isolate": (lambda value: value in (None, "process"), "'process'"),
     "authorize": (lambda value: value is None or callable(value), "a function of tool, arguments and context"),
@@ -321,7 +328,8 @@ class ToolOptions(TypedDict, total=False):
     max_parallel: int | None
     timeout: float | None
     retries: int
-    retry_on: tuple[type[BaseException], ...]
+    retry_on: RetryOn
+    retry_delay: float
     executor: Executor | None
     isolate: Isolation | None
     authorize: Callable[..., Any] | None
