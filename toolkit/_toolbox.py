@@ -21,6 +21,7 @@ from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._context import ToolContext
 from toolkit._dialects.base import Dialect, DialectName
 from toolkit._dialects.catalog import get_dialect
+from toolkit._execution.approval import NO_APPROVER, Approver
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.parallel import ParallelCalls, is_finished, is_success
 from toolkit._execution.references import may_refer
@@ -40,6 +41,8 @@ from toolkit.errors import DefinitionError, DuplicateToolError
 Addable: TypeAlias = object
 Wait: TypeAlias = Literal["all", "success", "first"]
 F = TypeVar("F", bound=Callable[..., Any])
+# Added to the refusal of a call that needs approval, for whoever made it.
+HINT = " Pass approve=..., such as approve=Console()."
 
 
 class Toolbox:
@@ -259,6 +262,7 @@ class Toolbox:
         *,
         strict: bool | None = None,
         context: ToolContext[Any] | None = None,
+        approve: Approver | None = None,
         shared: Values = None,
     ) -> list[dict[str, Any]]:
         """Execute the calls in a provider's reply, all at the same time, for a loop of your own.
@@ -268,13 +272,15 @@ class Toolbox:
             dialect: As for `schemas`.
             strict: As for `schemas`.
             context: The value of parameters annotated ToolContext.
+            approve: As for `call`.
             shared: As for `call_many`; one SharedValues for all replies passes the results of each on to the next.
 
         Returns:
             The messages that answer the calls, one for each; none where there are no calls.
         """
         renderer = self._dialect(dialect, strict=strict)
-        return run_sync(self._answer(reply, renderer, context, SyncBackend(), SharedValues.of(shared)))
+        parallel = _make_parallel(self._make_dispatcher(approve), context, SyncBackend(), shared)
+        return run_sync(self._answer(reply, renderer, parallel))
 
     async def aanswer(
         self,
@@ -283,11 +289,13 @@ class Toolbox:
         *,
         strict: bool | None = None,
         context: ToolContext[Any] | None = None,
+        approve: Approver | None = None,
         shared: Values = None,
     ) -> list[dict[str, Any]]:
         """Execute the calls in a provider's reply in the running event loop: see `answer`."""
         renderer = self._dialect(dialect, strict=strict)
-        return await self._answer(reply, renderer, context, AsyncBackend(), SharedValues.of(shared))
+        parallel = _make_parallel(self._make_dispatcher(approve), context, AsyncBackend(), shared)
+        return await self._answer(reply, renderer, parallel)
 
     def call(
         self,
@@ -295,6 +303,7 @@ class Toolbox:
         arguments: RawArguments = "{}",
         context: ToolContext[Any] | None = None,
         *,
+        approve: Approver | None = None,
         shared: Values = None,
     ) -> ToolResult:
         """Execute one call by the tool's name; a failure of the tool is a result, not an exception.
@@ -303,13 +312,15 @@ class Toolbox:
             name: The tool's name, as the model wrote it.
             arguments: JSON text as the model wrote it, or an object.
             context: The value of a parameter annotated ToolContext.
+            approve: Asked about the call, as in a run: see `Runner`. Without it a call whose tool requires approval is
+                refused.
             shared: As for `call_many`.
 
         Raises:
             FatalError: The tool raised it.
             DefinitionError: The tool cannot be described to a model.
         """
-        return run_sync(self._call(name, arguments, context, SyncBackend(), shared))
+        return run_sync(self._call(name, arguments, context, SyncBackend(), shared, approve))
 
     async def acall(
         self,
@@ -317,12 +328,14 @@ class Toolbox:
         arguments: RawArguments = "{}",
         context: ToolContext[Any] | None = None,
         *,
+        approve: Approver | None = None,
         shared: Values = None,
     ) -> ToolResult:
         """Execute one call in the running event loop: see `call`. A sync tool runs in a thread of its own."""
         own = context or ToolContext(deps=None)
         with Cancellation(parent=own.cancellation) as left:
-            return await self._call(name, arguments, replace(own, cancellation=left), AsyncBackend(), shared)
+            context = replace(own, cancellation=left)
+            return await self._call(name, arguments, context, AsyncBackend(), shared, approve)
 
     def call_many(
         self,
@@ -330,6 +343,7 @@ class Toolbox:
         context: ToolContext[Any] | None = None,
         *,
         wait: Wait = "all",
+        approve: Approver | None = None,
         shared: Values = None,
     ) -> list[ToolResult]:
         """Execute calls at the same time, and return the results that were waited for.
@@ -341,6 +355,7 @@ class Toolbox:
             context: The value of parameters annotated ToolContext.
             wait: "all" waits for every call. "success" waits for the first that succeeds, "first" for the first that
                 ends, failed or not; both cancel the other calls then.
+            approve: As for `call`.
             shared: Values by dotted path, which calls may refer to and find in their context. In a SharedValues,
                 results are stored for later calls.
 
@@ -353,7 +368,8 @@ class Toolbox:
             TypeError: Something other than a ToolCall is among the calls.
             ValueError: There is no such `wait`, or a shared value is not JSON.
         """
-        return run_sync(self._call_many(calls, context, wait, SyncBackend(), shared))
+        parallel = _make_parallel(self._make_dispatcher(approve, HINT), context, SyncBackend(), shared)
+        return run_sync(self._call_many(calls, wait, parallel))
 
     async def acall_many(
         self,
@@ -361,10 +377,12 @@ class Toolbox:
         context: ToolContext[Any] | None = None,
         *,
         wait: Wait = "all",
+        approve: Approver | None = None,
         shared: Values = None,
     ) -> list[ToolResult]:
         """Execute calls in the running event loop: see `call_many`. Sync tools run in threads of their own."""
-        return await self._call_many(calls, context, wait, AsyncBackend(), shared)
+        parallel = _make_parallel(self._make_dispatcher(approve, HINT), context, AsyncBackend(), shared)
+        return await self._call_many(calls, wait, parallel)
 
     def __getitem__(self, name: str) -> AnyTool:
         if name not in self.bindings._tools:
@@ -403,41 +421,55 @@ class Toolbox:
     def _dialect(self, name: str, *, strict: bool | None = None) -> Dialect:
         return get_dialect(name, strict=bool(self.strict if strict is None else strict))
 
-    async def _answer(
-        self, reply: Any, dialect: Dialect, context: ToolContext[Any] | None, backend: Backend, shared: SharedValues
-    ) -> list[dict[str, Any]]:
+    async def _answer(self, reply: Any, dialect: Dialect, parallel: ParallelCalls) -> list[dict[str, Any]]:
         specs = [made._spec for made in self]
         calls = dialect.parse_calls(reply, specs)
-        results = await self._parallel(context, backend, shared).all(calls)
+        results = await parallel.all(calls)
         return dialect.render_results([*zip(calls, results)], specs)
 
     async def _call(
-        self, name: str, arguments: RawArguments, context: ToolContext[Any] | None, backend: Backend, shared: Values
-    ) -> ToolResult:
-        call, tools = ToolCall(name=name, arguments=to_json_text(arguments)), self.bindings._compose()
-        if shared is not None or may_refer(tools.get(name)):
-            return (await self._parallel(context, backend, shared).all([call]))[0]
-        own = replace(context, tool_name=name) if context else ToolContext(deps=None, tool_name=name)
-        return await Dispatcher(tools=tools).dispatch(call, own, backend)
-
-    async def _call_many(
         self,
-        calls: Iterable[ToolCall],
+        name: str,
+        arguments: RawArguments,
         context: ToolContext[Any] | None,
-        wait: Wait,
         backend: Backend,
         shared: Values,
-    ) -> list[ToolResult]:
+        approve: Approver | None,
+    ) -> ToolResult:
+        call, dispatcher = ToolCall(name=name, arguments=to_json_text(arguments)), self._make_dispatcher(approve, HINT)
+        if shared is not None or may_refer(dispatcher.tools.get(name)):
+            return (await _make_parallel(dispatcher, context, backend, shared).all([call]))[0]
+        own = replace(context, tool_name=name) if context else ToolContext(deps=None, tool_name=name)
+        return await dispatcher.dispatch(call, own, backend)
+
+    async def _call_many(self, calls: Iterable[ToolCall], wait: Wait, parallel: ParallelCalls) -> list[ToolResult]:
         if wait not in get_args(Wait):
             raise ValueError(f'wait={wait!r} is not "all", "success" or "first".')
-        parallel = self._parallel(context, backend, shared)
         if wait == "all":
             return await parallel.all(calls)
         return [await parallel.first(calls, is_success if wait == "success" else is_finished)]
 
-    def _parallel(self, context: ToolContext[Any] | None, backend: Backend, shared: Values) -> ParallelCalls:
-        own = context or ToolContext(deps=None)
-        return ParallelCalls(Dispatcher(tools=self.bindings._compose()), own, backend, SharedValues.of(shared))
+    def _make_dispatcher(self, approve: Approver | None, hint: str = "") -> Dispatcher:
+        """Make the dispatcher of calls without a run.
+
+        Args:
+            approve: Asked about each call.
+            hint: What the refusal of a call says to the application, where there is nobody to ask.
+
+        Raises:
+            TypeError: `approve` is no function.
+        """
+        if approve is not None and not callable(approve):
+            raise TypeError(
+                f"approve={approve!r} is no function of an ApprovalRequest, such as Console() or approve_all."
+            )
+        return Dispatcher(tools=self.bindings._compose(), approver=approve, no_approver=NO_APPROVER + hint)
+
+
+def _make_parallel(
+    dispatcher: Dispatcher, context: ToolContext[Any] | None, backend: Backend, shared: Values
+) -> ParallelCalls:
+    return ParallelCalls(dispatcher, context or ToolContext(deps=None), backend, SharedValues.of(shared))
 
 
 def _as_tools(item: Addable) -> Iterable[AnyTool]:

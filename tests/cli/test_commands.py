@@ -106,6 +106,52 @@ def test_call(files: Path, capsys: pytest.CaptureFixture[str], arguments: list[s
     assert f"{result}\n" == capsys.readouterr().out
 
 
+GUARDED = """
+from toolkit import tool
+
+
+@tool(approve=lambda request: request.arguments["amount"] > 50)
+def pay(amount: int) -> str:
+    return f"paid {amount}"
+
+
+@tool(approve=True)
+def vote(yes: bool) -> str:
+    return f"voted {yes}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answers", "code", "shown"),
+    [
+        (["pay", "--amount", "5"], "", 0, "paid 5\n"),
+        (["pay", "--amount", "70"], "", 1, "no terminal to ask at: pass --yes."),
+        (["pay", "--amount", "70", "--yes"], "", 0, "paid 70\n"),
+        (["pay", "-y", "--amount", "70"], "", 0, "paid 70\n"),
+        (["vote", "--yes"], "", 1, "no terminal to ask at"),
+        (["pay", "--amount", "70"], "y\n", 0, "paid 70\n"),
+        (["pay", "--amount", "70"], "n too much\n", 1, "rejected by the user. Reason: too much"),
+    ],
+)
+def test_call_with_approval(
+    files: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    answers: str,
+    code: int,
+    shown: str,
+) -> None:
+    """A call whose tool requires approval asks at a terminal, or takes --yes, which a parameter may have for itself."""
+    write(files / "guarded.py", GUARDED)
+    terminal = io.StringIO(answers)
+    terminal.isatty = lambda: bool(answers)  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stdin", terminal)
+
+    assert code == main(["call", "guarded.py", *arguments])
+    assert shown in "".join(capsys.readouterr())
+
+
 def test_help_of_a_tool(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The help of a tool has its description, and its parameters with their texts, brackets included."""
     assert 0 == main(["call", "tools.py", "get_weather", "--help"])

@@ -21,10 +21,12 @@ from toolkit import (
     FatalError,
     Tool,
     Toolbox,
+    ToolCall,
     ToolContext,
     ToolResult,
     tool,
 )
+from toolkit.approvers import approve_all, defer
 
 
 @tool
@@ -580,3 +582,47 @@ def test_partial_of_a_tool() -> None:
 
     assert ["destructive"] * 3 == [made.settings.effect for made in box]
     assert [True, True] == ["denied" in str(text) for text in texts]
+
+
+ASKED = (
+    "Tool approval could not be completed because no approval handler is configured; "
+    "continuing without running the tool."
+)
+WIPE = ToolCall(name="erase", arguments='{"x": "all"}')
+
+
+@tool(approve=True)
+def erase(x: str) -> str:
+    """Erase."""
+    return f"erased {x}"
+
+
+def call_erase(box: Toolbox, **options: Any) -> list[ToolResult]:
+    """Call it in each way."""
+    return [
+        box.call(WIPE.name, WIPE.arguments, **options),
+        asyncio.run(box.acall(WIPE.name, WIPE.arguments, **options)),
+        *box.call_many([WIPE], **options),
+        *asyncio.run(box.acall_many([WIPE], **options)),
+    ]
+
+
+@pytest.mark.parametrize("references", [False, True])
+def test_call_with_approval(references: bool) -> None:
+    """A call without a run is asked about as in a run; without an approver the error says what to pass."""
+    box = Toolbox([erase], references=references)
+
+    assert ["erased all"] * 4 == [result.text for result in call_erase(box, approve=approve_all)]
+    assert [f"{ASKED} Pass approve=..., such as approve=Console()."] * 4 == [one.text for one in call_erase(box)]
+    assert ["pending"] * 4 == [result.kind for result in call_erase(box, approve=defer)]
+    with pytest.raises(TypeError, match="approve=True is no function of an ApprovalRequest, such as Console"):
+        box.call("erase", WIPE.arguments, approve=True)  # type: ignore[arg-type]
+
+
+def test_answer_with_approval() -> None:
+    """The calls of a reply are asked about, too; a model reads nothing of the application's options."""
+    box, reply = Toolbox([erase]), {"tool_calls": [{"id": "1", "function": vars(WIPE) | {"id": "1"}}]}
+    answers = [box.answer(reply), asyncio.run(box.aanswer(reply)), box.answer(reply, approve=approve_all)]
+    answers.append(asyncio.run(box.aanswer(reply, approve=approve_all)))
+
+    assert [ASKED, ASKED, "erased all", "erased all"] == [answer[0]["content"] for answer in answers]

@@ -199,7 +199,11 @@ class Stopped(ToolkitError):
 
 
 async def approve(
-    approver: Approver | None, request: ApprovalRequest, backend: Backend, timeout: float | None = None
+    approver: Approver | None,
+    request: ApprovalRequest,
+    backend: Backend,
+    timeout: float | None = None,
+    no_approver: str = NO_APPROVER,
 ) -> Decision:
     """Return the decision that approves a call.
 
@@ -215,7 +219,7 @@ async def approve(
     """
     request = replace(request, required=await _is_required(request, backend, timeout))
     if approver is None and request.required:
-        raise Unanswered(NO_APPROVER)
+        raise Unanswered(no_approver)
     if approver is None:
         return Decision.approve()
     decision = await _get_decision(approver, request, backend, timeout)

@@ -17,7 +17,7 @@ from typing import Any
 
 from toolkit._concurrency.backend import Backend
 from toolkit._context import ToolContext, discard
-from toolkit._execution.approval import ApprovalRequest, Approver, Deferred, Stopped, approve, digest_call
+from toolkit._execution.approval import NO_APPROVER, ApprovalRequest, Approver, Deferred, Stopped, approve, digest_call
 from toolkit._execution.authorization import Authorizer, Unanswered, authorize
 from toolkit._execution.invoke import Attempts, Emit
 from toolkit._execution.ledger import STARTED, CallRecord, Ledger
@@ -56,6 +56,7 @@ class Dispatcher:
         available: Names of the tools that may be called; all if None.
         authorizer: May this call be made at all?
         approver: Asked for approval where a tool wants it.
+        no_approver: Text of the refusal where a tool wants approval and there is no approver.
         approval_timeout: Seconds for a gate's answer.
         max_result: Characters of a result that the model is shown, unless its tool sets its own.
         format_error: Makes the text of an error that the model reads.
@@ -70,6 +71,7 @@ class Dispatcher:
     available: Collection[str] | None = None
     authorizer: Authorizer | None = None
     approver: Approver | None = None
+    no_approver: str = NO_APPROVER
     approval_timeout: float | None = None
     middleware: tuple[Middleware, ...] = ()
     max_result: int = MAX_RESULT
@@ -227,7 +229,9 @@ class _CallPipeline:
         dispatcher = self.dispatcher
         request = ApprovalRequest(tool, arguments, self.context, call, emit=self.emit)
         await self._authorize(request)
-        decision = await approve(dispatcher.approver, request, self.backend, dispatcher.approval_timeout)
+        decision = await approve(
+            dispatcher.approver, request, self.backend, dispatcher.approval_timeout, dispatcher.no_approver
+        )
         if decision.arguments is None:
             return arguments, call
         call = replace(call, arguments=to_json_text(_merge_arguments(request, decision.arguments)))

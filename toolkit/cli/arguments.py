@@ -16,20 +16,22 @@ from toolkit._schema.json_schema import resolve_reference
 
 # JSON Schema's types of one value that a command line takes as it is.
 TYPES: Mapping[str, type] = {"string": str, "integer": int, "number": float, "boolean": bool}
-# The option that takes all arguments.
+# The option that takes all arguments, and the one that approves the call.
 WHOLE = "arguments"
+YES = "yes"
 
 
-def make_command(tool: Tool[..., Any], run: Callable[[str], None]) -> Callable[..., None]:
+def make_command(tool: Tool[..., Any], run: Callable[[str, bool], None]) -> Callable[..., None]:
     """Make a function for Typer with an option for each parameter of a tool.
 
     Texts, numbers, booleans, enumerations and lists of them are options of these types; all else is an option that
     takes JSON. Options that are not given are left to the tool's defaults; the tool itself finds what is missing.
-    `--arguments` takes a JSON object of all of them.
+    `--arguments` takes a JSON object of all of them. `--yes` approves the call of a tool that may require approval. A
+    parameter of one of these names has the option for itself.
 
     Args:
         tool: The tool.
-        run: Receives the arguments as JSON text.
+        run: Receives the arguments as JSON text, and whether the call is approved.
     """
     schema = tool.parameters
     properties: Mapping[str, Any] = schema["properties"]
@@ -37,6 +39,7 @@ def make_command(tool: Tool[..., Any], run: Callable[[str], None]) -> Callable[.
     types = {name: _find_type(properties[name], schema) for name in properties}
 
     def command(**given: Any) -> None:
+        is_approved = bool(given.pop(YES, False))
         arguments = _parse(given.pop(WHOLE, None) or "{}", WHOLE)
         if not isinstance(arguments, dict):
             raise typer.BadParameter("it is no JSON object", param_hint=f"--{WHOLE}")
@@ -44,7 +47,7 @@ def make_command(tool: Tool[..., Any], run: Callable[[str], None]) -> Callable[.
             name = options[option]
             if value is not None and value != []:
                 arguments[name] = _parse(value, name) if types[name] is None else _to_plain(value)
-        run(json.dumps(arguments))
+        run(json.dumps(arguments), is_approved)
 
     required = schema.get("required", ())
     parameters = [
@@ -53,6 +56,9 @@ def make_command(tool: Tool[..., Any], run: Callable[[str], None]) -> Callable[.
     ]
     if WHOLE not in properties:
         parameters.append(_make_option(WHOLE, WHOLE, None, "All arguments; single options replace its members."))
+    if YES not in properties and tool.settings.approve is not False:
+        option = Annotated[bool, typer.Option(f"--{YES}", "-y", help="Approve the call.", show_default=False)]
+        parameters.append(Parameter(YES, Parameter.KEYWORD_ONLY, default=False, annotation=option))
     vars(command)["__signature__"] = Signature(parameters)
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     command.__doc__ = tool.description

@@ -15,7 +15,7 @@ import typer
 
 from toolkit import ModelError, Runner, RunResult, Tool, Toolbox, ToolkitError, __version__
 from toolkit._dialects.base import DialectName
-from toolkit._execution.approval import ApprovalRequest, Approver
+from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Verdict
 from toolkit._messages import Message
 from toolkit._schema.error_messages import suggest
 from toolkit._schema.signature import render_signature
@@ -170,6 +170,7 @@ def call(context: typer.Context, file: Target, tool: Name = None, *, all_functio
     """Call one tool; its parameters are options.
 
     For example: toolkit call tools.py add --a 1 --b 2. The options are in: toolkit call tools.py add --help.
+    A call whose tool requires approval is asked about, or approved by --yes.
     """
     if file in HELP:
         print(context.get_help())
@@ -180,9 +181,8 @@ def call(context: typer.Context, file: Target, tool: Name = None, *, all_functio
         raise typer.Exit(2 if tool is None else 0)
     chosen = _get_tool(toolbox, tool)
 
-    def print_result(arguments: str) -> None:
-        # The person who typed the call has approved it.
-        result = toolbox.call(chosen.name, arguments)
+    def print_result(arguments: str, is_approved: bool) -> None:  # noqa: FBT001  the command passes it
+        result = toolbox.call(chosen.name, arguments, approve=approve_all if is_approved else _ask_if_required)
         if result.is_error:
             _fail(result.text)
         print(result.text)
@@ -273,10 +273,20 @@ def _make_runner(file: str, *, all_functions: bool, approve: Approval | None, **
 def _make_approver(approval: Approval) -> Approver:
     if approval is Approval.none:
         return approve_all
-    console = Console(
-        read=_read_answer if sys.stdin.isatty() else None, write=lambda text: print(text, file=sys.stderr)
-    )
+    console = _make_console()
     return console if approval is Approval.all else ask_when(console, when=_changes_something)
+
+
+def _make_console() -> Console:
+    return Console(read=_read_answer if sys.stdin.isatty() else None, write=lambda text: print(text, file=sys.stderr))
+
+
+def _ask_if_required(request: ApprovalRequest) -> Verdict:
+    """Ask about a call that a person has typed, where its tool requires approval."""
+    if not request.required:
+        return True
+    console = _make_console()
+    return console(request) if console.can_ask else Decision.reject("There is no terminal to ask at: pass --yes.")
 
 
 def _changes_something(request: ApprovalRequest) -> bool:
