@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Generator
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from time import monotonic
 from types import coroutine
@@ -22,6 +22,8 @@ GRACE = 1.0
 PATIENCE = 0.5
 # A task that swallows its cancellation is cancelled again every GRACE seconds, this many times.
 REMINDERS = 10
+# Seconds between two rounds of a notebook's loop, at most, while a run is active.
+ROUND = 0.1
 
 T = TypeVar("T")
 
@@ -239,3 +241,30 @@ def _consume_exception(task: asyncio.Task[Any]) -> None:
     """Retrieve the exception of a task that nothing awaits, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()
+
+
+@contextmanager
+def notice_interrupts() -> Iterator[None]:
+    """Keep the running loop of a Jupyter kernel in motion.
+
+    An interrupt of a cell schedules its cancellation in the loop without waking it. Until something else happens in the
+    loop, such as the end of a tool's thread, the cell would go on.
+    """
+    if "ipykernel" not in sys.modules:
+        yield
+        return
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle | None = None
+
+    def wake() -> None:
+        nonlocal timer
+        timer = loop.call_later(ROUND, wake)
+
+    wake()
+    try:
+        yield
+    finally:
+        if timer:
+            timer.cancel()

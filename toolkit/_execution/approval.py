@@ -234,16 +234,16 @@ async def approve(
 
 async def _is_required(request: ApprovalRequest, backend: Backend, timeout: float | None) -> bool:
     """Ask the tool's own rule; one that fails, or does not answer in time, requires approval."""
-    rule, run = request.tool.settings.approve, request.context.cancellation
+    rule, run_cancellation = request.tool.settings.approve, request.context.cancellation
     if not callable(rule):
         return rule
-    cancellation = Cancellation(timeout, parent=run)
+    cancellation = Cancellation(timeout, parent=run_cancellation)
     try:
         return await ask_gate(rule, (request,), backend, cancellation) is not False
     except Denied:
         return True
     except TimedOut:
-        if timeout is None or run:  # the run's time is up, not the rule's
+        if timeout is None or run_cancellation:  # the run's time is up, not the rule's
             raise
         return True
     finally:
@@ -253,8 +253,8 @@ async def _is_required(request: ApprovalRequest, backend: Backend, timeout: floa
 async def _get_decision(
     approver: Approver, request: ApprovalRequest, backend: Backend, timeout: float | None
 ) -> Decision:
-    run = request.context.cancellation
-    cancellation = Cancellation(timeout, parent=run)
+    run_cancellation = request.context.cancellation
+    cancellation = Cancellation(timeout, parent=run_cancellation)
     request = replace(request, context=replace(request.context, cancellation=cancellation))
     try:
         verdict = await ask_gate(approver, (request,), backend, cancellation)
@@ -263,7 +263,7 @@ async def _get_decision(
     except Denied as refusal:
         raise Denied(REJECTED + format_reason(str(refusal))) from refusal.__cause__
     except TimedOut:
-        if timeout is None or run:  # the run's time is up, not the approver's
+        if timeout is None or run_cancellation:  # the run's time is up, not the approver's
             raise
         raise Unanswered(f"Tool approval timed out after {timeout:g} s.") from None
     finally:

@@ -22,7 +22,7 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.tasks import watch_loop
 from toolkit._concurrency.threads import Outcome, cancellation_error, note_still_running
 from toolkit._context import ToolContext
-from toolkit._execution.isolation import run_in_process, submit_call, wait_for_future
+from toolkit._execution.isolation import NOT_STARTED, NotStarted, run_in_process, submit_call, wait_for_future
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._tools.invocation import render
 from toolkit._tools.options import ToolSettings
@@ -219,7 +219,7 @@ class Attempts:
         seconds = self.tool.settings.timeout
         if isinstance(end, Cancelled) or seconds is None or self.cancellation:
             return end
-        return TimedOut(f"Timed out after {seconds:g} s{str(end).removeprefix('Timed out')}")
+        return TimedOut(f"Timed out after {seconds:g} s{f': {NOT_STARTED}' if isinstance(end, NotStarted) else '.'}")
 
 
 class _Updates:

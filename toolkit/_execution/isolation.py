@@ -52,6 +52,7 @@ PREPARING = "TOOLKIT_PREPARING"
 GRACE = 1.0
 # Fields of a context that stay in this process. The deadline is sent as the seconds left.
 LOCAL_FIELDS = frozenset({"cancellation", "emit"})
+NOT_STARTED = "not started, its executor was busy."
 
 
 def run_in_process(tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[Any]) -> Outcome[Any]:
@@ -119,10 +120,15 @@ def submit_call(
         raise _not_sent(tool) from error
 
 
+class NotStarted(TimedOut):
+    """The executor had not started a call when its time was up."""
+
+
 def wait_for_future(future: Future[Any], cancellation: Cancellation) -> Outcome[Any]:
     """Wait on this thread for the outcome of a submitted call; one that has not started at the deadline does not start.
 
     Raises:
+        NotStarted: The deadline has passed, and the executor never started the call.
         TimedOut: The deadline has passed.
         Cancelled: The run was cancelled.
         Exception: The executor broke, or cannot send the outcome.
@@ -140,7 +146,7 @@ def wait_for_future(future: Future[Any], cancellation: Cancellation) -> Outcome[
         has_started = not future.cancel()
     error = cancellation_error(cancellation)
     if isinstance(error, TimedOut) and not has_started:
-        raise TimedOut("Timed out: not started, its executor was busy.")
+        raise NotStarted(f"Timed out: {NOT_STARTED}")
     raise error
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence, Sized
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import aclosing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Generic
@@ -19,6 +19,7 @@ from typing_extensions import TypeVar
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import Backend, call_function, iterate_until
 from toolkit._concurrency.cancellation import DEADLINE, Cancellation
+from toolkit._concurrency.tasks import notice_interrupts
 from toolkit._messages import (
     REASONS_WITHOUT_ANSWER,
     ModelRequest,
@@ -119,9 +120,10 @@ class Run(Generic[T]):
         """Do what the conversation says until it has ended, giving each event as it happens."""
         self._abandoned = backend.abandoned
         conversation, queue, limit = self.conversation, self.queue, ""
-        with self._ending():
+        is_async = isinstance(backend, AsyncBackend)
+        with self._ending(), notice_interrupts() if is_async else nullcontext():
             choice = self.model_choice
-            model = await choice.async_model() if isinstance(backend, AsyncBackend) else choice.sync_model()
+            model = await choice.async_model() if is_async else choice.sync_model()
             self._model = model.name
             yield RunStarted(run_id=conversation.run_id, model=model.name)
             try:

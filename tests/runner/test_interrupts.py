@@ -1,0 +1,71 @@
+"""Ctrl-C ends a run, and the program, while a sync tool works on: nothing waits for its thread."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no signal reaches another process there")
+
+PROGRAM = """
+import asyncio, signal, sys, time, types
+from toolkit import Runner
+from toolkit.testing import ScriptedModel, call
+
+way, count = sys.argv[1], int(sys.argv[2])
+
+def sleep(n: int) -> None:
+    '''Sleep.'''
+    if n == count - 1:
+        print("asleep", flush=True)
+    time.sleep(3600)
+
+runner = Runner([sleep], model=ScriptedModel([[call("sleep", n=n) for n in range(count)]]))
+
+async def iterate() -> None:
+    async for _ in runner.astream("go"):
+        pass
+
+async def run_cell() -> None:
+    '''Run as a Jupyter kernel does: its handler does not wake the loop.'''
+    sys.modules["ipykernel"] = types.ModuleType("ipykernel")
+    task = asyncio.ensure_future(runner.arun("go"))
+    loop = asyncio.get_running_loop()
+    signal.signal(signal.SIGINT, lambda *_: loop.call_soon(task.cancel))
+    await task
+
+ways = {
+    "run": lambda: runner.run("go"),
+    "stream": lambda: list(runner.stream("go")),
+    "start": lambda: runner.start("go").result(),
+    "arun": lambda: asyncio.run(runner.arun("go")),
+    "astream": lambda: asyncio.run(iterate()),
+    "notebook": lambda: asyncio.run(run_cell()),
+}
+try:
+    ways[way]()
+except (KeyboardInterrupt, asyncio.CancelledError):
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("way", ["run", "stream", "start", "arun", "astream", "notebook"])
+def test_first_interrupt(way: str, count: int) -> None:
+    """The first Ctrl-C leaves a run whose tools sleep for an hour, and the program then ends."""
+    command = [sys.executable, "-c", PROGRAM, way, str(count)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+        try:
+            assert program.stdout
+            assert "asleep\n" == program.stdout.readline()
+            threading.Event().wait(0.1)  # the main thread waits, too: it does not look again for an earlier signal
+            program.send_signal(signal.SIGINT)
+            output = program.communicate(timeout=60)
+        finally:
+            program.kill()
+
+    assert (0, ("interrupted\n", "")) == (program.returncode, output)
