@@ -186,8 +186,9 @@ class Toolbox:
         """Bind the function that executes a tool, before or after the tool is added; also `@box.bind("weather")`.
 
         The function takes the tool's parameters by their names, or, by a single parameter of another name, all of them
-        as one; a parameter annotated ToolContext gets the context. Values are converted to the annotated types, and the
-        tool's defaults are filled in. A function that was bound under the name before is replaced.
+        as one; a parameter annotated ToolContext gets the context. Three parameters of other names get the arguments as
+        one, the tool and the context. Values are converted to the annotated types, and the tool's defaults are filled
+        in. A function that was bound under the name before is replaced, from the next call or run on.
 
         Args:
             name: The tool's name; or any other name, which a tool's `activity` or `box.bindings.choose` refers to.

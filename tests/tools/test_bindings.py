@@ -72,6 +72,12 @@ def distance(city: str) -> str:
     ...
 
 
+class Trip(BaseModel):
+    """A trip."""
+
+    city: str
+
+
 def mail(**options: Any) -> Tool[..., Any]:
     """The seed's tool for mails."""
     schema: dict[str, Any] = {
@@ -139,6 +145,73 @@ def test_rebinding_swaps() -> None:
     box.bind("weather", fake)
 
     assert "fake Oslo" == said(box)
+
+
+def test_names_of_bound_functions() -> None:
+    """The names that functions are bound under are listed, whether or not a tool has that name."""
+    box = Toolbox([weather])
+    box.bind("weather", real)
+    box.bind("smtp", fake)
+    box.bind("weather", fake)
+
+    assert ["weather", "smtp"] == list(box.bindings.names)
+    box.unbind("weather")
+    assert ["smtp"] == list(box.bindings.names)
+
+
+ROUTE = Tool.from_schema(
+    "route",
+    {"type": "object", "properties": {"to": {"type": "object"}, "items": {"type": "integer"}}, "required": ["to"]},
+)
+
+
+def take_call(call):  # type: ignore[no-untyped-def]
+    return f"{call.to.city} {call['items']}"
+
+
+async def take_call_later(call):  # type: ignore[no-untyped-def]
+    return f"{call.to.city} {call['items']}"
+
+
+def take_all(call, tool, context):  # type: ignore[no-untyped-def]
+    return f"{call.to.city} {call['items']} {tool.name} {context.tool_name}"
+
+
+def take_all_typed(call: Any, made: Tool[..., Any], context: ToolContext) -> str:
+    return f"{call.to.city} {call['items']} {made.name} {context.tool_name}"
+
+
+@pytest.mark.parametrize("function", [take_call, take_call_later, take_all, take_all_typed])
+@pytest.mark.parametrize("in_box", [True, False])
+def test_function_of_a_call(function: Callable[..., Any], in_box: bool) -> None:
+    """A function of the call reads its arguments as attributes, and may take the tool and the context too."""
+    made = ROUTE if in_box else Tool.from_schema("route", ROUTE.parameters, function)
+    box = Toolbox([made])
+    if in_box:
+        box.bind("route", function)
+    result = box.call("route", {"to": {"city": "Oslo"}, "items": 2})
+
+    assert result.text in ("Oslo 2", "Oslo 2 route route")
+    assert [] == [found for found in box.check() if found.level == "error"]
+
+
+def test_argument_that_a_call_does_not_have() -> None:
+    """An attribute that is no argument is an AttributeError that lists those that there are."""
+    box = Toolbox([ROUTE])
+    box.bind("route", lambda call: call.via)
+    exception = box.call("route", {"to": {}}).exception
+
+    assert isinstance(exception, AttributeError)
+    assert "The call has no argument 'via'. It has: to." == str(exception)
+
+
+def test_function_of_a_typed_call() -> None:
+    """A function of call, tool and context gets the instance of a tool that is declared by a type."""
+    made = Tool.from_models("trip", Trip, str)
+    box = Toolbox([made])
+    box.bind("trip", lambda trip, tool, context: f"{trip.city} {tool.name} {context.tool_name}")
+
+    assert "Oslo trip trip" == box.call("trip", OSLO).text
 
 
 def test_unbind_leaves_the_tool_to_the_model() -> None:

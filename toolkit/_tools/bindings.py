@@ -49,6 +49,11 @@ class Bindings:
     _about: Mapping[str, Any] = field(default_factory=dict)
     _overlay: _Overlay = field(default_factory=lambda: _Overlay())
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that functions are bound under, in the order of their first binding."""
+        return tuple(name for name, function in self.functions.items() if function)
+
     def bind(self, activity: str, function: Callable[..., Any]) -> None:
         """Bind a function, in the place of one that is bound under the same name.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from toolkit._dialects.base import Dialect
@@ -173,7 +173,7 @@ def _check_bound(name: str, handler: BoundHandler) -> Iterator[Finding]:
         text = f"{function} needs it, and calls may leave it out. Give it a default, or make it required."
         yield Finding(level="error", tool=name, parameter=parameter, code="mismatch", text=text)
     try:
-        _ = handler.function.argument_schema.schema
+        _ = replace(handler.function.argument_schema, offered=handler.parameters).schema
     except DefinitionError as error:
         yield Finding(level="error", tool=name, code="undescribable", text=str(error))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from pydantic_core import ValidationError, to_json
@@ -76,33 +76,33 @@ class Delegated(DeclaredHandler):
     """A handler that passes calls to a module; as it is, one for a module without a delegate.
 
     Attributes:
-        tool: The tool as it was declared.
         scope: The module and the imported values.
         delegate: The runner or function of the module; None where there is none.
     """
 
-    tool: Tool[..., Any] = field(kw_only=True)
     scope: Scope = field(kw_only=True)
     delegate: Delegate | None = field(kw_only=True)
 
-    def make_action(self) -> Action:
+    def make_action(self, tool: Tool[..., Any]) -> Action:
         """Refuse every call."""
 
         def refuse(_: dict[str, Any], __: ToolContext[Any] | None) -> Any:
             raise NotFound(
                 f"module not found: {self.scope.module}. "
                 f"Toolbox.bindings.module({self.scope.module!r}, Runner(...)) gives one; "
-                f"Toolbox.bind({self.tool.name!r}, function) does without."
+                f"Toolbox.bind({tool.name!r}, function) does without."
             )
 
         return refuse
 
-    def make_call(self, values: dict[str, Any], context: ToolContext[Any] | None) -> tuple[ToolCall, Mapping[str, Any]]:
+    def make_call(
+        self, tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[Any] | None
+    ) -> tuple[ToolCall, Mapping[str, Any]]:
         """Return what the module may see: the call, without anything of the run, and the imported values."""
         own = context or ToolContext(deps=None)
         imports = {name: own.shared[name] for name in self.scope.imports or () if name in own.shared}
         call = ToolCall(
-            name=self.tool.name,
+            name=tool.name,
             arguments=to_json(values, inf_nan_mode="strings").decode(),
             id=own.call_id,
             provider_call_id=own.provider_call_id,
@@ -110,7 +110,7 @@ class Delegated(DeclaredHandler):
         )
         return call, imports
 
-    def check_answer(self, answer: Any) -> ToolResult:
+    def check_answer(self, tool: Tool[..., Any], answer: Any) -> ToolResult:
         """Validate an answer against the output schema; a wrong one is an error result."""
         given = answer if isinstance(answer, ToolResult) else ToolResult(answer)
         if given.is_error:
@@ -121,7 +121,7 @@ class Delegated(DeclaredHandler):
             return given._replace(value=expected.validator(text)[OUTPUT])
         except ValidationError as error:
             problems = explain_errors(error.errors(include_url=False, include_context=False), expected.schema)
-            failure = Failed(f"The module {self.scope.module!r} gave what {self.tool.name} does not give: {problems}")
+            failure = Failed(f"The module {self.scope.module!r} gave what {tool.name} does not give: {problems}")
             return ToolResult.from_error(failure)._replace(details=given.details)
 
 
@@ -136,17 +136,20 @@ class DelegatedToFunction(Delegated):
         """Whether its answer must be awaited."""
         return self.delegate.is_async
 
-    def make_action(self) -> Action:
+    def make_action(self, tool: Tool[..., Any]) -> Action:
         """Ask the function, and check its answer."""
-        return self._ask
+        return partial(self._ask, tool)
 
-    def _ask(self, values: dict[str, Any], context: ToolContext[Any] | None) -> ToolResult | Awaitable[ToolResult]:
-        call, imports = self.make_call(values, context)
-        answer = self.delegate.function(call, self.tool, imports)
-        return self._await_answer(answer) if hasattr(type(answer), "__await__") else self.check_answer(answer)
+    def _ask(
+        self, tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[Any] | None
+    ) -> ToolResult | Awaitable[ToolResult]:
+        call, imports = self.make_call(tool, values, context)
+        answer = self.delegate.function(call, tool, imports)
+        is_promise = hasattr(type(answer), "__await__")
+        return self._await_answer(tool, answer) if is_promise else self.check_answer(tool, answer)
 
-    async def _await_answer(self, promise: Awaitable[Any]) -> ToolResult:
-        return self.check_answer(await promise)
+    async def _await_answer(self, tool: Tool[..., Any], promise: Awaitable[Any]) -> ToolResult:
+        return self.check_answer(tool, await promise)
 
 
 @dataclass(frozen=True)
@@ -160,26 +163,26 @@ class DelegatedToRunner(Delegated):
         """True, so that the run can be cancelled at any time."""
         return True
 
-    def make_action(self) -> Action:
+    def make_action(self, tool: Tool[..., Any]) -> Action:
         """Ask the runner, and check its answer."""
-        return self._ask
+        return partial(self._ask, tool)
 
-    async def _ask(self, values: dict[str, Any], context: ToolContext[Any] | None) -> ToolResult:
+    async def _ask(self, tool: Tool[..., Any], values: dict[str, Any], context: ToolContext[Any] | None) -> ToolResult:
         if (depth := _depth.get()) >= MAX_DEPTH:
             raise Failed(f"Not done: {MAX_DEPTH} modules wait for each other already.")
-        call, imports = self.make_call(values, context)
+        call, imports = self.make_call(tool, values, context)
         token = _depth.set(depth + 1)
         try:
-            prompt = render_prompt(self.tool.description or self.tool.name, call, imports)
+            prompt = render_prompt(tool.description or tool.name, call, imports)
             result = await self.delegate.arun(prompt, output_type=self._output_type, shared=imports)
         finally:
             _depth.reset(token)
-        return self._make_result(result)
+        return self._make_result(tool, result)
 
-    def _make_result(self, result: ModuleResult) -> ToolResult:
+    def _make_result(self, tool: Tool[..., Any], result: ModuleResult) -> ToolResult:
         """Make the tool's result; the run's result, with its usage, is in the details."""
         if result.finish_reason not in REASONS_WITHOUT_ANSWER:
-            return self.check_answer(ToolResult(result.output, details=result))
+            return self.check_answer(tool, ToolResult(result.output, details=result))
         failure = Failed(f"The module {self.scope.module!r} gave no answer: {result.finish_reason}.")
         return ToolResult.from_error(failure)._replace(details=result)
 
@@ -197,10 +200,10 @@ def delegate_tool(tool: Tool[..., Any], delegate: Delegate | None) -> Delegated:
     """Make the handler of a tool of a module; without a delegate, the one that the tool had before."""
     interface, scope, before = tool.handler.interface, tool._scope or Scope(), tool.handler
     if delegate is None:
-        return before if isinstance(before, Delegated) else Delegated(interface, tool=tool, scope=scope, delegate=None)
+        return before if isinstance(before, Delegated) else Delegated(interface, scope=scope, delegate=None)
     if isinstance(delegate, FunctionHandler):
-        return DelegatedToFunction(interface, tool=tool, scope=scope, delegate=delegate)
-    return DelegatedToRunner(interface, tool=tool, scope=scope, delegate=delegate)
+        return DelegatedToFunction(interface, scope=scope, delegate=delegate)
+    return DelegatedToRunner(interface, scope=scope, delegate=delegate)
 
 
 def render_prompt(description: str, call: ToolCall, imports: Mapping[str, Any]) -> str:

@@ -96,6 +96,17 @@ def refuse_private(origin: str, names: Any) -> None:
         )
 
 
+class CallArguments(dict[str, Any]):
+    """The arguments of a call as one object: `call["city"]` is `call.city`, unless a method of `dict` has that name."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            value = self[name]
+        except KeyError:
+            raise AttributeError(f"The call has no argument {name!r}. It has: {', '.join(self) or 'none'}.") from None
+        return CallArguments(value) if isinstance(value, dict) else value
+
+
 # Validated values and context in, the function's value out: or a promise of it, or values one by one.
 Action: TypeAlias = Callable[[dict[str, Any], ToolContext[Any] | None], Any]
 
@@ -176,7 +187,7 @@ class FunctionHandler:
         called: Callable[..., Any] = type(function).__call__
         return called
 
-    def make_action(self) -> Action:
+    def make_action(self, tool: Any) -> Action:  # noqa: ARG002  only declared tools are passed on
         """Return the function that arranges the values and calls the function."""
         function, arrange = self.function, self.signature.arrange
 
@@ -261,6 +272,7 @@ async def _collect_async(values: AsyncIterator[Any], context: ToolContext[Any] |
     return collected
 
 
+_POSITIONAL = (Written.POSITIONAL_ONLY, Written.POSITIONAL_OR_KEYWORD)
 _REST = (Written.VAR_KEYWORD, Written.VAR_POSITIONAL)
 
 
@@ -391,8 +403,8 @@ class DeclaredHandler:
         """None: the values must be arranged first."""
         return None
 
-    def make_action(self) -> Action:
-        """Return the function that executes a call; made once for each tool."""
+    def make_action(self, tool: Any) -> Action:
+        """Return the function that executes the calls of a tool; made once for each tool."""
         raise NotImplementedError
 
 
@@ -414,7 +426,7 @@ class LatentHandler(DeclaredHandler):
         refuse_private(self.origin, self.interface.argument_schema.schema["properties"])
         return LenientSchema(JoinedSchema(self.interface.returns.argument_schema, self.interface.argument_schema))
 
-    def make_action(self) -> Action:
+    def make_action(self, tool: Any) -> Action:  # noqa: ARG002  as for every handler
         """Return a function that takes the output, which was validated with the arguments."""
         return lambda values, _: values[OUTPUT]
 
@@ -423,7 +435,7 @@ class LatentHandler(DeclaredHandler):
 class UnboundHandler(DeclaredHandler):
     """Stands for an activity that is not bound."""
 
-    def make_action(self) -> Action:
+    def make_action(self, tool: Any) -> Action:  # noqa: ARG002  as for every handler
         """Return a function that refuses every call."""
 
         def refuse(_: dict[str, Any], __: ToolContext[Any] | None) -> Any:
@@ -453,9 +465,9 @@ class BoundHandler(DeclaredHandler):
         """Whether the function's value must be awaited."""
         return self.function.is_async
 
-    def make_action(self) -> Action:
+    def make_action(self, tool: Any) -> Action:
         """Return a function that converts the values where their types differ, and calls the function."""
-        act, fit, fill = self.function.make_action(), self._fit, make_default_filler(self.interface.argument_schema)
+        act, fit, fill = self._make_inner(tool), self._fit, make_default_filler(self.interface.argument_schema)
         if not self.converted:
             return lambda values, context: act(fit(fill(values)), context)
         read = ArgumentParser.for_tool(
@@ -464,6 +476,18 @@ class BoundHandler(DeclaredHandler):
         if isinstance(self.interface.argument_schema, DocumentSchema):
             return lambda values, context: act(read(fit(values))[0], context)
         return lambda values, context: act(self._convert(fill(values), read), context)
+
+    def _make_inner(self, tool: Any) -> Action:
+        """Return a function that calls the function; one of call, tool and context gets these two as well."""
+        act, names = self.function.make_action(tool), [p.name for p in self.beside]
+        if not names:
+            return act
+
+        def call(values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
+            own = context or ToolContext(deps=None)
+            return act({**values, **dict(zip(names, (tool, own)))}, own)
+
+        return call
 
     def _convert(self, values: dict[str, Any], read: Callable[[Any], tuple[dict[str, Any], Any]]) -> dict[str, Any]:
         """Convert values from the declaration's types to the function's.
@@ -486,7 +510,7 @@ class BoundHandler(DeclaredHandler):
         """The function's parameters whose type differs from the declaration's."""
         built = self.interface.argument_schema
         if isinstance(built, DocumentSchema):
-            return self.parameters
+            return tuple(p for p in self.parameters if p.name != self.single_parameter or p.annotation is not Any)
         types = {self.single_parameter: getattr(built, "kind", Any)} if self.single_parameter else value_types(built)
         return tuple(p for p in self.parameters if p.annotation not in (Any, types.get(p.name, Any)))
 
@@ -494,7 +518,7 @@ class BoundHandler(DeclaredHandler):
     def single_parameter(self) -> str:
         """The parameter that takes all values as one; empty if each has its own.
 
-        It is the function's only one, and none of the interface is called so.
+        It is the function's only one, or the first of call, tool and context, and none of the interface is called so.
         """
         named = [p.name for p in self.parameters if p.kind not in (Written.VAR_KEYWORD, Written.VAR_POSITIONAL)]
         alone = len(named) == 1 == len(self.parameters) and named[0] not in self.value_names
@@ -502,8 +526,21 @@ class BoundHandler(DeclaredHandler):
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The function's parameters that the run does not supply."""
-        return tuple(p for p in self.function.signature.parameters if not p.is_injected)
+        """The function's parameters that take values of the call."""
+        return tuple(p for p in self.function.signature.parameters if not p.is_injected and p not in self.beside)
+
+    @cached_property
+    def beside(self) -> tuple[Parameter, ...]:
+        """The parameters of a function of call, tool and context that take the last two; empty for any other function.
+
+        Such a function has three positional parameters, and the interface none of their names. A context that is
+        annotated as such is not among them.
+        """
+        every = self.function.signature.parameters
+        given = tuple(p for p in every if not p.is_injected)
+        is_one = len(every) == 3 and len(given) > 1 and given == tuple(every[: len(given)])
+        is_free = all(p.kind in _POSITIONAL and p.name not in self.value_names for p in given)
+        return given[1:] if is_one and is_free else ()
 
     @cached_property
     def unused(self) -> tuple[str, ...]:
@@ -547,7 +584,9 @@ class BoundHandler(DeclaredHandler):
             TypeError: It does not take one of them, or lacks another.
         """
         if self.single_parameter:
-            return {self.single_parameter: values.instance if isinstance(values, ModelArguments) else values}
+            return {
+                self.single_parameter: values.instance if isinstance(values, ModelArguments) else CallArguments(values)
+            }
         missing = next((name for name in self.missing if name not in values), None)
         if missing is not None:
             raise TypeError(f"{self.function.origin} needs {missing!r}; see Toolbox.check()")

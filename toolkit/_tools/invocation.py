@@ -314,8 +314,11 @@ class Invocation:
         DefinitionError: A parameter cannot be described to a model.
     """
 
-    def __init__(self, name: str, handler: Handler, relay: tuple[type[BaseException], ...]) -> None:
-        self.name, self.handler, self.relay = name, handler, relay
+    def __init__(self, tool: Any) -> None:
+        self.name: str = tool.name
+        self.handler: Handler = tool.handler
+        self.relay: tuple[type[BaseException], ...] = tool.relay
+        self._tool, name, handler = tool, self.name, self.handler
         self.parser = ArgumentParser.for_tool(name, handler.argument_schema)
         self.is_async = handler.is_async
         function, to_json = handler.plain_function, handler.returns.to_json
@@ -414,7 +417,7 @@ class Invocation:
 
     @cached_property
     def _action(self) -> Action:
-        return self.handler.make_action()
+        return self.handler.make_action(self._tool)
 
 
 def _find_fatal(error: BaseException) -> FatalError | None:

@@ -232,7 +232,7 @@ class Tool(Generic[P, R]):
     @cached_property
     def _invocation(self) -> Invocation:
         """Parses, executes and renders the tool's calls."""
-        return Invocation(self.name, self.handler, self.relay)
+        return Invocation(self)
 
     @classmethod
     @spell_options(ToolOptions, DEFAULTS)
