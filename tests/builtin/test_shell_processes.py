@@ -267,6 +267,38 @@ def cancel_a_context(place: Place) -> ToolResult:
     return asyncio.run(go())
 
 
+def cancel_handle(place: Place) -> ToolResult:
+    """Cancel a run in the background."""
+    handle = Runner([place.tool()], model=ScriptedModel([call("bash", command=ENDLESS)])).start("Go.")
+    place.wait(handle.cancel)
+    return handle.result(10).calls[0].result
+
+
+def cancel_stream(place: Place) -> ToolResult:
+    """Cancel a run from beside its stream."""
+    runner = Runner([place.tool()], model=ScriptedModel([call("bash", command=ENDLESS)]))
+    with runner.stream("Go.") as events, ThreadPoolExecutor(1) as pool:
+        pool.submit(place.wait, events.cancel)
+        list(events)
+    return events.result.calls[0].result
+
+
+def cancel_task(place: Place) -> ToolResult:
+    """Cancel the task of a run."""
+
+    async def go() -> ToolResult:
+        runner = Runner([place.tool()], model=ScriptedModel([call("bash", command=ENDLESS)]))
+        task = asyncio.ensure_future(runner.arun("Go."))
+        await asyncio.to_thread(place.wait, lambda: None)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await task
+        result: ToolResult = caught.value.result.calls[0].result  # type: ignore[attr-defined]
+        return result
+
+    return asyncio.run(go())
+
+
 @pytest.mark.parametrize(
     ("end_it", "kind", "text"),
     [
@@ -274,6 +306,9 @@ def cancel_a_context(place: Place) -> ToolResult:
         (call_with_a_deadline, "timed_out", "first\nTimed out."),
         (call_with_a_timeout, "timed_out", "first\nTimed out."),
         (cancel_a_context, "cancelled", "first\nCancelled"),
+        (cancel_handle, "cancelled", "first\nCancelled"),
+        (cancel_stream, "cancelled", "first\nCancelled"),
+        (cancel_task, "cancelled", "first\nCancelled"),
     ],
 )
 def test_output_of_a_cancelled_command(

@@ -13,7 +13,7 @@ import pytest
 
 from tests.ways import arun, astream, run, start, stream
 from toolkit import Decision, FatalError, Halt, Limits, ModelError, Runner, RunResult, ToolContext, tool
-from toolkit._messages import Message, ModelRequest, ModelResponse
+from toolkit._messages import Message, ModelRequest, ModelResponse, ToolMessage
 from toolkit._runner.stream import AsyncRunStream, RunHandle, RunStream
 from toolkit.events import (
     Event,
@@ -511,6 +511,105 @@ def test_task(silent: Silent, way: str) -> None:
         return len(asyncio.all_tasks())
 
     assert (1, ["cancelled"]) == (asyncio.run(main()), left)
+
+
+class Interrupted:
+    """A runner with a model that calls two async tools at once; one returns what it has when it is cancelled."""
+
+    def __init__(self, calls: int = 2) -> None:
+        self.started = threading.Event()
+        self.waiting = calls
+        model = ScriptedModel([[call("count"), call("wait")][:calls], "Done."])
+        self.runner = Runner([self.count, self.wait], model=model)
+
+    @tool
+    async def count(self) -> str:
+        try:
+            await self._wait()
+        except asyncio.CancelledError:
+            return "3 of 7"
+        return "all"
+
+    @tool
+    async def wait(self) -> str:
+        await self._wait()
+        return "all"
+
+    async def _wait(self) -> None:
+        self.waiting -= 1
+        if not self.waiting:
+            self.started.set()
+        await asyncio.sleep(60)
+
+    def when_started(self, cancel: Callable[[], object]) -> None:
+        threading.Thread(target=lambda: self.started.wait(10) and cancel()).start()
+
+
+def leave_stream(subject: Interrupted) -> RunResult:
+    with subject.runner.stream("go") as events:
+        subject.when_started(events.cancel)
+        list(events)
+    return events.result
+
+
+def cancel_handle(subject: Interrupted) -> RunResult:
+    handle = subject.runner.start("go")
+    subject.when_started(handle.cancel)
+    return handle.result(10)
+
+
+def cancel_async_stream(subject: Interrupted) -> RunResult:
+    async def main() -> RunResult:
+        async with subject.runner.astream("go") as events:
+            subject.when_started(events.cancel)
+            _ = [event async for event in events]
+        return events.result
+
+    return asyncio.run(main())
+
+
+def cancel_task(subject: Interrupted) -> RunResult:
+    async def main() -> RunResult:
+        task = asyncio.ensure_future(subject.runner.arun("go"))
+        await asyncio.to_thread(subject.started.wait, 10)
+        task.cancel()
+        try:
+            return await task
+        except asyncio.CancelledError as error:
+            result: RunResult = error.result  # type: ignore[attr-defined]
+            return result
+
+    return asyncio.run(main())
+
+
+def cancel_task_of_stream(subject: Interrupted) -> RunResult:
+    async def main() -> RunResult:
+        async def iterate() -> None:
+            async with subject.runner.astream("go") as events:
+                _ = [event async for event in events]
+
+        task = asyncio.ensure_future(iterate())
+        await asyncio.to_thread(subject.started.wait, 10)
+        task.cancel()
+        try:
+            await task
+        except asyncio.CancelledError as error:
+            result: RunResult = error.result  # type: ignore[attr-defined]
+            return result
+        raise AssertionError
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+@pytest.mark.parametrize("end", [leave_stream, cancel_handle, cancel_async_stream, cancel_task, cancel_task_of_stream])
+def test_what_interrupted_calls_return(end: Callable[[Interrupted], RunResult], calls: int) -> None:
+    """However a run is cancelled, what an async tool then returns is its result."""
+    result = end(Interrupted(calls))
+    answers = {message.name: message.text for message in result.messages if isinstance(message, ToolMessage)}
+
+    assert dict([("count", "3 of 7"), ("wait", "Cancelled")][:calls]) == answers
+    assert answers == {end.call.name: end.result.text for end in result.calls}
 
 
 def test_cancelled_run_leaves_its_task_alone() -> None:

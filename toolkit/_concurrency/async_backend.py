@@ -100,10 +100,10 @@ class AsyncBackend:
         channel: Channel | None = None,
         *,
         cancellation: Cancellation | None = None,
-        own_thread: bool = False,
+        own_thread: bool = False,  # noqa: ARG002  tasks do not wait for each other
     ) -> AsyncGenerator[T | Any, None]:
-        """Run jobs as tasks; a single one without a channel stays in the caller's task."""
-        if len(jobs) == 1 and channel is None and not own_thread:
+        """Run jobs as tasks; a single one that neither emits nor is cancelled stays in the caller's task."""
+        if len(jobs) == 1 and channel is None and cancellation is None:
             yield await jobs[0]()
             return
         import asyncio
@@ -123,8 +123,14 @@ class AsyncBackend:
                     while not isinstance(item := await events.get(cancellation), JobEnd):
                         yield item
                     yield unwrap_outcome(item.outcome)
+        except (GeneratorExit, asyncio.CancelledError):
+            if cancellation is not None:
+                cancellation.cancel()
+            raise
         finally:
-            await cancel_tasks(tasks, PATIENCE if cancellation else GRACE + PATIENCE, self.abandoned)
+            if cancellation and (unfinished := [task for task in tasks if not task.done()]):
+                await asyncio.wait(unfinished, timeout=GRACE)  # they end by themselves, with what they have
+            await cancel_tasks(tasks, GRACE + PATIENCE, self.abandoned)
 
     def channel(self) -> _LoopChannel:
         """Make a channel for `run_all`."""

@@ -102,7 +102,8 @@ class Backend(Protocol):
             width: Jobs that run at the same time.
             channel: From `channel()`. Its items are given as they come, between the values; with a single job on the
                 caller's thread, after that has ended.
-            cancellation: Abandons the jobs that have not ended, but for one on the caller's thread.
+            cancellation: Abandons the jobs that have not ended, but for one on the caller's thread. It is cancelled
+                when the iteration is left. Async leaves have a moment to return what they have, which is not given.
             own_thread: Whether a single job gets a thread of its own too.
 
         Raises:
@@ -162,10 +163,16 @@ def is_cancelling(error: BaseException) -> bool:
 
 
 class JobEnd:
-    """The end of one job, as an item of a channel."""
+    """The end of one job, as an item of a channel.
 
-    def __init__(self, outcome: Outcome[Any]) -> None:
+    Attributes:
+        outcome: The job's value or error.
+        number: Which of the jobs it was, from 0.
+    """
+
+    def __init__(self, outcome: Outcome[Any], number: int = 0) -> None:
         self.outcome = outcome
+        self.number = number
 
 
 async def pull(source: AsyncIterator[T]) -> tuple[T] | None:
@@ -266,7 +273,7 @@ async def _pump(
 
     job = partial(backend.call, pump, is_async=is_async)
     try:
-        async with aclosing(backend.run_all([job], 1, channel, cancellation=cancellation, own_thread=True)) as items:
+        async with aclosing(backend.run_all([job], 1, channel, cancellation=left, own_thread=True)) as items:
             async for item in items:
                 if item is not _END:
                     yield item

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class LoopWaits:
-    """The futures in the private loop that a batch of threads waits for; `end` cancels them."""
+    """The futures in the private loop that the thread of one job waits for; `end_waits` cancels them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -31,7 +31,7 @@ class LoopWaits:
         """Start a thread's future and add it.
 
         Raises:
-            CancelledError: The batch has ended; nothing was started.
+            CancelledError: The waits have ended; nothing was started.
         """
         from concurrent.futures import CancelledError
 
@@ -42,15 +42,24 @@ class LoopWaits:
             self._futures.append(future)
         return future
 
-    def end(self, seconds: float) -> None:
-        """Cancel what threads still wait for, and wait some seconds for its `finally` blocks."""
+    def is_waiting(self) -> bool:
+        """Whether the thread waits for a future."""
+        with self._lock:
+            return not all(future.done() for future in self._futures)
+
+    def end(self) -> Sequence[Future[Any]]:
+        """Cancel what the thread still waits for, and return it."""
         with self._lock:
             self._has_ended = True
-        unfinished = [future for future in self._futures if future.cancel()]
-        if unfinished:
-            from concurrent.futures import wait
+        return [future for future in self._futures if future.cancel()]
 
-            wait(unfinished, seconds)
+
+def end_waits(waits: Iterable[LoopWaits], seconds: float) -> None:
+    """Cancel what threads still wait for, and wait some seconds for its `finally` blocks."""
+    if unfinished := [future for wait in waits for future in wait.end()]:
+        from concurrent.futures import wait as wait_for_futures
+
+        wait_for_futures(unfinished, seconds)
 
 
 loop_waits: ContextVar[LoopWaits | None] = ContextVar("loop_waits", default=None)

@@ -7,11 +7,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, S
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from toolkit._concurrency.backend import Channel, CoroutineFunction, Handle, JobEnd, close, pull, run_sync
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.event_loop import LoopWaits, loop_waits, private_loop
+from toolkit._concurrency.event_loop import LoopWaits, end_waits, loop_waits, private_loop
 from toolkit._concurrency.tasks import GRACE, PATIENCE, await_in_place, run_in_task
 from toolkit._concurrency.threads import (
     AbandonedJobs,
@@ -81,8 +82,10 @@ class SyncBackend:
             yield value
             return
         events = channel if isinstance(channel, SimpleQueue) else self.channel()
-        waits = LoopWaits()
-        running_jobs = [Job(partial(_run_job, job, waits), partial(_end, events)) for job in jobs]
+        waits = [LoopWaits() for _ in jobs]
+        running_jobs = [
+            Job(partial(_run_job, job, waits[number]), partial(_end, events, number)) for number, job in enumerate(jobs)
+        ]
         try:
             with on_cancel(cancellation, partial(events.put, None)):
                 ThreadPool(running_jobs, width).start()
@@ -90,9 +93,15 @@ class SyncBackend:
                     while not isinstance(item := _get(events, cancellation), JobEnd):
                         yield item
                     yield unwrap_outcome(item.outcome)
+        except (GeneratorExit, KeyboardInterrupt):
+            if cancellation is not None:
+                cancellation.cancel()
+            raise
         finally:
             self.abandoned.abandon(*running_jobs)
-            waits.end(PATIENCE if cancellation else GRACE)
+            if cancellation:
+                _wait_for_ends(events, {number for number, wait in enumerate(waits) if wait.is_waiting()})
+            end_waits(waits, GRACE)
 
     def channel(self) -> SimpleQueue[Any]:
         """Make a channel for `run_all`."""
@@ -133,9 +142,9 @@ class _JobHandle(Generic[T]):
 
     def __init__(self, job: CoroutineFunction[T], abandoned: AbandonedJobs) -> None:
         self.abandoned = abandoned
-        self._turn = LoopWaits()
+        self._waits = LoopWaits()
         self._has_ended = threading.Event()
-        self._work = Job(partial(_run_job, job, self._turn), self._end)
+        self._work = Job(partial(_run_job, job, self._waits), self._end)
         self._work.start()
 
     async def wait(self) -> T:
@@ -146,7 +155,7 @@ class _JobHandle(Generic[T]):
     def cancel(self) -> None:
         """Abandon its thread."""
         self.abandoned.abandon(self._work)
-        self._turn.end(PATIENCE)
+        end_waits([self._waits], PATIENCE)
 
     def _end(self, outcome: Outcome[T]) -> None:
         self._outcome = outcome
@@ -158,8 +167,18 @@ def _run_job(job: CoroutineFunction[T], waits: LoopWaits) -> T:
     return run_sync(job())
 
 
-def _end(events: SimpleQueue[Any], outcome: Outcome[Any]) -> None:
-    events.put(JobEnd(outcome))
+def _end(events: SimpleQueue[Any], number: int, outcome: Outcome[Any]) -> None:
+    events.put(JobEnd(outcome, number))
+
+
+def _wait_for_ends(events: SimpleQueue[Any], numbers: set[int]) -> None:
+    """Wait for the ends of cancelled jobs, as long as an async leaf has to return what it has."""
+    ends = monotonic() + PATIENCE
+    while numbers and (left := ends - monotonic()) > 0:
+        with suppress(Empty):
+            item = events.get(timeout=left)
+            if isinstance(item, JobEnd):
+                numbers.discard(item.number)
 
 
 async def _capture(job: CoroutineFunction[T]) -> Outcome[T]:

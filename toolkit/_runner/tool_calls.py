@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -235,6 +235,9 @@ class Turn:
         """Record an event; returns what a listener sees, None for a call that waits for one that needs approval."""
         if not isinstance(event, ToolCallFinished):
             return event
+        result = self._results.get(event.call.id, event.result)
+        if result is not event.result:  # the call was given up, and ended after all
+            event = replace(event, result=result)
         if self._dependencies:
             self._dependencies.end(event.call, event.result)
         error = event.result.exception
