@@ -147,7 +147,7 @@ def test_after_model(go: Go, later: bool) -> None:
 
 @BACKENDS
 def test_order_around_the_model(go: Go) -> None:
-    """Hooks are asked in order before the model, and in reverse order after it; None changes nothing."""
+    """Hooks run in the order in which they are given, before and after the model; None changes nothing."""
     asked: list[str] = []
 
     def named(name: str) -> Hook:
@@ -157,7 +157,7 @@ def test_order_around_the_model(go: Go) -> None:
 
     result, _ = answering(named("a"), named("b"), go=go)
 
-    assert ["before a", "before b", "after b", "after a"] == asked
+    assert ["before a", "before b", "after a", "after b"] == asked
     assert "Done." == result.output
 
 
@@ -307,7 +307,7 @@ def test_told_of_the_run(go: Go) -> None:
 
 @BACKENDS
 def test_order_around_a_call(go: Go) -> None:
-    """Hooks stand around the middleware: in order before the call, in reverse order after it."""
+    """Hooks run around the middleware, in the order in which they are given, before and after the call."""
     asked: list[str] = []
 
     def named(name: str) -> Hook:
@@ -323,7 +323,7 @@ def test_order_around_a_call(go: Go) -> None:
 
     paying(named("a"), named("b"), middleware=[wrapping], go=go)
 
-    assert ["before a", "before b", "in", "out", "after b", "after a"] == asked
+    assert ["before a", "before b", "in", "out", "after a", "after b"] == asked
 
 
 DENIALS: dict[str, tuple[Callable[..., Any], str]] = {
@@ -438,7 +438,7 @@ def test_withheld(answer: Callable[..., Any], text: str, go: Go, later: bool) ->
     """A result that a hook fails over reaches nobody, and the hooks that follow see the error."""
     seen: list[str] = []
     watching = Hook(after_call=lambda _, result, __: seen.append(result.text))
-    result = paying(watching, Hook(later, after_call=answer), go=go)
+    result = paying(Hook(later, after_call=answer), watching, go=go)
 
     assert (text, None, True, [text]) == (result.text, result.value, result.is_error, seen)
 

@@ -33,13 +33,13 @@ class Hooks:
         before_call(call, context) -> ToolCall | Deny | None
         after_call(call, result, context) -> ToolResult | None
 
-    None changes nothing; a value replaces the argument, for the following hooks too. The `before` methods run in order,
-    the `after` methods in reverse order. Calls of one turn run at the same time, and so do their hooks. `Halt("...")`,
-    raised in any of them, ends the run with that text as its answer.
+    None changes nothing; a value replaces the argument, for the following hooks too. Hooks run in the order in which
+    they are given. Calls of one turn run at the same time, and so do their hooks. `Halt("...")`, raised in any of them,
+    ends the run with that text as its answer.
 
     Attributes:
-        before_model: These methods, in the order in which they run.
-        after_model: These methods, in the order in which they run.
+        before_model: These methods of all hooks.
+        after_model: These methods of all hooks.
         middleware: The middleware that runs the call hooks, before a run's own; empty if there are none.
 
     Raises:
@@ -50,11 +50,8 @@ class Hooks:
         given = tuple(hooks)
         for hook in given:
             _check_hook(hook)
-        found = {name: [getattr(hook, name) for hook in given if _has_method(hook, name)] for name in NAMES}
-        self.before_model = tuple(found["before_model"])
-        self.after_model = tuple(reversed(found["after_model"]))
-        self._before_call = tuple(found["before_call"])
-        self._after_call = tuple(reversed(found["after_call"]))
+        methods = [tuple(getattr(hook, name) for hook in given if _has_method(hook, name)) for name in NAMES]
+        self.before_model, self.after_model, self._before_call, self._after_call = methods
         self.middleware: tuple[Middleware, ...] = (self.around_call,) if self._before_call or self._after_call else ()
 
     async def around_call(self, call: ToolCall, call_next: Next) -> ToolResult:
