@@ -6,39 +6,33 @@ import inspect
 from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from inspect import Parameter
-from types import MappingProxyType
-from typing import Any, TypeVar
+from types import FunctionType, MappingProxyType
+from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type[Any])
 NO_HINTS: Mapping[str, str] = MappingProxyType({})
 
 
-def refuse_unknown_options(
-    given: Collection[str],
-    known: Collection[str],
-    hints: Mapping[str, str] = NO_HINTS,
-    error: type[Exception] = TypeError,
-) -> None:
+def refuse_unknown_options(given: Collection[str], known: Collection[str], hints: Mapping[str, str] = NO_HINTS) -> None:
     """Refuse the first option that is not known.
 
     Args:
         given: Names of options.
         known: Names of the options that there are.
-        hints: Sentences that say what to write instead, by names that other libraries use.
-        error: The class to raise.
+        hints: Sentences that say what to write instead, by names that other libraries use, or that belong elsewhere.
 
     Raises:
-        Exception: Of the class `error`; the message has the hint, or the nearest name, or all names.
+        TypeError: There is one; the message has the nearest name or its hint, or else all names.
     """
     unknown = next((name for name in given if name not in known), None)
     if unknown is None:
         return
     import difflib  # only a mistake needs it
 
-    near = difflib.get_close_matches(unknown, known, n=1)
-    remedy = f"Did you mean {near[0]!r}?" if near else f"The options are: {', '.join(known)}."
-    raise error(f"There is no option {unknown!r}. {hints.get(unknown, remedy)}")
+    near = next(iter(difflib.get_close_matches(unknown, [*hints, *known], n=1)), "")
+    remedy = f"Did you mean {near!r}?" if near else f"The options are: {', '.join(known)}."
+    raise TypeError(f"There is no option {unknown!r}. {remedy if near in known else hints.get(near, remedy)}")
 
 
 def spell_options(options: type, defaults: Mapping[str, Any]) -> Callable[[F], F]:
@@ -70,19 +64,35 @@ def spell_options(options: type, defaults: Mapping[str, Any]) -> Callable[[F], F
     return decorate
 
 
-def check_options(function: F) -> F:
-    """Decorate a method so that it refuses unknown keyword arguments by `refuse_unknown_options`."""
-    known = [*inspect.signature(function).parameters][1:]  # without self
+def check_options(function: F, hints: Mapping[str, str] = NO_HINTS) -> F:
+    """Decorate a function or method so that it refuses unknown keyword arguments by `refuse_unknown_options`."""
+    code = cast("FunctionType", function).__code__
+    taken = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    known = [name for name in taken if name != "self"]
+    names = frozenset(known)
 
     @wraps(function)
-    def checked(*args: Any, **options: Any) -> Any:
-        refuse_unknown_options(options, known)
+    def call(*args: Any, **options: Any) -> Any:
+        if not names >= options.keys():
+            refuse_unknown_options(options, known, hints)
         return function(*args, **options)
 
-    return checked  # type: ignore[return-value]  # it takes what the function takes
+    @wraps(function)
+    async def call_async(*args: Any, **options: Any) -> Any:
+        return await call(*args, **options)
+
+    return cast("F", call_async if inspect.iscoroutinefunction(function) else call)
 
 
-def check_fields(owner: C) -> C:
-    """Decorate a dataclass so that its constructor refuses unknown fields by `refuse_unknown_options`."""
-    setattr(owner, "__init__", check_options(owner.__init__))  # noqa: B010  type checkers want no method assigned
-    return owner
+def check_methods(hints: Mapping[str, str] = NO_HINTS) -> Callable[[C], C]:
+    """Decorate a class so that `check_options` holds for its constructor, and its public methods with options."""
+
+    def decorate(owner: C) -> C:
+        for name, member in [*vars(owner).items()]:
+            if not inspect.isfunction(member) or member.__code__.co_flags & inspect.CO_VARKEYWORDS:
+                continue
+            if name == "__init__" or (member.__code__.co_kwonlyargcount and not name.startswith("_")):
+                setattr(owner, name, check_options(member, hints))
+        return owner
+
+    return decorate

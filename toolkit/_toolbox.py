@@ -26,7 +26,7 @@ from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.parallel import ParallelCalls, is_finished, is_success
 from toolkit._execution.references import may_refer
 from toolkit._messages import ToolCall, ToolResult
-from toolkit._options import check_options
+from toolkit._options import check_methods
 from toolkit._schema.arguments import RawArguments
 from toolkit._schema.error_messages import suggest
 from toolkit._schema.json_text import to_json_text
@@ -45,6 +45,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 HINT = " Pass approve=..., such as approve=Console()."
 
 
+@check_methods()
 class Toolbox:
     """Tools by name. A plain function that is added becomes a tool; an object adds its methods decorated with `@tool`.
 
@@ -64,6 +65,7 @@ class Toolbox:
     Raises:
         DuplicateToolError: Two tools have one name.
         DefinitionError: One of them cannot be a tool.
+        TypeError: `tools` is no list, or there is no such option.
 
     Example:
         >>> def add(a: int, b: int) -> int:
@@ -74,16 +76,16 @@ class Toolbox:
         3
     """
 
-    @check_options
     def __init__(self, tools: Iterable[Addable] = (), *, strict: bool | None = None, references: bool = False) -> None:
         self.strict = strict
         self.bindings = Bindings(_about=ABOUT if references else {})
         # Rendered schemas by dialect and strictness, and the composition that they belong to.
         self._schemas: tuple[object, dict[tuple[str, bool], list[dict[str, Any]]]] = (None, {})
-        if not isinstance(tools, Iterable):
-            raise DefinitionError(
-                f"A toolbox is made of a list of tools, not of {tools!r}: write Toolbox([...]), "
-                f"also for a single function or object."
+        if isinstance(tools, str) or not isinstance(tools, Iterable):
+            remedy = "the function itself, not its name" if isinstance(tools, str) else "also for a single one"
+            raise TypeError(
+                f"A toolbox is made of a list of tools, not of {tools!r:.100}: write Toolbox([...]) or Runner([...]), "
+                f"{remedy}."
             )
         self.add(*tools)
 

@@ -24,6 +24,7 @@ from toolkit._execution.approval import (
     shorten_middle,
 )
 from toolkit._messages import PendingApproval
+from toolkit._options import check_methods, check_options
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.options import Effect
 from toolkit._tools.tool import Tool
@@ -43,6 +44,7 @@ CHOICES = "[y]es, [n]o, [e]dit, [a]lways this tool, [w]hole arguments, [s]top th
 HELP = "Answer y, n, e, a, w or s; after n and s you may say why: n too expensive"
 
 
+@check_methods()
 class Console:
     """An approver that asks at the terminal, one question at a time.
 
@@ -260,6 +262,7 @@ def defer(_: ApprovalRequest) -> Decision:
     return Decision.defer()
 
 
+@check_options
 def allow(*tools: str | Tool[..., Any], otherwise: Approver) -> Approver:
     """Approve calls of the listed tools, and ask another approver about the rest.
 
@@ -286,6 +289,7 @@ def allow(*tools: str | Tool[..., Any], otherwise: Approver) -> Approver:
     return allowed
 
 
+@check_options
 def ask_when(
     approver: Approver,
     *,

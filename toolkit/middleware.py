@@ -30,6 +30,7 @@ from pydantic_core import from_json
 from toolkit._concurrency.backend import Backend, await_value
 from toolkit._context import ToolContext
 from toolkit._messages import File, Image, ToolCall, ToolResult
+from toolkit._options import check_options
 from toolkit._tools.invocation import explain, write_safely, write_value
 from toolkit._tools.tool import Tool
 from toolkit.errors import Denied, Failed, Halt, ToolError
@@ -180,6 +181,7 @@ def _append_line(path: str | os.PathLike[str], line: str) -> None:
 CacheKey: TypeAlias = tuple[str, tuple[str, str]]
 
 
+@check_options
 def cache(
     ttl: float = 60.0, maxsize: int = 256, *, shared: bool = False, clock: Callable[[], float] = time.monotonic
 ) -> Middleware:
@@ -385,6 +387,7 @@ _PARTS = (Image, File)
 Clean = Callable[[str], str]
 
 
+@check_options
 def redact(
     secrets: Iterable[str] = (), patterns: Iterable[str | re.Pattern[str]] = (), instead: str = "[redacted]"
 ) -> Middleware:
@@ -483,6 +486,7 @@ def _reject_greedy(secrets: list[str], patterns: list[re.Pattern[str]]) -> None:
         raise ValueError(f"the pattern {greedy!r} matches the empty text, so it would be found everywhere")
 
 
+@check_options
 def repeat_guard(
     limit: int = 3,
     window: int = 4,

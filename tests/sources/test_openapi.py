@@ -301,7 +301,6 @@ IN_PATH = {"name": "id", "in": "path", "required": True, "schema": {"type": "str
         (None, {}, "no NoneType, but data"),
         (b"{}", {}, "no bytes, but data"),
         (GET, {"auth": "s3cret"}, "^auth= is keys by names of security schemes"),
-        (GET, {"colour": "red"}, "no option 'colour'"),
         (operation({}, path="/x/{id}"), {}, "GET /x/{id}: .*no parameter is called so.*exclude=\\['x'\\]"),
         (operation({}, path="@evil.example/"), {}, "begins with '/'"),
         (operation({"parameters": [IN_PATH]}, path="{id}/x"), {}, "begins with '/'"),

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import pydoc
 import re
 from collections.abc import Callable
 from dataclasses import MISSING, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from toolkit import DefinitionError, Limits, Runner, Tool, Toolbox, tool
+from toolkit import Decision, Limits, Prices, Runner, Tool, Toolbox, tool
 from toolkit._runner.options import RunnerOptions
 from toolkit._tools.options import ToolOptions, ToolSettings
+from toolkit.approvers import Console, allow, ask_when
+from toolkit.builtin import bash_tool, file_tools, http_tool
+from toolkit.middleware import redact
+from toolkit.sources.openapi import openapi_tools
 from toolkit.testing import ScriptedModel
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
@@ -117,7 +123,37 @@ def test_option_is_listed(page: str, name: str) -> None:
 
 # -- misspelt options
 
+RUNNING = Runner([echo], model=ScriptedModel([]))
+BOX = Toolbox([echo])
+
+
+def awaited(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that awaits another one."""
+    return lambda *given, **options: asyncio.run(function(*given, **options))
+
+
 MISSPELT: dict[str, tuple[Callable[..., Any], str, str]] = {
+    "run": (RUNNING.run, "mesages", "messages"),
+    "arun": (awaited(RUNNING.arun), "output_typ", "output_type"),
+    "stream": (RUNNING.stream, "dep", "deps"),
+    "astream": (RUNNING.astream, "dep", "deps"),
+    "start": (RUNNING.start, "shard", "shared"),
+    "resume": (RUNNING.resume, "decision", "decisions"),
+    "aresume": (awaited(RUNNING.aresume), "decision", "decisions"),
+    "schemas": (BOX.schemas, "stict", "strict"),
+    "call": (BOX.call, "args", "arguments"),
+    "acall": (awaited(BOX.acall), "contex", "context"),
+    "call_many": (BOX.call_many, "wiat", "wait"),
+    "ask_when": (ask_when, "name", "names"),
+    "allow": (allow, "otherwse", "otherwise"),
+    "Console": (Console, "writ", "write"),
+    "Decision": (Decision, "aproved", "approved"),
+    "Prices": (Prices, "inputs", "input"),
+    "redact": (redact, "patern", "patterns"),
+    "file_tools": (file_tools, "hash", "hashes"),
+    "bash_tool": (partial(bash_tool, "."), "timout", "timeout"),
+    "fetch": (http_tool, "timeot", "timeout"),
+    "openapi_tools": (partial(openapi_tools, {}), "base_ur", "base_url"),
     "tool": (tool, "timout", "timeout"),
     "from_schema": (lambda **o: Tool.from_schema("x", {"properties": {}}, **o), "retrys", "retries"),
     "from_models": (lambda **o: Tool.from_models("x", {"properties": {}}, **o), "aprove", "approve"),
@@ -131,8 +167,20 @@ MISSPELT: dict[str, tuple[Callable[..., Any], str, str]] = {
 def test_misspelt(make: Callable[..., Any], wrong: str, right: str) -> None:
     """A misspelt option is refused by an error that names the nearest one."""
     message = f"^There is no option '{wrong}'. Did you mean '{right}'\\?$"
-    with pytest.raises((TypeError, DefinitionError), match=message):
+    with pytest.raises(TypeError, match=message):
         make(**{wrong: 1})
+
+
+def test_unlike_any() -> None:
+    """An option that is like none is refused with all of their names."""
+    with pytest.raises(TypeError, match="^There is no option 'colour'. The options are: name, title, desc"):
+        tool(colour="x")  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("function", [Runner.arun, Runner.aresume, Toolbox.acall, Toolbox.acall_many])
+def test_coroutine_functions(function: Callable[..., Any]) -> None:
+    """What refuses misspelt names stays a coroutine function."""
+    assert inspect.iscoroutinefunction(function)
 
 
 FOREIGN = {
@@ -154,3 +202,42 @@ def test_options_of_other_libraries(name: str, hint: str) -> None:
     """An option that other libraries have is refused with the way to write it here."""
     with pytest.raises(TypeError, match=f"^There is no option '{name}'. .*{hint}"):
         Runner(**{name: 1})  # type: ignore[arg-type]
+
+
+ELSEWHERE: dict[str, tuple[Callable[..., Any], str, str]] = {
+    "near a foreign name": (Runner, "sytem", "Write instructions="),
+    "of the Runner": (RUNNING.run, "max_turns", r"It is an option of the Runner: Runner\(\.\.\., max_turns=\.\.\.\)"),
+    "near one of the Runner": (RUNNING.stream, "max_turn", "It is an option of the Runner"),
+    "of a request": (RUNNING.run, "temperature", r"request_options=\{'temperature'"),
+    "history": (awaited(RUNNING.arun), "message_history", "Write messages="),
+    "description": (tool, "desc", "Write description="),
+    "name": (tool, "name_override", "Write name="),
+    "approval": (tool, "needs_approval", "Write approve=True"),
+    "schema": (tool, "args_schema", r"Tool\.from_schema\(\) takes one"),
+    "strict": (tool, "strict_mode", "Write strict="),
+    "limit": (Limits, "request_limit", "Write max_turns="),
+}
+
+
+@pytest.mark.parametrize(("make", "name", "hint"), ELSEWHERE.values(), ids=ELSEWHERE)
+def test_options_that_belong_elsewhere(make: Callable[..., Any], name: str, hint: str) -> None:
+    """An option of another function or library, misspelt too, is refused with the way to write it here."""
+    with pytest.raises(TypeError, match=f"^There is no option '{name}'. .*{hint}"):
+        make(**{name: 1})
+
+
+@pytest.mark.parametrize("given", ["echo", echo, 5], ids=["name", "function", "number"])
+@pytest.mark.parametrize("make", [Runner, Toolbox])
+def test_no_list_of_tools(make: Callable[..., Any], given: object) -> None:
+    """What is no list of tools is refused with the way to write one."""
+    with pytest.raises(TypeError, match=r"not of .*: write Toolbox\(\[\.\.\.\]\) or Runner\(\[\.\.\.\]\), "):
+        make(given)
+
+
+@pytest.mark.parametrize("name", ["embeded", "Embedded", "embedder"])
+def test_misspelt_embedded_model(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name like that of the embedded model is refused, but where a server may have a model of that name."""
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    with pytest.raises(ValueError, match=f"^model='{name}': did you mean 'embedded'\\?$"):
+        Runner([echo], model=name)
+    assert Runner([echo], model=name, base_url="http://127.0.0.1:9/v1")

@@ -567,10 +567,6 @@ def test_names_made_legal_stay_apart(one: str, other: str) -> None:
 
 
 BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
-    "unknown": (
-        {"colour": "x"},
-        "^There is no option 'colour'. The options are: name, title, description, relay",
-    ),
     "relay without tuple": (
         {"relay": ValueError},
         r"^echo: relay=.* is not a tuple of exception classes, such as relay=\(KeyError,\)",

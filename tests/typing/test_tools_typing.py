@@ -119,7 +119,7 @@ def test_wrong_arguments() -> None:
 
 def test_wrong_options() -> None:
     """Type checkers refuse options that the decorator does not have, and what cannot be called."""
-    with pytest.raises(DefinitionError):
+    with pytest.raises(TypeError):
         tool(nmae="plus")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
     with pytest.raises(DefinitionError):
         tool("plus")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]

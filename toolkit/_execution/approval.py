@@ -28,6 +28,7 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit._context import ToolContext, discard
 from toolkit._execution.authorization import Unanswered, ask_gate, format_reason, view_arguments
 from toolkit._messages import PendingApproval, ToolCall
+from toolkit._options import check_methods
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.handlers import BoundHandler, FunctionHandler, Handler
 from toolkit._tools.tool import Tool, find_instance
@@ -119,6 +120,7 @@ class ApprovalRequest:
         self.emit(ApprovalNeeded(self.to_pending()))
 
 
+@check_methods()
 @dataclass(frozen=True)
 class Decision:
     """An approver's answer.

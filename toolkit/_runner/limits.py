@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeGuard, get_args
 
 from toolkit._messages import Usage
-from toolkit._options import check_fields
+from toolkit._options import check_methods
 
 OnLimit: TypeAlias = Literal["answer", "stop", "raise"]
 
@@ -29,7 +29,16 @@ LAST_SECONDS = 60.0
 # Seconds for an answer without a limit: long enough, and the waiting thread can still be cancelled.
 ANY_SECONDS = 31 * 24 * 3600.0
 
+# What to write for options that other libraries have.
+LIMIT_HINTS: Mapping[str, str] = {
+    **dict.fromkeys(("max_iterations", "max_steps", "request_limit", "recursion_limit"), "Write max_turns=..."),
+    **dict.fromkeys(("tool_calls_limit", "max_tool_calls"), "Write max_calls=..."),
+    **dict.fromkeys(("timeout", "max_time", "max_duration"), "Write max_seconds=..."),
+    **dict.fromkeys(("total_tokens_limit", "token_limit"), "Write max_tokens=..."),
+}
 
+
+@check_methods()
 @dataclass(frozen=True, kw_only=True)
 class Prices:
     """Prices of a million tokens, in any currency.
@@ -51,7 +60,7 @@ class Prices:
         return (usage.input_tokens * self.input + usage.output_tokens * self.output) / 1_000_000
 
 
-@check_fields
+@check_methods(LIMIT_HINTS)
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """Limits of one run; None means no limit.

@@ -121,6 +121,20 @@ HINTS: Mapping[str, str] = {
     },
 }
 
+# What to write for options of a run that belong to the Runner, or that other libraries have.
+RUN_HINTS: Mapping[str, str] = {
+    **HINTS,
+    **{
+        name: f"It is an option of the Runner: Runner(..., {name}=...)."
+        for name in ("model", "instructions", "max_turns", *RunnerOptions.__annotations__)
+    },
+    **dict.fromkeys(("output_type", "response_format", "response_model", "result_type"), "Write output_type=..."),
+    **dict.fromkeys(("history", "message_history", "chat_history", "session"), "Write messages=..."),
+    **dict.fromkeys(("context", "dependencies"), "Write deps=..."),
+    **dict.fromkeys(("input", "message", "query", "user_prompt"), "The prompt is the first argument."),
+    **dict.fromkeys(("tools", "functions"), "Tools are the first argument of the Runner: Runner([...])."),
+}
+
 
 def get_given_options(options: RunnerOptions) -> RunnerOptions:
     """Return the options without those that are None by default and are given as None.

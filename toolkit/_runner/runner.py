@@ -26,7 +26,7 @@ from toolkit._execution.parallel import MAX_PARALLEL, Order, check_order
 from toolkit._execution.references import restore_shared
 from toolkit._execution.truncation import MAX_RESULT, RESULT_READ, ResultStore
 from toolkit._messages import Message, ModelResponse, SystemMessage, UserMessage, get_open_calls
-from toolkit._options import spell_options
+from toolkit._options import check_methods, spell_options
 from toolkit._runner.control import ActiveRuns, Controls, MessageQueue
 from toolkit._runner.conversation import Conversation
 from toolkit._runner.history import repair_history
@@ -35,6 +35,7 @@ from toolkit._runner.limits import Limits
 from toolkit._runner.options import (
     DEFAULTS,
     NO_DECISIONS,
+    RUN_HINTS,
     Decisions,
     History,
     Prompt,
@@ -74,6 +75,7 @@ CHANGES = frozenset({"write", "destructive"})
 T = TypeVar("T", default=str)  # where nothing says what the answer has to be, it is text
 
 
+@check_methods(RUN_HINTS)
 class Runner(Controls):
     """Runs a model with a toolbox. One runner may have many runs, one after the other or at the same time.
 

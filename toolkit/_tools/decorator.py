@@ -29,7 +29,7 @@ from toolkit._tools.handlers import (
     refuse_private,
     without_function,
 )
-from toolkit._tools.options import DEFAULTS, OPTION_NAMES, USUAL, ToolOptions, split_options
+from toolkit._tools.options import DEFAULTS, HINTS, OPTION_NAMES, USUAL, ToolOptions, split_options
 from toolkit._tools.tool import Tool, name_of, safe_name
 from toolkit.errors import DefinitionError
 
@@ -105,8 +105,8 @@ def tool(
         defer_loading: Whether the provider loads the parameters only when the model searches for the tool.
 
     Raises:
-        DefinitionError: The function cannot be a tool, or an option has no such name or value; the message says what to
-            change.
+        DefinitionError: The function cannot be a tool, or an option has no such value; the message says what to change.
+        TypeError: There is no such option.
 
     Example:
         >>> @tool
@@ -118,7 +118,7 @@ def tool(
         >>> add.invoke('{"a": 1, "b": 2}').text
         '3'
     """
-    refuse_unknown_options(options, OPTION_NAMES, error=DefinitionError)
+    refuse_unknown_options(options, OPTION_NAMES, HINTS)
     fields: dict[str, Any] = {"name": name, "title": title, "_text": description, **options}
     given = {key: value for key, value in fields.items() if value is not None}
     return partial(_make_tool, given) if function is None else _make_tool(given, function)

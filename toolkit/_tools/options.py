@@ -355,6 +355,34 @@ DEFAULTS: Mapping[str, Any] = {
 # All names, for error messages.
 OPTION_NAMES = ("name", "title", "description", *ToolOptions.__annotations__)
 
+# What to write for options that other libraries have.
+HINTS: Mapping[str, str] = {
+    **dict.fromkeys(("desc", "doc", "description_override"), "Write description=..."),
+    **dict.fromkeys(("name_override", "tool_name"), "Write name=..."),
+    **dict.fromkeys(("label", "display_name"), "Write title=..."),
+    **dict.fromkeys(
+        ("approval", "confirm", "needs_approval", "requires_approval", "requires_confirmation"),
+        "Write approve=True, or approve= a function of an ApprovalRequest.",
+    ),
+    **dict.fromkeys(
+        ("args_schema", "input_schema", "parameters", "schema", "parse_docstring", "docstring_style", "infer_schema"),
+        "Signature and docstring are the schema; Tool.from_schema() takes one written by hand.",
+    ),
+    **dict.fromkeys(("output_schema", "output_type"), "The return annotation is the schema of the result."),
+    **dict.fromkeys(("takes_ctx", "takes_context"), "Annotate a parameter with ToolContext."),
+    "max_retries": "Write retries=...",
+    "sequential": "Write exclusive=True.",
+    **dict.fromkeys(("stop_after_tool_call", "result_as_answer"), "Write return_direct=True."),
+    **dict.fromkeys(("read_only", "destructive"), "Write effect='read', 'write' or 'destructive'."),
+    **dict.fromkeys(
+        ("failure_error_function", "handle_tool_error", "on_error"),
+        "Raise ToolError with a text for the model, or list exceptions in relay=(...).",
+    ),
+    **dict.fromkeys(("is_enabled", "prepare"), "Toolbox.filtered() leaves tools out, as does allowed_tools= of a run."),
+    "strict_mode": "Write strict=...",
+    "cache_results": "Runner(..., middleware=[toolkit.middleware.cache(...)]) keeps results.",
+}
+
 
 def split_options(given: Mapping[str, Any], owner: str, settings: ToolSettings) -> Mapping[str, Any]:
     """Turn options into the fields of a Tool, among them its settings.

@@ -29,7 +29,7 @@ from toolkit._tools.handlers import (
     without_function,
 )
 from toolkit._tools.invocation import Invocation
-from toolkit._tools.options import DEFAULTS, OPTION_NAMES, USUAL, Scope, ToolOptions, ToolSettings, split_options
+from toolkit._tools.options import DEFAULTS, HINTS, OPTION_NAMES, USUAL, Scope, ToolOptions, ToolSettings, split_options
 from toolkit._tools.shared_values import allow_references
 from toolkit.errors import DefinitionError
 
@@ -303,7 +303,7 @@ class Tool(Generic[P, R]):
     def _declare(cls, name: str, interface: Any, function: Any, options: Mapping[str, Any]) -> Tool[..., Any]:
         given = {key: value for key, value in options.items() if value is not None}
         own = ("title", "_text", "_about", "_asked", "_scope")
-        refuse_unknown_options([key for key in options if key not in own], OPTION_NAMES, error=DefinitionError)
+        refuse_unknown_options([key for key in options if key not in own], ("function", *OPTION_NAMES), HINTS)
         fields = split_options(given, interface.origin, USUAL)
         activity = fields.get("activity")
         if function is None:

@@ -14,6 +14,7 @@ from pydantic import StringConstraints
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import call_function, is_async
 from toolkit._context import ToolContext
+from toolkit._options import check_options
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
@@ -66,6 +67,7 @@ Answer: TypeAlias = "str | list[str] | None"
 Handler: TypeAlias = Callable[[Question], "Answer | Awaitable[Answer]"]
 
 
+@check_options
 def ask_user_tool(handler: Handler, *, agent: str = "assistant", timeout: float | None = None) -> Tool[..., Any]:
     """Make `ask_user`, which asks one user one question at a time, even for several runs.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from toolkit._guards.options import open_root
 from toolkit._guards.paths import Root
+from toolkit._options import check_options
 from toolkit._tools.tool import Tool
 from toolkit.builtin.files import coding_tools
 from toolkit.builtin.files.coding import CodingLimits
@@ -16,6 +17,7 @@ from toolkit.builtin.shell import bash_tool
 from toolkit.builtin.shell.sandbox import Sandbox
 
 
+@check_options
 def default_tools(
     root: str | os.PathLike[str] | Root,
     *,

@@ -30,6 +30,7 @@ from toolkit._guards.client import MAX_BYTES, TIMEOUT, USER_AGENT, HttpClient, H
 from toolkit._guards.network import PORTS, Allowed, Dialer
 from toolkit._guards.transport import MAX_SHOWN
 from toolkit._messages import ToolResult
+from toolkit._options import refuse_unknown_options
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError, Failed
@@ -233,10 +234,9 @@ def make_client(**options: Unpack[WebOptions]) -> HttpClient:
 
     Raises:
         DefinitionError: An option is invalid.
+        TypeError: There is no such option.
     """
-    unknown = options.keys() - WebOptions.__annotations__.keys()
-    if unknown:
-        raise DefinitionError(f"There is no option {min(unknown)!r}: {', '.join(WebOptions.__annotations__)}.")
+    refuse_unknown_options(options, WebOptions.__annotations__)
     try:
         _OPTIONS.validate_python(options, strict=True)
     except ValidationError as error:

@@ -24,6 +24,7 @@ from toolkit._context import ToolContext
 from toolkit._guards.options import check_number, check_sync_function, check_whole
 from toolkit._guards.paths import Root
 from toolkit._messages import ToolResult
+from toolkit._options import check_options
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
@@ -61,6 +62,7 @@ _ENDS = (
 )
 
 
+@check_options
 def knowledge_tools(store: KnowledgeStore, embed: Embed, *, top_k: int = 5) -> list[Tool[..., Any]]:
     """Make `knowledge_search` and `remember` for the texts of one owner.
 

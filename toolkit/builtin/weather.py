@@ -13,6 +13,7 @@ from pydantic import FiniteFloat, StringConstraints, TypeAdapter
 from typing_extensions import NotRequired, TypedDict
 
 from toolkit._guards.service import TIMEOUT, JsonService, check_base_url, clean_text
+from toolkit._options import check_options
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 from toolkit.errors import Failed
@@ -94,6 +95,7 @@ class Weather(TypedDict):
     conditions: str
 
 
+@check_options
 def weather_tool(
     *, base_url: str = FORECAST, geocoding_url: str | None = None, timeout: float = TIMEOUT
 ) -> Tool[..., Any]:

@@ -13,6 +13,7 @@ from pydantic import OnErrorOmit, StringConstraints, TypeAdapter
 from typing_extensions import NotRequired, TypedDict
 
 from toolkit._guards.service import MAX_TEXT, TIMEOUT, USER_AGENT, JsonService, check_base_url, clean_text
+from toolkit._options import check_options
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 
@@ -51,6 +52,7 @@ class Articles(TypedDict):
     results: list[Article]
 
 
+@check_options
 def wikipedia_tool(
     *, base_url: str = "https://en.wikipedia.org", user_agent: str = USER_AGENT, timeout: float = TIMEOUT
 ) -> Tool[..., Any]:

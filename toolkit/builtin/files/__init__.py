@@ -19,6 +19,7 @@ from typing import Any
 
 from toolkit._guards import options
 from toolkit._guards.paths import Root
+from toolkit._options import check_options
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 from toolkit.builtin.files.coding import CodingLimits, EditingTools, FindingTools
@@ -29,6 +30,7 @@ from toolkit.builtin.files.writing import TEMPORARY_NAME
 __all__ = ["DEFAULT_GUARDED", "DEFAULT_PRIVATE", "CodingLimits", "Root", "coding_tools", "file_tools"]
 
 
+@check_options
 def file_tools(
     root: str | os.PathLike[str] | Root,
     *,
@@ -61,6 +63,7 @@ def file_tools(
     return [tools.file_read, write, tools.file_list, _require_approval(workspace, tools.file_delete), tools.file_stat]
 
 
+@check_options
 def coding_tools(
     root: str | os.PathLike[str] | Root,
     *,

@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 
 from toolkit._context import ToolContext
 from toolkit._guards.options import check_sync_function, check_texts, check_type, check_whole
+from toolkit._options import check_options
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 from toolkit.builtin.schedule.recurrence import (
@@ -54,6 +55,7 @@ class PlannedCall(TypedDict):
     params: dict[str, Any]
 
 
+@check_options
 def schedule_tools(
     store: SQLiteSchedule,
     zone: str | int = "UTC",

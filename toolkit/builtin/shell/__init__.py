@@ -20,6 +20,7 @@ from toolkit._concurrency.backend import is_async
 from toolkit._guards import options
 from toolkit._guards.options import is_text
 from toolkit._guards.paths import Root
+from toolkit._options import refuse_unknown_options
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 from toolkit.builtin.shell.process import CommandRunner
@@ -119,9 +120,7 @@ def _check_options(
     more: CommandOptions,
 ) -> dict[str, Any]:
     """Check options, and return the fields of a `CommandTool` that depend on them."""
-    unknown = more.keys() - CommandOptions.__annotations__.keys()
-    if unknown:
-        raise DefinitionError(f"There is no option {min(unknown)!r}: {', '.join(CommandOptions.__annotations__)}.")
+    refuse_unknown_options(more, ["root", "timeout", "max_output", "deny", *CommandOptions.__annotations__])
     confirm, limits = more.get("confirm"), more.get("limits")
     if confirm is not None and (not callable(confirm) or is_async(confirm)):
         raise DefinitionError("confirm= is a plain function of the command; an async one can be given as approve=.")

@@ -31,7 +31,7 @@ from toolkit._guards.options import check_type, check_whole
 from toolkit._messages import ToolResult
 from toolkit._options import refuse_unknown_options
 from toolkit._schema.validation.references import SchemaDocument
-from toolkit._tools.options import OPTION_NAMES, ToolOptions, ToolSettings, split_options
+from toolkit._tools.options import HINTS, OPTION_NAMES, ToolOptions, ToolSettings, split_options
 from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError
 from toolkit.sources.openapi.document import (
@@ -106,10 +106,11 @@ def openapi_tools(
 
     Raises:
         DefinitionError: The document or an option is invalid; or operations cannot be tools, all of which are named.
+        TypeError: There is no such option.
         OSError: The document's file cannot be read.
         ImportError: The document is YAML, and the extra `openapi` is not installed.
     """
-    refuse_unknown_options(options, OPTION_NAMES, error=DefinitionError)
+    refuse_unknown_options(options, [*OWN_OPTIONS, *OPTION_NAMES], HINTS)
     check_type("deprecated", deprecated, bool)
     split_options(options, "openapi_tools", ToolSettings())
     source = Source(SchemaDocument(load_document(document), {"": ""}, {}))
@@ -123,6 +124,10 @@ def openapi_tools(
     return service.make_tools(
         select_operations(operations, include, exclude, methods, deprecated=deprecated), dict(options)
     )
+
+
+# Its options besides those of `@tool`.
+OWN_OPTIONS = openapi_tools.__code__.co_varnames[1 : 1 + openapi_tools.__code__.co_kwonlyargcount]
 
 
 def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
