@@ -40,7 +40,7 @@ LEFT = re.compile(r"\.[0-9a-f]{16}\.tmp")
 LATE = CodingLimits(list_seconds=1e-9, search_seconds=1e-9)
 UNANSWERED = (
     "Tool approval could not be completed because no approval handler is configured; "
-    "continuing without running the tool."
+    "continuing without running the tool. Pass approve=..., such as approve=Console()."
 )
 ADVICE = "Make sure old_text matches exactly, including whitespace and indentation."
 TIP = "Tip: Use read_file to see the current file contents, then copy the exact text you want to replace."
