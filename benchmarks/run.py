@@ -66,7 +66,7 @@ def imports(effort: Effort) -> Iterator[Row]:
     print("import toolkit loads neither openai nor pydantic")
     for statement in ("import toolkit", "from toolkit import tool"):
         found = compared(partial(import_cost, statement), partial(import_cost, "import pydantic"), effort.rounds)
-        yield Row(f"{statement} / import pydantic", 1.15, found)
+        yield Row(f"{statement} / import pydantic", 1.1, found)
 
 
 def invokes(effort: Effort) -> Iterator[Row]:

@@ -23,6 +23,7 @@ NAMES = [(package, name) for package in PACKAGES for name in vars(package)["__al
 HEAVY = [
     "openai",
     "pydantic",
+    "pydantic_core",
     "docstring_parser",
     "xllamacpp",
     "asyncio",
@@ -190,13 +191,10 @@ DECORATED = "from toolkit import tool\n@tool\ndef f(a: int): ..."
 LOADED = {
     "nothing": (
         "import toolkit",
-        {"openai", "pydantic", "docstring_parser", "xllamacpp", "asyncio", "toolkit._schema.validation"},
+        {*HEAVY},
     ),
-    "decorator": (
-        "from toolkit import tool",
-        {"openai", "pydantic", "docstring_parser", "xllamacpp", "toolkit._schema.validation"},
-    ),
-    "decorated": (DECORATED, {"openai", "pydantic", "docstring_parser", "xllamacpp", "toolkit._schema.validation"}),
+    "decorator": ("from toolkit import tool", {*HEAVY}),
+    "decorated": (DECORATED, {*HEAVY}),
     "invoked": (
         DECORATED + """\nf.invoke('{"a": 1}')""",
         {"openai", "pydantic", "docstring_parser", "xllamacpp", "toolkit._schema.validation"},
@@ -220,6 +218,39 @@ LOADED = {
 def test_loads_little(statement: str, absent: set[str]) -> None:
     """A name loads what it needs, and no client of a model."""
     assert set() == loaded_by(statement) & absent
+
+
+THREADS = """
+import sys
+from threading import Barrier, Thread
+
+def add(a: int, b: int = 1) -> int:
+    "Add two numbers."
+    return a + b
+
+def use(number):
+    ready.wait()
+    from toolkit import Toolbox, tool
+    own = tool(add, name=f"own_{number}")
+    properties = [*Toolbox([own]).schemas("chat")[0]["function"]["parameters"]["properties"]]
+    seen.append((properties, own.invoke('{"a": 2}').text, own.invoke('{"a": "x"}').kind))
+
+sys.setswitchinterval(1e-6)
+ready, seen = Barrier(16), []
+threads = [Thread(target=use, args=(number,)) for number in range(16)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert seen == [(["a", "b"], "3", "invalid_arguments")] * 16, seen
+"""
+
+
+def test_threads_load_at_once() -> None:
+    """Names and parts are loaded when they are first used, by any number of threads at the same time."""
+    done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, check=False)  # noqa: S603
+
+    assert (0, "") == (done.returncode, done.stderr)
 
 
 def test_import_changes_nothing() -> None:

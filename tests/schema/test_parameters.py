@@ -38,7 +38,7 @@ from typing_extensions import (
 )
 
 from toolkit import DefinitionError, Tool, ToolContext, tool
-from toolkit._tools.handlers import FunctionHandler
+from toolkit._tools.functions import FunctionHandler
 from toolkit.schema import FromJson
 
 INTEGER = {"type": "integer"}

@@ -14,7 +14,7 @@ from toolkit import DefinitionError, Runner, RunResult, Tool, Toolbox, ToolConte
 from toolkit._dialects.base import RunDialectName
 from toolkit._execution.approval import ApprovalRequest
 from toolkit._messages import ModelRequest, ToolCall, ToolResult, Usage, UserMessage
-from toolkit._tools.options import Scope
+from toolkit._tools.scope import Scope
 from toolkit._tools.shared_values import SharedValues
 from toolkit.calls import calls_schema
 from toolkit.schema import array, enum, string

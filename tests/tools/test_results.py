@@ -23,7 +23,7 @@ from toolkit._dialects.catalog import get_dialect
 from toolkit._dialects.chat import parse_history, render_message
 from toolkit._messages import File, Message, ToolMessage, UserMessage, message_from_dict, message_to_dict
 from toolkit._schema.error_messages import MAX_ERROR
-from toolkit._tools.handlers import MAX_ITEMS
+from toolkit._tools.functions import MAX_ITEMS
 from toolkit.testing import ScriptedModel, call
 
 

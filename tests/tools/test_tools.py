@@ -46,7 +46,7 @@ from toolkit import (
     ToolResult,
     tool,
 )
-from toolkit._tools.handlers import MAX_ITEMS
+from toolkit._tools.functions import MAX_ITEMS
 
 HIDDEN = ". Its message is not shown here. Try other arguments or another tool, or report that this did not work."
 

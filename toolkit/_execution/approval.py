@@ -30,7 +30,7 @@ from toolkit._execution.authorization import Unanswered, ask_gate, format_reason
 from toolkit._messages import PendingApproval, ToolCall
 from toolkit._options import check_methods
 from toolkit._schema.json_text import escape_confusable
-from toolkit._tools.handlers import BoundHandler, FunctionHandler, Handler
+from toolkit._tools.handlers import Handler
 from toolkit._tools.tool import Tool, find_instance
 from toolkit.errors import ApprovalError, Denied, TimedOut, ToolkitError
 from toolkit.events import ApprovalNeeded
@@ -371,8 +371,8 @@ def digest_definition(tool: Tool[..., Any]) -> str:
 
 
 def _get_reach(handler: Handler) -> list[str]:
-    function = handler.function if isinstance(handler, BoundHandler) else handler
-    if not isinstance(function, FunctionHandler):
+    function = handler.function_handler
+    if function is None:
         return []
     name = "" if function is handler else getattr(function.signature.source, "__qualname__", "")
     identity = getattr(find_instance(function), "identity", None)

@@ -27,14 +27,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 import typing_extensions
 
 from toolkit._context import ToolContext
-from toolkit._schema.argument_schema import Documentation, Parameter, ParameterSchema
-from toolkit._schema.return_schema import ReturnType, resolve_result
 from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
+    from toolkit._schema.argument_schema import Documentation, Parameter, ParameterSchema
     from toolkit._schema.docstrings import Docstring
+    from toolkit._schema.return_schema import ReturnType
 
 
 # Types of deps that None satisfies, also as members of a union.
@@ -84,6 +84,8 @@ class Signature:
     @cached_property
     def returns(self) -> ReturnType:
         """Return schema of the return annotation; one that cannot be resolved says nothing."""
+        from toolkit._schema.return_schema import ReturnType, resolve_result
+
         if inspect.isclass(self.callable):
             return ReturnType(self.callable, "")
         try:
@@ -121,6 +123,8 @@ class Signature:
     @cached_property
     def argument_schema(self) -> ParameterSchema:
         """Argument schema of the parameters that a model may fill."""
+        from toolkit._schema.argument_schema import ParameterSchema  # slow to load, as all that needs pydantic-core
+
         return ParameterSchema(
             offered=[p for p in self.parameters if not p.is_injected],
             label=self.label,
@@ -203,6 +207,8 @@ class Signature:
 
     def _make_parameter(self, declared: inspect.Parameter) -> Parameter:
         """Make a parameter; where its annotation cannot be resolved, it is Any, and the reason is noted."""
+        from toolkit._schema.argument_schema import Parameter
+
         annotation, problem = declared.annotation, ""
         try:
             annotation = (

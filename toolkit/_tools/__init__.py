@@ -11,8 +11,10 @@ Files, each importing only those below it:
     tool             Tool
     from_schema      declarations by a JSON Schema or by types
     invocation       parse arguments, call the handler, make the result
-    handlers         functions, bound functions, latent tools, and tools without a function
+    handlers         bound functions, latent tools, and tools without a function
+    functions        Python functions, called with the values of a call
     foreign_values   values of other packages, as data, text or a picture
     options          the options of a tool
+    scope            the values that a call may see, and what a model writes beside the arguments
     shared_values    values that the calls of a run share, by path
 """

@@ -19,7 +19,8 @@ from typing import Any, TypeAlias, TypeVar, overload
 
 from toolkit._schema.error_messages import suggest
 from toolkit._tools.delegation import Delegate, Delegated, ModuleFunction, ModuleRunner, delegate_tool, parse_delegate
-from toolkit._tools.handlers import BoundHandler, FunctionHandler, LatentHandler, UnboundHandler
+from toolkit._tools.functions import FunctionHandler
+from toolkit._tools.handlers import BoundHandler, LatentHandler, UnboundHandler
 from toolkit._tools.tool import Tool, take_function
 from toolkit.errors import DefinitionError
 
@@ -260,7 +261,7 @@ def _resolve(
         return replace(
             tool, activity=None, handler=BoundHandler(handler.interface, activity, function=function), settings=settings
         )
-    is_own = isinstance(handler, (FunctionHandler, BoundHandler)) and activity == (handler.activity or tool.name)
+    is_own = handler.function_handler is not None and activity == (handler.activity or tool.name)
     if activity in functions or not activity:
         handler = LatentHandler(handler.interface)
     elif named is not None and not is_own:

@@ -12,7 +12,8 @@ from toolkit._dialects.base import Dialect
 from toolkit._schema.error_messages import suggest
 from toolkit._tools.bindings import Bindings
 from toolkit._tools.delegation import Delegated
-from toolkit._tools.handlers import BoundHandler, FunctionHandler, LatentHandler, UnboundHandler
+from toolkit._tools.functions import FunctionHandler
+from toolkit._tools.handlers import BoundHandler, LatentHandler, UnboundHandler
 from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError, InvalidArguments
 

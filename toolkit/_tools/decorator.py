@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, ParamSpec, TypeVar, get_args, get_origin, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_args, get_origin, overload
 
 from typing_extensions import Unpack
 
@@ -21,17 +21,13 @@ from toolkit._schema.signature import (
     resolve_annotation,
     unwrap_partials,
 )
-from toolkit._tools.handlers import (
-    BoundHandler,
-    FunctionHandler,
-    Handler,
-    LatentHandler,
-    refuse_private,
-    without_function,
-)
+from toolkit._tools.functions import FunctionHandler
 from toolkit._tools.options import DEFAULTS, HINTS, OPTION_NAMES, USUAL, ToolOptions, split_options
 from toolkit._tools.tool import Tool, name_of, safe_name
 from toolkit.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from toolkit._tools.handlers import Handler, ToolInterface
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -151,7 +147,8 @@ def _make_tool(given: Mapping[str, Any], function: Any) -> Any:
     behind = unwrap_partials(plain)
     settings = behind.settings if isinstance(behind, Tool) else USUAL  # a partial of a tool keeps its gates
     named = {"name": safe_name(name_of(plain)), "settings": settings, **split_options(given, name_of(plain), settings)}
-    handler = _choose_handler(LatentHandler(own) if is_declaration(plain) else own, named.get("activity"))
+    choose = _drop_function if is_declaration(plain) else _choose_handler
+    handler = choose(own, named.get("activity"))
     made: Tool[Any, Any] = Tool(handler=handler, _of_class=isinstance(function, classmethod), **named)
     return staticmethod(made) if isinstance(function, staticmethod) else made
 
@@ -184,9 +181,14 @@ def _are_tools(annotation: Any) -> bool:
 
 def _choose_handler(handler: Handler, activity: str | None) -> Handler:
     """Return the handler of a function, or one without its body where that does not execute the tool."""
-    if isinstance(handler, (FunctionHandler, BoundHandler)) and activity != "":
+    if activity is None or (activity and handler.function_handler):
         return handler
-    interface = handler.interface
+    return _drop_function(handler.interface, activity)
+
+
+def _drop_function(interface: ToolInterface, activity: str | None) -> Handler:
+    from toolkit._tools.handlers import refuse_private, without_function  # slow to load, and few tools need it
+
     if isinstance(interface, FunctionHandler):
         refuse_private(interface.origin, interface.parameter_names)
-    return handler if activity is None else without_function(interface, activity)
+    return without_function(interface, activity)

@@ -19,8 +19,9 @@ from pydantic_core import ValidationError, to_json
 from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT, REASONS_WITHOUT_ANSWER, ToolCall, ToolResult
 from toolkit._schema.error_messages import explain_errors
-from toolkit._tools.handlers import Action, DeclaredHandler, FunctionHandler, make_function_handler
-from toolkit._tools.options import Scope
+from toolkit._tools.functions import Action, FunctionHandler, make_function_handler
+from toolkit._tools.handlers import DeclaredHandler
+from toolkit._tools.scope import Scope
 from toolkit.errors import DefinitionError, Failed, NotFound
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from toolkit._schema.validation.properties import find_outer_properties, forbid_
 from toolkit._schema.validation.references import SchemaDocument as Parts
 from toolkit._schema.validation.references import bundle
 from toolkit._tools.handlers import Declaration, check_declaration, name_origin, refuse_private
-from toolkit._tools.options import Scope, parse_scope
+from toolkit._tools.scope import Scope, parse_scope
 from toolkit.errors import DefinitionError
 
 # Keys whose value may be a plain value, in the place of a schema with a constant.

@@ -1,6 +1,6 @@
 """Invoke one tool without gates: parse raw arguments, call the handler, render its value or error.
 
-A call that goes well touches only `Invocation.fast_path`; the other methods handle whatever else may happen.
+A call that goes well stays in one function of its tool's own, which is made once; methods handle whatever else happens.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 import threading
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from inspect import CO_COROUTINE
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -20,10 +21,11 @@ from toolkit._concurrency.backend import await_value, is_cancelling
 from toolkit._concurrency.event_loop import private_loop
 from toolkit._context import ToolContext
 from toolkit._messages import File, Image, ToolResult, replace_surrogates
-from toolkit._schema.arguments import ArgumentParser, RawArguments
+from toolkit._schema.arguments import LONG_TEXT, ArgumentParser, Outcome, RawArguments, check_long_text
 from toolkit._schema.error_messages import MAX_ERROR, shorten
 from toolkit._tools.foreign_values import has_picture, is_table, to_image, to_plain, write_table
-from toolkit._tools.handlers import Action, Handler, collect
+from toolkit._tools.functions import Action, collect
+from toolkit._tools.handlers import Handler
 from toolkit.errors import Cancelled, FatalError, InvalidArguments, ToolError
 
 # Characters of a value's own `str` or `repr` in a result.
@@ -293,11 +295,10 @@ _lenient = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_to_wor
 _USUAL = (int, float, bool, dict, type(None))
 _QUICK: Mapping[type, Callable[[Any], str]] = {int: str, str: write_value}
 
-# For `Tool.invoke`, in one look-up: the function if it takes the values by keyword as they are, the validator of JSON
-# text, and the writers of values by type.
-FastPath: TypeAlias = tuple[
-    Callable[..., Any] | None, Callable[[str], dict[str, Any]], dict[type, Callable[[Any], str]]
-]
+Invoke: TypeAlias = Callable[[RawArguments, ToolContext[Any] | None], ToolResult]
+AsyncInvoke: TypeAlias = Callable[[RawArguments, ToolContext[Any] | None], Awaitable[ToolResult]]
+
+_new = tuple.__new__  # the constructor of a result takes twice the time
 
 
 class Invocation:
@@ -308,7 +309,8 @@ class Invocation:
         is_async: Whether what the handler gives must be awaited.
         emits: Whether a call may emit updates before it ends.
         write: Writes a return value as text, by the return annotation; never raises.
-        fast_path: What a call needs that goes well.
+        invoke: Invokes the tool on this thread.
+        ainvoke: Invokes the tool in the running loop; a sync function runs on a thread of its own.
 
     Raises:
         DefinitionError: A parameter cannot be described to a model.
@@ -321,30 +323,73 @@ class Invocation:
         self._tool, name, handler = tool, self.name, self.handler
         self.parser = ArgumentParser.for_tool(name, handler.argument_schema)
         self.is_async = handler.is_async
-        function, to_json = handler.plain_function, handler.returns.to_json
-        self.emits = function is None
+        # The function, if it takes values by keyword as they are; and the writers of usual values, by type.
+        self._function, to_json = handler.plain_function, handler.returns.to_json
+        self.emits = self._function is None
         self.write = make_writer(to_json)
-        writers: dict[type, Callable[[Any], str]] = dict.fromkeys(_USUAL, self.write)
+        self._writers: dict[type, Callable[[Any], str]] = dict.fromkeys(_USUAL, self.write)
         if to_json is None:
-            writers.update(_QUICK)
-        self.fast_path: FastPath = function, self.parser.validate, writers
+            self._writers.update(_QUICK)
+        self.invoke, self.ainvoke = self._make_invoke(), self._make_ainvoke()
 
-    def retry_parse(self, arguments: RawArguments, context: ToolContext[Any] | None, error: Exception) -> ToolResult:
-        """Invoke the tool with arguments that failed validation, if they can be repaired."""
-        outcome = self.parser.repair(arguments, error) if type(arguments) is str else self.parser.try_parse(arguments)
+    def _make_invoke(self) -> Invoke:
+        function, validate, writers = self._function, self.parser.validate, self._writers
+
+        def invoke(arguments: RawArguments, context: ToolContext[Any] | None) -> ToolResult:
+            try:
+                if len(arguments) > LONG_TEXT:
+                    check_long_text(arguments)
+                values = validate(arguments)  # type: ignore[arg-type]  # raises for what is not text
+            except Exception as error:  # noqa: BLE001  pydantic-core's own, and those of the user's types
+                return self._invoke_outcome(self._parse_again(arguments, error), context)
+            if function is None:
+                return self._invoke_outcome((values, ()), context)
+            try:
+                value = function(**values)
+            except BaseException as error:  # noqa: BLE001  whatever a tool raises is its result
+                return self.fail(error)
+            try:
+                return _new(ToolResult, (value, writers[type(value)](value), None, None, None, None, (), (), ()))
+            except Exception:  # noqa: BLE001  a type without a writer yet, or a value that needs the general one
+                return self._wait(self.settle(value))
+
+        return invoke
+
+    def _make_ainvoke(self) -> AsyncInvoke:
+        validate, writers, code = self.parser.validate, self._writers, getattr(self._function, "__code__", None)
+        function = self._function if code and code.co_flags & CO_COROUTINE else None
+
+        async def ainvoke(arguments: RawArguments, context: ToolContext[Any] | None) -> ToolResult:
+            try:
+                if len(arguments) > LONG_TEXT:
+                    check_long_text(arguments)
+                values = validate(arguments)  # type: ignore[arg-type]  # as above
+            except Exception as error:  # noqa: BLE001  as above
+                return await self._ainvoke_outcome(self._parse_again(arguments, error), context)
+            if function is None:
+                return await self._ainvoke_outcome((values, ()), context)
+            try:
+                value = await function(**values)
+            except BaseException as error:  # noqa: BLE001  as above
+                return self.fail(error, may_be_cancelled=True)
+            try:
+                return _new(ToolResult, (value, writers[type(value)](value), None, None, None, None, (), (), ()))
+            except Exception:  # noqa: BLE001  as above
+                return self._render(value)
+
+        return ainvoke
+
+    def _parse_again(self, arguments: RawArguments, error: Exception) -> Outcome:
+        return self.parser.repair(arguments, error) if type(arguments) is str else self.parser.try_parse(arguments)
+
+    def _invoke_outcome(self, outcome: Outcome, context: ToolContext[Any] | None) -> ToolResult:
         if isinstance(outcome, InvalidArguments):
             return ToolResult.from_error(outcome)
         values, repairs = outcome
-        result = self.wait(self.execute(values, context))
+        result = self._wait(self.execute(values, context))
         return result._replace(repairs=repairs) if repairs else result
 
-    def wait(self, result: ToolResult | Awaitable[ToolResult]) -> ToolResult:
-        """Wait for an awaitable result in the private event loop."""
-        return result if isinstance(result, ToolResult) else private_loop.run(partial(await_value, result))
-
-    async def ainvoke(self, arguments: RawArguments, context: ToolContext[Any] | None) -> ToolResult:
-        """Invoke the tool in the running loop; a sync function runs on a thread of its own."""
-        outcome = self.parser.try_parse(arguments)
+    async def _ainvoke_outcome(self, outcome: Outcome, context: ToolContext[Any] | None) -> ToolResult:
         if isinstance(outcome, InvalidArguments):
             return ToolResult.from_error(outcome)
         values, repairs = outcome
@@ -352,12 +397,16 @@ class Invocation:
         whole = result if isinstance(result, ToolResult) else await result
         return whole._replace(repairs=repairs) if repairs else whole
 
+    def _wait(self, result: ToolResult | Awaitable[ToolResult]) -> ToolResult:
+        """Wait for an awaitable result in the private event loop."""
+        return result if isinstance(result, ToolResult) else private_loop.run(partial(await_value, result))
+
     def execute(
         self, values: dict[str, Any], context: ToolContext[Any] | None = None
     ) -> ToolResult | Awaitable[ToolResult]:
         """Call the handler with validated values; returns a result, or an awaitable of one."""
         try:
-            function = self.fast_path[0]
+            function = self._function
             value = function(**values) if function else self._action(values, context)
         except BaseException as error:  # noqa: BLE001  whatever a tool raises is its result
             return self.fail(error)
@@ -371,9 +420,7 @@ class Invocation:
             return self.fail(error)
         if hasattr(type(whole), "__await__"):
             return self._settle_async(whole)
-        if whole is value and not is_special(type(value)):
-            self.fast_path[-1][type(value)] = self.write
-        return render(whole, self.write)
+        return self._render(whole)
 
     def fail(self, error: BaseException, *, may_be_cancelled: bool = False) -> ToolResult:
         """Make the result of an exception of this thread; raises what ends the run: Ctrl-C, cancellation, FatalError.
@@ -405,6 +452,12 @@ class Invocation:
             value = await awaitable
         except BaseException as error:  # noqa: BLE001  as in `execute`
             return self.fail(error, may_be_cancelled=True)
+        return self._render(value)
+
+    def _render(self, value: Any) -> ToolResult:
+        """Make the result of a value, and note how values of its type are written."""
+        if not is_special(type(value)):
+            self._writers[type(value)] = self.write
         return render(value, self.write)
 
     async def _execute_in_thread(

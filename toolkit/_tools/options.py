@@ -7,7 +7,7 @@ of `tool`. A test compares them.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from inspect import isawaitable, isfunction
@@ -15,114 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from typing_extensions import TypedDict
 
-from toolkit._concurrency.threads import Semaphore
-from toolkit._context import ToolContext
-from toolkit._messages import IMPORTS, MODULE, REASONING
-from toolkit._schema.error_messages import suggest
-from toolkit._tools.shared_values import SharedValues, parse_path
-from toolkit.errors import DefinitionError, Failed, InvalidArguments
+from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-# The description of `_imports` where the schema has none.
-IMPORTS_TEXT = "Names of the values that this call may see."
-
-
-@dataclass(frozen=True)
-class Scope:
-    """The part of the run that the calls of a tool may see.
-
-    Attributes:
-        module: The module that executes them apart from the run; empty where there is none.
-        imports: Paths of the shared values that a call may see. None is all of them, and in a module none.
-        schema: JSON Schema of the names that the model asks for; None where a call sees all of `imports`.
-    """
-
-    module: str = ""
-    imports: tuple[str, ...] | None = None
-    schema: Mapping[str, Any] | None = None
-
-    @property
-    def about(self) -> Mapping[str, Any]:
-        """JSON Schemas, by key, of what the model writes beside the arguments."""
-        return {} if self.schema is None else {IMPORTS: self.schema}
-
-    def restrict(self, context: ToolContext[Any], asked: Collection[str]) -> ToolContext[Any]:
-        """Restrict a context to the imported values; in a module it has no `deps` either.
-
-        Args:
-            context: The context of the run.
-            asked: The paths that the model asked for.
-
-        Raises:
-            InvalidArguments: The model asked for a value that the call may not see.
-            Failed: There is no value at an imported path.
-        """
-        inner = replace(context, deps=None) if self.module else context
-        if self.imports is None and not self.module:
-            return inner
-        return replace(inner, shared=SharedValues(_import_values(context.shared, self._names(asked))).view())
-
-    def _names(self, asked: Collection[str]) -> Collection[str]:
-        allowed = self.imports or ()
-        if self.schema is None:
-            return allowed
-        unknown = next((name for name in asked if name not in allowed), None)
-        if unknown is not None:
-            raise InvalidArguments(f"{IMPORTS}: {unknown[:100]!r} is none of {', '.join(allowed)}.")
-        return asked
-
-
-def parse_scope(module: Any, imports: Any) -> Scope | None:
-    """Parse the module and the imports of a declaration; None where it has neither.
-
-    Args:
-        module: A name, as text or as a schema with a constant.
-        imports: Paths, as a list or as a schema with a constant; or a JSON Schema of an array whose items are an enum.
-
-    Raises:
-        DefinitionError: Either is something else.
-    """
-    scope = Scope(_parse_module(module), *_parse_imports(imports))
-    return None if scope == Scope() else scope
-
-
-def _parse_module(value: Any) -> str:
-    name = value.get("const") if isinstance(value, Mapping) else "" if value is None else value
-    if not isinstance(name, str):
-        raise DefinitionError(f'{MODULE} is {value!r}. It is the name of a module, {{"const": "name"}}.')
-    return name
-
-
-def _parse_imports(value: Any) -> tuple[tuple[str, ...] | None, Mapping[str, Any] | None]:
-    if value is None:
-        return None, None
-    if not isinstance(value, Mapping) or "const" in value:
-        return _parse_paths(value, value["const"] if isinstance(value, Mapping) else value), None
-    items = value.get("items")
-    names = _parse_paths(value, items.get("enum") if isinstance(items, Mapping) else None)
-    return names, {"description": IMPORTS_TEXT, **value, "type": "array", "items": {"type": "string", "enum": [*names]}}
-
-
-def _parse_paths(value: Any, names: Any) -> tuple[str, ...]:
-    try:
-        if isinstance(names, (list, tuple)) and all(parse_path(name) for name in names):
-            return tuple(names)
-    except (ValueError, AttributeError):
-        pass
-    raise DefinitionError(
-        f'{IMPORTS} is {value!r}. It is a list of shared values, {{"const": ["city"]}}; or, where the model asks for '
-        f'them, {{"type": "array", "items": {{"enum": ["city"]}}}}.'
-    )
-
-
-def _import_values(shared: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    missing = next((name for name in names if name not in shared), None)
-    if missing is not None:
-        raise Failed(f"{IMPORTS}: there is nothing at {missing!r}{suggest(missing, [*shared])}")
-    return {name: shared[name] for name in names}
-
+    from toolkit._concurrency.threads import Semaphore
 
 Effect: TypeAlias = Literal["read", "write", "destructive"]
 Isolation: TypeAlias = Literal["process"]
@@ -171,7 +69,11 @@ class ToolSettings:
     @cached_property
     def semaphore(self) -> Semaphore | None:
         """Limits calls at the same time to `max_parallel`; shared by renamed and bound copies of a tool."""
-        return Semaphore(self.max_parallel) if self.max_parallel else None
+        if not self.max_parallel:
+            return None
+        from toolkit._concurrency.threads import Semaphore  # slow to load, and few tools have one
+
+        return Semaphore(self.max_parallel)
 
     @property
     def may_repeat(self) -> bool:
@@ -307,14 +209,10 @@ _RULES: Mapping[str, _Rule] = {
 USUAL = ToolSettings()
 
 
-# With reasoning=True the model writes this beside the arguments.
-REASONING_SCHEMA: Mapping[str, Any] = {
-    REASONING: {"type": "string", "description": "Why this call is made, in one sentence."}
-}
-
-
 # Options that are not fields of a tool.
 _DERIVED = frozenset({"latent", "reasoning", "module", "imports"})
+# Those about what a model writes beside the arguments.
+_BESIDE = frozenset({"reasoning", "module", "imports", "_scope"})
 
 
 class ToolOptions(TypedDict, total=False):
@@ -393,7 +291,7 @@ def split_options(given: Mapping[str, Any], owner: str, settings: ToolSettings) 
     chosen = given.keys() & ToolSettings.__dataclass_fields__.keys()
     try:
         _check_values(given)
-        meta = _make_meta_fields(given)
+        meta = {} if _BESIDE.isdisjoint(given) else _make_meta_fields(given)
         if chosen:
             settings = replace(settings, **{name: given[name] for name in chosen})
     except DefinitionError as error:
@@ -403,14 +301,9 @@ def split_options(given: Mapping[str, Any], owner: str, settings: ToolSettings) 
 
 
 def _make_meta_fields(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Make the fields about what a model writes beside the arguments, and what a call may see."""
-    scope = parse_scope(given.get("module"), given.get("imports")) or given.get("_scope")
-    about = {
-        **(scope.about if scope else {}),
-        **given.get("_about", {}),
-        **(REASONING_SCHEMA if given.get("reasoning") else {}),
-    }
-    return {**({"_scope": scope} if scope else {}), **({"_about": about} if about else {})}
+    from toolkit._tools.scope import make_meta_fields  # slow to load, and few tools have any
+
+    return make_meta_fields(given)
 
 
 def _check_values(given: Mapping[str, Any]) -> None:

@@ -11,33 +11,22 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
-from pydantic_core import PydanticSerializationError, to_json
 from typing_extensions import Self, Unpack
 
-from toolkit._context import ToolContext
-from toolkit._messages import OUTPUT_PATH, ToolResult, ToolSpec
 from toolkit._options import refuse_unknown_options, spell_options
-from toolkit._schema.arguments import LONG_TEXT, RawArguments, check_long_text
 from toolkit._schema.signature import read_attributes, render_signature, unwrap_partials
-from toolkit._tools.handlers import (
-    BoundHandler,
-    DeclaredHandler,
-    FunctionHandler,
-    Handler,
-    MethodHandler,
-    make_function_handler,
-    without_function,
-)
-from toolkit._tools.invocation import Invocation
-from toolkit._tools.options import DEFAULTS, HINTS, OPTION_NAMES, USUAL, Scope, ToolOptions, ToolSettings, split_options
-from toolkit._tools.shared_values import allow_references
+from toolkit._tools.functions import FunctionHandler, MethodHandler, make_function_handler
+from toolkit._tools.options import DEFAULTS, HINTS, OPTION_NAMES, USUAL, ToolOptions, ToolSettings, split_options
 from toolkit.errors import DefinitionError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # slow to load, and not needed before a tool is described or called
+    from toolkit._context import ToolContext
     from toolkit._dialects.base import DialectName, Explanation
-
-_new = tuple.__new__
-
+    from toolkit._messages import ToolResult, ToolSpec
+    from toolkit._schema.arguments import RawArguments
+    from toolkit._tools.handlers import DeclaredHandler, Handler
+    from toolkit._tools.invocation import Invocation
+    from toolkit._tools.scope import Scope
 
 # What OpenAI and Anthropic accept as a tool's name; one bad name makes them refuse the whole request.
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -136,23 +125,7 @@ class Tool(Generic[P, R]):
         Raises:
             FatalError: The tool raised it.
         """
-        function, validate, writers = self._invocation.fast_path
-        try:
-            if len(arguments) > LONG_TEXT:
-                check_long_text(arguments)
-            values = validate(arguments)  # type: ignore[arg-type]  # raises for what is not text; parsed again below
-        except Exception as error:  # noqa: BLE001  parsed again and explained there
-            return self._invocation.retry_parse(arguments, context, error)
-        if function is None:
-            return self._invocation.wait(self._invocation.execute(values, context))
-        try:
-            value = function(**values)
-        except BaseException as error:  # noqa: BLE001  whatever a tool raises is its result
-            return self._invocation.fail(error)
-        try:  # the constructor would take twice the time
-            return _new(ToolResult, (value, writers[type(value)](value), None, None, None, None, (), (), ()))
-        except Exception:  # noqa: BLE001  a type without a writer yet, or a value that needs the general one
-            return self._invocation.wait(self._invocation.settle(value))
+        return self._invocation.invoke(arguments, context)
 
     async def ainvoke(self, arguments: RawArguments = "{}", context: ToolContext[Any] | None = None) -> ToolResult:
         """Do what `invoke` does, in the running event loop; a sync function runs on a thread of its own."""
@@ -184,6 +157,10 @@ class Tool(Generic[P, R]):
         Raises:
             DefinitionError: It cannot be described to a model.
         """
+        from pydantic_core import PydanticSerializationError, to_json
+
+        from toolkit._messages import ToolSpec
+
         arguments, output = self.handler.argument_schema, self.handler.returns.schema
         try:
             to_json([self.description, arguments.schema])
@@ -207,6 +184,9 @@ class Tool(Generic[P, R]):
 
     def _add_meta_fields(self, schema: dict[str, Any]) -> dict[str, Any]:
         """Extend the schema of the arguments by what a model writes beside them."""
+        from toolkit._messages import OUTPUT_PATH
+        from toolkit._tools.shared_values import allow_references
+
         own = allow_references(schema) if OUTPUT_PATH in self._about else schema
         required = [*(key for key in self._asked if key in self._about), *own.get("required", ())]
         known = {"required": required} if required else {}
@@ -232,6 +212,8 @@ class Tool(Generic[P, R]):
     @cached_property
     def _invocation(self) -> Invocation:
         """Parses, executes and renders the tool's calls."""
+        from toolkit._tools.invocation import Invocation
+
         return Invocation(self)
 
     @classmethod
@@ -301,6 +283,8 @@ class Tool(Generic[P, R]):
 
     @classmethod
     def _declare(cls, name: str, interface: Any, function: Any, options: Mapping[str, Any]) -> Tool[..., Any]:
+        from toolkit._tools.handlers import BoundHandler, without_function
+
         given = {key: value for key, value in options.items() if value is not None}
         own = ("title", "_text", "_about", "_asked", "_scope")
         refuse_unknown_options([key for key in options if key not in own], ("function", *OPTION_NAMES), HINTS)
@@ -336,8 +320,8 @@ class Tool(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself."""
-        handler = self.handler.function if isinstance(self.handler, BoundHandler) else self.handler
-        if not isinstance(handler, FunctionHandler):
+        handler = self.handler.function_handler
+        if handler is None:
             raise NotImplementedError(f"{self.origin} has no function: bind one in a Toolbox, or use invoke().")
         value: R = handler.function(*args, **kwargs)
         return value
@@ -456,9 +440,9 @@ def take_function(given: Any) -> FunctionHandler:
         made, behind = make_function_handler(given), unwrap_partials(given)
         return replace(made, settings=behind.settings) if isinstance(behind, Tool) else made
     refuse_unbound(given, "bind")
-    handler = given.handler.function if isinstance(given.handler, BoundHandler) else given.handler
-    if not isinstance(handler, FunctionHandler):
-        raise DefinitionError(f"{handler.origin} has no function of its own, so it cannot be bound.")
+    handler = given.handler.function_handler
+    if handler is None:
+        raise DefinitionError(f"{given.origin} has no function of its own, so it cannot be bound.")
     return replace(handler, settings=given.settings)
 
 
@@ -466,7 +450,7 @@ def find_instance(part: Any) -> Any:
     """Return the object whose method is called, behind bindings, partials and tools; None for a plain function."""
     part = unwrap_partials(part)
     if isinstance(part, Tool):
-        return find_instance(part.handler)
-    if isinstance(part, (BoundHandler, FunctionHandler)):
+        part = part.handler.function_handler or part.handler
+    if isinstance(part, FunctionHandler):
         return find_instance(part.function)
     return getattr(part, "__self__", None) if inspect.isroutine(part) else part

@@ -1,0 +1,200 @@
+"""Python functions as tools: how one is called with the values of a call, and how what it yields is collected."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from toolkit._concurrency.cancellation import CANCELLED
+from toolkit._context import ToolContext
+from toolkit._schema.signature import Signature, collect_frame_names, find_source
+from toolkit._tools.options import USUAL, ToolSettings
+from toolkit.errors import Cancelled, DefinitionError
+
+if TYPE_CHECKING:
+    from toolkit._schema.argument_schema import ParameterSchema
+    from toolkit._schema.return_schema import ReturnType
+
+# Validated values and context in, the function's value out: or a promise of it, or values one by one.
+Action: TypeAlias = Callable[[dict[str, Any], ToolContext[Any] | None], Any]
+
+# A tool's generator is read to its end; one without end must not fill the memory.
+MAX_ITEMS = 100_000
+
+
+@dataclass(frozen=True)
+class FunctionHandler:
+    """Executes a tool by calling a Python function.
+
+    Attributes:
+        settings: Those of the tool that the function was taken from; the tool that it is bound to inherits its gates.
+    """
+
+    signature: Signature
+    activity: None = field(default=None, init=False)
+    settings: ToolSettings = field(default=USUAL, kw_only=True, compare=False)
+
+    @property
+    def interface(self) -> FunctionHandler:
+        """The declaration: the function's own signature and docstring."""
+        return self
+
+    @property
+    def function_handler(self) -> FunctionHandler:
+        """The handler of the function that executes the calls."""
+        return self
+
+    @property
+    def origin(self) -> str:
+        """The function's name, for error messages."""
+        return self.signature.label
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The function that is called."""
+        return self.signature.callable
+
+    @property
+    def parameter_names(self) -> Collection[str]:
+        """Names of the parameters that the run does not supply."""
+        return [p.name for p in self.signature.parameters if not p.is_injected]
+
+    @property
+    def description(self) -> str:
+        """The docstring without its sections."""
+        return self.signature.docstring.description
+
+    @property
+    def raises(self) -> Mapping[str, str]:
+        """The docstring's `Raises:`."""
+        return self.signature.docstring.raises
+
+    @property
+    def argument_schema(self) -> ParameterSchema:
+        """The schema of its parameters."""
+        return self.signature.argument_schema
+
+    @property
+    def returns(self) -> ReturnType:
+        """The schema of its return annotation."""
+        return self.signature.returns
+
+    @property
+    def plain_function(self) -> Callable[..., Any] | None:
+        """The function, if its signature takes values by keyword only and it is no generator; else None."""
+        called = self._called
+        yields = inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called)
+        return self.function if self.signature.has_plain_call and not yields else None
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the function itself is a coroutine function or an async generator."""
+        called = self._called
+        return inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
+
+    @property
+    def _called(self) -> Callable[..., Any]:
+        function = self.function
+        if inspect.isclass(function) or inspect.isroutine(function) or isinstance(function, partial):
+            return function
+        called: Callable[..., Any] = type(function).__call__
+        return called
+
+    def make_action(self, tool: Any) -> Action:  # noqa: ARG002  only declared tools are passed on
+        """Return the function that arranges the values and calls the function."""
+        function, arrange = self.function, self.signature.arrange
+
+        def arranged(values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
+            by_position, by_keyword = arrange(values, context or ToolContext(deps=None))
+            return function(*by_position, **by_keyword)
+
+        return arranged
+
+    def in_class(self, owner: type | None = None) -> FunctionHandler:
+        """Return the handler of the function as a method, whose first parameter is the instance."""
+        if self.signature.is_method:
+            return self
+        return replace(self, signature=replace(self.signature, is_method=True, owner=owner))
+
+    def bind(self, instance: Any) -> MethodHandler:
+        """Return the handler of the method on one instance; it shares schema and docstring."""
+        return MethodHandler(self.signature, instance, settings=self.settings)
+
+
+@dataclass(frozen=True)
+class MethodHandler(FunctionHandler):
+    """Executes a tool by calling a method of one instance."""
+
+    instance: Any
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The function that is called."""
+        bound: Callable[..., Any] = self.signature.callable.__get__(self.instance)
+        return bound
+
+
+def make_function_handler(function: Any) -> FunctionHandler:
+    """Make the handler of a function.
+
+    Raises:
+        DefinitionError: It cannot be called.
+    """
+    if not callable(function):
+        raise DefinitionError(f"A tool needs a callable, not {function!r}.")
+    return FunctionHandler(Signature(function, collect_frame_names(find_source(function))))
+
+
+def collect(value: Any, context: ToolContext[Any] | None = None) -> Any:
+    """Collect the values of a generator in a list, or in an awaitable of one.
+
+    Args:
+        value: A function's value; anything but an iterator is returned as it is.
+        context: Emits each value as an update.
+
+    Raises:
+        Cancelled: The call was cancelled between two values.
+    """
+    kind = type(value)
+    if hasattr(kind, "__next__"):
+        return _collect_sync(value, context)
+    return _collect_async(value, context) if hasattr(kind, "__anext__") else value
+
+
+def _collect_sync(values: Iterator[Any], context: ToolContext[Any] | None) -> list[Any]:
+    try:
+        return list(islice(_emit_each(values, context) if context else values, MAX_ITEMS))
+    finally:
+        if inspect.isgenerator(values):
+            values.close()
+
+
+def _emit_each(values: Iterator[Any], context: ToolContext[Any]) -> Iterator[Any]:
+    for value in values:
+        _emit(value, context)
+        yield value
+
+
+def _emit(value: Any, context: ToolContext[Any]) -> None:
+    context.update(value)
+    if context.cancellation.reason == CANCELLED:  # at a deadline the wait for the call ends by itself
+        raise Cancelled
+
+
+async def _collect_async(values: AsyncIterator[Any], context: ToolContext[Any] | None) -> list[Any]:
+    collected: list[Any] = []
+    try:
+        async for value in values:
+            if context:
+                _emit(value, context)
+            collected.append(value)
+            if len(collected) == MAX_ITEMS:
+                break
+    finally:
+        if inspect.isasyncgen(values):
+            await values.aclose()
+    return collected
