@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
@@ -122,6 +122,7 @@ TYPES: dict[str, Any] = {
     "id": UUID,
     "decimal": Decimal,
     "address": IPv4Address,
+    "new address": IPv6Address,
     "bytes": bytes,
 }
 
@@ -193,8 +194,8 @@ def xgrammar(schema: str) -> None:
 
 # Formats that OpenAI's strict mode knows, and an engine does not.
 UNKNOWN: dict[tuple[Any, str], list[str]] = {
-    (outlines, "chat strict"): ["duration", "address"],
-    (outlines, "calls strict"): ["duration", "address"],
+    (outlines, "chat strict"): ["duration", "address", "new address"],
+    (outlines, "calls strict"): ["duration", "address", "new address"],
 }
 
 

@@ -572,8 +572,10 @@ UNFIT: dict[str, tuple[Any, str]] = {
         Opaque,
         r"its type is .*Opaque.*Say what the model gives .* Annotated\[test_parameters\.Opaque, FromJson\(str\)\]",
     ),
-    "unknown name": ("Nowhere", "its annotation 'Nowhere' cannot be resolved.*Define or import what it names"),
-    "broken annotation": ("int[", r"its annotation 'int\[' cannot be resolved.*Define or import what it names"),
+    "list of a type": ([int], r"its annotation \[<class 'int'>\] is no type.*Write a type such as list\[int\]"),
+    "function": (any, "its annotation <built-in function any> is no type"),
+    "unknown name": ("Nowhere", "its annotation 'Nowhere' cannot be resolved.*Write a type such as"),
+    "broken annotation": ("int[", r"its annotation 'int\[' cannot be resolved.*Write a type such as"),
 }
 
 
@@ -602,7 +604,7 @@ def test_reasons(annotation: Any, reason: str) -> None:
     hidden = cast("FunctionHandler", echo(annotation, default=None).handler).argument_schema.hidden
 
     assert [("value", True)] == [(name, bool(re.fullmatch(reason, why))) for name, why in hidden.items()]
-    with pytest.raises(DefinitionError, match=f"parameter 'value' cannot be described.*{reason}.*(Say|Define)"):
+    with pytest.raises(DefinitionError, match=f"parameter 'value' cannot be described.*{reason}.*(Say|Write)"):
         _ = echo(annotation).parameters
 
 

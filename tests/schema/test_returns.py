@@ -257,3 +257,17 @@ def test_bare_and_unusual_containers(annotation: Any) -> None:
 
     assert isinstance(box.schemas("mcp")[0]["outputSchema"], dict)
     assert box.call("get", "{}").text == "{}"
+
+
+@pytest.mark.parametrize("annotation", [[int], {"a": int}, Annotated[int, ["of", "cats"]], "Missing", 3, lambda: 0])
+def test_annotations_that_are_no_types(annotation: Any) -> None:
+    """A return annotation that pydantic does not understand describes nothing, and the result is sent."""
+
+    def get() -> Any:
+        """Get."""
+        return 1
+
+    get.__annotations__["return"] = annotation
+    box = Toolbox([tool(get)])
+
+    assert ("get", "1") == (box.schemas("mcp")[0]["name"], box.call("get", "{}").text)

@@ -240,7 +240,8 @@ REMEDY = (
     "give it a default (it is then left out), or bind it by a partial."
 )
 NAME_REMEDY = (
-    "Define or import what it names, and not under `if TYPE_CHECKING:`; or give it a default (it is then left out)."
+    "Write a type such as list[int], whose names are defined or imported, and not under `if TYPE_CHECKING:`; or give "
+    "it a default (it is then left out)."
 )
 MAX_SHOWN_TYPE = 200  # characters; a union of models may have thousands
 

@@ -31,8 +31,9 @@ _ITERATORS = (
 )
 _AWAITABLES = (collections.abc.Awaitable, collections.abc.Coroutine)
 # Types whose values need no writer of their own.
-_JSON = frozenset({str, int, float, bool, type(None), None, Any, list, dict})
-_UNDESCRIBED = frozenset({Any, inspect.Parameter.empty, object, ToolResult, Image, File})
+# Tuples, since an annotation may be any object, such as a list, which has no hash.
+_JSON = (str, int, float, bool, type(None), None, Any, list, dict)
+_UNDESCRIBED = (Any, inspect.Parameter.empty, object, ToolResult, Image, File)
 
 
 class ReturnSchema:

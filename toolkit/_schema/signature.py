@@ -219,6 +219,8 @@ class Signature:
                 annotation = ToolContext  # imported for type checkers only, which suffices
             else:
                 annotation, problem = Any, f"its annotation {annotation!r} cannot be resolved ({error})"
+        if isinstance(annotation, _NO_TYPES):
+            annotation, problem = Any, f"its annotation {inspect.formatannotation(annotation)} is no type"
         default, info = declared.default, None
         if type(default).__name__ == "FieldInfo":
             default, info = _read_default(default), default
@@ -233,6 +235,10 @@ class Signature:
         named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         taken = {p.name for p in self._python.parameters.values() if p.kind in named}
         return frozenset(taken | self.callable.keywords.keys() if isinstance(self.callable, partial) else taken)
+
+
+# What is sometimes written for a type, as in `x: [int]` and `x: any`.
+_NO_TYPES = (list, tuple, set, dict, int, float, FunctionType, types.BuiltinFunctionType)
 
 
 def _read_default(field_info: FieldInfo) -> Any:

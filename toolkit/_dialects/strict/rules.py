@@ -104,7 +104,7 @@ KEYWORDS: Mapping[str, tuple[Support, ...]] = {
     "format=email": (S, S, S, S, W, W),
     "format=hostname": (S, W, S, S, W, W),
     "format=ipv4": (S, W, S, S, W, W),
-    "format=ipv6": (S, S, S, S, W, W),
+    "format=ipv6": (S, W, S, S, W, W),
     "format=uuid": (S, S, S, S, W, W),
     "format=uri": (S, W, W, S, W, W),
     "contentEncoding": (S, S, W, W, W, W),
