@@ -167,6 +167,7 @@ class ModelResponse(FrozenValue):
         model: Name of the model that responded, as the provider reports it.
         reasoning: The model's reasoning, where the provider returns it; sent back to the model, not part of the answer.
         items: The provider's output items, where it expects them back unchanged: plain data.
+        is_answer: Whether the text is the answer although there are calls: the run ends once these have succeeded.
     """
 
     text: str = ""
@@ -176,6 +177,7 @@ class ModelResponse(FrozenValue):
     model: str = ""
     reasoning: str = ""
     items: tuple[Mapping[str, Any], ...] = field(default=(), hash=False, repr=False)
+    is_answer: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

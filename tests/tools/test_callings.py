@@ -12,10 +12,23 @@ from typing import Any, cast
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from toolkit import FatalError, Runner, RunResult, Tool, Toolbox, ToolCall, ToolContext, ToolError, ToolResult, tool
+from toolkit import (
+    FatalError,
+    Runner,
+    RunResult,
+    RunState,
+    Tool,
+    Toolbox,
+    ToolCall,
+    ToolContext,
+    ToolError,
+    ToolResult,
+    tool,
+)
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._execution.approval import ApprovalRequest
 from toolkit._messages import ModelResponse, ToolMessage
+from toolkit.approvers import defer
 from toolkit.calls import calls_schema, parse_calls
 from toolkit.events import ToolCallFinished, ToolCallStarted
 from toolkit.testing import FakeServer, ScriptedModel, reply
@@ -693,6 +706,41 @@ def test_explicit_activity_that_is_not_there(dialect: str) -> None:
 
     assert [("sentimentAnalysis", "activity not found: nlp", True), ("weather", "rain in Oslo", False)] == told[1:3]
     assert ["Rain, and sad."] == told[-1]
+
+
+def run_final(tools: Sequence[Any], arguments: dict[str, Any], *more: reply, **options: Any) -> RunResult[Any]:
+    """Run a reply that has a call of `weather` and an output, and further replies."""
+    item = {"_tool": "weather", **arguments}
+    first = reply.text(json.dumps({"calls": [item], "output": "I have looked it up."}))
+    with FakeServer([first, *more]) as server:
+        runner = Runner(tools, model="fake", base_url=server.base_url, dialect="calls", **options)
+        result = runner.run("How is it?")
+        if result.is_paused:
+            state = RunState.from_json(result.state.to_json())
+            result = runner.resume(state, {waiting.call.id: True for waiting in result.pending})
+        return result
+
+
+def test_output_beside_calls() -> None:
+    """A reply with calls and an output ends the run once the calls have succeeded; the calls are in the result."""
+    result = run_final([weather], {"city": "Oslo"})
+
+    assert ("I have looked it up.", "stop") == (result.output, result.finish_reason)
+    assert ["rain in Oslo"] == [done.result.text for done in result.calls]
+
+
+def test_output_beside_a_call_that_fails() -> None:
+    """Where a call fails, the model is asked again instead."""
+    result = run_final([weather], {}, as_answer("calls", "I could not look it up."))
+
+    assert "I could not look it up." == result.output
+
+
+def test_output_beside_a_call_that_waits() -> None:
+    """A run that is paused for approval ends with the output once the call is approved, from its saved state too."""
+    result = run_final([tool(weather, approve=True)], {"city": "Oslo"}, approve=defer)
+
+    assert "I have looked it up." == result.output
 
 
 def test_half_a_character_in_what_is_said_about_a_call() -> None:

@@ -110,6 +110,10 @@ class RunDialect(Dialect):
     def has_public_text(self, request: ModelRequest) -> bool:
         """Return whether the reply's text may be streamed to the user as it arrives."""
 
+    def has_answer(self, text: str) -> bool:  # noqa: ARG002  only some dialects read it
+        """Return whether a whole reply states the answer, also where it has calls."""
+        return False
+
     @abstractmethod
     def parse_reply(
         self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]

@@ -136,6 +136,11 @@ class Calls(RunDialect):
         """Return False where tools are on offer: the text is JSON then."""
         return not request.tools
 
+    @override
+    def has_answer(self, text: str) -> bool:
+        """Return whether the reply is an object with an `output`."""
+        return bool(_read_output(load_reply(text) or {}))
+
     def parse_reply(
         self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]
     ) -> tuple[str, tuple[ToolCall, ...]]:

@@ -15,6 +15,7 @@ The phases, and every transition between them:
                              or new messages of the user
     asking   -> finished     an answer, or a limit
     calling  -> asking       every call has its result
+    calling  -> finished     every call has succeeded, and the response was an answer too
     calling  -> paused       calls wait for approval, and perhaps others for their results
     paused   -> calling      there are decisions
     finished -> asking       an answer that does not fit, or new messages of the user
@@ -429,10 +430,13 @@ class Conversation:
     def _close_calls(self, results: Sequence[ToolMessage]) -> Sequence[ToolMessage]:
         """Add the results of all calls to the history, in call order."""
         by_id = {result.call_id: result for result in results}
-        calls = get_last_calls(self._messages)
+        calls, response = get_last_calls(self._messages), self._messages[-1]
+        is_answer = isinstance(response, ModelResponse) and response.is_answer
         results = [by_id[call.id].replace(provider_call_id=call.provider_call_id) for call in calls]
         self._messages += [*results, *collect_attachments(results)]  # most providers take text only from tools
         self._state = self._state.replace(phase="asking", results=(), pending=())
+        if is_answer and not any(result.is_error for result in results):
+            self._state = self._state.replace(phase="finished", finish_reason="stop")
         return results
 
 

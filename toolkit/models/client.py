@@ -228,6 +228,7 @@ class ServerModel(ABC):
             model=builder.model or self.name,
             reasoning=replace_surrogates("".join(builder.reasoning)),
             items=builder.items,
+            is_answer=bool(calls) and self.dialect.has_answer(content),
         )
 
 
