@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from toolkit import tool
 from toolkit._dialects.strict.rewriter import get_form, make_form
 from toolkit._dialects.strict.rules import ANTHROPIC, ANTHROPIC_STRICT, GEMINI, MINIMAL, PLAIN, STRICT, Rules
-from toolkit._dialects.strict.scope import Note
+from toolkit._dialects.strict.state import Note
 from toolkit._messages import ToolSpec
 
 RULES = [PLAIN, ANTHROPIC, STRICT, ANTHROPIC_STRICT, GEMINI, MINIMAL]

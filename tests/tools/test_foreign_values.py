@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -131,7 +132,14 @@ def draw_line() -> Figure:
     return figure
 
 
-@pytest.mark.parametrize("make", [draw_line, lambda: draw_line().axes[0], lambda: PIL.Image.new("RGB", (4, 4))])
+MAKE = [
+    draw_line,
+    lambda: draw_line().axes[0],
+    *[partial(PIL.Image.new, mode, (4, 4)) for mode in ("RGB", "CMYK", "F")],
+]
+
+
+@pytest.mark.parametrize("make", MAKE)
 def test_picture(make: Callable[[], Any]) -> None:
     """A figure or a picture is sent as an image."""
     result = invoke(make())

@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from pydantic_core import from_json
 
 from toolkit._dialects.strict.codecs import read_json
-from toolkit._dialects.strict.rewriter import Form, get_form
+from toolkit._dialects.strict.rewriter import SchemaForm, get_form
 from toolkit._dialects.strict.rules import Rules
-from toolkit._dialects.strict.scope import Note
+from toolkit._dialects.strict.state import Note
 from toolkit._messages import (
     META,
     OUTPUT,
@@ -60,7 +60,7 @@ class Dialect(ABC):
     rules: ClassVar[Rules]
     strict_rules: ClassVar[Rules]
 
-    def form(self, spec: ToolSpec) -> Form:
+    def form(self, spec: ToolSpec) -> SchemaForm:
         """Return the form in which a tool's parameters are sent."""
         return get_form(spec, self.strict_rules if self.is_strict(spec) else self.rules)
 
@@ -161,7 +161,7 @@ def explain(spec: ToolSpec, dialect: Dialect) -> Explanation:
 def decode_calls(
     calls: Iterable[ToolCall],
     specs: Sequence[ToolSpec],
-    form: Callable[[ToolSpec], Form],
+    form: Callable[[ToolSpec], SchemaForm],
     metadata: Callable[[ToolSpec], Collection[str]] | None = None,
 ) -> tuple[ToolCall, ...]:
     """Decode the arguments of calls from the form that was sent; a call of an unknown tool stays as it is.
@@ -187,7 +187,7 @@ def metadata_keys(spec: ToolSpec) -> Collection[str]:
     return META_BESIDE_OUTPUT if spec.activity == "" else META
 
 
-def _decode_call(call: ToolCall, form: Form, metadata: Collection[str]) -> ToolCall:
+def _decode_call(call: ToolCall, form: SchemaForm, metadata: Collection[str]) -> ToolCall:
     if form.codec is None and not metadata:
         return call
     try:
@@ -202,7 +202,7 @@ def _decode_call(call: ToolCall, form: Form, metadata: Collection[str]) -> ToolC
     return replace(call, arguments=to_json_text(own), wire_arguments=call.arguments, **fields)
 
 
-def render_output_format(output: OutputSpec | None, form_of: Callable[[ToolSpec], Form]) -> dict[str, Any]:
+def render_output_format(output: OutputSpec | None, form_of: Callable[[ToolSpec], SchemaForm]) -> dict[str, Any]:
     """Write the `response_format` that asks for structured output; empty where the output is to be a call."""
     if output is None or output.by_tool:
         return {}

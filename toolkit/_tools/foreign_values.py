@@ -148,7 +148,8 @@ def to_image(value: Any) -> Any:
 
 def _draw(value: Any) -> Any:
     if hasattr(value, "_repr_png_"):  # PIL, IPython, sympy
-        return value._repr_png_()
+        drawn = value._repr_png_()
+        return value.convert("RGB")._repr_png_() if drawn is None and hasattr(value, "convert") else drawn  # CMYK
     if hasattr(value, "to_plotly_json"):
         return value.to_image(format="png")
     figure, file = value if hasattr(value, "savefig") else value.get_figure(), BytesIO()

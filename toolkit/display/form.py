@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from pydantic_core import ValidationError, from_json
 from typing_extensions import override
 
-from toolkit._dialects.strict.scope import without_null
+from toolkit._dialects.strict.state import without_null
 from toolkit._messages import replace_surrogates
 from toolkit._schema.argument_schema import ArgumentSchema
 from toolkit._schema.error_messages import format_path

@@ -1,8 +1,8 @@
 """A schema rewritten for a provider without loss, and the arguments of a call decoded.
 
-A rewritten schema is a `Form`. It is lossless: every document that the tool accepts can be written in it, and decoding
-gives the tool's own document, which is then validated against the tool's own schema. Where strict rules allow no such
-form, the schema is sent almost as it is, and not enforced.
+A rewritten schema is a `SchemaForm`. It is lossless: every document that the tool accepts can be written in it, and
+decoding gives the tool's own document, which is then validated against the tool's own schema. Where strict rules allow
+no such form, the schema is sent almost as it is, and not enforced.
 
 `rules` has the table of what each provider understands. `constructs` has one function for each construct of JSON
 Schema; it makes the schema that is sent and picks the codec that reads it back.
@@ -11,7 +11,7 @@ Files, each importing only those below it:
 
     rewriter    the form of a schema under a provider's rules
     constructs  references, objects, arrays, unions, enumerations: what is sent of each
-    scope       the state of one rewriting, and steps that all constructs share
+    state       the state of one rewriting, and steps that all constructs share
     codecs      documents in the form that is sent <-> the tool's own
     rules       what each provider understands of JSON Schema, and how much of it
 """

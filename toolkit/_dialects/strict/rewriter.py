@@ -23,7 +23,7 @@ from toolkit._dialects.strict.rules import (
     quoted_keywords,
     value_kind,
 )
-from toolkit._dialects.strict.scope import ANNOTATIONS, NoFormError, Note, Part, Scope
+from toolkit._dialects.strict.state import ANNOTATIONS, NoFormError, Note, Part, RewriteState
 from toolkit._messages import ToolSpec
 from toolkit._schema.json_schema import TYPES, as_mapping, collect_references, map_schemas
 
@@ -37,7 +37,7 @@ _UNREADABLE = (RecursionError, TypeError, ValueError, AttributeError, KeyError)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Form:
+class SchemaForm:
     """A schema as it is sent, and the way back.
 
     Attributes:
@@ -67,16 +67,16 @@ class Form:
             return document
 
 
-def get_form(spec: ToolSpec, rules: Rules) -> Form:
+def get_form(spec: ToolSpec, rules: Rules) -> SchemaForm:
     """Return the form of a tool's parameters under a provider's rules; the spec caches it."""
     schema, form = spec.forms.get(rules.name, (None, None))
     if schema is not spec.parameters:
         form = make_form(spec.parameters, rules)
         spec.forms[rules.name] = spec.parameters, form
-    return cast("Form", form)
+    return cast("SchemaForm", form)
 
 
-def make_form(schema: Mapping[str, Any], rules: Rules) -> Form:
+def make_form(schema: Mapping[str, Any], rules: Rules) -> SchemaForm:
     """Make the form of a schema under a provider's rules.
 
     Where no lossless one exists, it is the plain form, with a note that names the place and the reason.
@@ -91,34 +91,34 @@ def make_form(schema: Mapping[str, Any], rules: Rules) -> Form:
         path, reason = "", f"the schema cannot be read ({type(error).__name__})"
     plain = _make_plain_form(schema, ANTHROPIC if rules is ANTHROPIC_STRICT else PLAIN)
     note = Note(path, f"no form under the rules {rules.name!r}: {reason}")
-    return Form(schema=plain.schema, notes=(note, *plain.notes), codec=plain.codec)
+    return SchemaForm(schema=plain.schema, notes=(note, *plain.notes), codec=plain.codec)
 
 
-def _make_rewritten_form(schema: Mapping[str, Any], rules: Rules) -> Form:
+def _make_rewritten_form(schema: Mapping[str, Any], rules: Rules) -> SchemaForm:
     """Rewrite a schema, whose form is always an object.
 
     Raises:
         NoFormError: It would be nothing but JSON text, or is too big.
     """
-    scope = Scope(rules, schema)
+    state = RewriteState(rules, schema)
     root = {key: value for key, value in schema.items() if key not in ("$defs", "definitions")}
-    with enter_reference(scope, root) as node:
-        part = rewrite(scope, node, "")
+    with enter_reference(state, root) as node:
+        part = rewrite(state, node, "")
     if part.schema.get("type") == "string":
-        raise NoFormError("", next(reversed(scope.notes)).text)
+        raise NoFormError("", next(reversed(state.notes)).text)
     if part.schema.get("type") != "object":
-        scope.add_note("", f"the root is no object: sent inside {ROOT!r}")
-        part = Part(scope.make_object({ROOT: part.schema}, [ROOT]), WrapperCodec(ROOT, part.codec))
+        state.add_note("", f"the root is no object: sent inside {ROOT!r}")
+        part = Part(state.make_object({ROOT: part.schema}, [ROOT]), WrapperCodec(ROOT, part.codec))
     sent = part.schema
-    if pointers := collect_references(sent, {"$defs": scope.definitions}):
+    if pointers := collect_references(sent, {"$defs": state.definitions}):
         used = [pointer.rpartition("/")[2] for pointer in pointers]
-        sent = {**sent, "$defs": {name: scope.definitions[name] for name in used}}
+        sent = {**sent, "$defs": {name: state.definitions[name] for name in used}}
     if excess := find_excess(sent, rules.limits):
         raise NoFormError("", excess)
-    return Form(schema=sent, strict=rules.strict, notes=tuple(scope.notes), codec=part.codec)
+    return SchemaForm(schema=sent, strict=rules.strict, notes=tuple(state.notes), codec=part.codec)
 
 
-def _make_plain_form(schema: Mapping[str, Any], rules: Rules) -> Form:
+def _make_plain_form(schema: Mapping[str, Any], rules: Rules) -> SchemaForm:
     """Send a schema as it is, but for keywords that become words or tell a model nothing, and names of parameters."""
     notes: dict[Note, None] = {}
     try:
@@ -126,19 +126,19 @@ def _make_plain_form(schema: Mapping[str, Any], rules: Rules) -> Form:
         text = to_json(schema)
         is_untyped = rules.needs_types and _UNTYPED.search(text)
         if not (rules.keys or is_untyped or any(keyword in text for keyword in quoted_keywords(rules.column))):
-            return Form(schema=schema)
+            return SchemaForm(schema=schema)
         sent = map_schemas(schema, lambda node: _drop_keywords(node, rules, notes))
     except (RecursionError, ValueError):  # pydantic-core calls what is too deep circular
-        return Form(schema=schema, notes=(Note("", "sent as it is: it is too deep to be read"),))
+        return SchemaForm(schema=schema, notes=(Note("", "sent as it is: it is too deep to be read"),))
     own = as_mapping(sent.get("properties"))
-    keys = Scope(rules, sent, notes).map_keys(own, "")
+    keys = RewriteState(rules, sent, notes).map_keys(own, "")
     renamed = tuple(Property(name, key) for name, key in keys.items() if name != key)
     if not renamed:
-        return Form(schema=sent, notes=tuple(notes))
+        return SchemaForm(schema=sent, notes=tuple(notes))
     sent = {**sent, "properties": {keys[name]: inner for name, inner in own.items()}}
     if "required" in sent:
         sent["required"] = [keys.get(name, name) for name in sent["required"]]
-    return Form(schema=sent, notes=tuple(notes), codec=ObjectCodec(renamed))
+    return SchemaForm(schema=sent, notes=tuple(notes), codec=ObjectCodec(renamed))
 
 
 def _drop_keywords(node: dict[str, Any], rules: Rules, notes: dict[Note, None]) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class Part:
 
 
 @dataclass
-class Scope:
+class RewriteState:
     """The state of rewriting one schema.
 
     Attributes:
