@@ -396,6 +396,75 @@ def test_what_is_shown() -> None:
     assert ["miles"] == shown["required"]
 
 
+@pytest.mark.parametrize("dialect", ["chat", "responses", "anthropic", "gemini", "mcp", "minimal", "calls"])
+@pytest.mark.parametrize("strict", [True, False])
+def test_schema_of_a_result(dialect: DialectName, strict: bool) -> None:
+    """In every dialect the model reads the schema of a result where it may refer to it."""
+    returned = json.dumps({"type": "integer"}, separators=(",", ":"))
+
+    sent = json.dumps(BOX.schemas(dialect, strict=strict)[3], ensure_ascii=False)
+    assert f"The JSON Schema of the result: {returned}".replace('"', '\\"') in sent
+
+
+def test_schema_of_an_output() -> None:
+    """A model that writes the output itself reads its schema only once."""
+    latent = Tool.from_schema("guess", schema.object("Guess.", _output=schema.object(miles=schema.integer())))
+
+    assert "JSON Schema of the result" not in json.dumps(Toolbox([latent], references=True).schemas())
+
+
+OWN = Tool.from_schema(
+    "own",
+    schema.object("Find.", name=schema.string(), _outputPath={"const": "†data.own"}, _output=schema.string()),
+    lambda name: f"{name}!",
+)
+
+
+def test_output_path_of_a_tool() -> None:
+    """A tool whose schema has an output path stores results and refers to others in a toolbox without references."""
+    box = Toolbox([OWN, walk])
+    first, second = (each["function"]["parameters"]["properties"] for each in box.schemas())
+    results = box.call_many([call("own", name="†data.own!"), call("own", to="†data.own", name="Rome")])
+    again = box.call_many([call("own", name="†data.own"), call("own", to="†data.own", name="Rome")])
+
+    assert ("†data.own", ["miles"]) == (first["_outputPath"]["const"], list(second))
+    assert [True, False] == [result.is_error for result in results]
+    assert ["Rome!!", "Rome!"] == [result.text for result in again]
+
+
+@ways
+def test_alternatives(carried_out: All) -> None:
+    """Of several references the first that has a value counts, wherever they stand."""
+    calls = [
+        call("join", parts=["†a || †b", "†none || †b || †a"]),
+        call("join", to="b", parts="B"),
+        call("join", to="a", parts="A"),
+    ]
+
+    assert "AB" == carried_out(calls)[0].text
+
+
+@ways
+def test_alternative_to_a_call_that_failed(carried_out: All) -> None:
+    """A call whose reference has an alternative runs although the other call has failed."""
+    calls = [
+        call("join", parts="†sunk || †home"),
+        call("join", parts=["†sunk || †home", "†sunk"]),
+        call("place", to="sunk", name="Atlantis"),
+    ]
+    one, other, _ = carried_out(calls, shared={"home": "Rome"})
+
+    assert "Rome" == one.text
+    assert "Not run: it needs the result of place at 'sunk', which failed: it sank" == other.text
+
+
+def test_no_alternative() -> None:
+    """Where none of the references has a value, the error names them all."""
+    result = BOX.call_many([call("join", parts="†x||†y")], shared={"home": "Rome"})[0]
+
+    assert "Invalid arguments: †x||†y: there is nothing at 'x || y'. There is: home" == result.text
+
+
 def test_what_is_not_shown() -> None:
     """Without references a tool is shown as it is; a tool itself stays as it is in any case."""
     assert (

@@ -147,7 +147,10 @@ META_FIELDS = {
         (None, {"_reasoningForCall": {"type": "string", "description": "Why?"}}),
     ),
     "reasoning, anything": ({"_reasoningForCall": True}, (None, {"_reasoningForCall": {"type": "string"}})),
-    "instance": ({"_instance": {"type": "string"}}, (None, {"_instance": {"type": "string"}})),
+    "instance": (
+        {"_instance": {"type": "string", "description": "A city."}},
+        (None, {"_instance": {"type": "string", "description": "A city."}}),
+    ),
 }
 
 

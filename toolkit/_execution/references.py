@@ -34,7 +34,7 @@ from toolkit._messages import (
 from toolkit._schema.arguments import MAX_TEXT
 from toolkit._schema.error_messages import shorten
 from toolkit._schema.json_schema import as_mapping, resolve_reference
-from toolkit._tools.shared_values import MARK, Path, SharedValues, Values, missing_value, parse_path
+from toolkit._tools.shared_values import MARK, OR, Path, SharedValues, Values, missing_value, parse_path
 from toolkit._tools.tool import Tool
 from toolkit.errors import Cancelled, Failed, InvalidArguments, TimedOut, ToolError
 
@@ -105,12 +105,12 @@ def sort_by_needs(needs: Needs) -> list[int]:
     return order
 
 
-def substitute(arguments: str, value_of: Callable[[str], Any]) -> str:
+def substitute(arguments: str, value_of: Callable[[Sequence[str]], Any]) -> str:
     """Replace references by their values.
 
     Args:
         arguments: JSON text.
-        value_of: Returns the value at a path.
+        value_of: Returns the value at the first of some paths that has one.
 
     Raises:
         InvalidArguments: There is no such value.
@@ -122,12 +122,17 @@ def substitute(arguments: str, value_of: Callable[[str], Any]) -> str:
     return to_json(own, inf_nan_mode="constants").decode()
 
 
-def find_references(arguments: str) -> set[str]:
-    """Return the paths that the arguments of a call refer to."""
-    paths = set[str]()
+def find_references(arguments: str, *, only_required: bool = False) -> set[str]:
+    """Return the paths that the arguments of a call refer to.
+
+    Args:
+        arguments: JSON text.
+        only_required: Leave out the paths of references that have alternatives.
+    """
+    found = list[Sequence[str]]()
     with suppress(InvalidArguments):  # refused when the turn of the call comes
-        substitute(arguments, paths.add)
-    return paths
+        substitute(arguments, found.append)
+    return {path for paths in found for path in paths if not only_required or len(paths) == 1}
 
 
 def parse_output_path(call: ToolCall) -> str:
@@ -225,7 +230,7 @@ def _load_document(arguments: str) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def _fill(value: Any, value_of: Callable[[str], Any]) -> Any:
+def _fill(value: Any, value_of: Callable[[Sequence[str]], Any]) -> Any:
     if isinstance(value, str) and value.startswith(MARK):
         return value[1:] if value.startswith(MARK * 2) else _look_up(value, value_of)
     if isinstance(value, list):
@@ -233,9 +238,9 @@ def _fill(value: Any, value_of: Callable[[str], Any]) -> Any:
     return {key: _fill(item, value_of) for key, item in value.items()} if isinstance(value, dict) else value
 
 
-def _look_up(reference: str, value_of: Callable[[str], Any]) -> Any:
+def _look_up(reference: str, value_of: Callable[[Sequence[str]], Any]) -> Any:
     try:
-        return value_of(reference[1:])
+        return value_of([part.strip().removeprefix(MARK) for part in reference.split(OR)])
     except (KeyError, ValueError) as error:
         raise InvalidArguments(f"{reference[:100]}: {error.args[0]}") from error
 
@@ -382,18 +387,18 @@ class Dependencies:
         if place in self.plan.circular:
             raise InvalidArguments(self._describe_circle(place))
         for other in sorted(self.plan.needs[place]):
-            self._require_result(self.all_calls[other], self.results.get(other))
-        arguments = substitute(call.arguments, lambda path: self._find_value(path, place))
+            self._require_result(place, other)
+        arguments = substitute(call.arguments, lambda paths: self._find_value(paths, place))
         return call if arguments == call.arguments else replace(call, arguments=arguments)
 
-    def _find_value(self, path: str, place: int) -> Any:
-        """Return a value; an error lists only what the call can count on, whatever else has ended by now."""
+    def _find_value(self, paths: Sequence[str], place: int) -> Any:
+        """Return the first value; an error lists only what the call can count on, whatever else has ended by now."""
         instance = self.all_calls[place].instance
-        try:
-            return self.shared.get(path, instance)
-        except KeyError:
-            needed = (parse_output_path(self.all_calls[other]) for other in self.plan.needs[place])
-            raise missing_value(path, sorted({*self.before.paths(instance), *needed})) from None
+        for path in paths:
+            with suppress(KeyError):
+                return self.shared.get(path, instance)
+        needed = (parse_output_path(self.all_calls[other]) for other in self.plan.needs[place])
+        raise missing_value(f" {OR} ".join(paths), sorted({*self.before.paths(instance), *needed}))
 
     def _describe_circle(self, place: int) -> str:
         own, *others = (
@@ -403,14 +408,22 @@ class Dependencies:
         waits = f"{own} waits for {shorten(' and '.join(others), MAX_NAMED)}"
         return f"by way of other calls they refer to this call's own result: {waits}. Leave a reference out."
 
-    def _require_result(self, other: ToolCall, result: ToolResult | None) -> None:
+    def _require_result(self, place: int, needed_place: int) -> None:
+        other, result = self.all_calls[needed_place], self.results.get(needed_place)
         needed = f"{other.name} at {other.output_path!r}"
         if self.cancellation:
             raise cancellation_error(self.cancellation)
         if result is None or isinstance(result.exception, (Deferred, Blocked)):
             raise Blocked(f"Not run: it needs the result of {needed}, which has none yet.")
-        if result.is_error:
+        if result.is_error and self._is_required(place, other):
             raise Failed(f"Not run: it needs the result of {needed}, which failed: {result.error}")
+
+    def _is_required(self, place: int, other: ToolCall) -> bool:
+        """Return whether a call refers to another, or imports from it, without an alternative."""
+        call, path = self.all_calls[place], _find_output_path(other)
+        required = find_references(call.arguments, only_required=True)
+        imported = list_imports(call, self.tools.get(call.name)) or ()
+        return path is not None and any(_overlap(path, each) for each in _iter_paths(call, {*required, *imported}))
 
 
 def may_refer(tool: Tool[..., Any] | None) -> bool:

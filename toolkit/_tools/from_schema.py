@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from toolkit._messages import ACTIVITY, IMPORTS, INSTANCE, META, MODULE, OUTPUT, REASONING, TOOL
+from toolkit._messages import ACTIVITY, IMPORTS, INSTANCE, META, MODULE, OUTPUT, OUTPUT_PATH, REASONING, TOOL
 from toolkit._schema.argument_schema import DocumentSchema, TypeSchema
 from toolkit._schema.json_schema import inline_root
 from toolkit._schema.return_schema import ReturnDocument, ReturnType
@@ -29,6 +29,7 @@ from toolkit._schema.validation.references import SchemaDocument as Parts
 from toolkit._schema.validation.references import bundle
 from toolkit._tools.handlers import Declaration, check_declaration, name_origin, refuse_private
 from toolkit._tools.scope import Scope, parse_scope
+from toolkit._tools.shared_values import ABOUT
 from toolkit.errors import DefinitionError
 
 # Keys whose value may be a plain value, in the place of a schema with a constant.
@@ -68,7 +69,7 @@ def parse_schema(name: str, schema: Any) -> SchemaDeclaration:
         whole = inline_root(document.root) if isinstance(document.root, dict) else {}
         properties, meta = _split_properties(document.root, whole)
         _check_name(name, meta)
-        about = {key: _check_text(key, meta[key]) for key in (INSTANCE, REASONING) if key in meta}
+        about = {key: _check_text(key, meta[key]) for key in (INSTANCE, OUTPUT_PATH, REASONING) if key in meta}
         activity, scope = _parse_activity(meta.get(ACTIVITY)), parse_scope(meta.get(MODULE), meta.get(IMPORTS))
         interface = _make_interface(origin, document, {**whole, "properties": properties}, meta)
     refuse_private(origin, properties)
@@ -148,7 +149,7 @@ def _check_text(key: str, schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Check that a schema is one of a text."""
     if schema.get("type", "string") != "string":
         raise DefinitionError(f'{key} is {schema!r}. It is a text, {{"type": "string"}}.')
-    return {"type": "string", **schema}
+    return {**ABOUT.get(key, {}), "type": "string", **schema}
 
 
 def parse_types(name: str, accepts: Any, gives: Any) -> Declaration:

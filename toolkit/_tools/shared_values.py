@@ -218,6 +218,8 @@ def _step_into(tree: Any, step: str) -> tuple[Any] | None:
 
 # The first character of a reference.
 MARK = "†"
+# Between references of which the first that has a value counts.
+OR = "||"
 # JSON Schema of a reference. Grammar compilers need patterns that are anchored at both ends.
 REFERENCE: Mapping[str, Any] = {"type": "string", "pattern": f"^{MARK}.+$"}
 
@@ -225,13 +227,13 @@ REFERENCE: Mapping[str, Any] = {"type": "string", "pattern": f"^{MARK}.+$"}
 ABOUT: Mapping[str, Any] = {
     INSTANCE: {
         "type": "string",
-        "description": "Which of several things alike this call is about. Each has kept results of its own.",
+        "description": "Which of several things of one kind this call is about. Each has results of its own.",
     },
     OUTPUT_PATH: {
         "type": "string",
         "description": (
-            'Where the result is kept, such as "trip.city". An argument "†trip.city" of any other call stands for it. '
-            "A text that itself begins with † begins with ††."
+            'Where the result is stored, such as "trip.city". An argument "†trip.city" of any other call stands for '
+            'it, "†trip.city || †home" for the first that there is. A text that itself begins with † begins with ††.'
         ),
     },
 }
@@ -239,6 +241,12 @@ ABOUT: Mapping[str, Any] = {
 
 # Keywords about a parameter, not about its values.
 _ANNOTATIONS = ("title", "description", "default", "examples", "deprecated")
+
+
+def describe_result(schema: Mapping[str, Any], output: Mapping[str, Any]) -> dict[str, Any]:
+    """Add the JSON Schema of a tool's result to the description of the path where it is stored."""
+    text = f"{schema.get('description', '')} The JSON Schema of the result: {to_json(output).decode()}"
+    return {**schema, "description": text.strip()}
 
 
 def allow_references(schema: Mapping[str, Any]) -> dict[str, Any]:

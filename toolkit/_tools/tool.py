@@ -185,12 +185,16 @@ class Tool(Generic[P, R]):
     def _add_meta_fields(self, schema: dict[str, Any]) -> dict[str, Any]:
         """Extend the schema of the arguments by what a model writes beside them."""
         from toolkit._messages import OUTPUT_PATH
-        from toolkit._tools.shared_values import allow_references
+        from toolkit._tools.shared_values import allow_references, describe_result
 
-        own = allow_references(schema) if OUTPUT_PATH in self._about else schema
-        required = [*(key for key in self._asked if key in self._about), *own.get("required", ())]
+        about, own, output = self._about, schema, self.handler.returns.schema
+        if OUTPUT_PATH in about:
+            own = allow_references(schema)
+            if output is not None and self.handler.activity != "":  # a model knows the output that it writes itself
+                about = {**about, OUTPUT_PATH: describe_result(about[OUTPUT_PATH], output)}
+        required = [*(key for key in self._asked if key in about), *own.get("required", ())]
         known = {"required": required} if required else {}
-        return {**own, "properties": {**self._about, **own["properties"]}, **known}
+        return {**own, "properties": {**about, **own["properties"]}, **known}
 
     @property
     def origin(self) -> str:
@@ -233,7 +237,7 @@ class Tool(Generic[P, R]):
         Args:
             name: What the model calls it by; equal to `_tool` if that is given.
             schema: Of type object: the parameters, and the meta fields `_tool`, `_activity`, `_output`,
-                `_reasoningForCall`, `_module`, `_imports`.
+                `_reasoningForCall`, `_module`, `_imports`, `_instance`, `_outputPath`.
             function: Executes it; without one it is bound in a toolbox, or latent.
             title: For display.
             description: For the model; the schema's own by default.
