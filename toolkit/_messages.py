@@ -326,7 +326,8 @@ class ToolResult(NamedTuple):
         value: The function's return value, for Python; the model receives `text`.
         text: The text that the model receives. Made from `value` and `error` when a tool leaves it out.
         error: Why there is no result, or only a partial one; None for success.
-        kind: Kind of error: failed, not_found, invalid_arguments, cancelled, denied, timed_out.
+        kind: Kind of error: failed, not_found, invalid_arguments, cancelled, timed_out; of a call that a gate refused:
+            denied, rejected, unavailable, timed_out; pending and stopped of one that waits, or that ended the run.
         details: Anything for the application; never sent to a model.
         exception: The exception that the tool raised, with its traceback; never sent to a model.
         repairs: Repairs that made the model's arguments valid.

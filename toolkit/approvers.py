@@ -49,7 +49,8 @@ class Console:
     """An approver that asks at the terminal, one question at a time.
 
     It shows the arguments as they will be used, with nothing hidden. "Yes" is for one call; "always" is for the calls
-    of this tool with its present definition, for the lifetime of this approver. The end of the input is a rejection.
+    of this tool with its present definition, for the lifetime of this approver. Without a terminal, and at the end of
+    the input, nobody can be asked, and the call is refused.
 
     Args:
         read: Shows a prompt and returns the typed line; `input`, where there is a terminal, by default.
@@ -70,7 +71,7 @@ class Console:
     def __call__(self, request: ApprovalRequest) -> Verdict:
         """Ask about one call."""
         if not self.can_ask:
-            return Decision.reject("There is no terminal to ask at.")
+            return Decision.unavailable("There is no terminal to ask at.")
         with self._lock:
             if (digest_definition(request.tool), request.tool) in self._always:
                 return True
@@ -84,7 +85,7 @@ class Console:
             answers = (self._read_answer(request) for _ in range(MAX_TRIES))
             verdict = next((answer for answer in answers if answer is not None), False)
         except EOFError:
-            return Decision.reject("There was no answer: the input has ended.")
+            return Decision.unavailable("There was no answer: the input has ended.")
         if request.context.cancelled:
             self.write("This came too late: the call was cancelled.")
         return verdict
@@ -235,7 +236,7 @@ class _WaitingCall:
 class Notebook(Console):
     """An approver that asks in a notebook, like `Console` does at a terminal.
 
-    It uses the field of `input()`, which every front end has; without a front end the call is rejected. Buttons of
+    It uses the field of `input()`, which every front end has; without a front end nobody can be asked. Buttons of
     ipywidgets would wait for ever: a kernel processes a click only after the cell has ended.
     """
 

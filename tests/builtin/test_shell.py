@@ -274,7 +274,7 @@ def test_approved_text(tmp_path: Path, make: Callable[..., Tool[..., Any]]) -> N
     subject = make(tmp_path, approve=ask, env={"PATH": "/nowhere"})
     kinds = {Toolbox([subject]).call(subject.name, {"command": command}).kind for command in BYPASSES}
 
-    assert (BYPASSES, {"denied"}) == (requests, kinds)
+    assert (BYPASSES, {"unavailable"}) == (requests, kinds)
 
 
 def test_approve(tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_approve(tmp_path: Path) -> None:
 
     results = [run.run("Go.").calls[0].result for run in runs]
 
-    assert [("Exit code: 0\na\n", None), ("Tool execution was rejected by the user.", "denied")] == [
+    assert [("Exit code: 0\na\n", None), ("Tool execution was rejected by the user.", "rejected")] == [
         (result.text, result.kind) for result in results
     ]
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field, PlainSerializer, field_serializer, model_serializer
 
-from toolkit import ApprovalRequest, Decision, Denied, Runner, Tool, ToolCall, ToolContext, tool
+from toolkit import ApprovalRequest, Decision, Denied, Runner, Tool, Toolbox, ToolCall, ToolContext, tool
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.sync_backend import SyncBackend
@@ -77,7 +77,7 @@ def test_no(verdict: Any, text: str) -> None:
 
 CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "truthy": ({"approved": "yes"}, "approved is True or False"),
-    "unknown refusal": ({"approved": False, "refusal": "allow"}, "refusal is reject, defer or stop"),
+    "unknown refusal": ({"approved": False, "refusal": "allow"}, "refusal is reject, defer, stop or unavailable"),
     "yes that defers": ({"approved": True, "refusal": "defer"}, "an approval has no refusal"),
     "yes that stops": ({"approved": True, "refusal": "stop"}, "an approval has no refusal"),
     "list": ({"approved": True, "arguments": [1]}, "arguments are a mapping"),
@@ -90,6 +90,23 @@ def test_contradiction(fields: dict[str, Any], rule: str) -> None:
     """A decision that contradicts itself cannot be made."""
     with pytest.raises(ValueError, match=rf"^Decision\(.*\) is not a valid decision: {rule}\.$"):
         Decision(**fields)
+
+
+KINDS: dict[str, tuple[Approver | None, str]] = {
+    "rejected": (lambda _: False, "rejected"),
+    "with a reason": (lambda _: Decision.reject("No."), "rejected"),
+    "nobody to ask": (lambda _: Decision.unavailable("No."), "unavailable"),
+    "no approver": (None, "unavailable"),
+    "approver that fails": (lambda _: bool(1 / 0), "unavailable"),
+    "deferred": (defer, "pending"),
+    "stopped": (lambda _: Decision.stop(), "stopped"),
+}
+
+
+@pytest.mark.parametrize(("approver", "kind"), KINDS.values(), ids=KINDS)
+def test_kinds(approver: Approver | None, kind: str) -> None:
+    """The kind of a result tells the ways apart in which a call is not approved."""
+    assert kind == Toolbox([tool(pay, approve=True)]).call("pay", {"amount": 1}, approve=approver).kind
 
 
 def test_stop() -> None:
@@ -423,8 +440,8 @@ ANSWERS: dict[str, tuple[list[str], Any]] = {
     ),
     "what begins like a no": (["not sure", "y"], True),
     "five times something else": (["?", "?", "?", "?", "?", "y"], False),
-    "end of the input": ([], Decision.reject("There was no answer: the input has ended.")),
-    "end after something else": (["?"], Decision.reject("There was no answer: the input has ended.")),
+    "end of the input": ([], Decision.unavailable("There was no answer: the input has ended.")),
+    "end after something else": (["?"], Decision.unavailable("There was no answer: the input has ended.")),
 }
 
 
@@ -610,10 +627,10 @@ def test_console_shows_the_reasoning() -> None:
 
 
 def test_console_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is no terminal, a call is rejected, and nothing is read."""
+    """Where there is no terminal, nobody can be asked, and nothing is read."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
 
-    assert Decision.reject("There is no terminal to ask at.") == Console()(request_for())
+    assert Decision.unavailable("There is no terminal to ask at.") == Console()(request_for())
 
 
 def test_notebook() -> None:
@@ -624,10 +641,10 @@ def test_notebook() -> None:
 
 
 def test_notebook_without_a_front_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a front end, where nothing can be read, a notebook's call is rejected."""
+    """Without a front end, where nothing can be read, nobody can be asked."""
     monkeypatch.setattr(sys, "stdin", None)
 
-    with pytest.raises(Denied, match=REJECTED):
+    with pytest.raises(Denied, match="could not be completed; the tool was not run. Reason: There is no terminal"):
         decided(Notebook(write=lambda _: None))
 
 
@@ -814,8 +831,10 @@ def on_resume(verdicts: dict[str, Any], made: Tool[..., Any] = pay, otherwise: A
     answered = RecordedDecisions(verdicts, [PENDING], otherwise)
     try:
         return decided(answered, made, **more)
-    except (Denied, Deferred) as outcome:
-        return type(outcome)
+    except Denied:
+        return Denied
+    except Deferred:
+        return Deferred
 
 
 MODIFIED = Decision.modify({"amount": 1})

@@ -111,14 +111,13 @@ NOT_A_YES: dict[str, tuple[Callable[..., Any], str]] = {
     "one": (lambda *_: 1, ""),
     "text": (lambda *_: "yes", ""),
 }
-RAISES: dict[str, tuple[Callable[..., Any], str]] = {
-    "exception": (raising(RuntimeError("secret")), ""),
-    "end of input": (raising(EOFError()), ""),
-    "time-out": (raising(TimeoutError()), ""),
+RAISES: dict[str, Callable[..., Any]] = {
+    "exception": raising(RuntimeError("secret")),
+    "end of input": raising(EOFError()),
+    "time-out": raising(TimeoutError()),
 }
 NOT_AUTHORIZED = {
     **NOT_A_YES,
-    **RAISES,
     "deny": (lambda *_: Deny(), ""),
     "deny with a reason": (lambda *_: Deny("Too much."), " Reason: Too much."),
     "deny as a class": (lambda *_: Deny, ""),
@@ -155,18 +154,32 @@ def test_not_approved(backend: BackendName, later: bool, answer: Callable[..., A
     account = Account()
     result = carried_out(account.pay, backend, approver=gate(answer, later))
 
-    assert (text, "denied", []) == (result.text, result.kind, account.paid)
+    kind = "unavailable" if text is INCOMPLETE else "rejected"
+    assert (text, kind, []) == (result.text, result.kind, account.paid)
 
 
 @BACKENDS
 @LATER
-@pytest.mark.parametrize("answer", [answer for answer, _ in RAISES.values()], ids=RAISES)
+@pytest.mark.parametrize("answer", RAISES.values(), ids=RAISES)
+def test_authorizer_raises(backend: BackendName, later: bool, answer: Callable[..., Any]) -> None:
+    """Where an authorizer raises, nobody else is asked, and the model reads that the check failed."""
+    account, asked = Account(), list[Any]()
+    result = carried_out(account.pay, backend, authorizer=gate(answer, later), approver=asked.append)
+    text = 'Tool execution failed: tool authorization error for "pay": it failed; the tool was not run.'
+
+    assert (text, "unavailable") == (result.text, result.kind)
+    assert [] == asked == account.paid
+
+
+@BACKENDS
+@LATER
+@pytest.mark.parametrize("answer", RAISES.values(), ids=RAISES)
 def test_approver_raises(backend: BackendName, later: bool, answer: Callable[..., Any]) -> None:
     """Where an approver raises, the body is not entered, and the model is not told that a user said no."""
     account = Account()
     result = carried_out(account.pay, backend, approver=gate(answer, later))
 
-    assert (INCOMPLETE, "denied", []) == (result.text, result.kind, account.paid)
+    assert (INCOMPLETE, "unavailable", []) == (result.text, result.kind, account.paid)
 
 
 def test_failing_gate_is_logged(caplog: pytest.LogCaptureFixture) -> None:

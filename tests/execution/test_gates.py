@@ -28,7 +28,12 @@ GATES = pytest.mark.parametrize("gate", ["authorize", "approve"])
 LATER = pytest.mark.parametrize("later", [False, True], ids=["plain", "async"])
 DENIED = "Tool execution was denied by authorization policy."
 REFUSED = {"authorize": DENIED, "approve": "Tool execution was rejected by the user."}
-UNANSWERED = {"authorize": DENIED, "approve": "Tool approval could not be completed; the tool was not run."}
+UNANSWERED = {
+    "authorize": 'Tool execution failed: tool authorization error for "send": it failed; the tool was not run.',
+    "approve": "Tool approval could not be completed; the tool was not run.",
+}
+NOT_AN_ANSWER = {**UNANSWERED, "authorize": DENIED}
+NO_KINDS = {"authorize": "denied", "approve": "rejected"}
 
 
 class Post:
@@ -98,7 +103,7 @@ def test_hostile_answer(gate: GateName, later: bool) -> None:
     post = Post()
     result = sent(post, **{gate: answering(Hostile, later)})
 
-    assert ("denied", []) == (result.kind, post.sent)
+    assert (True, []) == (result.is_error, post.sent)
 
 
 class Yes(Decision):
@@ -135,7 +140,7 @@ def test_junk(gate: GateName, later: bool, answer: Callable[[], Any]) -> None:
     post = Post()
     result = sent(post, **{gate: answering(answer, later)})
 
-    assert (UNANSWERED[gate], []) == (result.text, post.sent)
+    assert (NOT_AN_ANSWER[gate], []) == (result.text, post.sent)
 
 
 def test_junk_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -179,7 +184,7 @@ def test_raised(gate: GateName, later: bool, answer: Callable[[], Any]) -> None:
     post = Post()
     result = sent(post, **{gate: answering(answer, later)})
 
-    assert (UNANSWERED[gate], "denied", []) == (result.text, result.kind, post.sent)
+    assert (UNANSWERED[gate], "unavailable", []) == (result.text, result.kind, post.sent)
 
 
 @GATES
@@ -198,7 +203,7 @@ def test_denied_with_a_reason(gate: GateName, later: bool) -> None:
     post = Post()
     result = sent(post, **{gate: answering(raising(Denied("Ask Anna.")), later)})
 
-    assert (f"{REFUSED[gate]} Reason: Ask Anna.", "denied", []) == (result.text, result.kind, post.sent)
+    assert (f"{REFUSED[gate]} Reason: Ask Anna.", NO_KINDS[gate], []) == (result.text, result.kind, post.sent)
 
 
 @GATES
@@ -331,7 +336,7 @@ def hanging() -> Iterator[Callable[[bool], Callable[..., Any]]]:
 
 
 LATE = {
-    "authorize": "Tool execution was denied by authorization policy. Reason: It was not answered in time.",
+    "authorize": 'tool authorization error for "send": it was not answered in time; the tool was not run.',
     "approve": "Tool approval timed out after 0.01 s.",
 }
 
@@ -341,8 +346,9 @@ LATE = {
 @BACKENDS
 def test_hanging(gate: GateName, later: bool, backend: BackendName, hanging: Any) -> None:
     """A gate that does not answer in its time has said no."""
-    with pytest.raises(Denied, match=re.escape(LATE[gate])):
+    with pytest.raises(Denied, match=re.escape(LATE[gate])) as refusal:
         put(gate, hanging(later), backend, ToolContext(deps=None), 0.01)
+    assert "timed_out" == refusal.value.kind
 
 
 @GATES

@@ -26,7 +26,7 @@ from pydantic_core import to_jsonable_python
 from toolkit._concurrency.backend import Backend
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._context import ToolContext, discard
-from toolkit._execution.authorization import Unanswered, ask_gate, format_reason, view_arguments
+from toolkit._execution.authorization import Late, Unanswered, ask_gate, format_reason, view_arguments
 from toolkit._messages import PendingApproval, ToolCall
 from toolkit._options import check_methods
 from toolkit._schema.json_text import escape_confusable
@@ -129,8 +129,8 @@ class Decision:
         approved: Whether the call runs.
         reason: Reason for a rejection; the model sees it.
         arguments: Arguments that replace the model's; they are validated and authorized again.
-        refusal: Effect of a rejection: `reject` answers the call and the run goes on, `defer` pauses the run, `stop`
-            ends it.
+        refusal: What comes instead: `reject` answers the call and the run goes on, `defer` pauses the run, `stop` ends
+            it, `unavailable` answers the call: nobody could be asked.
 
     Raises:
         ValueError: The values contradict each other.
@@ -139,12 +139,12 @@ class Decision:
     approved: bool
     reason: str = ""
     arguments: Mapping[str, Any] | None = None
-    refusal: Literal["reject", "defer", "stop"] = "reject"
+    refusal: Literal["reject", "defer", "stop", "unavailable"] = "reject"
 
     def __post_init__(self) -> None:
         rules = {
             "approved is True or False": isinstance(self.approved, bool),
-            "refusal is reject, defer or stop": self.refusal in ("reject", "defer", "stop"),
+            "refusal is reject, defer, stop or unavailable": self.refusal in ("reject", "defer", "stop", "unavailable"),
             "an approval has no refusal": not self.approved or self.refusal == "reject",
             "arguments are a mapping": self.arguments is None or isinstance(self.arguments, Mapping),
             "a rejection has no arguments": self.approved or self.arguments is None,
@@ -174,6 +174,11 @@ class Decision:
         return cls(approved=False, reason=reason, refusal="defer")
 
     @classmethod
+    def unavailable(cls, reason: str = "") -> Decision:
+        """Refuse the call, since nobody could be asked; the run goes on."""
+        return cls(approved=False, reason=reason, refusal="unavailable")
+
+    @classmethod
     def stop(cls, reason: str = "") -> Decision:
         """Refuse the call and end the run."""
         return cls(approved=False, reason=reason, refusal="stop")
@@ -196,6 +201,12 @@ class Deferred(ToolkitError):
         self.pending = pending
 
 
+class Rejected(Denied):
+    """An approver rejected the call."""
+
+    kind = "rejected"
+
+
 class Stopped(ToolkitError):
     """An approver ended the run; the message is its reason."""
 
@@ -213,8 +224,9 @@ async def approve(
     does not count.
 
     Raises:
-        Denied: The approver rejected the call, or returned neither True nor an approving Decision.
-        Unanswered: The approver raised or did not answer in time; or there is none, and the tool requires approval.
+        Rejected: The approver rejected the call.
+        Unanswered: The approver raised, did not answer in time, could ask nobody, or returned neither a bool nor a
+            Decision; or there is none, and the tool requires approval.
         Deferred: The approver deferred the decision.
         Stopped: The approver ends the run.
         Cancelled: The run was cancelled first.
@@ -231,7 +243,9 @@ async def approve(
         raise _build_deferral(decision, request)
     if decision.refusal == "stop":
         raise Stopped(decision.reason)
-    raise Denied(REJECTED + format_reason(decision.reason))
+    if decision.refusal == "unavailable":
+        raise Unanswered(INCOMPLETE + format_reason(decision.reason))
+    raise Rejected(REJECTED + format_reason(decision.reason))
 
 
 async def _is_required(request: ApprovalRequest, backend: Backend, timeout: float | None) -> bool:
@@ -263,11 +277,11 @@ async def _get_decision(
     except Unanswered as failure:
         raise Unanswered(INCOMPLETE) from failure.__cause__
     except Denied as refusal:
-        raise Denied(REJECTED + format_reason(str(refusal))) from refusal.__cause__
+        raise Rejected(REJECTED + format_reason(str(refusal))) from refusal.__cause__
     except TimedOut:
         if timeout is None or run_cancellation:  # the run's time is up, not the approver's
             raise
-        raise Unanswered(f"Tool approval timed out after {timeout:g} s.") from None
+        raise Late(f"Tool approval timed out after {timeout:g} s.") from None
     finally:
         cancellation.cancel()  # ends an approver that is still running
         cancellation.close()

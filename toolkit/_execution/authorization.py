@@ -18,7 +18,15 @@ logger = logging.getLogger("toolkit")
 
 
 class Unanswered(Denied):
-    """There is no gate, it gave no answer in time, or it raised, which is the cause then."""
+    """Nobody could be asked: there is no gate, or it raised, which is the cause then."""
+
+    kind = "unavailable"
+
+
+class Late(Unanswered):
+    """A gate gave no answer in time."""
+
+    kind = "timed_out"
 
 
 class ArgumentsView(Mapping[str, Any]):
@@ -81,6 +89,7 @@ def _raise_if_cancelled(cancellation: Cancellation) -> None:
 
 
 DENIED = "Tool execution was denied by authorization policy."
+FAILED = 'Tool execution failed: tool authorization error for "{}": {}; the tool was not run.'
 
 
 @dataclass(frozen=True)
@@ -118,11 +127,12 @@ async def authorize(
     cancellation = Cancellation(timeout, parent=context.cancellation)
     try:
         verdict: object = await ask_gate(authorizer, (tool, view_arguments(values), context), backend, cancellation)
+    except Unanswered as failure:
+        raise Unanswered(FAILED.format(tool.name, "it failed")) from failure.__cause__
     except Denied as refusal:
-        kind = Unanswered if isinstance(refusal, Unanswered) else Denied
-        raise kind(DENIED + format_reason(str(refusal))) from refusal.__cause__
+        raise Denied(DENIED + format_reason(str(refusal))) from refusal.__cause__
     except TimedOut:
-        raise Unanswered(DENIED + format_reason("It was not answered in time.")) from None
+        raise Late(FAILED.format(tool.name, "it was not answered in time")) from None
     finally:
         cancellation.close()
     if verdict is not True:

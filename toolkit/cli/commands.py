@@ -286,7 +286,7 @@ def _ask_if_required(request: ApprovalRequest) -> Verdict:
     if not request.required:
         return True
     console = _make_console()
-    return console(request) if console.can_ask else Decision.reject("There is no terminal to ask at: pass --yes.")
+    return console(request) if console.can_ask else Decision.unavailable("There is no terminal to ask at: pass --yes.")
 
 
 def _changes_something(request: ApprovalRequest) -> bool:
