@@ -324,7 +324,8 @@ class ToolResult(NamedTuple):
 
     Attributes:
         value: The function's return value, for Python; the model receives `text`.
-        text: The text that the model receives. Made from `value` and `error` when a tool leaves it out.
+        text: The text for the model, which receives at most `max_result` characters of it. Made from `value` and
+            `error` when a tool leaves it out.
         error: Why there is no result, or only a partial one; None for success.
         kind: Kind of error: failed, not_found, invalid_arguments, cancelled, timed_out; of a call that a gate refused:
             denied, rejected, unavailable, timed_out; pending and stopped of one that waits, or that ended the run.

@@ -428,7 +428,8 @@ class Toolbox:
         specs = [made._spec for made in self]
         calls = dialect.parse_calls(reply, specs)
         results = await parallel.all(calls)
-        return dialect.render_results([*zip(calls, results)], specs)
+        shown = map(parallel.dispatcher.truncate, calls, results)
+        return dialect.render_results([*zip(calls, shown)], specs)
 
     async def _call(
         self,

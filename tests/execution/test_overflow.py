@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit import ToolResult
+from toolkit import Runner, Toolbox, ToolResult, tool
 from toolkit._execution.truncation import MAX_BYTES, MAX_ENTRIES, MAX_RESULT, PAGE, ResultStore, truncate
+from toolkit.builtin import plan_tool
+from toolkit.events import ToolCallFinished, event_to_dict
+from toolkit.testing import ScriptedModel, call
 
 LINES = "\n".join(f"line {number}: {'needle' if number % 100 == 7 else 'hay'}" for number in range(10_000))
 
@@ -78,6 +81,52 @@ def test_lengths(text: str, limit: int) -> None:
     if text != cut:
         assert text.startswith(head) and text.endswith(end) and note
         assert limit // 2 <= len(head) + len(end) <= limit
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_whole_outside_of_the_conversation(early: bool) -> None:
+    """Only the model's messages are cut: events, `result.calls` and their JSON have the whole text."""
+
+    @tool(effect="read", max_result=400)
+    def log() -> dict[str, str]:
+        """Log."""
+        return {"lines": "a" * 1_000}
+
+    whole = log.invoke({}).text or ""
+    stream = Runner([log], model=ScriptedModel([call("log"), "Done."]), early=early).stream("go")
+    shown = [event_to_dict(event) for event in stream if isinstance(event, ToolCallFinished)]
+    message = stream.result.messages[2].text
+
+    assert (1_012, whole, whole) == (len(whole), shown[0]["text"], stream.result.calls[0].result.text)
+    assert (400, True) == (len(message), "result_read" in message)
+
+
+def test_answers_are_cut() -> None:
+    """Without a run, the messages of `answer` are cut; the result of `call` is whole."""
+
+    @tool(max_result=400)
+    def log() -> str:
+        """Log."""
+        return "a" * 1_000
+
+    box = Toolbox([log])
+    reply = {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "log", "arguments": "{}"}}]}
+
+    assert (400, 1_000) == (len(box.answer(reply)[0]["content"]), len(box.call("log").text or ""))
+
+
+def test_steps_of_a_plan_are_cut() -> None:
+    """Each step of a plan is cut by its tool's own limit, so that a long one hides no other."""
+
+    @tool(effect="read", max_result=400)
+    def log() -> str:
+        """Log."""
+        return "a" * 1_000
+
+    plan = call("execute_plan", steps=[{"tool": "log", "args": {}}] * 2)
+    (finished,) = Runner([log, plan_tool([log])], model=ScriptedModel([plan, "Done."])).run("go").calls
+
+    assert [400, 400] == [len(step["result"]) for step in finished.result.value]
 
 
 # -- read on

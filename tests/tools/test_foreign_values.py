@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -18,7 +19,8 @@ import polars as pl
 import pytest
 from matplotlib.figure import Figure
 
-from toolkit import Image, Runner, ToolResult, tool
+from toolkit import Image, Runner, ToolCall, ToolResult, tool
+from toolkit.models import ModelRequest, ModelResponse
 from toolkit.testing import ScriptedModel, call
 
 mpl.use("Agg")
@@ -178,14 +180,103 @@ def test_long_table() -> None:
         """Query."""
         return rows
 
-    model = ScriptedModel([call("query"), "Done."])
-    result = Runner([query], model=model).run("?").calls[0].result
-    text = str(result and result.text)
+    result = Runner([query], model=ScriptedModel([call("query"), "Done."])).run("?")
+    text = result.messages[2].text
 
     assert text.startswith("DataFrame, 5,000 rows, 2 columns: n Int64, day Date\nn,day\n0,2026-01-02\n")
     assert text.endswith("\n4999,2026-01-02\n")
     assert "result_read" in text
     assert len(text) <= 6_000
+    assert result.calls[0].result.text == invoke(rows).text
+
+
+TABLES: dict[str, Callable[[int], Any]] = {
+    "polars": lambda n: pl.DataFrame({"n": range(n), "name": [f"row {number}" for number in range(n)]}),
+    "pandas": lambda n: pd.DataFrame({"n": range(n), "name": [f"row {number}" for number in range(n)]}),
+    "index": lambda n: pd.DataFrame({"name": [f"row {number}" for number in range(n)]}, pd.Index(range(n), name="n")),
+}
+
+
+def read_rows(value: Any, *, to_end: bool = False, hooks: Sequence[object] = (), **arguments: Any) -> list[str]:
+    """Return what a model reads on, page by page, in a table that a tool returns."""
+
+    @tool(max_result=6_000)
+    def query() -> Any:
+        """Query."""
+        return value
+
+    def read_first(request: ModelRequest) -> ModelResponse:
+        handle = re.findall(r'handle="(\w+)"', request.messages[-1].text)[0]
+        return ModelResponse(calls=(call("result_read", handle=handle, **arguments),))
+
+    def read_on(request: ModelRequest) -> ModelResponse:
+        handle = re.findall(r'handle="(\w+)"', request.messages[2].text)[0]
+        offset = re.findall(r"Read on with offset=(\d+)\.", request.messages[-1].text)
+        if not (offset and to_end):
+            return ModelResponse(text="Done.")
+        return ModelResponse(calls=(call("result_read", handle=handle, offset=int(offset[0])),))
+
+    model = ScriptedModel([call("query"), read_first, *[read_on] * 20])
+    result = Runner([query], model=model, max_turns=20, hooks=hooks).run("?")
+    return [finished.result.text or "" for finished in result.calls[1:]]
+
+
+@pytest.mark.parametrize("make", TABLES.values(), ids=TABLES)
+def test_read_on_in_a_table(make: Callable[[int], Any]) -> None:
+    """A model reads each row of a long table, also of one whose text leaves out the middle."""
+    pages = [page.splitlines() for page in read_rows(make(12_000), to_end=True)]
+
+    assert {"n,name"} == {page[1] for page in pages}
+    assert [f"{number},row {number}" for number in range(12_000)] == [row for page in pages for row in page[2:]]
+    assert "[Rows 0 to " in pages[0][0]
+    assert " to 12,000 of 12,000.]" in pages[-1][0]
+
+
+@pytest.mark.parametrize("make", TABLES.values(), ids=TABLES)
+def test_read_columns(make: Callable[[int], Any]) -> None:
+    """A model reads some columns of a table, from any row on; an index stays beside them."""
+    table = make(2_000)
+    index = ("n,", "1998,", "1999,") if getattr(table, "index", None) is not None and "n" not in table else [""] * 3
+
+    assert [f"[Rows 1,998 to 2,000 of 2,000.]\n{index[0]}name\n{index[1]}row 1998\n{index[2]}row 1999\n"] == read_rows(
+        table, offset=-2, columns=["name"]
+    )
+
+
+def test_read_unknown_column() -> None:
+    """A column that is not in the table is an error that says where the names are."""
+    (text,) = read_rows(TABLES["polars"](2_000), columns=["age"])
+
+    assert "The table has no column 'age': its first line has their names." == text
+
+
+def test_long_series() -> None:
+    """A series is read on as a table of one column."""
+    (text,) = read_rows(pd.Series(range(3_000), name="n"), offset=2_998)
+
+    assert "[Rows 2,998 to 3,000 of 3,000.]\nn\n2998\n2999\n" == text
+
+
+def test_long_row() -> None:
+    """A row that is longer than a page is cut."""
+    (text,) = read_rows(pl.DataFrame({"text": ["x" * 50_000, "y"]}))
+
+    assert text.startswith("[Rows 0 to 1 of 2. Read on with offset=1.]\ntext\nxxx")
+    assert len(text) <= 20_000
+
+
+class Removing:
+    """A hook that removes a number from results."""
+
+    def after_call(self, made: ToolCall, result: ToolResult, _: object) -> ToolResult | None:
+        return result._replace(text=(result.text or "").replace("2500", "-")) if made.name == "query" else None
+
+
+def test_table_that_a_hook_has_changed() -> None:
+    """Where a hook has left something out of the text of a table, the model reads on in that text."""
+    (text,) = read_rows(pl.DataFrame({"n": range(5_000)}), hooks=[Removing()], offset=10_000)
+
+    assert "\n2499\n-\n2501\n" in text
 
 
 def test_very_long_table() -> None:

@@ -85,7 +85,7 @@ class Dispatcher:
     async def dispatch(
         self, call: ToolCall, context: ToolContext[Any], backend: Backend, emit: Emit = discard
     ) -> ToolResult:
-        """Execute one call; whatever a tool or a middleware does, there is a result.
+        """Execute one call; whatever a tool or a middleware does, there is a result, with its whole text.
 
         Raises:
             FatalError: A tool raised it.
@@ -109,7 +109,12 @@ class Dispatcher:
             result = _refuse(error, pipeline)
         if self.format_error is not None and result.error is not None and type(result.exception) is not Deferred:
             result = _format_error(self.format_error, result)
-        return truncate(result, pipeline.max_result or self.max_result, self.overflow)
+        return result
+
+    def truncate(self, call: ToolCall, result: ToolResult) -> ToolResult:
+        """Shorten the text of a call's result to what the model is shown."""
+        tool = self.tools.get(call.name)
+        return truncate(result, (tool and tool.settings.max_result) or self.max_result, self.overflow)
 
     def is_gated(self, tool: Tool[..., Any]) -> bool:
         """Whether an authorizer or approver is asked about a tool's calls; one that is falsy counts too."""
@@ -152,7 +157,6 @@ class _CallPipeline:
 
     Attributes:
         has_started: Whether the call has reached its tool.
-        max_result: Characters of the result that the model is shown, where the tool says so; else None.
         tool_context: The context with the shared values that the tool itself may see: no more than the gates see.
     """
 
@@ -162,7 +166,6 @@ class _CallPipeline:
     backend: Backend
     emit: Emit
     has_started: bool = False
-    max_result: int | None = None
     tool_context: ToolContext[Any] = field(init=False)
 
     async def execute(self, call: ToolCall) -> ToolResult:
@@ -171,7 +174,6 @@ class _CallPipeline:
         if call is not self.call:
             call = self._check_replacement(call)
         tool = dispatcher.resolve(call)
-        self.max_result = tool.settings.max_result
         arguments, repairs = tool._invocation.parser.parse(call.arguments)
         scope = tool._scope
         self.tool_context = self.context if scope is None else scope.restrict(self.context, call.imports)

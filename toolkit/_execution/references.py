@@ -353,7 +353,7 @@ class Dependencies:
         if not path or result.is_error:
             return result
         try:
-            self.shared.store_result(path, parse_result_text(_get_full_text(result, tool), tool), call.instance)
+            self.shared.store_result(path, parse_result_text(result.text or "", tool), call.instance)
         except ValueError as error:
             return result._replace(text=f"{result.text}\n{error}")
         self._restore_overtaken(place)
@@ -511,12 +511,6 @@ def _iter_types(tool: Tool[..., Any]) -> Iterator[str]:
         yield from [kinds] if isinstance(kinds, str) else kinds
     if tool.handler.returns.to_json is not None:
         yield "quoted"
-
-
-def _get_full_text(result: ToolResult, tool: Tool[..., Any]) -> str:
-    """Return the text of a result; that of the whole value, where it was truncated."""
-    text = result.text or ""
-    return tool._invocation.write(result.value) if is_truncated(text) and result.value is not None else text
 
 
 async def _wait_for_end(end: Cancellation, backend: Backend) -> None:

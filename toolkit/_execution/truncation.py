@@ -1,6 +1,7 @@
 """Truncation of results that are too long for a conversation: shortened for the model, stored whole, read on request.
 
     too long -> beginning, a note with size and handle, end -> result_read(handle, offset=...) or (handle, query=...)
+    table    -> first rows, the same note, last rows        -> result_read(handle, offset=row, columns=[...])
 
 A handle is a hash of the text, so that one of an earlier run never stands for another text.
 """
@@ -16,7 +17,7 @@ from typing import Any
 
 from toolkit._messages import ToolResult
 from toolkit._tools.decorator import tool
-from toolkit._tools.foreign_values import is_table
+from toolkit._tools.foreign_values import is_table, write_rows, write_table
 from toolkit._tools.tool import Tool
 from toolkit.errors import Failed
 
@@ -57,6 +58,7 @@ class ResultStore:
         page = min(limit, PAGE)
         self._room = max(page - MAX_HEAD, page // 2)
         self._texts: dict[str, str] = {}
+        self._tables: dict[str, Any] = {}
         self._bytes = 0
         self._lock = Lock()
 
@@ -65,8 +67,8 @@ class ResultStore:
         """Whether there is something to read, so that the run needs the tool."""
         return bool(self._texts)
 
-    def store(self, text: str) -> str:
-        """Store a text and return its handle; empty if it is longer than the store."""
+    def store(self, text: str, table: Any = None) -> str:
+        """Store a text, and the table that it shows; return the handle, empty if the text is longer than the store."""
         import hashlib  # it takes longer to load than all of this, and few results are so long
 
         content = text.encode("utf-8", "replace")
@@ -77,25 +79,37 @@ class ResultStore:
             if handle not in self._texts:
                 self._texts[handle] = text
                 self._bytes += len(content)
+            if table is not None:
+                self._tables[handle] = table
             while self._bytes > MAX_BYTES or len(self._texts) > MAX_ENTRIES:
-                oldest = self._texts.pop(next(iter(self._texts)))
-                self._bytes -= len(oldest.encode("utf-8", "replace"))
+                oldest = next(iter(self._texts))
+                self._bytes -= len(self._texts.pop(oldest).encode("utf-8", "replace"))
+                self._tables.pop(oldest, None)
         return handle
 
     @tool(effect="read")
-    def result_read(self, handle: str, offset: int = 0, query: str | None = None) -> ToolResult:
+    def result_read(
+        self, handle: str, offset: int = 0, query: str | None = None, columns: list[str] | None = None
+    ) -> ToolResult:
         """Read on in a result that was too long to be shown whole.
 
         Args:
             handle: The handle that the shortened result names.
-            offset: Where to begin, in characters; a negative one counts from the end.
-            query: Show only lines that contain this text, with their numbers; upper and lower case are the same.
+            offset: Where to begin, in characters, or in rows of a table; a negative one counts from the end.
+            query: Show only lines that contain this text, with their numbers; upper and lower case are the same. The
+                offset then counts characters.
+            columns: Of a table, show only these columns.
         """
         text = self._texts.get(handle)
         if text is None:
             raise Failed(f"No result {handle[:50]!r} is kept here. Make the call again that gave it.")
-        start = min(offset, len(text)) if offset >= 0 else max(len(text) + offset, 0)
-        shown = _search_lines(text, query, start, self._room) if query else _cut_page(text, start, self._room)
+        table = self._tables.get(handle)
+        if query:
+            shown = _search_lines(text, query, _count_from_start(offset, len(text)), self._room)
+        elif table is not None:
+            shown = _show_rows(table, offset, columns, self._room)
+        else:
+            shown = _cut_page(text, _count_from_start(offset, len(text)), self._room)
         return ToolResult(ResultPage(shown), shown)
 
     @cached_property
@@ -116,14 +130,20 @@ def truncate(result: ToolResult, limit: int = MAX_RESULT, overflow: ResultStore 
         overflow: Stores the whole text; without it, or if it is full, the model cannot read on.
     """
     text = result.text or ""
-    if len(text) > MAX_TABLE and is_table(result.value):
+    table = result.value if len(text) > min(limit, MAX_TABLE) and _is_text_of(text, result.value) else None
+    if table is not None:
         limit = min(limit, MAX_TABLE)
     if len(text) <= limit or isinstance(result.value, ResultPage):
         return result
-    note = _build_note(text, overflow.store(text) if overflow else "")
+    note = _build_note(text, overflow.store(text, table) if overflow else "", is_table=table is not None)
     room = max(limit - len(note), limit // 2)
     head, tail = text[: room - room // 3], text[len(text) - room // 3 :]
     return result._replace(text=f"{_drop_part_of_line(head)}{note}{_drop_part_of_line(tail, at_start=True)}")
+
+
+def _is_text_of(text: str, value: Any) -> bool:
+    """Return whether a value is a table and the text shows it: a hook may have left something out of the text."""
+    return is_table(value) and text == write_table(value)
 
 
 def _drop_part_of_line(text: str, *, at_start: bool = False) -> str:
@@ -139,9 +159,25 @@ def is_truncated(text: str) -> bool:
     return _CUT in text
 
 
-def _build_note(text: str, handle: str) -> str:
-    way = f'Read on with result_read(handle="{handle}", offset=... or query="...").' if handle else "Ask for less."
+def _build_note(text: str, handle: str, *, is_table: bool) -> str:
+    ways = "offset=row, columns=[...]" if is_table else "offset=..."
+    way = f'Read on with result_read(handle="{handle}", {ways} or query="...").' if handle else "Ask for less."
     return f"\n\n{_CUT} {len(text):,} characters; its middle is left out here. {way} ...]\n\n"
+
+
+def _count_from_start(offset: int, length: int) -> int:
+    return min(offset, length) if offset >= 0 else max(length + offset, 0)
+
+
+def _show_rows(table: Any, offset: int, columns: list[str] | None, room: int) -> str:
+    rows = table.shape[0]
+    start = _count_from_start(offset, rows)
+    try:
+        text, end = write_rows(table, start, columns, room)
+    except KeyError as error:
+        raise Failed(f"The table has no column {str(error.args[0])[:50]!r}: its first line has their names.") from None
+    more = f" Read on with offset={end}." if end < rows else ""
+    return f"[Rows {start:,} to {end:,} of {rows:,}.{more}]\n{text[:room]}"
 
 
 def _cut_page(text: str, start: int, room: int) -> str:

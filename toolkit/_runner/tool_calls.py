@@ -299,7 +299,7 @@ class Turn:
             ToolMessage(
                 call_id=call.id,
                 name=call.name,
-                text=result.text or "",
+                text=self._caller.dispatcher.truncate(event.ran or call, result).text or "",
                 is_error=result.is_error,
                 images=result.images,
                 files=result.files,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from io import BytesIO, StringIO
 from typing import Any
@@ -98,7 +98,7 @@ def _is_frame(kind: type) -> bool:
 
 def write_table(value: Any) -> str:
     """Write a table as text: a line with its size and the types of its columns, then its rows as CSV."""
-    name, table = type(value).__name__, value if _is_frame(type(value)) else value.to_frame()
+    name, table = type(value).__name__, _to_frame(value)
     rows, columns = table.shape
     types = [f"{column} {dtype}" for column, dtype in zip(table.columns, table.dtypes)]
     more = f", and {columns - MAX_COLUMNS} more" if columns > MAX_COLUMNS else ""
@@ -107,15 +107,53 @@ def write_table(value: Any) -> str:
     if rows <= 2 * MAX_ROWS:
         return f"{head}\n{_to_csv(table)}"
     left_out = f"[... {rows - 2 * MAX_ROWS:,} rows are left out ...]"
-    _, _, tail = _to_csv(table.tail(MAX_ROWS)).partition("\n")
+    _, _, tail = _to_csv(table.tail(MAX_ROWS), has_index=_has_index(table)).partition("\n")
     return f"{head}\n{_to_csv(table.head(MAX_ROWS))}{left_out}\n{tail}"
 
 
-def _to_csv(table: Any) -> str:
+def write_rows(value: Any, start: int, columns: Collection[str] | None, room: int) -> tuple[str, int]:
+    """Write rows of a table as CSV, as many as have room; return also the number of the row that follows.
+
+    Args:
+        value: The table.
+        start: Number of the first row, counted from 0.
+        columns: Names of the columns to write; all if None.
+        room: Characters. At least one row is written, even if it is longer.
+
+    Raises:
+        KeyError: There is no such column.
+    """
+    table, has_index = _to_frame(value), _has_index(value)
+    if columns is not None:
+        names = [str(name) for name in table.columns]
+        if unknown := [name for name in columns if name not in names]:
+            raise KeyError(unknown[0])
+        places = [place for place, name in enumerate(names) if name in columns]
+        table = table.iloc[:, places] if hasattr(table, "iloc") else table[:, places]
+    count = min(table.shape[0] - start, MAX_ROWS)
+    while len(text := _to_csv(_slice(table, start, count), has_index=has_index)) > room and count > 1:
+        count = min(count - 1, max(count * room // len(text), 1))
+    return text, start + count
+
+
+def _slice(table: Any, start: int, count: int) -> Any:
+    return (table.iloc if hasattr(table, "iloc") else table)[start : start + count]
+
+
+def _to_frame(value: Any) -> Any:
+    return value if _is_frame(type(value)) else value.to_frame()
+
+
+def _has_index(table: Any) -> bool:
+    """Return whether a table of pandas has an index other than the numbers of its rows."""
+    index: Any = getattr(table, "index", None)
+    is_default = type(index).__name__ == "RangeIndex" and (index.start, index.step, index.name) == (0, 1, None)
+    return not is_default
+
+
+def _to_csv(table: Any, *, has_index: bool | None = None) -> str:
     if hasattr(table, "to_csv"):  # pandas
-        index = table.index
-        is_default = type(index).__name__ == "RangeIndex" and (index.start, index.step, index.name) == (0, 1, None)
-        return str(table.to_csv(index=not is_default))
+        return str(table.to_csv(index=_has_index(table) if has_index is None else has_index))
     try:
         return str(table.write_csv())  # polars
     except Exception:  # noqa: BLE001  a column of lists, which polars does not write

@@ -90,7 +90,7 @@ class _Plan:
         results = _refuse_excess(calls, dispatcher)
         for batch in split_batches([call for call in calls if call.id not in results], "parallel", self._runs_alone):
             batch_results = await parallel.all(batch)
-            results |= {call.id: result for call, result in zip(batch, batch_results)}
+            results |= {call.id: dispatcher.truncate(call, result) for call, result in zip(batch, batch_results)}
             if any(result.kind == "stopped" for result in batch_results):
                 break
         return [results[call.id] for call in calls if call.id in results]
