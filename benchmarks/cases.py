@@ -56,6 +56,11 @@ def small(a: int, b: int) -> int:
     return a + b
 
 
+def usual(query: str, limit: int = 10, sort: str = "date") -> str:
+    """Find messages."""
+    return f"{query}, {limit} by {sort}"
+
+
 def medium(order: Order) -> Order:
     """Store an order."""
     return order
@@ -69,6 +74,11 @@ def large(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 async def asmall(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
+
+
+async def ausual(query: str, limit: int = 10, sort: str = "date") -> str:
+    """Find messages."""
+    return f"{query}, {limit} by {sort}"
 
 
 async def amedium(order: Order) -> Order:
@@ -112,11 +122,12 @@ _ROWS = [{"id": i, "name": f"row {i}", "value": i / 2, "tags": ["a", "b"], "note
 
 
 class Case(NamedTuple):
-    """A sync or async function, with raw arguments for it."""
+    """A sync or async function, with raw arguments for it, and the ratio that a call should not exceed."""
 
     function: Callable[..., Any]
     afunction: Callable[..., Coroutine[Any, Any, Any]]
     words: str
+    aim: float
 
 
 _SHAPE = """
@@ -143,10 +154,11 @@ def reports(numbers: range) -> list[Callable[..., str]]:
 
 
 CASES = {
-    "small": Case(small, asmall, '{"a": 3, "b": 4}'),
-    "medium": Case(medium, amedium, json.dumps({"order": _ORDER.model_dump()})),
-    "1 MB": Case(large, alarge, json.dumps({"rows": _ROWS})),
-    "invalid": Case(small, asmall, '{"a": "many", "b": 4}'),
+    "small": Case(small, asmall, '{"a": 3, "b": 4}', 1.6),
+    "usual": Case(usual, ausual, '{"query": "meeting at 10:30 {room 4}", "limit": 5}', 1.6),
+    "medium": Case(medium, amedium, json.dumps({"order": _ORDER.model_dump()}), 1.1),
+    "1 MB": Case(large, alarge, json.dumps({"rows": _ROWS}), 1.1),
+    "invalid": Case(small, asmall, '{"a": "many", "b": 4}', 3.0),
 }
 
 

@@ -73,9 +73,8 @@ def invokes(effort: Effort) -> Iterator[Row]:
     """Compare single calls with pydantic-core around the function."""
     with event_loop() as loop:
         for name, case in cases.CASES.items():
-            aim = 1.5 if name == "small" else None
-            yield Row(f"invoke {name}, sync / pydantic-core", aim, invoked(case, effort))
-            yield Row(f"invoke {name}, async / pydantic-core", None, ainvoked(case, effort, loop))
+            yield Row(f"invoke {name}, sync / pydantic-core", case.aim, invoked(case, effort))
+            yield Row(f"invoke {name}, async / pydantic-core", case.aim, ainvoked(case, effort, loop))
 
 
 def decorating(effort: Effort) -> Iterator[Row]:

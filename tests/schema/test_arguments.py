@@ -544,6 +544,15 @@ def test_integers_of_one_hash(key: str) -> None:
     assert time.process_time() - begin < 2
 
 
+@pytest.mark.parametrize("gap", range(8))
+def test_long_numbers_anywhere(gap: int) -> None:
+    """Numbers of just 22 digits are counted wherever they stand in the text; one too many is refused."""
+    numbers = [str(10**21 + number) for number in range(2001)]
+    texts = [f'{{"ids": [{("," + gap * " ").join(ids)}]}}' for ids in (numbers, numbers[1:] + ["1" * 21])]
+
+    assert ["invalid_arguments", None] == [take_ids.invoke(text).kind for text in texts]
+
+
 def test_many_long_numbers() -> None:
     """Many long numbers are taken, and short ones in any number."""
     long, short = [10**30 + number for number in range(2000)], list(range(50_000))

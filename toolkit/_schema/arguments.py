@@ -15,7 +15,7 @@ from pydantic_core import ValidationError, from_json, to_json
 
 from toolkit._messages import META
 from toolkit._schema.argument_schema import ArgumentSchema
-from toolkit._schema.error_messages import explain_errors, format_path
+from toolkit._schema.error_messages import explain_errors, format_path, summarize_signature
 from toolkit._schema.json_text import to_json_text
 from toolkit.errors import InvalidArguments
 
@@ -36,6 +36,8 @@ MAX_LONG_NUMBERS = 2_000
 LONG_TEXT = LONG_NUMBER * MAX_LONG_NUMBERS  # a shorter text can have neither fault
 # The start of one, once each digit is a 0 and all else is a space: searching for that takes a tenth of a regex's time.
 _LONG_NUMBER = b" " + b"0" * LONG_NUMBER
+# Of every seventh character, which take a seventh of that, each long number has three in a row.
+_STEP, _PART = 7, b"0" * (LONG_NUMBER // 7)
 _DIGITS = bytes(48 if chr(byte).isdigit() and byte < 128 else 32 for byte in range(256))
 
 # Errors of pydantic-core for text in place of an array or object.
@@ -47,7 +49,7 @@ _NOT_A_STRING = frozenset(
 _VALUE_FAULTS = frozenset({"value_error", "assertion_error", "literal_error", "enum"})
 # Errors about a key that no parameter has, in a signature and in a model.
 _UNKNOWN_KEY = frozenset({"unexpected_keyword_argument", "extra_forbidden"})
-_REPAIRABLE = _NOT_A_STRING | {"json_invalid"}  # blank text is
+_REPAIRABLE = _NOT_A_STRING | _UNKNOWN_KEY | {"json_invalid"}  # blank text is, and a key about the call
 
 
 @dataclass(frozen=True)
@@ -55,10 +57,10 @@ class ArgumentParser:
     """Parser of the raw arguments of one tool.
 
     Attributes:
-        name: The tool's name, for error messages.
+        signature: The tool's, for error messages.
     """
 
-    name: str
+    signature: str
     validate: Callable[[str], dict[str, Any]]
     schema: Mapping[str, Any]
 
@@ -69,7 +71,7 @@ class ArgumentParser:
         Raises:
             DefinitionError: A parameter cannot be described to a model.
         """
-        return cls(name, arguments.validator, arguments.schema)
+        return cls(summarize_signature(name, arguments.schema), arguments.validator, arguments.schema)
 
     def parse(self, arguments: RawArguments | None) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Parse and validate a call's arguments; returns values by name, and the repairs that were needed.
@@ -122,11 +124,13 @@ class ArgumentParser:
             check_long_text(text)
         return self.validate(text)
 
-    def repair(self, text: str, error: Exception) -> Outcome:
+    def repair(self, text: RawArguments, error: Exception) -> Outcome:
         """Repair a text that is not valid, where that is safe, and validate it again."""
+        if not isinstance(text, str):
+            return self.try_parse(text)
         if not isinstance(error, ValidationError):
             return _explain_exception(error)
-        if error.error_count() > MAX_COUNTED:
+        if len(text) > MAX_COUNTED and error.error_count() > MAX_COUNTED:
             return InvalidArguments(f"they have {error.error_count():,} faults. Send less, and as the schema says.")
         faults = error.errors(include_url=False, include_context=False)
         try:
@@ -137,7 +141,7 @@ class ArgumentParser:
             faults = remaining.errors(include_url=False, include_context=False)
         except InvalidArguments as refusal:
             return refusal
-        return InvalidArguments(explain_errors(faults, self.schema, self.name))
+        return InvalidArguments(explain_errors(faults, self.schema, self.signature))
 
 
 def check_long_text(arguments: RawArguments) -> None:
@@ -148,11 +152,17 @@ def check_long_text(arguments: RawArguments) -> None:
     """
     if len(arguments) > MAX_TEXT:
         raise InvalidArguments(f"they have {len(arguments):,} characters, and {MAX_TEXT:,} are the most. Send less.")
-    text = arguments.encode("utf-8", "replace") if isinstance(arguments, str) else arguments
-    if isinstance(text, bytes) and text.translate(_DIGITS).count(_LONG_NUMBER) > MAX_LONG_NUMBERS:
+    if isinstance(arguments, Mapping) or _count_digits(arguments[::_STEP], _PART) <= MAX_LONG_NUMBERS:
+        return
+    if _count_digits(arguments, _LONG_NUMBER) > MAX_LONG_NUMBERS:
         raise InvalidArguments(
             f"they have more than {MAX_LONG_NUMBERS:,} numbers of {LONG_NUMBER} digits or more. Send fewer."
         )
+
+
+def _count_digits(text: str | bytes, pattern: bytes) -> int:
+    whole = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    return whole.translate(_DIGITS).count(pattern)
 
 
 def _explain_exception(error: Exception) -> InvalidArguments:
@@ -167,7 +177,7 @@ def _repair_text(
     text: str, faults: Sequence[ErrorDetails], schema: Mapping[str, Any]
 ) -> tuple[str, tuple[str, ...]] | None:
     """Repair a text where it is not valid; returns it with notes, or None where that would need guessing."""
-    if not any(map(_is_repairable, faults)):
+    if not [fault for fault in faults if fault["type"] in _REPAIRABLE or fault["input"] is None]:
         return None
     if text.strip() in ("", "null"):
         return "{}", ()
@@ -179,10 +189,6 @@ def _repair_text(
     repairable = [fault for fault in faults if _locate(document, fault["loc"])[2] not in texts]
     repairs = tuple(dict.fromkeys(note for fault in repairable for note in _repair_place(document, fault, optional)))
     return (to_json(document[0], inf_nan_mode="constants").decode(), repairs) if repairs else None
-
-
-def _is_repairable(fault: ErrorDetails) -> bool:
-    return fault["input"] is None or fault["type"] in _REPAIRABLE or _is_about_the_call(fault)
 
 
 def _is_about_the_call(fault: ErrorDetails) -> bool:

@@ -19,24 +19,24 @@ MAX_SHOWN = 60
 MAX_NAME = 100
 MAX_REASON = 200
 MAX_LISTED = MAX_ERROR - MAX_NAME - len(UnknownTool.prefix) - 2
+MAX_FAULT_TEXT = MAX_ERROR - len(InvalidArguments.prefix)
 MAX_FAULTS = 8  # more would not fit, and a model may send a million
 MAX_CHOICES = 8  # of one parameter, in a signature
 LEAST_SIGNATURE = 20  # fewer characters of it are of no use
 
 
-def explain_errors(faults: Sequence[ErrorDetails], schema: Mapping[str, Any], name: str = "") -> str:
+def explain_errors(faults: Sequence[ErrorDetails], schema: Mapping[str, Any], signature: str = "") -> str:
     """Explain validation errors to a model: path, reason, what was received, and what is available.
 
-    The signature of the tool of this name comes last, where there is room for it.
+    The signature of the tool comes last, where there is room for it.
     """
     texts = [_explain_fault(fault, schema) for fault in faults[:MAX_FAULTS]]
     if len(faults) > MAX_FAULTS:
         texts.append(f"and {len(faults) - MAX_FAULTS} more")
-    limit = MAX_ERROR - len(InvalidArguments.prefix)
-    text = shorten("; ".join(texts), limit)
-    signature = f"{'' if text.endswith('.') else '.'} Expected: {summarize_signature(name, schema)}" if name else ""
-    room = limit - len(text)
-    return replace_surrogates(text + shorten(signature, room) if room >= LEAST_SIGNATURE else text)
+    text = shorten("; ".join(texts), MAX_FAULT_TEXT)
+    expected = f"{'' if text.endswith('.') else '.'} Expected: {signature}" if signature else ""
+    room = MAX_FAULT_TEXT - len(text)
+    return replace_surrogates(text + shorten(expected, room) if room >= LEAST_SIGNATURE else text)
 
 
 def summarize_signature(name: str, schema: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ import collections.abc
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 from toolkit._messages import OUTPUT, File, Image, ToolResult
@@ -47,8 +47,8 @@ class ReturnSchema:
         raise NotImplementedError
 
     @cached_property
-    def to_json(self) -> Callable[[Any], bytes] | None:
-        """Function that writes a value; None where any JSON writer would do."""
+    def to_json(self) -> Callable[..., bytes] | None:
+        """Serializer of a value, as pydantic has it; None where any JSON writer would do."""
         return None
 
     @cached_property
@@ -101,13 +101,13 @@ class ReturnType(ReturnSchema):
         return {"description": self.text, **schema} if schema and self.text else schema
 
     @cached_property
-    def to_json(self) -> Callable[[Any], bytes] | None:
-        """Function that writes a value by its annotated type; None where any JSON writer would do."""
+    def to_json(self) -> Callable[..., bytes] | None:
+        """Serializer of a value by its annotated type; None where any JSON writer would do."""
         if _is_json(self.annotation):
             return None
         # pydantic takes no configuration for a class that may have its own, but it does for a union with such a class.
         adapter = self._build_adapter(lambda: self.annotation | None, {"ser_json_inf_nan": "strings"})
-        return adapter and partial(adapter.serializer.to_json, warnings=False)
+        return adapter and adapter.serializer.to_json
 
     @cached_property
     def argument_schema(self) -> ArgumentSchema:

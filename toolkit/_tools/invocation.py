@@ -119,7 +119,7 @@ _ADDRESS = re.compile(
 _VALUE = re.compile(r"(?<=[?&;#])([^=&;#\s]*)=[^&;#\s]*")
 
 
-def make_writer(to_json: Callable[[Any], bytes] | None) -> Callable[[Any], str]:
+def make_writer(to_json: Callable[..., bytes] | None) -> Callable[[Any], str]:
     """Make the function that writes a tool's values: text as it is, anything else as JSON, None as `null`.
 
     It never raises, whatever the value: the function has run, and its effect cannot be undone.
@@ -132,7 +132,7 @@ def make_writer(to_json: Callable[[Any], bytes] | None) -> Callable[[Any], str]:
 
     def write(value: Any) -> str:
         try:
-            return write_value(value) if isinstance(value, str) else to_json(value).decode()
+            return write_value(value) if isinstance(value, str) else to_json(value, warnings=False).decode()
         except Exception:  # noqa: BLE001  reading a user's value may raise anything
             return write_value(value)
 
@@ -293,7 +293,7 @@ _lenient = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_to_wor
 
 # Types of values that `write` needs no look at, and their writers where there is no return annotation; these may raise.
 _USUAL = (int, float, bool, dict, type(None))
-_QUICK: Mapping[type, Callable[[Any], str]] = {int: str, str: write_value}
+_QUICK: Mapping[type, Callable[[Any], str]] = {int: str, str: replace_surrogates}
 
 Invoke: TypeAlias = Callable[[RawArguments, ToolContext[Any] | None], ToolResult]
 AsyncInvoke: TypeAlias = Callable[[RawArguments, ToolContext[Any] | None], Awaitable[ToolResult]]
@@ -341,7 +341,7 @@ class Invocation:
                     check_long_text(arguments)
                 values = validate(arguments)  # type: ignore[arg-type]  # raises for what is not text
             except Exception as error:  # noqa: BLE001  pydantic-core's own, and those of the user's types
-                return self._invoke_outcome(self._parse_again(arguments, error), context)
+                return self._invoke_outcome(self.parser.repair(arguments, error), context)
             if function is None:
                 return self._invoke_outcome((values, ()), context)
             try:
@@ -365,7 +365,7 @@ class Invocation:
                     check_long_text(arguments)
                 values = validate(arguments)  # type: ignore[arg-type]  # as above
             except Exception as error:  # noqa: BLE001  as above
-                return await self._ainvoke_outcome(self._parse_again(arguments, error), context)
+                return await self._ainvoke_outcome(self.parser.repair(arguments, error), context)
             if function is None:
                 return await self._ainvoke_outcome((values, ()), context)
             try:
@@ -378,9 +378,6 @@ class Invocation:
                 return self._render(value)
 
         return ainvoke
-
-    def _parse_again(self, arguments: RawArguments, error: Exception) -> Outcome:
-        return self.parser.repair(arguments, error) if type(arguments) is str else self.parser.try_parse(arguments)
 
     def _invoke_outcome(self, outcome: Outcome, context: ToolContext[Any] | None) -> ToolResult:
         if isinstance(outcome, InvalidArguments):
