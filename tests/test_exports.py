@@ -92,8 +92,9 @@ PUBLIC: dict[str, str] = {
     "toolkit.schema": "FromJson array boolean enum integer number object string",
     "toolkit.serve": "agui",
     "toolkit.serve.agui": "AGUIEvent AGUIStream AsyncAGUIStream encode_events parse_decisions",
-    "toolkit.sources": "openapi",
+    "toolkit.sources": "openapi retrievers",
     "toolkit.sources.openapi": "openapi_tools",
+    "toolkit.sources.retrievers": "Prefetch retriever_tool",
     "toolkit.stores": """
         Chunk Database Document Embed Hit KnowledgeStore Layout LocalEmbeddings MemoryKnowledge OpenAIEmbeddings
         SQLiteKnowledge StoreError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import threading
@@ -15,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.properties import examples
-from toolkit import Cancelled, DefinitionError, Failed, Runner, Toolbox, ToolContext
+from toolkit import Cancelled, DefinitionError, Failed, Runner, Toolbox, ToolContext, tool
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit.builtin import Memories, ingest_file, ingest_message, ingest_text, ingest_url, knowledge_tools, memory_tool
 from toolkit.builtin.knowledge import Kind, split_chunks
@@ -443,6 +444,38 @@ def test_refused_memories(arguments: dict[str, str], message: str) -> None:
 
     assert (call_tool(box, "save_memory", **arguments) or "").startswith(message)
     assert [] == document
+
+
+def test_memories_of_a_conversation(store: MemoryKnowledge) -> None:
+    """A model lists the memories in a conversation, from what was said alone, and each is saved with its kind."""
+    conversation = Runner(
+        [tool(lambda: "secret result", name="look")],
+        model=ScriptedModel([call("look"), "Hello Ann, and cat."]),
+        instructions="Be kind.",
+    ).run("I have a cat.")
+    listed = [
+        {"text": "Ann has a cat. ", "kind": "fact"},
+        {"text": "Cake!", "kind": "note"},
+        {"text": " ", "kind": "fact"},
+    ]
+    model = ScriptedModel([json.dumps({"result": listed})])
+    memories = Memories(store, embed)
+    count = memories.save_conversation(conversation.messages, Runner(model=model))
+    prompt = model.requests[0].messages[0].text
+
+    assert 2 == count
+    assert prompt.endswith("\n\nUser: I have a cat.\n\nAssistant: Hello Ann, and cat.")
+    assert [("Ann has a cat.", "fact")] == [(hit.content, hit.title) for hit in memories.load("cat")]
+    assert [("Cake!", "note")] == [(hit.content, hit.title) for hit in memories.load("cake")]
+
+
+def test_memories_by_a_function(store: MemoryKnowledge) -> None:
+    """A function of the messages may return the memories instead."""
+    memories = Memories(store, embed)
+    conversation = Runner(model=ScriptedModel(["Hello."])).run("I have a cat.")
+    count = memories.save_conversation(conversation.messages, lambda messages: [(messages[0].text, "fact")])
+
+    assert (1, ["I have a cat."]) == (count, [hit.content for hit in memories.load("cat")])
 
 
 def test_same_memory(store: MemoryKnowledge) -> None:

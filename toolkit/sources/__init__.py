@@ -1,5 +1,11 @@
-"""Tools from elsewhere; each source is imported from its own module, such as `toolkit.sources.openapi`."""
+"""Tools from elsewhere; each source is imported from its own module, such as `toolkit.sources.openapi`.
+
+Files, each importing only those below it:
+
+    openapi       the operations of an API that OpenAPI describes
+    retrievers    passages that a search finds, by a call or in front of a prompt
+"""
 
 from __future__ import annotations
 
-__all__ = ["openapi"]
+__all__ = ["openapi", "retrievers"]
