@@ -1254,7 +1254,7 @@ def test_a_root_that_was_removed(box: Toolbox, place: Path, name: str, arguments
 
 def test_default_tools_pass_on(place: Path) -> None:
     """`default_tools` passes on `private` and `guarded`."""
-    box = Toolbox(default_tools(place, private=["main.py"], guarded=["deep"], limits=CodingLimits(max_bytes=1)))
+    box = Toolbox(default_tools(place, private=["main.py"], guarded=["deep"], file_limits=CodingLimits(max_bytes=1)))
 
     assert [
         "Cannot access src/main.py: it may hold secrets, which you may not read",

@@ -28,7 +28,7 @@ from toolkit.builtin.shell.sandbox import DEFAULT_HIDDEN, CommandLimits, Sandbox
 from toolkit.builtin.shell.tools import MAX_SECONDS, BashTool, CommandTool, ShellTool
 from toolkit.errors import DefinitionError
 
-__all__ = ["DEFAULT_HIDDEN", "CommandLimits", "CommandOptions", "Sandbox", "bash_tool", "shell_tool"]
+__all__ = ["DEFAULT_HIDDEN", "BashOptions", "CommandLimits", "CommandOptions", "Sandbox", "bash_tool", "shell_tool"]
 
 # Denied by default. It stops accidents, and not those who try: the same command can be written in countless ways.
 DEFAULT_SHELL_DENY = ("rm -rf /", "sudo ", "mkfs", "> /dev/", "dd if=")
@@ -54,6 +54,20 @@ class CommandOptions(TypedDict, total=False):
     env: Mapping[str, str] | None
     limits: CommandLimits | None
     sandbox: bool | Sandbox
+
+
+class BashOptions(CommandOptions, total=False):
+    """Options of `bash_tool`.
+
+    Attributes:
+        timeout: Seconds for a command.
+        max_output: Bytes of stdout, and of stderr, that the model gets.
+        deny: Texts that a command may not contain.
+    """
+
+    timeout: float
+    max_output: int
+    deny: Sequence[str]
 
 
 def shell_tool(
