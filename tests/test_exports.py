@@ -60,7 +60,7 @@ PUBLIC: dict[str, str] = {
         DuplicateToolError Failed FatalError File Halt Image InvalidArguments Ledger LimitError Limits MemoryLedger
         ModelError NoModelError NotFound OpenAIModel PendingApproval Prices RunError RunHandle RunResult
         RunState Runner SQLiteLedger TimedOut Tool ToolCall ToolContext ToolError ToolResult Toolbox
-        ToolkitError Usage batched repair_history tool
+        ToolNotFoundError ToolkitError Usage batched repair_history tool
     """,
     "toolkit.approvers": "ApprovalQueue Console Notebook allow approve_all ask_when defer",
     "toolkit.builtin": """
@@ -79,7 +79,7 @@ PUBLIC: dict[str, str] = {
     "toolkit.errors": """
         ApprovalError BusyError Cancelled ConversationError DefinitionError Denied DuplicateToolError Failed
         FatalError Halt InvalidArguments LimitError ModelError NoModelError NotFound RunError StoreError
-        TimedOut ToolError ToolkitError UnknownActivity UnknownTool
+        TimedOut ToolError ToolNotFoundError ToolkitError UnknownActivity UnknownTool
     """,
     "toolkit.events": """
         ApprovalNeeded CallEvent Event LimitReached MessageAdded OutputDelta ReasoningDelta ResultsAdded

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from toolkit.errors import TimedOut as TimedOut
     from toolkit.errors import ToolError as ToolError
     from toolkit.errors import ToolkitError as ToolkitError
+    from toolkit.errors import ToolNotFoundError as ToolNotFoundError
     from toolkit.models.openai import OpenAIModel as OpenAIModel
 
 __version__ = "0.2.0.dev0"
@@ -111,6 +112,7 @@ _HOMES = {
         "TimedOut",
         "ToolError",
         "ToolkitError",
+        "ToolNotFoundError",
     ),
     "toolkit.models.openai": ("OpenAIModel",),
 }

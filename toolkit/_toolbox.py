@@ -33,14 +33,17 @@ from toolkit._schema.json_text import to_json_text
 from toolkit._tools.bindings import AnyTool, Bindings, table_lock
 from toolkit._tools.check import CheckReport, check_tools
 from toolkit._tools.decorator import tool, tool_methods
+from toolkit._tools.functions import FunctionHandler
 from toolkit._tools.shared_values import ABOUT, SharedValues, Values
 from toolkit._tools.tool import Tool, refuse_unbound, safe_name
-from toolkit.errors import DefinitionError, DuplicateToolError
+from toolkit.errors import DefinitionError, DuplicateToolError, ToolNotFoundError
 
 # A tool, a function, or an object whose decorated methods are tools.
 Addable: TypeAlias = object
 Wait: TypeAlias = Literal["all", "success", "first"]
 F = TypeVar("F", bound=Callable[..., Any])
+# Attributes that a tool written as an object may have, besides name, parameters and execute.
+OBJECT_OPTIONS = ("title", "description", "effect", "authorize", "approve")
 # Added to the refusal of a call that needs approval, for whoever made it.
 HINT = " Pass approve=..., such as approve=Console()."
 
@@ -49,11 +52,14 @@ HINT = " Pass approve=..., such as approve=Console()."
 class Toolbox:
     """Tools by name. A plain function that is added becomes a tool; an object adds its methods decorated with `@tool`.
 
+    An object with `name`, `parameters` (a JSON Schema) and `execute` is one tool, as `Tool.from_schema` makes it. It
+    may have `title`, `description`, `effect`, `authorize` and `approve`.
+
     A toolbox is iterable, and `box["name"]`, `"name" in box`, `len(box)` and `box | other` work. The tools that it
     returns have the handlers that execute them now: see `bind`.
 
     Args:
-        tools: Tools, functions, and objects with decorated methods.
+        tools: Tools, functions, and objects.
         strict: Whether providers are to enforce the schemas of tools that have no `strict` of their own, where that is
             lossless.
         references: Whether calls may refer to the results of other calls: `_outputPath` stores a result under a path,
@@ -119,22 +125,27 @@ class Toolbox:
         """The names of the tools, in order."""
         return tuple(self.bindings._tools)
 
-    def add(self, *tools: Addable) -> None:
+    def add(self, *tools: Addable, replace: bool = False) -> None:
         """Add all of these tools, or none if one is refused.
 
+        Args:
+            *tools: As for the constructor.
+            replace: Whether a tool whose name is taken takes the other one's place.
+
         Raises:
-            DuplicateToolError: A name is taken; the message names both owners.
+            DuplicateToolError: A name is taken; the message names the kind and source of both.
             DefinitionError: One cannot be a tool, or is a method without its instance.
         """
         given = [*chain.from_iterable(map(_as_tools, tools))]
         with table_lock:
             added = dict(self.bindings._tools)
             for made in given:
-                if made.name in added:
+                if made.name in added and not replace:
+                    old, new = _name_source(added[made.name]), _name_source(made)
                     raise DuplicateToolError(
-                        f"Tool {made.name!r} is already in this toolbox: it came from {added[made.name].origin}, and "
-                        f"{made.origin} has the same name. Give one another name=, put a prefix with "
-                        f"Toolbox.prefixed(), or take its place with Toolbox.replace()."
+                        f"Tool {made.name!r} is already in this toolbox: it came from {old}, and {new} has the same "
+                        f"name. Give one another name=, put a prefix with Toolbox.prefixed(), or take its place with "
+                        f"Toolbox.add(..., replace=True)."
                     )
                 added[made.name] = made
             self.bindings._tools = added
@@ -143,20 +154,20 @@ class Toolbox:
         """Replace the tools that have the same names.
 
         Raises:
-            DefinitionError: There is no tool of this name to replace.
+            ToolNotFoundError: There is no tool of this name to replace.
         """
         given = {made.name: made for made in chain.from_iterable(map(_as_tools, tools))}
         with table_lock:
             for name in given:
                 if name not in self.bindings._tools:
-                    raise DefinitionError(f"There is no tool {name!r} to replace{suggest(name, self.names)}")
+                    raise ToolNotFoundError(f"There is no tool {name!r} to replace{suggest(name, self.names)}")
             self.bindings._tools = {**self.bindings._tools, **given}
 
     def remove(self, *names: str) -> None:
         """Remove all of these tools, or none if one is missing.
 
         Raises:
-            KeyError: There is no tool of this name.
+            ToolNotFoundError: There is no tool of this name.
         """
         with table_lock:
             removed = {self[name].name for name in names}
@@ -212,7 +223,7 @@ class Toolbox:
         """Remove a bound function.
 
         Raises:
-            KeyError: Nothing is bound under this name.
+            ToolNotFoundError: Nothing is bound under this name.
         """
         self.bindings.unbind(name)
 
@@ -228,7 +239,7 @@ class Toolbox:
             function: As for `bind`; None leaves the tool to the model.
 
         Raises:
-            KeyError: No tool, bound function or choice has this name.
+            ToolNotFoundError: No tool, bound function or choice has this name.
         """
         return self.bindings.override(name, function)
 
@@ -389,7 +400,7 @@ class Toolbox:
 
     def __getitem__(self, name: str) -> AnyTool:
         if name not in self.bindings._tools:
-            raise KeyError(f"There is no tool {name!r}{suggest(name, self.names)}")
+            raise ToolNotFoundError(f"There is no tool {name!r}{suggest(name, self.names)}")
         return self.bindings._compose()[name]
 
     def __contains__(self, item: object) -> bool:
@@ -476,6 +487,11 @@ def _make_parallel(
     return ParallelCalls(dispatcher, context or ToolContext(deps=None), backend, SharedValues.of(shared))
 
 
+def _name_source(made: AnyTool) -> str:
+    """Name the kind and the source of a tool."""
+    return f"the function {made.origin}" if isinstance(made.handler.interface, FunctionHandler) else made.origin
+
+
 def _as_tools(item: Addable) -> Iterable[AnyTool]:
     """Return the tools that an item stands for: one, or those of an object with decorated methods."""
     if item is None or isinstance(item, (list, tuple, Toolbox)):
@@ -491,8 +507,13 @@ def _as_tools(item: Addable) -> Iterable[AnyTool]:
         raise DefinitionError(f"The tools of {owner.__qualname__} need an instance: write {owner.__name__}(...).")
     if methods:
         return [getattr(item, name) for name in methods]
+    if item is not owner and all(hasattr(item, part) for part in ("name", "parameters", "execute")):
+        written: Any = item
+        options = {option: getattr(item, option) for option in OBJECT_OPTIONS if hasattr(item, option)}
+        return [Tool.from_schema(written.name, written.parameters, written.execute, **options)]
     if not callable(item):
         raise DefinitionError(
-            f"{item!r:.100} is no tool. Pass a function, or an object with methods that are decorated with @tool."
+            f"{item!r:.100} is no tool. Pass a function; an object with methods that are decorated with @tool; or one "
+            f"with name, parameters and execute."
         )
     return [tool(item)]

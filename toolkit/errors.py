@@ -2,7 +2,8 @@
 
     ToolkitError
     ├── DefinitionError          the developer: a tool or an option is invalid
-    │   └── DuplicateToolError
+    │   ├── DuplicateToolError
+    │   └── ToolNotFoundError    a KeyError too
     ├── ToolError                the model: it receives the message
     │   ├── Failed
     │   │   └── StoreError       a file of `toolkit.stores` cannot be used
@@ -52,6 +53,7 @@ __all__ = [
     "StoreError",
     "TimedOut",
     "ToolError",
+    "ToolNotFoundError",
     "ToolkitError",
     "UnknownActivity",
     "UnknownTool",
@@ -71,6 +73,12 @@ class DefinitionError(ToolkitError):
 
 class DuplicateToolError(DefinitionError):
     """The toolbox already has a tool of this name."""
+
+
+class ToolNotFoundError(DefinitionError, KeyError):
+    """The toolbox has no tool, bound function or choice of this name."""
+
+    __str__ = Exception.__str__  # a KeyError would put its message in quotes
 
 
 class ToolError(ToolkitError):

@@ -120,9 +120,14 @@ class TurnFinished:
 
 @dataclass(frozen=True)
 class ToolCallStarted:
-    """A call is passed to its tool."""
+    """A call is passed to its tool.
+
+    Attributes:
+        title: The tool's name for people; empty without one.
+    """
 
     call: ToolCall
+    title: str = ""
 
     @property
     def name(self) -> str:
@@ -191,12 +196,14 @@ class ToolCallFinished:
         call: The call as the model made it.
         seconds: Duration, gates included.
         ran: The call as it ran, where a hook, a middleware, an approver or a reference changed it; else None.
+        title: The tool's name for people; empty without one.
     """
 
     call: ToolCall
     result: ToolResult
     seconds: float
     ran: ToolCall | None = None
+    title: str = ""
 
     @property
     def name(self) -> str:
@@ -325,6 +332,10 @@ def _call_fields(call: ToolCall) -> dict[str, Any]:
     return {**_call_ids(call), "arguments": call.arguments, **reasoning}
 
 
+def _title_fields(title: str) -> dict[str, Any]:
+    return {"title": title} if title else {}
+
+
 def _call_ids(call: ToolCall) -> dict[str, Any]:
     return {"toolCallId": call.id, "toolName": call.name}
 
@@ -380,7 +391,7 @@ _FIELDS: Mapping[type[Any], Callable[[Any], dict[str, Any]]] = {
     OutputDelta: lambda event: {"value": _to_json(event.value)},
     MessageAdded: lambda event: _content_fields(event.message),
     TurnFinished: _response_fields,
-    ToolCallStarted: lambda event: _call_fields(event.call),
+    ToolCallStarted: lambda event: {**_call_fields(event.call), **_title_fields(event.title)},
     ToolCallUpdated: lambda event: {
         **_call_ids(event.call),
         "text": event.text,
@@ -400,6 +411,7 @@ _FIELDS: Mapping[type[Any], Callable[[Any], dict[str, Any]]] = {
         "exception": _class_name(event.exception),
         "seconds": event.seconds,
         **({"arguments": event.arguments} if event.ran else {}),
+        **_title_fields(event.title),
     },
     ResultsAdded: lambda event: {"turn": event.turn, "results": list(map(_message_fields, event.messages))},
     LimitReached: lambda event: {"limit": event.limit},

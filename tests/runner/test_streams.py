@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import io
 import os
 import signal
 import threading
@@ -11,8 +12,9 @@ from typing import Any
 import openai
 import pytest
 
-from toolkit import FatalError, Limits, ModelError, NoModelError, RunError, Runner, ToolError, Usage
+from toolkit import FatalError, Limits, ModelError, NoModelError, RunError, Runner, ToolError, Usage, tool
 from toolkit._messages import ModelRequest, ModelResponse
+from toolkit.display import Story, follow
 from toolkit.events import (
     ReasoningDelta,
     ResultsAdded,
@@ -23,6 +25,7 @@ from toolkit.events import (
     ToolCallStarted,
     TurnFinished,
     TurnStarted,
+    event_to_dict,
 )
 from toolkit.testing import FakeServer, Reply, ScriptedModel, call, reply
 
@@ -528,3 +531,28 @@ def test_fatal_error_in_a_stream() -> None:
         seen.extend(type(event) for event in events)
 
     assert [RunStarted, TurnStarted, TurnFinished, ToolCallStarted] == seen
+
+
+@tool(title="Add numbers")
+def add_up(a: int) -> int:
+    """Add up."""
+    return a
+
+
+@pytest.mark.parametrize("calls", [[call("add_up", a=1)], [call("add_up", a="x")], [call("add_up", a=1)] * 2])
+def test_titles(calls: list[Any]) -> None:
+    """The events of a call, the result and the transcripts have the tool's title; what the model reads has not."""
+    model = ScriptedModel([calls, call("nothing"), "Done."])
+    runner = Runner([add_up], model=model, limits=Limits(max_calls=1))
+    with runner.stream("x") as stream:
+        events = list(stream)
+    titles = [event.title for event in events if isinstance(event, (ToolCallStarted, ToolCallFinished))]
+    out = io.StringIO()
+    list(follow(events, out))
+
+    assert ["Add numbers"] * 2 * len(calls) + ["", ""] == titles
+    assert ["Add numbers"] * len(calls) + [""] == [done.title for done in stream.result.calls]
+    assert {"Add numbers"} == {event_to_dict(event).get("title", "Add numbers") for event in events}
+    assert "[Add numbers]" in out.getvalue()
+    assert "Add numbers" in Story(events)._repr_html_()
+    assert "Add numbers" not in repr(model.requests[-1].messages)

@@ -984,6 +984,15 @@ def test_time_grows_with_size(kind: int) -> None:
     assert measure(1_600) < 24 * max(min(measure(200) for _ in range(3)), 0.005)
 
 
+def test_source() -> None:
+    """A tool names the operation that it was made of, when another one has its name for example."""
+    (made,) = openapi_tools(GET, base_url="https://example.com")
+    other = Tool.from_schema(made.name, {"properties": {}})
+
+    with pytest.raises(DefinitionError, match=r"came from the OpenAPI operation GET /\S* of https://example.com, and "):
+        Toolbox([made, other])
+
+
 @pytest.mark.parametrize("text", ["[" * 30_000, "{a: " * 30_000, "- " * 30_000], ids=["lists", "maps", "dashes"])
 def test_deep_yaml(text: str) -> None:
     """Deep YAML is refused before it is composed, which would overflow the stack of the process."""

@@ -16,6 +16,7 @@ import pytest
 from toolkit import (
     ApprovalRequest,
     DefinitionError,
+    Deny,
     DuplicateToolError,
     Failed,
     FatalError,
@@ -23,6 +24,8 @@ from toolkit import (
     Toolbox,
     ToolCall,
     ToolContext,
+    ToolkitError,
+    ToolNotFoundError,
     ToolResult,
     tool,
 )
@@ -153,8 +156,9 @@ def test_duplicate() -> None:
     """A name that is taken is refused; the message names both owners and the ways out, and nothing is added."""
     box = Toolbox([add])
     message = (
-        r"Tool 'add' is already in this toolbox: it came from .*test_toolbox\.add\(\), and .*test_toolbox\.double\(\) "
-        r"has the same name\. Give one another name=, put a prefix with Toolbox\.prefixed\(\), or .*Toolbox\.replace"
+        r"Tool 'add' is already in this toolbox: it came from the function .*test_toolbox\.add\(\), and the function "
+        r".*test_toolbox\.double\(\) "
+        r"has the same name\. Give one another name=, put a prefix with Toolbox\.prefixed\(\), or .*replace=True"
     )
 
     with pytest.raises(DuplicateToolError, match=message):
@@ -174,6 +178,83 @@ def test_replace() -> None:
     box.replace(tool(name="add")(later))
 
     assert (("add", "double"), 7) == (box.names, box.call("add", '{"a": 7}').value)
+
+
+def test_add_or_replace() -> None:
+    """Tools may be added in the place of those of their names, or behind the others."""
+    box = Toolbox([add, double])
+    box.add(tool(name="add")(later), lookup, replace=True)
+
+    assert (("add", "double", "lookup"), 7) == (box.names, box.call("add", '{"a": 7}').value)
+
+
+NAMELESS: dict[str, Callable[[Toolbox], object]] = {
+    "look up": lambda box: box["ad"],
+    "remove": lambda box: box.remove("ad"),
+    "replace": lambda box: box.replace(tool(name="ad")(add)),
+    "unbind": lambda box: box.unbind("ad"),
+    "override": lambda box: box.override("ad", double).__enter__(),
+    "activity": lambda box: box.bindings.activity_of("ad"),
+}
+
+
+@pytest.mark.parametrize("ask", NAMELESS.values(), ids=NAMELESS)
+def test_wrong_name(ask: Callable[[Toolbox], object]) -> None:
+    """A wrong name is an error of this library and of a mapping, whose text is shown as it is."""
+    box = Toolbox([add])
+    box.bind("add", add)
+    with pytest.raises(ToolNotFoundError, match=r"'ad'[^']*; did you mean 'add'\? There is: add$") as error:
+        ask(box)
+
+    assert (True, True) == (isinstance(error.value, ToolkitError), isinstance(error.value, KeyError))
+
+
+class Search:
+    """A tool that is written as an object."""
+
+    name = "search"
+    title = "Search the library"
+    description = "Search."
+    parameters: Mapping[str, Any] = {"properties": {"query": {"type": "string"}}, "required": ["query"]}
+    effect = "read"
+
+    def execute(self, query: str, context: ToolContext[Any]) -> str:
+        """Search."""
+        return f"{query} for {context.deps}"
+
+
+class Guarded(Search):
+    """One that a gate guards, and that takes all arguments as one."""
+
+    approve = True
+
+    def authorize(self, *_: object) -> Deny:
+        """Deny all calls."""
+        return Deny("Closed.")
+
+    def execute(self, arguments: dict[str, Any]) -> str:  # type: ignore[override]  # the other form
+        """Search."""
+        return f"{arguments}"
+
+
+def test_tool_object() -> None:
+    """An object with name, parameters and execute is a tool, with its title, description, effect and gates."""
+    box = Toolbox([Search()])
+    (made,) = box
+
+    assert ("Search the library", "Search.", "read") == (made.title, made.description, made.settings.effect)
+    assert "trees for Ann" == box.call("search", {"query": "trees"}, ToolContext(deps="Ann")).text
+    assert "missing, but required" in str(box.call("search").text)
+    assert "Closed." in str(Toolbox([Guarded()]).call("search", {"query": "trees"}, approve=approve_all).text)
+
+
+def test_source_stays() -> None:
+    """A tool that is renamed or bound to another function keeps its source."""
+    box = Toolbox([Tool.from_schema("search", Search.parameters), add]).prefixed("my_")
+    box.bind("my_search", lambda query: query)
+    box.bind("my_add", add)
+
+    assert ["Tool.from_schema('search')", add.origin] == [made.origin for made in box]
 
 
 def test_replace_nothing() -> None:
@@ -493,7 +574,10 @@ def test_object() -> None:
     ("item", "reason"),
     [
         (Shelf, r"The tools of Shelf need an instance: write Shelf\(\.\.\.\)"),
-        (object(), "is no tool. Pass a function, or an object with methods that are decorated with @tool"),
+        (
+            object(),
+            "is no tool. Pass a function; an object with methods that are decorated with @tool; or one with name",
+        ),
     ],
 )
 def test_no_object(item: object, reason: str) -> None:

@@ -47,7 +47,6 @@ from toolkit.events import (
     RunFinished,
     RunStarted,
     ToolCallFinished,
-    ToolCallStarted,
     TurnFinished,
     TurnStarted,
 )
@@ -313,7 +312,7 @@ class Run(Generic[T]):
                 call = self.conversation.reserve_id(piece.call, piece.position)
                 if call is not None:
                     self.tool_caller.start_early(call, step.turn, backend)
-                    yield ToolCallStarted(call)
+                    yield self.tool_caller.make_start(call)
         elif partial_output is not None and not isinstance(piece, ModelResponse):
             yield from partial_output.transform(piece)
 
@@ -332,8 +331,8 @@ class Run(Generic[T]):
             if call.id in refused:
                 text = refused[call.id]
                 if call.id not in caller.early:
-                    yield ToolCallStarted(call)
-                self.calls[call.id] = ToolCallFinished(call, ToolResult(text=text, error=text, kind="cancelled"), 0.0)
+                    yield self.tool_caller.make_start(call)
+                self.calls[call.id] = caller.make_end(call, ToolResult(text=text, error=text, kind="cancelled"))
                 yield self.calls[call.id]
         if response.calls and len(refused) == len(response.calls):
             caller.drop_early()
@@ -346,7 +345,7 @@ class Run(Generic[T]):
             for batch in turn.batches:
                 for call in batch:
                     if call.id not in caller.early:
-                        yield ToolCallStarted(call)
+                        yield self.tool_caller.make_start(call)
                 async with aclosing(turn.run(batch, backend)) as events:
                     async for event in events:
                         if (recorded := turn.record(event)) is not None:

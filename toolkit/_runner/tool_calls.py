@@ -31,7 +31,7 @@ from toolkit._runner.conversation import (
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.shared_values import NOTHING_SHARED, SharedValues
 from toolkit.errors import Cancelled, TimedOut, ToolError
-from toolkit.events import ApprovalNeeded, CallEvent, Event, ToolCallFinished
+from toolkit.events import ApprovalNeeded, CallEvent, Event, ToolCallFinished, ToolCallStarted
 from toolkit.models import CallReady
 
 DROPPED_TEXT = "Dropped: the model's answer does not hold this call in the end."
@@ -70,6 +70,20 @@ class ToolCaller:
     deadline: Cancellation
     raise_errors: bool
     early: dict[str, EarlyCall] = field(default_factory=dict)
+
+    def make_start(self, call: ToolCall) -> ToolCallStarted:
+        """Make the event of a call that starts."""
+        return ToolCallStarted(call, self._find_title(call))
+
+    def make_end(
+        self, call: ToolCall, result: ToolResult, seconds: float = 0.0, ran: ToolCall | None = None
+    ) -> ToolCallFinished:
+        """Make the event of a call that has its result."""
+        return ToolCallFinished(call, result, seconds, ran, self._find_title(call))
+
+    def _find_title(self, call: ToolCall) -> str:
+        tool = self.tools.get(call.name)
+        return (tool.title if tool is not None else None) or ""
 
     def direct_answer(self, messages: Sequence[ToolMessage]) -> str | None:
         """Return the first result of a tool with `return_direct`; None if there is none."""
@@ -122,7 +136,7 @@ class ToolCaller:
         dropped = [early for call_id, early in self.early.items() if call_id not in wanted]
         for early in dropped:
             del self.early[early.call.id]
-        return [early.drop() for early in dropped]
+        return [self.make_end(early.call, early.drop()) for early in dropped]
 
     async def dispatch(self, call: ToolCall, turn: int, emit: Emit, backend: Backend) -> ToolResult:
         """Dispatch one call with a context of its own."""
@@ -179,11 +193,11 @@ class EarlyCall:
         self.events.listen(emit)
         return await self.handle.wait()
 
-    def drop(self) -> ToolCallFinished:
+    def drop(self) -> ToolResult:
         """Cancel it."""
         self.events.listen(discard)
         self.handle.cancel()
-        return ToolCallFinished(self.call, ToolResult(text=DROPPED_TEXT, error=DROPPED_TEXT, kind="cancelled"), 0.0)
+        return ToolResult(text=DROPPED_TEXT, error=DROPPED_TEXT, kind="cancelled")
 
 
 class Turn:
@@ -218,7 +232,7 @@ class Turn:
         """Execute one batch; give its events as they happen, and an end for each call."""
         caller = self._caller
         if (reason := self._skip_reason()) and not any(call.id in caller.early for call in batch):
-            return _skip(batch, reason)
+            return self._skip(batch, reason)
         tools = [caller.tools[call.name] for call in batch if call.name in caller.tools]
         may_emit = any(map(caller.dispatcher.may_emit, tools))
         return run_batch(
@@ -257,7 +271,7 @@ class Turn:
                 result = self._results.get(call.id)
                 if result is None:
                     result = ToolResult.from_error(self._unfinished_error(call, backend))
-                self._finish(ToolCallFinished(call, result, 0.0))
+                self._finish(self._caller.make_end(call, result))
 
     @property
     def pending(self) -> list[PendingApproval]:
@@ -284,7 +298,7 @@ class Turn:
         if type(result.exception) is not Deferred:
             self._results[call.id] = result
         ran = self._caller.dispatcher.started.get(call.id)
-        return ToolCallFinished(call, result, time.perf_counter() - start, None if ran is call else ran)
+        return self._caller.make_end(call, result, time.perf_counter() - start, None if ran is call else ran)
 
     def _dispatch(self, backend: Backend, emit: Emit, call: ToolCall) -> Coroutine[Any, Any, ToolResult]:
         """Dispatch a call, or wait for it if it has started early."""
@@ -324,7 +338,6 @@ class Turn:
         tool = self._caller.tools.get(call.name)
         return tool is not None and tool.settings.runs_alone
 
-
-async def _skip(calls: Sequence[ToolCall], reason: str) -> AsyncGenerator[ToolCallFinished, None]:
-    for call in calls:
-        yield ToolCallFinished(call, ToolResult(text=reason, error=reason, kind="cancelled"), 0.0)
+    async def _skip(self, calls: Sequence[ToolCall], reason: str) -> AsyncGenerator[ToolCallFinished, None]:
+        for call in calls:
+            yield self._caller.make_end(call, ToolResult(text=reason, error=reason, kind="cancelled"))

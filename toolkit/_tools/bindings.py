@@ -22,7 +22,7 @@ from toolkit._tools.delegation import Delegate, Delegated, ModuleFunction, Modul
 from toolkit._tools.functions import FunctionHandler
 from toolkit._tools.handlers import BoundHandler, LatentHandler, UnboundHandler
 from toolkit._tools.tool import Tool, take_function
-from toolkit.errors import DefinitionError
+from toolkit.errors import DefinitionError, ToolNotFoundError
 
 AnyTool: TypeAlias = Tool[..., Any]
 Tools: TypeAlias = Mapping[str, AnyTool]
@@ -69,11 +69,11 @@ class Bindings:
         """Remove a bound function.
 
         Raises:
-            KeyError: Nothing is bound under this name.
+            ToolNotFoundError: Nothing is bound under this name.
         """
         with table_lock:
             if activity not in self.functions:
-                raise KeyError(f"Nothing is bound as {activity!r}{suggest(activity, list(self.functions))}")
+                raise ToolNotFoundError(f"Nothing is bound as {activity!r}{suggest(activity, list(self.functions))}")
             self.functions = {name: function for name, function in self.functions.items() if name != activity}
 
     def override(self, name: str, function: Callable[..., Any] | None) -> AbstractContextManager[None]:
@@ -86,12 +86,13 @@ class Bindings:
             function: As for `bind`; None leaves the tool to the model.
 
         Raises:
-            KeyError: No tool, function or choice has this name.
+            ToolNotFoundError: No tool, function or choice has this name.
         """
         mentioned = (*(made.activity for made in self._tools.values()), *self.choices.values())
-        known = [*self._tools, *(each for each in mentioned if isinstance(each, str) and each), *self.functions]
+        activities = [each for each in mentioned if isinstance(each, str) and each]
+        known = [*dict.fromkeys([*self._tools, *activities, *self.functions])]
         if _check_name(name) not in known:
-            raise KeyError(f"There is nothing to override as {name!r}{suggest(name, known)}")
+            raise ToolNotFoundError(f"There is nothing to override as {name!r}{suggest(name, known)}")
         return self._apply(_Override(name, None if function is None else take_function(function)))
 
     def choose(self, tool: str, activity: Choice | None) -> None:
@@ -141,10 +142,10 @@ class Bindings:
         """Return the activity that a tool resolves to now; "" where the model fills in the output.
 
         Raises:
-            KeyError: There is no tool of this name.
+            ToolNotFoundError: There is no tool of this name.
         """
         if name not in self._tools:
-            raise KeyError(f"There is no tool {name!r}{suggest(name, self._tools)}")
+            raise ToolNotFoundError(f"There is no tool {name!r}{suggest(name, self._tools)}")
         return get_activity(self._compose()[name])
 
     def _compose(self) -> Tools:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn, get_args
 
 import typer
 
-from toolkit import ModelError, Runner, RunResult, Tool, Toolbox, ToolkitError, __version__
+from toolkit import ModelError, Runner, RunResult, Tool, Toolbox, ToolkitError, ToolNotFoundError, __version__
 from toolkit._dialects.base import DialectName
 from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Verdict
 from toolkit._messages import Message
@@ -341,8 +341,8 @@ def _read_prompt() -> str | None:
 def _get_tool(toolbox: Toolbox, name: str) -> Tool[..., Any]:
     try:
         return toolbox[name]
-    except KeyError as error:
-        _fail(error.args[0])
+    except ToolNotFoundError as error:
+        _fail(error)
 
 
 def _print_list(toolbox: Toolbox) -> None:

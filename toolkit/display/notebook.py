@@ -8,8 +8,9 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
+from typing import Any
 
 from toolkit._messages import Image, ToolCall, Usage
 from toolkit.display.formatting import escape_controls, get_progress_text, shorten
@@ -40,6 +41,7 @@ class _Row:
     arguments: str
     text: str
     state: str  # running, waiting, error or done
+    title: str = ""
     reasoning: str = ""
     seconds: float | None = None
     images: tuple[Image, ...] = ()
@@ -98,25 +100,29 @@ class Story:
     def _add_to_calls(self, event: Event) -> None:
         match event:
             case ToolCallStarted():
-                self._rows[event.call.id] = _make_open_row(event.call)
+                self._rows[event.call.id] = replace(_make_open_row(event.call), title=event.title)
             case ToolCallUpdated():
-                self._rows[event.call.id] = _make_open_row(event.call, get_progress_text(event))
+                self._reopen_row(event.call, text=get_progress_text(event))
             case ApprovalNeeded():
-                self._rows[event.approval.call.id] = _make_open_row(event.approval.call, state="waiting")
+                self._reopen_row(event.approval.call, state="waiting")
             case ToolCallFinished():
                 self._rows[event.call.id] = _make_row(event)
+
+    def _reopen_row(self, call: ToolCall, **changes: Any) -> None:
+        self._rows[call.id] = replace(self._rows.get(call.id) or _make_open_row(call), **changes)
 
     def _repr_html_(self) -> str:
         return _render_card(self._answer, self._rows.values(), self._about, is_unfolded=True)
 
 
-def _make_open_row(call: ToolCall, text: str = "", state: str = "running") -> _Row:
-    return _Row(name=call.name, arguments=call.arguments, reasoning=call.reasoning, text=text, state=state)
+def _make_open_row(call: ToolCall) -> _Row:
+    return _Row(name=call.name, arguments=call.arguments, reasoning=call.reasoning, text="", state="running")
 
 
 def _make_row(event: ToolCallFinished) -> _Row:
     return _Row(
         name=event.name,
+        title=event.title,
         arguments=event.arguments,
         reasoning=event.call.reasoning,
         text=event.result.text or "",
@@ -148,7 +154,7 @@ def _render_cells(row: _Row) -> Iterator[str]:
     mark = "" if row.state == "done" else f"<b>{row.state}</b> "
     seconds = "" if row.seconds is None else f"{row.seconds:.2f}"
     pictures = "".join(map(_render_image, row.images))
-    yield _render_cell(_render_code(row.name, MAX_NAME), _WORD)
+    yield _render_cell(f"{_render_code(row.name, MAX_NAME)}{_render_note(row.title)}", _WORD)
     yield _render_cell(f"{_render_code(row.arguments, MAX_CELL)}{_render_note(row.reasoning)}", _TEXT)
     yield _render_cell(f"{mark}{_escape(row.text, MAX_CELL)}{pictures}", _TEXT)
     yield _render_cell(seconds, _WORD)

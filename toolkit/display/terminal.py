@@ -143,9 +143,9 @@ class Transcript:
             case TextDelta(text=text):
                 self._lines.write_part("Answer", text)
                 self._has_answer = True
-            case ToolCallStarted(call=call):
+            case ToolCallStarted(call=call, title=title):
                 self._call_count += 1
-                self.write("Call", format_call(call))
+                self.write("Call", f"{format_call(call)}  [{title}]" if title else format_call(call))
                 if call.reasoning:
                     self.write("Reasoning", call.reasoning)
             case ToolCallUpdated(call=call):

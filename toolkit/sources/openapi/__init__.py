@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
 
 import httpx2
 from typing_extensions import Unpack
@@ -59,6 +59,9 @@ from toolkit.sources.openapi.response import read_response, translate_error
 from toolkit.sources.openapi.schema import Root, Source
 
 __all__ = ["openapi_tools"]
+
+if TYPE_CHECKING:
+    from toolkit._tools.handlers import Declaration, DeclaredHandler
 
 MAX_DESCRIPTION = 1_000  # characters: OpenAI takes 1,024
 MAX_TITLE = 100  # characters
@@ -191,7 +194,10 @@ class _Service:
             **defaults,
             **options,
         }
-        return Tool.from_schema(operation.name, builder.inputs.schema, call, **declaration)
+        made = Tool.from_schema(operation.name, builder.inputs.schema, call, **declaration)
+        handler = cast("DeclaredHandler", made.handler)
+        origin = f"the OpenAPI operation {operation.label} of {builder.base}"
+        return replace(made, handler=handler.of(replace(cast("Declaration", handler.interface), origin=origin)))
 
     def _make_builder(self, operation: Operation) -> RequestBuilder:
         servers = operation.spec.servers or operation.path_item.servers or self.root.servers
