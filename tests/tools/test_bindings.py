@@ -1,4 +1,4 @@
-"""What carries a declared tool out: bound, chosen, overridden, left to the model; and what `check` finds of it."""
+"""Functions that execute declared tools: bound, chosen, overridden, or none; and the findings of `check` about them."""
 
 # A body that is left out is what these tests are about.
 # mypy: disable-error-code="empty-body"
@@ -92,8 +92,8 @@ def mail(**options: Any) -> Tool[..., Any]:
     return Tool.from_schema("sendEmail", schema, **options)
 
 
-def said(box: Toolbox, name: str = "weather") -> Any:
-    """What a call comes to that the model has filled in as a whole."""
+def call_filled(box: Toolbox, name: str = "weather") -> Any:
+    """Return the value of a call with an output of the model."""
     return box.call(name, FILLED).value
 
 
@@ -108,11 +108,11 @@ def test_latent_by_default() -> None:
     """Without anything bound a declared tool is left to the model."""
     box = Toolbox([weather])
 
-    assert ("", "from the model") == (box.bindings.activity_of("weather"), said(box))
+    assert ("", "from the model") == (box.bindings.activity_of("weather"), call_filled(box))
 
 
 def test_plain_function_has_its_own_name() -> None:
-    """A tool with a body is carried out by itself."""
+    """A tool with a body is executed by its own function."""
     assert "double" == Toolbox([double]).bindings.activity_of("double")
 
 
@@ -124,27 +124,27 @@ def test_tables_are_filled_in_any_order(before: bool) -> None:
     for step in steps if before else reversed(steps):
         step()
 
-    assert ("weather", "real Oslo") == (box.bindings.activity_of("weather"), said(box))
+    assert ("weather", "real Oslo") == (box.bindings.activity_of("weather"), call_filled(box))
 
 
 def test_bind_as_a_decorator() -> None:
-    """`bind` decorates a function, and leaves it as it is."""
+    """`bind` decorates a function, and returns it unchanged."""
     box = Toolbox([weather])
 
     @box.bind("weather")
     def measured(city: str) -> str:
         return f"measured {city}"
 
-    assert "measured Oslo" == said(box) == measured("Oslo")
+    assert "measured Oslo" == call_filled(box) == measured("Oslo")
 
 
 def test_rebinding_swaps() -> None:
-    """What was bound gives way to what is bound under the same name."""
+    """A function that is bound replaces the one that was bound under the same name."""
     box = Toolbox([weather])
     box.bind("weather", real)
     box.bind("weather", fake)
 
-    assert "fake Oslo" == said(box)
+    assert "fake Oslo" == call_filled(box)
 
 
 def test_names_of_bound_functions() -> None:
@@ -215,22 +215,22 @@ def test_function_of_a_typed_call() -> None:
 
 
 def test_unbind_leaves_the_tool_to_the_model() -> None:
-    """What is taken out carries nothing out any more."""
+    """Without its function a tool is latent again."""
     box = Toolbox([weather])
     box.bind("weather", real)
     box.unbind("weather")
 
-    assert "from the model" == said(box)
+    assert "from the model" == call_filled(box)
     with pytest.raises(KeyError, match="Nothing is bound as 'weather'"):
         box.unbind("weather")
 
 
 def test_tool_as_an_implementation() -> None:
-    """A tool with a function carries another out; one without does not."""
+    """A tool with a function can be bound to another one; a tool without one cannot."""
     box = Toolbox([weather])
     box.bind("weather", tool(real))
 
-    assert "real Oslo" == said(box)
+    assert "real Oslo" == call_filled(box)
     with pytest.raises(DefinitionError, match="has no function of its own, so it cannot be bound"):
         box.bind("weather", weather)
 
@@ -246,7 +246,7 @@ def test_tool_as_an_implementation() -> None:
     ids=["no function", "no name", "number", "method without its instance"],
 )
 def test_nothing_to_bind(name: Any, function: Any, text: str) -> None:
-    """What cannot carry a tool out is refused at once."""
+    """An object that cannot be called, and a name that is no text, are refused at once."""
     box = Toolbox([weather])
 
     with pytest.raises(DefinitionError, match=text):
@@ -257,13 +257,13 @@ def test_nothing_to_bind(name: Any, function: Any, text: str) -> None:
 
 @pytest.mark.parametrize("put", ["bind", "bindings.module"])
 def test_none_is_nothing_to_bind(put: str) -> None:
-    """None is refused: it makes no decorator."""
+    """None is refused: it is not taken for a missing function."""
     with pytest.raises(DefinitionError, match="not None|is None"):
         attrgetter(put)(Toolbox([weather]))("weather", None)
 
 
 def test_bound_function_in_the_place_of_a_body() -> None:
-    """A tool with a body is carried out by what is bound, and by its body again afterwards."""
+    """A bound function replaces a tool's own, which is called again once it is unbound."""
     box = Toolbox([double])
     box.bind("double", lambda number: 20 * number)
     bound = box.call("double", {"number": 1}).value
@@ -272,8 +272,8 @@ def test_bound_function_in_the_place_of_a_body() -> None:
     assert (20, 2) == (bound, box.call("double", {"number": 1}).value)
 
 
-def test_words_of_the_tool_stay() -> None:
-    """Before and after binding a tool has the same text and parameters, but for its output and what carries it out."""
+def test_description_stays() -> None:
+    """Binding changes a tool's output and handler, and neither its description nor its parameters."""
     box = Toolbox([weather])
     latent = calls_schema(box)["properties"]["calls"]["items"]["anyOf"][0]
     box.bind("weather", real)
@@ -304,7 +304,7 @@ RESOLVED: dict[str, tuple[str | None, str | Callable[[], str | None] | None, lis
 
 @pytest.mark.parametrize(("says", "chosen", "bound", "wanted"), RESOLVED.values(), ids=RESOLVED)
 def test_resolution(says: str | None, chosen: Any, bound: list[str], wanted: str) -> None:
-    """A choice counts most, then what the schema says, then a function of the tool's name; or else the model."""
+    """The order is: a choice, the schema's own activity, a function of the tool's name, the model."""
     box = Toolbox([mail() if says is None else mail(activity=says)])
     box.bindings.choose("sendEmail", chosen)
     for name in bound:
@@ -314,7 +314,7 @@ def test_resolution(says: str | None, chosen: Any, bound: list[str], wanted: str
 
 
 def test_explicit_activity_that_is_not_there() -> None:
-    """A tool that names what is not there has an error result, and shows the name all the same."""
+    """A tool whose activity is not bound returns an error, and is sent with the name of the activity."""
     box = Toolbox([mail(activity="smtp")])
     shown = calls_schema(box)["properties"]["calls"]["items"]["anyOf"][0]["properties"]
     result = box.call("sendEmail", {"recipient": "ann", "subject": "Hi", "_output": {"sent": True}})
@@ -341,7 +341,7 @@ def test_environments(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("choice", [5, True, ["a"]], ids=repr)
 def test_no_choice(choice: Any) -> None:
-    """What is no name is refused: at once, or where a function gives it."""
+    """A choice that is no name is refused: at once, or when a function returns it."""
     box = Toolbox([weather])
 
     with pytest.raises(DefinitionError, match="is not an activity for 'weather'"):
@@ -355,44 +355,44 @@ def test_no_choice(choice: Any) -> None:
 
 
 def test_override() -> None:
-    """An override holds inside its block, an exception or not."""
+    """An override is valid inside its block, and ends with it, also after an exception."""
     box = Toolbox([weather])
     box.bind("weather", real)
-    told = []
+    seen = []
     with suppress(ZeroDivisionError), box.override("weather", fake):
-        told.append(said(box))
+        seen.append(call_filled(box))
         raise ZeroDivisionError
 
-    assert ["fake Oslo", "real Oslo"] == [*told, said(box)]
+    assert ["fake Oslo", "real Oslo"] == [*seen, call_filled(box)]
 
 
 def test_override_inside_an_override() -> None:
-    """The innermost override counts; others go on around it."""
+    """The innermost override counts; the outer one is valid again afterwards."""
     box = Toolbox([weather, double])
     with box.override("weather", fake), box.override("double", lambda number: -number):
         with box.override("weather", real):
-            inner = said(box), box.call("double", {"number": 1}).value
-        outer = said(box)
+            inner = call_filled(box), box.call("double", {"number": 1}).value
+        outer = call_filled(box)
 
-    assert (("real Oslo", -1), "fake Oslo", "from the model") == (inner, outer, said(box))
+    assert (("real Oslo", -1), "fake Oslo", "from the model") == (inner, outer, call_filled(box))
 
 
 def test_overrides_end_in_any_order() -> None:
-    """Each block takes back what it has put there, and nothing else: in another toolbox, too."""
+    """Each block removes its own override only, in another toolbox too."""
     box, other = Toolbox([weather]), Toolbox([weather])
     first, second, third = box.override("weather", fake), other.override("weather", fake), box.override("weather", real)
     for block in (first, second, third):
         block.__enter__()
-    told = []
+    seen = []
     for block in (first, third, second):
         block.__exit__(None, None, None)
-        told.append((box.bindings.activity_of("weather"), other.bindings.activity_of("weather")))
+        seen.append((box.bindings.activity_of("weather"), other.bindings.activity_of("weather")))
 
-    assert [("weather", "weather"), ("", "weather"), ("", "")] == told
+    assert [("weather", "weather"), ("", "weather"), ("", "")] == seen
 
 
 def test_override_that_ends_in_another_task() -> None:
-    """A block that is left where it was not entered changes nothing there."""
+    """A block that is left in another context than it was entered in changes nothing there."""
     box = Toolbox([weather])
     block = box.override("weather", fake)
 
@@ -406,7 +406,7 @@ def test_override_that_ends_in_another_task() -> None:
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["in the block", "there before"])
 def test_override_in_other_tasks(is_new: bool) -> None:
-    """Tasks and `to_thread` calls that start inside the block see what it overrides; a task that was there does not."""
+    """Tasks and `to_thread` calls that start inside the block see the override; a task that runs already does not."""
     box = Toolbox([weather])
 
     async def asked(go: asyncio.Event) -> tuple[str, str]:
@@ -424,17 +424,17 @@ def test_override_in_other_tasks(is_new: bool) -> None:
 
 
 def test_override_of_what_is_only_chosen() -> None:
-    """A name that a choice mentions can be overridden before anything is bound under it."""
+    """A name that only a choice mentions can be overridden before anything is bound under it."""
     box = Toolbox([weather])
     box.bindings.choose("weather", "geo")
     with box.override("geo", fake):
-        ended = said(box)
+        ended = call_filled(box)
 
     assert "fake Oslo" == ended
 
 
 def test_override_by_the_model() -> None:
-    """None leaves a tool to the model, one with a body too."""
+    """None makes a tool latent, one with a body too."""
     box = Toolbox([double])
     with box.override("double", None):
         latent = box.bindings.activity_of("double"), box.call("double", {"number": 1, "_output": 9}).value
@@ -443,8 +443,8 @@ def test_override_by_the_model() -> None:
 
 
 @pytest.mark.parametrize("own", [lambda _output: _output, lambda _city: _city], ids=["_output", "another name"])
-def test_private_parameter_of_what_is_left_to_the_model(own: Callable[..., Any]) -> None:
-    """A tool with a parameter that begins with an underscore cannot be left to the model, and `check` says so."""
+def test_private_parameter_of_a_latent_tool(own: Callable[..., Any]) -> None:
+    """A tool with a parameter that starts with an underscore cannot be latent, and `check` reports it."""
     box = Toolbox([tool(own, name="odd", description="Odd.")])
     with box.override("odd", None), pytest.raises(DefinitionError, match="'_.*' begins with '_', which is reserved"):
         box.schemas()
@@ -454,7 +454,7 @@ def test_private_parameter_of_what_is_left_to_the_model(own: Callable[..., Any])
 
 
 def test_override_counts_more_than_a_choice() -> None:
-    """What is overridden by the tool's name is so, whatever else is said."""
+    """An override of a tool's name has precedence over a choice and the schema's activity."""
     box = Toolbox([mail(activity="smtp")])
     box.bindings.choose("sendEmail", "other")
     with box.override("sendEmail", lambda call: {"sent": True}):
@@ -464,7 +464,7 @@ def test_override_counts_more_than_a_choice() -> None:
 
 
 def test_override_of_an_activity() -> None:
-    """What is bound under a name of its own is overridden by that name, for all tools that it carries out."""
+    """An override of an activity's name replaces its function for all tools that it executes."""
     box = Toolbox([mail(activity="smtp"), mail(activity="smtp").with_name("copy")])
     with box.override("smtp", lambda call: {"sent": True}):
         ended = [made.invoke({"recipient": "a", "subject": "b"}).value for made in box]
@@ -473,18 +473,18 @@ def test_override_of_an_activity() -> None:
 
 
 def test_override_of_nothing() -> None:
-    """A name that neither a tool nor anything bound has is refused: the block would change nothing."""
+    """A name that neither a tool nor a binding has is refused: the block would change nothing."""
     with pytest.raises(KeyError, match="There is nothing to override as 'wether'; did you mean 'weather'"):
         Toolbox([weather]).override("wether", fake)
 
 
 def test_override_is_not_seen_by_other_threads() -> None:
-    """A thread that was there before sees nothing of an override; what the block starts does."""
+    """A thread that runs already does not see an override; what the block starts does."""
     box = Toolbox([weather])
     with ThreadPoolExecutor(1) as pool:
         pool.submit(int).result()
         with box.override("weather", fake):
-            other = pool.submit(said, box).result()
+            other = pool.submit(call_filled, box).result()
             [own] = box.call_many([call("weather", **OSLO)])
 
     assert ("from the model", "fake Oslo") == (other, own.value)
@@ -505,12 +505,12 @@ def test_override_is_not_seen_by_other_tasks() -> None:
         return [*await asyncio.gather(overridden(real, one, two), overridden(fake, two, one))]
 
     assert ["real Oslo", "fake Oslo"] == asyncio.run(both())
-    assert "from the model" == said(box)
+    assert "from the model" == call_filled(box)
 
 
 @pytest.mark.parametrize("backend", ["run", "arun"])
 def test_override_in_a_run(backend: str) -> None:
-    """A run that begins inside the block is carried out with what stands there."""
+    """A run that starts inside the block uses the overriding function."""
     box = Toolbox([weather])
     runner = Runner(
         box, model=ScriptedModel(lambda request: call("weather", **OSLO) if len(request.messages) < 2 else "Ok")
@@ -522,7 +522,7 @@ def test_override_in_a_run(backend: str) -> None:
 
 
 def test_binding_during_a_run_counts_for_the_next() -> None:
-    """A run goes on with what was bound when it began."""
+    """A run uses the functions that were bound when it started."""
     box = Toolbox([weather])
 
     def swapping(city: str) -> str:
@@ -534,8 +534,8 @@ def test_binding_during_a_run_counts_for_the_next() -> None:
     runner = Runner(box, model=ScriptedModel([asks, asks, "Ok", asks, "Ok"]))
     first, second = runner.run("?"), runner.run("?")
 
-    told = [made.result.text for result in (first, second) for made in result.calls]
-    assert ["first Oslo", "first Oslo", "fake Oslo"] == told
+    seen = [made.result.text for result in (first, second) for made in result.calls]
+    assert ["first Oslo", "first Oslo", "fake Oslo"] == seen
 
 
 # What a function gets
@@ -630,7 +630,7 @@ SHAPES: dict[str, tuple[Callable[..., Any], dict[str, Any], Any]] = {
 
 @pytest.mark.parametrize(("function", "words", "wanted"), SHAPES.values(), ids=SHAPES)
 def test_shape_of_a_function(function: Callable[..., Any], words: dict[str, Any], wanted: Any) -> None:
-    """A function gets the parameters by name, or all of them as one, in the types that it says."""
+    """A function gets the parameters by name, or all of them as one, in its annotated types."""
     box = Toolbox([Tool.from_schema("forecast", FORECAST)])
     box.bind("forecast", function)
 
@@ -648,7 +648,7 @@ def test_shape_of_a_function(function: Callable[..., Any], words: dict[str, Any]
     ids=["date", "enum", "model"],
 )
 def test_values_that_a_function_refuses(function: Callable[..., Any], words: dict[str, Any], fault: str) -> None:
-    """What the function's types refuse is told to the model as arguments that do not fit."""
+    """Values that do not fit the function's annotations are invalid arguments."""
     made = Tool.from_schema("forecast", FORECAST, function)
 
     result = made.invoke(words)
@@ -702,7 +702,7 @@ TYPED: dict[str, Tool[..., Any]] = {"types": Tool.from_models("ask", Ask, Any), 
     ids=["another model", "the model", "dict", "another type", "the same types", "no types"],
 )
 def test_types_of_a_function_for_typed_values(made: Tool[..., Any], function: Callable[..., Any], wanted: Any) -> None:
-    """Typed values become what the function says, where it says something else."""
+    """Typed values are converted to the function's annotations, where these differ."""
     box = Toolbox([made])
     box.bind("ask", function)
 
@@ -712,7 +712,7 @@ def test_types_of_a_function_for_typed_values(made: Tool[..., Any], function: Ca
 @pytest.mark.parametrize("made", TYPED.values(), ids=TYPED)
 @pytest.mark.parametrize("function", [of_a_number, of_numbers])
 def test_typed_values_that_a_function_refuses(made: Tool[..., Any], function: Callable[..., Any]) -> None:
-    """What types let through and the function refuses is no fault of the model."""
+    """Where the declared types accept a value and the function's do not, the call has failed."""
     box = Toolbox([made])
     box.bind("ask", function)
     result = box.call("ask", WHEN)
@@ -728,7 +728,7 @@ def listed(count: int = 3, names: list[str] = ["a"]) -> str:  # noqa: B006  each
 
 
 def test_defaults_of_a_declaration() -> None:
-    """A bound function gets the defaults that the model was told of, each call its own."""
+    """A bound function gets the defaults of the declaration, a new copy for each call."""
     box = Toolbox([listed])
     box.bind("listed", lambda count, names: [count, *names, names.append("b")])
     again = [box.call("listed", {}).value for _ in range(2)]
@@ -751,7 +751,7 @@ def none_at_all() -> str:
 
 @pytest.mark.parametrize("function", [fewer, more, none_at_all], ids=lambda made: made.__name__)
 def test_function_that_does_not_fit(function: Callable[..., Any]) -> None:
-    """A function that does not fit its tool is no fault of the model: the call failed, and the cause tells more."""
+    """A call of a function that does not fit its tool has failed; the exception says why."""
     result = Tool.from_schema("forecast", FORECAST, function).invoke(ALL)
 
     assert ("failed", TypeError) == (result.kind, type(result.exception))
@@ -759,7 +759,7 @@ def test_function_that_does_not_fit(function: Callable[..., Any]) -> None:
 
 
 def test_function_with_fewer_parameters_works_without_them() -> None:
-    """A call that gives only what the function takes is carried out."""
+    """A call succeeds that has only the parameters of the function."""
     assert "2026-01-02" == Tool.from_schema("forecast", FORECAST, fewer).invoke(WHEN).value
 
 
@@ -790,7 +790,7 @@ FOUND: dict[str, tuple[Callable[..., Any] | None, list[tuple[str, str, str]]]] =
 
 @pytest.mark.parametrize(("function", "wanted"), FOUND.values(), ids=FOUND)
 def test_check(function: Callable[..., Any] | None, wanted: list[tuple[str, str, str]]) -> None:
-    """`check` compares a tool with what is bound to it, by its parameters."""
+    """`check` compares the parameters of a tool with those of its bound function."""
     box = Toolbox([Tool.from_schema("forecast", GIVING)])
     if function is not None:
         box.bind("forecast", function)
@@ -830,7 +830,7 @@ def test_check_of_a_declared_function() -> None:
 
 
 def test_check_of_an_unbound_activity() -> None:
-    """`check` names what a tool says and nothing is bound as."""
+    """`check` reports an activity that is not bound."""
     [found] = [found for found in Toolbox([mail(activity="smtp")]).check() if found.level == "error"]
 
     assert ("sendEmail", "unbound") == (found.tool, found.code)
@@ -838,15 +838,15 @@ def test_check_of_an_unbound_activity() -> None:
 
 
 def test_check_of_a_name_that_is_nearly_right() -> None:
-    """A function that is bound under nearly a tool's name is found: the model would make its result up."""
+    """`check` reports a function that is bound under nearly a tool's name: the model would make up the result."""
     box = Toolbox([mail(description="Send.")])
     box.bind("send_email", lambda call: {"sent": True})
 
     assert [("warning", "", "misnamed"), ("note", "", "latent")] == codes(box)
 
 
-def test_check_of_what_belongs_to_no_tool() -> None:
-    """A choice for no tool is found, and so is a function that carries nothing out, unless a choice may name it."""
+def test_check_without_a_tool() -> None:
+    """`check` reports a choice for no tool, and a function that executes none unless a choice may name it."""
     box = Toolbox([double])
     box.bind("smtp", lambda call: call)
     box.bindings.choose("dubble", "smtp")
@@ -857,7 +857,7 @@ def test_check_of_what_belongs_to_no_tool() -> None:
 
 
 def test_check_of_a_function_that_no_json_can_fill() -> None:
-    """A bound function whose own parameters cannot be read is found."""
+    """`check` reports a bound function whose parameters have no schema."""
     box = Toolbox([weather])
     box.bind("weather", with_a_lock)
 
@@ -868,15 +868,15 @@ def with_a_lock(city: threading.Event) -> str:
     return str(city)
 
 
-def test_check_of_a_tool_that_gives_nothing() -> None:
-    """A tool that is left to the model, and does not say what it gives, is found."""
+def test_check_of_a_missing_output() -> None:
+    """`check` reports a latent tool without an output schema."""
     box = Toolbox([Tool.from_schema("forecast", {**FORECAST, "description": "Forecast."})])
 
     assert [("warning", "", "no-output"), ("note", "", "latent")] == codes(box)
 
 
 def test_check_says_where_texts_are_missing() -> None:
-    """A description is added where the tool was made: in its schema."""
+    """`check` says where a description belongs: in the tool's schema."""
     [found] = [found for found in Toolbox([mail()]).check() if found.code == "undocumented" and not found.parameter]
 
     assert found.text.endswith("Add it to the schema.")
@@ -886,18 +886,18 @@ def test_check_says_where_texts_are_missing() -> None:
 
 
 def test_filtered() -> None:
-    """A toolbox of some tools has what is bound; each goes its own way from there."""
+    """A filtered toolbox copies the bindings; later changes of one do not reach the other."""
     box = Toolbox([weather, double])
     box.bind("weather", real)
     some = box.filtered(lambda made: made.name == "weather")
-    before = said(some)
+    before = call_filled(some)
     some.unbind("weather")
 
-    assert ("real Oslo", "from the model", "real Oslo") == (before, said(some), said(box))
+    assert ("real Oslo", "from the model", "real Oslo") == (before, call_filled(some), call_filled(box))
 
 
-def test_filtered_keeps_what_a_tool_says() -> None:
-    """A tool of a filtered toolbox can still be carried out by something else."""
+def test_filtered_keeps_the_activity() -> None:
+    """A tool of a filtered toolbox can still be bound to another function."""
     box = Toolbox([mail(activity="smtp")])
     box.bind("smtp", lambda call: {"sent": False})
     some = box.filtered(lambda made: True)
@@ -907,18 +907,18 @@ def test_filtered_keeps_what_a_tool_says() -> None:
 
 
 def test_joined() -> None:
-    """Two toolboxes together carry out what each of them did."""
+    """A joined toolbox has the bindings of both."""
     one, two = Toolbox([weather]), Toolbox([mail(activity="smtp")])
     one.bind("weather", real)
     two.bind("smtp", lambda call: {"sent": True})
     both = one | two
 
-    assert "real Oslo" == said(both)
+    assert "real Oslo" == call_filled(both)
     assert {"sent": True} == both.call("sendEmail", {"recipient": "a", "subject": "b"}).value
 
 
 def test_joined_with_one_name_for_two_functions() -> None:
-    """Two functions of one name are refused, as two tools would be; the same one twice is not."""
+    """Two functions of one name are refused; the same function twice is not."""
     one, two = Toolbox([weather]), Toolbox([double])
     one.bind("db", real)
     two.bind("db", real)
@@ -930,38 +930,38 @@ def test_joined_with_one_name_for_two_functions() -> None:
 
 
 def test_prefixed() -> None:
-    """Tools with longer names are carried out as before, and can be bound by their new names."""
+    """Tools with a prefix have the same functions, and can be bound by their new names."""
     box = Toolbox([weather, double])
     box.bind("weather", real)
     longer = box.prefixed("geo_")
-    before = said(longer, "geo_weather")
+    before = call_filled(longer, "geo_weather")
     longer.bind("geo_weather", fake)
 
-    assert ("real Oslo", "fake Oslo", "real Oslo") == (before, said(longer, "geo_weather"), said(box))
+    assert ("real Oslo", "fake Oslo", "real Oslo") == (before, call_filled(longer, "geo_weather"), call_filled(box))
     assert 2 == longer.call("geo_double", {"number": 1}).value
 
 
 def test_choice_of_a_prefixed_toolbox() -> None:
-    """What was chosen for a tool stays chosen under its longer name."""
+    """A choice for a tool remains under its longer name."""
     box = Toolbox([weather])
     box.bind("fast", fake)
     box.bindings.choose("weather", "fast")
 
-    assert "fake Oslo" == said(box.prefixed("geo_"), "geo_weather")
+    assert "fake Oslo" == call_filled(box.prefixed("geo_"), "geo_weather")
 
 
 @pytest.mark.parametrize(
     "make", [lambda box: box.filtered(bool), lambda box: box | Toolbox()], ids=["filtered", "joined"]
 )
-def test_override_of_what_another_toolbox_is_made_of(make: Callable[[Toolbox], Toolbox]) -> None:
-    """A toolbox that is made inside the block has what stood there; nothing real is called by accident."""
+def test_override_in_a_derived_toolbox(make: Callable[[Toolbox], Toolbox]) -> None:
+    """A toolbox that is derived inside the block has the overriding functions; no real one is called."""
     box = Toolbox([weather])
     box.bind("weather", real)
     with box.override("weather", fake):
         made = make(box)
-        inside = said(made)
+        inside = call_filled(made)
 
-    assert ("fake Oslo", "real Oslo") == (inside, said(box))
+    assert ("fake Oslo", "real Oslo") == (inside, call_filled(box))
 
 
 @pytest.mark.parametrize(
@@ -969,8 +969,8 @@ def test_override_of_what_another_toolbox_is_made_of(make: Callable[[Toolbox], T
     [lambda box: box.filtered(bool), lambda box: box.prefixed("my_"), lambda box: box | Toolbox()],
     ids=["filtered", "prefixed", "joined"],
 )
-def test_override_of_an_activity_in_a_toolbox_made_there(make: Callable[[Toolbox], Toolbox]) -> None:
-    """What is bound under a name of its own and left to the model stays so in a toolbox that is made in the block."""
+def test_override_of_an_activity_in_a_derived_toolbox(make: Callable[[Toolbox], Toolbox]) -> None:
+    """An activity that is overridden by the model is so in a toolbox derived inside the block too."""
     box = Toolbox([mail(description="Send.")])
     box.bind("smtp", lambda recipient, subject: {"sent": True})
     box.bindings.choose("sendEmail", "smtp")
@@ -982,30 +982,30 @@ def test_override_of_an_activity_in_a_toolbox_made_there(make: Callable[[Toolbox
     assert [("note", "", "latent")] == codes(made)
 
 
-def test_binding_in_a_toolbox_that_is_made_inside_an_override() -> None:
-    """What a toolbox has taken over from an override gives way to what is bound there, as any other function does."""
+def test_binding_in_a_derived_toolbox() -> None:
+    """In a derived toolbox, binding replaces a function that came from an override."""
     box = Toolbox([weather])
     box.bind("weather", real)
     with box.override("weather", None):
         made = box.filtered(bool)
-    before = said(made)
+    before = call_filled(made)
     made.bind("weather", fake)
 
-    assert ("from the model", "fake Oslo") == (before, said(made))
+    assert ("from the model", "fake Oslo") == (before, call_filled(made))
 
 
 def test_snapshot() -> None:
-    """A snapshot stays as it is, whatever is bound later."""
+    """A snapshot does not change with later bindings."""
     box = Toolbox([weather])
     box.bind("weather", real)
     shot = box.snapshot()
     box.bind("weather", fake)
 
-    assert ("real Oslo", "fake Oslo") == (shot["weather"].invoke(OSLO).value, said(box))
+    assert ("real Oslo", "fake Oslo") == (shot["weather"].invoke(OSLO).value, call_filled(box))
 
 
-def test_tool_as_it_is_carried_out() -> None:
-    """What a toolbox gives is the tool as it is carried out now, and it is in the toolbox."""
+def test_tool_as_it_is_executed() -> None:
+    """A toolbox returns its tools with the handlers that execute them now, and contains these."""
     box = Toolbox([weather])
     box.bind("weather", real)
 
@@ -1014,7 +1014,7 @@ def test_tool_as_it_is_carried_out() -> None:
     assert box["weather"] not in Toolbox([double])
 
 
-def test_composition_is_kept() -> None:
+def test_composition_is_cached() -> None:
     """Tools are composed once, until something is bound."""
     box = Toolbox([weather, double])
     before = list(box)
@@ -1029,12 +1029,12 @@ def test_binding_from_many_threads() -> None:
     """Threads that bind and call at the same time see one state or the other."""
     box = Toolbox([weather])
     box.bind("weather", real)
-    told: set[Any] = set()
+    seen: set[Any] = set()
 
     def work() -> None:
         for function in (real, fake) * 50:
             box.bind("weather", function)
-            told.add(said(box))
+            seen.add(call_filled(box))
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
@@ -1042,11 +1042,11 @@ def test_binding_from_many_threads() -> None:
     for thread in threads:
         thread.join()
 
-    assert told <= {"real Oslo", "fake Oslo"}
+    assert seen <= {"real Oslo", "fake Oslo"}
 
 
 def test_bindings_from_many_threads() -> None:
-    """What several threads bind at the same time is all there."""
+    """Functions that several threads bind at the same time are all bound."""
     box, start = Toolbox(), threading.Barrier(8)
 
     def work(number: int) -> None:
@@ -1061,7 +1061,7 @@ def test_bindings_from_many_threads() -> None:
 
 
 def test_calls_schema_is_of_one_moment() -> None:
-    """A choice that changes its mind is asked once: what carries a tool out, and what the model fills in, agree."""
+    """A choice by a function is called once for a schema, so that its activity and its output fit."""
     answers = iter(["weather", "", "weather", ""])
     box = Toolbox([weather])
     box.bind("weather", real)
@@ -1084,7 +1084,7 @@ FORECASTS = Tool.from_schema("forecasts", FORECAST, forecast)
 
 @pytest.mark.parametrize("made", [weather, distance, FORECASTS, mail(), Tool.from_models("ask", Ask)], ids=repr)
 def test_pickle(made: Tool[..., Any]) -> None:
-    """A declared tool goes to another process and is the same there, used or not."""
+    """A declared tool is the same after pickling, before and after its first call."""
     made.invoke("{}")
     again = pickle.loads(pickle.dumps(made))  # noqa: S301
 
@@ -1092,8 +1092,8 @@ def test_pickle(made: Tool[..., Any]) -> None:
     assert made.invoke("{}").text == again.invoke("{}").text
 
 
-def test_pickle_of_what_is_bound() -> None:
-    """A tool takes along what carries it out."""
+def test_pickle_of_a_bound_tool() -> None:
+    """A pickled tool includes its bound function."""
     box = Toolbox([weather])
     box.bind("weather", real)
 
@@ -1102,7 +1102,7 @@ def test_pickle_of_what_is_bound() -> None:
 
 
 def test_copy() -> None:
-    """A copy of a declared tool does what the tool does, used or not."""
+    """A copy of a declared tool behaves as the tool does, before and after its first call."""
     made = mail()
     words = {"recipient": "a", "subject": "b", "_output": {"sent": True}}
 
@@ -1114,7 +1114,7 @@ def elsewhere(city: str) -> str:
 
 
 def test_process_of_its_own() -> None:
-    """What is bound to a tool with `isolate="process"` runs in another process."""
+    """A function that is bound to a tool with `isolate="process"` runs in another process."""
     box = Toolbox([distance])
     box.bind("distance", elsewhere)
 
@@ -1123,12 +1123,12 @@ def test_process_of_its_own() -> None:
 
 
 def test_latent_tool_with_a_process_of_its_own() -> None:
-    """A tool that is left to the model needs no process, and gives what the model wrote."""
-    assert "from the model" == said(Toolbox([distance]), "distance")
+    """A latent tool starts no process, and returns the model's output."""
+    assert "from the model" == call_filled(Toolbox([distance]), "distance")
 
 
 def test_activity_of_a_function_with_a_body() -> None:
-    """What a tool says carries it out counts, even where its own function could."""
+    """A tool's own activity has precedence over its body."""
 
     @tool(activity="geo")
     def weather() -> str:
@@ -1177,7 +1177,7 @@ def bind_renamed() -> Toolbox:
     ids=["bind", "choose", "prefixed", "from_schema", "from_models"],
 )
 def test_gates_of_a_bound_tool(make: Callable[[], Toolbox]) -> None:
-    """A tool that is bound to another keeps its gates and its effect."""
+    """A tool that is bound to another one retains its gates and its effect."""
     (made,) = box = make()
 
     assert ("destructive", True, True) == (made.settings.effect, made.settings.approve, made.settings.runs_alone)
@@ -1185,7 +1185,7 @@ def test_gates_of_a_bound_tool(make: Callable[[], Toolbox]) -> None:
 
 
 def test_gates_of_an_overriding_tool() -> None:
-    """The same holds for an override; afterwards the tool's own settings are back."""
+    """So does a tool that overrides; afterwards the tool's own settings are valid again."""
     box = Toolbox([Tool.from_schema("clean", {"type": "object"}, lambda: "clean")])
     with box.override("clean", delete_all):
         assert "unavailable" == box.call("clean").kind
@@ -1215,7 +1215,7 @@ def test_both_gates_are_asked(outer: bool, inner: bool, is_allowed: bool, is_asy
 
 
 def test_settings_of_a_declared_tool_stay() -> None:
-    """A function that repeats nothing takes away the retries; one without options takes away nothing."""
+    """A bound function that may not be repeated removes the retries; one without options removes nothing."""
 
     @tool(idempotent=False)
     def once() -> str:

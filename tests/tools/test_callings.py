@@ -1,4 +1,4 @@
-"""Calls as data: kept, compared, carried out later, one or many; and in a run, whatever carries them out."""
+"""Calls as data: saved, compared, executed later, alone or together; and in a run."""
 
 from __future__ import annotations
 
@@ -66,34 +66,34 @@ def fatal() -> str:
 
 
 class Slow:
-    """Tools that end when they are told to, and say so."""
+    """Tools that end when they are cancelled, and record it."""
 
     def __init__(self) -> None:
-        self.began, self.told, self.let_go = threading.Event(), threading.Event(), threading.Event()
+        self.started, self.ended = threading.Event(), threading.Event()
 
     @tool
     def slow(self, context: ToolContext) -> str:
-        """Work until it is called off."""
-        self.began.set()
-        context.cancellation.subscribe(self.told.set)
-        self.told.wait(20)
-        return f"called off: {context.cancelled}"
+        """Work until it is cancelled."""
+        self.started.set()
+        context.cancellation.subscribe(self.ended.set)
+        self.ended.wait(20)
+        return f"cancelled: {context.cancelled}"
 
     @tool
     async def slow_later(self) -> str:
         """Wait until it is cancelled."""
-        self.began.set()
+        self.started.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            self.told.set()
+            self.ended.set()
             raise
         return ""
 
     @tool
     def after(self) -> str:
-        """Answer once the slow one is at work."""
-        self.began.wait(20)
+        """Answer once the slow one is running."""
+        self.started.wait(20)
         return "after"
 
 
@@ -107,7 +107,7 @@ Way = Callable[..., list[ToolResult]]
 WAITS = ("all", "success", "first")
 
 
-def in_place(box: Toolbox, wait: Any, calls: Any, *context: Any) -> list[ToolResult]:
+def call_sync(box: Toolbox, wait: Any, calls: Any, *context: Any) -> list[ToolResult]:
     return box.call_many(calls, *context, wait=wait)
 
 
@@ -115,7 +115,7 @@ def in_a_loop(box: Toolbox, wait: Any, calls: Any, *context: Any) -> list[ToolRe
     return asyncio.run(box.acall_many(calls, *context, wait=wait))
 
 
-both_ways = pytest.mark.parametrize("go", [in_place, in_a_loop], ids=["sync", "async"])
+both_ways = pytest.mark.parametrize("go", [call_sync, in_a_loop], ids=["sync", "async"])
 
 
 def texts(results: Sequence[ToolResult]) -> list[str | None]:
@@ -153,27 +153,27 @@ def test_round_trip(call: ToolCall) -> None:
         '{"name": "x", "imports": "city"}', '{"name": "x", "imports": [1]}', '{"name": "x", "imports": null}',
     ],
 )  # fmt: skip
-def test_no_call(text: str) -> None:
-    """What is no call is refused by a ValueError, whatever it is."""
+def test_invalid_json(text: str) -> None:
+    """Text that is no call raises ValueError."""
     with pytest.raises(ValueError, match=r"."):
         ToolCall.from_json(text)
 
 
-def test_call_of_other_types_is_not_written() -> None:
-    """A call whose arguments are no text is refused where it would be written, not where it is read."""
+def test_call_of_wrong_types() -> None:
+    """A call whose arguments are no text is refused when it is written."""
     with pytest.raises(TypeError, match=r"arguments=\{'n': 1\} is not text"):
         ToolCall(name="a", arguments=cast("Any", {"n": 1})).to_json()
 
 
-def test_call_is_kept_and_carried_out_later() -> None:
-    """A call that was kept is carried out by what is there then: first the model's own output, then a function."""
+def test_saved_call() -> None:
+    """A saved call is executed by the handler of that time: first the model's output, then a function."""
     box = Toolbox([SENTIMENT])
-    kept = SAD.to_json()
-    latent = box.call_many([ToolCall.from_json(kept)])[0].value
+    saved = SAD.to_json()
+    latent = box.call_many([ToolCall.from_json(saved)])[0].value
     box.bind("sentimentAnalysis", lambda text: {"sentiment": f"wet: {text}"})
 
     assert {"sentiment": "sad"} == latent
-    assert {"sentiment": "wet: Rain again."} == box.call_many([ToolCall.from_json(kept)])[0].value
+    assert {"sentiment": "wet: Rain again."} == box.call_many([ToolCall.from_json(saved)])[0].value
 
 
 # A reply that lists calls
@@ -181,8 +181,8 @@ def test_call_is_kept_and_carried_out_later() -> None:
 FOR_OSLO = {"_tool": "weather", "city": "Oslo"}
 
 
-def test_reply_is_read() -> None:
-    """Calls come in the order of the reply; what is said about them is no argument."""
+def test_parse_reply() -> None:
+    """Calls are returned in the order of the reply, without the meta fields among their arguments."""
     written = [
         {"_tool": SENTIMENT.name, "_reasoningForCall": "Mood?", "text": "a", "_output": {"sentiment": "b"}},
         {"_tool": "weather", "_activity": "weather", "city": "Oslo"},
@@ -198,7 +198,7 @@ def test_reply_is_read() -> None:
 
 
 def test_output_of_an_explicit_call_is_ignored() -> None:
-    """What the model writes as the output of a tool that a function carries out is not the result."""
+    """The output that a model writes for a tool with a function is not the result."""
     box = Toolbox([SENTIMENT])
     box.bind("sentimentAnalysis", lambda text: {"sentiment": "bound"})
     [call] = parse_calls(
@@ -209,7 +209,7 @@ def test_output_of_an_explicit_call_is_ignored() -> None:
 
 
 def test_reply_without_calls() -> None:
-    """An empty list of calls is no fault, and nothing is carried out."""
+    """An empty list of calls is valid."""
     box = Toolbox([weather])
 
     assert () == parse_calls(box, '{"calls": [], "output": "Rain."}')
@@ -221,7 +221,7 @@ NO_REPLIES: list[Any] = ["", "[]", "{}", '{"calls": {}}', "Rain.", '{"calls": ['
 
 @pytest.mark.parametrize("text", NO_REPLIES, ids=lambda text: str(text)[:12])
 def test_no_reply(text: Any) -> None:
-    """What lists no calls is refused, in words for the model."""
+    """A text that lists no calls is refused, with a message for the model."""
     with pytest.raises(ToolError, match='Invalid reply: it is no JSON object with a list "calls"'):
         parse_calls(Toolbox([weather]), text)
 
@@ -235,7 +235,7 @@ IN_OSLO = json.dumps({"calls": [FOR_OSLO]})
     ids=["object", "bytes", "fence", "fence in one line"],
 )
 def test_forms_of_a_reply(reply: Any) -> None:
-    """A reply may be an object, bytes, or stand in a Markdown fence."""
+    """A reply may be an object, bytes, or text in a Markdown fence."""
     assert ["weather"] == [call.name for call in parse_calls(Toolbox([weather]), reply)]
 
 
@@ -263,8 +263,8 @@ def test_no_number_in_a_reply() -> None:
     assert "received NaN" in (box.call_many([call])[0].text or "")
 
 
-def test_items_that_are_no_calls() -> None:
-    """What stands among the calls and is none is refused in its place; nothing is left out."""
+def test_invalid_items() -> None:
+    """An item that is no call has an error result in its place."""
     items = [7, None, "weather", [FOR_OSLO], {"_tool": None}, {}, FOR_OSLO]
     box = Toolbox([weather])
 
@@ -274,8 +274,8 @@ def test_items_that_are_no_calls() -> None:
 
 
 @pytest.mark.parametrize("half", ["\\ud83d", "\ud83d"], ids=["escaped", "raw"])
-def test_half_of_a_character_in_a_reply(half: str) -> None:
-    """A call with half of a character is refused; the others are carried out."""
+def test_surrogate_in_a_reply(half: str) -> None:
+    """A call with half of a surrogate pair is refused; the others are executed."""
     box = Toolbox([weather])
     text = f'{{"calls": [{{"_tool": "weather", "city": "{half}"}}, {json.dumps(FOR_OSLO)}]}}'
 
@@ -284,20 +284,20 @@ def test_half_of_a_character_in_a_reply(half: str) -> None:
 
 @pytest.mark.parametrize("own", [True, False], ids=["of the toolbox", "of the call"])
 def test_strict_reply(own: bool) -> None:
-    """A reply of the strict schema is read as such, where the toolbox or the caller says that it is strict."""
+    """A reply of the strict schema is decoded as such, if the toolbox or the caller is strict."""
 
     def total(first: int = 1, more: dict[str, int] | None = None) -> int:
         return first + sum((more or {}).values())
 
-    box, said = (Toolbox([total], strict=True), None) if own else (Toolbox([total]), True)
+    box, strict = (Toolbox([total], strict=True), None) if own else (Toolbox([total]), True)
     call = {"_tool": "total", "_activity": "total", "first": None, "more": [{"key": "a", "value": 2}]}
-    jsonschema.validate({"calls": [call], "output": None}, calls_schema(box, strict=said))
+    jsonschema.validate({"calls": [call], "output": None}, calls_schema(box, strict=strict))
 
-    assert [3] == [result.value for result in box.call_many(parse_calls(box, {"calls": [call]}, strict=said))]
+    assert [3] == [result.value for result in box.call_many(parse_calls(box, {"calls": [call]}, strict=strict))]
 
 
 def test_schema_without_tools() -> None:
-    """Where there is no tool, there is a schema, by which nothing can be called."""
+    """Without tools the schema allows no call."""
     schema = calls_schema(Toolbox([]))
     jsonschema.Draft202012Validator.check_schema(schema)
     accepted = [jsonschema.Draft202012Validator(schema).is_valid({"calls": c, "output": None}) for c in ([], [None])]
@@ -306,7 +306,7 @@ def test_schema_without_tools() -> None:
 
 
 def test_unknown_tool_of_a_reply() -> None:
-    """A call of a tool that is not there is a result that lists those that are."""
+    """A call of an unknown tool is an error result that lists the tools."""
     box = Toolbox([weather])
     results = box.call_many(parse_calls(box, '{"calls": [{"_tool": "wether", "city": "Oslo"}, {"city": "Oslo"}]}'))
 
@@ -329,7 +329,7 @@ ACCEPTED: dict[str, tuple[list[dict[str, Any]], bool]] = {
 
 @pytest.mark.parametrize(("calls", "is_valid"), ACCEPTED.values(), ids=ACCEPTED)
 def test_schema_of_calls(calls: list[dict[str, Any]], is_valid: bool) -> None:
-    """The composed schema lets through what the tools take, and nothing else, in the eyes of others."""
+    """The composed schema accepts the arguments of the tools and nothing else, by another validator too."""
     schema = calls_schema(Toolbox([SENTIMENT, weather]))
     jsonschema.Draft202012Validator.check_schema(schema)
     checker = jsonschema.Draft202012Validator(schema)
@@ -337,8 +337,8 @@ def test_schema_of_calls(calls: list[dict[str, Any]], is_valid: bool) -> None:
     assert is_valid is checker.is_valid({"calls": calls, "output": None})
 
 
-def test_schema_of_calls_shows_meta_fields_first() -> None:
-    """Each tool is shown once, with what is said about a call in front."""
+def test_meta_fields_come_first() -> None:
+    """Each tool is listed once, with its meta fields first."""
     schema = calls_schema(Toolbox([SENTIMENT, weather]))
 
     assert [
@@ -369,7 +369,7 @@ def test_all(go: Way) -> None:
 
 @both_ways
 def test_all_at_the_same_time(go: Way) -> None:
-    """Calls wait for nobody: those that need each other at work end."""
+    """Calls run at the same time: calls that wait for each other end."""
     turn = threading.Barrier(3, timeout=20)
 
     @tool
@@ -384,7 +384,7 @@ def test_all_at_the_same_time(go: Way) -> None:
 
 @both_ways
 def test_one_call_twice(go: Way) -> None:
-    """The same call may stand there twice, and is carried out twice."""
+    """The same call may be given twice, and is executed twice."""
     seen: list[str] = []
 
     @tool
@@ -392,8 +392,8 @@ def test_one_call_twice(go: Way) -> None:
         seen.append(word)
         return word
 
-    kept = made("note", word="a")
-    assert ["a", "a"] == texts(go(Toolbox([note]), "all", [kept, kept]))
+    saved = made("note", word="a")
+    assert ["a", "a"] == texts(go(Toolbox([note]), "all", [saved, saved]))
     assert ["a", "a"] == seen
 
 
@@ -402,13 +402,13 @@ def test_one_call_twice(go: Way) -> None:
     ("wait", "errors"), [("all", []), ("success", ["there is no call"]), ("first", ["there is no call"])]
 )
 def test_no_calls(go: Way, wait: str, errors: list[str]) -> None:
-    """Without calls there is no result to wait for; where one was due, it is an error."""
+    """Without calls there is no result; waiting for one is an error."""
     assert errors == [result.error for result in go(Toolbox([weather]), wait, [])]
 
 
 @both_ways
 def test_first_success(go: Way) -> None:
-    """The first that succeeds is the only result, whatever failed before."""
+    """The first success is the only result, whatever failed before."""
     box = Toolbox([broken, weather])
 
     assert ["rain in Oslo"] == texts(go(box, "success", [made("broken"), made("wether"), OSLO]))
@@ -416,7 +416,7 @@ def test_first_success(go: Way) -> None:
 
 @both_ways
 def test_no_success(go: Way) -> None:
-    """Where none succeeds the error has that of each, in the order of the calls."""
+    """If no call succeeds, the error has those of all, in call order."""
     [ended] = go(Toolbox([broken]), "success", [made("broken", city=city) for city in "abc"])
 
     assert ("broken: no a; broken: no b; broken: no c", "failed") == (ended.error, ended.kind)
@@ -424,25 +424,25 @@ def test_no_success(go: Way) -> None:
 
 @both_ways
 def test_first_end(go: Way) -> None:
-    """The first that ends is the only result, a failure too."""
+    """The first call that ends is the only result, also if it failed."""
     slow = Slow()
     box = Toolbox([slow.slow, broken])
 
     assert ["no weather"] == texts(go(box, "first", [made("slow"), made("broken")]))
-    assert slow.told.wait(20)
+    assert slow.ended.wait(20)
 
 
 @both_ways
 @pytest.mark.parametrize("loser", ["slow", "slow_later"])
 @pytest.mark.parametrize("wait", ["success", "first"])
 def test_losers_are_cancelled(go: Way, wait: str, loser: str) -> None:
-    """When the winner is there, the others are cancelled: by their context, or as tasks."""
+    """Once there is a winner, the other calls are cancelled: by their context, or as tasks."""
     slow = Slow()
     box = Toolbox([slow.slow, slow.slow_later, slow.after])
 
     [result] = go(box, wait, [made(loser), made("after")])
     assert result.text == "after"
-    assert slow.told.wait(20)
+    assert slow.ended.wait(20)
 
 
 @both_ways
@@ -455,27 +455,27 @@ def test_fatal_error_leaves(go: Way, wait: str) -> None:
 
 @both_ways
 def test_unknown_wait(go: Way) -> None:
-    """Another word than the three is refused by an error that lists them, and nothing is called."""
+    """Another value of `wait` is refused by an error that lists the three, and nothing is called."""
     with pytest.raises(ValueError, match='wait=\'any\' is not "all", "success" or "first"'):
         go(Toolbox([fatal]), "any", [made("fatal")])
 
 
 @both_ways
 @pytest.mark.parametrize("references", [False, True], ids=["plain", "references"])
-def test_fatal_error_calls_the_others_off(go: Way, references: bool) -> None:
-    """Calls that a FatalError leaves at work are told."""
+def test_fatal_error_cancels_the_others(go: Way, references: bool) -> None:
+    """A FatalError cancels the calls that are still running."""
     slow = Slow()
 
     @tool
     def fatal_after() -> str:
-        """End everything once the slow one is at work."""
-        slow.began.wait(20)
+        """End everything once the slow one is running."""
+        slow.started.wait(20)
         raise FatalError("no more")
 
     with pytest.raises(FatalError, match="no more"):
         go(Toolbox([slow.slow, fatal_after], references=references), "all", [made("slow"), made("fatal_after")])
 
-    assert slow.told.wait(20)
+    assert slow.ended.wait(20)
 
 
 @pytest.mark.parametrize(
@@ -483,18 +483,18 @@ def test_fatal_error_calls_the_others_off(go: Way, references: bool) -> None:
     [("acall_many", [[made("slow")]]), ("acall", ["slow"])],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_calls_that_are_left_are_called_off(verb: str, given: list[Any]) -> None:
-    """A sync tool whose caller's task is cancelled is told, on its thread; the caller's own context stays as it was."""
+def test_calls_of_a_cancelled_task(verb: str, given: list[Any]) -> None:
+    """A sync tool is cancelled if its caller's task is; the caller's own context is not."""
     slow, context = Slow(), ToolContext(deps=None)
 
     async def leave() -> None:
         working = asyncio.create_task(getattr(Toolbox([slow.slow]), verb)(*given, *[{}] * (verb == "acall"), context))
-        await asyncio.to_thread(slow.began.wait, 20)
+        await asyncio.to_thread(slow.started.wait, 20)
         working.cancel()
         await asyncio.wait([working])
 
     asyncio.run(leave())
-    assert (True, False) == (slow.told.wait(20), context.cancelled)
+    assert (True, False) == (slow.ended.wait(20), context.cancelled)
 
 
 OTHERS: dict[str, tuple[str, Any, str]] = {
@@ -510,8 +510,8 @@ OTHERS: dict[str, tuple[str, Any, str]] = {
 
 @both_ways
 @pytest.mark.parametrize(("wait", "given", "text"), OTHERS.values(), ids=OTHERS)
-def test_what_is_no_call(go: Way, wait: str, given: Any, text: str) -> None:
-    """What is no call is refused by a TypeError that says how one is made."""
+def test_invalid_calls(go: Way, wait: str, given: Any, text: str) -> None:
+    """An object that is no call raises a TypeError that says how to make one."""
     with pytest.raises(TypeError, match=text):
         go(Toolbox([weather]), wait, given)
 
@@ -521,25 +521,25 @@ def test_what_is_no_call(go: Way, wait: str, given: Any, text: str) -> None:
 def test_cancelling_the_context(go: Way, wait: str) -> None:
     """Cancelling the context cancels the calls that were made with it."""
     slow, cancellation = Slow(), Cancellation()
-    threading.Thread(target=lambda: slow.began.wait(20) and cancellation.cancel()).start()
+    threading.Thread(target=lambda: slow.started.wait(20) and cancellation.cancel()).start()
     [ended] = go(Toolbox([slow.slow]), wait, [made("slow")], ToolContext(deps=None, cancellation=cancellation))
 
-    assert slow.told.wait(20)
-    assert re.search("called off: True|Cancelled", str(ended.text))
+    assert slow.ended.wait(20)
+    assert re.search("cancelled: True|Cancelled", str(ended.text))
 
 
 @both_ways
 def test_context(go: Way) -> None:
-    """Each call knows what the context brings, and what it is itself."""
+    """Each call gets the fields of the context, with its own ids."""
 
     @tool
-    def tell(context: ToolContext[str]) -> list[str]:
+    def describe(context: ToolContext[str]) -> list[str]:
         return [context.deps, context.tool_name, context.call_id, context.provider_call_id]
 
-    call = ToolCall(name="tell", id="1", provider_call_id="p")
-    [result] = go(Toolbox([tell]), "all", [call], ToolContext(deps="db"))
+    call = ToolCall(name="describe", id="1", provider_call_id="p")
+    [result] = go(Toolbox([describe]), "all", [call], ToolContext(deps="db"))
 
-    assert ["db", "tell", "1", "p"] == result.value
+    assert ["db", "describe", "1", "p"] == result.value
 
 
 def test_in_a_running_loop() -> None:
@@ -575,23 +575,23 @@ def as_answer(dialect: str, text: str) -> reply:
     return reply.text(json.dumps({"calls": [], "output": text}) if dialect == "calls" else text)
 
 
-def ran(dialect: str, backend: str, box: Toolbox, **options: Any) -> RunResult[str]:
+def run_dialect(dialect: str, backend: str, box: Toolbox, **options: Any) -> RunResult[str]:
     with FakeServer([as_reply(dialect, WRITTEN), as_answer(dialect, "Rain, and sad.")]) as server:
         runner = Runner(box, model="fake", base_url=server.base_url, **SPOKEN[dialect], **options)
         return asyncio.run(runner.arun("How is it?")) if backend == "arun" else runner.run("How is it?")
 
 
-def transcript(result: RunResult[str]) -> list[Any]:
-    """What was said, without what only one provider knows."""
-    told: list[Any] = []
+def list_messages(result: RunResult[str]) -> list[Any]:
+    """List the messages without what only one provider has."""
+    seen: list[Any] = []
     for message in result.messages:
         if isinstance(message, ModelResponse):
-            told.append(
+            seen.append(
                 [message.text, *((made.name, json.loads(made.arguments), made.reasoning) for made in message.calls)]
             )
         elif isinstance(message, ToolMessage):
-            told.append((message.name, message.text, message.is_error))
-    return told
+            seen.append((message.name, message.text, message.is_error))
+    return seen
 
 
 LATENT_TRANSCRIPT = [
@@ -620,29 +620,29 @@ LATENT_TRANSCRIPT = [
 @DIALECTS
 @pytest.mark.parametrize("backend", ["run", "arun"])
 def test_transcript(dialect: str, backend: str) -> None:
-    """Latent and explicit calls stand side by side in one reply, and every dialect sees the same conversation."""
-    assert LATENT_TRANSCRIPT == transcript(ran(dialect, backend, Toolbox([SENTIMENT, weather])))
+    """Latent and explicit calls can be in one response, and every dialect has the same conversation."""
+    assert LATENT_TRANSCRIPT == list_messages(run_dialect(dialect, backend, Toolbox([SENTIMENT, weather])))
 
 
 @DIALECTS
 @pytest.mark.parametrize("backend", ["run", "arun"])
 def test_transcript_when_bound(dialect: str, backend: str) -> None:
-    """Bound, the same replies have the function's results, and the model's outputs are gone."""
+    """Once a function is bound, the same responses have its results, and no outputs of the model."""
     box = Toolbox([SENTIMENT, weather])
     box.bind("sentimentAnalysis", lambda text: {"sentiment": text.lower()})
-    told = transcript(ran(dialect, backend, box))
+    seen = list_messages(run_dialect(dialect, backend, box))
 
     assert [{"text": "Rain."}, {"city": "Oslo"}, {"text": "Sun."}, {"text": "Sun."}] == [
-        made[1] for made in told[0][1:]
+        made[1] for made in seen[0][1:]
     ]
     assert ['{"sentiment":"rain."}', "rain in Oslo", '{"sentiment":"sun."}', '{"sentiment":"sun."}'] == [
-        text for _, text, _ in told[1:5]
+        text for _, text, _ in seen[1:5]
     ]
 
 
 @pytest.mark.parametrize("backend", ["run", "arun"])
 def test_scripted_model(backend: str) -> None:
-    """A scripted model's calls of latent tools are carried out as a server's are."""
+    """A scripted model's calls of latent tools are executed as a server's are."""
     box = Toolbox([SENTIMENT, weather])
     runner = Runner(box, model=ScriptedModel([[SAD, OSLO], "Rain."]))
     result = asyncio.run(runner.arun("?")) if backend == "arun" else runner.run("?")
@@ -651,33 +651,33 @@ def test_scripted_model(backend: str) -> None:
 
 
 @DIALECTS
-def test_reasoning_is_told(dialect: str) -> None:
-    """Why a call is made stands on the call, in events too, and the function does not hear of it."""
+def test_reasoning(dialect: str) -> None:
+    """The reason of a call is in the call and its events, and not in the function's arguments."""
     box = Toolbox([SENTIMENT, weather])
     with FakeServer([as_reply(dialect, WRITTEN[:1]), as_answer(dialect, "Sad.")]) as server:
         runner = Runner(box, model="fake", base_url=server.base_url, **SPOKEN[dialect])
         events = list(runner.stream("?"))
 
-    told = [event.call.reasoning for event in events if isinstance(event, (ToolCallStarted, ToolCallFinished))]
-    assert ["Mood?", "Mood?"] == told
+    seen = [event.call.reasoning for event in events if isinstance(event, (ToolCallStarted, ToolCallFinished))]
+    assert ["Mood?", "Mood?"] == seen
 
 
 @DIALECTS
 def test_middleware_sees_the_output(dialect: str) -> None:
-    """Middleware sees what the model filled in for a latent tool, as an argument."""
+    """Middleware sees the output of a latent tool among the arguments."""
     seen: list[tuple[str, list[str]]] = []
 
     def watching(call: ToolCall, go_on: Callable[[ToolCall], Any]) -> Any:
         seen.append((call.name, sorted(json.loads(call.arguments))))
         return go_on(call)
 
-    ran(dialect, "run", Toolbox([SENTIMENT, weather]), middleware=[watching])
+    run_dialect(dialect, "run", Toolbox([SENTIMENT, weather]), middleware=[watching])
     assert [("sentimentAnalysis", ["_output", "text"])] * 3 + [("weather", ["city"])] == sorted(seen)
 
 
 @DIALECTS
 def test_approval_of_a_latent_call(dialect: str) -> None:
-    """Somebody who approves sees the output before it counts, and may refuse it; unfit ones are never asked for."""
+    """An approver sees the output of a latent call and may reject it; invalid outputs are not asked for."""
     asked: list[dict[str, Any]] = []
 
     def approve(request: ApprovalRequest) -> bool:
@@ -685,12 +685,12 @@ def test_approval_of_a_latent_call(dialect: str) -> None:
         return request.arguments.get("_output") != {"sentiment": "sad"}
 
     box = Toolbox([Tool.from_schema(SENTIMENT.name, WITH_OUTPUT, approve=True), weather])
-    told = transcript(ran(dialect, "run", box, approve=approve))
+    seen = list_messages(run_dialect(dialect, "run", box, approve=approve))
 
     assert [{"text": "Rain.", "_output": {"sentiment": "sad"}}, {"text": "Sun.", "_output": {"sentiment": "glad"}}] == (
         sorted((arguments for arguments in asked if "text" in arguments), key=lambda arguments: arguments["text"])
     )
-    assert [True, False, True, False] == [is_error for _, _, is_error in told[1:5]]
+    assert [True, False, True, False] == [is_error for _, _, is_error in seen[1:5]]
 
 
 WITH_OUTPUT: dict[str, Any] = {
@@ -699,13 +699,13 @@ WITH_OUTPUT: dict[str, Any] = {
 
 
 @DIALECTS
-def test_explicit_activity_that_is_not_there(dialect: str) -> None:
-    """A call that nothing carries out is an error result, and the run goes on."""
+def test_missing_activity(dialect: str) -> None:
+    """A call of an activity that is not bound is an error result, and the run continues."""
     box = Toolbox([Tool.from_schema(SENTIMENT.name, WITH_OUTPUT, activity="nlp"), weather])
-    told = transcript(ran(dialect, "run", box))
+    seen = list_messages(run_dialect(dialect, "run", box))
 
-    assert [("sentimentAnalysis", "activity not found: nlp", True), ("weather", "rain in Oslo", False)] == told[1:3]
-    assert ["Rain, and sad."] == told[-1]
+    assert [("sentimentAnalysis", "activity not found: nlp", True), ("weather", "rain in Oslo", False)] == seen[1:3]
+    assert ["Rain, and sad."] == seen[-1]
 
 
 def run_final(tools: Sequence[Any], arguments: dict[str, Any], *more: reply, **options: Any) -> RunResult[Any]:
@@ -743,8 +743,8 @@ def test_output_beside_a_call_that_waits() -> None:
     assert "I have looked it up." == result.output
 
 
-def test_half_a_character_in_what_is_said_about_a_call() -> None:
-    """Half a character in the reasons for a call is replaced: a kept call can be written as UTF-8."""
+def test_surrogate_in_meta_fields() -> None:
+    """Half of a surrogate pair in a meta field is replaced, so that the call can be written as UTF-8."""
     item = {"_tool": "sentimentAnalysis", "_reasoningForCall": "a\ud800b", "text": "Rain."}
     [made] = parse_calls(Toolbox([SENTIMENT]), json.dumps({"calls": [item]}))
 
@@ -753,9 +753,9 @@ def test_half_a_character_in_what_is_said_about_a_call() -> None:
 
 
 @DIALECTS
-def test_override_by_the_last_definition(dialect: str) -> None:
-    """A tool that replaces another of its name is the one that is shown and called."""
+def test_replaced_tool(dialect: str) -> None:
+    """A tool that replaces another of its name is the one that is sent and called."""
     box = Toolbox([SENTIMENT, weather])
     box.replace(tool(lambda city: f"sun in {city}", name="weather"))
 
-    assert ("weather", "sun in Oslo", False) == transcript(ran(dialect, "run", box))[2]
+    assert ("weather", "sun in Oslo", False) == list_messages(run_dialect(dialect, "run", box))[2]

@@ -89,8 +89,8 @@ class Node(BaseModel):
 # A hand-made schema
 
 
-def test_the_seed_of_a_tool() -> None:
-    """A schema declares a tool: description, parameters, and the shape of what it gives."""
+def test_schema_of_a_tool() -> None:
+    """A schema declares a tool: description, parameters and output."""
     made = Tool.from_schema("sentimentAnalysis", SENTIMENT)
 
     assert ("sentimentAnalysis", "Analyzes text sentiment") == (made.name, made.description)
@@ -98,7 +98,7 @@ def test_the_seed_of_a_tool() -> None:
     assert ["_output", "text"] == list(made.parameters["properties"])
 
 
-def test_latent_tool_gives_what_the_model_wrote() -> None:
+def test_latent_tool() -> None:
     """Without a function the call's own output is the result."""
     made = Tool.from_schema("sentimentAnalysis", SENTIMENT)
 
@@ -106,7 +106,7 @@ def test_latent_tool_gives_what_the_model_wrote() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "fault"),
+    ("raw", "fault"),
     [
         ('{"text": "x"}', "_output: missing"),
         ('{"text": "x", "_output": {"confidence": "high"}}', "_output.confidence"),
@@ -116,17 +116,17 @@ def test_latent_tool_gives_what_the_model_wrote() -> None:
     ],
     ids=["missing", "inside", "of another type", "argument", "unknown"],
 )
-def test_output_of_the_model_is_checked(words: str, fault: str) -> None:
-    """An output that is not what the schema says is an error that names the place."""
+def test_output_of_the_model_is_checked(raw: str, fault: str) -> None:
+    """An output that does not match the schema is an error that names the place."""
     made = Tool.from_schema("sentimentAnalysis", SENTIMENT)
 
-    result = made.invoke(words)
+    result = made.invoke(raw)
     assert "invalid_arguments" == result.kind
     assert fault in str(result.text)
 
 
 def test_function_beside_a_schema() -> None:
-    """With a function the model is not asked for the output, and what it writes there is ignored."""
+    """With a function the model is not asked for the output, and one that it writes is ignored."""
     made = Tool.from_schema("sentimentAnalysis", SENTIMENT, lambda text: {"sentiment": text.lower(), "confidence": 1})
 
     assert ["text"] == list(made.parameters["properties"])
@@ -156,7 +156,7 @@ META_FIELDS = {
 
 @pytest.mark.parametrize(("properties", "wanted"), META_FIELDS.values(), ids=META_FIELDS)
 def test_meta_fields(properties: dict[str, Any], wanted: tuple[Any, Any]) -> None:
-    """What a schema says about calls is none of the tool's parameters."""
+    """Meta fields of a schema are no parameters of the tool."""
     made = declared({**properties, "a": {"type": "string"}}, required=["a", *properties])
 
     assert wanted == (made.activity, dict(made._about))
@@ -165,7 +165,7 @@ def test_meta_fields(properties: dict[str, Any], wanted: tuple[Any, Any]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("shown", "given"),
+    ("declared_schema", "value"),
     [
         ({"type": "integer"}, 3),
         ({"$ref": "#/$defs/Mood"}, "good"),
@@ -175,15 +175,15 @@ def test_meta_fields(properties: dict[str, Any], wanted: tuple[Any, Any]) -> Non
     ],
     ids=["integer", "reference", "reference inside", "true", "empty"],
 )
-def test_output_of_any_schema(shown: Any, given: Any) -> None:
-    """The output may be of any schema, and refer to the definitions of the whole."""
-    made = declared({"_output": shown}, **{"$defs": {"Mood": {"enum": ["good", "bad"]}}})
+def test_output_of_any_schema(declared_schema: Any, value: Any) -> None:
+    """The output may have any schema, and refer to the definitions of the whole."""
+    made = declared({"_output": declared_schema}, **{"$defs": {"Mood": {"enum": ["good", "bad"]}}})
 
-    assert given == made.invoke(json.dumps({"_output": given})).value
+    assert value == made.invoke(json.dumps({"_output": value})).value
 
 
-def test_output_that_nothing_is_said_of() -> None:
-    """A tool that does not say what it gives gives a text."""
+def test_output_without_a_schema() -> None:
+    """The output of a tool without a declared one is a text."""
     made = declared({})
 
     assert {"_output": {"type": "string"}} == made.parameters["properties"]
@@ -249,16 +249,16 @@ NO_SCHEMAS: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize(("schema", "text"), NO_SCHEMAS.values(), ids=NO_SCHEMAS)
-def test_no_schema(schema: Any, text: str) -> None:
-    """What is no schema of a tool is refused at once; the message names the tool, the place, and what to do."""
+def test_invalid_schema(schema: Any, text: str) -> None:
+    """An invalid schema is refused at once; the message names the tool, the place, and the remedy."""
     with pytest.raises(DefinitionError, match=rf"(?s)^Tool\.from_schema\('x'\): .*{text}"):
         Tool.from_schema("x", schema)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "größe", "x" * 65, 5, None], ids=repr)
 @pytest.mark.parametrize("make", [Tool.from_schema, Tool.from_models])
-def test_no_name(make: Callable[..., Any], name: Any) -> None:
-    """A name that providers refuse is refused, with one that will do."""
+def test_invalid_name(make: Callable[..., Any], name: Any) -> None:
+    """A name that providers refuse is refused, with one that is valid."""
     with pytest.raises(DefinitionError, match=r"is not a valid tool name: .* Pass name='"):
         make(name, {"type": "object", "properties": {}})
 
@@ -272,14 +272,14 @@ def test_no_name(make: Callable[..., Any], name: Any) -> None:
     ],
     ids=["activity", "effect", "function"],
 )
-def test_no_option(options: dict[str, Any], text: str) -> None:
+def test_invalid_option(options: dict[str, Any], text: str) -> None:
     """Options are checked as those of the decorator."""
     with pytest.raises(DefinitionError, match=text):
         Tool.from_schema("x", {"properties": {}}, **options)
 
 
 def test_options_win_over_the_schema() -> None:
-    """What is said beside the schema counts more than what it says."""
+    """Options have precedence over the schema."""
     made = Tool.from_schema("x", {"description": "a", "properties": {"_activity": "b"}}, activity="c", description="d")
 
     assert ("c", "d") == (made.activity, made.description)
@@ -294,24 +294,24 @@ def test_unicode() -> None:
 
 
 def test_schema_is_copied() -> None:
-    """A schema that is changed afterwards changes no tool."""
-    given = copy.deepcopy(SENTIMENT)
-    made = Tool.from_schema("sentimentAnalysis", given)
+    """Changing a schema afterwards changes no tool."""
+    original = copy.deepcopy(SENTIMENT)
+    made = Tool.from_schema("sentimentAnalysis", original)
     before = copy.deepcopy((made.parameters, made.output_schema))
-    given["properties"]["text"]["type"] = "integer"
-    given["properties"]["_output"]["properties"].clear()
-    given["properties"]["more"] = {}
+    original["properties"]["text"]["type"] = "integer"
+    original["properties"]["_output"]["properties"].clear()
+    original["properties"]["more"] = {}
 
     assert before == (made.parameters, made.output_schema)
     assert not made.invoke(FILLED).is_error
 
 
 def test_schema_is_not_changed() -> None:
-    """A schema is left as it was given."""
-    given = copy.deepcopy(SENTIMENT)
-    Tool.from_schema("sentimentAnalysis", given).invoke(FILLED)
+    """A schema is not changed by declaring a tool."""
+    original = copy.deepcopy(SENTIMENT)
+    Tool.from_schema("sentimentAnalysis", original).invoke(FILLED)
 
-    assert SENTIMENT == given
+    assert SENTIMENT == original
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_schema_is_not_changed() -> None:
     ids=["by default", "as it says", "listed elsewhere"],
 )
 def test_other_parameters(keywords: dict[str, Any], is_taken: bool) -> None:
-    """Parameters that a schema does not list are refused, unless it says otherwise."""
+    """Parameters that a schema does not list are refused, unless it allows them."""
     made = Tool.from_schema("x", {"properties": {"a": {}}, **keywords}, lambda values: values)
 
     assert is_taken is not made.invoke('{"b": 1}').is_error
@@ -339,7 +339,7 @@ def test_other_parameters(keywords: dict[str, Any], is_taken: bool) -> None:
     ids=lambda keywords: ", ".join(keywords),
 )
 def test_other_keywords(keywords: dict[str, Any]) -> None:
-    """Keywords of JSON Schema, extensions, and what looks like no schema are taken for no parameter."""
+    """Other keywords of JSON Schema, and extensions, are no parameters."""
     made = Tool.from_schema("x", {"properties": {"a": {}}, **keywords}, lambda a: a)
 
     assert 1 == made.invoke('{"a": 1}').value
@@ -356,21 +356,21 @@ def test_other_keywords(keywords: dict[str, Any]) -> None:
     ids=lambda keywords: ", ".join(keywords),
 )
 def test_rules_for_keys(keywords: dict[str, Any]) -> None:
-    """What a schema says of its keys says nothing of words about a call, which do not reach the function."""
+    """Rules of a schema about its keys do not apply to meta fields, which the function does not get."""
     made = Tool.from_schema("x", {"properties": {"a": {}}, **keywords}, lambda **values: values)
 
     assert {"a": 1} == made.invoke('{"a": 1, "_output": "a thought"}').value
 
 
-def test_words_about_a_call_in_an_open_model() -> None:
-    """A model that takes any member is not given words about the call as one."""
+def test_meta_fields_in_an_open_model() -> None:
+    """A model that allows extra fields does not get the meta fields."""
     made = Tool.from_models("x", Open, function=lambda whole: [whole])
 
     assert [Open.model_validate({"a": 1})] == made.invoke('{"a": 1, "_output": "a thought"}').value
 
 
 def test_schema_that_refers_to_itself() -> None:
-    """A schema that is nothing but a reference to a definition is that definition."""
+    """A schema that only refers to a definition is that definition."""
     made = Tool.from_schema("x", Node.model_json_schema(), lambda name, inner: (name, inner))
 
     assert ["name", "inner"] == list(made.parameters["properties"])
@@ -391,16 +391,16 @@ MODELS: dict[str, tuple[Any, str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("accepts", "words", "wanted"), MODELS.values(), ids=MODELS)
-def test_values_as_one(accepts: Any, words: str, wanted: Any) -> None:
-    """A function with one parameter of its own name gets the whole value."""
+@pytest.mark.parametrize(("accepts", "raw", "wanted"), MODELS.values(), ids=MODELS)
+def test_values_as_one(accepts: Any, raw: str, wanted: Any) -> None:
+    """A function with one parameter of another name gets the whole value."""
     made = Tool.from_models("x", accepts, function=lambda whole: [whole])
 
-    assert [wanted] == made.invoke(words).value
+    assert [wanted] == made.invoke(raw).value
 
 
 @pytest.mark.parametrize(
-    ("accepts", "function", "words", "wanted"),
+    ("accepts", "function", "raw", "wanted"),
     [
         (Mail, lambda to, copies: (to, copies), '{"toWhom": "ann"}', ("ann", 1)),
         (Trip, lambda start, stops: (start, stops), '{"start": "2026-01-02"}', (date(2026, 1, 2), [])),
@@ -409,16 +409,16 @@ def test_values_as_one(accepts: Any, words: str, wanted: Any) -> None:
     ],
     ids=["model with an alias", "dataclass", "typed dictionary", "one member"],
 )
-def test_values_by_name(accepts: Any, function: Any, words: str, wanted: Any) -> None:
-    """A function with the members' names gets each, as Python calls it; and that is as it should be."""
+def test_values_by_name(accepts: Any, function: Any, raw: str, wanted: Any) -> None:
+    """A function with the members' names gets each under its Python name, and `check` finds nothing."""
     made = Tool.from_models("x", accepts, Any, function)
 
-    assert wanted == made.invoke(words).value
+    assert wanted == made.invoke(raw).value
     assert [] == [found for found in Toolbox([made]).check() if found.code == "mismatch"]
 
 
 def test_validator_of_a_model() -> None:
-    """What a model's own validator refuses is told to the language model."""
+    """The model reads the message of a pydantic validator."""
     made = Tool.from_models("x", Mail, function=lambda mail: mail.to)
 
     refused = made.invoke('{"toWhom": "ann", "copies": 0}')
@@ -426,7 +426,7 @@ def test_validator_of_a_model() -> None:
 
 
 def test_description_of_a_model() -> None:
-    """The docstring of the input is the tool's description; what is said beside it counts more."""
+    """The docstring of the input is the description; `description=` has precedence."""
     assert "Send a mail." == Tool.from_models("x", Mail).description
     assert "Other." == Tool.from_models("x", Mail, description="Other.").description
 
@@ -451,7 +451,7 @@ GIVEN: dict[str, tuple[Any, str, Any]] = {
 
 @pytest.mark.parametrize(("gives", "written", "wanted"), GIVEN.values(), ids=GIVEN)
 def test_output_by_type(gives: Any, written: str, wanted: Any) -> None:
-    """What the model fills in is read into the type that the tool gives."""
+    """The model's output is validated into the declared type."""
     made = Tool.from_models("x", Place, gives)
 
     assert wanted == made.invoke(f'{{"city": "Oslo", "_output": {written}}}').value
@@ -484,8 +484,8 @@ NO_MODELS: dict[str, tuple[Any, Any, str]] = {
 
 
 @pytest.mark.parametrize(("accepts", "gives", "text"), NO_MODELS.values(), ids=NO_MODELS)
-def test_no_models(accepts: Any, gives: Any, text: str) -> None:
-    """What cannot be the input or the output of a tool is refused, in one line."""
+def test_invalid_models(accepts: Any, gives: Any, text: str) -> None:
+    """A type that cannot be the input or the output of a tool is refused, in one line."""
     with pytest.raises(DefinitionError, match=text) as refused:
         Tool.from_models("x", accepts, gives)
 
@@ -551,7 +551,7 @@ def is_latent(function: Callable[..., Any]) -> bool:
 
 @pytest.mark.parametrize("function", [plain, later, documented, commented], ids=lambda made: made.__name__)
 def test_declaration(function: Callable[..., Any]) -> None:
-    """A function whose body is `...` declares a tool, which the model carries out."""
+    """A function whose body is `...` declares a latent tool."""
     assert is_latent(function)
     assert "Oslo" == tool(function).invoke('{"city": "x", "_output": "Oslo"}').value
 
@@ -562,7 +562,7 @@ def test_declaration(function: Callable[..., Any]) -> None:
     ids=lambda made: made.__name__,
 )
 def test_no_declaration(function: Callable[..., Any]) -> None:
-    """Any other body is carried out, however little it does."""
+    """A function with any other body is called, however little it does."""
     assert not is_latent(function)
     assert "_output" not in tool(function, name="x").parameters["properties"]
 
@@ -593,7 +593,7 @@ def test_declaration_inside_a_function() -> None:
     ],
 )
 def test_declaration_without_source(written: str, is_declared: bool) -> None:
-    """Where there is no source, a function that does nothing and says what it returns declares a tool."""
+    """Without source, a function that does nothing and has a return annotation declares a tool."""
     space: dict[str, Any] = {}
     exec(written, space)
 
@@ -642,7 +642,7 @@ def test_declared_method(name: str) -> None:
 
 
 def test_declared_method_is_bound() -> None:
-    """A function carries a declared method out; it gets no `self`."""
+    """A function can be bound to a declared method; it gets no `self`."""
     box = Toolbox.from_object(Atlas())
     box.bind("capital", lambda country: f"{country} city")
 
@@ -656,13 +656,13 @@ def test_declared_method_needs_its_instance() -> None:
 
 
 def test_declaration_cannot_be_called() -> None:
-    """A declared tool says, called from Python, that it has no function."""
+    """Calling a declared tool from Python raises an error that says that it has no function."""
     with pytest.raises(NotImplementedError, match=r"plain\(\) has no function: bind one in a Toolbox"):
         tool(plain)("Oslo")
 
 
 def test_private_parameter_of_a_declaration() -> None:
-    """A declared tool has no parameter that begins with an underscore; one with a body keeps it."""
+    """A declared tool has no parameter that starts with an underscore; one with a body may."""
 
     def hidden(_city: str) -> str: ...
 
@@ -681,12 +681,12 @@ def test_names_of_meta_fields_in_a_function() -> None:
         return [_tool, _output, _reasoningForCall]
 
     box = Toolbox([odd])
-    words = {"_tool": 1, "_output": 2, "_reasoningForCall": "r"}
-    shown = calls_schema(box)["properties"]["calls"]["items"]["anyOf"][0]
-    renamed = dict(zip([key for key in shown["properties"] if key not in ("_tool", "_activity")], words.values()))
+    raw = {"_tool": 1, "_output": 2, "_reasoningForCall": "r"}
+    entry = calls_schema(box)["properties"]["calls"]["items"]["anyOf"][0]
+    renamed = dict(zip([key for key in entry["properties"] if key not in ("_tool", "_activity")], raw.values()))
 
-    assert [1, 2, "r"] == box.call("odd", words).value
-    assert "odd" == shown["properties"]["_tool"]["const"]
+    assert [1, 2, "r"] == box.call("odd", raw).value
+    assert "odd" == entry["properties"]["_tool"]["const"]
     assert [1, 2, "r"] == box.call_many([parse_calls(box, json.dumps({"calls": [{"_tool": "odd", **renamed}]}))[0]])[
         0
     ].value
@@ -701,18 +701,18 @@ def test_context_of_a_declaration() -> None:
 
 
 def test_generator_without_a_body() -> None:
-    """A declared generator gives a list."""
+    """A declared generator returns a list."""
 
     def counting(end: int) -> Iterator[int]: ...
 
     async def counting_later(end: int) -> AsyncIterator[int]: ...
 
-    given = [tool(made).invoke('{"end": 2, "_output": [0, 1]}').value for made in (counting, counting_later)]
-    assert [[0, 1], [0, 1]] == given
+    values = [tool(made).invoke('{"end": 2, "_output": [0, 1]}').value for made in (counting, counting_later)]
+    assert [[0, 1], [0, 1]] == values
 
 
 def test_reasoning_is_asked_for() -> None:
-    """`reasoning=True` asks the model why it calls, and the function hears nothing of it."""
+    """`reasoning=True` asks the model for its reason, which the function does not get."""
 
     @tool(reasoning=True)
     def find(city: str) -> str:
@@ -726,22 +726,22 @@ def test_reasoning_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("strict", [False, True], ids=["plain", "strict"])
-def test_required_words_about_a_call(strict: bool) -> None:
-    """What a schema requires to be said of a call is required of the model, and the function hears nothing of it."""
+def test_required_meta_fields(strict: bool) -> None:
+    """Meta fields that a schema requires are required of the model, and the function does not get them."""
     imports = {"type": "array", "items": {"enum": ["city"]}}
-    said = {"_reasoningForCall": {"type": "string"}, "_imports": imports, "_instance": {"type": "string"}}
-    made = declared({**said, "q": {"type": "string"}}, required=["q", "_imports", "_reasoningForCall", "_tool"])
+    meta = {"_reasoningForCall": {"type": "string"}, "_imports": imports, "_instance": {"type": "string"}}
+    made = declared({**meta, "q": {"type": "string"}}, required=["q", "_imports", "_reasoningForCall", "_tool"])
     box = Toolbox([made])
     box.bind("x", lambda q: q)
-    [shown] = box.schemas(strict=strict)
+    [sent] = box.schemas(strict=strict)
     required = {"_imports", "_reasoningForCall", "q"} | ({"_instance"} if strict else set())
 
-    assert required == {*shown["function"]["parameters"]["required"]}
+    assert required == {*sent["function"]["parameters"]["required"]}
     assert "a" == box.call("x", {"q": "a", "_reasoningForCall": "why", "_imports": []}).value
 
 
 def test_example_of_progressive_work() -> None:
-    """The example shows all that a model is told of its tool: with the definitions, which go where a function comes."""
+    """The example prints the tool as a model gets it, before and after a function is bound."""
     example = runpy.run_path(str(Path(__file__).parent.parent.parent / "examples" / "progressive.py"))
     before = json.loads("".join(example["describe_schema"]()))
     example["box"].bind("sentimentAnalysis", example["counted"])
@@ -764,11 +764,11 @@ def test_body_that_is_left_to_the_model() -> None:
 
 @pytest.mark.parametrize("function", [None, lambda text: f"found {text}"], ids=["no function", "function"])
 def test_activity_outside_a_toolbox(function: Callable[..., Any] | None) -> None:
-    """A tool that names what carries it out is not left to the model: by that name goes the function beside it."""
-    shown = {"_activity": {"const": "geo"}, "text": {"type": "string"}}
-    made = Tool.from_schema("x", {"properties": shown}, function)
-    words = {"text": "a", "_output": "made up"}
+    """A tool with an activity is not latent; the function beside it is executed under that name."""
+    properties = {"_activity": {"const": "geo"}, "text": {"type": "string"}}
+    made = Tool.from_schema("x", {"properties": properties}, function)
+    raw = {"text": "a", "_output": "made up"}
     wanted = ("geo", "found a" if function else "activity not found: geo")
 
-    assert wanted == (made._spec.activity, made.invoke(words).text)
-    assert wanted == (Toolbox([made]).bindings.activity_of("x"), Toolbox([made]).call("x", words).text)
+    assert wanted == (made._spec.activity, made.invoke(raw).text)
+    assert wanted == (Toolbox([made]).bindings.activity_of("x"), Toolbox([made]).call("x", raw).text)

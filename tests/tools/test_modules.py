@@ -1,4 +1,4 @@
-"""Modules: calls that are carried out apart, and see nothing of the run but what they import."""
+"""Modules: calls that are executed apart from the run, with the imported values only."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ PROMPT = 'Look facts up.\n\nArguments: {"about":"walls"}\n\nContext: {"city":"Pa
 
 ASKED = reply.calls(("look", {"about": "walls"}))
 LISTED = reply.text('{"calls": [{"_tool": "look", "_activity": "", "_module": "research", "about": "walls"}]}')
-SAID = reply.text("Done.")
-SAID_IN_CALLS = reply.text('{"calls": [], "output": "Done."}')
+ANSWER = reply.text("Done.")
+ANSWER_IN_CALLS = reply.text('{"calls": [], "output": "Done."}')
 
 
 def store_results(results: Mapping[str, Any]) -> SharedValues:
@@ -62,24 +62,26 @@ def in_loop(runner: Runner, prompt: str, **options: Any) -> RunResult[Any]:
 
 BACKENDS = pytest.mark.parametrize("go", [in_place, in_loop])
 BOTH = pytest.mark.parametrize(
-    ("dialect", "replies"), [("chat", (ASKED, SAID)), ("calls", (LISTED, SAID_IN_CALLS))], ids=["native", "calls"]
+    ("dialect", "replies"), [("chat", (ASKED, ANSWER)), ("calls", (LISTED, ANSWER_IN_CALLS))], ids=["native", "calls"]
 )
 
 
 def look_up(schema: Mapping[str, Any] = LOOK) -> Toolbox:
-    """A toolbox with one tool that is carried out in a module."""
+    """Make a toolbox with one tool that a module executes."""
     return Toolbox([Tool.from_schema("look", schema)])
 
 
-def served(box: Toolbox, go: Callable[..., RunResult[Any]], dialect: RunDialectName, *replies: Any) -> RunResult[Any]:
-    """What came of a run of `box` that has secrets of its own."""
+def run_module(
+    box: Toolbox, go: Callable[..., RunResult[Any]], dialect: RunDialectName, *replies: Any
+) -> RunResult[Any]:
+    """Return the result of a run of `box` whose application has other values."""
     with FakeServer(replies) as server, openai.OpenAI(base_url=server.base_url, api_key="t", max_retries=0) as client:
         runner = Runner(box, model="fake", client=client, dialect=dialect, instructions="Mention hidden-rules.")
         return go(runner, "What of hidden-words?", deps="hidden-deps", shared=SHARED)
 
 
-def wanted(call: ToolCall, box: Toolbox, **options: Any) -> ToolResult:
-    """What came of a call that is made as data, with the shared values."""
+def call_module(call: ToolCall, box: Toolbox, **options: Any) -> ToolResult:
+    """Return the result of a call as data, with the shared values."""
     return box.call_many([call], shared=SHARED, **options)[0]
 
 
@@ -87,7 +89,7 @@ def wanted(call: ToolCall, box: Toolbox, **options: Any) -> ToolResult:
 
 
 @pytest.mark.parametrize(
-    ("said", "scope"),
+    ("meta", "scope"),
     [
         ({}, None),
         ({"_module": {"const": ""}}, None),
@@ -101,15 +103,15 @@ def wanted(call: ToolCall, box: Toolbox, **options: Any) -> ToolResult:
     ],
     ids=["nothing", "empty", "constant", "bare", "delegate", "imports", "scopes", "none", "inline"],
 )
-def test_declarations(said: Mapping[str, Any], scope: Scope | None) -> None:
-    """A schema says by `_module` and `_imports` what a call may see, and takes no such arguments."""
-    made = Tool.from_schema("t", {"type": "object", "properties": {**said, "x": string()}})
+def test_declarations(meta: Mapping[str, Any], scope: Scope | None) -> None:
+    """A schema declares the module and imports by `_module` and `_imports`, which are no parameters."""
+    made = Tool.from_schema("t", {"type": "object", "properties": {**meta, "x": string()}})
 
     assert (scope, {"x"}) == (made._scope, made._spec.parameters["properties"].keys() - {"_output"})
 
 
 @pytest.mark.parametrize(
-    "said",
+    "meta",
     [
         {"_module": {"const": 5}},
         {"_module": {"type": "string"}},
@@ -122,16 +124,16 @@ def test_declarations(said: Mapping[str, Any], scope: Scope | None) -> None:
     ],
     ids=str,
 )
-def test_wrong_declarations(said: Mapping[str, Any]) -> None:
-    """What a scope cannot be is refused; the message names tool and place, and what to write."""
-    place = "_module" if "_module" in said else "_imports"
+def test_wrong_declarations(meta: Mapping[str, Any]) -> None:
+    """An invalid module or import is refused; the message names the tool, the place and the right form."""
+    place = "_module" if "_module" in meta else "_imports"
 
     with pytest.raises(DefinitionError, match=rf"Tool.from_schema\('t'\): {place} is .*\. It is "):
-        Tool.from_schema("t", {"type": "object", "properties": said})
+        Tool.from_schema("t", {"type": "object", "properties": meta})
 
 
 def test_options() -> None:
-    """The decorator says the same by `module` and `imports`."""
+    """The decorator declares the same by `module` and `imports`."""
 
     @tool(module="research", imports=["city"])
     def look(about: str) -> list[str]: ...  # type: ignore[empty-body]
@@ -171,37 +173,37 @@ def test_explicit(go: Callable[..., RunResult[Any]], dialect: RunDialectName, re
     def found(about: str, context: ToolContext[Any]) -> list[str]:
         return [about, repr(context.deps), json.dumps(dict(context.shared))]
 
-    result = served(box, go, dialect, *replies)
+    result = run_module(box, go, dialect, *replies)
 
     assert ["walls", "None", '{"city": "Paris"}'] == result.calls[0].result.value
 
 
 def test_function_in_a_module() -> None:
-    """A function that is a tool itself is held apart likewise."""
+    """A function with a body can run in a module too."""
 
     @tool(module="research")
     def seen(context: ToolContext[Any]) -> list[Any]:
-        """Tell what is seen."""
+        """Return what a call may see."""
         return [context.deps, dict(context.shared)]
 
-    assert [None, {}] == wanted(call("seen"), Toolbox([seen]), context=ToolContext(deps="db")).value
+    assert [None, {}] == call_module(call("seen"), Toolbox([seen]), context=ToolContext(deps="db")).value
 
 
 def test_inline() -> None:
-    """Outside of a module, a call keeps `deps`, and sees the imports where there is a list of them."""
+    """Without a module a call has `deps`, and of the shared values its imports if it has any."""
 
     @tool(imports=["trip"])
     def some(context: ToolContext[Any]) -> list[Any]:
-        """Tell what is seen."""
+        """Return what a call may see."""
         return [context.deps, dict(context.shared), context.shared["trip.day"]]
 
-    assert ["db", {"trip": {"day": 3}}, 3] == wanted(
+    assert ["db", {"trip": {"day": 3}}, 3] == call_module(
         call("some"), Toolbox([some]), context=ToolContext(deps="db")
     ).value
 
 
-def told(about: str, context: ToolContext[Any]) -> list[str]:
-    """Tell what is imported."""
+def read_imports(about: str, context: ToolContext[Any]) -> list[str]:
+    """Return the imports."""
     return sorted(context.shared)
 
 
@@ -209,22 +211,22 @@ def told(about: str, context: ToolContext[Any]) -> list[str]:
 def test_asked_imports(asked: tuple[str, ...]) -> None:
     """Of the imports that a model may ask for, a call gets those that it did ask for."""
     box = look_up(ASKING)
-    box.bind("look", told)
+    box.bind("look", read_imports)
 
-    assert [*asked] == wanted(ToolCall(name="look", arguments='{"about": "x"}', imports=asked), box).value
+    assert [*asked] == call_module(ToolCall(name="look", arguments='{"about": "x"}', imports=asked), box).value
 
 
 @BACKENDS
 @pytest.mark.parametrize("dialect", ["chat", "calls"])
 def test_asking_for_imports(go: Callable[..., RunResult[Any]], dialect: RunDialectName) -> None:
     """A model asks by `_imports`, beside the arguments."""
-    box, said = look_up(ASKING), {"_imports": ["trip.day"], "about": "x"}
-    box.bind("look", told)
+    box, arguments = look_up(ASKING), {"_imports": ["trip.day"], "about": "x"}
+    box.bind("look", read_imports)
     replies = {
-        "chat": (reply.calls(("look", said)), SAID),
-        "calls": (reply.text(json.dumps({"calls": [{"_tool": "look", **said}], "output": None})), SAID_IN_CALLS),
+        "chat": (reply.calls(("look", arguments)), ANSWER),
+        "calls": (reply.text(json.dumps({"calls": [{"_tool": "look", **arguments}], "output": None})), ANSWER_IN_CALLS),
     }
-    result = served(box, go, dialect, *replies[dialect])
+    result = run_module(box, go, dialect, *replies[dialect])
 
     assert (["trip.day"], ("trip.day",)) == (result.calls[0].result.value, result.calls[0].call.imports)
 
@@ -237,20 +239,20 @@ def test_asking_for_imports(go: Callable[..., RunResult[Any]], dialect: RunDiale
     ],
     ids=["not allowed", "not there"],
 )
-def test_imports_that_cannot_be(asked: tuple[str, ...], shared: Mapping[str, Any], kind: str, text: str) -> None:
-    """What may not be imported, or is not there, is told to the model; nothing is carried out."""
+def test_refused_imports(asked: tuple[str, ...], shared: Mapping[str, Any], kind: str, text: str) -> None:
+    """An import that is not allowed, or has no value, is an error for the model; the function is not called."""
     box = look_up(ASKING)
-    box.bind("look", told)
+    box.bind("look", read_imports)
     result = box.call_many([ToolCall(name="look", arguments='{"about": "x"}', imports=asked)], shared=shared)[0]
 
     assert (kind, text) == (result.kind, result.text)
 
 
-def test_gates_stand_outside() -> None:
-    """Who decides on a call sees what the application gave to the run, and what the call is to import."""
+def test_gates_of_a_module() -> None:
+    """Gates see the run's own deps, and the imports of the call."""
     seen: list[Any] = []
     box = look_up(ASKING)
-    box.bind("look", told)
+    box.bind("look", read_imports)
 
     def approve(request: ApprovalRequest) -> bool:
         seen.append((request.context.deps, request.call.imports))
@@ -263,12 +265,12 @@ def test_gates_stand_outside() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "asked", "told"),
+    ("schema", "asked", "imported"),
     [(LOOK, (), "city={'day': 4}"), (ASKING, ("city",), "city={'day': 4}"), (ASKING, ("trip.day",), "trip.day=4")],
     ids=["always", "asked for", "a part"],
 )
-def test_imports_are_waited_for(schema: Mapping[str, Any], asked: tuple[str, ...], told: str) -> None:
-    """Where results are kept, a call waits for those of the same answer that give what it imports."""
+def test_imports_are_waited_for(schema: Mapping[str, Any], asked: tuple[str, ...], imported: str) -> None:
+    """With references, a call waits for the calls of the same response that store what it imports."""
 
     @tool
     def trip() -> dict[str, int]:
@@ -277,13 +279,13 @@ def test_imports_are_waited_for(schema: Mapping[str, Any], asked: tuple[str, ...
     box = Toolbox([Tool.from_schema("look", schema), trip], references=True)
     box.bindings.module("research", lambda _, __, imports: [f"{name}={value}" for name, value in imports.items()])
     look = ToolCall(name="look", arguments='{"about": "x"}', imports=asked)
-    kept = [ToolCall(name="trip", output_path=path) for path in ("city", "trip")]
+    stored = [ToolCall(name="trip", output_path=path) for path in ("city", "trip")]
 
-    assert [told] == box.call_many([look, *kept])[0].value
+    assert [imported] == box.call_many([look, *stored])[0].value
 
 
 def test_an_import_that_failed() -> None:
-    """A call does not get an older value of an import where the call failed that was to give a newer one."""
+    """A call does not get an older value of an import if the call failed that should have stored a newer one."""
 
     @tool
     def find() -> str:
@@ -299,7 +301,7 @@ def test_an_import_that_failed() -> None:
 
 
 def test_imports_of_each_other() -> None:
-    """Calls that keep their results where each other imports from are carried out, one after the other."""
+    """Calls that import each other's results are executed one after the other."""
     box = Toolbox([Tool.from_schema("look", LOOK)], references=True)
     box.bindings.module("research", lambda _, __, imports: [str(imports["city"])])
     calls = [ToolCall(name="look", arguments='{"about": "x"}', output_path=path) for path in ("city.a", "city")]
@@ -309,8 +311,8 @@ def test_imports_of_each_other() -> None:
     ]
 
 
-def test_a_yes_is_for_the_imports() -> None:
-    """A decision on a call holds for what it imports."""
+def test_approval_of_imports() -> None:
+    """An approval is for the imports of its call."""
     made = Tool.from_schema("look", ASKING)
     calls = [ToolCall(name="look", arguments='{"about": "x"}', imports=asked) for asked in ((), ("city",))]
     digests = {ApprovalRequest(made, {"about": "x"}, ToolContext(deps=None), one).digest for one in calls}
@@ -324,11 +326,11 @@ def test_a_yes_is_for_the_imports() -> None:
 @BACKENDS
 @BOTH
 def test_runner(go: Callable[..., RunResult[Any]], dialect: RunDialectName, replies: tuple[Any, ...]) -> None:
-    """A module's runner is told the tool, the arguments and the imports, and nothing else of the run."""
+    """A module's runner gets the tool, the arguments and the imports, and nothing else of the run."""
     box = look_up()
     with ScriptedModel([FOUND]) as model:
         box.bindings.module("research", Runner(model=model))
-        result = served(box, go, dialect, *replies)
+        result = run_module(box, go, dialect, *replies)
 
     assert (["old", "grey"], (UserMessage(PROMPT),), (), False) == (
         result.calls[0].result.value,
@@ -344,7 +346,7 @@ def test_tools_of_a_module(go: Callable[..., RunResult[Any]]) -> None:
     seen: list[Any] = []
 
     def note(context: ToolContext[Any]) -> None:
-        """Note what is seen."""
+        """Record what a call may see."""
         seen.append((context.deps, dict(context.shared)))
 
     box = look_up()
@@ -355,16 +357,16 @@ def test_tools_of_a_module(go: Callable[..., RunResult[Any]]) -> None:
 
 
 def test_cost_of_a_module() -> None:
-    """What came of a module's run, and what it cost, stands in the details of the result."""
+    """The result of a module's run, with its usage, is in the details of the result."""
     box = look_up()
     box.bindings.module("research", Runner(model=ScriptedModel([FOUND])))
-    result = wanted(call("look", about="walls"), box)
+    result = call_module(call("look", about="walls"), box)
 
     assert (Usage(requests=1), ["old", "grey"]) == (result.details.usage, result.details.output)
 
 
 def test_typed_answer() -> None:
-    """What a module gives is of the type that the tool's annotation says."""
+    """The answer of a module is converted to the tool's return annotation."""
 
     @tool(module="research")
     def born(name: str) -> set[int]: ...  # type: ignore[empty-body]
@@ -372,20 +374,20 @@ def test_typed_answer() -> None:
     box = Toolbox([born])
     box.bindings.module("research", Runner(model=ScriptedModel(["[1901]"])))
 
-    assert {1901} == wanted(call("born", name="Ann"), box).value
+    assert {1901} == call_module(call("born", name="Ann"), box).value
 
 
 def test_text_of_a_module() -> None:
-    """Where a tool says nothing of its output, or that it is a text, any text will do."""
+    """Where a tool declares no output, or a text, any text is accepted."""
     box = look_up(object_of("Look facts up.", _module={"const": "research"}))
     box.bindings.module("research", Runner(model=ScriptedModel(["Nothing to see."])))
 
-    assert "Nothing to see." == wanted(call("look"), box).value
+    assert "Nothing to see." == call_module(call("look"), box).value
 
 
 @BACKENDS
 def test_a_module_ends_with_the_run(go: Callable[..., RunResult[Any]]) -> None:
-    """A run that is called off takes its modules along: they ask their model nothing more."""
+    """Cancelling a run cancels its modules: they send no further request."""
 
     def give_up(_: ModelRequest) -> ToolCall:
         outer.cancel()
@@ -401,27 +403,27 @@ def test_a_module_ends_with_the_run(go: Callable[..., RunResult[Any]]) -> None:
 
 @pytest.mark.parametrize("answer", ["[1", '{"result": "old"}'], ids=["broken", "of another type"])
 def test_runner_without_an_answer(answer: str) -> None:
-    """A module that gives nothing that the tool gives makes an error of its call; what it cost is not lost."""
+    """A module without a valid answer is an error of its call; its usage is in the details."""
     box = look_up()
     box.bindings.module("research", Runner(model=ScriptedModel([answer] * 3)))
-    result = wanted(call("look", about="x"), box)
+    result = call_module(call("look", about="x"), box)
 
     assert ("failed", 3) == (result.kind, result.exception.result.usage.requests)  # type: ignore[union-attr]
 
 
 def test_paused_module() -> None:
-    """A module whose run waits for somebody gives no answer; its state stands in the details."""
+    """A module whose run pauses gives no answer; its state is in the details."""
     from toolkit.approvers import defer
 
     box = look_up()
     box.bindings.module("research", Runner([len], model=ScriptedModel([call("len", obj=[])]), approve=defer))
-    result = wanted(call("look", about="x"), box)
+    result = call_module(call("look", about="x"), box)
 
     assert ("The module 'research' gave no answer: paused.", True) == (result.text, result.details.is_paused)
 
 
 def test_modules_inside_each_other() -> None:
-    """A module that has its own tool to call comes to an end."""
+    """A module that calls its own tool is stopped."""
     box = Toolbox([Tool.from_schema("look", object_of(_module={"const": "deeper"}))])
     model = ScriptedModel(lambda request: "Up." if len(request.messages) > 1 else call("look"))
     box.bindings.module("deeper", Runner(box, model=model))
@@ -434,7 +436,7 @@ def test_modules_inside_each_other() -> None:
 
 
 def test_function() -> None:
-    """A module's function is given the call, the tool and the imports."""
+    """A module's function gets the call, the tool and the imports."""
     box = look_up()
 
     @box.bindings.module("research")
@@ -443,7 +445,7 @@ def test_function() -> None:
 
     asked = ToolCall(name="look", arguments='{"about": "walls"}', id="1", reasoning="hidden")
 
-    assert ["look", '{"about":"walls"}', "city", "Look facts up.", "('city', 'Paris')"] == wanted(asked, box).value
+    assert ["look", '{"about":"walls"}', "city", "Look facts up.", "('city', 'Paris')"] == call_module(asked, box).value
 
 
 @BACKENDS
@@ -457,27 +459,27 @@ def test_async_function(go: Callable[..., RunResult[Any]], dialect: RunDialectNa
         await asyncio.sleep(0)
         return ["old"]
 
-    assert ["old"] == served(box, go, dialect, *replies).calls[0].result.value
+    assert ["old"] == run_module(box, go, dialect, *replies).calls[0].result.value
 
 
 def test_function_that_promises() -> None:
-    """A module's function may give a promise without being async itself."""
+    """A module's function may return an awaitable without being async itself."""
     box = look_up()
     box.bindings.module("research", lambda *_: asyncio.sleep(0, ["old"]))
 
-    assert ["old"] == wanted(call("look", about="x"), box).value
+    assert ["old"] == call_module(call("look", about="x"), box).value
 
 
-def test_function_that_gives_something_else() -> None:
-    """What a module's function gives is checked."""
+def test_invalid_answer_of_a_function() -> None:
+    """The answer of a module's function is validated."""
     box = look_up()
     box.bindings.module("research", lambda *_: {"walls": "old"})
-    result = wanted(call("look", about="x"), box)
+    result = call_module(call("look", about="x"), box)
 
     assert ("failed", True) == (result.kind, str(result.text).startswith("The module 'research' gave what look does"))
 
 
-def test_no_carrier() -> None:
+def test_invalid_delegate() -> None:
     """A module is a runner or a function."""
     with pytest.raises(DefinitionError, match="A module is a Runner, or a function"):
         Toolbox().bindings.module("research", 5)  # type: ignore[call-overload]
@@ -487,7 +489,7 @@ def test_no_carrier() -> None:
 
 
 def test_nothing_answers() -> None:
-    """Without anything that answers, a call is an error that says what to do, and `check` says it before."""
+    """Without a delegate, a call is an error that says what to do, and `check` reports it."""
     box = look_up()
     text = (
         "Tool not found: module not found: research. Toolbox.bindings.module('research', Runner(...)) gives one; "
@@ -495,27 +497,27 @@ def test_nothing_answers() -> None:
     )
 
     assert (text, ["no-module"]) == (
-        wanted(call("look", about="x"), box).text,
+        call_module(call("look", about="x"), box).text,
         [found.code for found in box.check().at_least("error")],
     )
 
 
 def test_output_of_the_outer_model() -> None:
-    """What the run's own model writes as the output of such a call is overlooked."""
+    """An output that the run's own model writes is ignored."""
     box = look_up()
     box.bindings.module("research", lambda *_: ["old"])
 
-    assert ["old"] == wanted(call("look", about="x", _output=["new"]), box).value
+    assert ["old"] == call_module(call("look", about="x", _output=["new"]), box).value
 
 
 def test_bound_and_back() -> None:
-    """What is bound comes before the module, for as long as it is bound."""
+    """A bound function replaces the module until it is unbound."""
     box = look_up()
     box.bindings.module("research", lambda *_: ["module"])
     with box.override("look", lambda _: ["double"]):
-        during = wanted(call("look", about="x"), box).value
+        during = call_module(call("look", about="x"), box).value
 
-    assert (["double"], ["module"]) == (during, wanted(call("look", about="x"), box).value)
+    assert (["double"], ["module"]) == (during, call_module(call("look", about="x"), box).value)
 
 
 @pytest.mark.parametrize(
@@ -528,4 +530,4 @@ def test_other_toolboxes(other: Callable[[Toolbox], Toolbox]) -> None:
     box = look_up()
     box.bindings.module("research", lambda *_: ["old"])
 
-    assert ["old"] == wanted(call("look", about="x"), other(box)).value
+    assert ["old"] == call_module(call("look", about="x"), other(box)).value

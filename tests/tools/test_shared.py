@@ -1,4 +1,4 @@
-"""Values that calls share: kept at dotted paths, told apart by instance, shown for reading."""
+"""Values that calls share: stored at dotted paths, by instance, and read through a view."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ VALUES = st.recursive(st.none() | st.integers() | st.text("ab†", max_size=3), 
 
 
 @tool
-def seen(context: ToolContext) -> dict[str, Any]:
-    """Show what a call may see."""
+def read_values(context: ToolContext) -> dict[str, Any]:
+    """Return the values that a call may see."""
     return dict(context.shared)
 
 
 def test_a_path() -> None:
-    """A value is found at its path, in what stands above it, and inside itself."""
+    """A value is found at its path, as a part of the value above it, and by paths into it."""
     shared = SharedValues()
     shared.set("trip.city", {"names": ["Rome", "Roma"]})
 
@@ -35,7 +35,7 @@ def test_a_path() -> None:
 
 
 def test_the_last_one_wins() -> None:
-    """A value takes the place of what stood there, and of what stood in its way."""
+    """A value replaces the one at its path, and one above it that is no object."""
     shared = SharedValues({"trip": "Rome", "days": {"first": 1}})
     shared.set("trip.city", "Oslo")
     shared.set("days", 3)
@@ -55,8 +55,8 @@ def test_no_path(path: Any) -> None:
 
 
 @pytest.mark.parametrize("path", ["city", "trip.days", "trip.city.0", "list.2", "list.first", "list.-1"])
-def test_nothing_there(path: str) -> None:
-    """What is not there is a KeyError that says what is."""
+def test_missing_value(path: str) -> None:
+    """A path without a value is a KeyError that lists the paths that there are."""
     shared = SharedValues({"trip.city": "Rome", "list": [1, 2]})
 
     with pytest.raises(KeyError, match=rf"there is nothing at '{path}'.* There is: list, trip\.city"):
@@ -74,7 +74,7 @@ def test_instances() -> None:
 
 
 def test_copies() -> None:
-    """Neither who gave a value nor who got one can change it."""
+    """Changing a value after it was stored, or after it was read, does not change the stored one."""
     given = {"names": ["Rome"]}
     shared = SharedValues({"city": given})
     given["names"].append("Roma")
@@ -85,13 +85,13 @@ def test_copies() -> None:
 
 @pytest.mark.parametrize("value", [object(), {1: {2, object()}}, "\ud800"], ids=["object", "inside", "half"])
 def test_no_json(value: Any) -> None:
-    """What JSON has no form for is refused."""
+    """A value that JSON has no form for is refused."""
     with pytest.raises(ValueError, match="'city' was not stored: it cannot be written as JSON"):
         SharedValues({"city": value})
 
 
 def test_a_circle_is_no_json() -> None:
-    """A list that holds itself is refused, too."""
+    """A list that contains itself is refused, too."""
     circle: list[Any] = []
     circle.append(circle)
 
@@ -99,8 +99,8 @@ def test_a_circle_is_no_json() -> None:
         SharedValues({"city": circle})
 
 
-def test_room() -> None:
-    """There is room for 16 MiB; what takes the place of another takes its room."""
+def test_maximum_size() -> None:
+    """At most 16 MiB are stored; a value that replaces another one uses its room."""
     shared = SharedValues({"a.b": "x" * (MAX_BYTES - 100)})
     with pytest.raises(ValueError, match="'c' was not stored: it has 202 bytes, and there is no room"):
         shared.set("c", "x" * 200)
@@ -111,7 +111,7 @@ def test_room() -> None:
 
 
 def test_a_view() -> None:
-    """A view finds values by path, and what they hold; a path that leads nowhere is not in it."""
+    """A view finds values by path, and their members; other paths are not in it."""
     view = SharedValues({"trip.city": "Rome", "key": "secret"}).view()
 
     assert {"trip.city": "Rome", "key": "secret"} == dict(view)
@@ -120,7 +120,7 @@ def test_a_view() -> None:
 
 
 def test_a_view_is_for_reading() -> None:
-    """A view cannot be written to; it shows what is put in later, and travels as plain data."""
+    """A view cannot be written to; it has later values too, and is pickled as plain data."""
     shared = SharedValues({"city": "Rome"})
     view = shared.view()
     shared.set("days", 2)
@@ -131,26 +131,30 @@ def test_a_view_is_for_reading() -> None:
 
 @pytest.mark.parametrize("given", [3, "city", [("city", 1)]])
 def test_no_values(given: Any) -> None:
-    """What calls share is a Shared or a mapping."""
+    """Shared values are SharedValues or a mapping."""
     with pytest.raises(TypeError, match="is neither SharedValues nor a mapping of values by path"):
-        Toolbox([seen]).call_many([], shared=given)
+        Toolbox([read_values]).call_many([], shared=given)
 
 
 def test_in_the_context() -> None:
-    """A call finds what is shared in its context, also where calls refer to nothing."""
-    assert {"city": "Rome"} == Toolbox([seen]).call_many([ToolCall(name="seen")], shared={"city": "Rome"})[0].value
-    assert {} == Toolbox([seen]).call("seen").value
+    """A tool finds the shared values in its context, also without references."""
+    assert {"city": "Rome"} == Toolbox([read_values]).call_many(
+        [ToolCall(name="read_values")], shared={"city": "Rome"}
+    )[0].value
+    assert {} == Toolbox([read_values]).call("read_values").value
 
 
 def test_in_another_process() -> None:
-    """A call that is carried out in another process finds it, too."""
-    apart = tool(name="seen", isolate="process")(seen)
+    """A call in another process finds them, too."""
+    apart = tool(name="read_values", isolate="process")(read_values)
 
-    assert {"city": "Rome"} == Toolbox([apart]).call_many([ToolCall(name="seen")], shared={"city": "Rome"})[0].value
+    assert {"city": "Rome"} == Toolbox([apart]).call_many([ToolCall(name="read_values")], shared={"city": "Rome"})[
+        0
+    ].value
 
 
 def test_threads() -> None:
-    """Many threads that put values in lose none."""
+    """Values that many threads store are all there."""
     shared = SharedValues()
     threads = [threading.Thread(target=shared.set, args=(f"a.n{number}", number)) for number in range(50)]
     for thread in threads:
@@ -163,7 +167,7 @@ def test_threads() -> None:
 
 @given(st.lists(st.tuples(PATHS, VALUES), min_size=1))
 def test_any_values(puts: list[tuple[str, Any]]) -> None:
-    """Whatever was there before, a value that was put in is found."""
+    """A value is found after it was stored, whatever was stored before."""
     shared = SharedValues()
     for path, value in puts:
         shared.set(path, value)
