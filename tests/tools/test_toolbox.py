@@ -576,7 +576,7 @@ def test_object() -> None:
         (Shelf, r"The tools of Shelf need an instance: write Shelf\(\.\.\.\)"),
         (
             object(),
-            "is no tool. Pass a function; an object with methods that are decorated with @tool; or one with name",
+            "is no tool. Pass a function; an object with methods that are decorated with @tool; or one with",
         ),
     ],
 )

@@ -108,6 +108,7 @@ class Conversation:
         messages: The history, ending in what the model has to answer.
         run_id: Makes call ids unique beyond this run; they begin with it.
         limits: Limits of the run.
+        allowed_tools: Part of the state.
 
     Attributes:
         limit: Name of the limit that was reached; empty when none was.
@@ -115,11 +116,18 @@ class Conversation:
             too many calls.
     """
 
-    def __init__(self, messages: Sequence[Message], *, run_id: str, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        messages: Sequence[Message],
+        *,
+        run_id: str,
+        limits: Limits | None = None,
+        allowed_tools: tuple[str, ...] | None = None,
+    ) -> None:
         self.run_id = run_id
         self.limit = ""
         self.refusals: tuple[ToolMessage, ...] = ()
-        self._state = RunState(run_id=run_id, messages=())
+        self._state = RunState(run_id=run_id, messages=(), allowed_tools=allowed_tools)
         self._limits = limits or Limits()
         self._messages = list(messages)
         earlier = [message.calls for message in messages if isinstance(message, ModelResponse)]

@@ -245,6 +245,7 @@ class RunOptions(TypedDict, total=False):
     deps: Any
     decisions: Decisions
     shared: Values
+    allowed_tools: Sequence[str] | None
 
 
 @dataclass(frozen=True)
@@ -257,5 +258,6 @@ class RunRequest:
     output_type: Any
     decisions: Decisions
     shared: Values
+    allowed_tools: Sequence[str] | None = None
     streams: bool = False
     in_background: bool = False

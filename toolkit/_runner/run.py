@@ -238,11 +238,14 @@ class Run(Generic[T]):
             memo=self._memo,
             cancellation=cancellation,
         )
+        offered = request.tools
         for hook in self.hooks.before_model:
             request = await apply_model_hook(hook, request, backend, cancellation)
         if self.hooks.before_model:
             memo = self._memo if request.messages is step.messages else []
             request = replace(request, memo=memo, cancellation=cancellation)
+            is_own = request.tools is offered and (request.choice, request.allowed) == (self.tool_choice, self.allowed)
+            self.tool_caller.offer(None if is_own else request)
         return request
 
     async def _send(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, overload
@@ -185,6 +185,7 @@ class Runner(Controls):
         output_type: Any = str,
         decisions: Decisions = NO_DECISIONS,
         shared: Values = None,
+        allowed_tools: Sequence[str] | None = None,
     ) -> RunResult[Any]:
         """Call the model and execute its tool calls until it has an answer.
 
@@ -203,6 +204,7 @@ class Runner(Controls):
             shared: Values by dotted path, given to tools as `ToolContext.shared`; calls may refer to them if the
                 toolbox has `references`. Results that calls store join them. A SharedValues is used as it is, so that
                 several runs can share it.
+            allowed_tools: As for the Runner, in the place of its own; kept in the state.
 
         Raises:
             DefinitionError: `output_type` has no JSON form.
@@ -215,7 +217,7 @@ class Runner(Controls):
             TypeError: A tool takes `ToolContext[X]`, and there are no deps.
             RunError: The model gave no answer of the `output_type` within `output_retries`.
         """
-        request = RunRequest(prompt, messages, deps, output_type, decisions, shared)
+        request = RunRequest(prompt, messages, deps, output_type, decisions, shared, allowed_tools)
         return run_sync(self._create_run(request).finish(SyncBackend()))
 
     @overload
@@ -233,9 +235,10 @@ class Runner(Controls):
         output_type: Any = str,
         decisions: Decisions = NO_DECISIONS,
         shared: Values = None,
+        allowed_tools: Sequence[str] | None = None,
     ) -> RunResult[Any]:
         """Do what `run` does, in the running event loop; sync tools run on threads."""
-        request = RunRequest(prompt, messages, deps, output_type, decisions, shared)
+        request = RunRequest(prompt, messages, deps, output_type, decisions, shared, allowed_tools)
         return await self._create_run(request).finish(AsyncBackend())
 
     @overload
@@ -253,10 +256,13 @@ class Runner(Controls):
         output_type: Any = str,
         decisions: Decisions = NO_DECISIONS,
         shared: Values = None,
+        allowed_tools: Sequence[str] | None = None,
     ) -> RunStream[Any]:
         """Do what `run` does, as an iterator of events; leaving it early cancels the run."""
         return RunStream(
-            self._create_run(RunRequest(prompt, messages, deps, output_type, decisions, shared, streams=True))
+            self._create_run(
+                RunRequest(prompt, messages, deps, output_type, decisions, shared, allowed_tools, streams=True)
+            )
         )
 
     @overload
@@ -276,10 +282,13 @@ class Runner(Controls):
         output_type: Any = str,
         decisions: Decisions = NO_DECISIONS,
         shared: Values = None,
+        allowed_tools: Sequence[str] | None = None,
     ) -> AsyncRunStream[Any]:
         """Do what `stream` does, in the running event loop."""
         return AsyncRunStream(
-            self._create_run(RunRequest(prompt, messages, deps, output_type, decisions, shared, streams=True))
+            self._create_run(
+                RunRequest(prompt, messages, deps, output_type, decisions, shared, allowed_tools, streams=True)
+            )
         )
 
     @overload
@@ -297,11 +306,22 @@ class Runner(Controls):
         output_type: Any = str,
         decisions: Decisions = NO_DECISIONS,
         shared: Values = None,
+        allowed_tools: Sequence[str] | None = None,
     ) -> RunHandle[Any]:
         """Start the run on a thread of its own, and return a handle at once."""
         return RunHandle(
             self._create_run(
-                RunRequest(prompt, messages, deps, output_type, decisions, shared, streams=True, in_background=True)
+                RunRequest(
+                    prompt,
+                    messages,
+                    deps,
+                    output_type,
+                    decisions,
+                    shared,
+                    allowed_tools,
+                    streams=True,
+                    in_background=True,
+                )
             )
         )
 
@@ -433,16 +453,20 @@ class Runner(Controls):
                 raise ValueError(
                     f"Limits(max_calls_per_tool=...) has {name!r}, which is no tool here{suggest(str(name), tools)}"
                 )
+        own = state.allowed_tools if state and request.allowed_tools is None else request.allowed_tools
+        choice, allowed = check_choice(
+            options.get("tool_choice"), options.get("allowed_tools") if own is None else own, tools
+        )
+        own = None if own is None else allowed
         if state:
-            conversation = _resume(state, self.limits)
+            conversation = _resume(state.replace(allowed_tools=own), self.limits)
         elif request.decisions:
             raise ApprovalError("decisions= belongs to the state of a paused run: pass that, too.")
         else:
             messages = _list_first_messages(prompt, request.messages, self.instructions)
-            conversation = Conversation(messages, run_id=uuid.uuid4().hex, limits=self.limits)
+            conversation = Conversation(messages, run_id=uuid.uuid4().hex, limits=self.limits, allowed_tools=own)
         cancellation = Cancellation(parent=current_cancellation.get())
         deadline = Cancellation(self.limits.max_seconds, parent=cancellation)
-        choice, allowed = check_choice(options.get("tool_choice"), options.get("allowed_tools"), tools)
         queue = MessageQueue(options.get("queue", "one"))
         shared: SharedValues | None = None
         if request.shared is not None or self.toolbox.references:

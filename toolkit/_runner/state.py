@@ -45,6 +45,7 @@ class RunState(FrozenValue):
         pending: Calls of the last response that wait for approval.
         finish_reason: Why the run ended, or which limit its last turn has reached; else empty.
         output: The answer, where it is not the text of the last response.
+        allowed_tools: Names of the tools that this run may call, where it was given some.
         is_last_turn: Whether the next response is the last, without tools.
         empty_responses: Empty responses in a row.
         output_retries: Answers that did not fit the output type.
@@ -61,6 +62,7 @@ class RunState(FrozenValue):
     pending: tuple[PendingApproval, ...] = ()
     finish_reason: str = ""
     output: str | None = None
+    allowed_tools: tuple[str, ...] | None = None
     is_last_turn: bool = False
     empty_responses: int = 0
     output_retries: int = 0
@@ -115,6 +117,7 @@ _PARSERS: Mapping[str, Any] = {
     "results": _parse_messages,
     "pending": _parse_pending,
     "usage": lambda data: Usage(**data),
+    "allowed_tools": lambda data: data and tuple(data),
 }
 
 

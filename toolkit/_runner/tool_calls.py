@@ -13,12 +13,13 @@ from toolkit._concurrency.backend import Backend, Handle
 from toolkit._concurrency.cancellation import DEADLINE, Cancellation, current_cancellation
 from toolkit._concurrency.threads import note_still_running
 from toolkit._context import ToolContext, discard
+from toolkit._dialects.tool_choice import allowed_names
 from toolkit._execution.approval import Deferred, Stopped
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.invoke import Emit
 from toolkit._execution.parallel import Order, dispatching, parallel_limit, run_batch, split_batches
 from toolkit._execution.references import Blocked, Dependencies, may_depend
-from toolkit._messages import PendingApproval, ToolCall, ToolMessage, ToolResult
+from toolkit._messages import ModelRequest, PendingApproval, ToolCall, ToolMessage, ToolResult
 from toolkit._runner.control import MessageQueue
 from toolkit._runner.conversation import (
     CANCELLED_TEXT,
@@ -54,6 +55,7 @@ class ToolCaller:
         deadline: The run's cancellation and time limit.
         raise_errors: Whether an exception of a tool ends the run.
         early: Calls that started while the response still arrived, by call id.
+        available: Names of the tools that may be called in the run; all if None.
     """
 
     dispatcher: Dispatcher
@@ -70,6 +72,18 @@ class ToolCaller:
     deadline: Cancellation
     raise_errors: bool
     early: dict[str, EarlyCall] = field(default_factory=dict)
+    available: Collection[str] | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.available = self.dispatcher.available
+
+    def offer(self, request: ModelRequest | None) -> None:
+        """Refuse calls of tools that hooks have taken out of a request; None offers those of the run again."""
+        available = self.available
+        if request is not None:
+            names = allowed_names([spec.name for spec in request.tools], request.choice, request.allowed)
+            available = names if available is None else names.intersection(available)
+        self.dispatcher = replace(self.dispatcher, available=available)
 
     def make_start(self, call: ToolCall) -> ToolCallStarted:
         """Make the event of a call that starts."""
