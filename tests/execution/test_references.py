@@ -60,7 +60,7 @@ BOX = Toolbox(TOOLS, references=True)
 
 
 def call(name: str, /, to: str = "", of: str = "", **arguments: Any) -> ToolCall:
-    """Make a call that keeps its result somewhere."""
+    """Make a call that stores its result at a path."""
     return ToolCall(name=name, arguments=json.dumps(arguments), output_path=to, instance=of)
 
 
@@ -72,39 +72,39 @@ def store_results(**results: Any) -> SharedValues:
     return shared
 
 
-def in_place(calls: Sequence[ToolCall], **options: Any) -> list[ToolResult]:
-    """Carry calls out on this thread and others."""
+def call_sync(calls: Sequence[ToolCall], **options: Any) -> list[ToolResult]:
+    """Execute calls on this thread and others."""
     return BOX.call_many(calls, **options)
 
 
-def in_a_loop(calls: Sequence[ToolCall], **options: Any) -> list[ToolResult]:
-    """Carry calls out in an event loop."""
+def call_async(calls: Sequence[ToolCall], **options: Any) -> list[ToolResult]:
+    """Execute calls in an event loop."""
     return asyncio.run(BOX.acall_many(calls, **options))
 
 
-WAYS = st.sampled_from([in_place, in_a_loop])
-ways = pytest.mark.parametrize("carried_out", [in_place, in_a_loop], ids=["call_many", "acall_many"])
+WAYS = st.sampled_from([call_sync, call_async])
+ways = pytest.mark.parametrize("execute", [call_sync, call_async], ids=["call_many", "acall_many"])
 
 
 @ways
-def test_a_result_as_an_argument(carried_out: All) -> None:
-    """An argument that refers to another call's result gets it, whichever comes first; results are in call order."""
+def test_a_result_as_an_argument(execute: All) -> None:
+    """An argument that refers to another call's result gets it, in any order; results are in call order."""
     calls = [
         call("walk", miles="†home.roads.0.miles"),
         call("join", parts=["to ", "†home.name"], end="†mark"),
         call("place", to="home", name="Rome"),
     ]
 
-    assert ["3", "to Rome!"] == [result.text for result in carried_out(calls, shared={"mark": "!"})][:2]
+    assert ["3", "to Rome!"] == [result.text for result in execute(calls, shared={"mark": "!"})][:2]
 
 
 @ways
-def test_a_chain(carried_out: All) -> None:
+def test_a_chain(execute: All) -> None:
     """More calls than may run at once, each of which refers to the one behind it, all have a result."""
     chain = [call("join", to=f"n{number}", parts=[f"†n{number + 1}"], end=".") for number in range(300)]
     calls = [*chain, call("join", to="n300", parts="x")]
 
-    assert "x" + "." * 300 == carried_out(calls)[0].text
+    assert "x" + "." * 300 == execute(calls)[0].text
 
 
 def test_state() -> None:
@@ -118,15 +118,15 @@ def test_state() -> None:
     assert ["Rome"] * 3 == [result.value for result in BOX.call_many(calls)]
 
 
-def test_a_text_that_begins_with_a_mark() -> None:
-    """Two marks stand for a text that begins with one; one inside of a text is a character like any other."""
+def test_escaped_mark_in_a_text() -> None:
+    """Two marks stand for a text that starts with one; one inside a text is a normal character."""
     calls = [call("join", parts="††note"), call("join", parts="see †note"), call("join", parts=["a", "†††"])]
 
     assert ["†note", "see †note", "a††"] == [result.value for result in BOX.call_many(calls)]
 
 
 def test_without_references() -> None:
-    """Where calls do not refer to each other, a mark is a character, and no result is kept."""
+    """Without references a mark is a normal character, and no result is stored."""
     shared = SharedValues()
 
     assert ["†note"] == [
@@ -135,8 +135,8 @@ def test_without_references() -> None:
     assert () == shared.paths()
 
 
-def test_values_are_checked() -> None:
-    """What a reference stands for is checked like any argument."""
+def test_values_are_validated() -> None:
+    """The value of a reference is validated like any argument."""
     wrong, _ = BOX.call_many([call("walk", miles="†city"), call("join", to="city", parts="Rome")])
 
     assert ("invalid_arguments", True) == (wrong.kind, (wrong.text or "").startswith("Invalid arguments: miles: "))
@@ -147,7 +147,7 @@ def test_values_are_checked() -> None:
     ("parts", "text"), [("††x", "†x"), ("†x", "here"), (["†x", "!"], "here!")], ids=["mark", "reference", "inside"]
 )
 def test_a_call_by_name(parts: Any, text: str, is_async: bool) -> None:
-    """What is called by name may refer to what is shared, as any call may."""
+    """A call by name may refer to shared values."""
     words, shared = {"parts": parts}, {"x": "here"}
     result = (
         asyncio.run(BOX.acall("join", words, shared=shared)) if is_async else BOX.call("join", words, shared=shared)
@@ -156,8 +156,8 @@ def test_a_call_by_name(parts: Any, text: str, is_async: bool) -> None:
     assert text == result.text
 
 
-def test_what_a_call_by_name_sees() -> None:
-    """Without references, too, a call by name finds in its context what is shared."""
+def test_shared_values_of_a_call_by_name() -> None:
+    """Without references, too, a call by name has the shared values in its context."""
 
     @tool
     def seen(context: ToolContext) -> dict[str, Any]:
@@ -167,17 +167,17 @@ def test_what_a_call_by_name_sees() -> None:
 
 
 @ways
-def test_a_dangling_reference(carried_out: All) -> None:
-    """A reference to nothing is an error that says what there is, and the tool is not entered."""
-    (result,) = carried_out([call("walk", miles="†mile")], shared={"miles": 3})
+def test_a_dangling_reference(execute: All) -> None:
+    """A reference without a value is an error that lists the values, and the tool is not called."""
+    (result,) = execute([call("walk", miles="†mile")], shared={"miles": 3})
 
     text = "Invalid arguments: †mile: there is nothing at 'mile'; did you mean 'miles'? There is: miles"
     assert (text, "invalid_arguments") == (result.text, result.kind)
 
 
 @ways
-def test_what_a_dangling_reference_is_told(carried_out: All) -> None:
-    """The error tells of what was there before, and of what the call waits for: not of what else has ended by now."""
+def test_error_of_a_dangling_reference(execute: All) -> None:
+    """The error lists the earlier values and the results that the call waits for, whatever else has ended."""
     calls = [
         call("walk", to="other", miles=1),
         call("walk", to="more", miles="†other"),
@@ -186,7 +186,7 @@ def test_what_a_dangling_reference_is_told(carried_out: All) -> None:
     ]
 
     text = "Invalid arguments: †road: there is nothing at 'road'. There is: home, miles"
-    assert text == carried_out(calls, shared={"miles": 3})[3].text
+    assert text == execute(calls, shared={"miles": 3})[3].text
 
 
 @pytest.mark.parametrize("path", ["†", "†a..b", "†state."])
@@ -197,25 +197,25 @@ def test_a_reference_that_is_no_path(path: str) -> None:
     assert (result.text or "").startswith(f"Invalid arguments: {path}: ")
 
 
-def test_an_output_path_that_is_none() -> None:
-    """A call whose result could not be kept is not carried out."""
+def test_invalid_output_path() -> None:
+    """A call whose result cannot be stored is not executed."""
     (result,) = BOX.call_many([call("walk", to="a..b", miles=3)])
 
     assert (result.text or "").startswith("Invalid arguments: _outputPath: 'a..b' is no path: ")
 
 
 @ways
-def test_a_reference_to_a_call_that_failed(carried_out: All) -> None:
-    """A call that needs the result of one that failed is not carried out, though an older value is there."""
+def test_a_reference_to_a_call_that_failed(execute: All) -> None:
+    """A call that needs the result of a failed one is not executed, even if there is an older value."""
     calls = [call("join", parts="†home.name"), call("place", to="home", name="Atlantis")]
-    result, _ = carried_out(calls, shared=store_results(**{"home.name": "Rome"}))
+    result, _ = execute(calls, shared=store_results(**{"home.name": "Rome"}))
 
     assert "Not run: it needs the result of place at 'home', which failed: it sank" == result.text
 
 
 @ways
-def test_a_circle(carried_out: All) -> None:
-    """Calls that wait for themselves are refused, and those behind them; the others are carried out."""
+def test_a_circle(execute: All) -> None:
+    """Calls that wait for themselves, and those behind them, are refused; the others are executed."""
     calls = [
         call("join", to="a", parts="†b"),
         call("join", to="b", parts="†c"),
@@ -223,13 +223,13 @@ def test_a_circle(carried_out: All) -> None:
         call("join", parts="†c"),
         call("join", parts="free"),
     ]
-    kinds = [result.kind for result in carried_out(calls)]
+    kinds = [result.kind for result in execute(calls)]
 
     assert ["invalid_arguments"] * 3 + ["failed", None] == kinds
 
 
 def test_its_own_path() -> None:
-    """A call that refers to where it keeps its result gets what was there before."""
+    """A call that refers to its own path gets the earlier value."""
     shared = store_results(count=3)
     BOX.call_many([call("join", to="text", parts=["a"]), call("walk", to="count", miles="†count")], shared=shared)
 
@@ -239,10 +239,10 @@ def test_its_own_path() -> None:
 @ways
 @pytest.mark.parametrize("of", ["", "home"])
 @pytest.mark.parametrize("to", ["user", "state.user", "†user", "user.name", "user.role.rank"])
-def test_values_of_the_application(to: str, of: str, carried_out: All) -> None:
+def test_values_of_the_application(to: str, of: str, execute: All) -> None:
     """A call whose result would replace, extend or hide a value of the application is refused and does not run."""
     shared = SharedValues({"user.role": "guest", "user.name": "Ann"})
-    (result,) = carried_out([call("join", to=to, of=of, parts="root")], shared=shared)
+    (result,) = execute([call("join", to=to, of=of, parts="root")], shared=shared)
 
     assert result.kind == "invalid_arguments"
     assert "is read-only. Choose another path." in (result.text or "")
@@ -250,7 +250,7 @@ def test_values_of_the_application(to: str, of: str, carried_out: All) -> None:
 
 
 def test_the_last_write_wins() -> None:
-    """Of calls that keep their results in one place the last one wins; who refers to it gets that."""
+    """Of calls that store their results at one path the last one wins, and calls that refer to it get that."""
     ready = threading.Event()
 
     @tool
@@ -270,8 +270,8 @@ def test_the_last_write_wins() -> None:
 
 
 @ways
-def test_unblocked_calls_run_in_parallel(carried_out: All) -> None:
-    """A call begins as soon as those that it needs have ended: one that has nothing to do with it may go on."""
+def test_unblocked_calls_run_in_parallel(execute: All) -> None:
+    """A call starts once those that it needs have ended, while unrelated ones may still run."""
     done = threading.Event()
 
     @tool
@@ -279,13 +279,13 @@ def test_unblocked_calls_run_in_parallel(carried_out: All) -> None:
         return done.wait(5)
 
     @tool
-    def tell(text: str) -> str:
+    def report(text: str) -> str:
         done.set()
         return text
 
-    box = Toolbox([wait, tell, join], references=True)
-    calls = [call("wait"), call("join", to="x", parts="go"), call("tell", text="†x")]
-    results = box.call_many(calls) if carried_out is in_place else asyncio.run(box.acall_many(calls))
+    box = Toolbox([wait, report, join], references=True)
+    calls = [call("wait"), call("join", to="x", parts="go"), call("report", text="†x")]
+    results = box.call_many(calls) if execute is call_sync else asyncio.run(box.acall_many(calls))
 
     assert [True, "go", "go"] == [result.value for result in results]
 
@@ -306,15 +306,15 @@ def test_instances() -> None:
 
 
 def test_a_text_stays_text() -> None:
-    """A result is kept as JSON data; a text that looks like a number is none."""
+    """A result is stored as JSON data; a text that looks like a number remains a text."""
     shared = SharedValues()
     BOX.call_many([call("join", to="text", parts="5"), call("walk", to="number", miles=5)], shared=shared)
 
     assert ("5", 5) == (shared.get("text"), shared.get("number"))
 
 
-def test_a_result_of_ones_own_making() -> None:
-    """Of a result that is only a text, the text is kept; of a failure, nothing."""
+def test_result_without_a_value() -> None:
+    """Of a result that is only a text, the text is stored; of a failure, nothing."""
 
     @tool
     def made(text: str, error: str | None = None) -> ToolResult:
@@ -328,7 +328,7 @@ def test_a_result_of_ones_own_making() -> None:
 
 
 def test_a_result_that_is_too_large() -> None:
-    """A result for which there is no room is told all the same, with that."""
+    """A result that is too large to be stored reaches the model with a note about that."""
     (result,) = BOX.call_many([call("join", to="x", parts="y" * 9_000_000)], shared={"z": "z" * 9_000_000})
 
     assert (result.text or "").endswith("'x' was not stored: it has 9,000,002 bytes, and there is no room for them.")
@@ -347,13 +347,13 @@ def test_an_escaped_mark() -> None:
 
 
 @pytest.mark.parametrize("arguments", ["", "†x", "[†x", '["†x"]', '{"miles": "†x"'])
-def test_what_is_no_object(arguments: str) -> None:
-    """What is no JSON object is refused by the tool, as ever."""
+def test_arguments_that_are_no_object(arguments: str) -> None:
+    """Arguments that are no JSON object are refused by the tool."""
     assert "invalid_arguments" == BOX.call_many([ToolCall(name="walk", arguments=arguments)], shared={"x": 7})[0].kind
 
 
 def test_the_model_fills_the_output() -> None:
-    """What a model gives itself is kept like any result, and is its own text, also with a mark."""
+    """The output of a latent call is stored like any result, and is not a reference itself."""
     latent = Tool.from_schema(
         "judge", schema.object(text=schema.string()) | {"properties": {"_output": schema.string(), "text": {}}}
     )
@@ -365,16 +365,16 @@ def test_the_model_fills_the_output() -> None:
 
 @ways
 @pytest.mark.parametrize("wait", ["success", "first"])
-def test_success_of_a_reference(carried_out: All, wait: str) -> None:
+def test_success_of_a_reference(execute: All, wait: str) -> None:
     """The first call that succeeds may be one that refers to another."""
     calls = [call("walk", miles="†no"), call("walk", miles="†x")][wait == "first" :]
 
-    assert [7] == [result.value for result in carried_out(calls, shared={"x": 7}, wait=wait)]
+    assert [7] == [result.value for result in execute(calls, shared={"x": 7}, wait=wait)]
 
 
 @ways
-def test_a_fatal_error(carried_out: All) -> None:
-    """What ends everything leaves, and nobody waits for the call any longer."""
+def test_a_fatal_error(execute: All) -> None:
+    """A FatalError is raised, and no call waits any longer."""
 
     @tool
     def end() -> str:
@@ -383,11 +383,11 @@ def test_a_fatal_error(carried_out: All) -> None:
     box = Toolbox([end, join], references=True)
     calls = [call("end", to="x"), call("join", parts="†x")]
     with pytest.raises(FatalError, match="over"):
-        box.call_many(calls) if carried_out is in_place else asyncio.run(box.acall_many(calls))
+        box.call_many(calls) if execute is call_sync else asyncio.run(box.acall_many(calls))
 
 
-def test_what_is_shown() -> None:
-    """A model may say an instance and an output path of each call, and refer to values in each argument."""
+def test_sent_schema() -> None:
+    """A model may write an instance and an output path for each call, and a reference for each argument."""
     reference = {"type": "string", "pattern": "^†.+$"}
     shown = BOX.schemas()[3]["function"]["parameters"]
 
@@ -433,26 +433,26 @@ def test_output_path_of_a_tool() -> None:
 
 
 @ways
-def test_alternatives(carried_out: All) -> None:
-    """Of several references the first that has a value counts, wherever they stand."""
+def test_alternatives(execute: All) -> None:
+    """Of several references the first that has a value counts, in lists too."""
     calls = [
         call("join", parts=["†a || †b", "†none || †b || †a"]),
         call("join", to="b", parts="B"),
         call("join", to="a", parts="A"),
     ]
 
-    assert "AB" == carried_out(calls)[0].text
+    assert "AB" == execute(calls)[0].text
 
 
 @ways
-def test_alternative_to_a_call_that_failed(carried_out: All) -> None:
+def test_alternative_to_a_call_that_failed(execute: All) -> None:
     """A call whose reference has an alternative runs although the other call has failed."""
     calls = [
         call("join", parts="†sunk || †home"),
         call("join", parts=["†sunk || †home", "†sunk"]),
         call("place", to="sunk", name="Atlantis"),
     ]
-    one, other, _ = carried_out(calls, shared={"home": "Rome"})
+    one, other, _ = execute(calls, shared={"home": "Rome"})
 
     assert "Rome" == one.text
     assert "Not run: it needs the result of place at 'sunk', which failed: it sank" == other.text
@@ -465,8 +465,8 @@ def test_no_alternative() -> None:
     assert "Invalid arguments: †x||†y: there is nothing at 'x || y'. There is: home" == result.text
 
 
-def test_what_is_not_shown() -> None:
-    """Without references a tool is shown as it is; a tool itself stays as it is in any case."""
+def test_sent_schema_without_references() -> None:
+    """Without references a tool's schema is sent as it is; the tool itself is never changed."""
     assert (
         {"type": "integer"} == walk.parameters["properties"]["miles"] == BOX["walk"].parameters["properties"]["miles"]
     )
@@ -505,7 +505,7 @@ REPLIES = [
 @pytest.mark.parametrize(("dialect", "reply"), REPLIES, ids=[name for name, _ in REPLIES])
 @pytest.mark.parametrize("strict", [False, True], ids=["lenient", "strict"])
 def test_replies(dialect: DialectName, reply: Any, strict: bool) -> None:
-    """What is kept of one reply can be referred to in the next, whoever speaks."""
+    """A result of one reply can be referred to in the next, in every dialect."""
     shared = SharedValues()
     answered = BOX.answer(reply, dialect, strict=strict, shared=shared)
     asyncio.run(BOX.aanswer(reply, dialect, strict=strict, shared=shared))
@@ -528,7 +528,7 @@ def test_replies(dialect: DialectName, reply: Any, strict: bool) -> None:
 )
 @pytest.mark.parametrize("strict", [False, True], ids=["lenient", "strict"])
 def test_arguments_of_any_type(kind: Any, value: Any, strict: bool) -> None:
-    """A reference may stand for an argument of any type, also where the provider is shown another form of it."""
+    """A reference may stand for an argument of any type, also where the dialect sends another form of it."""
     got: list[Any] = []
 
     def take(given: Any) -> None:
@@ -543,7 +543,7 @@ def test_arguments_of_any_type(kind: Any, value: Any, strict: bool) -> None:
 
 @st.composite
 def graphs(draw: st.DrawFn, *, with_circles: bool) -> list[ToolCall]:
-    """Draw calls, each of which keeps its result and refers to some others: to those before it, or to any."""
+    """Generate calls that store their results and refer to others: to those before them, or to any."""
     size = draw(st.integers(1, 12))
     numbers = st.integers(0, size - 1)
     return [
@@ -557,30 +557,30 @@ def graphs(draw: st.DrawFn, *, with_circles: bool) -> list[ToolCall]:
     ]
 
 
-def one_by_one(calls: Sequence[ToolCall]) -> dict[str, Any]:
-    """Carry calls out one after the other."""
+def call_one_by_one(calls: Sequence[ToolCall]) -> dict[str, Any]:
+    """Execute calls one after the other."""
     shared = SharedValues()
     return {call.output_path: BOX.call_many([call], shared=shared)[0].value for call in calls}
 
 
 @examples(60)
 @given(graphs(with_circles=False), st.randoms(), WAYS)
-def test_any_order(calls: list[ToolCall], random: Any, carried_out: All) -> None:
-    """Calls in any order give what they give one by one, each behind those that it refers to."""
+def test_any_order(calls: list[ToolCall], random: Any, execute: All) -> None:
+    """Calls in any order have the same results as one by one, in the order of their dependencies."""
     mixed = random.sample(calls, len(calls))
-    results = carried_out(mixed)
+    results = execute(mixed)
 
-    assert one_by_one(calls) == {call.output_path: result.value for call, result in zip(mixed, results)}
+    assert call_one_by_one(calls) == {call.output_path: result.value for call, result in zip(mixed, results)}
 
 
 @examples(60)
 @given(graphs(with_circles=True), WAYS)
-def test_any_circles(calls: list[ToolCall], carried_out: All) -> None:
+def test_any_circles(calls: list[ToolCall], execute: All) -> None:
     """Whatever refers to whatever, each call has one result: an error where it waits for itself or for such a call."""
     needs = {c.output_path: {part[1:] for part in json.loads(c.arguments)["parts"]} for c in calls}
     good = set[str]()
     while more := {name for name, others in needs.items() if others <= good} - good:
         good |= more
-    results = carried_out(calls)
+    results = execute(calls)
 
     assert [call.output_path in good for call in calls] == [not result.is_error for result in results]
