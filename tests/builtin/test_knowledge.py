@@ -58,7 +58,7 @@ class Clock:
 
 @pytest.fixture
 def clock() -> Clock:
-    """A clock that stands at noon."""
+    """A clock that shows noon."""
     return Clock()
 
 
@@ -331,7 +331,7 @@ def test_wrong_save(save: Any) -> None:
 
 
 def test_wrong_memories(store: MemoryKnowledge) -> None:
-    """The same goes for memories."""
+    """Memories refuse an asynchronous embedding function too."""
     with pytest.raises(DefinitionError, match="is asynchronous"):
         Memories(store, slow)  # type: ignore[arg-type]
 
@@ -447,7 +447,7 @@ def test_refused_memories(arguments: dict[str, str], message: str) -> None:
 
 
 def test_memories_of_a_conversation(store: MemoryKnowledge) -> None:
-    """A model lists the memories in a conversation, from what was said alone, and each is saved with its kind."""
+    """A model lists the memories in a conversation, from its spoken texts alone, and each is saved with its kind."""
     conversation = Runner(
         [tool(lambda: "secret result", name="look")],
         model=ScriptedModel([call("look"), "Hello Ann, and cat."]),
@@ -571,7 +571,7 @@ def test_clear_of_the_expired(store: MemoryKnowledge, clock: Clock) -> None:
 
 
 def test_ten_memories(store: MemoryKnowledge) -> None:
-    """No more than ten are called to mind."""
+    """At most ten memories are loaded."""
     memories = Memories(store, embed)
     for number in range(12):
         memories.save(f"The cat, {number}")

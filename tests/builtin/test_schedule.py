@@ -1,4 +1,4 @@
-"""Actions that are done at certain times: the tools that plan them, the store, and the loop that carries them out."""
+"""Scheduled actions: the tools that plan them, the store, and the loop that runs them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Clock:
 
 @pytest.fixture
 def clock() -> Clock:
-    """A clock that stands at 10:00 UTC."""
+    """A clock that shows 10:00 UTC."""
     return Clock()
 
 
@@ -384,7 +384,7 @@ def test_changed_meanwhile(clock: Clock) -> None:
     """A simultaneous change of another process is not overwritten."""
 
     class Late(MemorySchedule):
-        """A store that another always comes first to."""
+        """A store in which another process is always first."""
 
         def change(self, old: Action, new: Action) -> bool:
             return super().change(old, replace(old, enabled=False)) and super().change(old, new)
@@ -422,7 +422,7 @@ def test_deleted_meanwhile(clock: Clock) -> None:
     """An action that another process has deleted first is not reported as deleted."""
 
     class Late(MemorySchedule):
-        """A store that another always comes first to."""
+        """A store in which another process is always first."""
 
         def delete(self, *actions: Action) -> int:
             super().delete(*actions)
@@ -801,7 +801,7 @@ def test_paused_and_forbidden(store: SQLiteSchedule, clock: Clock) -> None:
 
 
 def test_paused_function(store: SQLiteSchedule, clock: Clock) -> None:
-    """A function cannot go on with a run; a runner with the same store can."""
+    """A function cannot resume a run; a runner with the same store can."""
     store.add(action())
     with ScriptedModel([call("read_mail"), "Done."]) as model:
         runner = pausing(store, clock, model)
@@ -945,7 +945,7 @@ def test_stop_before(store: SQLiteSchedule, clock: Clock) -> None:
 
 
 def test_cancelled_in_an_event_loop(store: SQLiteSchedule, clock: Clock) -> None:
-    """A loop that is cancelled leaves the action under way as one that has crashed."""
+    """If a loop is cancelled, its running action counts as crashed."""
     store.add(action())
 
     async def main() -> None:
@@ -1039,7 +1039,7 @@ def test_clock_set_back(store: SQLiteSchedule, clock: Clock) -> None:
 
 
 def test_planned_anew_after_set_back(store: SQLiteSchedule, clock: Clock) -> None:
-    """Even planned anew for a time that it was done at, an action is not done again, and goes on."""
+    """Even rescheduled for a time at which it has run, an action does not run again then, and continues."""
     store.add(action())
     scheduler = Scheduler(store, str, clock=clock)
     scheduler.run_due()
@@ -1133,7 +1133,7 @@ def test_taken_over_meanwhile(clock: Clock) -> None:
     """A firing that another process takes over first is left to it."""
 
     class Late(MemorySchedule):
-        """A store that another always comes first to."""
+        """A store in which another process is always first."""
 
         def take_over(self, firing: Firing, at: float) -> Firing | None:
             super().take_over(firing, at)
@@ -1174,7 +1174,7 @@ def test_cron(store: SQLiteSchedule, clock: Clock) -> None:
 
 
 def test_forever(clock: Clock) -> None:
-    """The loop goes on until it is stopped, also when the store fails for a while."""
+    """The loop continues until it is stopped, also when the store fails for a while."""
 
     class Failing(MemorySchedule):
         """A store that fails at first."""
@@ -1321,7 +1321,7 @@ def test_no_folder(tmp_path: Path) -> None:
 
 
 def test_threads(tmp_path: Path, clock: Clock) -> None:
-    """Of schedulers in several threads one carries each action out."""
+    """Of schedulers in several threads one runs each action."""
     store = SQLiteSchedule(tmp_path / "actions.db")
     for number in range(20):
         store.add(action(str(number)))
@@ -1377,7 +1377,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="it forks")
 
 @needs_fork
 def test_processes(tmp_path: Path) -> None:
-    """Of schedulers in several processes one carries each action out."""
+    """Of schedulers in several processes one runs each action."""
     names = [f"{number:03}" for number in range(FIRINGS)]
     with SQLiteSchedule(tmp_path / "actions.db") as store:
         for name in names:
@@ -1395,7 +1395,7 @@ def test_most_of_all_processes(tmp_path: Path) -> None:
 
 
 # Kills a scheduler at each of its steps, and lets another one work two hours later. Prints how often the action was
-# carried out, and what came of it then.
+# executed, and the outcomes then.
 KILLED = """
 import json, os, signal, sys
 from toolkit.builtin import Action, Scheduler, SQLiteSchedule

@@ -157,7 +157,7 @@ def test_no_key_anywhere(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.parametrize("subject", [Brave, Serper])
 def test_keys_of_the_environment(subject: Any, environment: Callable[[str, str], None]) -> None:
-    """A key may stand in the environment, and has to stand somewhere."""
+    """A key may be in the environment; without one, the engine is refused."""
     with pytest.raises(DefinitionError, match=f"set {subject.variable}"):
         subject()
     environment(subject.variable, SECRET)

@@ -1,4 +1,4 @@
-"""OpenAPI operations as tools: what a model is shown, and what a server on this machine hears and answers."""
+"""OpenAPI operations as tools: their schemas, and the requests to a server on this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Answer = tuple[int, Mapping[str, str], bytes]
 
 
 @dataclass
-class Heard:
+class Received:
     """A request, as it came over the wire."""
 
     line: str
@@ -35,27 +35,27 @@ class Heard:
 
 @dataclass
 class Server:
-    """Hears requests on this machine, and answers them all alike.
+    """Records requests on this machine, and answers them all alike.
 
     Attributes:
         answers: Answers by path, without the query.
         arrived: Set by a request to /slow, which is never answered.
-        left: Set when its sender has gone.
+        left: Set when the client has closed the connection.
     """
 
     base_url: str = ""
-    heard: list[Heard] = field(default_factory=list)
+    requests: list[Received] = field(default_factory=list)
     answers: dict[str, Answer] = field(default_factory=dict)
     arrived: threading.Event = field(default_factory=threading.Event)
     left: threading.Event = field(default_factory=threading.Event)
 
     def answer(self, path: str) -> Answer:
-        """What a path is answered with: `{"ok": true}`, where nothing else is said."""
+        """Return the answer of a path: `{"ok": true}` by default."""
         return self.answers.get(path, (200, {"Content-Type": "application/json"}, b'{"ok":true}'))
 
 
-def handler_of(server: Server) -> type[BaseHTTPRequestHandler]:
-    """Make what serves one connection."""
+def make_handler(server: Server) -> type[BaseHTTPRequestHandler]:
+    """Make a handler of one connection."""
 
     class Handler(BaseHTTPRequestHandler):
         def handle_one_request(self) -> None:
@@ -64,7 +64,7 @@ def handler_of(server: Server) -> type[BaseHTTPRequestHandler]:
                 self.close_connection = True
                 return
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            server.heard.append(Heard(self.requestline, {k.lower(): v for k, v in self.headers.items()}, body))
+            server.requests.append(Received(self.requestline, {k.lower(): v for k, v in self.headers.items()}, body))
             if self.path == "/slow":
                 server.arrived.set()
                 self.rfile.read(1)
@@ -87,7 +87,7 @@ def handler_of(server: Server) -> type[BaseHTTPRequestHandler]:
 def server() -> Iterator[Server]:
     """A server on this machine."""
     made = Server()
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler_of(made)) as listening:
+    with ThreadingHTTPServer(("127.0.0.1", 0), make_handler(made)) as listening:
         made.base_url = f"http://127.0.0.1:{listening.server_port}"
         thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
         thread.start()
@@ -160,9 +160,9 @@ components:
 """
 
 
-def operation(told: Mapping[str, Any], path: str = "/x", method: str = "get", **document: Any) -> dict[str, Any]:
+def operation(declared: Mapping[str, Any], path: str = "/x", method: str = "get", **document: Any) -> dict[str, Any]:
     """A document of one operation, `x`."""
-    return {"openapi": "3.1.0", "paths": {path: {method: {"operationId": "x", **told}}}, **document}
+    return {"openapi": "3.1.0", "paths": {path: {method: {"operationId": "x", **declared}}}, **document}
 
 
 def body(schema: Mapping[str, Any], media_type: str = "application/json", **request: Any) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def make_tool(document: Any, base_url: str | None = "http://127.0.0.1:1", **opti
 
 
 def call(tool: Tool[..., Any], /, **arguments: Any) -> str:
-    """What a model is told."""
+    """Return the text of a call."""
     return Toolbox([tool]).call(tool.name, arguments).text or ""
 
 
@@ -196,7 +196,7 @@ def test_names_and_effects() -> None:
 
 
 def test_names_that_are_taken() -> None:
-    """The name that a second operation is given instead may be taken too."""
+    """The name that a second operation gets instead may be taken too."""
     ids = {"/a": "p_24792510", "/b": "p", "/c": "p"}
     paths = {path: {"get": {"operationId": name}} for path, name in ids.items()}
 
@@ -206,7 +206,7 @@ def test_names_that_are_taken() -> None:
 
 
 def test_schema_of_parameters() -> None:
-    """A model sees neither keys nor headers of HTTP's own, nor what the caller sends; a default is told in words."""
+    """Keys, HTTP's own headers and what the caller sends are left out of the schema; a default is described."""
     tool = make_tool(PETSTORE, include=["listPets"], headers={"x-tenant": "me"})
 
     limit = {"type": "integer", "maximum": 100, "description": "How many. Default: 20."}
@@ -220,7 +220,7 @@ def test_schema_of_parameters() -> None:
 
 
 def test_schema_of_a_body() -> None:
-    """A body's members stand among the parameters, in the words of 2020-12; recursion stays, answers are left out."""
+    """The members of a body are parameters, in JSON Schema 2020-12; recursion remains, read-only ones are left out."""
     mood = {"type": "string", "enum": ["yes", "no"], "description": 'Default: "no".'}
     members = {
         "name": {"type": "string", "examples": ["Rex"]},
@@ -246,12 +246,12 @@ def test_schema_of_a_body() -> None:
     ids=["tag", "path", "exclude", "methods", "deprecated"],
 )
 def test_choosing(chosen: Mapping[str, Any], names: list[str]) -> None:
-    """Operations are chosen by id, tag, path and method, and keep their names."""
+    """Operations are chosen by id, tag, path and method, and retain their names."""
     assert names == [each.name for each in openapi_tools(PETSTORE, **chosen)]
 
 
-def test_deprecated_is_said() -> None:
-    """What is deprecated and offered all the same says so."""
+def test_deprecated() -> None:
+    """A deprecated operation is described as such."""
     assert "Deprecated." == make_tool(PETSTORE, include=["patchPet"], deprecated=True).description
 
 
@@ -318,7 +318,7 @@ IN_PATH = {"name": "id", "in": "path", "required": True, "schema": {"type": "str
     ],
 )
 def test_refusals(document: Any, options: dict[str, Any], message: str) -> None:
-    """A document or an option that is none is refused, with what to do."""
+    """An invalid document or option is refused, with the remedy."""
     given: dict[str, Any] = {"base_url": "https://example.com", **options}
 
     with pytest.raises(DefinitionError, match=f"(?s){message}"):
@@ -334,7 +334,7 @@ def test_refusals(document: Any, options: dict[str, Any], message: str) -> None:
     ids=["lists", "merges"],
 )
 def test_aliases_that_explode(first: str, others: str) -> None:
-    """Aliases that stand for billions of values are refused at once."""
+    """Aliases that expand to billions of values are refused at once."""
     lines = [f"a0: {first}"] + [f"a{n}: &a{n} {others.format(f'a{n - 1}')}" for n in range(1, 40)]
 
     with pytest.raises(DefinitionError, match="aliases"):
@@ -342,14 +342,14 @@ def test_aliases_that_explode(first: str, others: str) -> None:
 
 
 def test_aliases_that_merge() -> None:
-    """A key `<<` adds what an alias names."""
+    """A key `<<` adds the members of an alias."""
     text = "openapi: 3.1.0\nx-a: &a {operationId: x}\npaths: {/x: {get: {<<: *a, summary: A}}}\n"
 
     assert ("x", "A") == (make_tool(text).name, make_tool(text).title)
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """YAML without its extra says which one to install; JSON needs none."""
+    """YAML without its extra is an error that names the extra; JSON needs none."""
     monkeypatch.setitem(sys.modules, "yaml", None)
     assert "x" == make_tool(json.dumps(GET)).name
 
@@ -357,8 +357,8 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
         openapi_tools(PETSTORE)
 
 
-def test_a_mark_in_front() -> None:
-    """A text may begin with a byte order mark."""
+def test_byte_order_mark() -> None:
+    """A document may start with a byte order mark."""
     assert "x" == make_tool("\ufeff" + json.dumps(GET)).name
 
 
@@ -395,9 +395,9 @@ def test_a_file(tmp_path: Path) -> None:
     ],
 )
 def test_servers(servers: list[Any], base_url: str | None, url: str) -> None:
-    """The caller says where the server is, or the document."""
+    """The caller sets the server, or the document does."""
     asked: list[httpx2.Request] = []
-    tool = make_tool(operation({}, servers=servers), base_url=base_url, client=recording(asked))
+    tool = make_tool(operation({}, servers=servers), base_url=base_url, client=make_recorder(asked))
     call(tool)
 
     assert [url] == [str(each.url) for each in asked]
@@ -422,8 +422,8 @@ def test_servers_that_are_none(url: str, message: str) -> None:
         make_tool(operation({}, servers=[{"url": url}]), base_url=None)
 
 
-def recording(asked: list[httpx2.Request], response: httpx2.Response | None = None) -> httpx2.AsyncClient:
-    """A client that only writes down what it is asked for."""
+def make_recorder(asked: list[httpx2.Request], response: httpx2.Response | None = None) -> httpx2.AsyncClient:
+    """Make a client that only records its requests."""
 
     def answer(request: httpx2.Request) -> httpx2.Response:
         asked.append(request)
@@ -437,12 +437,12 @@ def test_one_request(server: Server) -> None:
     tool = make_tool(PETSTORE, include=["listPets"], base_url=server.base_url, auth={"key": "s3cret&"})
     result = Toolbox([tool]).call("listPets", {"limit": "5", "X-Tenant": "me", "X-Trace": "t 1"})
 
-    (heard,) = server.heard
+    (received,) = server.requests
     assert ("GET /pets?limit=5&api_key=s3cret%26 HTTP/1.1", "me", "t 1", b"") == (
-        heard.line,
-        heard.headers["x-tenant"],
-        heard.headers["x-trace"],
-        heard.body,
+        received.line,
+        received.headers["x-tenant"],
+        received.headers["x-trace"],
+        received.body,
     )
     assert ({"ok": True}, {"operation": "GET /pets", "status": 200}) == (result.value, result.details)
 
@@ -451,7 +451,7 @@ def test_a_path_on_the_wire(server: Server) -> None:
     """The HTTP client leaves a path as it was written."""
     call(make_tool(PETSTORE, include=["deletePet"], base_url=server.base_url), id="a/b?c#d e%2e")
 
-    assert ["DELETE /pets/a%2Fb%3Fc%23d%20e%252e HTTP/1.1"] == [each.line for each in server.heard]
+    assert ["DELETE /pets/a%2Fb%3Fc%23d%20e%252e HTTP/1.1"] == [each.line for each in server.requests]
 
 
 def test_in_an_event_loop(server: Server) -> None:
@@ -459,7 +459,7 @@ def test_in_an_event_loop(server: Server) -> None:
     box = Toolbox([make_tool(GET, base_url=server.base_url)])
     result = asyncio.run(box.acall("x", {}))
 
-    assert ({"ok": True}, 1) == (result.value, len(server.heard))
+    assert ({"ok": True}, 1) == (result.value, len(server.requests))
 
 
 def test_as_a_function(server: Server) -> None:
@@ -474,18 +474,18 @@ def test_a_model_is_held_to_the_schema(server: Server) -> None:
     tool = make_tool(PETSTORE, include=["createPet"], base_url=server.base_url)
     texts = [call(tool, name="Rex", age=0), call(tool), call(tool, name="Rex", id=3)]
 
-    assert ([True] * 3, []) == ([text.startswith("Invalid arguments: ") for text in texts], server.heard)
+    assert ([True] * 3, []) == ([text.startswith("Invalid arguments: ") for text in texts], server.requests)
 
 
 def test_nothing_is_sent_that_was_not_asked_for(server: Server) -> None:
     """Defaults are the server's to fill in: a change changes nothing else."""
     call(make_tool(PETSTORE, include=["createPet"], base_url=server.base_url), name="Rex")
 
-    assert [b'{"name":"Rex"}'] == [each.body for each in server.heard]
+    assert [b'{"name":"Rex"}'] == [each.body for each in server.requests]
 
 
 @pytest.mark.parametrize(
-    ("scheme", "key", "heard"),
+    ("scheme", "key", "received"),
     [
         ({"type": "apiKey", "in": "header", "name": "X-Key"}, "k", ("x-key", "k")),
         ({"type": "apiKey", "in": "cookie", "name": "sid"}, "k;1", ("cookie", "sid=k%3B1")),
@@ -495,13 +495,13 @@ def test_nothing_is_sent_that_was_not_asked_for(server: Server) -> None:
         ({"type": "oauth2", "flows": {}}, "k", ("authorization", "Bearer k")),
     ],
 )
-def test_keys(server: Server, scheme: Mapping[str, Any], key: str, heard: tuple[str, str]) -> None:
-    """A key goes where its scheme says."""
+def test_keys(server: Server, scheme: Mapping[str, Any], key: str, received: tuple[str, str]) -> None:
+    """A key is sent where its scheme requires."""
     components = {"securitySchemes": {"a": scheme}}
     document = operation({"security": [{"a": [], "b": []}, {"a": []}]}, components=components)
     call(make_tool(document, base_url=server.base_url, auth={"a": key}))
 
-    assert heard[1] == server.heard[0].headers[heard[0]]
+    assert received[1] == server.requests[0].headers[received[0]]
 
 
 HEADER_KEY = {"type": "apiKey", "in": "header", "name": "X-Key"}
@@ -559,7 +559,7 @@ def test_keys_of_a_public_operation(server: Server) -> None:
         id="1",
     )
 
-    assert ["GET /pets/1 HTTP/1.1"] == [each.line for each in server.heard]
+    assert ["GET /pets/1 HTTP/1.1"] == [each.line for each in server.requests]
 
 
 def test_keys_in_no_text() -> None:
@@ -572,14 +572,14 @@ def test_keys_in_no_text() -> None:
 
 
 def test_auth_of_the_client(server: Server) -> None:
-    """What the HTTP client takes as `auth` is taken too."""
+    """Whatever the HTTP client accepts as `auth` is accepted too."""
     call(make_tool(GET, base_url=server.base_url, auth=("me", "k")))
 
-    assert "Basic bWU6aw==" == server.heard[0].headers["authorization"]
+    assert "Basic bWU6aw==" == server.requests[0].headers["authorization"]
 
 
 def test_headers_of_the_client() -> None:
-    """What the caller's client sends with each request is not the model's to set."""
+    """Headers that the caller's client sends with each request are not parameters."""
     client = httpx2.AsyncClient(headers={"X-Tenant": "me"})
     tool = make_tool(PETSTORE, include=["listPets"], client=client)
 
@@ -587,7 +587,7 @@ def test_headers_of_the_client() -> None:
 
 
 def test_no_proxy_of_the_environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy comes from the caller's client, and not from where the program runs."""
+    """A proxy is taken from the caller's client, and not from the environment."""
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
 
     assert '{"ok":true}' == call(make_tool(GET, base_url=server.base_url))
@@ -598,7 +598,7 @@ LATER = "The server failed, not the call: try again later, or go on without it."
 
 
 @pytest.mark.parametrize(
-    ("status", "headers", "content", "told"),
+    ("status", "headers", "content", "expected"),
     [
         (200, {"Content-Type": "application/problem+json; charset=utf-8"}, b'{"a":[1]}', '{"a":[1]}'),
         (200, {"Content-Type": "application/json"}, b"{", "{"),
@@ -620,34 +620,34 @@ LATER = "The server failed, not the call: try again later, or go on without it."
         *("own status", "long", "404", "400", "503"),
     ],
 )  # fmt: skip
-def test_answers(server: Server, status: int, headers: Mapping[str, str], content: bytes, told: str) -> None:
-    """A model is told what came, no more than it can read, and what to do where it failed."""
+def test_answers(server: Server, status: int, headers: Mapping[str, str], content: bytes, expected: str) -> None:
+    """The model reads the response, up to a maximum size, and the remedy if it failed."""
     server.answers["/x"] = (status, headers, content)
     result = Toolbox([make_tool(GET, base_url=server.base_url)]).call("x", {})
 
-    assert (told, status >= 400) == (result.text, result.is_error)
+    assert (expected, status >= 400) == (result.text, result.is_error)
 
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 
 
 def test_pictures(server: Server) -> None:
-    """A picture is shown as one."""
+    """A picture is returned as an image."""
     server.answers["/x"] = (200, {"Content-Type": "image/png"}, PNG)
 
     assert (Image(PNG),) == Toolbox([make_tool(GET, base_url=server.base_url)]).call("x", {}).images
 
 
 @pytest.mark.parametrize("content", [b"RIFF\0\0\0\0WAVEfmt ", PNG], ids=["a sound", "another picture"])
-def test_no_pictures(server: Server, content: bytes) -> None:
-    """What does not begin as the picture that it is said to be is not shown."""
+def test_false_pictures(server: Server, content: bytes) -> None:
+    """A response that does not start as its media type requires is not returned as an image."""
     server.answers["/x"] = (200, {"Content-Type": "image/webp"}, content)
 
     assert "200 OK: image/webp, which cannot be shown." == call(make_tool(GET, base_url=server.base_url))
 
 
-def test_packed_answers(server: Server) -> None:
-    """What is counted of an answer is what it unpacks to."""
+def test_compressed_answers(server: Server) -> None:
+    """The size of a response is counted after decompression."""
     server.answers["/x"] = (200, {"Content-Encoding": "gzip", "Content-Type": "text/plain"}, gzip.compress(b"a" * 9**7))
 
     assert "aaaaa\n... (cut after 5 bytes: ask for less)" == call(make_tool(GET, base_url=server.base_url, max_bytes=5))
@@ -657,20 +657,20 @@ def test_redirects_at_the_same_host(server: Server) -> None:
     """A redirect is followed to another path of the same host, with the key, and not for ever."""
     server.answers["/x"] = (302, {"Location": "/y"}, b"")
     server.answers["/loop"] = (302, {"Location": "/loop"}, b"")
-    told = [call(make_tool(operation({}, path=path), base_url=server.base_url)) for path in ("/x", "/loop")]
+    texts = [call(make_tool(operation({}, path=path), base_url=server.base_url)) for path in ("/x", "/loop")]
 
     elsewhere = "It points elsewhere, which is not followed. Do not repeat the call; tell the user."
-    assert ['{"ok":true}', f"GET /loop answered 302 Found. {elsewhere}"] == told
-    assert 2 + 6 == len(server.heard)
+    assert ['{"ok":true}', f"GET /loop answered 302 Found. {elsewhere}"] == texts
+    assert 2 + 6 == len(server.requests)
 
 
 def test_redirects_to_another_host(server: Server) -> None:
-    """A redirect to another host is told, and never followed: the key stays here."""
+    """A redirect to another host is reported, and never followed: the key is not sent there."""
     other = server.base_url.replace("127.0.0.1", "localhost")
     server.answers["/x"] = (307, {"Location": f"{other}/y"}, b"")
     text = call(make_tool(GET, base_url=server.base_url, headers={"X-Key": "k"}))
 
-    assert ("GET /x answered 307", 1) == (text[:19], len(server.heard))
+    assert ("GET /x answered 307", 1) == (text[:19], len(server.requests))
 
 
 @pytest.mark.parametrize(
@@ -679,16 +679,16 @@ def test_redirects_to_another_host(server: Server) -> None:
     ids=["another method", "another user"],
 )
 def test_redirects_to_another_call(server: Server, method: str, status: int, location: str) -> None:
-    """A redirect that changes the method, or who calls, is told and not followed."""
+    """A redirect that changes the method, or the credentials, is reported and not followed."""
     host = server.base_url.removeprefix("http://")
     server.answers["/x"] = (status, {"Location": location.format(host=host)}, b"")
     text = call(make_tool(operation({}, method=method), base_url=server.base_url))
 
-    assert (f"{method.upper()} /x answered 302", 1) == (text.partition(" Found")[0], len(server.heard))
+    assert (f"{method.upper()} /x answered 302", 1) == (text.partition(" Found")[0], len(server.requests))
 
 
-def test_no_time(server: Server) -> None:
-    """A server that does not answer costs no more than the time there is."""
+def test_timeout(server: Server) -> None:
+    """A server that does not answer costs no more than the timeout."""
     tool = make_tool(operation({}, path="/slow"), base_url=server.base_url, timeout=0.5, client=httpx2.AsyncClient())
     result = Toolbox([tool]).call("x", {})
 
@@ -710,7 +710,7 @@ def test_cancelling(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "told"),
+    ("error", "kind", "expected"),
     [
         (httpx2.ConnectError, "failed", "the server could not be reached, or left (ConnectError)"),
         (httpx2.ReadTimeout, "timed_out", "the server did not answer in time (ReadTimeout)"),
@@ -718,8 +718,8 @@ def test_cancelling(server: Server) -> None:
         (httpx2.RemoteProtocolError, "failed", "there was no answer (RemoteProtocolError)"),
     ],
 )
-def test_no_answer(error: Callable[[str], httpx2.HTTPError], kind: str, told: str) -> None:
-    """Where there is no answer, the model is told why in plain words, without the address."""
+def test_no_answer(error: Callable[[str], httpx2.HTTPError], kind: str, expected: str) -> None:
+    """Without a response the model reads the reason, without the address."""
 
     def fail(_: httpx2.Request) -> httpx2.Response:
         raise error("https://example.com/?key=s3cret")
@@ -727,11 +727,11 @@ def test_no_answer(error: Callable[[str], httpx2.HTTPError], kind: str, told: st
     tool = make_tool(GET, client=httpx2.AsyncClient(transport=httpx2.MockTransport(fail)))
     result = Toolbox([tool]).call("x", {})
 
-    assert (kind, f"GET /x: {told}. Try again later, or go on without it.") == (result.kind, result.text)
+    assert (kind, f"GET /x: {expected}. Try again later, or go on without it.") == (result.kind, result.text)
 
 
 def test_a_closed_client() -> None:
-    """A client that cannot be used any more is the application's fault, and the model is told so."""
+    """A closed client is the application's fault, and the model reads that."""
     client = httpx2.AsyncClient()
     asyncio.run(client.aclose())
 
@@ -742,18 +742,18 @@ def test_a_closed_client() -> None:
 
 
 def test_a_long_address(server: Server) -> None:
-    """Arguments that no address can hold are refused."""
+    """Arguments that make an address too long are refused."""
     tool = make_tool(operation({"parameters": [IN_PATH]}, path="/{id}"), base_url=server.base_url)
     result = Toolbox([tool]).call("x", {"id": "a" * 70_000})
 
-    assert ("invalid_arguments", []) == (result.kind, server.heard)
+    assert ("invalid_arguments", []) == (result.kind, server.requests)
 
 
 MEMBERS = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "array", "items": {}}}}
 
 
 @pytest.mark.parametrize(
-    ("told", "arguments", "media_type", "sent"),
+    ("declared", "arguments", "media_type", "sent"),
     [
         (body(MEMBERS), {"a": "é", "b": [1, None]}, "application/json", '{"a":"é","b":[1,null]}'),
         (body(MEMBERS), {}, "application/json", "{}"),
@@ -800,16 +800,16 @@ MEMBERS = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type
         "form",
     ],
 )
-def test_bodies(server: Server, told: Mapping[str, Any], arguments: Any, media_type: str | None, sent: str) -> None:
+def test_bodies(server: Server, declared: Mapping[str, Any], arguments: Any, media_type: str | None, sent: str) -> None:
     """A body is sent in the form that the document asks for."""
-    call(make_tool(operation(told, method="post"), base_url=server.base_url), **arguments)
+    call(make_tool(operation(declared, method="post"), base_url=server.base_url), **arguments)
 
-    (heard,) = server.heard
-    assert (media_type, sent) == (heard.headers.get("content-type"), heard.body.decode())
+    (received,) = server.requests
+    assert (media_type, sent) == (received.headers.get("content-type"), received.body.decode())
 
 
 def test_multipart(server: Server) -> None:
-    """A form of parts has a file for what the document calls binary, and names that end nothing."""
+    """A multipart form has a file for each binary member, and escaped names."""
     properties = {
         "note\r\nX: y": {"type": "string"},
         "file": {"type": "string", "format": "binary"},
@@ -820,9 +820,9 @@ def test_multipart(server: Server) -> None:
     tool = make_tool(operation(body(schema, "multipart/form-data"), method="post"), base_url=server.base_url)
     call(tool, note_X_y="a\r\nb", file="text", meta={"k": 1}, more=["m"])
 
-    (heard,) = server.heard
-    boundary = heard.headers["content-type"].rpartition("=")[2]
-    parts = [part.strip("\r\n-") for part in heard.body.decode().split(boundary)]
+    (received,) = server.requests
+    boundary = received.headers["content-type"].rpartition("=")[2]
+    parts = [part.strip("\r\n-") for part in received.body.decode().split(boundary)]
     assert [
         'form-data; name="note%0D%0AX: y"\r\nContent-Type: text/plain; charset=utf-8\r\n\r\na\r\nb',
         'form-data; name="file"; filename="file"\r\nContent-Type: application/octet-stream\r\n\r\ntext',
@@ -840,37 +840,37 @@ def test_primitives_in_parts(server: Server) -> None:
     call(tool, n=3, b=True, o={})
 
     assert [("text/plain; charset=utf-8", "3"), ("text/plain; charset=utf-8", "true"), ("application/json", "{}")] == (
-        re.findall(r"Content-Type: (.*)\r\n\r\n(.*)\r\n", server.heard[0].body.decode())
+        re.findall(r"Content-Type: (.*)\r\n\r\n(.*)\r\n", server.requests[0].body.decode())
     )
 
 
 def test_files_of_a_composition(server: Server) -> None:
-    """A file stays one where a part of a composed schema tells it."""
+    """A binary member is a file also where a part of a composed schema declares it."""
     files = {"type": "array", "items": {"type": "string", "format": "binary"}}
-    told = body({"allOf": [{"type": "object", "properties": {"f": files}}]}, "multipart/form-data")
-    call(make_tool(operation(told, method="post"), base_url=server.base_url), body={"f": ["a"]})
+    declared = body({"allOf": [{"type": "object", "properties": {"f": files}}]}, "multipart/form-data")
+    call(make_tool(operation(declared, method="post"), base_url=server.base_url), body={"f": ["a"]})
 
-    assert b'name="f"; filename="f"\r\nContent-Type: application/octet-stream\r\n\r\na' in server.heard[0].body
+    assert b'name="f"; filename="f"\r\nContent-Type: application/octet-stream\r\n\r\na' in server.requests[0].body
 
 
 @pytest.mark.parametrize(
-    ("media_type", "heard"),
+    ("media_type", "received"),
     [("application/json", "application/vnd.api+json"), ("multipart/form-data", "multipart/form-data; boundary=")],
 )
-def test_a_media_type_of_the_caller(server: Server, media_type: str, heard: str) -> None:
-    """The caller's media type stands for the document's, but not for what parts a form."""
-    told = operation(body(MEMBERS, media_type), method="post")
-    call(make_tool(told, base_url=server.base_url, headers={"Content-Type": "application/vnd.api+json"}), a="x")
+def test_a_media_type_of_the_caller(server: Server, media_type: str, received: str) -> None:
+    """The caller's media type replaces the document's, but not the boundary of a form."""
+    declared = operation(body(MEMBERS, media_type), method="post")
+    call(make_tool(declared, base_url=server.base_url, headers={"Content-Type": "application/vnd.api+json"}), a="x")
 
-    assert heard == server.heard[0].headers["content-type"][:30]
+    assert received == server.requests[0].headers["content-type"][:30]
 
 
 def test_a_form_of_no_object(server: Server) -> None:
     """A form that is no object is refused, and not sent."""
-    told = body({"oneOf": [{}]}, "application/x-www-form-urlencoded")
-    text = call(make_tool(operation(told, method="post"), base_url=server.base_url), body="a=1&b=2")
+    declared = body({"oneOf": [{}]}, "application/x-www-form-urlencoded")
+    text = call(make_tool(operation(declared, method="post"), base_url=server.base_url), body="a=1&b=2")
 
-    assert ("Invalid arguments: body: a form is an object", []) == (text[:44], server.heard)
+    assert ("Invalid arguments: body: a form is an object", []) == (text[:44], server.requests)
 
 
 def test_names_that_meet(server: Server) -> None:
@@ -879,22 +879,22 @@ def test_names_that_meet(server: Server) -> None:
         {"name": "id", "in": place, "required": True, "schema": {}} for place in ("path", "query", "header")
     ]
     listed += [{"name": "filter[a]", "in": "query", "schema": {}}, {"name": "_filter_a", "in": "query", "schema": {}}]
-    told = {"parameters": listed, **body({"type": "object", "properties": {"id": {}, "arguments": {}}})}
-    tool = make_tool(operation(told, path="/{id}", method="post"), base_url=server.base_url)
+    declared = {"parameters": listed, **body({"type": "object", "properties": {"id": {}, "arguments": {}}})}
+    tool = make_tool(operation(declared, path="/{id}", method="post"), base_url=server.base_url)
     names = ["id", "query_id", "header_id", "filter_a", "query_filter_a", "body_id", "arguments"]
     call(tool, **{name: str(number) for number, name in enumerate(names)})
 
-    (heard,) = server.heard
+    (received,) = server.requests
     assert names == list(tool.parameters["properties"])
     assert ("POST /0?id=1&filter%5Ba%5D=3&_filter_a=4 HTTP/1.1", "2", {"id": "5", "arguments": "6"}) == (
-        heard.line,
-        heard.headers["id"],
-        json.loads(heard.body),
+        received.line,
+        received.headers["id"],
+        json.loads(received.body),
     )
 
 
 def test_read_only_members_of_a_composition() -> None:
-    """What only answers have is asked for by no part of a composed schema."""
+    """Read-only members are left out of every part of a composed schema."""
     base = {"type": "object", "required": ["id"], "properties": {"id": {"$ref": "#/$defs/Id"}}}
     schema = {"allOf": [base, {"type": "object", "required": ["id", "a"], "properties": {"a": {}}}]}
     document = operation(body(schema), method="post") | {"$defs": {"Id": {"type": "string", "readOnly": True}}}
@@ -905,7 +905,7 @@ def test_read_only_members_of_a_composition() -> None:
 
 
 def test_read_only_members_far_away() -> None:
-    """What only answers have is asked for by no part, however many references lead to it."""
+    """Read-only members are left out behind any number of references."""
     schemas: dict[str, Any] = {
         "Id": {"properties": {"id": {"readOnly": True}}},
         "Base": {"allOf": [{"$ref": "#/$defs/Id"}]},
@@ -918,7 +918,7 @@ def test_read_only_members_far_away() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "shown"),
+    ("declared", "sent"),
     [
         ({"type": "string", "nullable": True}, {"type": ["string", "null"]}),
         ({"type": "string", "enum": ["a"], "nullable": True}, {"type": ["string", "null"], "enum": ["a", None]}),
@@ -934,11 +934,11 @@ def test_read_only_members_far_away() -> None:
         (True, {}),
     ],
 )
-def test_translation(told: Any, shown: Mapping[str, Any]) -> None:
-    """The words of 3.0 are told as JSON Schema."""
-    tool = make_tool(operation({"parameters": [{"name": "a", "in": "query", "schema": told}]}))
+def test_translation(declared: Any, sent: Mapping[str, Any]) -> None:
+    """The keywords of 3.0 become JSON Schema."""
+    tool = make_tool(operation({"parameters": [{"name": "a", "in": "query", "schema": declared}]}))
 
-    assert shown == tool.parameters["properties"]["a"]
+    assert sent == tool.parameters["properties"]["a"]
 
 
 # -- size

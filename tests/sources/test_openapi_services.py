@@ -196,17 +196,17 @@ def box(document: dict[str, Any], asked: list[httpx2.Request], **options: Any) -
 
 
 def test_recursive_rules() -> None:
-    """A recursive schema is checked to its depth, and what is valid is sent as it is."""
+    """A recursive schema is checked to its depth, and valid values are sent unchanged."""
     asked: list[httpx2.Request] = []
     tools = box(HUB, asked)
     deep = {"all": [{"all": [{"pattern": "a", "negate": None}]}]}
     broken = {"all": [{"all": [{"pattern": 1}]}]}
-    told = [
+    outcomes = [
         tools.call("repos_create-rule", {"owner": "o", "repo": "r", "name": "n", "when": when}).kind
         for when in (deep, broken)
     ]
 
-    assert [None, "invalid_arguments"] == told
+    assert [None, "invalid_arguments"] == outcomes
     assert [{"name": "n", "when": deep}] == [json.loads(request.content) for request in asked]
 
 
@@ -222,7 +222,7 @@ def test_recursive_rules() -> None:
     ],
 )
 def test_addresses(name: str, arguments: dict[str, Any], url: str) -> None:
-    """An operation goes to its own server, a value of a path to its own segment."""
+    """An operation is sent to its own server, a value of a path in its own segment."""
     asked: list[httpx2.Request] = []
     box(HUB, asked).call(name, {"owner": "o", "repo": "r", **arguments})
 
@@ -230,7 +230,7 @@ def test_addresses(name: str, arguments: dict[str, Any], url: str) -> None:
 
 
 def test_one_base_for_all() -> None:
-    """What the caller says holds for operations with a server of their own too."""
+    """`base_url=` is used for operations with a server of their own too."""
     asked: list[httpx2.Request] = []
     tools = box(HUB, asked, base_url="https://hub.internal/api/v3")
     tools.call("repos_upload-asset", {"owner": "o", "repo": "r", "name": "a"})
@@ -280,8 +280,8 @@ def test_forms_with_brackets(arguments: dict[str, Any], form: str) -> None:
     [{"email": "a", "any": {"email": "b"}}, {"any": {"email": "b"}}, {"any": {"made": "b"}}],
     ids=["given", "not given", "of answers"],
 )
-def test_a_member_that_poses_as_another(arguments: dict[str, Any]) -> None:
-    """A key of a free object in a form is none of the form's other members, given or not."""
+def test_key_of_another_member(arguments: dict[str, Any]) -> None:
+    """A key of a free object in a form is none of the form's other members, present or not."""
     asked: list[httpx2.Request] = []
     result = box(PAY, asked).call("PostCustomers", arguments)
 
@@ -297,8 +297,8 @@ FAULTS: dict[str, Any] = {
 
 @pytest.mark.parametrize("chosen", [{"include": ["x"]}, {"exclude": ["/y"]}], ids=["include", "exclude"])
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-def test_faults_that_are_left_out(fault: Any, chosen: dict[str, Any]) -> None:
-    """What is wrong with one path is no matter where another is wanted."""
+def test_faults_of_other_paths(fault: Any, chosen: dict[str, Any]) -> None:
+    """An error in one path does not matter for another one."""
     document = {"openapi": "3.1.0", "paths": {"/x": {"get": {"operationId": "x"}}, "/y": fault}}
 
     assert ["x"] == [each.name for each in openapi_tools(document, base_url="https://a.example", **chosen)]

@@ -19,7 +19,7 @@ from toolkit.sources.openapi import openapi_tools
 
 
 class Wire:
-    """A client that answers everything alike, and keeps what was last sent."""
+    """A client that answers every request alike, and records the last one."""
 
     def __init__(self) -> None:
         self.last: httpx2.Request | None = None
@@ -29,8 +29,8 @@ class Wire:
         self.last = request
         return httpx2.Response(200, json={})
 
-    def sent(self, tool: Tool[..., Any], arguments: Mapping[str, Any]) -> httpx2.Request | None:
-        """Call a tool; give what it sent, or None where the arguments were refused."""
+    def send_call(self, tool: Tool[..., Any], arguments: Mapping[str, Any]) -> httpx2.Request | None:
+        """Call a tool; return its request, or None if the arguments were refused."""
         self.last = None
         result = Toolbox([tool]).call(tool.name, arguments)
         assert (self.last is None) == (result.kind == "invalid_arguments"), result
@@ -40,22 +40,22 @@ class Wire:
 WIRE = Wire()
 
 
-def tool(*parameters: Mapping[str, Any], path: str = "/x", method: str = "get", **told: Any) -> Tool[..., Any]:
+def tool(*parameters: Mapping[str, Any], path: str = "/x", method: str = "get", **keywords: Any) -> Tool[..., Any]:
     """A tool of one operation."""
-    operation = {"operationId": "x", "parameters": [*parameters], **told}
+    operation = {"operationId": "x", "parameters": [*parameters], **keywords}
     document = {"openapi": "3.1.1", "paths": {path: {method: operation}}}
     (made,) = openapi_tools(document, base_url="https://api.example/v1", client=WIRE.client)
     return made
 
 
-def parameter(place: str, name: str = "color", **told: Any) -> dict[str, Any]:
+def parameter(place: str, name: str = "color", **keywords: Any) -> dict[str, Any]:
     """A parameter of any type."""
-    return {"name": name, "in": place, "schema": {}, "required": place == "path", **told}
+    return {"name": name, "in": place, "schema": {}, "required": place == "path", **keywords}
 
 
 BLUE, COLORS, RGB = "blue", ["blue", "black", "brown"], {"R": 100, "G": 200, "B": 150}
 
-# OpenAPI 3.1.1, section Style Examples; with it, what the styles of other places are written like.
+# OpenAPI 3.1.1, section Style Examples; with it, what the styles of other places are get_part like.
 TABLE: list[tuple[str, str, bool, Any, str]] = [
     ("path", "matrix", False, "", ";color"),
     ("path", "matrix", False, BLUE, ";color=blue"),
@@ -104,8 +104,8 @@ TABLE: list[tuple[str, str, bool, Any, str]] = [
 ]
 
 
-def written(place: str, request: httpx2.Request | None) -> str:
-    """What was written in a place."""
+def get_part(place: str, request: httpx2.Request | None) -> str:
+    """Return a part of the last request."""
     if request is None:
         return "refused"
     path, _, query = request.url.raw_path.decode().partition("?")
@@ -115,11 +115,11 @@ def written(place: str, request: httpx2.Request | None) -> str:
 
 @pytest.mark.parametrize(("place", "style", "explode", "value", "expected"), TABLE)
 def test_styles(place: str, style: str, explode: bool, value: Any, expected: str) -> None:
-    """Each style is written as the specification has it."""
+    """Each style is get_part as the specification has it."""
     path = "/{color}" if place == "path" else "/x"
     made = tool(parameter(place, style=style, explode=explode), path=path)
 
-    assert expected == written(place, WIRE.sent(made, {"color": value}))
+    assert expected == get_part(place, WIRE.send_call(made, {"color": value}))
 
 
 @pytest.mark.parametrize(
@@ -142,10 +142,10 @@ def test_styles(place: str, style: str, explode: bool, value: Any, expected: str
     ],
 )
 def test_usual_styles(place: str, value: Any, expected: str) -> None:
-    """Each place has a style where the document says none, and nothing is written of what is nothing."""
+    """Without a declared style each place has its default; empty values are not written."""
     made = tool(parameter(place), path="/{color}" if place == "path" else "/x")
 
-    assert expected == written(place, WIRE.sent(made, {"color": value}))
+    assert expected == get_part(place, WIRE.send_call(made, {"color": value}))
 
 
 @pytest.mark.parametrize(
@@ -159,33 +159,35 @@ def test_usual_styles(place: str, value: Any, expected: str) -> None:
     ],
 )
 def test_content(place: str, media_type: str, value: Any, expected: str) -> None:
-    """A parameter that is a document of its own is written as one."""
-    told = {"name": "color", "in": place, "required": True, "content": {media_type: {"schema": {}}}}
-    made = tool(told, path="/{color}" if place == "path" else "/x")
+    """A parameter that is a document of its own is get_part as one."""
+    declared = {"name": "color", "in": place, "required": True, "content": {media_type: {"schema": {}}}}
+    made = tool(declared, path="/{color}" if place == "path" else "/x")
 
-    assert expected == written(place, WIRE.sent(made, {"color": value}))
+    assert expected == get_part(place, WIRE.send_call(made, {"color": value}))
 
 
 @pytest.mark.parametrize(
-    ("path", "sent"),
+    ("path", "send_call"),
     [("/a b/{color}", "/a%20b/x"), ("/café/{color}", "/caf%C3%A9/x"), ("/%20/t('{color}')", "/%20/t('x')")],
 )
-def test_literals(path: str, sent: str) -> None:
-    """What a path has besides its parameters is written in the characters of a URL."""
-    request = WIRE.sent(tool(parameter("path"), path=path), {"color": "x"})
+def test_literals(path: str, send_call: str) -> None:
+    """The get_fixed_parts parts of a path are written in the characters of a URL."""
+    request = WIRE.send_call(tool(parameter("path"), path=path), {"color": "x"})
 
-    assert request is not None and f"/v1{sent}" == request.url.raw_path.decode()
+    assert request is not None and f"/v1{send_call}" == request.url.raw_path.decode()
 
 
 def test_reserved() -> None:
     """Where a query may have reserved characters, those stay that end nothing."""
     made = tool(parameter("query", allowReserved=True))
 
-    assert "color=/a:b?c,d%26e%3Df%23g%2Bh%20i" == written("query", WIRE.sent(made, {"color": "/a:b?c,d&e=f#g+h i"}))
+    assert "color=/a:b?c,d%26e%3Df%23g%2Bh%20i" == get_part(
+        "query", WIRE.send_call(made, {"color": "/a:b?c,d&e=f#g+h i"})
+    )
 
 
 @pytest.mark.parametrize(
-    ("place", "told", "value"),
+    ("place", "declared", "value"),
     [
         ("path", {}, ".."),
         ("path", {}, "."),
@@ -211,12 +213,12 @@ def test_reserved() -> None:
         ("header", {"explode": True}, {"a=b": "c"}),
     ],
 )
-def test_what_cannot_be_written(place: str, told: Mapping[str, Any], value: Any) -> None:
-    """What would be read as something else is refused, before anything is sent."""
+def test_ambiguous_values(place: str, declared: Mapping[str, Any], value: Any) -> None:
+    """A value that a server would parse as another one is refused, before anything is send_call."""
     others = [parameter("query", "other"), parameter("query", "key")]
-    made = tool(parameter(place, **told), *others, path="/{color}/y" if place == "path" else "/x")
+    made = tool(parameter(place, **declared), *others, path="/{color}/y" if place == "path" else "/x")
 
-    assert "refused" == written(place, WIRE.sent(made, {"color": value}))
+    assert "refused" == get_part(place, WIRE.send_call(made, {"color": value}))
 
 
 @pytest.mark.parametrize(
@@ -234,15 +236,15 @@ def test_keys_of_an_object_are_no_key(style: str, name: str, written_so: str) ->
     }
     (made,) = openapi_tools(document, base_url="https://api.example/v1", client=WIRE.client, auth={"k": "mine"})
 
-    asked = [WIRE.sent(made, {"color": value}) for value in ({"key": "other"}, {"a": "b"})]
-    assert ["refused", written_so] == [written("query", request) for request in asked]
+    asked = [WIRE.send_call(made, {"color": value}) for value in ({"key": "other"}, {"a": "b"})]
+    assert ["refused", written_so] == [get_part("query", request) for request in asked]
 
 
 def test_a_step_up_beside_a_literal() -> None:
     """A value is no step up for servers that cut a segment at its first semicolon either."""
     made = tool(parameter("path"), path="/u/{color};v=1/c")
 
-    assert "refused" == written("path", WIRE.sent(made, {"color": ".."}))
+    assert "refused" == get_part("path", WIRE.send_call(made, {"color": ".."}))
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -274,23 +276,23 @@ OPTIONAL = {
 @given(arguments=st.fixed_dictionaries({"id": WORDS, "part": WORDS}, optional=OPTIONAL))
 @example({"id": "%2e%2e", "part": "@evil.example/?x#y"})
 @example({"id": "https://evil.example", "part": "a", "sid": "a; admin=1", "q": "1&id=2"})
-def test_whatever_is_given(arguments: dict[str, Any]) -> None:
-    """Method, host and segments stay, and a server reads what was given; or nothing is sent."""
-    request = WIRE.sent(ITEM, arguments)
+def test_any_values(arguments: dict[str, Any]) -> None:
+    """Method, host and segments do not change, and a server parses the same values; or nothing is send_call."""
+    request = WIRE.send_call(ITEM, arguments)
 
-    assert heard(request) in (None, ("PUT", "api.example", "v1", "items", "parts", arguments))
+    assert parse_request(request) in (None, ("PUT", "api.example", "v1", "items", "parts", arguments))
 
 
 @pytest.mark.parametrize("value", ["a/b", "..a", "...", "%2e%2e", "a b", "a?b#c", "@evil.example", "é\n", ";=", "a:b"])
 def test_what_is_no_step(value: str) -> None:
-    """A value that leads nowhere else is sent, whatever characters it has."""
-    request = WIRE.sent(ITEM, {"id": value, "part": value})
+    """A value that leads nowhere else is send_call, whatever characters it has."""
+    request = WIRE.send_call(ITEM, {"id": value, "part": value})
 
-    assert ("PUT", "api.example", "v1", "items", "parts", {"id": value, "part": value}) == heard(request)
+    assert ("PUT", "api.example", "v1", "items", "parts", {"id": value, "part": value}) == parse_request(request)
 
 
-def heard(request: httpx2.Request | None) -> tuple[Any, ...] | None:
-    """Read a request as a server does: what is fixed of it, and the arguments; None where there is none."""
+def parse_request(request: httpx2.Request | None) -> tuple[Any, ...] | None:
+    """Parse a request as a server does: its get_fixed_parts parts, and the arguments; None without a request."""
     if request is None:
         return None
     path, _, query = request.url.raw_path.decode().partition("?")
@@ -308,16 +310,16 @@ def heard(request: httpx2.Request | None) -> tuple[Any, ...] | None:
 
 def read_query(query: str) -> dict[str, Any]:
     """Read a query as a server does."""
-    heard: dict[str, Any] = {}
+    parse_request: dict[str, Any] = {}
     for name, value in parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)):
         found = re.fullmatch(r"deep\[(.*)\]", name, re.DOTALL)
         if found:
-            heard.setdefault("deep", {})[found[1]] = value
+            parse_request.setdefault("deep", {})[found[1]] = value
         elif name == "list":
-            heard.setdefault("list", []).append(value)
+            parse_request.setdefault("list", []).append(value)
         else:
-            heard[name] = value
-    return heard
+            parse_request[name] = value
+    return parse_request
 
 
 VALUES = st.recursive(
@@ -331,15 +333,15 @@ VALUES = st.recursive(
 @examples(30)
 @given(value=VALUES)
 def test_any_value_in_any_style(place: str, style: str, explode: bool, value: Any) -> None:
-    """Whatever a value is, and however it is written: it stays in its place, or nothing is sent."""
+    """Whatever a value is, and however it is get_part: it stays in its place, or nothing is send_call."""
     path = "/a/{color}/b" if place == "path" else "/a/x/b"
-    request = WIRE.sent(tool(parameter(place, style=style, explode=explode), path=path), {"color": value})
+    request = WIRE.send_call(tool(parameter(place, style=style, explode=explode), path=path), {"color": value})
 
-    assert fixed(request) in (None, ("GET", "https", "api.example", ["", "v1", "a", "b"]))
+    assert get_fixed_parts(request) in (None, ("GET", "https", "api.example", ["", "v1", "a", "b"]))
 
 
-def fixed(request: httpx2.Request | None) -> tuple[Any, ...] | None:
-    """What arguments must not change of a request; None where there is none."""
+def get_fixed_parts(request: httpx2.Request | None) -> tuple[Any, ...] | None:
+    """Return the parts of a request that arguments must not change; None without a request."""
     if request is None:
         return None
     steps = request.url.raw_path.decode().partition("?")[0].split("/")
@@ -352,7 +354,7 @@ JSON = tool(method="post", requestBody={"required": True, "content": {"applicati
 @examples(100)
 @given(value=VALUES)
 def test_bodies_of_any_value(value: Any) -> None:
-    """JSON arrives as it was given, whatever it is."""
-    request = WIRE.sent(JSON, {"body": value})
+    """A JSON body arrives as it was passed, whatever it is."""
+    request = WIRE.send_call(JSON, {"body": value})
 
     assert [value] == [json.loads(request.content) if request else "refused"]
