@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
+from pydantic import BaseModel
 
 from toolkit import (
     FatalError,
@@ -26,12 +27,20 @@ from toolkit import (
     tool,
 )
 from toolkit._concurrency.cancellation import Cancellation
+from toolkit._dialects.calls import Calls
 from toolkit._execution.approval import ApprovalRequest
-from toolkit._messages import ModelResponse, ToolMessage
+from toolkit._messages import ModelRequest, ModelResponse, ToolMessage
 from toolkit.approvers import defer
 from toolkit.calls import calls_schema, parse_calls
 from toolkit.events import ToolCallFinished, ToolCallStarted
 from toolkit.testing import FakeServer, ScriptedModel, reply
+
+
+class Forecast(BaseModel):
+    """A forecast."""
+
+    days: int
+
 
 SENTIMENT = Tool.from_schema(
     "sentimentAnalysis",
@@ -730,10 +739,22 @@ def test_output_beside_calls() -> None:
 
 
 def test_output_beside_a_call_that_fails() -> None:
-    """Where a call fails, the model is asked again instead."""
+    """Where a call fails, the model is asked again instead, and reads its own output beside the error."""
     result = run_final([weather], {}, as_answer("calls", "I could not look it up."))
 
     assert "I could not look it up." == result.output
+    wire = Calls().render_request(ModelRequest(messages=result.messages[:2]))["messages"]
+    assert {"calls": [{"_tool": "weather"}], "output": "I have looked it up."} == json.loads(wire[1]["content"])
+
+
+def test_typed_output_beside_calls() -> None:
+    """An output that does not fit `output_type` is sent back, and one that does ends the run."""
+    items = [{"calls": [{"_tool": "weather", "city": "Oslo"}], "output": {"days": days}} for days in ("many", 3)]
+    with FakeServer([reply.text(json.dumps(item)) for item in items]) as server:
+        runner = Runner([weather], model="fake", base_url=server.base_url, dialect="calls")
+        result = runner.run("How is it?", output_type=Forecast)
+
+    assert (Forecast(days=3), 2) == (result.output, len(result.calls))
 
 
 def test_output_beside_a_call_that_waits() -> None:

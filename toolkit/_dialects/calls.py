@@ -269,7 +269,9 @@ def _render_reply(message: ModelResponse) -> str:
     texts = [replace_surrogates(call.wire_arguments or call.arguments) for call in message.calls]
     arguments = [from_json(text) if is_object(text) else {} for text in texts]
     calls = [{"_tool": call.name, **given} for call, given in zip(message.calls, arguments)]
-    return json.dumps({"calls": calls, "output": None}, ensure_ascii=False)
+    text = replace_surrogates(message.text)
+    output = None if not message.is_answer else from_json(text) if is_object(text) else text
+    return json.dumps({"calls": calls, "output": output}, ensure_ascii=False)
 
 
 def _read_output(reply: Mapping[str, Any]) -> str:
