@@ -1,4 +1,4 @@
-"""`toolbox.check()` and `tool.explain()` tell a developer what a model and its provider will meet."""
+"""`toolbox.check()` and `tool.explain()`: reports for developers."""
 
 from __future__ import annotations
 
@@ -106,21 +106,21 @@ def test_undescribable() -> None:
 
 
 def test_near_names() -> None:
-    """Two names that differ only in case and underscores are told of."""
+    """`check` reports two names that differ only in case and underscores."""
     box = Toolbox([tool(fine, name="get_city"), tool(fine, name="getCity")])
 
     assert ["its name is nearly that of 'get_city'" in str(found) for found in box.check()] == [True]
 
 
 def test_many_tools() -> None:
-    """More tools than OpenAI takes are told of; as many as it takes are not."""
+    """`check` reports more tools than OpenAI accepts, and not as many as it accepts."""
     tools = [tool(fine, name=f"tool_{letter}_{number}") for letter in "ab" for number in range(65)]
 
     assert ["many-tools", ()] == [Toolbox(tools).check()[0].code, Toolbox(tools[:128]).check()]
 
 
 def test_not_strict() -> None:
-    """A tool that asks for strict, and cannot have it without loss, is told of."""
+    """`check` reports a tool that is to be strict and cannot be without loss."""
     many = {f"p{number}": int for number in range(6000)}
     asked = tool(_with_annotations(many), strict=True)
 
@@ -148,7 +148,7 @@ def test_report() -> None:
 
 
 def test_finding() -> None:
-    """A finding about all tools says so."""
+    """A finding about all tools names the toolbox."""
     assert "note     toolbox: It is so. [so]" == str(Finding(level="note", tool="", code="so", text="It is so."))
 
 
@@ -166,8 +166,8 @@ fine in the dialect 'chat': strict, 378 characters
 
 
 @pytest.mark.parametrize(("dialect", "strict", "text"), EXPLAINED.values(), ids=EXPLAINED)
-def test_explained(dialect: DialectName, strict: bool, text: str) -> None:
-    """An explanation says what is sent, whether it is strict, and each difference from the tool's own schema."""
+def test_explanation(dialect: DialectName, strict: bool, text: str) -> None:
+    """An explanation has the sent schema, whether it is strict, and each difference from the tool's own schema."""
     made: Tool[..., Any] = tool(fine)
 
     assert text == str(made.explain(dialect, strict=strict))

@@ -1,4 +1,4 @@
-"""What a function gave back becomes what the model is shown."""
+"""Return values become the texts and parts that a model receives."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ TEXTS: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize(("value", "text"), TEXTS.values(), ids=TEXTS)
 def test_text(value: Any, text: str) -> None:
-    """A text is shown as it is, everything else as JSON without escapes; nothing makes a call fail."""
+    """A text is sent as it is, everything else as JSON without escapes; nothing makes a call fail."""
     result = tool(lambda: value).invoke("{}")
 
     assert (text, None) == (result.text, result.error)
@@ -172,7 +172,7 @@ def test_deep(depth: int) -> None:
 
 @pytest.mark.parametrize("value", [part[0] for part in TEXTS.values()], ids=TEXTS)
 def test_sendable(value: Any) -> None:
-    """Whatever is shown can be sent as UTF-8, and is strict JSON inside a request."""
+    """Every text can be sent as UTF-8, and is strict JSON inside a request."""
     text = tool(lambda: value).invoke("{}").text
 
     assert text == json.loads(json.dumps(text, ensure_ascii=False, allow_nan=False).encode())
@@ -202,7 +202,7 @@ RESULTS: dict[str, tuple[ToolResult, ToolResult]] = {
 
 @pytest.mark.parametrize(("given", "expected"), RESULTS.values(), ids=RESULTS)
 def test_tool_result(given: ToolResult, expected: ToolResult) -> None:
-    """A result of the tool's own making is completed; what the tool said stays; details are never shown."""
+    """A result that the tool made itself is completed; its own fields remain, and details are never sent."""
     assert expected == tool(lambda: given).invoke("{}")
 
 
@@ -210,7 +210,7 @@ def test_tool_result(given: ToolResult, expected: ToolResult) -> None:
     "make", [lambda: ToolResult(1), lambda: {"a": 1}, lambda: Pair(1, 2)], ids=["result", "dict", "pair"]
 )
 def test_again(make: Callable[[], Any]) -> None:
-    """The second call of a tool gives what the first gave."""
+    """The second call of a tool has the same result as the first."""
     made = tool(make)
 
     assert made.invoke("{}") == made.invoke("{}")
@@ -220,7 +220,7 @@ def test_again(make: Callable[[], Any]) -> None:
 
 
 def test_changed_later() -> None:
-    """What the model is shown was written when the function returned."""
+    """The text for the model is written when the function returns."""
     value = {"a": 1}
     result = tool(lambda: value).invoke("{}")
     value["a"] = 2
@@ -244,7 +244,7 @@ def test_generator_is_closed(size: int) -> None:
 
 
 def test_generator_that_fails() -> None:
-    """A generator that raises gives an error, not the half that it gave."""
+    """A generator that raises has an error as its result, and not the values before it."""
 
     def count() -> Iterator[int]:
         yield 1
@@ -287,15 +287,15 @@ PARTS: dict[str, tuple[Any, str, tuple[Image, ...], tuple[File, ...]]] = {
 
 @pytest.mark.parametrize(("value", "text", "images", "files"), PARTS.values(), ids=PARTS)
 def test_parts(value: Any, text: str, images: tuple[Image, ...], files: tuple[File, ...]) -> None:
-    """Pictures and files stand apart from the text, which says where each of them is."""
+    """Pictures and files are split from the text, which has the place of each."""
     result = tool(lambda: value).invoke("{}")
 
     assert (text, images, files) == (result.text, result.images, result.files)
 
 
 @pytest.mark.parametrize("kind", [Image, File])
-def test_parts_that_are_none(kind: type[Any]) -> None:
-    """A path is no picture, and a word no media type: who makes one is told so at once."""
+def test_invalid_parts(kind: type[Any]) -> None:
+    """A path is no picture, and a word no media type: making one raises an error at once."""
     with pytest.raises(TypeError, match=r"takes the bytes of a file, as Path.read_bytes\(\) returns them, not 'a.png'"):
         kind("a.png")
     with pytest.raises(ValueError, match="'png' is not a media type"):
@@ -303,7 +303,7 @@ def test_parts_that_are_none(kind: type[Any]) -> None:
 
 
 def test_name_of_a_file() -> None:
-    """A file name that no request can carry is made one that can."""
+    """A file name that no request can contain is replaced by a valid one."""
     assert "a\ufffd" == File(b"", name="a\udcff").name
 
 
@@ -406,7 +406,7 @@ def test_files_on_the_wire(name: str) -> None:
     ids=["text", "neither PDF nor text"],
 )
 def test_other_files_for_anthropic(file: File, block: dict[str, Any]) -> None:
-    """Anthropic reads PDF and text; of another file the model is told that it cannot see it."""
+    """Anthropic reads PDF and text; for any other file the model reads that it cannot see it."""
     (message,) = get_dialect("anthropic").render_results([(CALL, ToolResult(1, "1", files=(file,)))])
 
     assert [{"type": "text", "text": "1"}, block] == message["content"][0]["content"]
@@ -430,14 +430,14 @@ def test_messages_as_wire() -> None:
 
 
 def test_parts_in_a_run() -> None:
-    """In a run they follow the results of their turn in one message, and the run's state keeps them."""
+    """In a run they follow the results of their turn in one message, and the run's state contains them."""
 
     def get() -> list[Any]:
         return ["Here:", PIXEL, REPORT]
 
     result = Runner([get], model=ScriptedModel([[call("get")], "Seen."])).run("Get it.")
-    shown = UserMessage("The files of the results above, in order: the images first.", (PIXEL,), (REPORT,))
-    assert shown == result.messages[3]
+    expected = UserMessage("The files of the results above, in order: the images first.", (PIXEL,), (REPORT,))
+    assert expected == result.messages[3]
     assert result.messages == RunState.from_json(result.state.to_json()).messages
 
 
@@ -468,7 +468,7 @@ REMEDY = "not shown here. Try other arguments or another tool, or report that th
 @needs_groups
 @pytest.mark.parametrize("depth", [1, 100, 5_000])
 def test_group_of_one(depth: int) -> None:
-    """An exception alone in its groups is told as if there were none, at any depth."""
+    """An exception alone in its groups is described as if there were none, at any depth."""
     result = raising(nested(ToolError("no such book"), depth)).invoke("{}")
 
     assert ("no such book", "failed") == (result.text, result.kind)
@@ -477,7 +477,7 @@ def test_group_of_one(depth: int) -> None:
 
 @needs_groups
 def test_group() -> None:
-    """Of a group each exception is told, equal ones once, and only messages that are meant for the model."""
+    """Each exception of a group is described, equal ones once, and only messages that are meant for the model."""
     group = ExceptionGroup("secret", [ToolError("full"), OSError("secret"), nested(OSError("other"), 3), KeyError("a")])
 
     text = raising(group, relay=(KeyError,)).invoke("{}").text
@@ -542,10 +542,10 @@ ADDRESSES = {
 }
 
 
-@pytest.mark.parametrize(("said", "shown"), ADDRESSES.items(), ids=ADDRESSES)
-def test_addresses(said: str, shown: str) -> None:
+@pytest.mark.parametrize(("text", "expected"), ADDRESSES.items(), ids=ADDRESSES)
+def test_addresses(text: str, expected: str) -> None:
     """Of an address in a relayed message the model sees neither user and password nor the values of a query."""
-    assert f"go failed: OSError: {shown}" == raising(OSError(said), relay=(OSError,)).invoke("{}").text
+    assert f"go failed: OSError: {expected}" == raising(OSError(text), relay=(OSError,)).invoke("{}").text
 
 
 # -- arguments that are secrets
@@ -573,14 +573,14 @@ WORDS = {
 
 @pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
 def test_secrets_are_not_repeated(words: str) -> None:
-    """What is wrong with a secret is said without it."""
+    """The error of an invalid secret does not contain it."""
     result = log_in.invoke(words)
 
     assert (True, False) == (result.is_error, "canary" in (result.text or ""))
 
 
 def test_others_are_repeated() -> None:
-    """What was received is said where it is no secret."""
+    """The error of another invalid value contains it."""
     assert '(received "often")' in (log_in.invoke('{"times": "often"}').text or "")
 
 
@@ -594,7 +594,7 @@ LONG = {
 
 @pytest.mark.parametrize("words", LONG.values(), ids=LONG)
 def test_length_of_refusals(words: str) -> None:
-    """However much is wrong, it is said in a few words."""
+    """However many errors there are, their text is short."""
     assert MAX_ERROR >= len(log_in.invoke(words).text or "")
 
 

@@ -1,4 +1,4 @@
-"""A toolbox holds tools by name, in order, and shares nothing with another one."""
+"""A toolbox contains tools by name, in order, and shares nothing with another one."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_order() -> None:
     box.add(double, later)
 
     assert ("lookup", "add", "double", "later") == box.names == tuple(made.name for made in box)
-    assert list(box.names) == [shown["function"]["name"] for shown in box.schemas()]
+    assert list(box.names) == [each["function"]["name"] for each in box.schemas()]
 
 
 def test_empty() -> None:
@@ -112,7 +112,7 @@ def test_empty() -> None:
 
 
 def test_schemas() -> None:
-    """A schema says name, description and parameters; titles are for people."""
+    """A schema has the name, description and parameters; titles are for people."""
     parameters = {
         "type": "object",
         "properties": {"a": {"type": "integer"}},
@@ -136,15 +136,15 @@ def test_openai_is_no_dialect() -> None:
         Toolbox().schemas("openai")  # type: ignore[arg-type]
 
 
-def test_schemas_are_kept() -> None:
-    """Schemas are shown once and kept as long as the tools stay the same."""
+def test_schemas_are_cached() -> None:
+    """Schemas are rendered once, as long as the tools are the same."""
     box = Toolbox([add])
 
     assert box.schemas()[0] is box.schemas()[0]
 
 
 def test_schemas_after_a_change() -> None:
-    """Schemas follow the tools, and a list that was given out stays as it was."""
+    """Schemas follow the tools, and a list that was returned before does not change."""
     box = Toolbox([add])
     before = box.schemas()
     box.add(double)
@@ -173,7 +173,7 @@ def test_duplicate_at_once() -> None:
 
 
 def test_replace() -> None:
-    """A replaced tool keeps its place."""
+    """A replaced tool has the place of the old one."""
     box = Toolbox([add, double])
     box.replace(tool(name="add")(later))
 
@@ -200,7 +200,7 @@ NAMELESS: dict[str, Callable[[Toolbox], object]] = {
 
 @pytest.mark.parametrize("ask", NAMELESS.values(), ids=NAMELESS)
 def test_wrong_name(ask: Callable[[Toolbox], object]) -> None:
-    """A wrong name is an error of this library and of a mapping, whose text is shown as it is."""
+    """A wrong name is an error of this library and of a mapping, whose text has no quotes around it."""
     box = Toolbox([add])
     box.bind("add", add)
     with pytest.raises(ToolNotFoundError, match=r"'ad'[^']*; did you mean 'add'\? There is: add$") as error:
@@ -249,7 +249,7 @@ def test_tool_object() -> None:
 
 
 def test_source_stays() -> None:
-    """A tool that is renamed or bound to another function keeps its source."""
+    """A tool that is renamed or bound to another function retains its source."""
     box = Toolbox([Tool.from_schema("search", Search.parameters), add]).prefixed("my_")
     box.bind("my_search", lambda query: query)
     box.bind("my_add", add)
@@ -258,7 +258,7 @@ def test_source_stays() -> None:
 
 
 def test_replace_nothing() -> None:
-    """What is not there cannot be replaced; the message says what is, and nothing changes."""
+    """A tool that is missing cannot be replaced; the message lists the others, and nothing changes."""
     box = Toolbox([add, double])
 
     with pytest.raises(DefinitionError, match="no tool 'later' to replace. There is: add, double"):
@@ -299,7 +299,7 @@ def test_look_up_fails() -> None:
 
 
 def test_prefixed() -> None:
-    """A prefix makes a new toolbox; the first keeps its names."""
+    """A prefix makes a new toolbox; the first one does not change."""
     box = Toolbox([add, double])
     named = box.prefixed("math_")
 
@@ -316,7 +316,7 @@ def test_prefixed_too_long() -> None:
 
 
 def test_filtered() -> None:
-    """A filter makes a new toolbox of what it says yes to."""
+    """A filter makes a new toolbox of the tools for which it returns True."""
     assert ("double",) == Toolbox([add, double]).filtered(lambda made: made.name != "add").names
 
 
@@ -341,7 +341,7 @@ def test_snapshot() -> None:
 
 
 def test_iteration_during_a_change() -> None:
-    """A loop over a toolbox sees the tools that were there when it began."""
+    """A loop over a toolbox sees the tools of its start."""
     box = Toolbox([add])
 
     for _ in box:
@@ -364,8 +364,8 @@ def test_no_tool() -> None:
 
 
 @pytest.mark.parametrize("family", [[add], (add,), Toolbox([add])], ids=["list", "tuple", "toolbox"])
-def test_family(family: Any) -> None:
-    """Tools come one by one: a list of them is refused, and the message says how to unpack it."""
+def test_list_of_tools(family: Any) -> None:
+    """A list among the tools is refused, and the message says how to unpack it."""
     with pytest.raises(DefinitionError, match=r"write Toolbox\(\[\*tools\]\)"):
         Toolbox([double, family])
 
@@ -388,7 +388,7 @@ def test_maker(maker: Callable[..., Any]) -> None:
 
 
 def test_no_maker() -> None:
-    """What gives something else of this name, or what nobody knows, can be a tool."""
+    """A function whose return annotation is another class of this name, or unknown, can be a tool."""
 
     class Tool:
         """A hammer."""
@@ -400,7 +400,7 @@ def test_no_maker() -> None:
 
 
 def test_unbound() -> None:
-    """A method without its instance is refused; the message says what to add."""
+    """A method without its instance is refused; the message names the remedy."""
     message = (
         r"Widgets\.create\(\) is a method and needs its instance: add instance\.create, or .*from_object\(instance\)"
     )
@@ -435,7 +435,7 @@ def test_from_object_prefixed() -> None:
 
 
 def test_from_object_without_tools() -> None:
-    """An object without decorated methods is refused, and the message says what to do."""
+    """An object without decorated methods is refused, and the message names the remedy."""
     with pytest.raises(DefinitionError, match="No method of Opaque is a tool: decorate those .* with @tool"):
         Toolbox.from_object(type("Opaque", (), {})())
 
@@ -452,7 +452,7 @@ BACKENDS = pytest.mark.parametrize("backend", ["call", "acall"])
 
 @BACKENDS
 def test_call(backend: str) -> None:
-    """A call by name gives the typed value and the text for the model."""
+    """A call by name returns the typed value, and the text for the model."""
     assert ToolResult(3, "3") == through(backend)(Toolbox([add]), "add", '{"a": 1, "b": "2"}')
 
 
@@ -502,7 +502,7 @@ def test_call_of_an_unknown_tool(name: str, text: str, backend: str) -> None:
 
 
 def test_call_of_an_unknown_tool_of_many() -> None:
-    """The list of names is capped; an empty toolbox says that it is."""
+    """The list of names is limited; the error of an empty toolbox says that it is empty."""
     box = Toolbox(tool(name=f"tool_number_{number}")(double) for number in range(1000))
 
     assert 500 > len(str(box.call("x").text))
@@ -566,7 +566,7 @@ class Shelf:
 
 
 def test_object() -> None:
-    """An object with decorated methods stands for these."""
+    """An object adds its decorated methods."""
     assert ["take"] == [made.name for made in Toolbox([Shelf(3)])]
 
 
@@ -659,7 +659,7 @@ def wipe(x: str) -> str:
 
 
 def test_partial_of_a_tool() -> None:
-    """A partial of a tool keeps its gates and its effect, as a tool and where it is bound."""
+    """A partial of a tool has its gates and its effect, as a tool and where it is bound."""
     box = Toolbox([partial(wipe, x="all"), tool(partial(wipe), name="other"), double])
     box.bind("double", partial(wipe, x="all"))
     texts = [box.call(name, arguments).text for name, arguments in {"wipe": "{}", "other": '{"x": "a"}'}.items()]

@@ -262,7 +262,7 @@ def test_decorator_forms() -> None:
 
 
 def test_declaration() -> None:
-    """A tool says name, description and parameters; its title is not among what a model sees."""
+    """A tool has a name, a description and parameters; its title is not sent."""
     assert ("sum_up", "Adds.") == (optioned._spec.name, optioned._spec.description)
     assert "Sum" not in repr(Toolbox([optioned]).schemas())
 
@@ -273,7 +273,7 @@ def described(x: Annotated[str, Field(description="\ud800")]) -> None: ...
 
 @pytest.mark.parametrize("made", [tool(halved), tool(described), tool(plain, description="\ud800")])
 def test_not_sendable(made: Tool[..., Any]) -> None:
-    """What no request can carry is refused before there is one; the message names the function."""
+    """A tool that no request can contain is refused early; the message names the function."""
     with pytest.raises(DefinitionError, match=r"test_tools\.\w+\(\): its description or schema holds what no JSON"):
         _ = made._spec
 
@@ -285,7 +285,7 @@ def test_declaration_from_docstring() -> None:
 
 
 def test_decorating_a_tool() -> None:
-    """A tool that is decorated again keeps what is not given anew, and the first one does not change."""
+    """Decorating a tool again retains the options that are not given, and does not change the first tool."""
     made = tool(optioned, name="other", description="")
 
     assert ("other", "Sum", "", (KeyError,)) == (made.name, made.title, made.description, made.relay)
@@ -298,7 +298,7 @@ def test_decorating_a_tool() -> None:
     ids=lambda change: next(iter(change)),
 )
 def test_options(change: dict[str, Any]) -> None:
-    """Each option is kept as it was given."""
+    """Each option is stored as it is."""
     made = tool(**change)(plain)
 
     assert change == {name: getattr(made, name) for name in change}
@@ -317,7 +317,7 @@ def test_is_callable() -> None:
 
 
 def test_is_awaitable() -> None:
-    """A decorated coroutine function gives what can be awaited."""
+    """A decorated coroutine function returns an awaitable."""
     assert 5 == asyncio.run(tool(later)(3))
 
 
@@ -389,7 +389,7 @@ def test_instances_are_apart() -> None:
 
 
 def test_unbound_method() -> None:
-    """A method on its class waits for its instance: Python gives it by hand, a toolbox refuses."""
+    """A method on its class has no instance: Python callers pass it, and a toolbox refuses the method."""
     assert 3 == Account.deposit(Account(1), 2)
     assert (True, False) == (Account.deposit._is_unbound, Account(1).deposit._is_unbound)
 
@@ -517,7 +517,7 @@ def test_not_collected(tmp_path: Path) -> None:
     "name", ["", " ", "my tool", "a.b", "a" * 65, "é", "a\n", 5], ids=lambda name: ascii(name)[:12]
 )
 def test_bad_name(name: Any) -> None:
-    """A name that providers refuse is refused at once: function, rule and a name that would do are said."""
+    """A name that providers refuse is refused at once; the message has the function, the rule and a valid name."""
     with pytest.raises(
         DefinitionError, match=r"test_tools\.plain\(\): .* is not a valid tool name.*64.* Pass name='[\w-]{1,64}'"
     ):
@@ -594,7 +594,7 @@ def test_bad_option(options: dict[str, Any], message: str) -> None:
 
 @pytest.mark.parametrize("thing", ["search", 5, None], ids=repr)
 def test_not_callable(thing: Any) -> None:
-    """What cannot be called is refused, and the message says how options are given."""
+    """An object that cannot be called is refused, and the message says how to pass options."""
     with pytest.raises(DefinitionError, match=r"something that can be called; it got .*@tool\(name=\.\.\.\)"):
         tool()(thing)
 
@@ -611,12 +611,12 @@ def test_words(words: Any) -> None:
 
 
 def test_not_json() -> None:
-    """A Python value that JSON has no form for does not fit, and that is said."""
+    """A Python value that JSON has no form for is refused with an explanation."""
     assert str(add.invoke({"a": object()}).text).startswith("Invalid arguments: a: Input should be a valid integer")
 
 
-def test_repairs_are_said() -> None:
-    """A result says what was mended in its arguments, in either backend."""
+def test_repairs_in_the_result() -> None:
+    """A result lists the repairs of its arguments, in either backend."""
     words = '{"a": 1, "b": null}'
     repairs = ("b: null taken as left out",)
 
@@ -625,7 +625,7 @@ def test_repairs_are_said() -> None:
 
 
 def test_repairs_of_an_async_tool() -> None:
-    """The same holds for an async tool."""
+    """So does the result of an async tool."""
     assert ("b: null taken as left out",) == tool(later).invoke('{"a": 1, "b": null}').repairs
 
 
@@ -710,7 +710,7 @@ def test_unexpected(error: BaseException) -> None:
 
 @pytest.mark.parametrize("error", UNEXPECTED.values(), ids=UNEXPECTED)
 def test_unexpected_async(error: BaseException) -> None:
-    """The same holds for an async tool; Python itself turns StopIteration into RuntimeError there."""
+    """So is an exception of an async tool; Python itself turns StopIteration into RuntimeError there."""
     result = asyncio.run(failing(error, is_async=True).ainvoke("{}"))
 
     assert str(result.text).startswith("fail failed: ")
@@ -741,7 +741,7 @@ def test_fatal(is_async: bool) -> None:
 
 
 def test_interrupt() -> None:
-    """The user's interrupt is nobody's result."""
+    """Ctrl-C is no result."""
     made = tool(lambda: os.kill(os.getpid(), signal.SIGINT), name="work")
 
     with pytest.raises(KeyboardInterrupt):
@@ -834,7 +834,7 @@ async def counting_later(n: int) -> AsyncIterator[int]:
 
 @pytest.mark.parametrize("function", [counting, counting_later, lambda n: iter(range(n))], ids=["gen", "agen", "iter"])
 def test_generators(function: Callable[..., Any]) -> None:
-    """What gives its values one by one is read to its end, in either backend."""
+    """A generator is read to its end, in either backend."""
     made = tool(name="count")(function)
 
     assert [0, 1, 2] == made.invoke('{"n": 3}').value
@@ -989,7 +989,7 @@ def test_context() -> None:
 
 
 def test_context_is_not_the_models() -> None:
-    """A model neither sees the context nor gives it."""
+    """A model neither sees the context nor fills it in."""
 
     def peek(a: int, ctx: ToolContext[str]) -> str:
         return ctx.deps
@@ -1010,7 +1010,7 @@ def test_idempotency_key() -> None:
 
 
 def test_no_function() -> None:
-    """A tool that is only declared cannot be called as a function, and says what to do."""
+    """A declared tool cannot be called as a function; the error names the remedy."""
     stranger = Tool.from_schema("stranger", {})
 
     assert ("<Tool stranger(...)>", "Tool.from_schema('stranger')", False) == (
