@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
+from math import isfinite
 from types import UnionType
 from typing import Any, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
 
@@ -355,6 +356,35 @@ class ToolResult(NamedTuple):
         """True if the call failed."""
         return self.error is not None
 
+    def to_json(self) -> str:
+        """Write the result as JSON text; a value or details of a type that JSON lacks become what they are as JSON.
+
+        Models and dataclasses become objects, dates texts, bytes base64, and anything else its `str`. The exception is
+        left out.
+        """
+        single = {"value": make_plain(self.value), "text": self.text, "error": self.error, "kind": self.kind}
+        single["details"] = make_plain(self.details)
+        several = {"repairs": self.repairs, "images": _to_json(self.images), "files": _to_json(self.files)}
+        given = {name: value for name, value in single.items() if value is not None}
+        given |= {name: values for name, values in several.items() if values}
+        return json.dumps(clean_json(given), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> ToolResult:
+        """Read the output of `to_json`: value and details are plain data.
+
+        Raises:
+            ValueError: The text is not a result in this form.
+        """
+        try:
+            data = json.loads(text)
+            values = {name: _READERS[name](value) if name in _READERS else value for name, value in data.items()}
+            if not all(type(values.get(name, "")) is str for name in ("text", "error", "kind")):
+                raise TypeError("text, error and kind are texts")  # noqa: TRY301  as if the constructor raised it
+            return cls(**values)
+        except (TypeError, AttributeError, KeyError, RecursionError) as error:
+            raise ValueError(f"This is not a tool's result: {error}") from error
+
     @classmethod
     def from_error(cls, error: ToolError, exception: BaseException | None = None) -> ToolResult:
         """Make the result of a call that ended in `error`."""
@@ -483,6 +513,27 @@ def _to_json(value: Any) -> Any:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
 
+def make_plain(value: Any) -> Any:
+    """Convert a value of any type to JSON data."""
+    from pydantic_core import to_jsonable_python  # messages do without it
+
+    try:
+        return to_jsonable_python(value, bytes_mode="base64", fallback=str)
+    except Exception:  # noqa: BLE001  the user's code runs here, and may raise anything
+        return f"<{type(value).__name__}>"
+
+
+def clean_json(value: Any) -> Any:
+    """Replace what strict JSON in UTF-8 cannot hold: unpaired surrogates, NaN and infinities."""
+    if isinstance(value, str):
+        return replace_surrogates(value)
+    if isinstance(value, dict):
+        return {replace_surrogates(key): clean_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return list(map(clean_json, value))
+    return json.dumps(value) if isinstance(value, float) and not isfinite(value) else value
+
+
 def message_from_dict(data: Mapping[str, Any]) -> Message:
     """Make a message from the output of `message_to_dict`.
 
@@ -499,6 +550,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "images": lambda images: tuple(Image(**_decode_data(image)) for image in images),
     "files": lambda files: tuple(File(**_decode_data(file)) for file in files),
     "items": tuple,
+    "repairs": tuple,
 }
 
 

@@ -64,6 +64,8 @@ class Toolbox:
             lossless.
         references: Whether calls may refer to the results of other calls: `_outputPath` stores a result under a path,
             and an argument `†path` stands for it.
+        check_output: Whether what a tool returns must be of its declared type, by its return annotation or its schema.
+            If it is not, the call fails. If it is, `result.value` is of that type, whatever function executes the tool.
 
     Attributes:
         bindings: Functions bound to tools, choices between them, and modules.
@@ -82,8 +84,16 @@ class Toolbox:
         3
     """
 
-    def __init__(self, tools: Iterable[Addable] = (), *, strict: bool | None = None, references: bool = False) -> None:
+    def __init__(
+        self,
+        tools: Iterable[Addable] = (),
+        *,
+        strict: bool | None = None,
+        references: bool = False,
+        check_output: bool = False,
+    ) -> None:
         self.strict = strict
+        self.check_output = check_output
         self.bindings = Bindings(_about=ABOUT if references else {})
         # Rendered schemas by dialect and strictness, and the composition that they belong to.
         self._schemas: tuple[object, dict[tuple[str, bool], list[dict[str, Any]]]] = (None, {})
@@ -417,6 +427,7 @@ class Toolbox:
     def __or__(self, other: Self) -> Self:
         tools = [*self.bindings._tools.values(), *other.bindings._tools.values()]
         joined = self._with(tools, other._copy_bindings() | self._copy_bindings())
+        joined.check_output = self.check_output or other.check_output
         joined.strict = other.strict if self.strict is None else self.strict
         return joined
 
@@ -427,7 +438,7 @@ class Toolbox:
         return self.bindings._rename({name: name for name in self.names})
 
     def _with(self, tools: Iterable[AnyTool], bindings: Bindings) -> Self:
-        made = type(self)(tools, strict=self.strict)
+        made = type(self)(tools, strict=self.strict, check_output=self.check_output)
         bindings._tools = made.bindings._tools
         made.bindings = bindings
         return made
@@ -478,7 +489,12 @@ class Toolbox:
             raise TypeError(
                 f"approve={approve!r} is no function of an ApprovalRequest, such as Console() or approve_all."
             )
-        return Dispatcher(tools=self.bindings._compose(), approver=approve, no_approver=NO_APPROVER + hint)
+        return Dispatcher(
+            tools=self.bindings._compose(),
+            approver=approve,
+            no_approver=NO_APPROVER + hint,
+            check_output=self.check_output,
+        )
 
 
 def _make_parallel(

@@ -8,13 +8,9 @@ values, no context, and of an exception only the name of its class.
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any, TypeAlias
-
-from pydantic_core import to_jsonable_python
 
 from toolkit._messages import (
     File,
@@ -26,7 +22,8 @@ from toolkit._messages import (
     ToolResult,
     Usage,
     UserMessage,
-    replace_surrogates,
+    clean_json,
+    make_plain,
 )
 
 __all__ = [
@@ -298,7 +295,7 @@ def event_to_dict(event: Event) -> dict[str, Any]:
     if to_fields is None:
         raise TypeError(f"{event!r} is not an event of a run.")
     name = type(event).__name__
-    fields: dict[str, Any] = _clean_json(to_fields(event))
+    fields: dict[str, Any] = clean_json(to_fields(event))
     return {"type": name[0].lower() + name[1:], **fields}
 
 
@@ -374,21 +371,13 @@ def _class_name(error: BaseException | None) -> str | None:
     return None if error is None else type(error).__name__
 
 
-def _to_json(value: Any) -> Any:
-    """Convert a value of the user's own type."""
-    try:
-        return to_jsonable_python(value, bytes_mode="base64", fallback=str)
-    except Exception:  # noqa: BLE001  the user's code runs here, and may raise anything
-        return f"<{type(value).__name__}>"
-
-
 _FIELDS: Mapping[type[Any], Callable[[Any], dict[str, Any]]] = {
     RunStarted: lambda event: {"runId": event.run_id, "model": event.model},
     TurnStarted: lambda event: {"turn": event.turn},
     TextDelta: lambda event: {"text": event.text},
     ReasoningDelta: lambda event: {"text": event.text},
     ToolArgumentsDelta: lambda event: {"index": event.index, "toolName": event.name, "text": event.text},
-    OutputDelta: lambda event: {"value": _to_json(event.value)},
+    OutputDelta: lambda event: {"value": make_plain(event.value)},
     MessageAdded: lambda event: _content_fields(event.message),
     TurnFinished: _response_fields,
     ToolCallStarted: lambda event: {**_call_fields(event.call), **_title_fields(event.title)},
@@ -421,14 +410,3 @@ _FIELDS: Mapping[type[Any], Callable[[Any], dict[str, Any]]] = {
         "usage": _usage_fields(event.usage),
     },
 }
-
-
-def _clean_json(value: Any) -> Any:
-    """Replace what strict JSON in UTF-8 cannot hold: unpaired surrogates, NaN and infinities."""
-    if isinstance(value, str):
-        return replace_surrogates(value)
-    if isinstance(value, dict):
-        return {replace_surrogates(key): _clean_json(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return list(map(_clean_json, value))
-    return json.dumps(value) if isinstance(value, float) and not isfinite(value) else value

@@ -70,7 +70,7 @@ def test_signature_of_the_runner() -> None:
 def test_signatures_that_check_names() -> None:
     """What refuses misspelt names shows the signature that it checks."""
     assert [field.name for field in fields(Limits)] == keywords(Limits)
-    assert ["tools", "strict", "references"] == keywords(Toolbox)
+    assert ["tools", "strict", "references", "check_output"] == keywords(Toolbox)
 
 
 @pytest.mark.parametrize("setting", fields(ToolSettings), ids=lambda field: field.name)

@@ -604,3 +604,43 @@ def test_length_of_unknown_names(name: str) -> None:
     box = Toolbox([log_in.with_name(f"log_in_{'x' * 50}_{n}") for n in range(100)])
 
     assert MAX_ERROR >= len(box.call(name).text or "")
+
+
+# -- results as JSON
+
+STORED: dict[str, ToolResult] = {
+    "nothing": ToolResult(),
+    "zero": ToolResult(0, "0"),
+    "empty": ToolResult([], ""),
+    "data": ToolResult({"a": [1, None, 0.5]}, "x", details={"b": True}),
+    "error": ToolResult(text="e", error="e", kind="failed", repairs=("null",)),
+    "parts": ToolResult(images=(Image(b"\x89\x00"),), files=(File(b"1", "text/plain", "a.txt"),)),
+}
+
+
+@pytest.mark.parametrize("result", STORED.values(), ids=STORED)
+def test_json(result: ToolResult) -> None:
+    """A result of plain data is read as it was written."""
+    assert result == ToolResult.from_json(result.to_json())
+
+
+def test_json_of_other_types() -> None:
+    """What JSON has no form for is written as what it is, and read as plain data; the exception is left out."""
+    value = {"day": datetime.date(2026, 1, 2), "raw": b"\x89", "nan": float("nan"), "text": "\ud800", "tuple": (1,)}
+    result = ToolResult(value, "x", details=Model(name="Ann"), exception=ValueError("hidden"))
+
+    assert ToolResult(
+        {"day": "2026-01-02", "raw": "iQ==", "nan": "NaN", "text": "\ufffd", "tuple": [1]},
+        "x",
+        details={"name": "Ann", "secret": "**********"},
+    ) == ToolResult.from_json(result.to_json())
+
+
+NO_RESULTS = ["", "[]", "5", '{"x": 1}', '{"text": 5}', '{"error": null}', '{"images": 5}', '{"images": [{"data": 5}]}']
+
+
+@pytest.mark.parametrize("text", NO_RESULTS)
+def test_json_of_no_result(text: str) -> None:
+    """Anything else is refused."""
+    with pytest.raises(ValueError, match="not a tool's result|Expecting value"):
+        ToolResult.from_json(text)

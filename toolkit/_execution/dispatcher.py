@@ -15,6 +15,8 @@ from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pydantic_core import ValidationError
+
 from toolkit._concurrency.backend import Backend
 from toolkit._context import ToolContext, discard
 from toolkit._execution.approval import NO_APPROVER, ApprovalRequest, Approver, Deferred, Stopped, approve, digest_call
@@ -22,8 +24,8 @@ from toolkit._execution.authorization import Authorizer, Unanswered, authorize
 from toolkit._execution.invoke import Attempts, Emit
 from toolkit._execution.ledger import STARTED, CallRecord, Ledger
 from toolkit._execution.truncation import MAX_RESULT, ResultStore, truncate
-from toolkit._messages import ToolCall, ToolResult
-from toolkit._schema.error_messages import explain_unknown_tool, suggest
+from toolkit._messages import OUTPUT, ToolCall, ToolResult
+from toolkit._schema.error_messages import explain_errors, explain_unknown_tool, suggest
 from toolkit._schema.json_text import to_json_text
 from toolkit._tools.invocation import accept, explain
 from toolkit._tools.tool import Tool
@@ -59,6 +61,7 @@ class Dispatcher:
         no_approver: Text of the refusal where a tool wants approval and there is no approver.
         approval_timeout: Seconds for a gate's answer.
         max_result: Characters of a result that the model is shown, unless its tool sets its own.
+        check_output: Whether the value of a result must be of the tool's declared type.
         format_error: Makes the text of an error that the model reads.
         overflow: Stores truncated results for the model to read on.
         ledger: Records the stages of calls.
@@ -75,6 +78,7 @@ class Dispatcher:
     approval_timeout: float | None = None
     middleware: tuple[Middleware, ...] = ()
     max_result: int = MAX_RESULT
+    check_output: bool = False
     format_error: Callable[[ToolResult], str] | None = None
     overflow: ResultStore | None = None
     ledger: Ledger | None = None
@@ -259,7 +263,33 @@ class _CallPipeline:
         self.dispatcher.started[self.call.id] = call
         context = self.tool_context
         attempts = Attempts(tool, call, arguments, self.backend, self.emit, context.cancellation)
-        return attempts.run_once(context) if tool.settings.is_plain else attempts.run(context)
+        work = attempts.run_once(context) if tool.settings.is_plain else attempts.run(context)
+        return _check_output(tool, work) if self.dispatcher.check_output else work
+
+
+async def _check_output(tool: Tool[..., Any], work: Awaitable[ToolResult]) -> ToolResult:
+    """Wait for a result, and turn its value into one of the tool's declared type; where that fails, the call fails."""
+    result, returns = await work, tool.handler.returns
+    if result.is_error or result.images or result.files or returns.schema is None:
+        return result
+    try:
+        value = returns.check(result.value)
+    except Exception as error:  # noqa: BLE001  the user's type may raise anything
+        text = f"{tool.name} has run, but its result is not what it declares: {_explain_fault(error, returns.schema)}"
+        return ToolResult.from_error(Failed(text), error)
+    write = tool._invocation.write
+    is_written = value is not result.value and result.text == write(result.value)
+    return result._replace(value=value, text=write(value) if is_written else result.text)
+
+
+def _explain_fault(error: Exception, schema: Mapping[str, Any]) -> str:
+    if isinstance(error, ValidationError):
+        faults = error.errors(include_url=False, include_context=False)
+        for fault in faults:
+            place = fault["loc"]
+            fault["loc"] = ("result", *(place[1:] if place[:1] == (OUTPUT,) else place))
+        return explain_errors(faults, {"properties": {"result": schema}})
+    return str(error) if isinstance(error, InvalidArguments) else f"{type(error).__name__}."
 
 
 def _merge_arguments(request: ApprovalRequest, arguments: Mapping[str, Any]) -> dict[str, Any]:

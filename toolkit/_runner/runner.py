@@ -563,6 +563,7 @@ class Runner(Controls):
             approval_timeout=options.get("approval_timeout"),
             middleware=(*self._hooks.middleware, *options.get("middleware", ())),
             max_result=max_result,
+            check_output=self.toolbox.check_output,
             format_error=options.get("format_error"),
             overflow=ResultStore(max_result) if is_free else None,
             ledger=self._ledger if "ledger" in options or state else None,

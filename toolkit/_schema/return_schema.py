@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
+from pydantic_core import to_json
+
 from toolkit._messages import OUTPUT, File, Image, ToolResult
 from toolkit._schema.argument_schema import ArgumentSchema, DocumentSchema, Parameter, ParameterSchema, get_fields
 from toolkit._schema.core_schema import JsonSchemaWriter
@@ -56,6 +58,14 @@ class ReturnSchema:
         """Argument schema of the value alone, as `_output`: the model fills it in itself."""
         raise NotImplementedError
 
+    def check(self, value: Any) -> Any:
+        """Return a value as one of the declared type, or of the JSON Schema; an undeclared one as it is.
+
+        Raises:
+            Exception: It is none; of pydantic, of the schema, or of the user's type.
+        """
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, eq=False)
 class ReturnDocument(ReturnSchema):
@@ -75,6 +85,12 @@ class ReturnDocument(ReturnSchema):
         definitions = {"$defs": whole["$defs"]} if "$defs" in whole else {}
         inner = {keyword: value for keyword, value in whole.items() if keyword != "$defs"}
         return DocumentSchema({"type": "object", "properties": {OUTPUT: inner}, "required": [OUTPUT], **definitions})
+
+    def check(self, value: Any) -> Any:
+        """Return a value as plain data that matches the schema."""
+        if self.document is None:
+            return value
+        return self.argument_schema.validator(to_json({OUTPUT: value}).decode())[OUTPUT]
 
 
 @dataclass(frozen=True)
@@ -122,9 +138,17 @@ class ReturnType(ReturnSchema):
             list_taken=tuple,
         )
 
+    def check(self, value: Any) -> Any:
+        """Return a value as one of the annotated type."""
+        return value if self._adapter is None else self._adapter.validate_python(value)
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any] | None:
+        return self._build_adapter(lambda: self.annotation)
+
     def _describe(self) -> dict[str, Any] | None:
         try:
-            adapter = self._build_adapter(lambda: self.annotation)
+            adapter = self._adapter
             return adapter and clean(adapter.json_schema(schema_generator=get_generator(), mode="serialization"))
         except Exception:  # noqa: BLE001  pydantic and user types raise what they like while a schema is built
             return None
