@@ -83,8 +83,8 @@ PUBLIC: dict[str, str] = {
     """,
     "toolkit.events": """
         ApprovalNeeded CallEvent Event LimitReached MessageAdded OutputDelta ReasoningDelta ResultsAdded
-        RunFinished RunStarted TextDelta ToolArgumentsDelta ToolCallAbandoned ToolCallFinished ToolCallRetried
-        ToolCallStarted ToolCallUpdated TurnFinished TurnStarted event_to_dict
+        RunFinished RunStarted SubAgentEvent TextDelta ToolArgumentsDelta ToolCallAbandoned ToolCallFinished
+        ToolCallRetried ToolCallStarted ToolCallUpdated TurnFinished TurnStarted event_to_dict
     """,
     "toolkit.middleware": "Middleware Next PerRun audit cache redact repeat_guard",
     "toolkit.models": "CallReady Model ModelRequest ModelResponse Piece SystemMessage ToolMessage UserMessage",

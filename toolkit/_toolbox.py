@@ -491,7 +491,7 @@ class Toolbox:
             )
         return Dispatcher(
             tools=self.bindings._compose(),
-            approver=approve,
+            approvers=() if approve is None else (approve,),
             no_approver=NO_APPROVER + hint,
             check_output=self.check_output,
         )

@@ -37,6 +37,7 @@ __all__ = [
     "ResultsAdded",
     "RunFinished",
     "RunStarted",
+    "SubAgentEvent",
     "TextDelta",
     "ToolArgumentsDelta",
     "ToolCallAbandoned",
@@ -179,6 +180,19 @@ class ToolCallAbandoned:
 
 
 @dataclass(frozen=True)
+class SubAgentEvent:
+    """A run that a call started, such as that of a sub-agent, emitted an event.
+
+    Attributes:
+        call: The call of this run.
+        event: The event of the run that it started; of a run further down another SubAgentEvent.
+    """
+
+    call: ToolCall
+    event: Event
+
+
+@dataclass(frozen=True)
 class ApprovalNeeded:
     """A call waits for approval."""
 
@@ -257,7 +271,7 @@ class RunFinished:
 
 
 # Events that a call emits while it runs.
-CallEvent: TypeAlias = ToolCallUpdated | ToolCallRetried | ToolCallAbandoned | ApprovalNeeded
+CallEvent: TypeAlias = ToolCallUpdated | ToolCallRetried | ToolCallAbandoned | ApprovalNeeded | SubAgentEvent
 
 Event: TypeAlias = (
     RunStarted
@@ -393,6 +407,7 @@ _FIELDS: Mapping[type[Any], Callable[[Any], dict[str, Any]]] = {
         "seconds": event.seconds,
     },
     ToolCallAbandoned: lambda event: {**_call_ids(event.call), "count": event.count},
+    SubAgentEvent: lambda event: {**_call_ids(event.call), "event": event_to_dict(event.event)},
     ApprovalNeeded: lambda event: _approval_fields(event.approval),
     ToolCallFinished: lambda event: {
         **_call_ids(event.call),

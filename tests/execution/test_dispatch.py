@@ -57,6 +57,9 @@ def carried_out(
     made: Tool[..., Any], backend: BackendName, words: str = '{"amount": "5"}', deps: object = None, **gates: Any
 ) -> ToolResult:
     """Carry out one call of the tool `pay`."""
+    for one, option in (("authorizer", "authorizers"), ("approver", "approvers")):
+        if one in gates:
+            gates[option] = (gates.pop(one),)
     dispatcher = Dispatcher(tools={made.name: made}, **gates)
     call = ToolCall(name=gates.pop("called", made.name), arguments=words)
     context = ToolContext(deps=deps, tool_name=made.name)
@@ -244,7 +247,7 @@ def test_invalid_reaches_no_gate(backend: BackendName, words: str) -> None:
 def test_unknown_reaches_no_gate(backend: BackendName) -> None:
     """A tool that is not there reaches no gate."""
     asked: Any = []
-    dispatcher = Dispatcher(tools={}, authorizer=lambda *questions: asked.append(questions))
+    dispatcher = Dispatcher(tools={}, authorizers=(lambda *questions: asked.append(questions),))
     result = run_sync(dispatcher.dispatch(ToolCall(name="pay"), ToolContext(deps=None), SyncBackend()))
 
     assert ("unknown tool: 'pay'. There is: none", []) == (result.text, asked)

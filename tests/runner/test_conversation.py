@@ -124,7 +124,7 @@ def test_results_are_followed_by_the_model() -> None:
 def test_empty_answer_is_asked_for_once_more(text: str) -> None:
     """A first answer that says nothing leaves no trace but its cost, and the model is asked again."""
     conversation = begun()
-    conversation.add_usage(said(text, usage=Usage(1, 2, 1)))
+    conversation.add_usage(Usage(1, 2, 1))
     conversation.add_response(said(text))
 
     assert (CallModel((HELLO,), 1, True), Usage(1, 2, 1)) == (conversation.next(), conversation.state.usage)

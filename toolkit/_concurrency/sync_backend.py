@@ -28,6 +28,9 @@ from toolkit._concurrency.threads import (
 
 T = TypeVar("T")
 
+# Seconds for a cancelled job to end by itself, where its thread waits for nothing.
+MOMENT = 0.05
+
 
 class SyncBackend:
     """The backend of `run`, `stream`, `invoke` and `call`."""
@@ -82,16 +85,17 @@ class SyncBackend:
             yield value
             return
         events = channel if isinstance(channel, SimpleQueue) else self.channel()
-        waits = [LoopWaits() for _ in jobs]
+        waits = {number: LoopWaits() for number in range(len(jobs))}  # of the jobs that have not ended
         running_jobs = [
             Job(partial(_run_job, job, waits[number]), partial(_end, events, number)) for number, job in enumerate(jobs)
         ]
         try:
             with on_cancel(cancellation, partial(events.put, None)):
                 ThreadPool(running_jobs, width).start()
-                for _ in running_jobs:
+                while waits:
                     while not isinstance(item := _get(events, cancellation), JobEnd):
                         yield item
+                    del waits[item.number]
                     yield unwrap_outcome(item.outcome)
         except (GeneratorExit, KeyboardInterrupt):
             if cancellation is not None:
@@ -100,8 +104,8 @@ class SyncBackend:
         finally:
             self.abandoned.abandon(*running_jobs)
             if cancellation:
-                _wait_for_ends(events, {number for number, wait in enumerate(waits) if wait.is_waiting()})
-            end_waits(waits, GRACE)
+                _wait_for_ends(events, waits)
+            end_waits(waits.values(), GRACE)
 
     def channel(self) -> SimpleQueue[Any]:
         """Make a channel for `run_all`."""
@@ -171,14 +175,17 @@ def _end(events: SimpleQueue[Any], number: int, outcome: Outcome[Any]) -> None:
     events.put(JobEnd(outcome, number))
 
 
-def _wait_for_ends(events: SimpleQueue[Any], numbers: set[int]) -> None:
-    """Wait for the ends of cancelled jobs, as long as an async leaf has to return what it has."""
+def _wait_for_ends(events: SimpleQueue[Any], waits: dict[int, LoopWaits]) -> None:
+    """Wait for the ends of cancelled jobs: a moment, and longer for async leaves, which may return what they have."""
     ends = monotonic() + PATIENCE
-    while numbers and (left := ends - monotonic()) > 0:
+    while waits and monotonic() < ends:
+        item: Any = Empty
         with suppress(Empty):
-            item = events.get(timeout=left)
-            if isinstance(item, JobEnd):
-                numbers.discard(item.number)
+            item = events.get(timeout=MOMENT)
+        if isinstance(item, JobEnd):
+            waits.pop(item.number, None)
+        elif item is Empty:
+            waits = {number: wait for number, wait in waits.items() if wait.is_waiting()}
 
 
 async def _capture(job: CoroutineFunction[T]) -> Outcome[T]:

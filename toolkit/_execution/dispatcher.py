@@ -56,8 +56,8 @@ class Dispatcher:
 
     Attributes:
         available: Names of the tools that may be called; all if None.
-        authorizer: May this call be made at all?
-        approver: Asked for approval where a tool wants it.
+        authorizers: Whether a call may be made at all: all of them allow it.
+        approvers: Asked for approval: all of them approve, one after the other.
         no_approver: Text of the refusal where a tool wants approval and there is no approver.
         approval_timeout: Seconds for a gate's answer.
         max_result: Characters of a result that the model is shown, unless its tool sets its own.
@@ -72,8 +72,8 @@ class Dispatcher:
 
     tools: Mapping[str, Tool[..., Any]]
     available: Collection[str] | None = None
-    authorizer: Authorizer | None = None
-    approver: Approver | None = None
+    authorizers: tuple[Authorizer, ...] = ()
+    approvers: tuple[Approver, ...] = ()
     no_approver: str = NO_APPROVER
     approval_timeout: float | None = None
     middleware: tuple[Middleware, ...] = ()
@@ -123,12 +123,7 @@ class Dispatcher:
     def is_gated(self, tool: Tool[..., Any]) -> bool:
         """Whether an authorizer or approver is asked about a tool's calls; one that is falsy counts too."""
         own = tool.settings
-        return (
-            own.approve is not False
-            or own.authorize is not None
-            or self.authorizer is not None
-            or self.approver is not None
-        )
+        return own.approve is not False or own.authorize is not None or bool(self.authorizers or self.approvers)
 
     def may_emit(self, tool: Tool[..., Any]) -> bool:
         """Whether a call may emit events before its result."""
@@ -235,18 +230,19 @@ class _CallPipeline:
         dispatcher = self.dispatcher
         request = ApprovalRequest(tool, arguments, self.context, call, emit=self.emit)
         await self._authorize(request)
-        decision = await approve(
-            dispatcher.approver, request, self.backend, dispatcher.approval_timeout, dispatcher.no_approver
-        )
-        if decision.arguments is None:
-            return arguments, call
-        call = replace(call, arguments=to_json_text(_merge_arguments(request, decision.arguments)))
-        arguments, _ = tool._invocation.parser.parse(call.arguments)
-        await self._authorize(ApprovalRequest(tool, arguments, self.context, call))
+        for approver in dispatcher.approvers or (None,):
+            decision = await approve(
+                approver, request, self.backend, dispatcher.approval_timeout, dispatcher.no_approver
+            )
+            if decision.arguments is not None:
+                call = replace(call, arguments=to_json_text(_merge_arguments(request, decision.arguments)))
+                arguments, _ = tool._invocation.parser.parse(call.arguments)
+                request = ApprovalRequest(tool, arguments, self.context, call, emit=self.emit)
+                await self._authorize(request)
         return arguments, call
 
     async def _authorize(self, request: ApprovalRequest) -> None:
-        for authorizer in (self.dispatcher.authorizer, request.tool.settings.authorize):
+        for authorizer in (*self.dispatcher.authorizers, request.tool.settings.authorize):
             timeout = self.dispatcher.approval_timeout
             await authorize(authorizer, request.tool, request.arguments, request.context, self.backend, timeout)
 

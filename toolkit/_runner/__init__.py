@@ -6,10 +6,12 @@ belongs to `toolkit._execution`.
 Files, each importing only those below it:
 
     runner         `Runner`: its options, and the runs that it creates
+    sub_agent      a runner as a tool of another one
     options        the options of a runner and of a run
     stream         the events of a run as an iterator, and the handle of a run in the background
     run            one run: does the steps of the conversation, calls the model, and emits events
     tool_calls     runs the calls of one response, some while it still arrives
+    nesting        what a run shares with the runs that its calls start
     hooks          the application's methods around model responses and calls
     output         structured output: schema of the answer, its value, partial values
     conversation   the state machine, and the steps that it gives

@@ -3,7 +3,7 @@
 `next()` returns the next step. The driver does it and reports the outcome:
 
     step         the driver                 and calls
-    CallModel    calls the model            add_usage(response), add_response(response)
+    CallModel    calls the model            add_usage(usage), add_response(response)
     RunCalls     runs the calls             add_results(results, pending)
     Paused       saves the state            resume(), once there are decisions
     Finished     returns the answer         reject_answer(why) if it does not fit; add_messages(messages) to go on
@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TypeAlias
@@ -43,12 +43,13 @@ from toolkit._messages import (
     PendingApproval,
     ToolCall,
     ToolMessage,
+    Usage,
     UserMessage,
     collect_attachments,
     get_last_calls,
     get_open_calls,
 )
-from toolkit._runner.limits import LAST_TURN, NO_TOOLS_TEXT, Limits
+from toolkit._runner.limits import LAST_TURN, NO_TOOLS_TEXT, Limits, describe_stop
 from toolkit._runner.state import Phase, RunState
 from toolkit._schema.json_text import is_truncated
 from toolkit.errors import ConversationError, LimitError, RunError
@@ -109,6 +110,7 @@ class Conversation:
         run_id: Makes call ids unique beyond this run; they begin with it.
         limits: Limits of the run.
         allowed_tools: Part of the state.
+        parent: Conversation of the run whose call started this one. What this one uses counts there, too.
 
     Attributes:
         limit: Name of the limit that was reached; empty when none was.
@@ -123,24 +125,27 @@ class Conversation:
         run_id: str,
         limits: Limits | None = None,
         allowed_tools: tuple[str, ...] | None = None,
+        parent: Conversation | None = None,
     ) -> None:
         self.run_id = run_id
         self.limit = ""
         self.refusals: tuple[ToolMessage, ...] = ()
         self._state = RunState(run_id=run_id, messages=(), allowed_tools=allowed_tools)
         self._limits = limits or Limits()
+        self._parent = parent
+        self._usage = Usage()
         self._messages = list(messages)
         earlier = [message.calls for message in messages if isinstance(message, ModelResponse)]
         self._provider_ids = {call.provider_call_id for calls in earlier for call in calls}
         self._reserved_ids: dict[str, tuple[ResponseKey, str, str]] = {}
         self._calls_by_tool = Counter[str]()
-        self._lock = threading.Lock()  # calls that make calls count these on their own threads
+        self._lock = threading.Lock()  # calls count further calls, and the usage of runs, on their own threads
 
     @classmethod
-    def restore(cls, state: RunState, limits: Limits | None = None) -> Conversation:
+    def restore(cls, state: RunState, limits: Limits | None = None, parent: Conversation | None = None) -> Conversation:
         """Create a conversation that goes on from a saved state."""
-        conversation = cls(state.messages, run_id=state.run_id, limits=limits)
-        conversation._state = state
+        conversation = cls(state.messages, run_id=state.run_id, limits=limits, parent=parent)
+        conversation._state, conversation._usage = state, state.usage
         conversation._calls_by_tool.update(state.calls_by_tool)
         conversation.limit = state.finish_reason if state.finish_reason.startswith("max_") else ""
         return conversation
@@ -149,7 +154,11 @@ class Conversation:
     def state(self) -> RunState:
         """The state of the run, as plain data."""
         with self._lock:
-            return self._state.replace(messages=tuple(self._messages), calls_by_tool=dict(self._calls_by_tool))
+            return self._state.replace(
+                messages=tuple(self._messages),
+                calls_by_tool=dict(self._calls_by_tool),
+                usage=self._usage,
+            )
 
     @property
     def text(self) -> str:
@@ -186,10 +195,9 @@ class Conversation:
         Raises:
             LimitError: A limit is reached, and `on_limit="raise"`.
         """
-        if self._state.phase == "asking" and not self._state.is_last_turn:
-            limit, used = self._find_reached_limit(seconds)
-            if limit:
-                self.reach_limit(limit, used)
+        may_end = self._state.phase == "asking" and not self._state.is_last_turn
+        if may_end and (reached := self._find_reached_limit(seconds)):
+            self.reach_limit(*reached)
         state = self._state
         if state.phase == "asking":
             return CallModel(tuple(self._messages), state.turns, not state.is_last_turn)
@@ -199,29 +207,37 @@ class Conversation:
             return Paused(state.pending)
         return Finished(self.text if state.output is None else state.output, state.finish_reason)
 
-    def _find_reached_limit(self, seconds: float) -> tuple[str, float]:
-        """Return the name of the first limit that is reached, and how much is used; an empty name when none is."""
-        limits, usage = self._limits, self._state.usage
+    def _find_reached_limit(self, seconds: float) -> tuple[str, float, float] | None:
+        """Return the first limit that is reached: its name, how much is used, and the limit itself."""
         with self._lock:
             calls = self._calls_by_tool.total()
-        used: dict[str, float] = {
-            "max_turns": self._state.turns,
-            "max_calls": calls,
-            "max_seconds": seconds,
+        used = {"max_turns": self._state.turns, "max_calls": calls, "max_seconds": seconds}
+        return self._find_first(used) or self.find_spent_limit()
+
+    def find_spent_limit(self) -> tuple[str, float, float] | None:
+        """Return the first limit on tokens or cost that is reached, here or in a run above."""
+        limits, usage = self._limits, self._usage
+        used = {
             "max_tokens": usage.input_tokens + usage.output_tokens,
             "max_input_tokens": usage.input_tokens,
             "max_output_tokens": usage.output_tokens,
             "max_cost": limits.prices.compute_cost(usage) if limits.prices else 0,
         }
-        for name, amount in used.items():
-            limit = getattr(limits, name)
-            if limit is not None and amount >= limit:
-                return name, amount
-        return "", 0
+        return self._find_first(used) or (self._parent.find_spent_limit() if self._parent else None)
 
-    def add_usage(self, response: ModelResponse) -> None:
-        """Count what a response cost, whatever becomes of it."""
-        self._state = self._state.replace(usage=self._state.usage + response.usage)
+    def _find_first(self, used: Mapping[str, float]) -> tuple[str, float, float] | None:
+        for name, amount in used.items():
+            limit = getattr(self._limits, name)
+            if limit is not None and amount >= limit:
+                return name, amount, limit
+        return None
+
+    def add_usage(self, usage: Usage) -> None:
+        """Count what a response used, whatever becomes of it; in the runs above, too. Thread-safe."""
+        with self._lock:
+            self._usage += usage
+        if self._parent is not None:
+            self._parent.add_usage(usage)
 
     def add_response(self, response: ModelResponse) -> ModelResponse:
         """Add the model's response, and return it with call ids that are unique in the history.
@@ -293,7 +309,7 @@ class Conversation:
             why = self._find_excess(name, position)
             if not why:
                 self._calls_by_tool[name] += 1
-            return why
+        return why or (self._parent.count_call(name, 0) if self._parent else "")
 
     def _find_excess(self, name: str, position: int, before: int = 0) -> str:
         """Return why a call is refused if `before` calls of its tool are still to be counted; empty if it is not."""
@@ -389,7 +405,7 @@ class Conversation:
         """
         self._expect("finished")
         state, limits = self._state, self._limits
-        is_over = limits.on_limit == "stop" and (self.limit or self._find_reached_limit(0.0)[0])
+        is_over = limits.on_limit == "stop" and (self.limit or self._find_reached_limit(0.0))
         if is_over or state.output_retries >= limits.max_output_retries:
             raise RunError(f"The run has no answer of its output_type after {state.turns} answers of the model. {why}")
         self._messages.append(UserMessage(f"{why} {remedy}".rstrip()))
@@ -397,23 +413,24 @@ class Conversation:
         retries = state.output_retries + 1
         self._state = state.replace(phase="asking", finish_reason=reason, empty_responses=0, output_retries=retries)
 
-    def reach_limit(self, limit: str, used: float) -> None:
+    def reach_limit(self, limit: str, used: float, most: float) -> None:
         """Ask for a last answer, end the run, or raise, as `on_limit` says.
 
         Args:
             limit: Name of the limit.
             used: How much of it is used.
+            most: The limit itself.
 
         Raises:
             LimitError: `on_limit="raise"`.
         """
         self.limit = limit
         if self._limits.on_limit == "raise":
-            reached = f"The run has reached {limit}={getattr(self._limits, limit)}."
+            reached = f"The run has reached {limit}={most}."
             raise LimitError(f"{reached} Raise Limits({limit}=...), or let the run end with an answer.")
         if self._limits.on_limit == "stop":
             self.end(limit)
-            self._messages.append(UserMessage(self._limits.describe_stop(limit, used)))
+            self._messages.append(UserMessage(describe_stop(limit, used, most)))
             return
         self._messages.append(UserMessage(LAST_TURN))
         self._state = self._state.replace(is_last_turn=True, finish_reason=limit)

@@ -123,16 +123,17 @@ class Limits:
             if limit is not None and not (_is_number(limit) and limit > 0):
                 raise ValueError(f"{name}={limit!r} must be a number above 0, or None for no limit.")
 
-    def describe_stop(self, name: str, used: float) -> str:
-        """Describe the end of a run that has reached a limit."""
-        note = STOP_NOTES.get(name, STOP_NOTE).format(name=name, used=round(used, 2), limit=getattr(self, name))
-        return f"[Agent stopped: {note}]"
-
     def _check_prices(self) -> None:
         if self.prices is None and self.max_cost is not None:
             raise ValueError("max_cost= needs prices=Prices(input=..., output=...), per million tokens.")
         if self.prices is not None and not isinstance(self.prices, Prices):
             raise ValueError(f"prices={self.prices!r} must be Prices(input=..., output=...), per million tokens.")
+
+
+def describe_stop(name: str, used: float, limit: float) -> str:
+    """Describe the end of a run that has reached a limit."""
+    note = STOP_NOTES.get(name, STOP_NOTE).format(name=name, used=round(used, 2), limit=limit)
+    return f"[Agent stopped: {note}]"
 
 
 def _check_counts(counts: Mapping[str, Any]) -> None:

@@ -201,7 +201,7 @@ class Run(Generic[T]):
                 logger.debug("Response %r", response)
                 if response is None:
                     raise RunError(f"{model!r} ended its stream without a ModelResponse.")  # noqa: TRY301  as if the model raised it
-                self.conversation.add_usage(response)  # its cost counts, whatever the hooks do
+                self.conversation.add_usage(response.usage)  # its cost counts, whatever the hooks do
                 for hook in self.hooks.after_model:
                     response = await apply_model_hook(hook, response, backend, cancellation)
         except Exception as error:
@@ -218,7 +218,8 @@ class Run(Generic[T]):
         if not (isinstance(error, (TimedOut, Cancelled)) and deadline):
             return False
         if self.deadline.reason == DEADLINE and not self.cancellation:
-            self.conversation.reach_limit("max_seconds", time.monotonic() - self.start)
+            seconds = self.limits.max_seconds or 0.0
+            self.conversation.reach_limit("max_seconds", time.monotonic() - self.start, seconds)
         return True
 
     async def _make_request(self, step: CallModel, backend: Backend, cancellation: Cancellation) -> ModelRequest:

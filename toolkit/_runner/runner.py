@@ -32,6 +32,7 @@ from toolkit._runner.conversation import Conversation
 from toolkit._runner.history import repair_history
 from toolkit._runner.hooks import Hooks
 from toolkit._runner.limits import Limits
+from toolkit._runner.nesting import MAX_NESTING, ParentRun, parent_call
 from toolkit._runner.options import (
     DEFAULTS,
     NO_DECISIONS,
@@ -52,12 +53,14 @@ from toolkit._runner.result import RunResult, restore_calls
 from toolkit._runner.run import Run
 from toolkit._runner.state import RunState
 from toolkit._runner.stream import AsyncRunStream, RunHandle, RunStream
+from toolkit._runner.sub_agent import MAX_DEPTH, check_nesting, make_sub_agent
 from toolkit._runner.tool_calls import ToolCaller
 from toolkit._schema.error_messages import suggest
 from toolkit._toolbox import Addable, Toolbox
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.shared_values import SharedValues, Values
-from toolkit.errors import ApprovalError, ConversationError, DuplicateToolError
+from toolkit._tools.tool import Tool
+from toolkit.errors import ApprovalError, ConversationError, DuplicateToolError, RunError
 from toolkit.models import Model
 from toolkit.models.default import ModelChoice
 
@@ -153,6 +156,7 @@ class Runner(Controls):
             raise TypeError(f"model={model!r} is neither a model's name nor a Model. A client goes in as client=...")
         self.toolbox = toolbox if isinstance(toolbox, Toolbox) else Toolbox(toolbox)
         _refuse_reserved(self.toolbox.names)
+        check_nesting(self.toolbox)
         for made in self.toolbox:
             _ = made._spec  # a tool that cannot be described is found here, not in the first run
         self.instructions = instructions
@@ -402,6 +406,45 @@ class Runner(Controls):
         """Do what `resume` does, in the running event loop."""
         return await self.arun(_read(state), deps=deps, output_type=output_type, decisions=decisions, shared=shared)
 
+    def as_tool(
+        self, name: str, description: str, *, arg: str = "query", output_type: Any = str, max_depth: int = MAX_DEPTH
+    ) -> Tool[..., Any]:
+        """Make a tool of this runner, for another one: a sub-agent.
+
+        Each call is a run of this runner with a conversation of its own and the `deps` of the run above. What it uses
+        counts in the usage, the calls and the limits of the run above; its calls pass the gates and the middleware of
+        that run, too; its events arrive there as `SubAgentEvent`s; it is cancelled with it. A call of it that would
+        have to wait for approval fails. The tool's effect is the worst of this runner's tools.
+
+        Args:
+            name: The tool's name.
+            description: What it is good at; the model reads it after "Delegate to specialist sub-agent:".
+            arg: Name of the parameter that holds the task.
+            output_type: Type of the answer, as for `run`.
+            max_depth: How many sub-agents may be inside each other, this one included.
+
+        Raises:
+            DefinitionError: The name, or that of the parameter, cannot be one.
+            ValueError: `max_depth` is below 1.
+
+        Example:
+            >>> from toolkit.testing import ScriptedModel, call
+            >>> historian = Runner(model=ScriptedModel(["In 1889."]), instructions="You know history.")
+            >>> model = ScriptedModel([call("ask_historian", query="When was the Eiffel Tower built?"), "1889."])
+            >>> runner = Runner([historian.as_tool("ask_historian", "dates of buildings")], model=model)
+            >>> runner.run("When was the Eiffel Tower built?").output
+            '1889.'
+        """
+        return make_sub_agent(
+            self._create_run,
+            lambda: self.toolbox,
+            name=name,
+            description=description,
+            arg=arg,
+            max_depth=max_depth,
+            output_type=output_type,
+        )
+
     def __repr__(self) -> str:
         return f"<Runner of {self.toolbox!r}>"
 
@@ -439,15 +482,20 @@ class Runner(Controls):
     def _create_run(self, request: RunRequest) -> Run[Any]:
         """Create a run and count it among the active ones.
 
+        A run that a call of another run starts is bound by that one's limits and gates, too.
+
         Raises:
+            RunError: Runs are nested too deeply.
             ApprovalError: A decision is for a call that does not wait.
             TypeError: A tool needs `deps`, and there are none.
             BusyError: The runner has as many active runs as it may have.
             ValueError: There is nothing to answer, or an option names a tool that does not exist.
         """
-        options, start = self._options, time.monotonic()
+        options, start, parent = self._options, time.monotonic(), _find_parent()
+        above = parent.conversation if parent else None
         state, prompt = (request.prompt, None) if isinstance(request.prompt, RunState) else (None, request.prompt)
-        tools = self._list_tools(request.deps)  # result_read may join in the course of the run
+        list_tools = partial(self._list_tools, request.deps, parent)
+        tools = list_tools()  # result_read may join in the course of the run
         for name in self.limits.max_calls_per_tool:
             if name not in tools:
                 raise ValueError(
@@ -459,25 +507,28 @@ class Runner(Controls):
         )
         own = None if own is None else allowed
         if state:
-            conversation = _resume(state.replace(allowed_tools=own), self.limits)
+            conversation = _resume(state.replace(allowed_tools=own), self.limits, above)
         elif request.decisions:
             raise ApprovalError("decisions= belongs to the state of a paused run: pass that, too.")
         else:
             messages = _list_first_messages(prompt, request.messages, self.instructions)
-            conversation = Conversation(messages, run_id=uuid.uuid4().hex, limits=self.limits, allowed_tools=own)
+            conversation = Conversation(
+                messages, run_id=uuid.uuid4().hex, limits=self.limits, allowed_tools=own, parent=above
+            )
         cancellation = Cancellation(parent=current_cancellation.get())
         deadline = Cancellation(self.limits.max_seconds, parent=cancellation)
         queue = MessageQueue(options.get("queue", "one"))
         shared: SharedValues | None = None
         if request.shared is not None or self.toolbox.references:
             shared = restore_shared(request.shared, conversation.history, tools)
+        dispatcher = self._create_dispatcher(request, state, tools, choice, allowed, conversation, parent)
         run = Run(
             conversation=conversation,
             model_choice=self._model_choice,
             limits=self.limits,
             hooks=self._hooks,
             tool_caller=ToolCaller(
-                dispatcher=self._create_dispatcher(request, state, tools, choice, allowed, conversation),
+                dispatcher=dispatcher,
                 tools=tools,
                 queue=queue,
                 order=self._order,
@@ -490,6 +541,12 @@ class Runner(Controls):
                 shared=shared,
                 deadline=deadline,
                 raise_errors=options.get("raise_errors", False),
+                place=ParentRun(
+                    conversation=conversation,
+                    dispatcher=dispatcher,
+                    depth=parent.depth + 1 if parent else 1,
+                    streams=request.streams,
+                ),
             ),
             output=build_output(request.output_type, taken=tools),
             tools=tools,
@@ -497,7 +554,7 @@ class Runner(Controls):
             allowed=allowed,
             streams=request.streams,
             early=options.get("early", False),
-            list_tools=partial(self._list_tools, request.deps) if options.get("refresh") == "iteration" else None,
+            list_tools=list_tools if options.get("refresh") == "iteration" else None,
             in_background=request.in_background,
             active=self._active,
             queue=queue,
@@ -510,21 +567,24 @@ class Runner(Controls):
         self._active.add(run)
         return run
 
-    def _list_tools(self, deps: Any) -> dict[str, AnyTool]:
+    def _list_tools(self, deps: Any, parent: ParentRun | None) -> dict[str, AnyTool]:
         """Return the tools that the toolbox holds now; with the fallback model, changes need approval.
 
         Warns, once, of destructive tools without an approver.
 
         Raises:
+            DefinitionError: Sub-agents form a circle, or are nested too deeply.
             DuplicateToolError: A tool has the name of one that a run adds.
             TypeError: A tool needs `deps`, and there are none.
         """
         tools = dict(self.toolbox.snapshot())
         _refuse_reserved(tools)
+        if parent is None:
+            check_nesting(tools.values())
         for made in tools.values():
             if deps is None and made._needs_deps:
                 raise TypeError(f"{made.origin} takes a ToolContext with deps: pass deps= to the run.")
-        if self._options.get("approve") is not None:
+        if self._options.get("approve") is not None or (parent and parent.dispatcher.approvers):
             return tools
         changing = [tool for tool in tools.values() if tool.settings.effect in CHANGES]
         if self._model_choice.is_fallback:
@@ -548,8 +608,9 @@ class Runner(Controls):
         choice: str | None,
         allowed: tuple[str, ...] | None,
         conversation: Conversation,
+        parent: ParentRun | None,
     ) -> Dispatcher:
-        options = self._options
+        options, above = self._options, parent.dispatcher if parent else Dispatcher(tools={})
         approver = options.get("approve")
         if state and (state.pending or request.decisions):
             approver = RecordedDecisions(request.decisions, state.pending, otherwise=approver)
@@ -558,10 +619,10 @@ class Runner(Controls):
         return Dispatcher(
             tools=tools,
             available=None if is_free else allowed_names(tools, choice, allowed),
-            authorizer=options.get("authorize"),
-            approver=approver,
-            approval_timeout=options.get("approval_timeout"),
-            middleware=(*self._hooks.middleware, *options.get("middleware", ())),
+            authorizers=_join(options.get("authorize"), above.authorizers),
+            approvers=_join(approver, above.approvers),
+            approval_timeout=options.get("approval_timeout", above.approval_timeout),
+            middleware=(*above.middleware, *self._hooks.middleware, *options.get("middleware", ())),
             max_result=max_result,
             check_output=self.toolbox.check_output,
             format_error=options.get("format_error"),
@@ -610,11 +671,30 @@ def _make_model_choice(toolbox: Toolbox, model: str | Model | None, options: Run
     )
 
 
-def _resume(state: RunState, limits: Limits) -> Conversation:
+def _find_parent() -> ParentRun | None:
+    """Return the run whose call is being executed here.
+
+    Raises:
+        RunError: There are as many runs above as may be.
+    """
+    call = parent_call.get()
+    if call is None:
+        return None
+    if call.run.depth >= MAX_NESTING:
+        raise RunError(f"Runs are nested {MAX_NESTING} deep: a tool starts a run whose tool starts a run, and so on.")
+    return call.run
+
+
+def _join(own: T | None, above: tuple[T, ...]) -> tuple[T, ...]:
+    """Join a run's own gate with those of the runs above; the same one is asked once."""
+    return above if own is None or any(own is each for each in above) else (own, *above)
+
+
+def _resume(state: RunState, limits: Limits, parent: Conversation | None) -> Conversation:
     if state.phase == "finished":
         raise ConversationError("This run has finished: go on from it with run(prompt, messages=state.messages).")
     state.check()
-    conversation = Conversation.restore(state, limits)
+    conversation = Conversation.restore(state, limits, parent)
     if state.phase == "paused":
         conversation.resume()
     return conversation

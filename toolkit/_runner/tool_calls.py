@@ -29,6 +29,7 @@ from toolkit._runner.conversation import (
     Conversation,
     RunCalls,
 )
+from toolkit._runner.nesting import ParentCall, ParentRun, parent_call
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.shared_values import NOTHING_SHARED, SharedValues
 from toolkit.errors import Cancelled, TimedOut, ToolError
@@ -53,6 +54,7 @@ class ToolCaller:
         refers: Whether calls may refer to the results of others.
         shared: Values that the calls share; None where there can be none.
         deadline: The run's cancellation and time limit.
+        place: The run, for those that its calls start.
         raise_errors: Whether an exception of a tool ends the run.
         early: Calls that started while the response still arrived, by call id.
         available: Names of the tools that may be called in the run; all if None.
@@ -71,6 +73,7 @@ class ToolCaller:
     shared: SharedValues | None
     deadline: Cancellation
     raise_errors: bool
+    place: ParentRun
     early: dict[str, EarlyCall] = field(default_factory=dict)
     available: Collection[str] | None = field(init=False)
 
@@ -165,12 +168,17 @@ class ToolCaller:
                 shared=NOTHING_SHARED if self.shared is None else self.shared.view(instance=call.instance),
                 cancellation=cancellation,
             )
-            tokens = current_cancellation.set(self.deadline), dispatching.set(self.dispatcher)
+            tokens = (
+                current_cancellation.set(self.deadline),
+                dispatching.set(self.dispatcher),
+                parent_call.set(ParentCall(self.place, call, emit, backend)),
+            )
             try:
                 return await self.dispatcher.dispatch(call, context, backend, emit)
             finally:
                 current_cancellation.reset(tokens[0])
                 dispatching.reset(tokens[1])
+                parent_call.reset(tokens[2])
 
 
 class EventBuffer:

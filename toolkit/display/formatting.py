@@ -6,15 +6,19 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import Any, TextIO
 from unicodedata import east_asian_width
 
-from toolkit.events import ToolCallUpdated
+from pydantic_core import from_json
+
+from toolkit._messages import ToolCall
+from toolkit.events import Event, SubAgentEvent, ToolCallStarted, ToolCallUpdated
 
 MARGIN = 10  # columns: the widest label and a space
 LINES = 20  # of one text
+MAX_ARGUMENT = 80  # characters
 # C0 but for tab and newline, C1, and what changes the direction of text.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _CLEAR = "\r\x1b[2K"  # carriage return, and erase the line
@@ -100,9 +104,31 @@ def shorten(text: str, size: int) -> str:
     return text if len(text) <= size else f"{text[: size - 1]}…"
 
 
-def get_progress_text(event: ToolCallUpdated) -> str:
-    """Return the text of a call's progress, or of its partial result."""
-    return event.text or (event.partial.text if event.partial else None) or ""
+def format_call(call: ToolCall) -> str:
+    """Write a call as Python would, long arguments cut: `add(a=17, b=25)`."""
+    try:
+        arguments = from_json(call.arguments)
+    except ValueError:
+        arguments = None
+    if not isinstance(arguments, dict):
+        return f"{call.name}({shorten(call.arguments, MAX_ARGUMENT)})"
+    return f"{call.name}({', '.join(_format_arguments(arguments))})"
+
+
+def _format_arguments(arguments: Mapping[str, Any]) -> Iterator[str]:
+    return (f"{name}={shorten(repr(value), MAX_ARGUMENT)}" for name, value in arguments.items())
+
+
+def get_progress_text(event: Event) -> str:
+    """Return the text of a call's progress or partial result, or the call that its sub-agent makes; "" if none."""
+    match event:
+        case ToolCallUpdated(text=text, partial=partial):
+            return text or (partial.text if partial else None) or ""
+        case SubAgentEvent(event=ToolCallStarted(call=call)):
+            return format_call(call)
+        case SubAgentEvent(call=call, event=inner):
+            return get_progress_text(inner)
+    return ""
 
 
 def _fit_lines(lines: list[str], width: int) -> list[str]:

@@ -19,6 +19,7 @@ from toolkit.events import (
     Event,
     RunFinished,
     RunStarted,
+    SubAgentEvent,
     TextDelta,
     ToolCallFinished,
     ToolCallStarted,
@@ -101,8 +102,9 @@ class Story:
         match event:
             case ToolCallStarted():
                 self._rows[event.call.id] = replace(_make_open_row(event.call), title=event.title)
-            case ToolCallUpdated():
-                self._reopen_row(event.call, text=get_progress_text(event))
+            case ToolCallUpdated() | SubAgentEvent():
+                if text := get_progress_text(event):
+                    self._reopen_row(event.call, text=text)
             case ApprovalNeeded():
                 self._reopen_row(event.approval.call, state="waiting")
             case ToolCallFinished():

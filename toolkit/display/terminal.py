@@ -10,22 +10,21 @@ from collections.abc import (
     Generator,
     Iterable,
     Iterator,
-    Mapping,
 )
 from contextlib import AsyncExitStack, ExitStack
 from typing import Any, Protocol, TextIO, overload
 
-from pydantic_core import from_json
 from typing_extensions import TypeVar
 
 from toolkit._messages import ToolCall
-from toolkit.display.formatting import LineWriter, get_progress_text, shorten
+from toolkit.display.formatting import LineWriter, format_call, get_progress_text, shorten
 from toolkit.events import (
     ApprovalNeeded,
     Event,
     LimitReached,
     MessageAdded,
     RunFinished,
+    SubAgentEvent,
     TextDelta,
     ToolCallAbandoned,
     ToolCallFinished,
@@ -37,8 +36,7 @@ from toolkit.events import (
 
 R_co = TypeVar("R_co", covariant=True)
 
-# Characters of one argument of a call, and of a call that only labels a text.
-MAX_ARGUMENT = 80
+# Characters of a call that only labels a text.
 MAX_CALL = 40
 # Seconds from which the duration of a call is written.
 SLOW = 1.0
@@ -148,8 +146,9 @@ class Transcript:
                 self.write("Call", f"{format_call(call)}  [{title}]" if title else format_call(call))
                 if call.reasoning:
                     self.write("Reasoning", call.reasoning)
-            case ToolCallUpdated(call=call):
-                self._lines.write_status("Progress", self._name_call(call, get_progress_text(event)))
+            case ToolCallUpdated(call=call) | SubAgentEvent(call=call):
+                if text := get_progress_text(event):
+                    self._lines.write_status("Progress", self._name_call(call, text))
             case ToolCallRetried(call=call, error=error, seconds=seconds):
                 self.write("Retry", self._name_call(call, f"after {type(error).__name__}, in {seconds:.1f} s"))
             case ToolCallAbandoned(call=call, count=count):
@@ -183,21 +182,6 @@ class Transcript:
     def _name_call(self, call: ToolCall, text: str) -> str:
         """Put the call in front of a text, where a turn has several calls."""
         return text if self._call_count == 1 else f"{shorten(format_call(call), MAX_CALL)}: {text}"
-
-
-def format_call(call: ToolCall) -> str:
-    """Write a call as Python would, long arguments cut: `add(a=17, b=25)`."""
-    try:
-        arguments = from_json(call.arguments)
-    except ValueError:
-        arguments = None
-    if not isinstance(arguments, dict):
-        return f"{call.name}({shorten(call.arguments, MAX_ARGUMENT)})"
-    return f"{call.name}({', '.join(_format_arguments(arguments))})"
-
-
-def _format_arguments(arguments: Mapping[str, Any]) -> Iterator[str]:
-    return (f"{name}={shorten(repr(value), MAX_ARGUMENT)}" for name, value in arguments.items())
 
 
 def _make_stream_error(value: object, remedy: str) -> TypeError:

@@ -1,0 +1,494 @@
+"""Sub-agents: runners as tools of other runners, and what holds for every run that a tool starts."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from tests.ways import arun, astream, run, start, stream
+from toolkit import (
+    ApprovalRequest,
+    Decision,
+    Limits,
+    Runner,
+    RunResult,
+    Tool,
+    Toolbox,
+    ToolContext,
+    tool,
+)
+from toolkit._messages import ModelResponse, ToolCall, ToolResult, Usage
+from toolkit.errors import DefinitionError, FatalError, LimitError
+from toolkit.events import Event, SubAgentEvent, ToolCallStarted, event_to_dict
+from toolkit.middleware import Next
+from toolkit.testing import ModelReply, ScriptedModel, call
+
+WAYS = pytest.mark.parametrize("go", [run, arun, stream, astream, start])
+BOTH_WAYS = pytest.mark.parametrize("go", [run, arun])
+
+
+class Shop:
+    """Has a tool that deletes books, and one that only looks."""
+
+    def __init__(self) -> None:
+        self.deleted: list[str] = []
+
+    @tool(effect="destructive")
+    def delete_book(self, title: str) -> str:
+        """Delete a book."""
+        self.deleted.append(title)
+        return f"deleted {title}"
+
+    @tool(effect="read")
+    def count_books(self) -> int:
+        """Count the books."""
+        return 7
+
+
+DELETE = call("delete_book", title="Dune")
+
+
+def clerk(*replies: ModelReply, shop: Shop | None = None, **options: Any) -> Runner:
+    """A runner of a shop, for a model that answers so."""
+    return Runner([shop or Shop()], model=ScriptedModel(replies), **options)
+
+
+def boss(worker: Runner, *replies: ModelReply, **options: Any) -> Runner:
+    """A runner whose only tool is another runner."""
+    model = ScriptedModel(replies or [call("clerk", query="Do it."), "Done."])
+    return Runner([worker.as_tool("clerk", "books")], model=model, **options)
+
+
+def said(text: str, *calls: ToolCall, tokens: int) -> ModelResponse:
+    return ModelResponse(text=text, calls=calls, usage=Usage(tokens, 0, 1))
+
+
+# -- what a sub-agent is
+
+
+@WAYS
+def test_answer(go: Callable[[Runner], RunResult]) -> None:
+    """A sub-agent gets the task alone, works with tools of its own, and its answer is the result of the call."""
+    worker = clerk(call("count_books"), "There are 7.", instructions="Be brief.")
+    result = go(boss(worker, call("clerk", query="How many books?"), "Seven."))
+    model: Any = worker.model
+
+    assert ("Seven.", ["There are 7."]) == (result.output, [end.result.text for end in result.calls])
+    assert ["Be brief.", "How many books?"] == [message.text for message in model.requests[0].messages]
+
+
+def test_schema() -> None:
+    """The model sees one parameter for the task, and what the sub-agent is good at."""
+    subject = clerk().as_tool("ask_clerk", "books and their prices", arg="task")
+
+    assert ("ask_clerk", "Delegate to specialist sub-agent: books and their prices", ["task"]) == (
+        subject.name,
+        subject.description,
+        [*subject.parameters["properties"]],
+    )
+
+
+def test_each_call_begins_anew() -> None:
+    """A second call knows nothing of the first."""
+    worker = clerk("One.", "Two.")
+    calls = [call("clerk", query="First?"), call("clerk", query="Second?")]
+    result = boss(worker, *calls, "Done.").run("go")
+    model: Any = worker.model
+
+    assert ["One.", "Two."] == [end.result.text for end in result.calls]
+    assert [["First?"], ["Second?"]] == [[message.text for message in each.messages] for each in model.requests]
+
+
+class Book(BaseModel):
+    title: str
+
+
+def test_output_type() -> None:
+    """An answer of a type is sent as JSON, and is the call's value."""
+    worker = Runner(model=ScriptedModel(['{"title": "Dune"}']))
+    model = ScriptedModel([call("find_book", query="Which one?"), "Done."])
+    result = Runner([worker.as_tool("find_book", "books", output_type=Book)], model=model).run("go").calls[0].result
+
+    assert ('{"title":"Dune"}', Book(title="Dune")) == (result.text, result.value)
+
+
+@BOTH_WAYS
+def test_deps(go: Callable[..., RunResult]) -> None:
+    """The tools of a sub-agent get the deps of the run above."""
+
+    def who(context: ToolContext[str]) -> str:
+        """Say who is asking."""
+        return context.deps
+
+    worker = Runner([who], model=ScriptedModel([call("who"), "Done."]))
+    ends: list[Event] = []
+    subject = boss(worker)
+    with subject.stream("go", deps="Ann") as events:
+        ends += events
+
+    inner = [event.event for event in ends if isinstance(event, SubAgentEvent)]
+    assert ["Ann"] == [getattr(event, "result").text for event in inner if type(event).__name__ == "ToolCallFinished"]
+    assert "Done." == go(boss(Runner([who], model=ScriptedModel([call("who"), "Done."]))), deps="Ann").output
+
+
+def test_without_a_run() -> None:
+    """A toolbox calls a sub-agent too, sync and async."""
+    box = Toolbox([clerk("One.", "Two.").as_tool("clerk", "books")])
+
+    assert "One." == box.call("clerk", {"query": "go"}).text
+    assert "Two." == asyncio.run(box.acall("clerk", {"query": "go"})).text
+
+
+def test_sync_run_stays_on_its_thread() -> None:
+    """A sub-agent of a sync run calls sync tools on the caller's thread, as the run itself does."""
+    threads: list[int] = []
+
+    def look() -> str:
+        """Look."""
+        threads.append(threading.get_ident())
+        return "seen"
+
+    boss(Runner([look], model=ScriptedModel([call("look"), "Done."]))).run("go")
+
+    assert [threading.get_ident()] == threads
+
+
+@pytest.mark.parametrize(("tools", "effect"), [([], "read"), ([Shop().count_books], "read"), ([Shop()], "destructive")])
+def test_effect(tools: Any, effect: str) -> None:
+    """The effect of a sub-agent is the worst of its tools'; that of one with unlabelled tools is unknown."""
+    assert effect == Runner(tools, model=ScriptedModel([])).as_tool("clerk", "books").settings.effect
+
+
+# -- events
+
+
+@pytest.mark.parametrize("go", ["stream", "astream"])
+def test_events(go: str) -> None:
+    """Events of a sub-agent, and of one below it, arrive in the run above, with the call that they belong to."""
+    middle = boss(clerk(call("count_books"), "7."), call("clerk", query="?"), "Seven.")
+    model = ScriptedModel([call("middle", query="?"), "Done."])
+    subject = Runner([middle.as_tool("middle", "everything")], model=model)
+
+    async def collect() -> list[Event]:
+        return [event async for event in subject.astream("go")]
+
+    events = asyncio.run(collect()) if go == "astream" else [*subject.stream("go")]
+    paths = []
+    for event in events:
+        path: list[str] = []
+        while isinstance(event, SubAgentEvent):
+            path, event = [*path, event.call.name], event.event  # noqa: PLW2901  down to the innermost
+        if isinstance(event, ToolCallStarted):
+            paths.append([*path, event.call.name])
+
+    assert [["middle"], ["middle", "clerk"], ["middle", "clerk", "count_books"]] == paths
+
+
+def test_event_as_json() -> None:
+    """An event of a sub-agent is data that holds the inner event."""
+    inner = ToolCallStarted(ToolCall(name="count_books", id="b"))
+    data = event_to_dict(SubAgentEvent(ToolCall(name="clerk", id="a"), inner))
+
+    assert ("subAgentEvent", "a", event_to_dict(inner)) == (data["type"], data["toolCallId"], data["event"])
+
+
+# -- limits
+
+
+@BOTH_WAYS
+def test_usage(go: Callable[[Runner], RunResult]) -> None:
+    """What a sub-agent uses counts in the usage of the runs above it."""
+    worker = Runner(model=ScriptedModel([said("Yes.", tokens=100)]))
+    middle = boss(worker, said("", call("clerk", query="?"), tokens=10), said("Yes.", tokens=20))
+    first = said("", call("middle", query="?"), tokens=1)
+    result = go(Runner([middle.as_tool("middle", "all")], model=ScriptedModel([first, said("Yes.", tokens=2)])))
+
+    assert Usage(133, 0, 5) == result.usage == result.state.usage
+
+
+@BOTH_WAYS
+def test_tokens_of_the_run_above(go: Callable[[Runner], RunResult]) -> None:
+    """A sub-agent ends with an answer when the tokens of the run above are used up, and then so does that run."""
+    again = [said("", call("count_books"), tokens=40) for _ in range(9)]
+    worker = clerk(*again[:3], said("I have seen enough.", tokens=1), limits=Limits(max_turns=None))
+    result = go(boss(worker, call("clerk", query="?"), "Done.", limits=Limits(max_tokens=100)))
+
+    assert ("I have seen enough.", "Done.", "max_tokens") == (
+        result.calls[0].result.text,
+        result.output,
+        result.finish_reason,
+    )
+
+
+def test_calls_of_the_run_above() -> None:
+    """Calls of a sub-agent count against the limits of the run above."""
+    worker = clerk(call("count_books"), call("count_books"), "I could not.")
+    result = boss(worker, limits=Limits(max_calls=2)).run("go")
+    model: Any = worker.model
+
+    assert ["7", "Not run: the run's 2 calls are used up. Answer with what you have."] == [
+        message.text for message in model.requests[-1].messages if type(message).__name__ == "ToolMessage"
+    ]
+    assert "max_calls" == result.finish_reason
+
+
+def test_raised_limit_names_its_value() -> None:
+    """A sub-agent whose limits raise fails with the limit of the run above that was reached."""
+    worker = clerk(said("", call("count_books"), tokens=100), limits=Limits(on_limit="raise"))
+    result = boss(worker, limits=Limits(max_tokens=50)).run("go")
+
+    assert str(result.calls[0].result.text).startswith("Sub-agent execution failed: The run has reached max_tokens=50.")
+    assert isinstance(getattr(result.calls[0].exception, "__cause__", None), LimitError)
+
+
+@WAYS
+def test_cancelled_with_the_run_above(go: Callable[[Runner], RunResult]) -> None:
+    """A run that is cancelled cancels its sub-agents, whatever they wait for."""
+    runner: Runner
+    ended: list[str] = []
+
+    async def wait() -> None:
+        """Wait."""
+        runner.cancel()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append("waiter")
+
+    runner = boss(Runner([wait], model=ScriptedModel([call("wait"), "never"])))
+    result = go(runner)
+
+    assert ("cancelled", ["waiter"]) == (result.finish_reason, ended)
+    assert ["Cancelled"] == [end.result.text for end in result.calls]
+
+
+# -- nesting
+
+
+def nested(depth: int, max_depth: int) -> Tool[..., Any]:
+    """A sub-agent with sub-agents inside each other."""
+    runner = clerk("Deep.")
+    for number in range(depth - 1):
+        name = f"agent_{number}"
+        model = ScriptedModel([call(name, query="?"), "Up."])
+        runner = Runner([runner.as_tool(name, "x", max_depth=max_depth)], model=model)
+    return runner.as_tool("outer", "x", max_depth=max_depth)
+
+
+@pytest.mark.parametrize(("depth", "max_depth"), [(1, 1), (2, 2), (3, 3)])
+def test_depth(depth: int, max_depth: int) -> None:
+    """As many sub-agents may be inside each other as `max_depth` says."""
+    subject = Runner([nested(depth, max_depth)], model=ScriptedModel([call("outer", query="?"), "Done."]))
+
+    assert [False] == [end.result.is_error for end in subject.run("go").calls]
+
+
+def test_too_deep_when_made() -> None:
+    """A runner with sub-agents that are nested too deeply is refused when it is made."""
+    with pytest.raises(DefinitionError, match=r"too deeply: outer -> agent_1 -> agent_0. The last one .*max_depth=2"):
+        Runner([nested(3, 2)], model=ScriptedModel([]))
+
+
+def test_too_deep_when_run() -> None:
+    """A sub-agent that joins a toolbox later is checked when a run starts."""
+    inner = Toolbox([])
+    worker = Runner(inner, model=ScriptedModel([]))
+    subject = boss(worker)
+    inner.add(nested(2, 2))
+
+    with pytest.raises(DefinitionError, match="nested too deeply: clerk -> outer -> agent_0"):
+        subject.run("go")
+
+
+def test_circle() -> None:
+    """Sub-agents that call each other are refused."""
+    box = Toolbox([])
+    worker = Runner(box, model=ScriptedModel([]))
+    subject = boss(worker)
+    box.add(subject.as_tool("boss", "everything"))
+
+    with pytest.raises(DefinitionError, match="in a circle: clerk -> boss -> clerk"):
+        subject.run("go")
+
+
+def test_depth_at_the_call() -> None:
+    """A sub-agent that a tool reaches by a run of its own is refused beyond its depth, in a text for the model."""
+    inner = nested(1, 1)
+    texts: list[str] = []
+
+    def detour() -> str:
+        """Ask by a run."""
+        result = Runner([inner], model=ScriptedModel([call("outer", query="?"), "Up."])).run("go")
+        texts.extend(str(end.result.text) for end in result.calls)
+        return result.output
+
+    boss_model = ScriptedModel([call("detour"), "Done."])
+    Runner([detour], model=boss_model).run("go")
+
+    assert ["Sub-agent delegation refused: maximum nesting depth (1) reached."] == texts
+
+
+def test_runs_without_end() -> None:
+    """A tool that starts a run with itself in it ends in an error, not in a crash."""
+    errors: list[BaseException | None] = []
+
+    def again() -> str:
+        """Do it again."""
+        result = Runner([again], model=ScriptedModel([call("again"), "Up."])).run("go")
+        errors.append(result.calls[0].exception)
+        return str(result.calls[0].result.text)
+
+    result = Runner([again], model=ScriptedModel([call("again"), "Done."])).run("go")
+
+    assert str(result.calls[0].result.text).startswith("again failed: RunError.")
+    assert "Runs are nested 10 deep" in str(errors[0])
+
+
+# -- rights
+
+
+@BOTH_WAYS
+def test_approver_of_the_run_above(go: Callable[[Runner], RunResult]) -> None:
+    """The approver of a run is asked about the calls of its sub-agents, too."""
+    shop, asked = Shop(), list[str]()
+
+    def approve(request: ApprovalRequest) -> bool:
+        asked.append(str(request))
+        return request.name != "delete_book"
+
+    go(boss(clerk(DELETE, "Done.", shop=shop), approve=approve))
+
+    assert (['clerk({"query": "Do it."})', 'delete_book({"title": "Dune"})'], []) == (asked, shop.deleted)
+
+
+@pytest.mark.parametrize(("own", "above", "deleted"), [(True, True, 1), (True, False, 0), (False, True, 0)])
+def test_both_approve(own: bool, above: bool, deleted: int) -> None:
+    """A call of a sub-agent with an approver of its own needs the approval of both."""
+    shop = Shop()
+    worker = clerk(DELETE, "Done.", shop=shop, approve=lambda _: own)
+    boss(worker, approve=lambda request: request.name == "clerk" or above).run("go")
+
+    assert deleted == len(shop.deleted)
+
+
+def test_changes_of_both_approvers() -> None:
+    """The second approver sees what the first one has changed, and what both approved runs."""
+    shop, seen = Shop(), list[str]()
+
+    def change(_: ApprovalRequest) -> Decision:
+        return Decision.modify({"title": "Emma"})
+
+    def watch(request: ApprovalRequest) -> bool:
+        seen.append(request.arguments_json)
+        return True
+
+    boss(clerk(DELETE, "Done.", shop=shop, approve=change), approve=watch).run("go")
+
+    assert (['{"query": "Do it."}', '{"title": "Emma"}'], ["Emma"]) == (seen, shop.deleted)
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("above", [True, False])
+def test_both_authorize(own: bool, above: bool) -> None:
+    """A call of a sub-agent runs if its own authorizer and that of the run above allow it."""
+    shop = Shop()
+    worker = clerk(DELETE, "Done.", shop=shop, authorize=lambda *_: own)
+    boss(worker, authorize=lambda made, *_: made.name == "clerk" or above, approve=lambda _: True).run("go")
+
+    assert (own and above) == bool(shop.deleted)
+
+
+def test_middleware_of_the_run_above() -> None:
+    """The middleware of a run is around the calls of its sub-agents, too."""
+    seen: list[str] = []
+
+    async def watch(made: ToolCall, call_next: Next) -> ToolResult:
+        seen.append(made.name)
+        return await call_next(made)
+
+    boss(clerk(call("count_books"), "7."), middleware=[watch]).run("go")
+
+    assert ["clerk", "count_books"] == seen
+
+
+@BOTH_WAYS
+def test_approval_that_must_wait(go: Callable[[Runner], RunResult]) -> None:
+    """A sub-agent cannot wait for an approval: its call fails, and says why."""
+    shop = Shop()
+    worker = clerk(DELETE, "Done.", shop=shop, approve=lambda _: Decision.defer())
+    result = go(boss(worker, approve=lambda _: True))
+
+    assert (
+        "Sub-agent execution failed: delete_book needs approval, and a sub-agent cannot wait for that.",
+        [],
+    ) == (result.calls[0].result.text, shop.deleted)
+
+
+def test_approver_that_stops() -> None:
+    """An approver that stops the run of a sub-agent stops the run above."""
+    shop = Shop()
+    worker = clerk(DELETE, "Done.", shop=shop)
+    result = boss(
+        worker, approve=lambda request: Decision.stop() if request.name == "delete_book" else Decision.approve()
+    ).run("go")
+
+    assert ("stopped", []) == (result.finish_reason, shop.deleted)
+
+
+def test_gates_of_a_run_that_a_tool_starts() -> None:
+    """The gates of a run bind every run that its tools start."""
+    shop = Shop()
+
+    def detour() -> str:
+        """Delete by a run."""
+        return clerk(DELETE, "Deleted.", shop=shop).run("go").output
+
+    subject = Runner(
+        [detour], model=ScriptedModel([call("detour"), "Done."]), authorize=lambda made, *_: made.name != "delete_book"
+    )
+    subject.run("go")
+
+    assert [] == shop.deleted
+
+
+# -- failures
+
+
+@WAYS
+def test_failure(go: Callable[[Runner], RunResult]) -> None:
+    """A sub-agent that fails is an error for the model above, which goes on."""
+    result = go(boss(Runner(model=ScriptedModel([]))))
+
+    assert "Done." == result.output
+    assert str(result.calls[0].result.text).startswith("Sub-agent execution failed: ")
+
+
+def test_fatal_error() -> None:
+    """A FatalError of a tool ends the runs above as well."""
+
+    def explode() -> None:
+        """Explode."""
+        raise FatalError("the power is gone")
+
+    worker = Runner([explode], model=ScriptedModel([call("explode")]))
+    with pytest.raises(FatalError, match="the power is gone"):
+        boss(worker).run("go")
+
+
+@pytest.mark.parametrize("arg", ["context", "_task", "the task", ""])
+def test_parameter_name(arg: str) -> None:
+    """A name that no parameter can have is refused."""
+    with pytest.raises(DefinitionError, match="cannot be the name of the parameter of 'clerk'"):
+        clerk().as_tool("clerk", "books", arg=arg)
+
+
+@pytest.mark.parametrize("max_depth", [0, -1, 1.5, True, "2"])
+def test_max_depth(max_depth: Any) -> None:
+    """A depth that allows no sub-agent is refused."""
+    with pytest.raises(ValueError, match="max_depth=.* must be a whole number, at least 1"):
+        clerk().as_tool("clerk", "books", max_depth=max_depth)
