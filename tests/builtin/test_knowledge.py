@@ -21,7 +21,7 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit.builtin import Memories, ingest_file, ingest_message, ingest_text, ingest_url, knowledge_tools, memory_tool
 from toolkit.builtin.knowledge import Kind, split_chunks
 from toolkit.middleware import redact
-from toolkit.stores import MemoryKnowledge
+from toolkit.stores import Hit, MemoryKnowledge, StoreError
 from toolkit.testing import ScriptedModel, call
 
 WORDS = ("capital", "france", "paris", "cake", "oven", "cat", "mat")
@@ -215,6 +215,25 @@ def test_search_failures(embedding: Any, message: str, store: MemoryKnowledge) -
     ingest_text("The cat", store, embed)
 
     assert message == call_tool(Toolbox(knowledge_tools(store, embedding)), "knowledge_search", query="unlucky")
+
+
+class NoMessages(MemoryKnowledge):
+    """A store that cannot search messages."""
+
+    def search(
+        self, embedding: Sequence[float], *, collection: str = "knowledge", limit: int = 5, model: str = ""
+    ) -> list[Hit]:
+        if collection == "messages":
+            raise StoreError("the disk is gone")
+        return super().search(embedding, collection=collection, limit=limit, model=model)
+
+
+def test_message_search_failure() -> None:
+    """If the search of messages fails, the model reads so."""
+    with NoMessages() as store:
+        box = Toolbox(knowledge_tools(store, embed))
+
+        assert "message search error: the disk is gone" == call_tool(box, "knowledge_search", query="cat")
 
 
 def test_forged_words(box: Toolbox) -> None:
