@@ -55,7 +55,7 @@ def decided(
 
 @BACKENDS
 @pytest.mark.parametrize("verdict", [True, Decision.approve(), Decision.modify({"amount": 1})], ids=repr)
-def test_yes(backend: BackendName, verdict: Any) -> None:
+def test_approved(backend: BackendName, verdict: Any) -> None:
     """True and approving decisions let a call pass; other arguments are given on."""
     decision = decided(lambda _: verdict, backend=backend)
 
@@ -68,7 +68,7 @@ def test_yes(backend: BackendName, verdict: Any) -> None:
     ids=["false", "reject", "reject with a reason"],
 )
 def test_no(verdict: Any, text: str) -> None:
-    """A no has the reason of whoever said it."""
+    """A rejection has the reason of whoever rejected the call."""
     with pytest.raises(Denied) as refusal:
         decided(lambda _: verdict)
 
@@ -140,7 +140,7 @@ def test_defer_what_cannot_be_written() -> None:
 
 
 def marked(rule: Any) -> Tool[..., Any]:
-    """A tool that says itself whether a yes is needed."""
+    """A tool with a rule of its own that says whether approval is needed."""
     return tool(pay, approve=rule)
 
 
@@ -149,7 +149,7 @@ def raising(_: object) -> Any:
 
 
 async def asked_later(request: ApprovalRequest) -> bool:
-    """Need a yes above 10."""
+    """Need approval above 10."""
     await asyncio.sleep(0)
     return bool(request.arguments["amount"] > 10)
 
@@ -171,7 +171,7 @@ NEEDED: dict[str, tuple[Any, int, bool]] = {
 @BACKENDS
 @pytest.mark.parametrize(("rule", "amount", "needed"), NEEDED.values(), ids=NEEDED)
 def test_needed(backend: BackendName, rule: Any, amount: int, needed: bool) -> None:
-    """A tool that needs a yes for a call, or fails to say no, does not run where nobody can say it."""
+    """A tool that needs approval for a call, or whose rule fails, does not run where there is no approver."""
     try:
         decided(None, marked(rule), backend, amount=amount)
         refusal = ""
@@ -182,8 +182,8 @@ def test_needed(backend: BackendName, rule: Any, amount: int, needed: bool) -> N
 
 
 @pytest.mark.parametrize(("rule", "amount", "needed"), NEEDED.values(), ids=NEEDED)
-def test_needed_is_told(rule: Any, amount: int, needed: bool) -> None:
-    """An approver is told whether the tool itself needs a yes."""
+def test_needed_is_known(rule: Any, amount: int, needed: bool) -> None:
+    """An approver sees whether the tool itself needs approval."""
     seen: list[bool] = []
 
     def approver(request: ApprovalRequest) -> bool:
@@ -196,7 +196,7 @@ def test_needed_is_told(rule: Any, amount: int, needed: bool) -> None:
 
 
 def test_run_without_an_approver() -> None:
-    """A run without an approver refuses what needs a yes, runs the rest, and goes on."""
+    """A run without an approver refuses what needs approval, runs the rest, and continues."""
     model = ScriptedModel([[call("pay", amount=1), call("pay_freely", amount=2)], "Done."])
     result = Runner([marked(rule=True), tool(pay, name="pay_freely")], model=model).run("Go.")
 
@@ -252,8 +252,8 @@ BOX = [
 ]
 
 
-def asked_about(policy: Callable[[Approver], Approver], tools: Sequence[Tool[..., Any]] = BOX) -> list[str]:
-    """Put a call of each tool to a policy; give those about which somebody was asked."""
+def asked_for(policy: Callable[[Approver], Approver], tools: Sequence[Tool[..., Any]] = BOX) -> list[str]:
+    """Ask a policy about a call of each tool; return those about which its approver was asked."""
     person = Person()
     for made in tools:
         decided(policy(person), made)
@@ -293,7 +293,7 @@ POLICIES: dict[str, tuple[Callable[[Approver], Approver], list[str]]] = {
 @pytest.mark.parametrize(("policy", "asked"), POLICIES.values(), ids=POLICIES)
 def test_policies(policy: Callable[[Approver], Approver], asked: list[str]) -> None:
     """A policy asks somebody about these calls, and lets the others pass."""
-    assert asked == asked_about(policy)
+    assert asked == asked_for(policy)
 
 
 @BACKENDS
@@ -308,7 +308,7 @@ def test_policy_gives_the_answer(backend: BackendName, person: Person, policy: C
 
 
 def test_policy_that_fails() -> None:
-    """A condition that raises is a no."""
+    """A condition that raises is a rejection."""
     with pytest.raises(Denied):
         decided(ask_when(approve_all, when=raising))
 
@@ -322,7 +322,7 @@ class Later:
 
 @pytest.mark.parametrize("when", [asked_later, Later()], ids=["function", "object"])
 def test_condition_that_is_async(when: Any) -> None:
-    """An async condition is refused: its promise would always be taken for a yes."""
+    """An async condition is refused: its promise would always count as an approval."""
     with pytest.raises(TypeError, match="give a plain function"):
         ask_when(approve_all, when=when)
 
@@ -400,7 +400,7 @@ def test_allowed_tool_that_changed() -> None:
     """A tool is allowed as it is: one that says something else of itself is asked about, and so is another one."""
     others = [tool(pay, description="Pay twice."), tool(pay, effect="destructive"), named("pay_2", "write")]
 
-    assert ["pay", "pay", "pay_2"] == asked_about(lambda person: allow(pay, otherwise=person), [pay, *others])
+    assert ["pay", "pay", "pay_2"] == asked_for(lambda person: allow(pay, otherwise=person), [pay, *others])
 
 
 class Terminal:
@@ -434,11 +434,11 @@ ANSWERS: dict[str, tuple[list[str], Any]] = {
     "whole": (["w", "y"], True),
     "nothing": (["", "y"], True),
     "something else": (["perhaps", "1", "yy", "y"], True),
-    "what begins like a yes": (
+    "starts like a yes": (
         ["you must be joking", "yes, but not so much", "y not", "a lot", "n"],
         Decision.reject(),
     ),
-    "what begins like a no": (["not sure", "y"], True),
+    "starts like a no": (["not sure", "y"], True),
     "five times something else": (["?", "?", "?", "?", "?", "y"], False),
     "end of the input": ([], Decision.unavailable("There was no answer: the input has ended.")),
     "end after something else": (["?"], Decision.unavailable("There was no answer: the input has ended.")),
@@ -612,7 +612,7 @@ def test_always_of_another_instance() -> None:
 
 
 def test_always_of_another_console() -> None:
-    """What one approver was told no other one knows."""
+    """What one approver got, no other one has."""
     Terminal("a").console(request_for())
 
     assert Decision.reject() == Terminal("n").console(request_for())
@@ -664,7 +664,7 @@ def test_one_question_at_a_time() -> None:
 
 
 def test_question_that_nobody_waits_for() -> None:
-    """A question whose call was given up meanwhile is not put."""
+    """A question whose call was cancelled meanwhile is not asked."""
     terminal = Terminal("y")
     request = request_for()
     request.context.cancellation.cancel()
@@ -673,7 +673,7 @@ def test_question_that_nobody_waits_for() -> None:
 
 
 def test_answer_that_nobody_waits_for() -> None:
-    """A person whose answer comes too late is told so."""
+    """A person whose answer comes too late reads so."""
     request = request_for()
     shown: list[str] = []
 
@@ -687,52 +687,52 @@ def test_answer_that_nobody_waits_for() -> None:
 
 
 class Office:
-    """A desk, and somebody who answers as soon as a call lies on it."""
+    """A queue, and a person who answers as soon as a call is in it."""
 
     def __init__(self, *verdicts: Any) -> None:
-        self.desk = ApprovalQueue()
+        self.queue = ApprovalQueue()
         self.verdicts = list(verdicts)
         self.seen: list[PendingApproval] = []
 
-    def tell(self, needed: ApprovalNeeded) -> None:
-        """Hear of a call, and answer from another thread."""
+    def report(self, needed: ApprovalNeeded) -> None:
+        """Get a call, and answer from another thread."""
         self.seen.append(needed.approval)
         threading.Thread(target=self.answer, args=(needed.approval.call.id,)).start()
 
     def answer(self, call_id: str) -> None:
         """Give the next verdict."""
-        self.desk.answer(call_id, self.verdicts.pop(0))
+        self.queue.answer(call_id, self.verdicts.pop(0))
 
 
 @BACKENDS
-def test_desk(backend: BackendName) -> None:
-    """A call lies on the desk, is announced, and gets its answer from another thread."""
+def test_queue(backend: BackendName) -> None:
+    """A call is in the queue, is announced, and gets its answer from another thread."""
     office = Office(Decision.modify({"amount": 1}))
 
-    assert Decision.modify({"amount": 1}) == decided(office.desk, backend=backend, emit=office.tell)
-    assert ([request_for().to_pending()], ()) == (office.seen, office.desk.pending)
+    assert Decision.modify({"amount": 1}) == decided(office.queue, backend=backend, emit=office.report)
+    assert ([request_for().to_pending()], ()) == (office.seen, office.queue.pending)
 
 
 @BACKENDS
-def test_desk_rejects(backend: BackendName) -> None:
-    """A no from the desk is a no."""
+def test_queue_rejects(backend: BackendName) -> None:
+    """A rejection through the queue rejects the call."""
     office = Office(Decision.reject("Too much."))
 
     with pytest.raises(Denied, match=r"Reason: Too much\."):
-        decided(office.desk, backend=backend, emit=office.tell)
+        decided(office.queue, backend=backend, emit=office.report)
 
 
-def test_desk_in_any_order() -> None:
+def test_queue_in_any_order() -> None:
     """Calls that lie open at the same time are listed in order, and answered in any."""
 
     async def office_hours() -> list[Any]:
-        desk = ApprovalQueue()
+        queue = ApprovalQueue()
         calls = [replace(CALL, id=f"run_{n}") for n in range(3)]
-        asked = [asyncio.ensure_future(desk(replace(request_for(), call=each))) for each in calls]
+        asked = [asyncio.ensure_future(queue(replace(request_for(), call=each))) for each in calls]
         await asyncio.sleep(0)
-        assert calls == [waiting.call for waiting in desk.pending]
+        assert calls == [waiting.call for waiting in queue.pending]
         for n in (2, 0, 1):
-            desk.answer(f"run_{n}", bool(n))
+            queue.answer(f"run_{n}", bool(n))
         return await asyncio.gather(*asked)
 
     assert [False, True, True] == asyncio.run(office_hours())
@@ -742,83 +742,83 @@ ANSWERED_LATE = "The call 'run_1' does not wait for a decision, or is already re
 
 
 @BACKENDS
-def test_desk_second_answer(backend: BackendName) -> None:
+def test_queue_second_answer(backend: BackendName) -> None:
     """The second answer to a call is refused."""
     office = Office(True)
-    decided(office.desk, backend=backend, emit=office.tell)
+    decided(office.queue, backend=backend, emit=office.report)
 
     with pytest.raises(ApprovalError) as refusal:
-        office.desk.answer("run_1", True)
+        office.queue.answer("run_1", True)
     assert ANSWERED_LATE == str(refusal.value)
 
 
 @BACKENDS
-def test_desk_late_answer(backend: BackendName) -> None:
-    """The answer to a call that has timed out is refused, and the call is off the desk."""
-    desk = ApprovalQueue()
+def test_queue_late_answer(backend: BackendName) -> None:
+    """The answer to a call that has timed out is refused, and the call is no longer in the queue."""
+    queue = ApprovalQueue()
 
     async def timed_out(through: Any) -> None:
         with pytest.raises(Denied, match=r"Tool approval timed out after 0\.01 s\."):
-            await approve(desk, request_for(), through, 0.01)
+            await approve(queue, request_for(), through, 0.01)
 
     run_sync(timed_out(SyncBackend())) if backend == "sync" else asyncio.run(timed_out(AsyncBackend()))
 
-    assert () == desk.pending
+    assert () == queue.pending
     with pytest.raises(ApprovalError, match="already resolved"):
-        desk.answer("run_1", True)
+        queue.answer("run_1", True)
 
 
-def test_desk_answer_while_the_loop_is_busy() -> None:
+def test_queue_answer_while_the_loop_is_busy() -> None:
     """An answer after the deadline is refused by the clock, though the event loop has not seen that it is over."""
 
     async def office_hours() -> tuple[Any, ...]:
-        desk, announced = ApprovalQueue(), asyncio.Event()
+        queue, announced = ApprovalQueue(), asyncio.Event()
         request = request_for(emit=lambda _: announced.set())
-        asked = asyncio.ensure_future(approve(desk, request, AsyncBackend(), 0.05))
+        asked = asyncio.ensure_future(approve(queue, request, AsyncBackend(), 0.05))
         await announced.wait()
         threading.Event().wait(0.06)
         with pytest.raises(ApprovalError, match="already resolved"):
-            desk.answer("run_1", True)
+            queue.answer("run_1", True)
         with pytest.raises(Denied, match="timed out"):
             await asked
-        return desk.pending
+        return queue.pending
 
     assert () == asyncio.run(office_hours())
 
 
-def test_desk_unknown_call() -> None:
+def test_queue_unknown_call() -> None:
     """An answer to a call that was never asked about is refused."""
     with pytest.raises(ApprovalError, match="The call 'run_9' does not wait"):
         ApprovalQueue().answer("run_9", True)
 
 
-def test_desk_same_call_twice() -> None:
-    """A call that lies on the desk cannot be put there again; the first one still gets its answer."""
+def test_queue_same_call_twice() -> None:
+    """A call that is in the queue cannot be added again; the first one still gets its answer."""
 
     async def office_hours() -> Any:
-        desk = ApprovalQueue()
-        first = asyncio.ensure_future(desk(request_for()))
+        queue = ApprovalQueue()
+        first = asyncio.ensure_future(queue(request_for()))
         await asyncio.sleep(0)
         with pytest.raises(ApprovalError, match="is in this queue already"):
-            await desk(request_for())
-        desk.answer("run_1", True)
+            await queue(request_for())
+        queue.answer("run_1", True)
         return await first
 
     assert asyncio.run(office_hours())
 
 
-def test_desk_of_a_loop_that_is_closed() -> None:
+def test_queue_of_a_loop_that_is_closed() -> None:
     """An answer to a run whose event loop is gone is refused."""
-    desk = ApprovalQueue()
+    queue = ApprovalQueue()
     loop = asyncio.new_event_loop()
-    waiting = desk(request_for())
+    waiting = queue(request_for())
     loop.call_soon(waiting.send, None)
     loop.call_soon(loop.stop)
     loop.run_forever()
     loop.close()
 
     with pytest.raises(ApprovalError):
-        desk.answer("run_1", True)
+        queue.answer("run_1", True)
     waiting.close()
 
 
@@ -863,7 +863,7 @@ RESUMED: dict[str, tuple[Any, Any]] = {
 
 @pytest.mark.parametrize(("outcome", "expected"), RESUMED.values(), ids=RESUMED)
 def test_decided(outcome: Callable[[], Any], expected: Any) -> None:
-    """A yes is for the call as it was shown; whatever has changed since is asked about again. A no is for ever."""
+    """An approval is for the call as it was shown; what has changed since is asked about again. A rejection stays."""
     assert expected == outcome()
 
 

@@ -1,4 +1,4 @@
-"""Runs that wait for approval, in any order of events: nothing runs twice, and nothing without its yes."""
+"""Runs that wait for approval, in any order of events: nothing runs twice, and nothing without its approval."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LATER = st.sampled_from(["yes", "yes", "no", "modify", "defer", "stop"])
 VERSIONS = st.sampled_from([1, 1, 1, 2])
 MORE = 100  # what a person who modifies a call pays instead, on top
 
-# A call, the version of the tool, and what it pays: what a yes is for, and what runs.
+# A call, the version of the tool, and what it pays: what an approval is for, and what runs.
 Deed: TypeAlias = tuple[str, int, int]
 
 
@@ -49,7 +49,7 @@ class World:
         return pay
 
     def approver(self, answers: Mapping[int, Answer], version: int) -> Callable[[ApprovalRequest], Any]:
-        """Make a person who answers by the amount, and whose yes is written down."""
+        """Make a person who decides by the amount, and whose approvals are recorded."""
 
         def answer(request: ApprovalRequest) -> Any:
             amount = request.arguments["amount"]
@@ -119,7 +119,7 @@ def open_calls(result: RunResult[Any]) -> tuple[list[str], list[str]]:
 
 
 class Approvals(RuleBasedStateMachine):
-    """Begins runs, puts them away, and takes them up again, in any process and any number of times."""
+    """Starts runs, saves them, and resumes them, in any process and any number of times."""
 
     states = Bundle("states")
 
@@ -128,7 +128,7 @@ class Approvals(RuleBasedStateMachine):
         self.world = World()
 
     def went(self, result: RunResult[Any]) -> Any:
-        """Check what came of a run; a paused one can be taken up again."""
+        """Check what came of a run; a paused one can be resumed."""
         if result.state.phase != "paused":
             assert [] == calls_without_one_result(result)
             return multiple()
@@ -143,7 +143,7 @@ class Approvals(RuleBasedStateMachine):
         version=VERSIONS,
     )
     def begin(self, answers: dict[int, Answer], later: bool, version: int) -> Any:
-        """Begin a run whose calls get these answers."""
+        """Start a run whose calls get these answers."""
         runner = self.world.runner(answers, version)
         return self.went(asyncio.run(runner.arun("Go.")) if later else runner.run("Go."))
 
@@ -156,7 +156,7 @@ class Approvals(RuleBasedStateMachine):
         answers=st.dictionaries(st.integers(1, 9), LIVE),
     )
     def resume(self, text: str, data: Any, later: bool, version: int, answers: dict[int, Answer]) -> Any:
-        """Take up a state, the latest or one that was taken up before, with decisions on some of its calls."""
+        """Resume a state, the latest or one that was resumed before, with decisions on some of its calls."""
         state = RunState.from_json(text)
         kinds = {waiting.digest: data.draw(st.none() | LATER) for waiting in state.pending}
         decisions = {
@@ -182,7 +182,7 @@ class Approvals(RuleBasedStateMachine):
         assert [] == [call_id for call_id, n in Counter(call_id for call_id, *_ in self.world.done).items() if n > 1]
 
     @invariant()
-    def nothing_runs_without_its_yes(self) -> None:
+    def nothing_runs_without_approval(self) -> None:
         """What has run is what somebody agreed to: the call, the tool as it was shown, the amount."""
         assert set() == set(self.world.done) - self.world.approved
 

@@ -1,4 +1,4 @@
-"""How a call is carried out: for how long, how often, and where."""
+"""How a call is executed: for how long, how often, and where."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def through_astream(runner: Runner) -> list[Event]:
     return asyncio.run(main())
 
 
-# Seconds in which a function begins, on a busy machine too.
+# Seconds in which a function starts, on a busy machine too.
 SOON = 0.5
 BOTH = pytest.mark.parametrize("go", [through_call, through_acall], ids=["sync", "async"])
 STREAMS = pytest.mark.parametrize("go", [through_stream, through_astream], ids=["stream", "astream"])
 
 
 def happened(go: Callable[[Runner], list[Event]], *tools: Any, calls: list[ToolCall]) -> list[Event]:
-    """What a stream tells of a run whose model makes these calls, then is done."""
+    """Return the events of a run whose model makes these calls, and then is done."""
     return go(Runner(tools, model=ScriptedModel([calls, "Done."])))
 
 
@@ -106,15 +106,15 @@ def hanging_later(**settings: Unpack[ToolOptions]) -> Tool[..., Any]:
 
 # -- time
 
-WORKS_ON = "Timed out after 0.5 s. What it was doing may still take effect."
+STILL_RUNS = "Timed out after 0.5 s. What it was doing may still take effect."
 
 
 @BOTH
 def test_timeout_of_a_sync_tool(go: Callable[..., ToolResult], release: threading.Event) -> None:
-    """A sync function that takes too long is given up, wherever the caller stands."""
+    """A sync function that takes too long is abandoned, wherever the caller stands."""
     result = go(hanging(release, timeout=SOON))
 
-    assert ("timed_out", WORKS_ON) == (result.kind, result.text)
+    assert ("timed_out", STILL_RUNS) == (result.kind, result.text)
 
 
 @BOTH
@@ -154,7 +154,7 @@ def test_finally_of_an_async_tool(go: Callable[..., ToolResult]) -> None:
 
 @BOTH
 def test_what_a_cancelled_tool_has(go: Callable[..., ToolResult]) -> None:
-    """An async function that is called off may give what it has, and that is its result."""
+    """An async function that is cancelled may give what it has, and that is its result."""
 
     async def collect() -> ToolResult:
         with contextlib.suppress(asyncio.CancelledError):
@@ -175,7 +175,7 @@ def test_tool_that_swallows_the_cancellation(go: Callable[..., ToolResult]) -> N
             await asyncio.Event().wait()
         await asyncio.Event().wait()
 
-    assert WORKS_ON == go(tool(stubborn, timeout=SOON)).text
+    assert STILL_RUNS == go(tool(stubborn, timeout=SOON)).text
 
 
 @BOTH
@@ -194,7 +194,7 @@ def test_tool_that_holds_its_loop(go: Callable[..., ToolResult], caplog: pytest.
 
 @BOTH
 def test_exceptions_pass_the_watch(go: Callable[..., ToolResult]) -> None:
-    """An async function with a timeout sees what it awaits fail, and goes on."""
+    """An async function with a timeout sees what it awaits fail, and continues."""
 
     async def work() -> str:
         try:
@@ -208,7 +208,7 @@ def test_exceptions_pass_the_watch(go: Callable[..., ToolResult]) -> None:
 
 
 @BOTH
-def test_function_that_works_on_knows(go: Callable[..., ToolResult]) -> None:
+def test_function_that_keeps_running_knows(go: Callable[..., ToolResult]) -> None:
     """A function whose time is up finds so in its context."""
     known, seen = threading.Event(), []
 
@@ -257,7 +257,7 @@ def len_of(text: str) -> int:
 
 @STREAMS
 def test_abandoned_function(go: Callable[..., Any], release: threading.Event) -> None:
-    """A thread that cannot be ended is told, with how many there are."""
+    """An abandoned thread is reported, with how many there are."""
     events = happened(go, hanging(release, timeout=SOON), calls=[call("hang"), call("hang")])
 
     assert 2 == max(event.count for event in events if isinstance(event, ToolCallAbandoned))
@@ -266,7 +266,7 @@ def test_abandoned_function(go: Callable[..., Any], release: threading.Event) ->
 @STREAMS
 def test_too_many_abandoned_functions(go: Callable[..., Any], release: threading.Event) -> None:
     """A run with too many of them starts no more sync function, with a timeout or without; async ones are."""
-    first = [call("hang") for _ in range(3 * MAX_ABANDONED)]  # a thread that starts late is not one given up at work
+    first = [call("hang") for _ in range(3 * MAX_ABANDONED)]  # a thread that starts late is not one abandoned running
 
     async def later() -> str:
         """Need no thread."""
@@ -306,17 +306,17 @@ def test_retry(go: Callable[..., ToolResult]) -> None:
 
 
 @STREAMS
-def test_retry_is_told(go: Callable[..., Any]) -> None:
-    """Each try that is followed by another is told: its number, its error, and the pause."""
+def test_retry_is_reported(go: Callable[..., Any]) -> None:
+    """Each attempt that is followed by another is reported: its number, its error, and the pause."""
     error = OSError("down")
     events = happened(go, tool(Flaky(1, error).work, retries=1, effect="read"), calls=[call("work")])
-    told = [event for event in events if isinstance(event, ToolCallRetried)]
+    reported = [event for event in events if isinstance(event, ToolCallRetried)]
 
-    assert [(0, error)] == [(event.attempt, event.error) for event in told]
-    assert 0.25 <= told[0].seconds <= 0.5
+    assert [(0, error)] == [(event.attempt, event.error) for event in reported]
+    assert 0.25 <= reported[0].seconds <= 0.5
 
 
-def test_no_try_left() -> None:
+def test_no_attempt_left() -> None:
     """The last try's failure is the result."""
     flaky = Flaky(9, OSError())
 
@@ -336,7 +336,7 @@ def test_no_try_left() -> None:
     ids=["tool error", "not found", "interrupt", "exit", "another exception"],
 )
 def test_not_worth_another_try(error: BaseException, options: dict[str, Any]) -> None:
-    """What a tool says itself stays said, and so does what `retry_on` does not name."""
+    """A ToolError is not retried, and neither is an exception that `retry_on` does not name."""
     flaky = Flaky(9, error)
     with contextlib.suppress(KeyboardInterrupt):
         through_call(tool(flaky.work, retries=3, effect="read", **options))
@@ -354,7 +354,7 @@ class Rate(ToolError):
     ids=["itself", "its base", "any", "another"],
 )
 def test_tool_error_that_is_named(error: ToolError, named: type[Exception], tries: int) -> None:
-    """What a tool says itself is tried again where `retry_on` names its kind."""
+    """A ToolError is retried where `retry_on` names its class."""
     flaky = Flaky(9, error)
     through_call(tool(flaky.work, retries=1, effect="read", retry_on=(named,)))
 
@@ -428,7 +428,7 @@ def test_another_try_after_the_time(go: Callable[..., ToolResult]) -> None:
 
 @BOTH
 def test_cancelled_between_tries(go: Callable[..., ToolResult]) -> None:
-    """A run that is called off during the pause tries no more."""
+    """A run that is cancelled during the pause tries no more."""
     cancellation = Cancellation()
     flaky = Flaky(9, OSError())
 
@@ -504,7 +504,7 @@ def test_process_pool(go: Callable[..., ToolResult], made: Tool[..., Any], proce
 
 @pytest.mark.parametrize("how", ["value error", "exit", "interrupt", "stop", "local", "unusual", "unsendable"])
 def test_failures_in_a_process_pool(how: str, processes: Executor) -> None:
-    """However a function fails there, its call has a result, and the pool goes on."""
+    """However a function fails there, its call has a result, and the pool continues."""
     made = tool(fail_there, executor=processes)
 
     assert "failed" == through_call(made, how=how).kind
@@ -555,12 +555,12 @@ def test_context_variables_in_a_thread_pool(go: Callable[..., ToolResult], threa
 @BOTH
 def test_late_in_an_executor(go: Callable[..., ToolResult], threads: Executor, release: threading.Event) -> None:
     """A function in an executor has no more time than others."""
-    assert WORKS_ON == go(hanging(release, executor=threads, timeout=SOON)).text
+    assert STILL_RUNS == go(hanging(release, executor=threads, timeout=SOON)).text
 
 
 @BOTH
 def test_wait_for_a_place(go: Callable[..., ToolResult], release: threading.Event) -> None:
-    """The time of a function in a pool of threads begins when it does, for its context too."""
+    """The time of a function in a pool of threads starts when it does, for its context too."""
     with ThreadPoolExecutor(1) as executor:
         executor.submit(threading.Event().wait, 0.6)
 
@@ -617,7 +617,7 @@ def test_context_in_a_process_pool(processes: Executor) -> None:
     assert "mine c1 0 False" == Toolbox([made]).call("known_there", {}, context).value
 
 
-# -- news
+# -- updates
 
 
 def count(to: int) -> Iterator[int]:
@@ -643,7 +643,7 @@ def test_updates_of_a_generator(go: Callable[..., Any], made: Any) -> None:
 
 @STREAMS
 def test_progress(go: Callable[..., Any]) -> None:
-    """What a tool says of its progress is told; the model never sees it."""
+    """The progress of a tool is reported; the model never sees it."""
 
     def work(context: ToolContext) -> str:
         """Work."""
@@ -652,33 +652,33 @@ def test_progress(go: Callable[..., Any]) -> None:
         return "done"
 
     events = happened(go, tool(work), calls=[call("work")])
-    told = [(e.text, e.partial and e.partial.text) for e in events if isinstance(e, ToolCallUpdated)]
+    reported = [(e.text, e.partial and e.partial.text) for e in events if isinstance(e, ToolCallUpdated)]
 
-    assert [("half", None), ("", '["first"]')] == told
+    assert [("half", None), ("", '["first"]')] == reported
 
 
 @STREAMS
 def test_progress_comes_at_once(go: Callable[..., Any]) -> None:
-    """An update arrives while its function is at work."""
-    heard = threading.Event()
+    """An update arrives while its function is running."""
+    received = threading.Event()
 
     def work(context: ToolContext) -> bool:
         """Work."""
         context.progress("begun")
-        return heard.wait(10)
+        return received.wait(10)
 
     runner = Runner([work], model=ScriptedModel([[call("work")], "Done."]))
-    result = heard_in(go, runner, heard)
+    result = received_in(go, runner, received)
 
     assert [True] == [finished.result.value for finished in result.calls]
 
 
-def heard_in(go: Callable[..., Any], runner: Runner, heard: threading.Event) -> RunResult:
-    """Draw the events of a run, and say when an update is among them."""
+def received_in(go: Callable[..., Any], runner: Runner, received: threading.Event) -> RunResult:
+    """Read the events of a run, and set an event when an update is among them."""
 
     def look(event: Event) -> None:
         if isinstance(event, ToolCallUpdated):
-            heard.set()
+            received.set()
 
     async def main() -> RunResult:
         async with runner.astream("Go on.") as events:
@@ -695,17 +695,17 @@ def heard_in(go: Callable[..., Any], runner: Runner, heard: threading.Event) -> 
 
 
 @STREAMS
-def test_news_of_a_try_that_has_ended(go: Callable[..., Any]) -> None:
-    """What a try says after it was given up is not heard as the next one's."""
-    said, begun = threading.Event(), threading.Event()
+def test_update_of_an_attempt_that_has_ended(go: Callable[..., Any]) -> None:
+    """An update of an abandoned attempt does not count as the next one's."""
+    said, started = threading.Event(), threading.Event()
 
     def work(context: ToolContext) -> str:
         """Say something too late."""
         if context.attempt:
-            begun.set()
+            started.set()
             said.wait(10)
             return "second"
-        begun.wait(10)
+        started.wait(10)
         context.progress("too late")
         said.set()
         return "first"
@@ -717,8 +717,8 @@ def test_news_of_a_try_that_has_ended(go: Callable[..., Any]) -> None:
 
 
 @STREAMS
-def test_news_of_a_call_that_has_ended(go: Callable[..., Any], release: threading.Event) -> None:
-    """What a function says after its call was given up is not heard."""
+def test_update_of_a_call_that_has_ended(go: Callable[..., Any], release: threading.Event) -> None:
+    """An update of a function whose call was abandoned is dropped."""
     said = threading.Event()
 
     def late(context: ToolContext) -> None:
@@ -786,11 +786,11 @@ def test_max_parallel_of_all_runs() -> None:
     """The runs of a process share a tool's places, under whatever name it has there."""
     made, crowd = meeting(2, max_parallel=2)
 
-    def begun(each: Tool[..., Any]) -> RunHandle:
+    def started(each: Tool[..., Any]) -> RunHandle:
         calls = [call(each.name, number=number) for number in range(4)]
         return Runner([each], model=ScriptedModel([calls, "Done."])).start("Go.")
 
-    handles = [begun(each) for each in (made, made.with_name("also"))]
+    handles = [started(each) for each in (made, made.with_name("also"))]
 
     assert ["Done.", "Done."] == [handle.result(10).output for handle in handles]
     assert 2 == crowd.most

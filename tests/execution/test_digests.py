@@ -179,7 +179,7 @@ UNCHANGED: dict[str, Callable[[], str]] = {
 
 @pytest.mark.parametrize("unchanged", UNCHANGED.values(), ids=UNCHANGED)
 def test_unchanged(unchanged: Callable[[], str]) -> None:
-    """The digest stays the same where nothing changes that a yes is about."""
+    """The digest stays the same where nothing changes that an approval is about."""
     assert digest_call(pay, VALUES, CALL, "run") == unchanged()
 
 
@@ -317,8 +317,8 @@ MADE |= {"a text": '{"stamp": "{}"}', "all in a text": '"{}"'}
 
 
 @pytest.mark.parametrize("words", MADE.values(), ids=MADE)
-def test_made_defaults_of_mended_words(words: str) -> None:
-    """The same of what is made inside of a model, and where the words had to be mended."""
+def test_made_defaults_of_repaired_arguments(words: str) -> None:
+    """The same of what is made inside of a model, and where the arguments had to be repaired."""
 
     @tool
     def book(stamp: Stamped = Field(default_factory=Stamped)) -> str:

@@ -53,10 +53,10 @@ class Account:
         return amount
 
 
-def carried_out(
+def execute_call(
     made: Tool[..., Any], backend: BackendName, words: str = '{"amount": "5"}', deps: object = None, **gates: Any
 ) -> ToolResult:
-    """Carry out one call of the tool `pay`."""
+    """Execute one call of the tool `pay`."""
     for one, option in (("authorizer", "authorizers"), ("approver", "approvers")):
         if one in gates:
             gates[option] = (gates.pop(one),)
@@ -87,28 +87,28 @@ def raising(error: BaseException) -> Callable[..., Any]:
 
 @BACKENDS
 def test_no_gates(backend: BackendName) -> None:
-    """Without gates a valid call is carried out."""
+    """Without gates a valid call is executed."""
     account = Account()
 
-    assert (ToolResult(5, "5"), [5]) == (carried_out(account.pay, backend), account.paid)
+    assert (ToolResult(5, "5"), [5]) == (execute_call(account.pay, backend), account.paid)
 
 
 @BACKENDS
 @LATER
 def test_pass(backend: BackendName, later: bool) -> None:
-    """A call that every gate says True to is carried out."""
-    yes = gate(lambda *_: True, later)
+    """A call is executed if every gate returns True."""
+    approving = gate(lambda *_: True, later)
 
-    assert ToolResult(5, "5") == carried_out(Account().pay, backend, authorizer=yes, approver=yes)
+    assert ToolResult(5, "5") == execute_call(Account().pay, backend, authorizer=approving, approver=approving)
 
 
 @BACKENDS
 def test_pass_by_decision(backend: BackendName) -> None:
     """An approving decision lets a call pass."""
-    assert ToolResult(5, "5") == carried_out(Account().pay, backend, approver=lambda _: Decision(approved=True))
+    assert ToolResult(5, "5") == execute_call(Account().pay, backend, approver=lambda _: Decision(approved=True))
 
 
-NOT_A_YES: dict[str, tuple[Callable[..., Any], str]] = {
+NO_APPROVALS: dict[str, tuple[Callable[..., Any], str]] = {
     "no": (lambda *_: False, ""),
     "nothing": (lambda *_: None, ""),
     "one": (lambda *_: 1, ""),
@@ -120,7 +120,7 @@ RAISES: dict[str, Callable[..., Any]] = {
     "time-out": raising(TimeoutError()),
 }
 NOT_AUTHORIZED = {
-    **NOT_A_YES,
+    **NO_APPROVALS,
     "deny": (lambda *_: Deny(), ""),
     "deny with a reason": (lambda *_: Deny("Too much."), " Reason: Too much."),
     "deny as a class": (lambda *_: Deny, ""),
@@ -128,7 +128,7 @@ NOT_AUTHORIZED = {
 }
 NOT_APPROVED: dict[str, tuple[Callable[..., Any], str]] = {
     "no": (lambda *_: False, REJECTED),
-    **{name: (NOT_A_YES[name][0], INCOMPLETE) for name in ("nothing", "one", "text")},
+    **{name: (NO_APPROVALS[name][0], INCOMPLETE) for name in ("nothing", "one", "text")},
     "decision": (lambda *_: Decision(approved=False), REJECTED),
     "decision with a reason": (
         lambda *_: Decision(approved=False, reason="Ask Anna."),
@@ -143,7 +143,7 @@ NOT_APPROVED: dict[str, tuple[Callable[..., Any], str]] = {
 def test_not_authorized(backend: BackendName, later: bool, answer: Callable[..., Any], reason: str) -> None:
     """Only a plain True authorizes; a denied call reaches neither the approver nor the body."""
     account, asked = Account(), list[Any]()
-    result = carried_out(account.pay, backend, authorizer=gate(answer, later), approver=asked.append)
+    result = execute_call(account.pay, backend, authorizer=gate(answer, later), approver=asked.append)
 
     assert (DENIED + reason, "denied") == (result.text, result.kind)
     assert [] == asked == account.paid
@@ -155,7 +155,7 @@ def test_not_authorized(backend: BackendName, later: bool, answer: Callable[...,
 def test_not_approved(backend: BackendName, later: bool, answer: Callable[..., Any], text: str) -> None:
     """Only True or an approving decision approves; a rejected call never enters the body."""
     account = Account()
-    result = carried_out(account.pay, backend, approver=gate(answer, later))
+    result = execute_call(account.pay, backend, approver=gate(answer, later))
 
     kind = "unavailable" if text is INCOMPLETE else "rejected"
     assert (text, kind, []) == (result.text, result.kind, account.paid)
@@ -167,7 +167,7 @@ def test_not_approved(backend: BackendName, later: bool, answer: Callable[..., A
 def test_authorizer_raises(backend: BackendName, later: bool, answer: Callable[..., Any]) -> None:
     """Where an authorizer raises, nobody else is asked, and the model reads that the check failed."""
     account, asked = Account(), list[Any]()
-    result = carried_out(account.pay, backend, authorizer=gate(answer, later), approver=asked.append)
+    result = execute_call(account.pay, backend, authorizer=gate(answer, later), approver=asked.append)
     text = 'Tool execution failed: tool authorization error for "pay": it failed; the tool was not run.'
 
     assert (text, "unavailable") == (result.text, result.kind)
@@ -178,22 +178,22 @@ def test_authorizer_raises(backend: BackendName, later: bool, answer: Callable[.
 @LATER
 @pytest.mark.parametrize("answer", RAISES.values(), ids=RAISES)
 def test_approver_raises(backend: BackendName, later: bool, answer: Callable[..., Any]) -> None:
-    """Where an approver raises, the body is not entered, and the model is not told that a user said no."""
+    """Where an approver raises, the body is not entered, and the model does not read that a user rejected the call."""
     account = Account()
-    result = carried_out(account.pay, backend, approver=gate(answer, later))
+    result = execute_call(account.pay, backend, approver=gate(answer, later))
 
     assert (INCOMPLETE, "unavailable", []) == (result.text, result.kind, account.paid)
 
 
 def test_failing_gate_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Why a gate failed is in the log, and only there."""
-    result = carried_out(Account().pay, "sync", authorizer=raising(RuntimeError("secret")))
+    result = execute_call(Account().pay, "sync", authorizer=raising(RuntimeError("secret")))
 
     assert "secret" in caplog.text
     assert "secret" not in repr(result)
 
 
-class Desk:
+class AsyncApprover:
     """An approver that is an object, and answers later."""
 
     async def __call__(self, request: ApprovalRequest) -> bool:
@@ -202,10 +202,12 @@ class Desk:
 
 
 @BACKENDS
-@pytest.mark.parametrize("approver", [Desk(), lambda request: Desk()(request)], ids=["object", "promise"])
+@pytest.mark.parametrize(
+    "approver", [AsyncApprover(), lambda request: AsyncApprover()(request)], ids=["object", "promise"]
+)
 def test_kinds_of_approvers(backend: BackendName, approver: Any) -> None:
     """An async callable object and a function that returns a promise are approvers, too."""
-    assert ToolResult(5, "5") == carried_out(Account().pay, backend, approver=approver)
+    assert ToolResult(5, "5") == execute_call(Account().pay, backend, approver=approver)
 
 
 @BACKENDS
@@ -213,7 +215,7 @@ def test_authorizer_sees(backend: BackendName) -> None:
     """An authorizer sees the tool, the typed arguments and the context."""
     seen: list[Any] = []
     made = Account().pay
-    carried_out(made, backend, deps="anna", authorizer=lambda *questions: seen.extend(questions))
+    execute_call(made, backend, deps="anna", authorizer=lambda *questions: seen.extend(questions))
 
     assert [made, {"amount": 5}, ToolContext(deps="anna", tool_name="pay")] == seen
 
@@ -223,7 +225,7 @@ def test_approver_sees(backend: BackendName) -> None:
     """An approver sees the tool, with its title, and the arguments that will be used."""
     seen: Any = []
     made = tool(Account().pay, title="Payment")
-    carried_out(made, backend, approver=lambda request: seen.append(request) or True)
+    execute_call(made, backend, approver=lambda request: seen.append(request) or True)
 
     assert [ApprovalRequest(made, {"amount": 5}, ToolContext(deps=None, tool_name="pay"))] == seen
     assert "Payment" == seen[0].tool.title
@@ -237,7 +239,7 @@ INVALID = {"wrong type": '{"amount": "much"}', "missing": "{}", "cut": '{"amount
 def test_invalid_reaches_no_gate(backend: BackendName, words: str) -> None:
     """Arguments that do not fit reach no gate and no body."""
     account, asked = Account(), list[Any]()
-    result = carried_out(account.pay, backend, words, authorizer=asked.append, approver=asked.append)
+    result = execute_call(account.pay, backend, words, authorizer=asked.append, approver=asked.append)
 
     assert "invalid_arguments" == result.kind
     assert [] == asked == account.paid
@@ -255,12 +257,12 @@ def test_unknown_reaches_no_gate(backend: BackendName) -> None:
 
 @BACKENDS
 def test_repairs(backend: BackendName) -> None:
-    """A result says what was mended before the gates saw it."""
+    """A result lists what was repaired before the gates saw it."""
 
     def pay(amount: int = 5) -> int:
         return amount
 
-    assert ToolResult(5, "5", repairs=("amount: null taken as left out",)) == carried_out(
+    assert ToolResult(5, "5", repairs=("amount: null taken as left out",)) == execute_call(
         tool(pay), backend, '{"amount": null}'
     )
 
@@ -279,7 +281,7 @@ def test_middleware_order(backend: BackendName) -> None:
 
         return around
 
-    carried_out(Account().pay, backend, middleware=(named("a"), named("b")))
+    execute_call(Account().pay, backend, middleware=(named("a"), named("b")))
 
     assert ["a in", "b in", "b out", "a out"] == steps
 
@@ -294,7 +296,7 @@ async def doubling(call: ToolCall, line: Any) -> ToolResult:
 def test_middleware_rewrites(backend: BackendName) -> None:
     """Arguments that a middleware rewrites pass every gate again."""
     account = Account()
-    result = carried_out(
+    result = execute_call(
         account.pay, backend, middleware=(doubling,), authorizer=lambda _, values, __: values["amount"] < 10
     )
 
@@ -309,7 +311,7 @@ def test_middleware_answers(backend: BackendName) -> None:
     async def cached(call: ToolCall, line: Any) -> ToolResult:
         return ToolResult(1, "cached")
 
-    assert ToolResult(1, "cached") == carried_out(
+    assert ToolResult(1, "cached") == execute_call(
         account.pay, backend, middleware=(cached,), approver=raising(Denied())
     )
     assert [] == account.paid
@@ -322,7 +324,7 @@ def test_middleware_refuses(backend: BackendName) -> None:
     async def refusing(call: ToolCall, line: Any) -> ToolResult:
         raise Cancelled("too late")
 
-    result = carried_out(Account().pay, backend, middleware=(refusing,))
+    result = execute_call(Account().pay, backend, middleware=(refusing,))
 
     assert ("Cancelled: too late", "cancelled") == (result.text, result.kind)
 
@@ -338,7 +340,7 @@ def test_middleware_sees_refusals(backend: BackendName) -> None:
             return ToolResult(error=f"Sorry. {refusal}", text="Sorry.")
         return result
 
-    result = carried_out(Account().pay, backend, middleware=(softening,), authorizer=lambda *_: False)
+    result = execute_call(Account().pay, backend, middleware=(softening,), authorizer=lambda *_: False)
 
     assert ("Sorry.", "Sorry.") == (result.text, result.error)  # the text of a middleware is all that the model reads
 
@@ -350,7 +352,7 @@ def test_middleware_fails(backend: BackendName, caplog: pytest.LogCaptureFixture
     async def broken(call: ToolCall, line: Any) -> ToolResult:
         raise RuntimeError("secret")
 
-    result = carried_out(Account().pay, backend, middleware=(broken,))
+    result = execute_call(Account().pay, backend, middleware=(broken,))
 
     assert ("pay was not run.", "failed") == (result.text, result.kind)
     assert ("secret", True) == (str(result.exception), "secret" in caplog.text)
@@ -359,13 +361,13 @@ def test_middleware_fails(backend: BackendName, caplog: pytest.LogCaptureFixture
 @BACKENDS
 @pytest.mark.parametrize("answer", [None, "text", {}], ids=repr)
 def test_middleware_forgets(backend: BackendName, answer: Any) -> None:
-    """A middleware that gives no result makes an error, and its developer is told."""
+    """A middleware that returns no result makes an error, and the log says why."""
 
     async def forgetful(call: ToolCall, line: Any) -> ToolResult:
         await line(call)
         return answer  # type: ignore[no-any-return]
 
-    result = carried_out(Account().pay, backend, middleware=(forgetful,))
+    result = execute_call(Account().pay, backend, middleware=(forgetful,))
 
     assert "pay has run, but its result was lost." == result.text
     assert f"a middleware must return a ToolResult, not {answer!r}" in str(result.exception)
@@ -381,7 +383,7 @@ def test_fatal(backend: BackendName, later: bool) -> None:
 
     made = Account().pay if later else tool(name="pay")(raising(FatalError("end")))
     with pytest.raises(FatalError, match="end"):
-        carried_out(made, backend, "{}", middleware=(ending,) if later else ())
+        execute_call(made, backend, "{}", middleware=(ending,) if later else ())
 
 
 @BACKENDS
@@ -391,13 +393,13 @@ def test_indescribable(backend: BackendName) -> None:
     def pay(account: Account) -> None: ...
 
     with pytest.raises(DefinitionError, match="parameter 'account'"):
-        carried_out(tool(pay), backend)
+        execute_call(tool(pay), backend)
 
 
 def test_unexpected_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """What a tool did not mean to raise is in the log with its traceback; what it meant is not."""
-    carried_out(tool(name="pay")(raising(RuntimeError("boom"))), "sync", "{}")
-    carried_out(tool(name="pay")(raising(Denied("meant"))), "sync", "{}")
+    execute_call(tool(name="pay")(raising(RuntimeError("boom"))), "sync", "{}")
+    execute_call(tool(name="pay")(raising(Denied("meant"))), "sync", "{}")
 
     assert [("Tool pay raised", logging.WARNING)] == [(it.getMessage(), it.levelno) for it in caplog.records]
     assert "boom" in caplog.text
@@ -410,7 +412,7 @@ def test_context_knows_the_call(backend: BackendName) -> None:
     def who(context: ToolContext[str]) -> Any:
         return context
 
-    assert ToolContext(deps="db", tool_name="who") == carried_out(tool(who), backend, "{}", deps="db").value
+    assert ToolContext(deps="db", tool_name="who") == execute_call(tool(who), backend, "{}", deps="db").value
 
 
 @BACKENDS
@@ -418,19 +420,19 @@ def test_details_stay(backend: BackendName) -> None:
     """Details pass through the line and are not in the text."""
     made = tool(name="pay")(lambda: ToolResult("done", details={"secret": 1}))
 
-    assert ToolResult("done", "done", details={"secret": 1}) == carried_out(made, backend, "{}")
+    assert ToolResult("done", "done", details={"secret": 1}) == execute_call(made, backend, "{}")
 
 
 @BACKENDS
 def test_promise(backend: BackendName) -> None:
-    """A sync tool that returns a promise is carried to its end."""
+    """A sync tool that returns an awaitable is awaited."""
 
     async def pay() -> int:
         await asyncio.sleep(0)
         return 5
 
-    assert ToolResult(5, "5") == carried_out(tool(name="pay")(lambda: pay()), backend, "{}")  # type: ignore[misc]  # noqa: PLW0108
-    assert ToolResult(5, "5") == carried_out(tool(pay), backend, "{}")
+    assert ToolResult(5, "5") == execute_call(tool(name="pay")(lambda: pay()), backend, "{}")  # type: ignore[misc]  # noqa: PLW0108
+    assert ToolResult(5, "5") == execute_call(tool(pay), backend, "{}")
 
 
 UNFIT: dict[str, tuple[dict[str, Any], type[Exception], str]] = {

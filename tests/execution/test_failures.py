@@ -238,10 +238,12 @@ def test_failure(way: str, kind: str, mode: str) -> None:
     with ScriptedModel([calls, "Done."]) as model:
         result = play(way, kind, mode, model)
     gc.collect()  # a coroutine that nothing awaits warns here, where its warning is ignored
-    told = [message for message in result.messages if isinstance(message, ToolMessage)]
+    tool_messages = [message for message in result.messages if isinstance(message, ToolMessage)]
 
-    assert (["good", "fail", "good"], "Done.") == ([message.name for message in told], result.output)
-    assert [("1", False), ("2", False)] == [(told[number].text, told[number].is_error) for number in (0, 2)]
+    assert (["good", "fail", "good"], "Done.") == ([message.name for message in tool_messages], result.output)
+    assert [("1", False), ("2", False)] == [
+        (tool_messages[number].text, tool_messages[number].is_error) for number in (0, 2)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What gates may do and answer: only a plain yes is one, and nothing that a gate does changes what runs."""
+"""What gates may do and return: only True or an approval allows a call, and no gate changes what runs."""
 
 from __future__ import annotations
 
@@ -99,14 +99,14 @@ class Hostile:
 @GATES
 @LATER
 def test_hostile_answer(gate: GateName, later: bool) -> None:
-    """An answer that cannot even be looked at is a no."""
+    """An answer that cannot even be inspected is a refusal."""
     post = Post()
     result = sent(post, **{gate: answering(Hostile, later)})
 
     assert (True, []) == (result.is_error, post.sent)
 
 
-class Yes(Decision):
+class Approval(Decision):
     """A decision by another class."""
 
 
@@ -122,7 +122,7 @@ JUNK: dict[str, Callable[[], Any]] = {
     "dictionary": lambda: {"approved": True},
     "class": lambda: Decision,
     "method": lambda: Decision.approve,
-    "subclass": lambda: Yes(approved=True),
+    "subclass": lambda: Approval(approved=True),
     "mock": MagicMock,
     "mock of a decision": lambda: MagicMock(spec=Decision, approved=True),
     "truthful": Truthful,
@@ -136,7 +136,7 @@ JUNK: dict[str, Callable[[], Any]] = {
 @LATER
 @pytest.mark.parametrize("answer", JUNK.values(), ids=JUNK)
 def test_junk(gate: GateName, later: bool, answer: Callable[[], Any]) -> None:
-    """What is neither True nor a sound decision is a no, however much it looks like a yes."""
+    """What is neither True nor a valid decision is a refusal, however much it looks like an approval."""
     post = Post()
     result = sent(post, **{gate: answering(answer, later)})
 
@@ -180,7 +180,7 @@ RAISED: dict[str, Callable[[], Any]] = {
 @LATER
 @pytest.mark.parametrize("answer", RAISED.values(), ids=RAISED)
 def test_raised(gate: GateName, later: bool, answer: Callable[[], Any]) -> None:
-    """Whatever a gate raises is a no, and none of it reaches the model, nor the word that a user said it."""
+    """Whatever a gate raises is a refusal, and none of it reaches the model, nor that a user rejected the call."""
     post = Post()
     result = sent(post, **{gate: answering(answer, later)})
 
@@ -324,7 +324,7 @@ def put(
 
 @pytest.fixture
 def hanging() -> Iterator[Callable[[bool], Callable[..., Any]]]:
-    """Make gates that say yes after the test has ended."""
+    """Make gates that approve after the test has ended."""
     end = threading.Event()
 
     async def later(*_: object) -> bool:
@@ -345,7 +345,7 @@ LATE = {
 @LATER
 @BACKENDS
 def test_hanging(gate: GateName, later: bool, backend: BackendName, hanging: Any) -> None:
-    """A gate that does not answer in its time has said no."""
+    """A gate that does not answer in its time refuses."""
     with pytest.raises(Denied, match=re.escape(LATE[gate])) as refusal:
         put(gate, hanging(later), backend, ToolContext(deps=None), 0.01)
     assert "timed_out" == refusal.value.kind
@@ -380,8 +380,8 @@ def test_cancelled_while_asked(gate: GateName, backend: BackendName) -> None:
 @GATES
 @LATER
 @BACKENDS
-def test_cancelled_before_the_yes(gate: GateName, later: bool, backend: BackendName) -> None:
-    """A yes that is given after the run was cancelled is none."""
+def test_cancelled_before_the_approval(gate: GateName, later: bool, backend: BackendName) -> None:
+    """An approval that is given after the run was cancelled does not count."""
     context = ToolContext(deps=None)
     answer = answering(lambda: context.cancellation.cancel() or True, later)
 

@@ -171,7 +171,7 @@ def test_file_that_is_none(tmp_path: Path) -> None:
 
 
 def test_bounded_memory() -> None:
-    """A ledger for so many runs keeps the latest whole, and of those before which calls have begun or were refused."""
+    """A ledger for so many runs keeps the latest whole, and of earlier ones what has started or was refused."""
     ledger = MemoryLedger(runs=1)
     refused = [replace(entry, call_id="run_2") for entry in (entries()[0], entries()[3])]
     for entry in [*entries(), *refused, replace(STARTED_ENTRY, run_id="other")]:
@@ -181,8 +181,8 @@ def test_bounded_memory() -> None:
     assert (replace(STARTED_ENTRY, run_id="other"),) == ledger.read("other")
 
 
-def test_bounded_memory_forgets_what_never_began() -> None:
-    """Of a run without a call that has begun nothing is kept, once it is too old."""
+def test_bounded_memory_forgets_what_never_started() -> None:
+    """Of a run without a call that has started nothing is kept, once it is too old."""
     ledger = MemoryLedger(runs=1)
     for entry in [entries()[0], replace(STARTED_ENTRY, run_id="other")]:
         ledger.write(entry)
@@ -191,7 +191,7 @@ def test_bounded_memory_forgets_what_never_began() -> None:
 
 
 def test_bounded_memory_claims_once() -> None:
-    """A call that has begun cannot be claimed again, however many runs have come since."""
+    """A call that has started cannot be claimed again, however many runs have come since."""
     ledger = MemoryLedger(runs=2)
     runs = [replace(STARTED_ENTRY, run_id=f"run {number}") for number in range(9)]
 
@@ -206,7 +206,7 @@ def test_bounded_memory_of_no_run() -> None:
 
 
 class Work:
-    """Counts how often a call is carried out."""
+    """Counts how often a call is executed."""
 
     def __init__(self, result: ToolResult = ToolResult("paid", "paid")) -> None:
         self.count = 0
@@ -225,7 +225,7 @@ def record(ledger: Ledger, digest: str = "d", may_repeat: bool = False) -> CallR
 
 
 def test_stages(ledger: Ledger) -> None:
-    """A call that is carried out leaves its start and its end."""
+    """A call that is executed leaves its start and its end."""
     run_sync(record(ledger).write_stage("proposed"))
     run_sync(record(ledger).write_stage("approved", "modified"))
     result = run_sync(record(ledger).execute(Work()))
@@ -240,7 +240,7 @@ def test_stages(ledger: Ledger) -> None:
 
 
 def test_fresh_call_is_not_recalled(ledger: Ledger) -> None:
-    """A call that was proposed and approved, and never started, is to be carried out."""
+    """A call that was proposed and approved, and never started, is executed."""
     run_sync(record(ledger).write_stage("proposed"))
     run_sync(record(ledger).write_stage("approved"))
 
@@ -263,13 +263,13 @@ RESULTS = {
 }
 
 
-@pytest.mark.parametrize(("result", "told"), RESULTS.values(), ids=RESULTS)
-def test_finished_call_is_recalled(ledger: Ledger, result: ToolResult, told: ToolResult) -> None:
+@pytest.mark.parametrize(("result", "expected"), RESULTS.values(), ids=RESULTS)
+def test_finished_call_is_recalled(ledger: Ledger, result: ToolResult, expected: ToolResult) -> None:
     """Of a call that has finished all that the model saw is known; whoever lost the race for it gets the same."""
     run_sync(record(ledger).execute(Work(result)))
     again = Work()
 
-    assert [told] * 2 == [run_sync(record(ledger).recall()), run_sync(record(ledger).execute(again))]
+    assert [expected] * 2 == [run_sync(record(ledger).recall()), run_sync(record(ledger).execute(again))]
     assert 0 == again.count
 
 
@@ -282,7 +282,7 @@ REFUSED: dict[str, tuple[list[LedgerEntry], str, str]] = {
 
 @pytest.mark.parametrize(("known", "digest", "text"), REFUSED.values(), ids=REFUSED)
 def test_started_call_is_refused(ledger: Ledger, known: list[LedgerEntry], digest: str, text: str) -> None:
-    """A call that may have taken effect, or another one of its id, is not carried out."""
+    """A call that may have taken effect, or another one of its id, is not executed."""
     work = Work()
     for entry in known:
         ledger.write(entry)

@@ -1,4 +1,4 @@
-"""Middleware around calls: what one is told, how it waits, and what the stock ones do."""
+"""Middleware around calls: what it gets, how it waits, and what the built-in ones do."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def texts(result: RunResult) -> list[str | None]:
 
 
 def counted(**settings: Any) -> tuple[Tool[..., Any], list[str]]:
-    """A tool that tells how often it has run, and what it was run with."""
+    """A tool that records how often it has run, and with which arguments."""
     seen: list[str] = []
 
     @tool(**settings)
@@ -83,27 +83,27 @@ def counted(**settings: Any) -> tuple[Tool[..., Any], list[str]]:
     return look, seen
 
 
-# -- what a middleware is told, and how it waits
+# -- what a middleware gets, and how it waits
 
 
 @BACKENDS
-def test_told_of_the_run(go: Go) -> None:
-    """A middleware is told the run, its deps and its tools."""
-    told: list[tuple[Any, ...]] = []
+def test_context_of_the_run(go: Go) -> None:
+    """A middleware gets the run, its deps and its tools."""
+    contexts: list[tuple[Any, ...]] = []
 
     async def listening(call: ToolCall, call_next: Next) -> ToolResult:
         context = call_next.context
-        told.append((context.run_id, context.call_id, context.tool_name, context.deps, dict(call_next.tools)))
+        contexts.append((context.run_id, context.call_id, context.tool_name, context.deps, dict(call_next.tools)))
         return await call_next(call)
 
     result = made([call("add", a=1)], middleware=[listening], go=go, deps="Ann")
 
-    assert [(result.state.run_id, result.calls[0].call.id, "add", "Ann", {"add": add})] == told
+    assert [(result.state.run_id, result.calls[0].call.id, "add", "Ann", {"add": add})] == contexts
 
 
 @BACKENDS
 def test_waits(go: Go) -> None:
-    """What needs an event loop is awaited with `wait`, whatever method began the run."""
+    """What needs an event loop is awaited with `wait`, whatever method started the run."""
 
     async def patient(call: ToolCall, call_next: Next) -> ToolResult:
         waited = await call_next.wait(asyncio.sleep(0, "waited"))
@@ -207,7 +207,7 @@ def test_each_call_of_a_turn(go: Go) -> None:
 
 
 def test_no_such_middleware() -> None:
-    """The stock middleware are loaded by name, and no others."""
+    """The built-in middleware are loaded by name, and no others."""
     with pytest.raises(AttributeError, match="'toolkit.middleware' has no attribute 'compress'"):
         _ = middleware.compress  # type: ignore[attr-defined]  # that is the mistake
 
@@ -357,7 +357,7 @@ def test_redacts_before_the_cut() -> None:
 
 
 def test_redacts_a_short_secret() -> None:
-    """A secret too short to be told from ordinary words in base64 is found as it is."""
+    """A secret too short to be distinguished from ordinary text in base64 is found as it is."""
     assert "the pin is [redacted]" == given("the pin is 4711", redact(["4711"])).text
 
 
@@ -490,7 +490,7 @@ def looks(*places: str) -> list[list[ToolCall]]:
 
 @BACKENDS
 def test_cached(go: Go) -> None:
-    """A read with equal arguments is carried out once; its text does not matter, its value does."""
+    """A read with equal arguments is executed once; its text does not matter, its value does."""
     look, seen = counted(effect="read")
     turns = [[ToolCall(name="look", arguments=words)] for words in ('{"at": "a"}', '{ "at":"a" }', '{"at": "b"}')]
 
@@ -504,7 +504,7 @@ def test_cached(go: Go) -> None:
     ids=["unlabelled", "write", "a gate of its own"],
 )
 def test_not_cached(settings: dict[str, Any]) -> None:
-    """What may change something, and what has a gate of its own, is carried out each time."""
+    """What may change something, and what has a gate of its own, is executed each time."""
     look, seen = counted(**settings)
     made(*looks("a", "a"), tools=[look], middleware=[cache()])
 
@@ -567,7 +567,7 @@ def test_cache_is_bounded() -> None:
 
 
 def test_errors_are_not_cached() -> None:
-    """A call that failed is carried out again."""
+    """A call that failed is executed again."""
     seen: list[int] = []
 
     @tool(effect="read")
@@ -587,7 +587,7 @@ def test_errors_are_not_cached() -> None:
     ids=["unlabelled", "write", "a gate of its own"],
 )
 def test_a_change_forgets(settings: dict[str, Any]) -> None:
-    """A read after a call that may change something is carried out again."""
+    """A read after a call that may change something is executed again."""
     look, seen = counted(effect="read")
 
     @tool(**settings)
@@ -600,35 +600,35 @@ def test_a_change_forgets(settings: dict[str, Any]) -> None:
 
 
 def test_a_read_beside_a_change_is_not_cached() -> None:
-    """A read that began before a change and ended after it may be out of date: nobody gets it again."""
-    began, changed = threading.Event(), threading.Event()
+    """A read that started before a change and ended after it may be out of date: nobody gets it again."""
+    started, changed = threading.Event(), threading.Event()
     seen: list[str] = []
 
     @tool(effect="read")
     def look() -> None:
         """Look."""
         seen.append("look")
-        began.set()
+        started.set()
         assert changed.wait(10)
 
     @tool
     def change() -> None:
         """Change."""
-        assert began.wait(10)
+        assert started.wait(10)
 
-    async def telling(call: ToolCall, call_next: Next) -> ToolResult:
+    async def recording(call: ToolCall, call_next: Next) -> ToolResult:
         result = await call_next(call)
         if call.name == "change":
             changed.set()
         return result
 
-    made([call("look"), call("change")], [call("look")], tools=[look, change], middleware=[telling, cache()])
+    made([call("look"), call("change")], [call("look")], tools=[look, change], middleware=[recording, cache()])
 
     assert ["look", "look"] == seen
 
 
 def test_another_tool_of_the_name_misses() -> None:
-    """A tool that took another one's name is carried out, though the arguments are equal."""
+    """A tool that took another one's name is executed, though the arguments are equal."""
     middleware = cache(shared=True)
     both = [counted(effect="read") for _ in range(2)]
     for look, _ in both:
@@ -688,7 +688,7 @@ def skipped(*places: str, answers: dict[str, Any] | None = None, go: Go = run, *
 
 @BACKENDS
 def test_repeats(go: Go) -> None:
-    """The same call is carried out so often in a row, and then skipped until there is another one."""
+    """The same call is executed so often in a row, and then skipped until there is another one."""
     assert "...xx..." == skipped(*"aaaaabaa", go=go)
 
 
@@ -712,7 +712,7 @@ def test_circles(places: str, bounds: dict[str, Any], row: str) -> None:
     ("answers", "word"), [({}, "calls"), ({"a": ToolError("no")}, "failures")], ids=["result", "failure"]
 )
 def test_what_a_guard_says(answers: dict[str, Any], word: str) -> None:
-    """The model is told what it repeats, and what it may do instead."""
+    """The model reads what it repeats, and what it may do instead."""
     result = made(*looks(*"aaaa"), tools=[steady(answers)], middleware=[repeat_guard()])
 
     assert (
@@ -775,7 +775,7 @@ def test_guarded_runs_never_mix() -> None:
 
 
 def test_a_call_that_waited_counts_once() -> None:
-    """A call that was put off for somebody's yes, and made after it, is one call."""
+    """A call that waited for approval, and ran after it, is one call."""
     with ScriptedModel([[call("look")], "Done."]) as model:
         guarded = Runner([steady({})], model=model, approve=defer, middleware=[repeat_guard(limit=1)])
         paused = guarded.run("Go on.")
@@ -869,7 +869,7 @@ def test_audit_file(tmp_path: Path) -> None:
 
 
 def test_audit_never_raises(caplog: pytest.LogCaptureFixture) -> None:
-    """A call whose record cannot be written goes on, and the log says why."""
+    """A call whose record cannot be written continues, and the log says why."""
     result = made([call("add", a=1)], middleware=[audit(raising(OSError("disk full")))])
 
     assert (["1"], True) == (texts(result), "disk full" in caplog.text)

@@ -16,14 +16,14 @@ WAYS = pytest.mark.parametrize("go", [run, arun, stream, astream, start])
 
 
 class Place:
-    """Tools that say when they begin and end, and how many of them are at work at the same time.
+    """Tools that record when they start and end, and how many of them run at the same time.
 
-    Those in `meet` wait, each, until so many are at work; so a test fails where they do not run together.
+    Those in `meet` wait, each, until so many are running; so a test fails where they do not run together.
     """
 
     def __init__(self, **meet: int) -> None:
         self.trace: list[str] = []
-        self.at_work: set[str] = set()
+        self.running: set[str] = set()
         self.most = 0
         self.changed = threading.Condition()
         self.meet = meet
@@ -31,12 +31,12 @@ class Place:
     def visit(self, name: str) -> str:
         with self.changed:
             self.trace.append(f"+{name}")
-            self.at_work.add(name)
-            self.most = max(self.most, len(self.at_work))
+            self.running.add(name)
+            self.most = max(self.most, len(self.running))
             self.changed.notify_all()
             count = self.meet.get(name, 1)
             assert self.changed.wait_for(lambda: self.most >= count, 5), f"{name} is alone"
-            self.at_work.discard(name)
+            self.running.discard(name)
             self.trace.append(f"-{name}")
         return name
 
@@ -78,7 +78,7 @@ def test_parallel(go: Callable[[Runner], RunResult]) -> None:
 
 @WAYS
 def test_sequential(go: Callable[[Runner], RunResult]) -> None:
-    """In order, each call ends before the next begins."""
+    """In order, each call ends before the next starts."""
     names = ["plain", "read", "plain", "read"]
     place = Place()
     go(place.runner(*names, order="sequential"))
@@ -119,7 +119,7 @@ def test_writes_in_order(go: Callable[[Runner], RunResult]) -> None:
 @WAYS
 @pytest.mark.parametrize("width", [1, 2])
 def test_max_parallel(width: int, go: Callable[[Runner], RunResult]) -> None:
-    """No more calls than `max_parallel` are at work at the same time."""
+    """No more calls than `max_parallel` are running at the same time."""
     place = Place(plain0=width)
     go(place.runner(*["plain"] * 6, max_parallel=width))
 
@@ -164,7 +164,7 @@ def test_failure_harms_no_other(order: Any, go: Callable[[Runner], RunResult]) -
 
 
 def test_fatal_error_stops_what_follows() -> None:
-    """A tool that ends the run keeps the calls behind it from being begun."""
+    """A tool that ends the run keeps the calls behind it from starting."""
     ran: list[int] = []
 
     @tool(effect="write")

@@ -43,7 +43,7 @@ def test_short(text: str | None) -> None:
 
 
 def test_cut() -> None:
-    """Beginning and end stay, a note tells the size and how to read on; the value stays whole."""
+    """Beginning and end stay, a note has the size and how to read on; the value stays whole."""
     overflow = ResultStore()
     text = "a" * 1_000 + "b" * 1_000
     result = truncate(ToolResult(text, text, details=1), 500, overflow)
@@ -283,4 +283,4 @@ def test_tool() -> None:
     made = ResultStore().tool
 
     assert ("result_read", "read", ["handle"]) == (made.name, made.settings.effect, made.parameters["required"])
-    assert all("description" in told for told in made.parameters["properties"].values())
+    assert all("description" in parameter for parameter in made.parameters["properties"].values())

@@ -33,7 +33,7 @@ from toolkit.approvers import defer
 from toolkit.events import ToolCallFinished, ToolCallStarted
 from toolkit.testing import FakeServer, Reply, ScriptedModel, reply
 
-Said: TypeAlias = tuple[str, Mapping[str, Any]]
+NamedCall: TypeAlias = tuple[str, Mapping[str, Any]]
 
 
 @tool(effect="read")
@@ -103,19 +103,19 @@ def list_results(result: RunResult[Any]) -> list[str]:
     return [message.text for message in result.messages if isinstance(message, ToolMessage)]
 
 
-def native(calls: Sequence[Said]) -> Reply:
+def native(calls: Sequence[NamedCall]) -> Reply:
     """Answer with tool calls."""
     return reply.calls(*calls)
 
 
-def listed(calls: Sequence[Said]) -> Reply:
+def listed(calls: Sequence[NamedCall]) -> Reply:
     """Answer with a list of calls."""
     return reply.text(
         json.dumps({"calls": [{"_tool": name, **arguments} for name, arguments in calls], "output": None})
     )
 
 
-TURNS: list[list[Said]] = [
+TURNS: list[list[NamedCall]] = [
     [
         ("add", {"a": "†one", "b": "†half.two"}),
         ("later", {"_outputPath": "half.two", "a": 2}),
@@ -127,7 +127,14 @@ TURNS: list[list[Said]] = [
         ("add", {"a": "†three", "b": 1}),
     ],
 ]
-TOLD = ["3", "2", "1", "3", "†", "Invalid arguments: †three: there is nothing at 'three'. There is: half.two, one"]
+RESULT_TEXTS = [
+    "3",
+    "2",
+    "1",
+    "3",
+    "†",
+    "Invalid arguments: †three: there is nothing at 'three'. There is: half.two, one",
+]
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["run", "arun"])
@@ -147,7 +154,7 @@ def test_a_run(answered: Any, done: str, options: dict[str, Any], is_async: bool
         runner = Runner(TOOLS, model="fake", base_url=server.base_url, **options)
         result = asyncio.run(runner.arun("Add.")) if is_async else runner.run("Add.")
 
-    assert (TOLD, "Done.") == (list_results(result), result.output)
+    assert (RESULT_TEXTS, "Done.") == (list_results(result), result.output)
 
 
 def test_the_wire_stays_as_it_was() -> None:
@@ -426,7 +433,7 @@ def test_shared_when_resuming() -> None:
 
 def test_no_early_start_of_a_reference() -> None:
     """Of the calls that may start early, those that refer to others do not."""
-    turn: list[Said] = [
+    turn: list[NamedCall] = [
         ("add", {"_outputPath": "x", "a": 1, "b": 1}),
         ("add", {"a": "†x", "b": 1}),
         ("later", {"a": 6}),

@@ -26,7 +26,7 @@ def server() -> Iterator[FakeServer]:
         yield server
 
 
-def asked(server: FakeServer) -> list[tuple[str, str, Any]]:
+def list_requests(server: FakeServer) -> list[tuple[str, str, Any]]:
     """Method, path and model of each request."""
     return [(r.method, r.path.removeprefix("/v1"), r.body.get("model")) for r in server.requests]
 
@@ -52,7 +52,10 @@ def test_address_and_name(server: FakeServer) -> None:
     """An address and a name are enough; no key is needed, and none is made up by the environment."""
     Runner(base_url=server.base_url, model="named").run("x")
 
-    assert ([("POST", CHAT, "named")], "Bearer none") == (asked(server), server.requests[0].headers["authorization"])
+    assert ([("POST", CHAT, "named")], "Bearer none") == (
+        list_requests(server),
+        server.requests[0].headers["authorization"],
+    )
 
 
 def test_address_alone(server: FakeServer) -> None:
@@ -61,7 +64,7 @@ def test_address_alone(server: FakeServer) -> None:
     runner.run("x")
     runner.run("x")
 
-    assert [("GET", "/models", None), ("POST", CHAT, "listed"), ("POST", CHAT, "listed")] == asked(server)
+    assert [("GET", "/models", None), ("POST", CHAT, "listed"), ("POST", CHAT, "listed")] == list_requests(server)
 
 
 def test_environment_alone(server: FakeServer, environment: Callable[[str, str], None]) -> None:
@@ -72,7 +75,7 @@ def test_environment_alone(server: FakeServer, environment: Callable[[str, str],
     Runner().run("x")
 
     assert ([("POST", CHAT, "from-environment")], "Bearer key") == (
-        asked(server),
+        list_requests(server),
         server.requests[0].headers["authorization"],
     )
 
@@ -83,7 +86,7 @@ def test_what_is_given_comes_first(server: FakeServer, environment: Callable[[st
     environment("TOOLKIT_MODEL", "from-environment")
     Runner(base_url=server.base_url, model="named").run("x")
 
-    assert [("POST", CHAT, "named")] == asked(server)
+    assert [("POST", CHAT, "named")] == list_requests(server)
 
 
 def test_client_comes_before_an_address(server: FakeServer, environment: Callable[[str, str], None]) -> None:
@@ -93,7 +96,7 @@ def test_client_comes_before_an_address(server: FakeServer, environment: Callabl
     with openai.OpenAI(base_url=server.base_url, api_key="test") as client:
         Runner(client=client, base_url="http://127.0.0.1:2/v1").run("x")
 
-    assert [("POST", CHAT, "from-environment")] == asked(server)
+    assert [("POST", CHAT, "from-environment")] == list_requests(server)
 
 
 def test_model_of_ones_own_comes_before_all(environment: Callable[[str, str], None]) -> None:
@@ -118,7 +121,7 @@ def test_address_of_the_environment(server: FakeServer, environment: Callable[[s
     environment("OPENAI_BASE_URL", server.base_url)
     Runner().run("x")
 
-    assert [("GET", "/models", None), ("POST", CHAT, "listed")] == asked(server)
+    assert [("GET", "/models", None), ("POST", CHAT, "listed")] == list_requests(server)
 
 
 def test_options_reach_the_server(server: FakeServer) -> None:
@@ -400,8 +403,8 @@ def test_one_client_per_loop(server: FakeServer) -> None:
     assert models[0] is models[1]
 
 
-def test_runs_that_begin_at_the_same_time(server: FakeServer) -> None:
-    """Runs that begin at the same time in one loop do not close each other's client."""
+def test_runs_that_start_at_the_same_time(server: FakeServer) -> None:
+    """Runs that start at the same time in one loop do not close each other's client."""
     runner = Runner(base_url=server.base_url)
 
     async def main() -> list[str]:

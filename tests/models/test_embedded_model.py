@@ -42,7 +42,7 @@ def describe(value: tuple[Tool[..., object], ...] | str) -> str:
     return value if isinstance(value, str) else "-".join(tool.name for tool in value)
 
 
-def told(result: RunResult) -> tuple[str, str, str]:
+def summarize(result: RunResult) -> tuple[str, str, str]:
     """The call and the answer of a run with one call."""
     (call,) = result.calls
     return call.name, call.arguments, result.output
@@ -55,7 +55,7 @@ def test_questions_of_the_demonstration(
     model: OpenAIModel, tools: tuple[Tool[..., object], ...], question: str
 ) -> None:
     """Each question gets the right call and the right sentence, in whatever order the tools come."""
-    assert ANSWERS[question] == told(Runner(tools, model=model).run(question))
+    assert ANSWERS[question] == summarize(Runner(tools, model=model).run(question))
 
 
 def sentiment(output: dict[str, Any]) -> Tool[..., Any]:
@@ -69,7 +69,7 @@ REVIEW = "What is the sentiment of the text 'I love this library'?"
 
 
 def test_tool_without_a_function(model: OpenAIModel) -> None:
-    """The model carries out a tool that has no function: its output is an object of the schema."""
+    """The model executes a tool that has no function: its output is an object of the schema."""
     output = {"type": "object", "properties": {"sentiment": {"type": "string"}, "confidence": {"type": "number"}}}
     (made,) = Runner([sentiment(output)], model=model).run(REVIEW).calls
 
@@ -161,7 +161,7 @@ def test_server_that_died_is_replaced() -> None:
     while before.is_open and time.monotonic() < deadline:
         time.sleep(0.02)
 
-    assert ANSWERS[QUESTIONS[0]] == told(runner.run(QUESTIONS[0]))
+    assert ANSWERS[QUESTIONS[0]] == summarize(runner.run(QUESTIONS[0]))
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="the process is looked for in /proc")

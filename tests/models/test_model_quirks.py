@@ -92,8 +92,8 @@ def line() -> Iterator[Line]:
         yield line
 
 
-def told(result: RunResult) -> list[str]:
-    """What the model was told of its calls."""
+def texts_of(result: RunResult) -> list[str]:
+    """Return the texts of the results."""
     return [f"{m.name}: {m.text}" for m in result.messages if isinstance(m, ToolMessage)]
 
 
@@ -120,7 +120,7 @@ def message(*calls: Any, finish_reason: str | None = "tool_calls", **more: Any) 
 FRAGMENTED = [piece("", "add", id="a"), piece('{"a"'), piece(": 1}"), piece("", "need", id="b"), piece('{"a": 2}')]
 ONE_TWO = ["add: 1", "need: 2"]
 
-# Fragments as they come, one list for each delta; and what the model is told then.
+# Fragments as they come, one list for each delta; and the results that the model reads then.
 FRAGMENTS: dict[str, tuple[list[list[Any]], list[str]]] = {
     "A1 index 0 for all, whole": (
         [[piece(f'{{"a": {n}}}', "add", id=f"c{n}", index=0)] for n in (1, 2, 3)],
@@ -244,14 +244,14 @@ def test_fragments(line: Line, deltas: list[list[Any]], expected: list[str]) -> 
     """However a server numbers and names its fragments, each call is put together and answered once."""
     result = line.run(in_chunks(*deltas), reply.text("Done."), streamed=True)
 
-    assert [*expected, "Done."] == [*begins(expected, told(result)), result.output]
+    assert [*expected, "Done."] == [*begins(expected, texts_of(result)), result.output]
 
 
 BROKEN = "not valid JSON"
 NAMELESS = ": unknown tool: the call names none."
 NOT_AN_OBJECT = "expected one JSON object with a, received"
 
-# Calls as they come, whole; and what the model is told, or how that begins.
+# Calls as they come, whole; and the results that the model reads, or how they begin.
 CALLS: dict[str, tuple[list[Any], list[str]]] = {
     **{
         f"A6 id {given!r}": ([{"id": given, **piece("{}", "add")}, {"id": given, **piece("{}", "ping")}],
@@ -326,17 +326,17 @@ def begins(expected: list[str], actual: list[str]) -> list[str]:
 @STREAMED
 @pytest.mark.parametrize(("calls", "expected"), CALLS.values(), ids=CALLS)
 def test_calls(line: Line, calls: list[Any], expected: list[str], streamed: bool) -> None:
-    """A call that is odd is carried out where its meaning is certain, else answered with what is wrong with it."""
+    """A call that is odd is executed where its meaning is certain, else answered with what is wrong with it."""
     numbered = [{**c, "index": n} if isinstance(c, dict) else c for n, c in enumerate(calls)]
     answer = in_chunks(numbered) if streamed else message(*calls)
     result = line.run(answer, reply.text("Done."), streamed=streamed)
 
-    assert ([*expected, "Done."]) == [*begins(expected, told(result)), result.output]
+    assert ([*expected, "Done."]) == [*begins(expected, texts_of(result)), result.output]
 
 
 @STREAMED
 def test_function_call_of_old(line: Line, streamed: bool) -> None:
-    """A35: a call in the form before `tool_calls` is carried out."""
+    """A35: a call in the form before `tool_calls` is executed."""
     former = {"name": "need", "arguments": '{"a": 1}'}
     answer = (
         reply.chunks([chunk(function_call=former), chunk(finish_reason="function_call")])
@@ -345,7 +345,7 @@ def test_function_call_of_old(line: Line, streamed: bool) -> None:
     )
     result = line.run(answer, reply.text("Done."), streamed=streamed)
 
-    assert ["need: 1"] == told(result)
+    assert ["need: 1"] == texts_of(result)
 
 
 @STREAMED
@@ -355,7 +355,7 @@ def test_ids_that_repeat_in_later_turns(line: Line, streamed: bool) -> None:
     script = [reply.calls(("need", {"a": turn}, provider_call_id)) for turn, provider_call_id in enumerate(ids)]
     result = line.run(*script, reply.text("Done."), streamed=streamed)
 
-    assert [f"need: {turn}" for turn in range(5)] == told(result)
+    assert [f"need: {turn}" for turn in range(5)] == texts_of(result)
 
 
 @STREAMED
@@ -364,10 +364,10 @@ def test_bad_arguments_do_not_poison_the_session(line: Line, streamed: bool) -> 
     script = [reply.calls(("need", text)) for text in ("{'a': 1}", "[1]", '{"a": NaN}', "null") * 5]
     result = line.run(*script, reply.text("Done."), streamed=streamed, max_turns=25)
 
-    assert ("Done.", 20) == (result.output, len(told(result)))
+    assert ("Done.", 20) == (result.output, len(texts_of(result)))
 
 
-def test_the_raw_words_stay_visible(line: Line) -> None:
+def test_the_raw_text_stays_visible(line: Line) -> None:
     """A23: what the model wrote stays on the call, though a repaired form is sent back."""
     result = line.run(message(piece("{'a': 1}", "need", id="a")), reply.text("Done."), streamed=False)
 
@@ -388,16 +388,16 @@ def cut_after(size: int, reason: str) -> list[dict[str, Any]]:
 
 
 WHOLE_LENGTH = sum(len(text) for text, _, _ in THREE)
-# Where arguments end between two calls, nothing tells a cut response from a whole one.
+# Where arguments end between two calls, nothing distinguishes a truncated response from a whole one.
 INSIDE = [n for n in range(1, WHOLE_LENGTH) if n not in (8, 8 + 15)]
 
 
 @pytest.mark.parametrize("size", range(0, WHOLE_LENGTH + 1, 5))
 def test_cut_by_length(line: Line, size: int) -> None:
-    """A24: no call of a response that ended in `length` runs, wherever it was cut; each is told to be sent again."""
+    """A24: no call of a response that ended in `length` runs, wherever it was cut; each result says so."""
     result = line.run(reply.chunks(cut_after(size, "length")), reply.text("Done."), streamed=True)
 
-    assert ({CUT_TEXT}, []) == ({text.partition(": ")[2] for text in told(result)}, line.entered)
+    assert ({CUT_TEXT}, []) == ({text.partition(": ")[2] for text in texts_of(result)}, line.entered)
 
 
 @pytest.mark.parametrize("reason", ["tool_calls", "stop", "end_turn"])
@@ -406,7 +406,7 @@ def test_cut_under_another_label(line: Line, size: int, reason: str) -> None:
     """A25: arguments that break off mean a cut response, whatever the finish reason; none of its calls runs."""
     result = line.run(reply.chunks(cut_after(size, reason)), reply.text("Done."), streamed=True)
 
-    assert ({CUT_TEXT}, []) == ({text.partition(": ")[2] for text in told(result)}, line.entered)
+    assert ({CUT_TEXT}, []) == ({text.partition(": ")[2] for text in texts_of(result)}, line.entered)
 
 
 # Where arguments break off, and something is wrong with them before that.
@@ -427,7 +427,7 @@ def test_cut_and_broken(line: Line, text: str, streamed: bool) -> None:
     """A25: arguments that break off mean a cut response, whatever is wrong with them before; none of its calls runs."""
     result = line.run(reply.calls(("ping", {}), ("say", text)), reply.text("Done."), streamed=streamed)
 
-    assert ([f"ping: {CUT_TEXT}", f"say: {CUT_TEXT}"], []) == (told(result), line.entered)
+    assert ([f"ping: {CUT_TEXT}", f"say: {CUT_TEXT}"], []) == (texts_of(result), line.entered)
 
 
 class InProcess:
@@ -476,7 +476,7 @@ def test_cut_whole_answer(line: Line, reason: str) -> None:
     calls = (piece('{"a": 1}', "need", id="a"), piece("{}", "ping", id="b"))
     result = line.run(message(*calls, finish_reason=reason), reply.text("Done."), streamed=False)
 
-    assert [f"need: {CUT_TEXT}", f"ping: {CUT_TEXT}"] == told(result)
+    assert [f"need: {CUT_TEXT}", f"ping: {CUT_TEXT}"] == texts_of(result)
 
 
 @STREAMED
@@ -484,17 +484,17 @@ def test_cut_whole_answer(line: Line, reason: str) -> None:
     "reason", ["stop", "end_turn", "other", "function_call", "STOP", "tool_use", "eos", "tool_calls"]
 )
 def test_finish_reason_beside_calls(line: Line, reason: str, streamed: bool) -> None:
-    """A26: whole calls are carried out, whatever the finish reason."""
+    """A26: whole calls are executed, whatever the finish reason."""
     result = line.run(reply.calls(("ping", {}), finish_reason=reason), reply.text("Done."), streamed=streamed)
 
-    assert ["ping: pong"] == told(result)
+    assert ["ping: pong"] == texts_of(result)
 
 
 def test_null_finish_reason_beside_calls(line: Line) -> None:
     """A26: an answer that came whole needs no finish reason."""
     result = line.run(reply.calls(("ping", {}), finish_reason=None), reply.text("Done."), streamed=False)
 
-    assert ["ping: pong"] == told(result)
+    assert ["ping: pong"] == texts_of(result)
 
 
 @STREAMED
@@ -545,14 +545,14 @@ CAME_TWICE: dict[str, list[list[Any]]] = {
 @pytest.mark.parametrize("deltas", CAME_TWICE.values(), ids=CAME_TWICE)
 def test_call_that_comes_twice_runs_once(line: Line, deltas: list[list[Any]]) -> None:
     """A chunk, or an object in the arguments, that comes twice is one call."""
-    assert ["need: 1"] == told(line.run(in_chunks(*deltas), reply.text("Done."), streamed=True))
+    assert ["need: 1"] == texts_of(line.run(in_chunks(*deltas), reply.text("Done."), streamed=True))
 
 
 def test_one_text_that_comes_twice_runs_once(line: Line) -> None:
     """The same in a whole answer; different objects are different calls."""
     answer = message(piece('{"a": 1}{"a": 1}{"a": 2}', "need", id="a"))
 
-    assert ["need: 1", "need: 2"] == told(line.run(answer, reply.text("Done."), streamed=False))
+    assert ["need: 1", "need: 2"] == texts_of(line.run(answer, reply.text("Done."), streamed=False))
 
 
 @pytest.mark.parametrize("name", [None, "say"], ids=["no name", "its name"])
@@ -561,7 +561,7 @@ def test_new_id_in_each_fragment(line: Line, name: str | None) -> None:
     texts = ['{"te', 'xt": "x', '"}']
     deltas = [[piece(text, name if n else "say", id=f"id{n}", index=0)] for n, text in enumerate(texts)]
 
-    assert ["say: <x>"] == told(line.run(in_chunks(*deltas), reply.text("Done."), streamed=True))
+    assert ["say: <x>"] == texts_of(line.run(in_chunks(*deltas), reply.text("Done."), streamed=True))
 
 
 WRONG_TYPES: dict[str, list[Any]] = {
@@ -688,7 +688,7 @@ LEAKED = {
 @pytest.mark.parametrize("reason", ["stop", "tool_calls"])
 @pytest.mark.parametrize("text", LEAKED.values(), ids=LEAKED)
 def test_call_in_the_text(line: Line, text: str, reason: str, streamed: bool) -> None:
-    """A33: what looks like a call in a text is text: shown, never carried out."""
+    """A33: what looks like a call in a text is text: shown, never executed."""
     result = line.run(reply.text(text, finish_reason=reason), streamed=streamed)
 
     assert (text, []) == (result.output, line.entered)
@@ -696,11 +696,11 @@ def test_call_in_the_text(line: Line, text: str, reason: str, streamed: bool) ->
 
 @STREAMED
 def test_call_without_an_offer(line: Line, streamed: bool) -> None:
-    """A34: a call in the last turn, which offers no tools, is not carried out, and the text beside it is the answer."""
+    """A34: a call in the last turn, which offers no tools, is not executed, and the text beside it is the answer."""
     script = [reply.calls(("ping", {})), reply.calls(("ping", {}), text="Done.")]
     result = line.run(*script, streamed=streamed, max_turns=1)
 
-    assert (["ping: pong", f"ping: {NO_TOOLS_TEXT}"], "Done.") == (told(result), result.output)
+    assert (["ping: pong", f"ping: {NO_TOOLS_TEXT}"], "Done.") == (texts_of(result), result.output)
     assert ["ping"] == line.entered
 
 
@@ -711,11 +711,11 @@ def test_call_without_an_offer(line: Line, streamed: bool) -> None:
     ids=["tool_choice", "allowed_tools"],
 )
 def test_call_of_what_may_not_be_called(line: Line, options: dict[str, Any], offered: str, streamed: bool) -> None:
-    """A34: a call of a tool that may not be called now is not carried out; the model reads what it may call."""
+    """A34: a call of a tool that may not be called now is not executed; the model reads what it may call."""
     result = line.run(reply.calls(("ping", {})), reply.text("Done."), streamed=streamed, **options)
     refusal = f"ping: Tool not found: ping may not be called now. There is: {offered}"
 
-    assert ([refusal], []) == (told(result), line.entered)
+    assert ([refusal], []) == (texts_of(result), line.entered)
 
 
 MANY = Limits().max_calls_per_turn
@@ -723,12 +723,12 @@ MANY = Limits().max_calls_per_turn
 
 @pytest.mark.parametrize(("count", "streamed"), [(500, True), (MANY, False), (MANY + 1, True), (5_000, False)])
 def test_many_calls(line: Line, count: int, streamed: bool) -> None:
-    """A36: of very many calls as many run as one answer may have; each of the others is told why not, in its place."""
+    """A36: of very many calls as many run as one answer may have; the results of the others say why they did not."""
     result = line.run(reply.calls(*[("ping", {})] * count), reply.text("Done."), streamed=streamed)
     most = min(count, MANY)
     over = f"ping: Not run: one answer may hold {MANY} calls. Send this one again later, if it is needed."
 
-    assert (["ping: pong"] * most + [over] * (count - most), most) == (told(result), len(line.entered))
+    assert (["ping: pong"] * most + [over] * (count - most), most) == (texts_of(result), len(line.entered))
 
 
 @STREAMED
@@ -748,7 +748,7 @@ def test_more_objects_than_an_answer_can_have(line: Line, streamed: bool) -> Non
     result = line.run(answer, reply.text("Done."), streamed=streamed)
 
     assert [f"need: Invalid arguments: {BROKEN}"] == [
-        text[: len(f"need: Invalid arguments: {BROKEN}")] for text in told(result)
+        text[: len(f"need: Invalid arguments: {BROKEN}")] for text in texts_of(result)
     ]
 
 
@@ -758,7 +758,7 @@ def test_long_arguments(line: Line, streamed: bool) -> None:
     text = "x" * 10_000_000
     result = line.run(reply.calls(("say", {"text": text}), split=100_000), reply.text("Done."), streamed=streamed)
 
-    assert (["say"], 1) == (line.entered, len(told(result)))
+    assert (["say"], 1) == (line.entered, len(texts_of(result)))
 
 
 def test_the_same_call_for_ever(line: Line) -> None:
@@ -1017,8 +1017,8 @@ def test_call_is_ready(deltas: list[list[Any]], expected: list[list[tuple[ToolCa
     """A call is given with the chunk that makes its arguments whole, once, as it will be in the answer."""
     counts = [len(pieces_of([chunk(*pieces) for pieces in deltas[:n]])) for n in range(len(deltas) + 1)]
     given = pieces_of([chunk(*pieces) for pieces in deltas])
-    news = [given[low - 1 : high - 1] for low, high in zip(counts, counts[1:])]
-    actual = [[(p.call, p.position) for p in new if isinstance(p, CallReady)] for new in news]
+    updates = [given[low - 1 : high - 1] for low, high in zip(counts, counts[1:])]
+    actual = [[(p.call, p.position) for p in new if isinstance(p, CallReady)] for new in updates]
 
     assert expected == actual
     assert all(final(given).calls[position] == call for new in actual for call, position in new)

@@ -153,7 +153,7 @@ def test_double_that_is_awaited() -> None:
 
 
 def test_double_keeps_what_it_saw() -> None:
-    """Messages that a double was given do not change as the run goes on."""
+    """Messages that a double was given do not change as the run continues."""
     memo: list[dict[str, Any]] = []
     client = Recorder(HI)
     completed(OpenAIModel(client, "fake"), ModelRequest(messages=(UserMessage("a"),), memo=memo))

@@ -503,7 +503,7 @@ WIRE: dict[str, Callable[[Reply, int], Reply]] = {
 
 
 class Line:
-    """A server that sends what it is told, then a text; and a client of it."""
+    """A server that sends a given response, then a text; and a client of it."""
 
     def __init__(self) -> None:
         self.answers: list[Reply] = []

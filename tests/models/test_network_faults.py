@@ -158,7 +158,7 @@ def test_server_that_repeats_the_key(status: int, streamed: bool) -> None:
 
 @pytest.mark.parametrize("fault", [reply.text("x").cut(None), reply.text("x").reset(None)], ids=["closed", "reset"])
 def test_broken_before_the_answer(fault: Reply) -> None:
-    """F5: a connection that breaks before the answer begins is made anew by the client."""
+    """F5: a connection that breaks before the answer starts is made anew by the client."""
     with FakeServer([fault, reply.text("Hi.")]) as server, clients_own(server, retries=1) as runner:
         assert "Hi." == ran(runner, streamed=True).output
 
@@ -239,7 +239,7 @@ SLOW: dict[str, Callable[[], Reply]] = {
     "F9 byte by byte": lambda: TWO_CALLS.dripping(1, 0.02),
     "F9 nothing but comments": lambda: reply.raw(pings(), content_type="text/event-stream").dripping(100, 0.02),
     "F9 silence in the middle": lambda: TWO_CALLS.held(200),
-    "F10 never begun": reply.hang,
+    "F10 never started": reply.hang,
 }
 
 
@@ -247,11 +247,11 @@ SLOW: dict[str, Callable[[], Reply]] = {
 @pytest.mark.parametrize("fault", SLOW.values(), ids=SLOW)
 def test_deadline_of_a_turn(fault: Callable[[], Reply], streamed: bool) -> None:
     """F9, F10: no server outlasts the time of a turn, though its bytes keep coming; nothing of its answer runs."""
-    counted, began = Counted(), time.perf_counter()
+    counted, started = Counted(), time.perf_counter()
     with FakeServer([fault()]) as server, clients_own(server, [counted.ping], retries=2, limits=SHORT) as runner:
         with pytest.raises(ModelError, match=r"gave no whole answer in its time: 0\.3 s"):
             ran(runner, streamed=streamed)
-        took = time.perf_counter() - began
+        took = time.perf_counter() - started
 
     assert (0, True) == (counted.entered, took < 30)
 
@@ -441,7 +441,7 @@ def test_streams_that_are_left() -> None:
 
 @HOLDS_FILES
 def test_streams_that_are_cancelled() -> None:
-    """F17: so do streams whose task is cancelled, before or after the answer has begun."""
+    """F17: so do streams whose task is cancelled, before or after the answer has started."""
 
     async def main(server: FakeServer) -> int:
         async with client_of(server) as runner:

@@ -107,7 +107,7 @@ BOTH = pytest.mark.parametrize("through", [whole, streamed])
 
 @EVERY_WAY
 def test_run(through: Callable[[FakeServer], RunResult[Any]]) -> None:
-    """A run carries calls out and ends with the answer, through every backend and either client."""
+    """A run executes calls and ends with the answer, through every backend and either client."""
     with FakeServer([reply.calls(("add", {"a": 15, "b": 27}), usage=(3, 4)), HI]) as server:
         result = through(server)
 
@@ -157,7 +157,7 @@ def test_items_go_back(through: Callable[[FakeServer], RunResult[Any]]) -> None:
 
 
 def test_items_survive_json() -> None:
-    """A state put away as JSON keeps what the provider sent, and another run says it again."""
+    """A state saved as JSON keeps what the provider sent, and another run sends it again."""
     said = [THOUGHT, called(), UNKNOWN]
     with FakeServer([reply.output(*said), HI, reply.text("More.")]) as server, client_of(server) as client:
         runner = Runner([add], model="m", client=client, api="responses")
@@ -190,7 +190,7 @@ def test_answer_goes_to_who_asked() -> None:
     [[{**THOUGHT, "encrypted_content": None}, called()], [called(), {**THOUGHT}]],
     ids=["kept by the server", "followed by nothing"],
 )
-def test_thoughts_that_cannot_go_back(said: list[Any]) -> None:
+def test_reasoning_that_cannot_go_back(said: list[Any]) -> None:
     """Thoughts that only the server could read, or that led to nothing, do not go back."""
     with FakeServer([reply.output(*said), HI]) as server:
         whole(server)
@@ -213,7 +213,7 @@ def test_changed_answer_is_written_anew() -> None:
 
 
 def test_history_of_chat_completions() -> None:
-    """A conversation that was held over Chat Completions goes on over Responses, and back."""
+    """A conversation that was held over Chat Completions continues over Responses, and back."""
     with FakeServer([reply.calls(("add", {"a": 1})), HI, HI, HI]) as server, client_of(server) as client:
         runners = [Runner([add], model="m", client=client, api=api) for api in ("chat", "responses", "chat")]
         messages: Any = ()
@@ -281,7 +281,7 @@ def list_orders() -> str:
 
 @tool(defer_loading=True)
 def weather() -> str:
-    """Tell the weather."""
+    """Report the weather."""
     return "fair"
 
 
@@ -524,7 +524,7 @@ def test_ids_of_later_turns(through: Any) -> None:
     ids=["length", "content_filter", "an item", "arguments"],
 )
 def test_cut_answers(through: Any, cut: Reply) -> None:
-    """No call of an answer that was cut is carried out, and each is answered."""
+    """No call of an answer that was cut is executed, and each is answered."""
     with FakeServer([cut, HI]) as server:
         result = through(server)
 
@@ -604,9 +604,9 @@ def test_pieces() -> None:
     with (
         FakeServer([reply.output(THOUGHT, message("Let me see."), called()), HI]) as server,
         client_of(server) as client,
-        Runner([add], model="m", client=client, api="responses").stream("x") as told,
+        Runner([add], model="m", client=client, api="responses").stream("x") as received,
     ):
-        events = list(told)
+        events = list(received)
 
     def joined(kind: Any) -> str:
         return "".join(str(vars(event)["text"]) for event in events if isinstance(event, kind))
@@ -629,16 +629,16 @@ def test_calls_that_are_ready() -> None:
 
     second = called(id="fc_2", call_id="c2", arguments='{"a": 2, "b": null}')
     with FakeServer([reply.output(called(), second, called(call_id="c3", name="none"))]) as server:
-        told = asyncio.run(main(server.base_url))
-    ready = [piece for piece in told if isinstance(piece, CallReady)]
+        received = asyncio.run(main(server.base_url))
+    ready = [piece for piece in received if isinstance(piece, CallReady)]
 
     assert [('{"a": 1}', 0), ('{"a":2}', 1)] == [(piece.call.arguments, piece.position) for piece in ready]
-    assert [piece.call for piece in ready] == list(told[-1].calls[:2])
+    assert [piece.call for piece in ready] == list(received[-1].calls[:2])
 
 
 @pytest.mark.parametrize("ending", ["response.completed", "response.incomplete", "response.failed"])
 def test_end_of_a_stream(ending: str) -> None:
-    """Only a response that ended by itself has calls that are carried out."""
+    """Only a response that ended by itself has calls that are executed."""
     *events, last = events_of(called())
     last = {**last, "type": ending}
     if ending == "response.failed":
@@ -660,7 +660,7 @@ def test_end_of_a_stream(ending: str) -> None:
     ids=["flat", "nested", "bare", "failed"],
 )
 def test_error_within_a_stream(error: dict[str, Any]) -> None:
-    """An error in the middle of a stream is an error, and nothing of the answer is carried out."""
+    """An error in the middle of a stream is an error, and nothing of the answer is executed."""
     events = events_of(called())
 
     with pytest.raises(ModelError, match="boom"):
@@ -669,7 +669,7 @@ def test_error_within_a_stream(error: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("kept", range(len(events_of(THOUGHT, called()))))
 def test_stream_that_breaks_off(kept: int) -> None:
-    """A stream without its end is an error, wherever it broke off, and nothing of it is carried out."""
+    """A stream without its end is an error, wherever it broke off, and nothing of it is executed."""
     entered: list[int] = []
 
     def note(a: int) -> int:
@@ -739,9 +739,9 @@ def test_odd_streams(changed: Callable[[dict[str, Any]], dict[str, Any]]) -> Non
 def test_missing_events(missing: set[str], at_the_end: bool) -> None:
     """Any one kind of event may be missing, so long as something says the whole of a call."""
     events = [event for event in events_of(called()) if event["type"] not in missing]
-    told = events if at_the_end else [*map(empty_at_the_end, events)]
+    received = events if at_the_end else [*map(empty_at_the_end, events)]
 
-    assert [1] == [call.result.value for call in of_events(told).calls]
+    assert [1] == [call.result.value for call in of_events(received).calls]
 
 
 @pytest.mark.parametrize("at_the_end", [True, False], ids=["listed at the end", "not listed"])
@@ -761,9 +761,9 @@ def test_text_that_comes_at_the_end() -> None:
     with (
         FakeServer([reply.chunks([last])]) as server,
         client_of(server) as client,
-        Runner(model="m", client=client, api="responses").stream("x") as told,
+        Runner(model="m", client=client, api="responses").stream("x") as received,
     ):
-        assert ["Hi."] == [event.text for event in told if isinstance(event, TextDelta)]
+        assert ["Hi."] == [event.text for event in received if isinstance(event, TextDelta)]
 
 
 def test_too_many_items() -> None:

@@ -29,8 +29,8 @@ CALL = ToolCall(name="paint", arguments='{"wall": "north", "colour": "red"}', id
 
 def answered(text: str, *, is_error: bool = False) -> ModelRequest:
     """A request after the call has its result."""
-    told = ToolMessage(call_id="c", name="paint", text=text, is_error=is_error)
-    return ModelRequest(messages=(QUESTION, ModelResponse(calls=(CALL,)), told), tools=(paint._spec,))
+    message = ToolMessage(call_id="c", name="paint", text=text, is_error=is_error)
+    return ModelRequest(messages=(QUESTION, ModelResponse(calls=(CALL,)), message), tools=(paint._spec,))
 
 
 def test_call_is_asked_for_with_a_worked_example() -> None:
@@ -80,7 +80,7 @@ def test_sentence_puts_question_and_result_together() -> None:
 
 
 def test_failure_is_asked_for_as_a_failure() -> None:
-    """A call that failed is told of by other examples, which say that it did not work."""
+    """A call that failed has other examples, which say that it did not work."""
     messages = SmallCalls().render_request(answered("no such wall", is_error=True))["messages"]
 
     assert "Question: Paint the north wall red.\nError: no such wall" == messages[-1]["content"]
@@ -208,7 +208,7 @@ def test_example_of_a_latent_tool() -> None:
 
 
 def test_example_of_a_bound_tool() -> None:
-    """Once a function carries the tool out, the example has its name and no output; the request stays."""
+    """Once a function executes the tool, the example has its name and no output; the request stays."""
     box = Toolbox([Tool.from_schema("mood", MOOD)])
     box.bind("mood", lambda text: text)
     request, call = example(box["mood"])

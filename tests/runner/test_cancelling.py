@@ -1,4 +1,4 @@
-"""Runs that are called off, left or late: they end at once, and what they leave is a history to go on from."""
+"""Runs that are cancelled, left or late: they end at once, with a history to continue from."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Stream = RunStream | AsyncRunStream | RunHandle
 
 
 class Silent:
-    """A model that says nothing, or one word after the other, and has no end; `asked` tells that it has begun."""
+    """A model that sends nothing, or one word after the other, without end; `asked` is set once it has started."""
 
     name = "silent"
 
@@ -83,7 +83,7 @@ def later(runner: Runner, when: threading.Event) -> None:
 
 @pytest.mark.parametrize("way", ["stream", "astream"])
 def test_before_the_run(way: str) -> None:
-    """A run that is cancelled before it begins asks no model."""
+    """A run that is cancelled before it starts calls no model."""
     model = ScriptedModel(["ok"])
     with Runner(model=model).stream("go") as events:
         events.cancel()
@@ -112,7 +112,7 @@ def test_while_an_async_model_answers(go: Callable[[Runner], RunResult]) -> None
     assert "cancelled" == go(runner).finish_reason
 
 
-def test_between_the_words() -> None:
+def test_between_pieces() -> None:
     """A stream on its caller's thread ends with the piece of the answer at which it was cancelled."""
     model = Silent(is_async=False, drips=True)
     with Runner(model=model).stream("go") as events:
@@ -125,7 +125,7 @@ def test_between_the_words() -> None:
 
 @WAYS
 def test_between_calls(go: Callable[[Runner], RunResult]) -> None:
-    """A tool that cancels its own run ends; the calls behind it are not begun, and the model is not asked again."""
+    """A tool that cancels its own run ends; the calls behind it do not start, and the model is not called again."""
     ran: list[int] = []
 
     @tool(effect="write")
@@ -146,43 +146,43 @@ def test_between_calls(go: Callable[[Runner], RunResult]) -> None:
 @pytest.mark.parametrize("go", [run, stream])
 def test_between_values(go: Callable[[Runner], RunResult]) -> None:
     """A generator on its caller's thread ends with the value at which its run was cancelled, and is closed."""
-    drawn: list[object] = []
+    read_stream: list[object] = []
 
     @tool
     def draw() -> Iterator[int]:
         """Draw."""
         try:
             for n in range(3):
-                drawn.append(n)
+                read_stream.append(n)
                 runner.cancel()
                 yield n
         finally:
-            drawn.append("closed")
+            read_stream.append("closed")
 
     runner = Runner([draw], model=ScriptedModel([[call("draw")], "never"]))
     result = go(runner)
 
     assert ([0, "closed"], "cancelled", ["cancelled"]) == (
-        drawn, result.finish_reason, [done.result.kind for done in result.calls]
+        read_stream, result.finish_reason, [done.result.kind for done in result.calls]
     )  # fmt: skip
 
 
-WORKS_ON = "Cancelled: what it was doing may still take effect."
-BEGUN = "Cancelled: it had started, and its effects stay."
+STILL_RUNS = "Cancelled: what it was doing may still take effect."
+HAD_STARTED = "Cancelled: it had started, and its effects stay."
 
 
-def waiting(kind: str, at_work: threading.Event, release: threading.Event) -> Any:
-    """A tool of some kind that says that it is at work, and is so for long."""
+def waiting(kind: str, running: threading.Event, release: threading.Event) -> Any:
+    """A tool of some kind that sets an event when it runs, and runs for long."""
 
     def sync() -> None:
         """Wait."""
-        at_work.set()
+        running.set()
         release.wait(60)
 
     @tool
     def looking(context: ToolContext) -> str:
         """Wait, and look whether that is still wanted."""
-        at_work.set()
+        running.set()
         while not context.cancelled:
             release.wait(0.001)
         return "ended"
@@ -190,7 +190,7 @@ def waiting(kind: str, at_work: threading.Event, release: threading.Event) -> An
     @tool
     async def asynchronous() -> None:
         """Wait."""
-        at_work.set()
+        running.set()
         await asyncio.sleep(60)
 
     return {"sync": tool(sync), "timed": tool(sync, timeout=60), "looking": looking, "async": asynchronous}[kind]
@@ -200,26 +200,26 @@ def waiting(kind: str, at_work: threading.Event, release: threading.Event) -> An
 @pytest.mark.parametrize("kind", ["sync", "timed", "looking", "async"])
 @pytest.mark.parametrize("count", [1, 3])
 def test_during_calls(count: int, kind: str, go: Callable[[Runner], RunResult]) -> None:
-    """Calls at work are given up, whatever their kind, and each has its result."""
-    at_work, release = threading.Event(), threading.Event()
-    each = waiting(kind, at_work, release)
+    """Running calls are abandoned, whatever their kind, and each has its result."""
+    running, release = threading.Event(), threading.Event()
+    each = waiting(kind, running, release)
     runner = Runner([each], model=ScriptedModel([[call(each.name)] * count, "never"]))
-    later(runner, at_work)
+    later(runner, running)
     result = go(runner)
     release.set()
 
     assert ("cancelled", count) == (result.finish_reason, len(result.calls))
-    assert set(texts(result.messages)[2:]) <= {"Cancelled", WORKS_ON, "ended"}  # one that looks may be quick
+    assert set(texts(result.messages)[2:]) <= {"Cancelled", STILL_RUNS, "ended"}  # one that looks may be quick
 
 
 @pytest.mark.parametrize("go", [run, stream])
 @pytest.mark.parametrize("kind", ["looking", "async", "timed"])
 def test_during_a_call_on_this_thread(kind: str, go: Callable[[Runner], RunResult]) -> None:
     """A run on its caller's thread ends, too, where its tool looks, is async, or has a time."""
-    at_work, release = threading.Event(), threading.Event()
-    each = waiting(kind, at_work, release)
+    running, release = threading.Event(), threading.Event()
+    each = waiting(kind, running, release)
     runner = Runner([each], model=ScriptedModel([[call(each.name)], "never"]))
-    later(runner, at_work)
+    later(runner, running)
     result = go(runner)
     release.set()
 
@@ -272,29 +272,29 @@ def test_during_the_pause_before_another_try(go: Callable[[Runner], RunResult]) 
 
 @pytest.mark.parametrize("go", [run, arun, stream, astream, start])
 def test_reaches_runs_within(go: Callable[[Runner], RunResult]) -> None:
-    """Cancelling a run cancels the runs that its tools have begun."""
-    at_work, ended, told = threading.Event(), threading.Event(), list[str]()
+    """Cancelling a run cancels the runs that its tools have started."""
+    running, ended, outcomes = threading.Event(), threading.Event(), list[str]()
 
     @tool
     def deep(context: ToolContext) -> None:
-        """Work until it is called off."""
+        """Work until it is cancelled."""
         off = threading.Event()
         context.cancellation.subscribe(off.set)
-        at_work.set()
+        running.set()
         assert off.wait(10)
 
     @tool
     def ask() -> None:
         """Ask another model."""
-        told.append(Runner([deep], model=ScriptedModel([[call("deep")], "ok"])).run("dig").finish_reason)
+        outcomes.append(Runner([deep], model=ScriptedModel([[call("deep")], "ok"])).run("dig").finish_reason)
         ended.set()
 
     runner = Runner([ask], model=ScriptedModel([[call("ask")], "ok"]))
-    later(runner, at_work)
+    later(runner, running)
 
     assert "cancelled" == go(runner).finish_reason
     assert ended.wait(10)
-    assert ["cancelled"] == told
+    assert ["cancelled"] == outcomes
 
 
 @pytest.mark.parametrize("go", [run, arun])
@@ -321,17 +321,17 @@ def test_by_a_signal(go: Callable[[Runner], RunResult]) -> None:
 
 
 def test_all_runs_of_a_runner() -> None:
-    """A runner cancels all of its runs, and tells whether there was one to cancel."""
+    """A runner cancels all of its runs, and returns whether there was one to cancel."""
     runner = Runner(model=ScriptedModel(["ok", "ok"]))
     with runner.stream("a") as first, runner.stream("b") as second:
-        told = runner.cancel(), runner.cancel()
+        outcomes = runner.cancel(), runner.cancel()
         results = [(list(events), events.result.finish_reason)[1] for events in (first, second)]
 
-    assert ((True, False), ["cancelled"] * 2, False) == (told, results, runner.cancel())
+    assert ((True, False), ["cancelled"] * 2, False) == (outcomes, results, runner.cancel())
 
 
 def test_closed_from_another_thread() -> None:
-    """A stream that another thread draws from ends when it is closed."""
+    """A stream that another thread reads ends when it is closed."""
     model = Silent(is_async=False, drips=True)
     events = Runner(model=model).stream("go")
     drawing = threading.Thread(target=lambda: list(events))
@@ -430,7 +430,7 @@ def test_count() -> None:
 @pytest.mark.parametrize("number", range(COUNT + 1))
 @pytest.mark.parametrize("leave", [went, awent], ids=["stream", "astream"])
 def test_left_at(number: int, leave: Callable[[int], RunResult]) -> None:
-    """A stream that is left at any event has a result, whose history a strict server goes on from."""
+    """A stream that is left at any event has a result, whose history a strict server continues from."""
     result = leave(number)
     with FakeServer([reply.text("Yes.")], strict=True) as server:
         on = Runner([look], model="fake", base_url=server.base_url).run("And now?", messages=result.messages)
@@ -440,7 +440,7 @@ def test_left_at(number: int, leave: Callable[[int], RunResult]) -> None:
 
 
 def test_left_before_its_beginning() -> None:
-    """A stream that was closed before it began has a result too, and hears nothing more."""
+    """A stream that was closed before it started has a result too, and takes no more messages."""
     events = Runner(model=ScriptedModel(["ok"])).stream("go")
     events.close()
 
@@ -473,18 +473,18 @@ def test_interrupt_while_the_model_answers(silent: Silent, go: Callable[[Runner]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no signal reaches the process itself there")
-@pytest.mark.parametrize(("count", "told"), [(1, BEGUN), (3, WORKS_ON)], ids=["one", "three"])
-def test_interrupt_during_calls(count: int, told: str) -> None:
+@pytest.mark.parametrize(("count", "text"), [(1, HAD_STARTED), (3, STILL_RUNS)], ids=["one", "three"])
+def test_interrupt_during_calls(count: int, text: str) -> None:
     """Ctrl-C while tools work leaves a history in which each call has a result."""
-    at_work, release = threading.Event(), threading.Event()
-    each = waiting("sync", at_work, release)
-    interrupt(at_work)
+    running, release = threading.Event(), threading.Event()
+    each = waiting("sync", running, release)
+    interrupt(running)
     with pytest.raises(KeyboardInterrupt) as caught:
         Runner([each], model=ScriptedModel([[call("sync")] * count])).run("go")
     release.set()
     result: RunResult = caught.value.result  # type: ignore[attr-defined]
 
-    assert ["go", "", *[told] * count] == texts(result.messages)
+    assert ["go", "", *[text] * count] == texts(result.messages)
 
 
 @pytest.mark.parametrize("way", ["arun", "astream"])
@@ -496,14 +496,14 @@ def test_task(silent: Silent, way: str) -> None:
     async def main() -> int:
         runner = Runner(model=silent)
 
-        async def drawn() -> None:
+        async def read_stream() -> None:
             try:
                 await runner.arun("go") if way == "arun" else [event async for event in runner.astream("go")]
             except asyncio.CancelledError as error:
                 left.append(error.result.finish_reason)  # type: ignore[attr-defined]
                 raise
 
-        task = asyncio.create_task(drawn())
+        task = asyncio.create_task(read_stream())
         await asyncio.to_thread(silent.asked.wait, 10)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -673,7 +673,7 @@ def test_fatal_error_keeps_its_siblings(order: Any, go: Callable[[Runner], RunRe
         go(runner)
     result: RunResult = caught.value.result  # type: ignore[attr-defined]
 
-    assert (["go", "", "0", BEGUN], 2) == (texts(result.messages), len(result.calls))
+    assert (["go", "", "0", HAD_STARTED], 2) == (texts(result.messages), len(result.calls))
 
 
 class Halting:
@@ -684,37 +684,37 @@ class Halting:
 
 @pytest.mark.parametrize("end", ["fatal", "quick"])
 @WAYS
-def test_end_beside_a_call_at_work(end: str, go: Callable[[Runner], RunResult]) -> None:
-    """A tool or a hook that ends the run leaves no doubt about the effects of calls that have begun."""
-    begun, release = threading.Event(), threading.Event()
+def test_end_beside_a_running_call(end: str, go: Callable[[Runner], RunResult]) -> None:
+    """A tool or a hook that ends the run leaves no doubt about the effects of calls that have started."""
+    started, release = threading.Event(), threading.Event()
 
     @tool
     def transfer() -> None:
         """Transfer."""
-        begun.set()
+        started.set()
         release.wait(10)
 
     @tool
     def fatal() -> None:
         """Fail."""
-        assert begun.wait(10)
+        assert started.wait(10)
         raise FatalError("the end")
 
     @tool
     def quick() -> None:
         """Be quick."""
-        assert begun.wait(10)
+        assert started.wait(10)
 
     tools = [transfer, fatal, quick]
     script = [[call("transfer"), call(end)]]
     result = end_of(lambda: go(Runner(tools, model=ScriptedModel(script), hooks=[Halting()])))
     release.set()
 
-    assert ["go", "", WORKS_ON, BEGUN] == texts(result.messages)
+    assert ["go", "", STILL_RUNS, HAD_STARTED] == texts(result.messages)
 
 
-def test_stream_left_beside_a_call_at_work() -> None:
-    """Of a call that works on when its stream is left, the history says so."""
+def test_stream_left_beside_a_running_call() -> None:
+    """Of a call that still runs when its stream is left, the history says so."""
     release = threading.Event()
 
     @tool
@@ -727,7 +727,7 @@ def test_stream_left_beside_a_call_at_work() -> None:
         next(event for event in stream if isinstance(event, ToolCallUpdated))
     release.set()
 
-    assert WORKS_ON in texts(stream.result.messages)
+    assert STILL_RUNS in texts(stream.result.messages)
 
 
 def test_model_that_raises_our_own_error() -> None:
@@ -771,7 +771,7 @@ LATE = "Timed out. What it was doing may still take effect."
 
 @WAYS
 def test_late_calls(go: Callable[[Runner], RunResult]) -> None:
-    """Calls that are at work when the time is up have a result that says so; the model answers with what there is."""
+    """Calls that run when the time is up have a result that says so; the model answers with what there is."""
     release = threading.Event()
     each = waiting("sync", threading.Event(), release)
     runner = Runner([each], model=ScriptedModel([[call("sync")], "So far."]), limits=Limits(max_seconds=0.5))
@@ -814,8 +814,8 @@ def test_status(script: list[Any], status: str) -> None:
     assert status == handle.status
 
 
-def test_status_of_a_run_under_way() -> None:
-    """A run in the background that is under way is running; one that was cancelled says so."""
+def test_status_of_an_active_run() -> None:
+    """The status of a run in the background is running; that of a cancelled one is cancelled."""
     model = Silent(is_async=False)
     handle = Runner(model=model).start("go")
     assert model.asked.wait(10)
@@ -839,7 +839,7 @@ def test_result_that_is_not_there_yet() -> None:
 
 
 def test_two_listeners() -> None:
-    """Everybody who listens gets all events, whenever they begin to."""
+    """Every listener gets all events, whenever it starts."""
     handle = Runner([look], model=ScriptedModel([[call("look", n=1)], "ok"])).start("go")
     first: list[Event] = []
     listener = threading.Thread(target=lambda: first.extend(handle.events()))
@@ -851,7 +851,7 @@ def test_two_listeners() -> None:
 
 
 def test_awaited() -> None:
-    """A run in the background can be awaited; to give up the wait does not end it."""
+    """A run in the background can be awaited; cancelling the wait does not end it."""
 
     async def main() -> tuple[str, str]:
         model = Silent(is_async=False)
@@ -875,11 +875,11 @@ def test_error_in_the_background() -> None:
 
 
 def test_started_calls_of_a_cancelled_run() -> None:
-    """Each call that was told to start is told to finish, cancelled or not."""
-    at_work, release = threading.Event(), threading.Event()
-    each = waiting("sync", at_work, release)
+    """Each call that is reported to start is reported to finish, cancelled or not."""
+    running, release = threading.Event(), threading.Event()
+    each = waiting("sync", running, release)
     runner = Runner([each], model=ScriptedModel([[call("sync")] * 3]))
-    later(runner, at_work)
+    later(runner, running)
     handle = runner.start("go")
     events = list(handle.events())
     release.set()
@@ -890,27 +890,27 @@ def test_started_calls_of_a_cancelled_run() -> None:
 
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("kind", ["sync", "timed"])
-def test_abandoned_functions_are_told(kind: str, count: int) -> None:
-    """A cancelled run tells of each function that works on, and its call says that it may still take effect."""
-    at_work, release = threading.Event(), threading.Event()
-    each = waiting(kind, at_work, release)
+def test_abandoned_functions_are_reported(kind: str, count: int) -> None:
+    """A cancelled run reports each function that still runs, and its result says that it may still take effect."""
+    running, release = threading.Event(), threading.Event()
+    each = waiting(kind, running, release)
     runner = Runner([each], model=ScriptedModel([[call("sync")] * count]), max_parallel=1)
-    later(runner, at_work)
+    later(runner, running)
     handle = runner.start("go")
     events = list(handle.events())
     release.set()
     ends = [event.result.text for event in events if isinstance(event, ToolCallFinished)]
 
-    assert [WORKS_ON, *["Cancelled"] * (count - 1)] == sorted(map(str, ends), reverse=True)
+    assert [STILL_RUNS, *["Cancelled"] * (count - 1)] == sorted(map(str, ends), reverse=True)
     assert ["sync"] == [event.call.name for event in events if isinstance(event, ToolCallAbandoned)]
 
 
 def test_abandoned_functions_are_counted() -> None:
-    """A function that works on after its run has ended is counted in the result."""
-    at_work, release = threading.Event(), threading.Event()
-    each = waiting("sync", at_work, release)
+    """A function that still runs after its run has ended is counted in the result."""
+    running, release = threading.Event(), threading.Event()
+    each = waiting("sync", running, release)
     runner = Runner([each], model=ScriptedModel([[call("sync")]]))
-    later(runner, at_work)
+    later(runner, running)
     result = start(runner)
     release.set()
 

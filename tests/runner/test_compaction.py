@@ -185,7 +185,7 @@ def test_the_result_has_everything(go: Go) -> None:
 
 
 def test_a_resumed_run_is_sent_the_same() -> None:
-    """A run that goes on elsewhere, from its saved state, is sent what it would have been sent."""
+    """A run that continues elsewhere, from its saved state, is sent what it would have been sent."""
 
     def make(replies: list[Any], approve: Any = None) -> tuple[Runner, ScriptedModel]:
         model = ScriptedModel(replies)
@@ -267,7 +267,7 @@ PICTURE = Image(b"1", "image/png")
 
 @st.composite
 def conversations(draw: st.DrawFn) -> tuple[Message, ...]:
-    """Draw a valid conversation that ends in what the model has to answer."""
+    """Generate a valid conversation that ends in what the model has to answer."""
     messages: list[Message] = [SystemMessage(draw(st.text(max_size=400)))] * draw(st.integers(0, 2))
     ids = 0
     for _ in range(draw(st.integers(1, 12))):

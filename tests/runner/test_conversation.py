@@ -1,4 +1,4 @@
-"""The conversation says what to do next, whatever it is told, and can be put away and taken up at any point."""
+"""The conversation decides the next step, whatever it is given, and can be saved and resumed at any point."""
 
 import json
 from collections.abc import Callable
@@ -19,15 +19,15 @@ HELLO = UserMessage("hello")
 LAST_WISH = UserMessage("You have used all available tool calls. Summarize what you found and respond to the user.")
 
 
-def begun(**limits: Any) -> Conversation:
+def start_conversation(**limits: Any) -> Conversation:
     return Conversation([HELLO], run_id="run12345-and-more", limits=Limits(**limits))
 
 
-def said(text: str = "", *calls: ToolCall, reason: str = "stop", **more: Any) -> ModelResponse:
+def respond(text: str = "", *calls: ToolCall, reason: str = "stop", **more: Any) -> ModelResponse:
     return ModelResponse(text=text, calls=calls, finish_reason=reason, **more)
 
 
-def made(name: str = "add", arguments: str = "{}", provider_call_id: str = "") -> ToolCall:
+def make_call(name: str = "add", arguments: str = "{}", provider_call_id: str = "") -> ToolCall:
     return ToolCall(name=name, arguments=arguments, provider_call_id=provider_call_id)
 
 
@@ -36,9 +36,9 @@ def answered(call: ToolCall, text: str = "3") -> ToolMessage:
 
 
 def calling(*provider_call_ids: str) -> Conversation:
-    conversation = begun()
+    conversation = start_conversation()
     conversation.add_response(
-        said("", *(made(provider_call_id=provider_call_id) for provider_call_id in provider_call_ids or ("a",)))
+        respond("", *(make_call(provider_call_id=provider_call_id) for provider_call_id in provider_call_ids or ("a",)))
     )
     return conversation
 
@@ -54,9 +54,9 @@ def provider_call_ids(conversation: Conversation) -> list[str]:
 
 def refusing(*, tries: int = 1, **limits: Any) -> Conversation:
     """A conversation whose answer was refused so many times."""
-    conversation = begun(**limits)
+    conversation = start_conversation(**limits)
     for _ in range(tries):
-        conversation.add_response(said("Five."))
+        conversation.add_response(respond("Five."))
         conversation.next()
         conversation.reject_answer("Not a number.", "Send one.")
     return conversation
@@ -67,7 +67,7 @@ def refusing(*, tries: int = 1, **limits: Any) -> Conversation:
 
 def test_first_step() -> None:
     """A conversation begins with asking the model, tools on offer."""
-    assert CallModel((HELLO,), 0, True) == begun().next()
+    assert CallModel((HELLO,), 0, True) == start_conversation().next()
 
 
 def test_asking_twice_changes_nothing() -> None:
@@ -79,8 +79,8 @@ def test_asking_twice_changes_nothing() -> None:
 
 def test_answer_ends_the_run() -> None:
     """An answer without calls is the end."""
-    conversation = begun()
-    conversation.add_response(said("Hi."))
+    conversation = start_conversation()
+    conversation.add_response(respond("Hi."))
 
     assert Finished("Hi.", "stop") == conversation.next()
 
@@ -102,7 +102,7 @@ def test_calls_are_handed_out() -> None:
 
 
 def test_results_stand_in_call_order() -> None:
-    """Results may be told in any order; they stand in the history in call order, under the provider's ids."""
+    """Results may arrive in any order; they stand in the history in call order, under the provider's ids."""
     conversation = calling("a", "b")
     first, second = open_calls(conversation)
     conversation.add_results([answered(second, "second"), answered(first, "first")])
@@ -123,29 +123,29 @@ def test_results_are_followed_by_the_model() -> None:
 @pytest.mark.parametrize("text", ["", " \n"], ids=["nothing", "blank"])
 def test_empty_answer_is_asked_for_once_more(text: str) -> None:
     """A first answer that says nothing leaves no trace but its cost, and the model is asked again."""
-    conversation = begun()
+    conversation = start_conversation()
     conversation.add_usage(Usage(1, 2, 1))
-    conversation.add_response(said(text))
+    conversation.add_response(respond(text))
 
     assert (CallModel((HELLO,), 1, True), Usage(1, 2, 1)) == (conversation.next(), conversation.state.usage)
 
 
 def test_second_empty_answer_ends_the_run() -> None:
     """Two answers in a row that say nothing are the end, and the reason says so."""
-    conversation = begun()
-    conversation.add_response(said())
-    conversation.add_response(said())
+    conversation = start_conversation()
+    conversation.add_response(respond())
+    conversation.add_response(respond())
 
     assert Finished("", "empty") == conversation.next()
 
 
 def test_calls_between_empty_answers() -> None:
     """An empty answer after calls is a first one again."""
-    conversation = begun()
-    conversation.add_response(said())
-    conversation.add_response(said("", made()))
+    conversation = start_conversation()
+    conversation.add_response(respond())
+    conversation.add_response(respond("", make_call()))
     conversation.add_results([answered(call) for call in open_calls(conversation)])
-    conversation.add_response(said())
+    conversation.add_response(respond())
 
     assert isinstance(conversation.next(), CallModel)
 
@@ -153,19 +153,19 @@ def test_calls_between_empty_answers() -> None:
 @pytest.mark.parametrize(
     ("response", "expected"),
     [
-        (said("Hi", reason="stop"), Finished("Hi", "stop")),
-        (said("Hi", reason=""), Finished("Hi", "stop")),
-        (said("Hi", reason="tool_calls"), Finished("Hi", "stop")),
-        (said("Hi", reason="end_turn"), Finished("Hi", "stop")),
-        (said("Hi", reason="length"), Finished("Hi", "length")),
-        (said("", reason="length"), Finished("", "length")),
-        (said("", reason="content_filter"), Finished("", "content_filter")),
+        (respond("Hi", reason="stop"), Finished("Hi", "stop")),
+        (respond("Hi", reason=""), Finished("Hi", "stop")),
+        (respond("Hi", reason="tool_calls"), Finished("Hi", "stop")),
+        (respond("Hi", reason="end_turn"), Finished("Hi", "stop")),
+        (respond("Hi", reason="length"), Finished("Hi", "length")),
+        (respond("", reason="length"), Finished("", "length")),
+        (respond("", reason="content_filter"), Finished("", "content_filter")),
     ],
     ids=["stop", "none", "tool_calls", "unknown word", "length", "length, no text", "content_filter"],
 )
 def test_finish_reason(response: ModelResponse, expected: Finished) -> None:
     """An answer that is whole ends in `stop`, whatever the provider calls it; a cut one keeps the provider's word."""
-    conversation = begun()
+    conversation = start_conversation()
     conversation.add_response(response)
 
     assert expected == conversation.next()
@@ -173,9 +173,9 @@ def test_finish_reason(response: ModelResponse, expected: Finished) -> None:
 
 @pytest.mark.parametrize("reason", ["stop", "end_turn", "other", "", "tool_calls", "function_call"])
 def test_calls_count_more_than_the_finish_reason(reason: str) -> None:
-    """Whole calls are carried out whatever the provider calls the end."""
-    conversation = begun()
-    conversation.add_response(said("", made(), reason=reason))
+    """Whole calls are executed whatever the provider calls the end."""
+    conversation = start_conversation()
+    conversation.add_response(respond("", make_call(), reason=reason))
 
     assert isinstance(conversation.next(), RunCalls)
 
@@ -186,20 +186,24 @@ def test_calls_count_more_than_the_finish_reason(reason: str) -> None:
 )
 def test_cut_response(reason: str, arguments: str) -> None:
     """No call of a response that was not received whole is handed out: each is answered here, and the model asked."""
-    conversation = begun()
-    conversation.add_response(said("", made(provider_call_id="a"), made("mul", arguments, "b"), reason=reason))
+    conversation = start_conversation()
+    conversation.add_response(
+        respond("", make_call(provider_call_id="a"), make_call("mul", arguments, "b"), reason=reason)
+    )
 
-    told = [ToolMessage(call_id=f"run12345_{n}", provider_call_id=w, name=name, text=CUT_TEXT, is_error=True)
+    cut_messages = [ToolMessage(call_id=f"run12345_{n}", provider_call_id=w, name=name, text=CUT_TEXT, is_error=True)
             for n, w, name in ((0, "a", "add"), (1, "b", "mul"))]  # fmt: skip
-    assert (told, True) == (list(conversation.state.messages[2:]), isinstance(conversation.next(), CallModel))
+    assert (cut_messages, True) == (list(conversation.state.messages[2:]), isinstance(conversation.next(), CallModel))
 
 
 @pytest.mark.parametrize("size", range(1, 21))
 def test_cut_at_every_byte(size: int) -> None:
     """Wherever the last call's arguments break off, none of the response's calls is handed out."""
-    conversation = begun()
+    conversation = start_conversation()
     whole = '{"a": 1, "b": [2, 3]}'
-    conversation.add_response(said("", made(), made(), made(arguments=whole[:size]), reason="tool_calls"))
+    conversation.add_response(
+        respond("", make_call(), make_call(), make_call(arguments=whole[:size]), reason="tool_calls")
+    )
 
     assert isinstance(conversation.next(), CallModel)
 
@@ -208,8 +212,8 @@ def test_cut_at_every_byte(size: int) -> None:
 
 
 def used_up(**limits: Any) -> Conversation:
-    conversation = begun(max_turns=1, **limits)
-    conversation.add_response(said("Let me see.", made()))
+    conversation = start_conversation(max_turns=1, **limits)
+    conversation.add_response(respond("Let me see.", make_call()))
     conversation.add_results([answered(call) for call in open_calls(conversation)])
     return conversation
 
@@ -236,16 +240,16 @@ def test_last_answer(text: str) -> None:
     """The last answer ends the run, even an empty one, and the reason is the limit."""
     conversation = used_up()
     conversation.next()
-    conversation.add_response(said(text))
+    conversation.add_response(respond(text))
 
     assert Finished(text, "max_turns") == conversation.next()
 
 
 def test_calls_in_the_last_answer() -> None:
-    """Calls in the last answer are not carried out; each is told why, and the text is the output."""
+    """Calls in the last answer are not executed; each result says why, and the text is the output."""
     conversation = used_up()
     conversation.next()
-    conversation.add_response(said("Half.", made(provider_call_id="late"), reason="tool_calls"))
+    conversation.add_response(respond("Half.", make_call(provider_call_id="late"), reason="tool_calls"))
 
     assert (Finished("Half.", "max_turns"), NO_TOOLS_TEXT) == (
         conversation.next(),
@@ -272,8 +276,8 @@ def test_limit_raises_every_time() -> None:
 
 def test_empty_answer_counts_as_a_turn() -> None:
     """An empty answer uses up a turn, so a limit of one asks for the last answer next."""
-    conversation = begun(max_turns=1)
-    conversation.add_response(said())
+    conversation = start_conversation(max_turns=1)
+    conversation.add_response(respond())
 
     assert CallModel((HELLO, LAST_WISH), 1, False) == conversation.next()
 
@@ -294,13 +298,13 @@ def test_refused_answer() -> None:
     """A refused answer stays in the history; the model reads why, and is asked again with its tools."""
     conversation = refusing()
 
-    assert CallModel((HELLO, said("Five."), REFUSAL), 1, True) == conversation.next()
+    assert CallModel((HELLO, respond("Five."), REFUSAL), 1, True) == conversation.next()
 
 
 def test_answer_after_a_refusal() -> None:
     """The answer that follows is the output, and the run has ended as any other."""
     conversation = refusing(tries=2)
-    conversation.add_response(said("5"))
+    conversation.add_response(respond("5"))
 
     assert Finished("5", "stop") == conversation.next()
 
@@ -308,7 +312,7 @@ def test_answer_after_a_refusal() -> None:
 def test_refusals_are_bounded() -> None:
     """After `max_output_retries` refusals another one ends the run, and changes nothing."""
     conversation = refusing(tries=1, max_output_retries=1)
-    conversation.add_response(said("Six."))
+    conversation.add_response(respond("Six."))
     before = conversation.state
     with pytest.raises(RunError, match=r"no answer of its output_type after 2 answers of the model\. Not a number\."):
         conversation.reject_answer("Not a number.")
@@ -320,9 +324,9 @@ def test_refusals_use_up_turns() -> None:
     """A refused answer is a turn, so the next one may be the last, and the limit is the reason."""
     conversation = refusing(max_turns=1)
     step = conversation.next()
-    conversation.add_response(said("5"))
+    conversation.add_response(respond("5"))
 
-    assert (CallModel((HELLO, said("Five."), REFUSAL, LAST_WISH), 1, False), Finished("5", "max_turns")) == (
+    assert (CallModel((HELLO, respond("Five."), REFUSAL, LAST_WISH), 1, False), Finished("5", "max_turns")) == (
         step, conversation.next()
     )  # fmt: skip
 
@@ -351,7 +355,7 @@ def test_refusal_where_the_run_stops() -> None:
 def test_refusal_out_of_turn() -> None:
     """An answer can be refused only where there is one."""
     with pytest.raises(ConversationError, match="The conversation is asking, not finished"):
-        begun().reject_answer("Not a number.")
+        start_conversation().reject_answer("Not a number.")
 
 
 # -- ids
@@ -375,10 +379,10 @@ def test_provider_call_ids_are_unique(sent: list[str], kept: list[str]) -> None:
 
 def test_provider_call_ids_of_later_turns() -> None:
     """An id that a provider repeats in a later turn is replaced, also where the history came from elsewhere."""
-    history: list[Message] = [HELLO, said("", ToolCall(name="add", id="x", provider_call_id="x"))]
+    history: list[Message] = [HELLO, respond("", ToolCall(name="add", id="x", provider_call_id="x"))]
     history += [ToolMessage(call_id="x", provider_call_id="x", name="add", text="3"), HELLO]
     conversation = Conversation(history, run_id="run12345", limits=None)
-    conversation.add_response(said("", made(provider_call_id="x"), made(provider_call_id="y")))
+    conversation.add_response(respond("", make_call(provider_call_id="x"), make_call(provider_call_id="y")))
 
     assert ["x", "run12345_0", "y"] == provider_call_ids(conversation)
 
@@ -388,9 +392,11 @@ def test_provider_call_ids_of_later_turns() -> None:
 )
 def test_ids_are_unique_whatever_the_provider_sends(turns: list[list[str]]) -> None:
     """Neither our ids nor those on the wire are ever repeated in one history."""
-    conversation = begun()
+    conversation = start_conversation()
     for sent in filter(None, turns):
-        conversation.add_response(said("", *(made(provider_call_id=provider_call_id) for provider_call_id in sent)))
+        conversation.add_response(
+            respond("", *(make_call(provider_call_id=provider_call_id) for provider_call_id in sent))
+        )
         conversation.add_results([answered(call) for call in open_calls(conversation)])
 
     own = [m.call_id for m in conversation.state.messages if isinstance(m, ToolMessage)]
@@ -406,12 +412,14 @@ def nothing(_: Conversation) -> None:
 
 def make_calls(conversation: Conversation) -> None:
     conversation.add_response(
-        said("", made(provider_call_id="a"), made(provider_call_id="a"), usage=Usage(3, 4, 1), reasoning="hm")
+        respond(
+            "", make_call(provider_call_id="a"), make_call(provider_call_id="a"), usage=Usage(3, 4, 1), reasoning="hm"
+        )
     )
 
 
 def say_nothing(conversation: Conversation) -> None:
-    conversation.add_response(said())
+    conversation.add_response(respond())
 
 
 def use_up(conversation: Conversation) -> None:
@@ -422,7 +430,7 @@ def use_up(conversation: Conversation) -> None:
 
 def end(conversation: Conversation) -> None:
     use_up(conversation)
-    conversation.add_response(said("Done."))
+    conversation.add_response(respond("Done."))
 
 
 def refuse(conversation: Conversation) -> None:
@@ -435,7 +443,7 @@ def refuse(conversation: Conversation) -> None:
 )
 def test_state_at_each_phase(doing: Callable[[Conversation], None]) -> None:
     """A conversation restored from its state's JSON says the same next step and has the same state."""
-    conversation = begun(max_turns=1)
+    conversation = start_conversation(max_turns=1)
     doing(conversation)
     restored = Conversation.restore(RunState.from_json(conversation.state.to_json()), Limits(max_turns=1))
 
@@ -448,14 +456,14 @@ def test_restored_conversation_goes_on() -> None:
     restored = Conversation.restore(conversation.state)
     for each in (conversation, restored):
         each.add_results([answered(call) for call in open_calls(each)])
-        each.add_response(said("", made(provider_call_id="a")))
+        each.add_response(respond("", make_call(provider_call_id="a")))
 
     assert conversation.state == restored.state
 
 
 def test_restored_state_knows_the_empty_answer() -> None:
     """The one second chance of an empty answer is not given again after a restore."""
-    conversation = begun()
+    conversation = start_conversation()
     say_nothing(conversation)
     restored = Conversation.restore(RunState.from_json(conversation.state.to_json()))
     say_nothing(restored)
@@ -470,7 +478,7 @@ def test_state_of_every_kind_of_message() -> None:
         messages=(
             SystemMessage("Be brief."),
             UserMessage("Look", (Image(b"\x89PNG\x00", "image/png"),)),
-            said(
+            respond(
                 "",
                 ToolCall(name="a", arguments="[", id="i", provider_call_id="w", reasoning="why"),
                 model="m",
@@ -485,8 +493,8 @@ def test_state_of_every_kind_of_message() -> None:
 
 
 def test_state_is_a_snapshot() -> None:
-    """A state taken earlier does not change as the conversation goes on."""
-    conversation = begun()
+    """A state taken earlier does not change as the conversation continues."""
+    conversation = start_conversation()
     state = conversation.state
     make_calls(conversation)
 
@@ -512,7 +520,7 @@ def test_state_is_plain_json() -> None:
         "is_last_turn": False,
         "empty_responses": 0,
         "output_retries": 0,
-    } == json.loads(begun().state.to_json())
+    } == json.loads(start_conversation().state.to_json())
 
 
 @pytest.mark.parametrize(
@@ -590,11 +598,11 @@ def test_results_that_do_not_fit(results: Callable[[ToolMessage, ToolMessage], l
 @pytest.mark.parametrize("doing", [make_calls, end], ids=["calling", "finished"])
 def test_response_out_of_turn(doing: Callable[[Conversation], None]) -> None:
     """A response that was not asked for is refused and changes nothing."""
-    conversation = begun(max_turns=1)
+    conversation = start_conversation(max_turns=1)
     doing(conversation)
     before = conversation.state
     with pytest.raises(ConversationError, match=f"is {before.phase}, not asking: do the step"):
-        conversation.add_response(said("Hi."))
+        conversation.add_response(respond("Hi."))
 
     assert before == conversation.state
 
@@ -602,7 +610,7 @@ def test_response_out_of_turn(doing: Callable[[Conversation], None]) -> None:
 def test_results_out_of_turn() -> None:
     """Results while no call is open are refused."""
     with pytest.raises(ConversationError, match=r"is asking, not calling: do the step of next\(\)"):
-        begun().add_results([])
+        start_conversation().add_results([])
 
 
 @pytest.mark.parametrize("turns", [0, -1])

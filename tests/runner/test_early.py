@@ -1,4 +1,4 @@
-"""Calls that begin while the answer that holds them is still arriving."""
+"""Calls that start while the answer that holds them is still arriving."""
 
 from __future__ import annotations
 
@@ -69,18 +69,18 @@ async def waited(event: threading.Event) -> bool:
 
 
 class Library:
-    """Tools that keep what they were called with, and let the model go on once `enough` calls have begun."""
+    """Tools that record their arguments, and let the model continue once `enough` calls have started."""
 
     def __init__(self, model: Promising, enough: int = 1) -> None:
         self.model = model
         self.enough = enough
-        self.begun: list[str] = []
+        self.started: list[str] = []
         if not enough:
             model.go_on.set()
 
     def begin(self, name: str) -> str:
-        self.begun.append(name)
-        if len(self.begun) >= self.enough:
+        self.started.append(name)
+        if len(self.started) >= self.enough:
             self.model.go_on.set()
         return name
 
@@ -113,15 +113,15 @@ def texts(result: RunResult) -> list[str]:
 @WAYS
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync model", "async model"])
 def test_begins_early(is_async: bool, go: Callable[[Runner], RunResult]) -> None:
-    """Calls of tools that read begin before the answer ends: this one ends only once they have."""
+    """Calls of tools that read start before the answer ends: this one ends only once they have."""
     library = Library(Promising(reads(1, 2), is_async=is_async), enough=2)
     result = go(library.runner())
 
-    assert (["read1", "read2"], ["read1", "read2", "ok"]) == (sorted(library.begun), texts(result)[2:])
+    assert (["read1", "read2"], ["read1", "read2", "ok"]) == (sorted(library.started), texts(result)[2:])
 
 
 def test_result_comes_once() -> None:
-    """A call that began early starts once and finishes once, and its start is told before the answer ends."""
+    """A call that started early starts once and finishes once, and its start is reported before the answer ends."""
     library = Library(Promising(reads(1)))
     kinds = (ToolCallStarted, ToolCallFinished, TurnFinished)
     events = [type(event) for event in library.runner().stream("go") if isinstance(event, kinds)]
@@ -130,7 +130,7 @@ def test_result_comes_once() -> None:
 
 
 def test_same_id() -> None:
-    """A call that began early has the id that the history has for it."""
+    """A call that started early has the id that the history has for it."""
     ids: list[str] = []
     model = Promising([call("read")])
 
@@ -146,7 +146,7 @@ def test_same_id() -> None:
 
 
 def retold(go_on: bool) -> list[Event]:
-    """Give what a call tells that begins early, and lets the answer go on when it begins or when it ends."""
+    """Return the events of a call that starts early, and lets the answer continue when it starts or when it ends."""
     model = Promising(reads(1))
 
     @tool(effect="read", retries=1)
@@ -163,8 +163,8 @@ def retold(go_on: bool) -> list[Event]:
 
 
 @pytest.mark.parametrize("go_on", [True, False], ids=["while it works", "when it has ended"])
-def test_what_is_told(go_on: bool) -> None:
-    """What a call tells that began early is heard, between its start and its end, in order."""
+def test_what_is_reported(go_on: bool) -> None:
+    """The updates of a call that started early are reported between its start and its end, in order."""
     kinds = [type(event) for event in retold(go_on)]
 
     assert [ToolCallStarted, ToolCallUpdated, ToolCallRetried, ToolCallUpdated, ToolCallFinished] == kinds
@@ -193,24 +193,24 @@ def failed(_: ModelResponse) -> ModelResponse:
 
 
 def ends(library: Library, **options: Any) -> list[tuple[str, str]]:
-    """Give each start and end of a call that a run tells, with the arguments or the text; and an error at the end."""
-    told = []
+    """Return each start and end of a call, with its arguments or text; and an error at the end."""
+    reported = []
     try:
         for event in library.runner(**options).stream("go"):
             if isinstance(event, ToolCallStarted):
-                told.append(("started", event.call.arguments))
+                reported.append(("started", event.call.arguments))
             elif isinstance(event, ToolCallFinished):
-                told.append((event.result.kind or "ok", event.result.text or ""))
+                reported.append((event.result.kind or "ok", event.result.text or ""))
     except ModelError as error:
-        told.append(("raised", str(error)))
-    return told
+        reported.append(("raised", str(error)))
+    return reported
 
 
 STARTED, DROPPED = ("started", '{"n": 1}'), ("cancelled", DROPPED_TEXT)
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         (lambda response: replace(response, calls=(), text="no"), [STARTED, DROPPED]),
         (
@@ -223,9 +223,11 @@ STARTED, DROPPED = ("started", '{"n": 1}'), ("cancelled", DROPPED_TEXT)
     ],
     ids=["removed", "changed", "halted", "failed", "cut"],
 )
-def test_every_start_has_its_end(change: Callable[[ModelResponse], ModelResponse], told: list[tuple[str, str]]) -> None:
-    """A call that began early and is not in the answer in the end is told as dropped; what is there instead starts."""
-    assert told == ends(Library(Promising(reads(1))), hooks=[Changing(change)])
+def test_every_start_has_its_end(
+    change: Callable[[ModelResponse], ModelResponse], reported: list[tuple[str, str]]
+) -> None:
+    """A call that started early and is not in the whole answer is reported as dropped; the one in its place starts."""
+    assert reported == ends(Library(Promising(reads(1))), hooks=[Changing(change)])
 
 
 def test_one_end_for_each_id() -> None:
@@ -239,7 +241,7 @@ def test_one_end_for_each_id() -> None:
 
 
 def test_foreseen_id_is_for_one_call() -> None:
-    """An id that was told of a call which came to nothing is given to no later one, though it is the same."""
+    """The id of a dropped call is given to no later one, though it is the same."""
     talk = Conversation([UserMessage("go")], run_id="run")
     first = talk.reserve_id(call("read"), 0)
     talk.next()
@@ -253,37 +255,37 @@ def test_foreseen_id_is_for_one_call() -> None:
 
 
 def test_answer_that_breaks_off() -> None:
-    """What began early is told as dropped before the exception that ends the run."""
+    """What started early is reported as dropped before the exception that ends the run."""
     library = Library(Promising(reads(1), error=ModelError("broke off")))
 
     assert [STARTED, DROPPED, ("raised", "broke off")] == ends(library)
 
 
 def test_cancelled_behind_the_answer() -> None:
-    """A run that is cancelled between an answer and its calls tells the end of what began early."""
-    told = []
+    """A run that is cancelled between an answer and its calls reports the end of what started early."""
+    reported = []
     with Library(Promising(reads(1))).runner().stream("go") as events:
         for event in events:
-            told.append(type(event))
+            reported.append(type(event))
             if isinstance(event, TurnFinished):
                 events.cancel()
 
-    assert [TurnFinished, ToolCallFinished, RunFinished] == told[-3:]
+    assert [TurnFinished, ToolCallFinished, RunFinished] == reported[-3:]
 
 
 def test_ledger() -> None:
-    """With a ledger nothing begins early: a call that is changed in the end would not be the one it knows."""
+    """With a ledger nothing starts early: a call that is changed in the end would not be the one it knows."""
     library = Library(Promising(reads(1)), enough=0)
     change = Changing(lambda response: replace(response, calls=(call("write", n=2),)))
-    told = ends(library, ledger=MemoryLedger(), hooks=[change])
+    reported = ends(library, ledger=MemoryLedger(), hooks=[change])
 
-    assert [("started", '{"n": 2}'), ("ok", "write2")] == told
+    assert [("started", '{"n": 2}'), ("ok", "write2")] == reported
 
 
 @WAYS
 @pytest.mark.parametrize("reason", ["length", "content_filter"])
 def test_cut(reason: str, go: Callable[[Runner], RunResult]) -> None:
-    """What began early in an answer that turns out cut is dropped: the call is answered as any other of it."""
+    """What started early in a truncated answer is dropped: the call gets the same result as the others of it."""
     result = go(Library(Promising(reads(1), finish_reason=reason)).runner())
 
     assert [CUT_TEXT, "ok"] == texts(result)[2:]
@@ -291,16 +293,16 @@ def test_cut(reason: str, go: Callable[[Runner], RunResult]) -> None:
 
 @WAYS
 def test_answer_that_fails(go: Callable[[Runner], RunResult]) -> None:
-    """An answer that breaks off takes what began early with it."""
+    """Where an answer breaks off, what started early is dropped."""
     library = Library(Promising(reads(1), error=ModelError("broke off")))
     with pytest.raises(ModelError, match="broke off"):
         go(library.runner())
 
-    assert ["read1"] == library.begun
+    assert ["read1"] == library.started
 
 
 def test_other_call_in_the_end() -> None:
-    """Where the whole answer has another call than was promised, that one is carried out."""
+    """Where the whole answer has another call than was promised, that one is executed."""
     library = Library(Promising(reads(1), calls=reads(2)))
 
     assert ["read2", "ok"] == texts(stream(library.runner()))[2:]
@@ -308,53 +310,53 @@ def test_other_call_in_the_end() -> None:
 
 @pytest.mark.parametrize("name", ["write", "plain", "alone", "asked"])
 def test_waits(name: str) -> None:
-    """A call that does more than read, runs alone, or needs a yes waits for the whole answer."""
+    """A call that does more than read, runs alone, or needs approval waits for the whole answer."""
     library = Library(Promising([call(name)]), enough=0)
     events = library.runner(**({"approve": lambda _: True} if name == "asked" else {})).stream("go")
-    seen = [list(library.begun) for event in events if isinstance(event, TurnFinished)]
+    seen = [list(library.started) for event in events if isinstance(event, TurnFinished)]
 
-    assert ([], [f"{name}0"]) == (seen[0], library.begun)
+    assert ([], [f"{name}0"]) == (seen[0], library.started)
 
 
 def test_behind_a_write() -> None:
     """A read behind a write waits for it, as in any answer."""
     library = Library(Promising([*reads(1), call("write", n=2), *reads(3)]))
-    early = [list(library.begun) for event in library.runner().stream("go") if isinstance(event, TurnFinished)]
+    early = [list(library.started) for event in library.runner().stream("go") if isinstance(event, TurnFinished)]
 
-    assert (["read1"], ["read1", "write2", "read3"]) == (early[0], library.begun)
+    assert (["read1"], ["read1", "write2", "read3"]) == (early[0], library.started)
 
 
 @pytest.mark.parametrize(("order", "count"), [("sequential", 1), (batched(2), 2), ("parallel", 3)], ids=str)
 def test_as_many_as_the_order_allows(order: Any, count: int) -> None:
-    """No more begin early than would run together."""
+    """No more start early than would run together."""
     library = Library(Promising(reads(1, 2, 3)), enough=count)
     early = [
-        len(library.begun) for event in library.runner(order=order).stream("go") if isinstance(event, TurnFinished)
+        len(library.started) for event in library.runner(order=order).stream("go") if isinstance(event, TurnFinished)
     ]
 
     assert (count, 3) == tuple(early)
 
 
 def test_max_parallel() -> None:
-    """`max_parallel` bounds what begins early, too."""
+    """`max_parallel` bounds what starts early, too."""
     library = Library(Promising(reads(1, 2, 3)))
     early = [
-        len(library.begun) for event in library.runner(max_parallel=1).stream("go") if isinstance(event, TurnFinished)
+        len(library.started) for event in library.runner(max_parallel=1).stream("go") if isinstance(event, TurnFinished)
     ]
 
     assert [1, 3] == early
 
 
 def test_not_chosen() -> None:
-    """Where no call is wanted, none is carried out, early or not."""
+    """Where no call is wanted, none is executed, early or not."""
     library = Library(Promising(reads(1)), enough=0)
     stream(library.runner(tool_choice="none"))
 
-    assert [] == library.begun
+    assert [] == library.started
 
 
 def test_not_asked_for() -> None:
-    """Without `early` a promise is nothing: calls begin once the answer is whole."""
+    """Without `early` a promise is nothing: calls start once the answer is whole."""
     model = Promising(reads(1))
     model.go_on.set()
 
@@ -370,7 +372,7 @@ def test_not_asked_for() -> None:
 
 @WAYS
 def test_fatal_error(go: Callable[[Runner], RunResult]) -> None:
-    """A tool that ends the run does so when its answer is whole, if it began early."""
+    """A tool that ends the run does so when its answer is whole, if it started early."""
     model = Promising([call("read")])
 
     @tool(effect="read")
@@ -384,7 +386,7 @@ def test_fatal_error(go: Callable[[Runner], RunResult]) -> None:
 
 
 def test_steered() -> None:
-    """Once the user has steered the run, no call begins early: it would be skipped."""
+    """Once the user has steered the run, no call starts early: it would be skipped."""
     library = Library(Promising(reads(1)), enough=0)
     runner = library.runner()
     with runner.stream("go") as events:
@@ -392,11 +394,11 @@ def test_steered() -> None:
         runner.steer("wait")
         list(events)
 
-    assert [] == library.begun
+    assert [] == library.started
 
 
 def test_left() -> None:
-    """A stream that is left while a call has begun early waits for nothing."""
+    """A stream that is left while a call has started early waits for nothing."""
     library = Library(Promising(reads(1)))
     with library.runner().stream("go") as events:
         next(event for event in events if isinstance(event, TextDelta))
@@ -408,30 +410,30 @@ def test_left() -> None:
 @WAYS
 @pytest.mark.parametrize("api", ["chat", "responses"])
 def test_on_the_wire(api: str, go: Callable[[Runner], RunResult]) -> None:
-    """With a server's stream a call begins as soon as its arguments are whole, while the stream is still open."""
-    begun = threading.Event()
+    """With a server's stream a call starts as soon as its arguments are whole, while the stream is still open."""
+    started = threading.Event()
 
     @tool(effect="read")
     def read(n: int) -> int:
         """Read."""
-        begun.set()
+        started.set()
         return n
 
     answer = reply.calls(("read", {"n": 1}), ("read", {"n": 2}))
     with FakeServer([answer, reply.text("ok")]) as server:
         result = go(Runner([read], model="fake", base_url=server.base_url, api=api, early=True))
 
-    assert (["1", "2", "ok"], True) == (texts(result)[2:], begun.is_set())
+    assert (["1", "2", "ok"], True) == (texts(result)[2:], started.is_set())
 
 
 def test_while_the_server_is_silent() -> None:
-    """A server that falls silent after its first call has it carried out all the same."""
-    begun = threading.Event()
+    """A server that falls silent after its first call has it executed all the same."""
+    started = threading.Event()
 
     @tool(effect="read")
     def read(n: int) -> int:
         """Read."""
-        begun.set()
+        started.set()
         return n
 
     def pieces() -> Any:
@@ -439,7 +441,7 @@ def test_while_the_server_is_silent() -> None:
         yield {"choices": [{"index": 0, "delta": delta}]}
         second = {"tool_calls": [{"index": 1, "id": "b", "function": {"name": "read", "arguments": '{"n": 2}'}}]}
         yield {"choices": [{"index": 0, "delta": second}]}
-        assert begun.wait(5)
+        assert started.wait(5)
         yield {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
 
     with FakeServer([reply.chunks(pieces()), reply.text("ok")]) as server:

@@ -20,13 +20,13 @@ from toolkit.testing import FakeServer, reply
 USER = UserMessage("Go on.")
 
 
-def asked(*ids: str, arguments: str = "{}") -> ModelResponse:
+def response(*ids: str, arguments: str = "{}") -> ModelResponse:
     """An answer of the model with calls of these ids."""
     calls = (ToolCall(name="add", arguments=arguments, id=one, provider_call_id=one) for one in ids)
     return ModelResponse(calls=tuple(calls))
 
 
-def told(one: str, text: str = "3") -> ToolMessage:
+def tool_result(one: str, text: str = "3") -> ToolMessage:
     """The result of a call."""
     return ToolMessage(call_id=one, provider_call_id=one, name="add", text=text)
 
@@ -39,9 +39,9 @@ def lost(one: str) -> ToolMessage:
 WHOLE: dict[str, list[Message]] = {
     "nothing": [],
     "no calls": [SystemMessage("Be short."), USER, ModelResponse(text="Yes.")],
-    "one call": [USER, asked("a"), told("a"), ModelResponse(text="Yes.")],
-    "two calls": [USER, asked("a", "b"), told("a"), told("b")],
-    "two answers": [USER, asked("a"), told("a"), asked("b"), told("b"), USER],
+    "one call": [USER, response("a"), tool_result("a"), ModelResponse(text="Yes.")],
+    "two calls": [USER, response("a", "b"), tool_result("a"), tool_result("b")],
+    "two answers": [USER, response("a"), tool_result("a"), response("b"), tool_result("b"), USER],
 }
 
 
@@ -54,56 +54,64 @@ def test_whole(messages: list[Message]) -> None:
 ELSEWHERE = "Results that stood elsewhere were put behind their calls, in call order."
 BROKEN: dict[str, tuple[list[Message], list[Message], tuple[str, ...]]] = {
     "no result": (
-        [USER, asked("a"), USER],
-        [USER, asked("a"), lost("a"), USER],
+        [USER, response("a"), USER],
+        [USER, response("a"), lost("a"), USER],
         ("The call 'a' had no result; it got an error.",),
     ),
     "one of two results": (
-        [USER, asked("a", "b"), told("b")],
-        [USER, asked("a", "b"), lost("a"), told("b")],
+        [USER, response("a", "b"), tool_result("b")],
+        [USER, response("a", "b"), lost("a"), tool_result("b")],
         ("The call 'a' had no result; it got an error.",),
     ),
-    "no call": ([told("a"), USER], [USER], ("A result of 'a' was left out: there is no such call.",)),
+    "no call": ([tool_result("a"), USER], [USER], ("A result of 'a' was left out: there is no such call.",)),
     "two results": (
-        [asked("a"), told("a", "1"), told("a", "2")],
-        [asked("a"), told("a", "1")],
+        [response("a"), tool_result("a", "1"), tool_result("a", "2")],
+        [response("a"), tool_result("a", "1")],
         ("A second result of the call 'a' was left out.",),
     ),
     "results the other way round": (
-        [asked("a", "b"), told("b"), told("a")],
-        [asked("a", "b"), told("a"), told("b")],
+        [response("a", "b"), tool_result("b"), tool_result("a")],
+        [response("a", "b"), tool_result("a"), tool_result("b")],
         (ELSEWHERE,),
     ),
-    "result behind another message": ([asked("a"), USER, told("a")], [asked("a"), told("a"), USER], (ELSEWHERE,)),
-    "result before its call": ([USER, told("a"), asked("a")], [USER, asked("a"), told("a")], (ELSEWHERE,)),
+    "result behind another message": (
+        [response("a"), USER, tool_result("a")],
+        [response("a"), tool_result("a"), USER],
+        (ELSEWHERE,),
+    ),
+    "result before its call": (
+        [USER, tool_result("a"), response("a")],
+        [USER, response("a"), tool_result("a")],
+        (ELSEWHERE,),
+    ),
     "arguments that are no JSON": (
-        [asked("a", arguments='{"a": '), told("a")],
-        [asked("a"), told("a")],
+        [response("a", arguments='{"a": '), tool_result("a")],
+        [response("a"), tool_result("a")],
         ("The arguments of the call 'a' were no JSON object; they are {} now.",),
     ),
     "arguments that are no object": (
-        [asked("a", arguments="[1]"), told("a")],
-        [asked("a"), told("a")],
+        [response("a", arguments="[1]"), tool_result("a")],
+        [response("a"), tool_result("a")],
         ("The arguments of the call 'a' were no JSON object; they are {} now.",),
     ),
     "one id in two answers": (
-        [asked("a"), told("a", "1"), asked("a"), told("a", "2")],
-        [asked("a"), told("a", "1"), asked("a_2"), told("a_2", "2")],
+        [response("a"), tool_result("a", "1"), response("a"), tool_result("a", "2")],
+        [response("a"), tool_result("a", "1"), response("a_2"), tool_result("a_2", "2")],
         ("The call 'a' had no id of its own; it is 'a_2' now.",),
     ),
     "one id in one answer": (
-        [asked("a", "a", "a_2"), told("a", "1"), told("a", "2"), told("a_2", "3")],
-        [asked("a", "a_3", "a_2"), told("a", "1"), told("a_3", "2"), told("a_2", "3")],
+        [response("a", "a", "a_2"), tool_result("a", "1"), tool_result("a", "2"), tool_result("a_2", "3")],
+        [response("a", "a_3", "a_2"), tool_result("a", "1"), tool_result("a_3", "2"), tool_result("a_2", "3")],
         ("The call 'a' had no id of its own; it is 'a_3' now.",),
     ),
     "no id": (
-        [asked(""), told("")],
-        [asked("call_2"), told("call_2")],
+        [response(""), tool_result("")],
+        [response("call_2"), tool_result("call_2")],
         ("The call '' had no id of its own; it is 'call_2' now.",),
     ),
     "half a character as id": (
-        [asked("\ud800"), told("\ud800")],
-        [asked("\ufffd_2"), told("\ufffd_2")],
+        [response("\ud800"), tool_result("\ud800")],
+        [response("\ufffd_2"), tool_result("\ufffd_2")],
         ("The call '\\ud800' had no id of its own; it is '\ufffd_2' now.",),
     ),
 }
@@ -129,7 +137,7 @@ def test_foreign_ids() -> None:
     result = ToolMessage(call_id="other", provider_call_id="a", name="add", text="3")
 
     note = "The result of the call 'a' had another id; it has that of its call now."
-    assert ([asked("a"), told("a")], (note,)) == repair_history([asked("a"), result])
+    assert ([response("a"), tool_result("a")], (note,)) == repair_history([response("a"), result])
 
 
 def test_wire_arguments() -> None:
@@ -142,15 +150,15 @@ def test_wire_arguments() -> None:
 
 def test_pure() -> None:
     """The history that was given stays as it was."""
-    given_messages: list[Message] = [told("a"), asked("b")]
+    given_messages: list[Message] = [tool_result("a"), response("b")]
 
     repair_history(given_messages)
-    assert [told("a"), asked("b")] == given_messages
+    assert [tool_result("a"), response("b")] == given_messages
 
 
 def test_long() -> None:
     """A history of 20,000 messages whose calls all have one id is repaired without a wait."""
-    pairs: list[Message] = [message for _ in range(10_000) for message in (asked("a"), told("a"))]
+    pairs: list[Message] = [message for _ in range(10_000) for message in (response("a"), tool_result("a"))]
 
     made, notes = repair_history(pairs)
     assert (20_000, 9_999) == (len(made), len(notes))
@@ -166,32 +174,32 @@ RENAMED = "The call '' had no id of its own; it is 'call_2' now."
 WIRED: dict[str, tuple[list[dict[str, Any]], list[Message], tuple[str, ...]]] = {
     "ids that are null": (
         [wired(id=None, type="function", function=ADD), {"role": "tool", "tool_call_id": None, "content": "3"}],
-        [asked("call_2"), told("call_2")],
+        [response("call_2"), tool_result("call_2")],
         (RENAMED,),
     ),
     "no ids": (
         [wired(type="function", function=ADD), {"role": "tool", "content": "3"}],
-        [asked("call_2"), told("call_2")],
+        [response("call_2"), tool_result("call_2")],
         (RENAMED,),
     ),
     "ids that are numbers": (
         [wired(id=5, function=ADD), {"role": "tool", "tool_call_id": 5, "content": "3"}],
-        [asked("5"), told("5")],
+        [response("5"), tool_result("5")],
         (),
     ),
     "function_call": (
         [{"role": "assistant", "function_call": ADD}, {"role": "function", "name": "add", "content": "3"}],
-        [asked("call_2"), told("call_2")],
+        [response("call_2"), tool_result("call_2")],
         (RENAMED,),
     ),
     "a result without an id, of a call that has one": (
         [wired(id="a", function=ADD), {"role": "tool", "content": "3"}],
-        [asked("a"), lost("a")],
+        [response("a"), lost("a")],
         ("A result of '' was left out: there is no such call.", "The call 'a' had no result; it got an error."),
     ),
     "a custom tool": (
         [wired(id="a", type="custom", custom={"name": "add", "input": "1+2"}), {"role": "tool", "tool_call_id": "a"}],
-        [asked("a", arguments='{"input":"1+2"}'), told("a", "")],
+        [response("a", arguments='{"input":"1+2"}'), tool_result("a", "")],
         (),
     ),
     "a refusal": ([{"role": "assistant", "content": None, "refusal": "No."}], [ModelResponse(text="No.")], ()),
@@ -228,7 +236,7 @@ ARGUMENTS = st.sampled_from(
 def answers(draw: st.DrawFn) -> list[Message]:
     """An answer with calls, and their results."""
     ids = draw(st.lists(IDS, min_size=1, max_size=3))
-    return [asked(*ids, arguments=draw(ARGUMENTS)), *(told(one, str(n)) for n, one in enumerate(ids))]
+    return [response(*ids, arguments=draw(ARGUMENTS)), *(tool_result(one, str(n)) for n, one in enumerate(ids))]
 
 
 @st.composite
@@ -241,7 +249,7 @@ def broken(draw: st.DrawFn) -> list[Message]:
 
 
 @pytest.fixture(scope="module")
-def ask() -> Iterator[Any]:
+def send() -> Iterator[Any]:
     """Asks a server that is as strict as OpenAI; anything it refuses raises."""
     with (
         FakeServer(lambda _: reply.text("Yes."), strict=True) as server,
@@ -252,11 +260,11 @@ def ask() -> Iterator[Any]:
 
 @given(broken())
 @examples(200)
-def test_accepted(ask: Any, messages: list[Message]) -> None:
+def test_accepted(send: Any, messages: list[Message]) -> None:
     """Whatever was lost, doubled or shuffled, a strict server accepts what comes of it."""
     made, _ = repair_history([USER, *messages])
 
-    assert "Yes." == ask([render_message(message) for message in made]).choices[0].message.content
+    assert "Yes." == send([render_message(message) for message in made]).choices[0].message.content
 
 
 @given(broken())

@@ -100,7 +100,7 @@ class Passive:
 
 
 @pytest.mark.parametrize(
-    ("hook", "said"),
+    ("hook", "error_text"),
     [
         (Passive(), "has none of the methods before_model, after_model, before_call, after_call"),
         (Hook(before_call=5), "has none of the methods"),  # type: ignore[arg-type]
@@ -109,9 +109,9 @@ class Passive:
     ],
     ids=["no hook", "no function", "function", "class"],
 )
-def test_no_hook(hook: object, said: str) -> None:
+def test_no_hook(hook: object, error_text: str) -> None:
     """What has no hook is refused when the runner is made."""
-    with pytest.raises(TypeError, match=said):
+    with pytest.raises(TypeError, match=error_text):
         Runner(hooks=[hook])
 
 
@@ -292,17 +292,17 @@ def test_a_hook_that_promises(go: Go) -> None:
 
 
 @BACKENDS
-def test_told_of_the_run(go: Go) -> None:
-    """Hooks of a call are told its context."""
-    told: list[Any] = []
+def test_context_of_the_run(go: Go) -> None:
+    """Hooks of a call get its context."""
+    contexts: list[Any] = []
     hook = Hook(
-        before_call=lambda made, context: told.append((context.deps, context.call_id == made.id)),
-        after_call=lambda made, _, context: told.append((context.deps, context.call_id == made.id)),
+        before_call=lambda made, context: contexts.append((context.deps, context.call_id == made.id)),
+        after_call=lambda made, _, context: contexts.append((context.deps, context.call_id == made.id)),
     )
     with ScriptedModel([[call("pay", amount=5)], "Done."]) as model:
         go(Runner([Account().pay], model=model, hooks=[hook]), deps="Ann")
 
-    assert [("Ann", True), ("Ann", True)] == told
+    assert [("Ann", True), ("Ann", True)] == contexts
 
 
 @BACKENDS

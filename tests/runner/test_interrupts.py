@@ -1,4 +1,4 @@
-"""Ctrl-C ends a run, and the program, while a sync tool works on: nothing waits for its thread."""
+"""Ctrl-C ends a run, and the program, while a sync tool keeps running: nothing waits for its thread."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def quick(seed: int) -> int:
 
 @tool
 def patient(context: ToolContext, seed: int) -> int:
-    """Work until it is called off, or for a while."""
+    """Work until it is cancelled, or for a while."""
     for _ in range(seed):
         if context.cancelled:
             break
@@ -110,7 +110,7 @@ IN_PLACE: list[Tool[..., Any]] = [
 
 
 def held() -> set[tuple[str, object]]:
-    """What this process has at work and open."""
+    """Return the threads and descriptors of this process."""
 
     async def tasks() -> set[str]:
         return {task.get_name() for task in asyncio.all_tasks() - {asyncio.current_task()}}
@@ -138,8 +138,8 @@ def children() -> Iterator[str]:
             yield from path.read_text(encoding="ascii").split()
 
 
-def left_since(before: set[tuple[str, object]]) -> set[tuple[str, object]]:
-    """What is at work and open in the end that was not before; what was given up has ten seconds."""
+def added_since(before: set[tuple[str, object]]) -> set[tuple[str, object]]:
+    """Return what runs or is open at the end that was not before; what was abandoned has ten seconds."""
     for _ in range(1000):
         if held() <= before:
             break
@@ -171,7 +171,7 @@ def cancel_what_runs(runner: Runner) -> None:
 
 
 def cancel_stream(chance: random.Random) -> None:
-    """Cancel a stream from another thread, and draw it to its end."""
+    """Cancel a stream from another thread, and read it to its end."""
     runner = runner_of(chance)
     with runner.stream("Go on.") as events:
         timer = threading.Timer(chance.random() / 50, cancel_what_runs, [runner])
@@ -239,7 +239,7 @@ def test_nothing_is_left(leave: Callable[[random.Random], None], seed: int) -> N
     for _ in range(3):
         leave(chance)
 
-    assert set() == left_since(before)
+    assert set() == added_since(before)
 
 
 def left_runner() -> Runner:
@@ -272,10 +272,10 @@ def test_no_process_is_left(leave: Callable[[], None]) -> None:
     before = held()
     leave()
 
-    assert set() == left_since(before)
+    assert set() == added_since(before)
 
 
-# -- calls that began early
+# -- calls that started early
 
 
 @tool(effect="read")
@@ -286,13 +286,13 @@ async def endless_read() -> None:
 
 @tool(effect="read")
 def cooperative_read(context: ToolContext) -> None:
-    """Wait until it is called off."""
+    """Wait until it is cancelled."""
     while not context.cancelled:
         threading.Event().wait(0.001)
 
 
 class Unfinished:
-    """A model whose answer has a whole call, and goes on with text for ever."""
+    """A model whose answer has a whole call, and continues with text for ever."""
 
     name = "unfinished"
     is_async = False
@@ -310,13 +310,13 @@ class Unfinished:
 
 
 def left_early(runner: Runner) -> None:
-    """Leave a stream once a call has begun."""
+    """Leave a stream once a call has started."""
     with runner.stream("Go on.") as events:
         next(event for event in events if isinstance(event, TextDelta))
 
 
 def left_early_later(runner: Runner) -> None:
-    """Leave a stream in a loop once a call has begun."""
+    """Leave a stream in a loop once a call has started."""
 
     async def main() -> None:
         async with runner.astream("Go on.") as events:
@@ -329,7 +329,7 @@ def left_early_later(runner: Runner) -> None:
 
 
 def late_early(runner: Runner) -> None:
-    """Give an answer up with the run's time, once a call has begun."""
+    """Let the run's time pass, once a call has started."""
     with runner.stream("Go on.") as events:
         list(events)
 
@@ -337,13 +337,13 @@ def late_early(runner: Runner) -> None:
 @pytest.mark.parametrize("tool", [endless_read, cooperative_read], ids=["async", "sync"])
 @pytest.mark.parametrize("leave", [left_early, left_early_later, late_early], ids=lambda leave: leave.__name__)
 def test_no_early_call_is_left(leave: Callable[[Runner], None], tool: Tool[..., Any]) -> None:
-    """A call that began early ends with a run that is left, or late, before the answer is whole."""
+    """A call that started early ends with a run that is left, or late, before the answer is whole."""
     private_loop.run(lambda: asyncio.sleep(0))
     before = held()
     limits = Limits(max_seconds=0.1 if leave is late_early else None, on_limit="stop")
     leave(Runner([tool], model=Unfinished(tool.name), early=True, limits=limits))
 
-    assert set() == left_since(before)
+    assert set() == added_since(before)
 
 
 # -- servers that send for ever
@@ -387,7 +387,7 @@ def cancelled_stream(client: openai.OpenAI, api: str) -> None:
 
 
 def cancelled_handle(client: openai.OpenAI, api: str) -> None:
-    """Cancel a run in the background, once its answer has begun."""
+    """Cancel a run in the background, once its answer has started."""
     handle = Runner(model="m", client=client, api=api).start("Go on.")
     threading.Event().wait(0.1)
     handle.cancel()
@@ -399,10 +399,10 @@ def cancelled_handle(client: openai.OpenAI, api: str) -> None:
     "leave", [late_run, late_stream, late_arun, cancelled_stream, cancelled_handle], ids=lambda leave: leave.__name__
 )
 def test_no_connection_is_left(leave: Callable[[openai.OpenAI, str], None], api: str) -> None:
-    """A sync client's answer that nobody waits for any more is broken off, whatever its server goes on to send."""
+    """A sync client's response that nobody waits for any more is closed, whatever its server still sends."""
     with FakeServer(dripping) as server, openai.OpenAI(base_url=server.base_url, api_key="test") as client:
         private_loop.run(lambda: asyncio.sleep(0))
         before = held()
         leave(client, api)
 
-        assert set() == left_since(before)
+        assert set() == added_since(before)

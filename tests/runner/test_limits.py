@@ -113,14 +113,14 @@ def test_raise(limit: str, go: Callable[[Runner], RunResult]) -> None:
 @EACH
 @pytest.mark.parametrize("on_limit", ["answer", "stop"])
 def test_event(limit: str, on_limit: Any) -> None:
-    """That a bound is reached is told once."""
+    """A limit that is reached is reported once."""
     events = list(limited(limit, on_limit=on_limit).stream("go"))
 
     assert [LimitReached(limit=limit)] == [event for event in events if isinstance(event, LimitReached)]
 
 
 def test_no_limit_no_event() -> None:
-    """A run that stays within its bounds tells of none."""
+    """A run that stays within its limits reports none."""
     events = list(Runner([add], model=ScriptedModel([[call("add")], "ok"]), max_turns=2).stream("go"))
 
     assert [] == [event for event in events if isinstance(event, LimitReached)]
@@ -134,7 +134,7 @@ def test_ten_turns() -> None:
 
 
 def test_call_in_the_last_turn() -> None:
-    """A call in the last answer is answered, not carried out, and the run ends with the words beside it."""
+    """A call in the last answer gets a result and is not executed, and the run ends with the text beside it."""
     script: list[Any] = [[call("add")], ModelResponse(text="Wait.", calls=(call("add"),))]
     result = Runner([add], model=ScriptedModel(script), max_turns=1).run("go")
 
@@ -157,7 +157,7 @@ def test_calls_within_a_turn(go: Callable[[Runner], RunResult]) -> None:
 
 @WAYS
 def test_calls_per_turn(go: Callable[[Runner], RunResult]) -> None:
-    """An answer with too many calls has the first ones carried out; the next answer may hold as many again."""
+    """An answer with too many calls has the first ones executed; the next answer may hold as many again."""
     script: list[Any] = [[call("add", n=n) for n in range(3)], [call("add", n=3)], "ok"]
     result = go(Runner([add], model=ScriptedModel(script), limits=Limits(max_calls_per_turn=2)))
     refusal = "Not run: one answer may hold 2 calls. Send this one again later, if it is needed."
@@ -196,7 +196,7 @@ def test_never() -> None:
 
 
 def test_limits_of_a_resumed_run() -> None:
-    """A run that is taken up again has used what it had used before."""
+    """A run that is resumed has used what it had used before."""
     model = ScriptedModel(adding)
     runner = Runner([add], model=model, limits=Limits(max_calls=2))
     states: list[Any] = []

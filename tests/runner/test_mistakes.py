@@ -105,7 +105,7 @@ def add(a: int, b: int) -> int:
 
 
 def test_debug_log(caplog: pytest.LogCaptureFixture) -> None:
-    """The log tells a run at level DEBUG: each request, response and call."""
+    """The log has a run at level DEBUG: each request, response and call."""
     caplog.set_level(logging.DEBUG, logger="toolkit")
     Runner([add], model=ScriptedModel([call("add", a=15, b=27), "It is 42."])).run("What is 15 + 27?")
     _, first, response, called, second, last = caplog.messages

@@ -97,12 +97,12 @@ def through_stream(runner: Runner, **options: Any) -> RunResult[Any]:
 
 
 def through_astream(runner: Runner, **options: Any) -> RunResult[Any]:
-    async def drawn() -> RunResult[Any]:
+    async def iterate() -> RunResult[Any]:
         async with runner.astream("Who?", output_type=Person, **options) as stream:
             [event async for event in stream]
         return stream.result
 
-    return asyncio.run(drawn())
+    return asyncio.run(iterate())
 
 
 ALL = pytest.mark.parametrize("go", [through_run, through_arun, through_stream, through_astream])
@@ -188,7 +188,7 @@ def test_what_is_tolerated(kind: Any, text: str, value: Any) -> None:
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("text", ["```\n" + " " * 1_000_000 + "x", "```" * 300_000, "\n" * 1_000_000 + "```"])
 def test_degenerate_answers(text: str) -> None:
-    """An answer that goes on without end is refused as fast as any other, and not repeated to the model."""
+    """An answer that continues without end is refused as fast as any other, and not repeated to the model."""
     model = ScriptedModel([text, ANN])
     Runner(model=model).run("x", output_type=Person)
 
@@ -244,13 +244,13 @@ def test_type_without_fields() -> None:
 
 @ALL
 def test_retry(go: Callable[..., RunResult[Any]]) -> None:
-    """An answer that does not fit goes back to the model, which is told where, why and what instead."""
+    """An answer that does not fit goes back to the model, which reads where, why and what instead."""
     with ScriptedModel([REFUSED, ANN]) as model:
         result = go(Runner(model=model))
-    told = model.requests[1].messages[-1]
+    found = model.requests[1].messages[-1]
 
     assert (Person(name="Ann", age=30), True, True) == (
-        result.output, told.text.startswith(UNFIT), '"required": ["name", "age"]' in told.text
+        result.output, found.text.startswith(UNFIT), '"required": ["name", "age"]' in found.text
     )  # fmt: skip
 
 
@@ -433,15 +433,15 @@ def test_fallback(refusal: Reply, go: Callable[..., Any], caplog: pytest.LogCapt
     caplog.set_level(logging.INFO, "toolkit")
     calls = reply.calls(("add", {"a": 1})), reply.calls(("final_result", json.loads(ANN)))
     result, bodies = served(refusal, *calls, go=go)
-    told = [record for record in caplog.records if "it is to answer by calling 'final_result'" in record.getMessage()]
+    found = [record for record in caplog.records if "it is to answer by calling 'final_result'" in record.getMessage()]
 
     assert (Person(name="Ann", age=30), [True, False, False], 1, ["add"]) == (
-        result.output, ["response_format" in body for body in bodies], len(told), [made.name for made in result.calls]
+        result.output, ["response_format" in body for body in bodies], len(found), [made.name for made in result.calls]
     )  # fmt: skip
 
 
 def test_fallback_is_streamed() -> None:
-    """An answer that came as a call is told as text when it is whole."""
+    """An answer that came as a call is reported as text when it is whole."""
     with (
         FakeServer([REFUSALS["by name"], reply.calls(("final_result", ANN))]) as server,
         openai.OpenAI(base_url=server.base_url, api_key="test") as client,
@@ -461,14 +461,14 @@ def test_fallback_grows(api: Literal["chat", "responses"]) -> None:
         openai.OpenAI(base_url=server.base_url, api_key="test", max_retries=0) as client,
         Runner(model="fake", client=client, api=api).stream("x", output_type=list[int]) as events,
     ):
-        told = [event for event in events if isinstance(event, (OutputDelta, ToolArgumentsDelta))]
+        found = [event for event in events if isinstance(event, (OutputDelta, ToolArgumentsDelta))]
 
-    assert {OutputDelta} == set(map(type, told))
-    assert len(told) > 2
+    assert {OutputDelta} == set(map(type, found))
+    assert len(found) > 2
 
 
 def test_fallback_beside_a_call() -> None:
-    """An answer beside calls waits: the calls are carried out, and the model is asked again."""
+    """An answer beside calls waits: the calls are executed, and the model is asked again."""
     both = reply.calls(("add", {"a": 1}), ("final_result", json.loads(ANN)))
     result, bodies = served(REFUSALS["by name"], both, reply.calls(("final_result", json.loads(ANN))))
 
@@ -510,7 +510,7 @@ def test_other_refusals(status: int) -> None:
 
 
 def test_refused_twice() -> None:
-    """A server that goes on to refuse what it is asked is not asked for ever."""
+    """A server that keeps refusing is not asked for ever."""
     with pytest.raises(ModelError, match="response_format"):
         served(REFUSALS["by name"], REFUSALS["by name"])
 

@@ -159,7 +159,7 @@ def test_answer_after_prose() -> None:
 
 
 def test_any_text() -> None:
-    """Where any text will do, there is nothing to tell: the text tells itself."""
+    """Where the output is text, there are no partial outputs: the text itself is streamed."""
     assert [] == values(str, "Hel", "lo.")
 
 
@@ -237,7 +237,7 @@ def test_effort_is_linear() -> None:
 
 @pytest.mark.parametrize("size", [1, 50], ids=["short", "long"])
 def test_stream_of_a_run(size: int) -> None:
-    """A stream tells the answer as it grows, and last of all the run's output; before the turn is finished."""
+    """A stream reports the answer as it grows, and last the run's output, before the turn is finished."""
     report = Report(title="Trees", sections=[Section(heading=f"Tree {number}") for number in range(size)])
     answer = report.model_dump_json(indent=1)
     with Runner(model=ScriptedModel([answer])).stream("x", output_type=Report) as stream:
@@ -249,7 +249,7 @@ def test_stream_of_a_run(size: int) -> None:
 
 
 def test_stream_with_calls_in_between() -> None:
-    """What the model says beside its calls is no answer; one that was sent back is told before the one that fits."""
+    """What the model says beside its calls is no answer; a rejected answer is reported before one that fits."""
     script: list[Any] = [[call("look")], '{"title": 5}', '{"result": 7}', '{"title": "Trees"}']
     with Runner([look], model=ScriptedModel(script)).stream("x", output_type=Report) as stream:
         values = [event.value for event in stream if isinstance(event, OutputDelta)]

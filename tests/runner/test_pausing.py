@@ -1,4 +1,4 @@
-"""Runs that pause for approval and go on: in this process or another, once, with what was decided."""
+"""Runs that pause for approval and are resumed: in this process or another, once, as it was decided."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def ran(runner: Runner, backend: BackendName) -> RunResult:
 
 
 def resumed(runner: Runner, backend: BackendName, state: RunState | str, decisions: dict[str, Any]) -> RunResult:
-    """Go on, through either backend."""
+    """Resume, through either backend."""
     if backend == "sync":
         return runner.resume(state, decisions)
     return asyncio.run(runner.aresume(state, decisions))
 
 
 def texts(result: RunResult) -> list[str]:
-    """What the model was told of its calls, in the order of the conversation."""
+    """Return the texts of the results, in the order of the conversation."""
     return [message.text for message in result.messages if isinstance(message, ToolMessage)]
 
 
@@ -95,7 +95,7 @@ def test_pause(backend: BackendName) -> None:
 
 @BACKENDS
 def test_safe_calls_run_meanwhile(backend: BackendName) -> None:
-    """Calls of the same turn that need no yes run at once; the results stand in call order in the end."""
+    """Calls of the same turn that need no approval run at once; the results stand in call order in the end."""
     bank = Bank()
     policy = ask_when(defer, effects=["write"])
     result = ran(bank.runner([call("pay", amount=5), call("look"), call("pay", amount=6)], approve=policy), backend)
@@ -136,7 +136,7 @@ DECIDE = pytest.mark.parametrize(("verdict", "text", "paid"), DECISIONS.values()
 @BACKENDS
 @DECIDE
 def test_at_once(backend: BackendName, verdict: Any, text: str, paid: list[int]) -> None:
-    """What an approver answers at once is done, and the run goes on."""
+    """What an approver decides at once is done, and the run continues."""
     bank = Bank()
     result = ran(bank.runner([call("pay", amount=5)], "Done.", approve=lambda _: verdict), backend)
 
@@ -146,7 +146,7 @@ def test_at_once(backend: BackendName, verdict: Any, text: str, paid: list[int])
 @BACKENDS
 @DECIDE
 def test_later(backend: BackendName, verdict: Any, text: str, paid: list[int]) -> None:
-    """What is decided later is done, and the run goes on."""
+    """What is decided later is done, and the run continues."""
     bank = Bank()
     state = paused(bank, call("pay", amount=5))
     result = resumed(bank.runner("Done."), backend, state.to_json(), {state.pending[0].call.id: verdict})
@@ -181,7 +181,7 @@ def test_modified_arguments_are_authorized() -> None:
 
 @pytest.mark.parametrize("words", ["null", '"{\\"amount\\": 5}"'], ids=["null", "in a text"])
 def test_modified_after_mending(words: str) -> None:
-    """An approver may change arguments that had to be mended; what is left stays as it was read."""
+    """An approver may change arguments that had to be repaired; what is left stays as it was read."""
 
     @tool
     def pay(amount: int = 5, to: str = "Ann") -> str:
@@ -210,13 +210,13 @@ SECRETS: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize(("keys", "told"), SECRETS.values(), ids=SECRETS)
-def test_modified_secrets(keys: Any, told: str) -> None:
+@pytest.mark.parametrize(("keys", "expected"), SECRETS.values(), ids=SECRETS)
+def test_modified_secrets(keys: Any, expected: str) -> None:
     """A secret that is left stays what it was; asterisks never reach the tool."""
     model = ScriptedModel([call("log_in", keys=["abc"], port=1), "Done."])
     runner = Runner([log_in], model=model, approve=lambda _: Decision.modify({"keys": keys, "port": 2}))
 
-    assert [told] == texts(runner.run("Go."))
+    assert [expected] == texts(runner.run("Go."))
 
 
 @BACKENDS
@@ -231,7 +231,7 @@ def test_stop(backend: BackendName) -> None:
 
 @BACKENDS
 def test_time_out(backend: BackendName) -> None:
-    """Nobody who answers in time: the model is told, and the run goes on."""
+    """If nobody answers in time, the model reads so, and the run continues."""
     bank, end = Bank(), threading.Event()
     runner = bank.runner([call("pay", amount=5)], "Done.", approve=lambda _: end.wait(), approval_timeout=0.01)
     result = ran(runner, backend)
@@ -240,34 +240,34 @@ def test_time_out(backend: BackendName) -> None:
     assert (["Tool approval timed out after 0.01 s."], "Done.", []) == (texts(result), result.output, bank.paid)
 
 
-def test_desk_in_a_stream() -> None:
-    """The events of a run tell of a call on a desk while it waits; whoever hears it may answer."""
-    bank, desk = Bank(), ApprovalQueue()
-    runner = bank.runner([call("pay", amount=5), call("pay", amount=6)], "Done.", approve=desk)
+def test_queue_in_a_stream() -> None:
+    """The events of a run report a call in a queue while it waits; a listener may answer."""
+    bank, queue = Bank(), ApprovalQueue()
+    runner = bank.runner([call("pay", amount=5), call("pay", amount=6)], "Done.", approve=queue)
     with runner.stream("Go.") as stream:
         for event in stream:
             if isinstance(event, ApprovalNeeded):
-                desk.answer(event.approval.call.id, '"amount": 6' in event.approval.arguments)
+                queue.answer(event.approval.call.id, '"amount": 6' in event.approval.arguments)
 
     assert ([REJECTED, "paid 6"], [6]) == (texts(stream.result), bank.paid)
 
 
-def test_desk_in_an_async_stream() -> None:
+def test_queue_in_an_async_stream() -> None:
     """The same in an event loop."""
-    bank, desk = Bank(), ApprovalQueue()
+    bank, queue = Bank(), ApprovalQueue()
 
     async def listen() -> RunResult:
-        async with bank.runner([call("pay", amount=5)], "Done.", approve=desk).astream("Go.") as stream:
+        async with bank.runner([call("pay", amount=5)], "Done.", approve=queue).astream("Go.") as stream:
             async for event in stream:
                 if isinstance(event, ApprovalNeeded):
-                    desk.answer(event.approval.call.id, verdict=True)
+                    queue.answer(event.approval.call.id, verdict=True)
             return stream.result
 
     assert ["paid 5"] == texts(asyncio.run(listen()))
 
 
 def test_events_of_a_pause() -> None:
-    """A run that pauses tells of each call that waits."""
+    """A run that pauses reports each call that waits."""
     bank = Bank()
     runner = bank.runner([call("pay", amount=5), call("pay", amount=6)], approve=defer)
     needed = [event.approval for event in runner.stream("Go.") if isinstance(event, ApprovalNeeded)]
@@ -277,7 +277,7 @@ def test_events_of_a_pause() -> None:
 
 @BACKENDS
 def test_replayed_decision(backend: BackendName) -> None:
-    """A runner carries a call out once, however often its state is taken up."""
+    """A runner executes a call once, however often its state is resumed."""
     bank = Bank()
     state = paused(bank, call("pay", amount=5))
     decisions = {state.pending[0].call.id: True}
@@ -312,7 +312,7 @@ def test_state_of_another_run() -> None:
 
 
 def test_same_ids_of_the_provider() -> None:
-    """Two calls to which the provider gave one id are told apart: approving one approves no other."""
+    """Two calls to which the provider gave one id are distinguished: approving one approves no other."""
     bank = Bank()
     twins = [ToolCall(name="pay", arguments='{"amount": 5}', provider_call_id="call_0")] * 2
     state = paused(bank, *twins)
@@ -339,7 +339,7 @@ def other_parameters() -> Any:
 
 @pytest.mark.parametrize("swapped", [other_words, other_parameters])
 def test_swapped_tool(swapped: Callable[[], Any]) -> None:
-    """A yes for a tool that has changed since is none: the call waits again, and shows what it is now."""
+    """An approval of a tool that has changed since does not count: the call waits again, and shows what it is now."""
     state = paused(Bank(), call("pay", amount=5))
     bank = Bank()
     tools = [each.__get__(bank, Bank) if each._is_unbound else each for each in swapped()]
@@ -365,14 +365,14 @@ def test_swapped_tool_asks_again() -> None:
 
 
 def test_missing_tool() -> None:
-    """A yes for a tool that is not there any more has the unknown tool's answer."""
+    """An approved call of a tool that is gone gets the result of an unknown tool."""
     state = paused(Bank(), call("pay", amount=5))
     runner = Runner([Bank().look], model=ScriptedModel(["Done."]))
 
     assert "unknown tool: 'pay'" in texts(runner.resume(state, {state.pending[0].call.id: True}))[0]
 
 
-def test_words_of_the_model_are_no_yes() -> None:
+def test_text_of_the_model_is_no_approval() -> None:
     """Whatever the model says about approval, nobody but the approver gives it."""
     bank = Bank()
     words = ModelResponse(
@@ -468,9 +468,9 @@ def test_ledger_of_two_processes(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize(
-    ("idempotent", "told", "paid"), [(False, STARTED, [5]), (True, "paid 5", [5, 5])], ids=["once", "idempotent"]
+    ("idempotent", "expected", "paid"), [(False, STARTED, [5]), (True, "paid 5", [5, 5])], ids=["once", "idempotent"]
 )
-def test_crash(idempotent: bool, told: str, paid: list[int]) -> None:
+def test_crash(idempotent: bool, expected: str, paid: list[int]) -> None:
     """After a crash in the middle of a call it runs again only where that does no harm."""
     bank, ledger, states = Bank(is_fragile=True), MemoryLedger(), list[RunState]()
     pay = tool(bank.pay, idempotent=idempotent)
@@ -479,7 +479,7 @@ def test_crash(idempotent: bool, told: str, paid: list[int]) -> None:
 
     with pytest.raises(FatalError):
         runner.run("Go.")
-    assert [told] == texts(runner.resume(states[-1].to_json()))
+    assert [expected] == texts(runner.resume(states[-1].to_json()))
     assert paid == bank.paid
 
 

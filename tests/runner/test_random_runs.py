@@ -152,7 +152,7 @@ class Played:
             pass
 
     def does(self, run: RunStream | AsyncRunStream | RunHandle, event: Any) -> bool:
-        """Do what the plan says at this event; tell whether the run is to be left."""
+        """Do what the plan says at this event; return whether the run is to be left."""
         number = len(self.events)
         self.events.append(event)
         deed = self.plan.deeds[number] if number < len(self.plan.deeds) else "nothing"
@@ -207,8 +207,8 @@ def server() -> Iterator[FakeServer]:
 @settings(max_examples=RUNS)
 @given(plan=PLANS)
 def test_any_run(plan: Plan, server: FakeServer) -> None:
-    """Whatever happens in a run, its history is whole, strict servers accept it, and nothing is left at work."""
-    before = {*threading.enumerate()}  # an earlier test may have given up what still waits for a silent server
+    """Whatever happens in a run, its history is whole, strict servers accept it, and nothing is left running."""
+    before = {*threading.enumerate()}  # an earlier test may have abandoned what still waits for a silent server
     played = Played(plan)
     played.play()
     result = played.result

@@ -1,4 +1,4 @@
-"""Runs that are put away and taken up again, here or elsewhere: nothing runs twice, nothing without its yes."""
+"""Runs that are saved and resumed, here or elsewhere: nothing runs twice, nothing without its approval."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Bank:
         return Runner([tool(pay, approve=True, effect="write"), look], model=ScriptedModel(script), **options)
 
     def paused(self, *amounts: int) -> RunResult:
-        """A run that waits for a yes to each of some payments."""
+        """A run that waits for approval of some payments."""
         calls = [call("look"), *(call("pay", amount=amount) for amount in amounts)]
         return self.runner([calls], approve=wait_for_payments).run("Pay.")
 
@@ -84,7 +84,7 @@ Go = Callable[[Runner, RunState, Any], RunResult]
 
 
 def test_paused() -> None:
-    """A run whose calls wait for a yes is paused: it says which, and has run the others."""
+    """A run whose calls wait for approval is paused: it says which, and has run the others."""
     result = Bank().paused(1, 2)
 
     assert ("paused", True, ["pay", "pay"], ["look"]) == (
@@ -101,7 +101,7 @@ def test_pending() -> None:
 
 @WAYS
 def test_resumed(go: Go) -> None:
-    """With decisions a run goes on: what was allowed runs, what was refused does not, all in call order."""
+    """With decisions a run continues: what was allowed runs, what was refused does not, all in call order."""
     bank = Bank()
     paused = bank.paused(1, 2)
     result = go(bank.runner(), paused.state, dict(zip(ids(paused), [True, Decision.reject("too much")])))
@@ -137,13 +137,13 @@ def test_calls_of_the_whole_run(go: Go) -> None:
     runner = bank.runner([[call("look")], "Done."], approve=wait_for_payments)
     result = go(runner, paused.state, {ids(paused)[0]: True})
 
-    told = [(done.name, done.result.is_error, (done.result.text or "")[:6]) for done in result.calls]
+    outcomes = [(done.name, done.result.is_error, (done.result.text or "")[:6]) for done in result.calls]
     look = ("look", False, "[image")
-    assert [look, ("pay", False, "paid 1"), look, ("drop", True, "unknow"), look] == told
+    assert [look, ("pay", False, "paid 1"), look, ("drop", True, "unknow"), look] == outcomes
 
 
 def test_calls_of_another_process() -> None:
-    """Of a call from before a resume there is what the model was told, pictures included; of others the value, too."""
+    """Of a call from before a resume there is what the model read, pictures included; of others the value, too."""
     bank = Bank()
     paused = bank.paused(1)
     looked, paid = bank.runner().resume(paused.state.to_json(), {ids(paused)[0]: True}).calls
@@ -187,7 +187,7 @@ def test_stop() -> None:
 
 
 def test_replay() -> None:
-    """A state that is taken up twice by one runner runs nothing twice."""
+    """A state that is resumed twice by one runner runs nothing twice."""
     bank = Bank()
     paused = bank.paused(1)
     runner = bank.runner(["Done.", "Done again."])
@@ -210,7 +210,7 @@ def test_replay_by_another_runner(tmp_path: Path) -> None:
 
 
 def test_changed_tool() -> None:
-    """A yes is for the tool as it was: where its definition has changed the call waits again."""
+    """An approval is for the tool as it was: where its definition has changed the call waits again."""
     bank = Bank()
     paused = bank.paused(1)
     again = bank.runner([], description="Pay twice.").resume(paused.state, {ids(paused)[0]: True})
@@ -221,7 +221,7 @@ def test_changed_tool() -> None:
 
 
 def test_tool_that_is_gone() -> None:
-    """Where the tool is not there any more, the call gets an error, and the model hears of it."""
+    """Where the tool is not there any more, the call gets an error, which the model reads."""
     paused = Bank().paused(1)
     result = Runner(model=ScriptedModel(["Done."])).resume(paused.state, {ids(paused)[0]: True})
 
@@ -257,7 +257,7 @@ def test_decisions_without_a_state() -> None:
 
 
 def test_finished_state() -> None:
-    """A run that has ended is not taken up; the error says how to go on."""
+    """A run that has ended is not resumed; the error says how to continue."""
     runner = Bank().runner()
 
     with pytest.raises(ConversationError, match=r"has finished: go on from it with run\(prompt, messages="):
@@ -278,7 +278,7 @@ def test_later_version() -> None:
 
 
 def test_no_prompt() -> None:
-    """A run that nobody is asked anything in is refused where it is begun."""
+    """A run without a prompt is refused where it is started."""
     history = Bank().runner().run("go").messages
 
     with pytest.raises(ValueError, match="the last message is the model's own"):
@@ -286,7 +286,7 @@ def test_no_prompt() -> None:
 
 
 def test_replay_of_a_no() -> None:
-    """A call that was refused stays refused when its state is taken up again."""
+    """A call that was refused stays refused when its state is resumed."""
     bank = Bank()
     paused = bank.paused(1)
     runner = bank.runner(["Done.", "Done again."])
@@ -344,7 +344,7 @@ first, second = (pending.call.id for pending in state.pending)
 print(Runner([pay], model=ScriptedModel(["Done."])).resume(state, {first: True, second: False}).messages[-2].text)
 """
 
-# A process that dies in a tool; the state of its run was put away before each step.
+# A process that dies in a tool; the state of its run was saved before each step.
 DYING = """
 @tool(effect="write")
 def write(n: int) -> str:
@@ -379,7 +379,7 @@ else:
 
 
 def python(home: Path, *parts: str, args: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    """Carry a program out in a process of its own."""
+    """Run a program in a process of its own."""
     program = home / "program.py"
     program.write_text(textwrap.dedent("\n".join(parts)), encoding="utf-8")
     command = [sys.executable, str(program), str(home), *args]
@@ -394,7 +394,7 @@ def done(home: Path) -> list[str]:
 
 
 def test_across_processes(tmp_path: Path) -> None:
-    """A run that was paused in one process goes on in another."""
+    """A run that was paused in one process continues in another."""
     python(tmp_path, SHARED, PAYING, ASKING)
     answer = python(tmp_path, SHARED, PAYING, DECIDING)
 
@@ -402,7 +402,7 @@ def test_across_processes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "ledger", "told", "ran"),
+    ("name", "ledger", "outcomes", "ran"),
     [
         ("write", "ledger", ["written 0", STARTED, "written 2"], [0, 1, 2]),
         ("again", "ledger", ["written 0", "written 1", "written 2"], [0, 1, 1, 2]),
@@ -411,12 +411,12 @@ def test_across_processes(tmp_path: Path) -> None:
     ],
     ids=["ledger", "ledger, idempotent", "no ledger", "no ledger, idempotent"],
 )
-def test_crash(name: str, ledger: str, told: list[str], ran: list[int], tmp_path: Path) -> None:
+def test_crash(name: str, ledger: str, outcomes: list[str], ran: list[int], tmp_path: Path) -> None:
     """After a crash what has finished is known, what has started runs again only where it may, the rest runs."""
     died = python(tmp_path, SHARED, DYING, args=("die", name, ledger))
     answer = python(tmp_path, SHARED, DYING, args=("go on", name, ledger))
 
-    assert (9, "", told) == (died.returncode, answer.stderr, json.loads(answer.stdout))
+    assert (9, "", outcomes) == (died.returncode, answer.stderr, json.loads(answer.stdout))
     assert [f"{name}-{n}" for n in ran] == done(tmp_path)
 
 
@@ -425,7 +425,7 @@ def test_crash(name: str, ledger: str, told: list[str], ran: list[int], tmp_path
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 def test_checkpoints(is_async: bool) -> None:
-    """The state is put away before each step; from any of them the run comes to its end."""
+    """The state is saved before each step; from any of them the run comes to its end."""
     states: list[RunState] = []
 
     async def akeep(state: RunState) -> None:
@@ -448,7 +448,7 @@ def test_checkpoints(is_async: bool) -> None:
 
 
 def test_checkpoint_that_fails() -> None:
-    """A state that cannot be put away ends the run: nothing is done that is not known of."""
+    """A state that cannot be saved ends the run: nothing runs that is not recorded."""
     bank = Bank()
 
     def keep(state: RunState) -> None:
@@ -462,7 +462,7 @@ def test_checkpoint_that_fails() -> None:
 
 
 def test_cancel_then_resume() -> None:
-    """A call that has finished before a run was cancelled does not run again when the run is gone on from."""
+    """A call that has finished before a run was cancelled does not run again when the run is continued."""
     ran: list[str] = []
 
     @tool(effect="write")
@@ -563,8 +563,8 @@ def test_return_direct_beside_a_pause(verdicts: dict[int, bool], output: str, re
     assert (output, reason) == (result.output, result.finish_reason)
 
 
-def test_return_direct_after_a_yes() -> None:
-    """A call that waited for its yes can give the run's answer."""
+def test_return_direct_after_an_approval() -> None:
+    """A call that waited for approval can give the run's answer."""
 
     @tool(return_direct=True, approve=True)
     def table() -> str:

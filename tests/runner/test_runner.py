@@ -1,4 +1,4 @@
-"""A run: who is asked, what is carried out, what is told, and what leaves."""
+"""A run: who is asked, what is executed, what is reported, and what leaves."""
 
 import asyncio
 import contextvars
@@ -67,7 +67,7 @@ def through_arun(runner: Runner, prompt: str | None = "Go on.", **options: Any) 
 BOTH = pytest.mark.parametrize("go", [through_run, through_arun], ids=["run", "arun"])
 
 
-def told(result: RunResult) -> list[str]:
+def texts_of(result: RunResult) -> list[str]:
     return [message.text for message in result.messages if isinstance(message, ToolMessage)]
 
 
@@ -407,11 +407,11 @@ def test_keyboard_interrupt_of_the_user() -> None:
 
 def test_keyboard_interrupt_while_waiting() -> None:
     """A KeyboardInterrupt while other threads work leaves at once; it waits for none of them."""
-    release, begun = threading.Event(), threading.Barrier(2, timeout=10)
+    release, started = threading.Event(), threading.Barrier(2, timeout=10)
 
     def wait(n: int) -> None:
         """Wait."""
-        begun.wait()
+        started.wait()
         if n == 0:
             os.kill(os.getpid(), signal.SIGINT)
         release.wait(10)
@@ -422,7 +422,7 @@ def test_keyboard_interrupt_while_waiting() -> None:
 
 
 class Failing:
-    """Fails in a way that no model is to hear of."""
+    """Fails in a way that no model should read of."""
 
     def __init__(self) -> None:
         self.error = KeyError("the key")
@@ -484,7 +484,7 @@ def test_every_kind_of_failure_has_one_answer(go: Callable[..., RunResult]) -> N
         "Tool execution was denied by au",
         "Invalid arguments: a: Input sh",
         "unknown tool: 'nobody'. There ",
-    ] == [text[: 30 + (index == 2)] for index, text in enumerate(told(result))]
+    ] == [text[: 30 + (index == 2)] for index, text in enumerate(texts_of(result))]
 
 
 @BOTH
@@ -503,7 +503,7 @@ def test_gates_keep_the_body_shut(go: Callable[..., RunResult]) -> None:
 
 
 def test_middleware_that_waits_in_a_sync_run(caplog: pytest.LogCaptureFixture) -> None:
-    """A middleware that waits for an event loop gets an error where there is none, and the run goes on in order."""
+    """A middleware that waits for an event loop gets an error where there is none, and the run continues in order."""
 
     async def wait(made: ToolCall, line: Any) -> ToolResult:
         await asyncio.sleep(0)
@@ -533,7 +533,7 @@ def test_parallel_calls_overlap(go: Callable[..., RunResult]) -> None:
 
     result = one_turn(work, calls=[call("work", n=n) for n in range(3)], go=go)
 
-    assert (["0", "1", "2"], [0, 1, 2]) == (told(result), [finished.result.value for finished in result.calls])
+    assert (["0", "1", "2"], [0, 1, 2]) == (texts_of(result), [finished.result.value for finished in result.calls])
 
 
 @BOTH
@@ -550,16 +550,16 @@ def test_async_tools_overlap(go: Callable[..., RunResult]) -> None:
         await asyncio.wait_for(arrived[0].wait(), 10)
         return "met"
 
-    assert ["met"] * 3 == told(one_turn(meet, calls=[call("meet", n=n) for n in range(3)], go=go))
+    assert ["met"] * 3 == texts_of(one_turn(meet, calls=[call("meet", n=n) for n in range(3)], go=go))
 
 
 @BOTH
 def test_more_calls_than_places(go: Callable[..., RunResult]) -> None:
-    """More calls than may run at the same time are all carried out, each with its own result."""
+    """More calls than may run at the same time are all executed, each with its own result."""
     count = MAX_PARALLEL + 44
     result = one_turn(add, calls=[call("add", a=n) for n in range(count)], go=go)
 
-    assert [str(n) for n in range(count)] == told(result)
+    assert [str(n) for n in range(count)] == texts_of(result)
 
 
 @BOTH
@@ -574,7 +574,7 @@ def test_one_that_fails_harms_no_other(go: Callable[..., RunResult]) -> None:
 
     result = one_turn(half, calls=[call("half", n=n) for n in range(6)], go=go)
 
-    assert ["0", "odd", "2", "odd", "4", "odd"] == told(result)
+    assert ["0", "odd", "2", "odd", "4", "odd"] == texts_of(result)
 
 
 # -- threads and loops
@@ -601,10 +601,10 @@ def test_sync_tools_do_not_block_the_loop() -> None:
     beat = threading.Event()
     loops: list[asyncio.AbstractEventLoop] = []
 
-    def tell() -> None:
+    def signal_main() -> None:
         loops[0].call_soon_threadsafe(beat.set)
 
-    arrived = threading.Barrier(4, action=tell)
+    arrived = threading.Barrier(4, action=signal_main)
 
     def wait() -> bool:
         """Wait."""
@@ -615,7 +615,7 @@ def test_sync_tools_do_not_block_the_loop() -> None:
         loops.append(asyncio.get_running_loop())
         return await Runner([wait], model=ScriptedModel([[call("wait")] * 4, "Done."])).arun("x")
 
-    assert ["true"] * 4 == told(asyncio.run(main()))
+    assert ["true"] * 4 == texts_of(asyncio.run(main()))
 
 
 def test_one_sync_tool_does_not_block_the_loop() -> None:
@@ -630,7 +630,7 @@ def test_one_sync_tool_does_not_block_the_loop() -> None:
         asyncio.get_running_loop().call_soon(asyncio.get_running_loop().call_soon, beat.set)
         return await Runner([wait], model=ScriptedModel([[call("wait")], "Done."])).arun("x")
 
-    assert ["true"] == told(asyncio.run(main()))
+    assert ["true"] == texts_of(asyncio.run(main()))
 
 
 def test_run_inside_a_running_loop() -> None:
@@ -644,7 +644,7 @@ def test_run_inside_a_running_loop() -> None:
     async def cell() -> RunResult:
         return Runner([add, later], model=ScriptedModel([[call("add", a=1), call("later", a=2)], "Done."])).run("x")
 
-    assert ["1", "2"] == told(asyncio.run(cell()))
+    assert ["1", "2"] == texts_of(asyncio.run(cell()))
 
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="unset")
@@ -668,7 +668,7 @@ def test_context_variables(count: int, go: Callable[..., RunResult]) -> None:
     result = one_turn(look, alook, calls=made, go=go)
     VARIABLE.reset(token)
 
-    assert ["set"] * len(made) == told(result)
+    assert ["set"] * len(made) == texts_of(result)
 
 
 def test_arun_can_be_cancelled() -> None:
@@ -676,11 +676,11 @@ def test_arun_can_be_cancelled() -> None:
     ended: list[str] = []
 
     async def main() -> None:
-        begun = asyncio.Event()
+        started = asyncio.Event()
 
         async def wait(n: int) -> None:
             """Wait."""
-            begun.set()
+            started.set()
             try:
                 await asyncio.Event().wait()
             finally:
@@ -688,7 +688,7 @@ def test_arun_can_be_cancelled() -> None:
 
         model = ScriptedModel([[call("wait", n=0), call("wait", n=1)], "Done."])
         running = asyncio.ensure_future(Runner([wait], model=model).arun("x"))
-        await begun.wait()
+        await started.wait()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -707,7 +707,7 @@ def test_runs_at_the_same_time() -> None:
 
     results = asyncio.run(main())
 
-    assert ([["1"]] * 20, 20) == ([told(r) for r in results], len({r.calls[0].call.id for r in results}))
+    assert ([["1"]] * 20, 20) == ([texts_of(r) for r in results], len({r.calls[0].call.id for r in results}))
 
 
 def test_asks_in_the_caller_s_task() -> None:
@@ -737,7 +737,7 @@ def test_asks_in_the_caller_s_task() -> None:
 
 
 def test_snapshot_per_run() -> None:
-    """What the toolbox holds when a run begins is what that run has; a change counts from the next run on."""
+    """What the toolbox holds when a run starts is what that run has; a change counts from the next run on."""
     box = Toolbox([add])
 
     def grow() -> str:
@@ -756,7 +756,7 @@ def test_snapshot_per_run() -> None:
     first, second = runner.run("x"), runner.run("x")
 
     assert ["grown", "1", "unknown tool: 'more'", "unknown tool: 'add'.", "more"] == [
-        text[:20] for text in told(first) + told(second)
+        text[:20] for text in texts_of(first) + texts_of(second)
     ]
 
 
@@ -843,14 +843,14 @@ for event in left.stream("x"):
 
 def test_nothing_is_printed_at_exit() -> None:
     """A script with async tools, clients of our making, streams left early and stuck tools ends without a word."""
-    began = time.monotonic()
+    started = time.monotonic()
     done = subprocess.run(  # noqa: S603  our own interpreter and our own words
         [sys.executable, "-W", "error", "-X", "dev", "-c", textwrap.dedent(SCRIPT)],
         capture_output=True, text=True, timeout=50, check=False,
     )  # fmt: skip
 
     assert ("", "Done.\nHi. Hi.\nRunStarted ['TurnStarted', 'TextDelta']\n") == (done.stderr, done.stdout)
-    assert time.monotonic() - began < 40
+    assert time.monotonic() - started < 40
 
 
 async def nap(x: int) -> int:
@@ -870,7 +870,7 @@ def end() -> None:
 
 @BOTH
 def test_siblings_end_with_a_run_that_ends(go: Callable[..., RunResult]) -> None:
-    """When a tool ends the run, async siblings are given up, and have no effect afterwards."""
+    """When a tool ends the run, the other async calls are cancelled, and have no effect afterwards."""
     released, ended = threading.Event(), list[int]()
 
     async def wait(x: int) -> None:
@@ -931,14 +931,14 @@ def test_pictures() -> None:
         return [text, picture]
 
     model = ScriptedModel([[call("draw", text="a"), call("draw", text="b")], "Nice."])
-    told = Runner([draw], model=model).run("x").messages[2:5]
+    texts_of = Runner([draw], model=model).run("x").messages[2:5]
 
-    assert ["a\n[image]", "b\n[image]", "The images of the results above, in order."] == [m.text for m in told]
-    assert UserMessage("The images of the results above, in order.", (picture, picture)) == told[-1]
+    assert ["a\n[image]", "b\n[image]", "The images of the results above, in order."] == [m.text for m in texts_of]
+    assert UserMessage("The images of the results above, in order.", (picture, picture)) == texts_of[-1]
 
 
 def test_tool_sees_that_its_run_was_left() -> None:
-    """A tool that works on after its run was left can see it."""
+    """A tool that still runs after its run was left can see it."""
     contexts: list[ToolContext[None]] = []
 
     def work(context: ToolContext[None]) -> bool:
@@ -952,10 +952,10 @@ def test_tool_sees_that_its_run_was_left() -> None:
 
 
 @BOTH
-def test_calls_that_were_cut_are_told(go: Callable[..., RunResult]) -> None:
+def test_truncated_calls_have_results(go: Callable[..., RunResult]) -> None:
     """Calls of an answer that was cut have their results in the record, too: they were not run."""
     cut = ModelResponse(calls=(call("nap", x=1),), finish_reason="length")
     result = go(Runner([nap], model=ScriptedModel([cut, "Sorry."])))
 
-    told = result.calls[0].result
-    assert ("cancelled", True) == (told.kind, "cut off" in (told.text or ""))
+    texts_of = result.calls[0].result
+    assert ("cancelled", True) == (texts_of.kind, "cut off" in (texts_of.text or ""))

@@ -1,4 +1,4 @@
-"""A state that was cut, edited or written by another version: refused, or taken up without a call that nobody saw."""
+"""A state that was cut, edited or written by another version: refused, or resumed without a call that nobody saw."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Place: TypeAlias = tuple[dict[Any, Any] | list[Any], Any]
 
 
 class Bank:
-    """Has a tool that needs a yes, and knows what was paid."""
+    """Has a tool that needs approval, and records what was paid."""
 
     def __init__(self) -> None:
         self.paid: list[int] = []
@@ -58,7 +58,7 @@ class Bank:
         return "much"
 
     def runner(self, *script: Any) -> Runner:
-        """Make a runner that puts off what needs a yes."""
+        """Make a runner that defers what needs approval."""
 
         def approver(asked: ApprovalRequest) -> bool | Decision:
             return Decision.defer() if asked.required else True
@@ -73,21 +73,21 @@ class Bank:
 
 PAUSED = Bank().paused()
 TEXT = PAUSED.to_json()
-YES = {waiting.call.id: True for waiting in PAUSED.pending}
+APPROVALS = {waiting.call.id: True for waiting in PAUSED.pending}
 
 
 def refused(state: RunState | str) -> tuple[str, list[int]]:
-    """Say why a state is not taken up, and what was paid."""
+    """Return why a state is not resumed, and what was paid."""
     bank = Bank()
     with pytest.raises(ConversationError) as caught:
-        bank.runner("Done.").resume(state, YES)
+        bank.runner("Done.").resume(state, APPROVALS)
     return str(caught.value), bank.paid
 
 
 def test_whole_state() -> None:
-    """The state that the others here are made of is taken up, and both calls are carried out."""
+    """The state that the others here are made of is resumed, and both calls are executed."""
     bank = Bank()
-    bank.runner("Done.").resume(TEXT, YES)
+    bank.runner("Done.").resume(TEXT, APPROVALS)
 
     assert AMOUNTS == bank.paid
 
@@ -143,7 +143,7 @@ def test_edited(edits: list[tuple[Callable[[Any, Any, Any], None], int, Any]]) -
         edit(*standing[number % len(standing)], deepcopy(junk))
     bank = Bank()
     try:
-        bank.runner("Done.", "Done.").resume(json.dumps(state), YES)
+        bank.runner("Done.", "Done.").resume(json.dumps(state), APPROVALS)
     except ToolkitError:
         assert [] == bank.paid
     assert bank.paid in ([], [1], [2], AMOUNTS)
@@ -209,7 +209,7 @@ def test_no_digest() -> None:
     """A pending call whose digest is gone is approved by no decision: it waits again."""
     bank = Bank()
     blank = tuple(replace(waiting, digest="") for waiting in PAUSED.pending)
-    again = bank.runner().resume(replace(PAUSED, pending=blank), YES)
+    again = bank.runner().resume(replace(PAUSED, pending=blank), APPROVALS)
 
     assert ("paused", PAUSED.pending, []) == (
         again.finish_reason, tuple(replace(each, reason="") for each in again.pending), bank.paid

@@ -1,4 +1,4 @@
-"""What the user says while a run is under way: when the model reads it, and which calls it costs."""
+"""Messages of the user to an active run: when the model reads them, and which calls are skipped."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ SKIPPED = "Skipped due to queued user message."
 WAYS = pytest.mark.parametrize("go", [run, arun, stream, astream, start])
 
 
-class Desk:
-    """A runner whose tool says something to its own run when it does call number `at`."""
+class SteeredRun:
+    """A runner whose tool sends messages to its own run in call number `at`."""
 
     def __init__(self, script: Any, *, at: int = 0, steer: Any = (), follow_up: Any = (), **options: Any) -> None:
         self.ran: list[int] = []
@@ -57,32 +57,32 @@ def texts(result: RunResult) -> list[str]:
 @WAYS
 @pytest.mark.parametrize("at", [0, 1, 2])
 def test_sequential(at: int, go: Callable[[Runner], RunResult]) -> None:
-    """In order, the call at work ends, each later one is skipped, and the words stand behind the results."""
-    desk = Desk([works(3), "ok"], at=at, steer=["stop"], order="sequential")
+    """In order, the running call ends, each later one is skipped, and the message follows the results."""
+    steered = SteeredRun([works(3), "ok"], at=at, steer=["stop"], order="sequential")
     results = [str(n) if n <= at else SKIPPED for n in range(3)]
 
-    assert ["go", "", *results, "stop", "ok"] == texts(go(desk.runner))
-    assert list(range(at + 1)) == desk.ran
+    assert ["go", "", *results, "stop", "ok"] == texts(go(steered.runner))
+    assert list(range(at + 1)) == steered.ran
 
 
 @WAYS
 def test_batched(go: Callable[[Runner], RunResult]) -> None:
-    """In batches, the batch at work ends, and the later ones are skipped."""
-    desk = Desk([works(5), "ok"], at=0, steer=["stop"], order=batched(2))
+    """In batches, the running batch ends, and the later ones are skipped."""
+    steered = SteeredRun([works(5), "ok"], at=0, steer=["stop"], order=batched(2))
 
-    assert ["go", "", "0", "1", SKIPPED, SKIPPED, SKIPPED, "stop", "ok"] == texts(go(desk.runner))
+    assert ["go", "", "0", "1", SKIPPED, SKIPPED, SKIPPED, "stop", "ok"] == texts(go(steered.runner))
 
 
 @WAYS
 def test_parallel(go: Callable[[Runner], RunResult]) -> None:
     """Side by side, all calls of the turn end; the words stand behind them."""
-    desk = Desk([works(3), "ok"], at=1, steer=["stop"])
+    steered = SteeredRun([works(3), "ok"], at=1, steer=["stop"])
 
-    assert ["go", "", "0", "1", "2", "stop", "ok"] == texts(go(desk.runner))
+    assert ["go", "", "0", "1", "2", "stop", "ok"] == texts(go(steered.runner))
 
 
 def test_writes_are_skipped() -> None:
-    """Calls that write run in order, so that those behind the one at work are skipped."""
+    """Calls that write run in order, so that those behind the running one are skipped."""
 
     @tool(effect="write")
     def write(n: int) -> int:
@@ -97,8 +97,8 @@ def test_writes_are_skipped() -> None:
 
 def test_skipped_call_is_an_error() -> None:
     """A skipped call is an error for the model, of the kind `cancelled`, and among the run's calls."""
-    desk = Desk([works(2), "ok"], steer=["stop"], order="sequential")
-    result = desk.runner.run("go")
+    steered = SteeredRun([works(2), "ok"], steer=["stop"], order="sequential")
+    result = steered.runner.run("go")
     skipped = result.messages[3]
 
     assert isinstance(skipped, ToolMessage)
@@ -106,10 +106,10 @@ def test_skipped_call_is_an_error() -> None:
 
 
 def test_events() -> None:
-    """A skipped call starts and finishes as any other; the words are told before the turn that reads them."""
-    desk = Desk([works(2), "ok"], steer=["stop"], order="sequential")
+    """A skipped call starts and finishes as any other; the message is reported before the turn that reads it."""
+    steered = SteeredRun([works(2), "ok"], steer=["stop"], order="sequential")
     kinds = (TurnStarted, TurnFinished, ToolCallStarted, ToolCallFinished, MessageAdded)
-    events = [type(event) for event in desk.runner.stream("go") if isinstance(event, kinds)]
+    events = [type(event) for event in steered.runner.stream("go") if isinstance(event, kinds)]
 
     assert [
         TurnStarted, TurnFinished, ToolCallStarted, ToolCallFinished, ToolCallStarted, ToolCallFinished,
@@ -122,17 +122,17 @@ def test_while_the_model_answers(go: Callable[[Runner], RunResult]) -> None:
     """What is said while the model answers skips all calls of that answer."""
 
     def reply(_: ModelRequest) -> Any:
-        desk.runner.steer("stop")
+        steered.runner.steer("stop")
         return works(2)
 
-    desk = Desk([reply, "ok"])
+    steered = SteeredRun([reply, "ok"])
 
-    assert ["go", "", SKIPPED, SKIPPED, "stop", "ok"] == texts(go(desk.runner))
-    assert [] == desk.ran
+    assert ["go", "", SKIPPED, SKIPPED, "stop", "ok"] == texts(go(steered.runner))
+    assert [] == steered.ran
 
 
 def test_before_the_first_turn() -> None:
-    """What is said before a stream is drawn from stands behind the prompt."""
+    """A message before the first event of a stream follows the prompt."""
     model = ScriptedModel(["ok"])
     with Runner(model=model).stream("go") as events:
         events.steer("and quickly")
@@ -142,15 +142,15 @@ def test_before_the_first_turn() -> None:
 
 
 def test_answer_is_followed_up_by_steering() -> None:
-    """What is said while the model gives its answer is read after it, and the run goes on."""
+    """A message that comes while the model answers is read after it, and the run continues."""
 
     def reply(_: ModelRequest) -> str:
-        desk.runner.steer("shorter")
+        steered.runner.steer("shorter")
         return "A long answer."
 
-    desk = Desk([reply, "Short."])
+    steered = SteeredRun([reply, "Short."])
 
-    assert ["go", "A long answer.", "shorter", "Short."] == texts(desk.runner.run("go"))
+    assert ["go", "A long answer.", "shorter", "Short."] == texts(steered.runner.run("go"))
 
 
 # -- follow-ups
@@ -159,17 +159,17 @@ def test_answer_is_followed_up_by_steering() -> None:
 @WAYS
 def test_follow_up(go: Callable[[Runner], RunResult]) -> None:
     """A follow-up skips nothing; it is read once there is an answer, and the run's answer is the one to it."""
-    desk = Desk([works(2), "ok", "more"], follow_up=["and then?"], order="sequential")
-    result = go(desk.runner)
+    steered = SteeredRun([works(2), "ok", "more"], follow_up=["and then?"], order="sequential")
+    result = go(steered.runner)
 
     assert (["go", "", "0", "1", "ok", "and then?", "more"], "more") == (texts(result), result.output)
 
 
 def test_steering_comes_first() -> None:
     """Steering is read before follow-ups, whatever was said first."""
-    desk = Desk([works(1), "a", "b"], steer=["now"], follow_up=["later"])
+    steered = SteeredRun([works(1), "a", "b"], steer=["now"], follow_up=["later"])
 
-    assert ["go", "", "0", "now", "a", "later", "b"] == texts(desk.runner.run("go"))
+    assert ["go", "", "0", "now", "a", "later", "b"] == texts(steered.runner.run("go"))
 
 
 def test_follow_up_of_a_typed_answer() -> None:
@@ -196,9 +196,9 @@ def test_follow_up_of_a_typed_answer() -> None:
 )
 def test_queue(queue: str, expected: list[str]) -> None:
     """Messages are read one by one, each with an answer; or all that wait at once."""
-    desk = Desk([works(1), "1st", "2nd", "3rd", "4th"], steer=["a", "b"], follow_up=["c", "d"], queue=queue)
+    steered = SteeredRun([works(1), "1st", "2nd", "3rd", "4th"], steer=["a", "b"], follow_up=["c", "d"], queue=queue)
 
-    assert expected == texts(desk.runner.run("go"))
+    assert expected == texts(steered.runner.run("go"))
 
 
 @pytest.mark.parametrize(
@@ -240,8 +240,8 @@ def test_clear_all_runs() -> None:
 
 def test_message_of_the_user() -> None:
     """A whole message can be said, as text can; nothing else."""
-    desk = Desk([works(1), "ok"], steer=[UserMessage("look")])
-    result = desk.runner.run("go")
+    steered = SteeredRun([works(1), "ok"], steer=[UserMessage("look")])
+    result = steered.runner.run("go")
 
     assert UserMessage("look") == result.messages[3]
 
@@ -258,18 +258,18 @@ def test_no_message() -> None:
 
 
 def test_from_another_thread() -> None:
-    """A run in the background is steered from the thread that began it."""
-    at_work, go_on = threading.Event(), threading.Event()
+    """A run in the background is steered from the thread that started it."""
+    running, go_on = threading.Event(), threading.Event()
 
     @tool
     def work(n: int) -> int:
         """Work."""
-        at_work.set()
+        running.set()
         assert go_on.wait(10)
         return n
 
     handle = Runner([work], model=ScriptedModel([works(2), "ok"]), order="sequential").start("go")
-    assert at_work.wait(10)
+    assert running.wait(10)
     handle.steer("stop")
     go_on.set()
 
@@ -280,18 +280,18 @@ def test_from_another_task() -> None:
     """A run in an event loop is steered from another task of it."""
 
     async def main() -> RunResult:
-        at_work, go_on = asyncio.Event(), asyncio.Event()
+        running, go_on = asyncio.Event(), asyncio.Event()
 
         @tool
         async def work(n: int) -> int:
             """Work."""
-            at_work.set()
+            running.set()
             await go_on.wait()
             return n
 
         runner = Runner([work], model=ScriptedModel([works(2), "ok"]), order="sequential")
         task = asyncio.create_task(runner.arun("go"))
-        await at_work.wait()
+        await running.wait()
         runner.steer("stop")
         go_on.set()
         return await task
@@ -303,7 +303,7 @@ def test_from_another_task() -> None:
 
 
 def test_after_a_pause() -> None:
-    """A run that has paused hears nothing, and says what resumes it."""
+    """A paused run takes no message; the error says how to resume it."""
 
     @tool
     def ring() -> str:
@@ -319,7 +319,7 @@ def test_after_a_pause() -> None:
 
 @pytest.mark.parametrize("say", ["steer", "follow_up"])
 def test_after_the_end(say: str) -> None:
-    """A run that has ended hears nothing, and says how to go on."""
+    """A run that has ended takes no message; the error says how to continue."""
     with Runner(model=ScriptedModel(["ok"])).stream("go") as events:
         list(events)
 
@@ -328,7 +328,7 @@ def test_after_the_end(say: str) -> None:
 
 
 def test_runner_without_a_run() -> None:
-    """A runner without a run under way says how to begin one."""
+    """A runner without an active run takes no message; the error says how to start one."""
     with pytest.raises(BusyError, match="No run is active"):
         Runner(model=ScriptedModel(["ok"])).steer("hello?")
 
@@ -359,7 +359,7 @@ def test_unread(ends: str) -> None:
 
 def test_nothing_unread() -> None:
     """A run that has read all that was said leaves nothing unread."""
-    assert () == Desk([works(1), "ok"], steer=["now"]).runner.run("go").unread
+    assert () == SteeredRun([works(1), "ok"], steer=["now"]).runner.run("go").unread
 
 
 # -- busy
@@ -391,7 +391,7 @@ def test_no_longer_busy(leave: str) -> None:
 
 
 def test_which_of_two() -> None:
-    """With two runs under way the runner does not guess which one is meant."""
+    """With two active runs the runner does not guess which one is meant."""
     runner = Runner(model=ScriptedModel(["ok"]))
     with runner.stream("a"), runner.stream("b"), pytest.raises(BusyError, match="2 runs are active: use the object"):
         runner.steer("you there")

@@ -35,12 +35,12 @@ def add(a: int, b: int = 0) -> int:
     return a + b
 
 
-def drawn(runner: Runner) -> list[Any]:
+def read_all(runner: Runner) -> list[Any]:
     with runner.stream("x") as events:
         return list(events)
 
 
-def adrawn(runner: Runner) -> list[Any]:
+def aread_all(runner: Runner) -> list[Any]:
     async def main() -> list[Any]:
         async with runner.astream("x") as events:
             return [event async for event in events]
@@ -48,7 +48,7 @@ def adrawn(runner: Runner) -> list[Any]:
     return asyncio.run(main())
 
 
-BOTH = pytest.mark.parametrize("draw", [drawn, adrawn], ids=["stream", "astream"])
+BOTH = pytest.mark.parametrize("draw", [read_all, aread_all], ids=["stream", "astream"])
 
 
 # -- what they are
@@ -56,7 +56,7 @@ BOTH = pytest.mark.parametrize("draw", [drawn, adrawn], ids=["stream", "astream"
 
 @BOTH
 def test_order(draw: Callable[[Runner], list[Any]]) -> None:
-    """Events come in the order of the run, begun by RunStarted and ended by RunFinished."""
+    """Events come in the order of the run, from RunStarted to RunFinished."""
     events = draw(Runner([add], model=ScriptedModel([[call("add", a=1)], "Two words."])))
 
     assert [
@@ -111,7 +111,7 @@ def test_finished_call(draw: Callable[[Runner], list[Any]]) -> None:
 
 @BOTH
 def test_calls_start_in_call_order(draw: Callable[[Runner], list[Any]]) -> None:
-    """All calls of a turn are told to start, in call order, before any of them ends."""
+    """All calls of a turn are reported to start, in call order, before any of them ends."""
     events = draw(Runner([add], model=ScriptedModel([[call("add", a=n) for n in range(3)], "Done."])))
     started = [event.call.arguments for event in events[3:6] if isinstance(event, ToolCallStarted)]
 
@@ -119,7 +119,7 @@ def test_calls_start_in_call_order(draw: Callable[[Runner], list[Any]]) -> None:
 
 
 def test_calls_finish_as_they_come() -> None:
-    """A call's end is told when it comes, though an earlier call is still at work."""
+    """A call's end is reported when it comes, though an earlier call is still running."""
     release = threading.Event()
 
     def work(n: int) -> int:
@@ -138,7 +138,7 @@ def test_calls_finish_as_they_come() -> None:
 
 
 @BOTH
-def test_thoughts_and_words(draw: Callable[[Runner], list[Any]]) -> None:
+def test_reasoning_and_text(draw: Callable[[Runner], list[Any]]) -> None:
     """Thoughts and words of a server come as deltas of their own, in order, whichever client reads them."""
     deltas: list[dict[str, Any]] = [
         {"reasoning_content": "Hm."},
@@ -160,7 +160,7 @@ def test_thoughts_and_words(draw: Callable[[Runner], list[Any]]) -> None:
 
 
 def test_result_of_a_stream() -> None:
-    """A stream that was drawn to its end has the result that run would have given."""
+    """A stream that was read to its end has the result that run would have given."""
     with Runner([add], model=ScriptedModel([[call("add", a=1)], "Done."])).stream("x") as events:
         list(events)
 
@@ -168,7 +168,7 @@ def test_result_of_a_stream() -> None:
 
 
 def test_result_of_an_astream() -> None:
-    """An async stream that was drawn to its end has a result too."""
+    """An async stream that was read to its end has a result too."""
 
     async def main() -> str:
         events = Runner(model=ScriptedModel(["Done."])).astream("x")
@@ -178,11 +178,11 @@ def test_result_of_an_astream() -> None:
     assert "Done." == asyncio.run(main())
 
 
-@pytest.mark.parametrize("drawn", [0, 1, 2, 5])
-def test_no_result_before_the_end(drawn: int) -> None:
+@pytest.mark.parametrize("count", [0, 1, 2, 5])
+def test_no_result_before_the_end(count: int) -> None:
     """Before the end there is no result, and the error says what to do."""
     with Runner([add], model=ScriptedModel([[call("add", a=1)], "Done."])).stream("x") as events:
-        for _ in range(drawn):
+        for _ in range(count):
             next(events)
         with pytest.raises(RunError, match="has not ended: draw its events to the end first"):
             _ = events.result
@@ -195,7 +195,7 @@ def test_no_result_of_an_astream_before_the_end() -> None:
 
 
 def test_nothing_happens_before_the_first_event() -> None:
-    """A stream that nobody draws from asks nobody."""
+    """A stream that nobody reads calls no model."""
     model = ScriptedModel(["Hi."])
     with Runner(model=model).stream("x"):
         pass
@@ -204,7 +204,7 @@ def test_nothing_happens_before_the_first_event() -> None:
 
 
 def test_closed_stream_has_no_events() -> None:
-    """A stream that was closed does not begin, nor go on."""
+    """A stream that was closed does not start, nor continue."""
     model = ScriptedModel(["Hi."])
     events = Runner(model=model).stream("x")
     events.close()
@@ -234,7 +234,7 @@ def test_stream_is_over_after_an_error() -> None:
 
 
 def test_no_model() -> None:
-    """That there is no model is told when the first event is drawn."""
+    """A missing model is an error at the first event."""
     with pytest.raises(NoModelError, match="names a model, but not its server"):
         next(Runner(model="nobody's").stream("x"))
 
@@ -294,7 +294,7 @@ def test_leaving_closes_the_model(watched: Watched) -> None:
 
 
 def test_leaving_an_astream_closes_the_model(watched: Watched) -> None:
-    """The same for an async stream, before the loop goes on."""
+    """The same for an async stream, before the loop continues."""
 
     async def main() -> int:
         await aleave(Runner(model=watched).astream("x"))
@@ -378,7 +378,7 @@ def test_leaving_closes_the_connection(server: Callable[[Reply], FakeServer], an
 
 @pytest.mark.parametrize("answer", [TALK.dripping(200, 0.001), HELD], ids=["talking", "silent"])
 def test_leaving_an_astream_closes_the_connection(server: Callable[[Reply], FakeServer], answer: Reply) -> None:
-    """An async client has no connection open either, before the loop goes on."""
+    """An async client has no connection open either, before the loop continues."""
 
     async def main() -> int:
         async with openai.AsyncOpenAI(base_url=server(answer).base_url, api_key="test", max_retries=0) as client:
@@ -469,8 +469,8 @@ def test_cancelling_while_a_sync_client_waits(server: Callable[[Reply], FakeServ
         silent.close()
 
 
-def test_given_up_draw_still_closes_the_source() -> None:
-    """A draw that was given up on its thread ends first; then the source is closed."""
+def test_abandoned_read_still_closes_the_source() -> None:
+    """A read that was abandoned on its thread ends first; then the source is closed."""
     drawing, release, closed = threading.Event(), threading.Event(), threading.Event()
 
     class Slow(Watched):

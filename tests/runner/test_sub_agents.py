@@ -461,7 +461,7 @@ def test_gates_of_a_run_that_a_tool_starts() -> None:
 
 @WAYS
 def test_failure(go: Callable[[Runner], RunResult]) -> None:
-    """A sub-agent that fails is an error for the model above, which goes on."""
+    """A sub-agent that fails is an error for the model above, which continues."""
     result = go(boss(Runner(model=ScriptedModel([]))))
 
     assert "Done." == result.output

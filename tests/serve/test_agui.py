@@ -1,4 +1,4 @@
-"""Runs as AG-UI tells them: in the protocol's words, everything closed, whatever happens."""
+"""Runs as events of AG-UI: everything that is opened is closed, whatever happens."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from toolkit.testing import ScriptedModel, call
 
 CALL = ToolCall(name="add", arguments='{"a": 1, "b": 2}', id="r_0")
 BARE = ToolCall(name="now", id="r_1")
-BEGUN: list[Event] = [RunStarted(run_id="r", model="m"), TurnStarted(turn=0)]
+START: list[Event] = [RunStarted(run_id="r", model="m"), TurnStarted(turn=0)]
 
 
 def add(a: int, b: int) -> int:
@@ -47,19 +47,19 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-def ended(output: str = "", finish_reason: str = "stop", usage: Usage = Usage()) -> RunFinished:
+def finish(output: str = "", finish_reason: str = "stop", usage: Usage = Usage()) -> RunFinished:
     """The last event of a run."""
     return RunFinished(output=output, finish_reason=finish_reason, usage=usage)
 
 
-def answered(*calls: ToolCall, **said: str) -> TurnFinished:
+def finish_turn(*calls: ToolCall, **said: str) -> TurnFinished:
     """The model's answer of the first turn."""
     return TurnFinished(turn=0, response=ModelResponse(calls=calls, **said))  # type: ignore[arg-type]
 
 
-def told(*events: Event) -> list[dict[str, Any]]:
-    """What is told of a run's first turn, without what every run begins with."""
-    return list(agui.encode_events([*BEGUN, *events]))[2:]
+def encode_turn(*events: Event) -> list[dict[str, Any]]:
+    """Return the events of a run's first turn, without those with which every run starts."""
+    return list(agui.encode_events([*START, *events]))[2:]
 
 
 def types(events: list[dict[str, Any]]) -> list[str]:
@@ -128,7 +128,7 @@ def test_whole_run() -> None:
 
 
 def test_async_run() -> None:
-    """An async stream is told as an async iterator, the same."""
+    """An async stream is encoded as an async iterator of the same events."""
 
     async def main() -> list[dict[str, Any]]:
         stream = Runner([add], model=ScriptedModel([[call("add", a=1, b=2)], "Three."])).astream("x")
@@ -140,7 +140,7 @@ def test_async_run() -> None:
 
 def test_ids_are_the_runs_own() -> None:
     """Where the client has no ids, those of the run stand in for them."""
-    events = list(agui.encode_events([*BEGUN, ended()]))
+    events = list(agui.encode_events([*START, finish()]))
 
     assert [("r", "r"), ("r", "r")] == [(e["threadId"], e["runId"]) for e in events if e["type"].startswith("RUN")]
 
@@ -149,8 +149,8 @@ def test_ids_are_the_runs_own() -> None:
 
 
 def test_text_that_came_whole() -> None:
-    """Where no pieces came, the answer is told whole."""
-    events = told(answered(text="Hi.", reasoning="A greeting."), ended("Hi."))
+    """Where no pieces came, the answer is encoded whole."""
+    events = encode_turn(finish_turn(text="Hi.", reasoning="A greeting."), finish("Hi."))
 
     assert [
         "REASONING_START", "REASONING_MESSAGE_START", "REASONING_MESSAGE_CONTENT",
@@ -161,23 +161,25 @@ def test_text_that_came_whole() -> None:
 
 
 def test_text_that_came_in_pieces() -> None:
-    """What came in pieces is not told again."""
-    events = told(TextDelta("H"), TextDelta("i."), answered(text="Hi."), ended("Hi."))
+    """What came in pieces is not sent again."""
+    events = encode_turn(TextDelta("H"), TextDelta("i."), finish_turn(text="Hi."), finish("Hi."))
 
     assert ["H", "i."] == [event["delta"] for event in events if "delta" in event]
 
 
 def test_thoughts_in_between() -> None:
     """Each stretch of thoughts has an id of its own; the text around it stays one message."""
-    events = told(ReasoningDelta("a"), TextDelta("b"), ReasoningDelta("c"), TextDelta("d"), answered(), ended())
+    events = encode_turn(
+        ReasoningDelta("a"), TextDelta("b"), ReasoningDelta("c"), TextDelta("d"), finish_turn(), finish()
+    )
 
     pieces = [(event["messageId"], event["delta"]) for event in events if "delta" in event]
     assert [("r-0-reasoning-1", "a"), ("r-0", "b"), ("r-0-reasoning-2", "c"), ("r-0", "d")] == pieces
 
 
-def test_said_meanwhile() -> None:
+def test_messages_meanwhile() -> None:
     """What the user says during the run is a message of the user."""
-    events = told(MessageAdded(UserMessage("Hurry.")), MessageAdded(UserMessage("Please.")), ended())
+    events = encode_turn(MessageAdded(UserMessage("Hurry.")), MessageAdded(UserMessage("Please.")), finish())
 
     assert [
         {"type": "TEXT_MESSAGE_START", "messageId": "r-0-user-1", "role": "user"},
@@ -193,22 +195,22 @@ def test_said_meanwhile() -> None:
 @pytest.mark.parametrize("arguments", ["", "{}", " {} "], ids=["none", "empty", "spaced"])
 def test_no_arguments(arguments: str) -> None:
     """A call without arguments has no event for them."""
-    events = told(answered(ToolCall(name="now", arguments=arguments, id="r_0")), ended())
+    events = encode_turn(finish_turn(ToolCall(name="now", arguments=arguments, id="r_0")), finish())
 
     assert ["TOOL_CALL_START", "TOOL_CALL_END"] == types(events)[:2]
 
 
 def test_early_call() -> None:
-    """A call that starts before its turn is over is told then, and once."""
-    events = told(ToolCallStarted(CALL), answered(CALL, BARE), ToolCallStarted(BARE), ended())
+    """A call that starts before its turn is over is sent then, and once."""
+    events = encode_turn(ToolCallStarted(CALL), finish_turn(CALL, BARE), ToolCallStarted(BARE), finish())
 
     assert ["r_0", "r_1"] == [event["toolCallId"] for event in events if event["type"] == "TOOL_CALL_START"]
 
 
 def test_call_of_an_earlier_run() -> None:
-    """A call that an earlier run has told has only its result here: told again, its arguments would double."""
+    """A call of an earlier run has only its result here: sent again, its arguments would double."""
     result = ToolCallFinished(CALL, ToolResult(3, "3"), 0.1)
-    events = list(agui.encode_events([BEGUN[0], ToolCallStarted(CALL), result, ended()]))
+    events = list(agui.encode_events([START[0], ToolCallStarted(CALL), result, finish()]))
 
     assert ["RUN_STARTED", "TOOL_CALL_RESULT", "RUN_FINISHED"] == types(events)
 
@@ -216,7 +218,7 @@ def test_call_of_an_earlier_run() -> None:
 def test_failed_call() -> None:
     """A result that is an error says so beside its text, and names no exception."""
     failed = ToolResult(text="add failed", error="add failed", exception=ValueError("secret"))
-    (event, *_) = told(ToolCallFinished(CALL, failed, 0.1), ended())
+    (event, *_) = encode_turn(ToolCallFinished(CALL, failed, 0.1), finish())
 
     assert ("add failed", {"isError": True}) == (event["content"], event["metadata"])
     assert "secret" not in json.dumps(event)
@@ -225,7 +227,9 @@ def test_failed_call() -> None:
 def test_pictures_and_files() -> None:
     """A result with more than text is a list of parts, each of the sort that its media type says."""
     files = (File(b"\x01", "text/csv", "rows.csv"), File(b"\x02", "audio/wav", "a.wav"))
-    (event, *_) = told(ToolCallFinished(CALL, ToolResult(text="Look:", images=(Image(b"\x00"),), files=files), 0.1))
+    (event, *_) = encode_turn(
+        ToolCallFinished(CALL, ToolResult(text="Look:", images=(Image(b"\x00"),), files=files), 0.1)
+    )
 
     assert [
         {"type": "text", "text": "Look:"},
@@ -262,11 +266,11 @@ def test_custom_events(event: Event, value: dict[str, Any]) -> None:
     """What the protocol has no word for is a custom event, in the event's JSON form."""
     name = type(event).__name__
 
-    assert {"type": "CUSTOM", "name": name[0].lower() + name[1:], "value": value} == told(event, ended())[0]
+    assert {"type": "CUSTOM", "name": name[0].lower() + name[1:], "value": value} == encode_turn(event, finish())[0]
 
 
 def test_progress_of_a_tool() -> None:
-    """What a tool tells of itself reaches the user interface, and never the model."""
+    """The title of a tool reaches the user interface, and never the model."""
 
     def work(context: ToolContext) -> str:
         """Work."""
@@ -288,9 +292,9 @@ PENDING = PendingApproval(
 
 
 def test_reasoning_of_a_call() -> None:
-    """Why the model makes a call is told with its start, and with the interrupt of one that waits."""
+    """The reason of a call is sent with its start, and with the interrupt of one that waits."""
     call = replace(CALL, reasoning="They asked.")
-    events = told(answered(call), ApprovalNeeded(replace(PENDING, call=call)), ended(finish_reason="paused"))
+    events = encode_turn(finish_turn(call), ApprovalNeeded(replace(PENDING, call=call)), finish(finish_reason="paused"))
     (interrupt,) = events[-1]["outcome"]["interrupts"]
     (start,) = (event for event in events if event["type"] == "TOOL_CALL_START")
 
@@ -299,7 +303,7 @@ def test_reasoning_of_a_call() -> None:
 
 def test_interrupt() -> None:
     """A run whose calls wait for approval ends with an interrupt for each, which a decision can name."""
-    events = told(answered(CALL), ApprovalNeeded(PENDING), ended(finish_reason="paused"))
+    events = encode_turn(finish_turn(CALL), ApprovalNeeded(PENDING), finish(finish_reason="paused"))
 
     (interrupt,) = events[-1]["outcome"].pop("interrupts")
     assert {"type": "interrupt"} == events[-1]["outcome"]
@@ -311,7 +315,7 @@ def test_interrupt() -> None:
 
 def test_answered_approval() -> None:
     """A call that was approved meanwhile interrupts nothing; that it waited is a custom event."""
-    events = told(ApprovalNeeded(PENDING), ToolCallFinished(CALL, ToolResult(3, "3"), 9.0), ended("3"))
+    events = encode_turn(ApprovalNeeded(PENDING), ToolCallFinished(CALL, ToolResult(3, "3"), 9.0), finish("3"))
 
     assert ("CUSTOM", "approvalNeeded", {"type": "success"}) == (
         events[0]["type"],
@@ -321,19 +325,19 @@ def test_answered_approval() -> None:
 
 
 ENDS: dict[str, tuple[list[Event], str, str]] = {
-    "an answer": ([answered()], "stop", "success"),
-    "an answer that was cut": ([answered()], "length", "success"),
-    "a last answer at a limit": ([answered()], "max_turns", "success"),
-    "no answer at a limit": ([answered(BARE)], "max_turns", "cancelled"),
-    "cancelled": ([answered(BARE)], "cancelled", "cancelled"),
-    "stopped by whoever was asked": ([answered(BARE)], "stopped", "cancelled"),
+    "an answer": ([finish_turn()], "stop", "success"),
+    "an answer that was cut": ([finish_turn()], "length", "success"),
+    "a last answer at a limit": ([finish_turn()], "max_turns", "success"),
+    "no answer at a limit": ([finish_turn(BARE)], "max_turns", "cancelled"),
+    "cancelled": ([finish_turn(BARE)], "cancelled", "cancelled"),
+    "stopped by whoever was asked": ([finish_turn(BARE)], "stopped", "cancelled"),
 }
 
 
 @pytest.mark.parametrize(("events", "reason", "outcome"), ENDS.values(), ids=ENDS)
 def test_outcomes(events: list[Event], reason: str, outcome: str) -> None:
     """A run that was ended from outside is no success, and has no result."""
-    last = told(*events, ended("Hi.", reason))[-1]
+    last = encode_turn(*events, finish("Hi.", reason))[-1]
 
     assert (outcome, reason) == (last["outcome"]["type"], last["metadata"]["finishReason"])
     assert (outcome == "success") == ("result" in last)
@@ -353,8 +357,8 @@ def test_cancelled_run() -> None:
 
 
 def test_usage() -> None:
-    """Tokens are told where the provider told them; a count of nothing is left out."""
-    with_usage, without = told(ended(usage=Usage(7, 0, 1)))[-1], told(ended())[-1]
+    """Tokens are sent where the provider sent them; a count of nothing is left out."""
+    with_usage, without = encode_turn(finish(usage=Usage(7, 0, 1)))[-1], encode_turn(finish())[-1]
 
     assert [{"model": "m", "inputTokens": 7}] == with_usage["usage"]
     assert "usage" not in without
@@ -364,7 +368,7 @@ def test_failed_run(caplog: pytest.LogCaptureFixture) -> None:
     """A run that fails ends with RUN_ERROR, which names the class of the exception; the log has the rest."""
 
     def run() -> Iterator[Event]:
-        yield from [*BEGUN, TextDelta("H")]
+        yield from [*START, TextDelta("H")]
         raise ValueError("secret")
 
     with caplog.at_level(logging.ERROR, "toolkit"):
@@ -379,7 +383,7 @@ def test_failed_async_run() -> None:
     """The same holds of an async stream."""
 
     async def run() -> AsyncIterator[Event]:
-        for event in [*BEGUN, ReasoningDelta("H")]:
+        for event in [*START, ReasoningDelta("H")]:
             yield event
         raise ValueError("secret")
 
@@ -391,7 +395,7 @@ def test_failed_async_run() -> None:
 
 
 def test_model_that_fails() -> None:
-    """A model that fails before it says anything leaves a run that was begun, and failed."""
+    """Where a model fails before it sends anything, the run has started, and failed."""
     stream = Runner(model=ScriptedModel([RuntimeError("secret")])).stream("x")
 
     assert ["RUN_STARTED", "STEP_STARTED", "STEP_FINISHED", "RUN_ERROR"] == types(list(agui.encode_events(stream)))
@@ -401,10 +405,10 @@ def test_run_that_was_left() -> None:
     """A stream that somebody else has closed ends with RUN_ERROR."""
     stream = Runner(model=ScriptedModel(["One two three."])).stream("x")
     events = agui.encode_events(stream)
-    begun = [next(events) for _ in range(4)]
+    started = [next(events) for _ in range(4)]
     stream.close()
 
-    whole = begun + list(events)
+    whole = started + list(events)
     assert ("RUN_ERROR", "left", []) == (whole[-1]["type"], whole[-1]["code"], left_open(whole))
 
 
@@ -453,19 +457,19 @@ def test_leaving_before_the_first_async() -> None:
 # -- decisions
 
 ANSWERS: dict[str, tuple[dict[str, Any], Decision]] = {
-    "a yes": ({"status": "resolved", "payload": {"approved": True}}, Decision.approve()),
-    "a yes with edits": (
+    "approved": ({"status": "resolved", "payload": {"approved": True}}, Decision.approve()),
+    "approved with edits": (
         {"status": "resolved", "payload": {"approved": True, "editedArgs": {"a": 2}}},
         Decision.modify({"a": 2}),
     ),
-    "a no": ({"status": "resolved", "payload": {"approved": False, "reason": "No."}}, Decision.reject("No.")),
-    "a no without a reason": (
+    "rejected": ({"status": "resolved", "payload": {"approved": False, "reason": "No."}}, Decision.reject("No.")),
+    "rejected without a reason": (
         {"status": "resolved", "payload": {"approved": False, "reason": None}},
         Decision.reject(),
     ),
-    "given up": ({"status": "cancelled"}, Decision.reject()),
-    "given up with a yes": ({"status": "cancelled", "payload": {"approved": True}}, Decision.reject()),
-    "almost a yes": ({"status": "resolved", "payload": {"approved": "true"}}, Decision.reject()),
+    "cancelled": ({"status": "cancelled"}, Decision.reject()),
+    "cancelled and approved": ({"status": "cancelled", "payload": {"approved": True}}, Decision.reject()),
+    "not a boolean": ({"status": "resolved", "payload": {"approved": "true"}}, Decision.reject()),
     "no object": ({"status": "resolved", "payload": True}, Decision.reject()),
     "edits that are none": ({"status": "resolved", "payload": {"approved": True, "editedArgs": []}}, Decision.reject()),
     "no status": ({"payload": {"approved": True}}, Decision.reject()),
@@ -474,19 +478,22 @@ ANSWERS: dict[str, tuple[dict[str, Any], Decision]] = {
 
 @pytest.mark.parametrize(("entry", "decision"), ANSWERS.values(), ids=ANSWERS)
 def test_decisions(entry: dict[str, Any], decision: Decision) -> None:
-    """A client's answer is a decision about the call of its interrupt, and a no unless it is a plain yes."""
+    """A client's answer is a decision about the call of its interrupt, and a rejection unless it is literally true."""
     assert {"r_0": decision} == agui.parse_decisions([{"interruptId": "r_0", **entry}])
 
 
-YES = {"interruptId": "r_0", "status": "resolved", "payload": {"approved": True}}
+APPROVAL = {"interruptId": "r_0", "status": "resolved", "payload": {"approved": True}}
 REFUSED: dict[str, tuple[Any, str]] = {
     "nothing": (None, "^resume must be a list of answers to interrupts, not None"),
-    "one answer": (YES, "^resume must be a list of answers to interrupts, not {"),
+    "one answer": (APPROVAL, "^resume must be a list of answers to interrupts, not {"),
     "no answer": (["x"], "does not: 'x'"),
     "no id": ([{"status": "resolved", "payload": {"approved": True}}], "^An answer names its interrupt"),
-    "empty id": ([{**YES, "interruptId": ""}], "^An answer names its interrupt"),
-    "a no and a yes": ([{**YES, "payload": {"approved": False}}, YES], "^The interrupt 'r_0' has two answers"),
-    "the same twice": ([YES, YES], "^The interrupt 'r_0' has two answers"),
+    "empty id": ([{**APPROVAL, "interruptId": ""}], "^An answer names its interrupt"),
+    "both": (
+        [{**APPROVAL, "payload": {"approved": False}}, APPROVAL],
+        "^The interrupt 'r_0' has two answers",
+    ),
+    "the same twice": ([APPROVAL, APPROVAL], "^The interrupt 'r_0' has two answers"),
 }
 
 
@@ -498,7 +505,7 @@ def test_no_decisions(resume: Any, message: str) -> None:
 
 
 def test_decisions_of_a_client() -> None:
-    """What a client answers to a run's interrupts is what the run goes on with."""
+    """A run is resumed with a client's answers to its interrupts."""
     runner = Runner([add], model=ScriptedModel([[call("add", a=1, b=2)], "Three."]), approve=defer)
     stream = runner.stream("x")
     *_, last = agui.encode_events(stream)
@@ -518,7 +525,7 @@ TURN = st.lists(
             ReasoningDelta("hm"),
             ToolCallStarted(CALL),
             ToolCallFinished(CALL, ToolResult(text="3"), 0.0),
-            answered(CALL, BARE, text="a", reasoning="b"),
+            finish_turn(CALL, BARE, text="a", reasoning="b"),
             MessageAdded(UserMessage("c")),
             ApprovalNeeded(PENDING),
             ToolCallUpdated(BARE, partial=ToolResult(text="x", images=(Image(b""),))),
@@ -527,7 +534,7 @@ TURN = st.lists(
         ]
     )
 )
-ENDINGS = st.sampled_from([[], [ended("Hi.", usage=Usage(1, 2, 3))], [ended("", "cancelled")]])
+ENDINGS = st.sampled_from([[], [finish("Hi.", usage=Usage(1, 2, 3))], [finish("", "cancelled")]])
 
 
 @given(TURN, ENDINGS, st.booleans())
@@ -535,7 +542,7 @@ def test_any_run(turn: list[Event], ending: list[Event], fails: bool) -> None:
     """In whatever order things happen, and wherever it ends: all is closed, strict JSON, and an end comes last."""
 
     def run() -> Iterator[Event]:
-        yield from [*BEGUN, *turn, *ending]
+        yield from [*START, *turn, *ending]
         if fails:
             raise ValueError
 
@@ -551,7 +558,7 @@ def test_protocols_own_models(turn: list[Event], ending: list[Event]) -> None:
     core = pytest.importorskip("ag_ui.core")
     from pydantic import TypeAdapter
 
-    for event in agui.encode_events([*BEGUN, *turn, *ending]):
+    for event in agui.encode_events([*START, *turn, *ending]):
         read = TypeAdapter(core.Event).validate_json(json.dumps(event))
         assert event == read.model_dump(mode="json", by_alias=True)
         assert not read.model_extra
