@@ -606,7 +606,7 @@ def test_chunk_without_choices(line: Line, odd: dict[str, Any], position: int) -
 @pytest.mark.parametrize("odd", NO_CHOICE.values(), ids=NO_CHOICE)
 def test_answer_without_choices(line: Line, odd: dict[str, Any]) -> None:
     """A29: a whole answer without choices is an error that shows what came."""
-    with pytest.raises(ModelError, match=r"The server's answer is not a chat completion: .*choices="):
+    with pytest.raises(ModelError, match=r"The server's answer is not a chat completion: .*choices"):
         line.run(reply.body({"id": "x", "choices": None, **odd}), streamed=False)
 
 
@@ -795,6 +795,16 @@ def test_no_completion(line: Line, body: bytes, content_type: str) -> None:
     """A31: whatever comes with status 200 and is no completion is one kind of error."""
     with pytest.raises(ModelError, match="is not a chat completion|cannot be read"):
         line.run(reply.raw(body, content_type=content_type), streamed=False)
+
+
+@pytest.mark.parametrize("max_seconds", [None, 60])
+@pytest.mark.parametrize("content_type", ["application/json", "text/html", "application/octet-stream"])
+def test_completion_of_another_media_type(line: Line, content_type: str, max_seconds: float | None) -> None:
+    """A31: a completion is read whatever media type its server names, in a run of limited time too."""
+    body = json.dumps({"choices": [{"message": {"content": "Hello"}, "finish_reason": "stop"}]}).encode()
+    limits = Limits(max_seconds=max_seconds)
+
+    assert "Hello" == line.run(reply.raw(body, content_type=content_type), streamed=False, limits=limits).output
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "text/event-stream"])

@@ -11,7 +11,6 @@ from typing import Any
 import httpx2
 import openai
 import pytest
-from openai.types.chat import ChatCompletion
 
 from toolkit import ModelError, OpenAIModel, Runner, Usage
 from toolkit._messages import ModelRequest, ModelResponse, ToolCall, UserMessage
@@ -219,18 +218,24 @@ def test_wrapper_sees_ordinary_arguments(wrap: Callable[[openai.OpenAI, list[dic
 
 
 def test_the_packages_own_create() -> None:
-    """Where nobody has wrapped `create`, the messages go round the package's own walk over them."""
+    """Where nobody has wrapped `create`, the messages are sent as they are."""
     sent: list[Any] = []
 
     class Client(openai.OpenAI):
-        def post(self, path: str, *, body: Any = None, options: Any = None, **more: Any) -> Any:
-            sent.append((body["messages"], options["extra_json"]["messages"]))
-            return ChatCompletion.model_construct(**HI)  # type: ignore[arg-type]
+        def post(self, path: str, *, body: Any = None, **more: Any) -> Any:
+            sent.append((path, body["messages"]))
+            return HI
 
     with Client(base_url="http://127.0.0.1:1", api_key="test") as client:
         completed(OpenAIModel(client, "fake"))
 
-    assert [([], [{"role": "user", "content": "x"}])] == sent
+    assert [("/chat/completions", [{"role": "user", "content": "x"}])] == sent
+
+
+def test_client_without_post() -> None:
+    """An object that has only the `chat` of a client will do."""
+    with FakeServer([reply.text("Hi.")]) as server, openai.OpenAI(base_url=server.base_url, api_key="test") as client:
+        assert "Hi." == Runner([add], model="fake", client=types.SimpleNamespace(chat=client.chat)).run("x").output
 
 
 # -- what an answer becomes

@@ -103,7 +103,7 @@ class OpenAIModel(ServerModel):
 
     builder = _CompletionBuilder
     default_dialect = Chat
-    placeholders: ClassVar[Mapping[str, Any]] = {"messages": []}
+    path = "/chat/completions"
     streaming: ClassVar[Mapping[str, Any]] = {"stream_options": {"include_usage": True}}
 
     @override

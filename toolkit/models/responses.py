@@ -294,6 +294,7 @@ class ResponsesModel(ServerModel):
 
     builder = _ItemsBuilder
     default_dialect = Responses
+    path = "/responses"
     # The server stores nothing, so reasoning comes here, encrypted, and is sent back.
     defaults: ClassVar[Mapping[str, Any]] = {"store": False, "include": ["reasoning.encrypted_content"]}
 
