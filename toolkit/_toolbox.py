@@ -32,8 +32,9 @@ from toolkit._schema.error_messages import suggest
 from toolkit._schema.json_text import to_json_text
 from toolkit._tools.bindings import AnyTool, Bindings, table_lock
 from toolkit._tools.check import CheckReport, check_tools
-from toolkit._tools.decorator import tool, tool_methods
+from toolkit._tools.decorator import add_defaults, check_defaults, tool, tool_methods
 from toolkit._tools.functions import FunctionHandler
+from toolkit._tools.options import ToolOptions
 from toolkit._tools.shared_values import ABOUT, SharedValues, Values
 from toolkit._tools.tool import Tool, refuse_unbound, safe_name
 from toolkit.errors import DefinitionError, DuplicateToolError, ToolNotFoundError
@@ -42,6 +43,7 @@ from toolkit.errors import DefinitionError, DuplicateToolError, ToolNotFoundErro
 Addable: TypeAlias = object
 Wait: TypeAlias = Literal["all", "success", "first"]
 F = TypeVar("F", bound=Callable[..., Any])
+NO_DEFAULTS = ToolOptions()
 # Attributes that a tool written as an object may have, besides name, parameters and execute.
 OBJECT_OPTIONS = ("title", "description", "effect", "authorize", "approve")
 # Added to the refusal of a call that needs approval, for whoever made it.
@@ -66,6 +68,8 @@ class Toolbox:
             and an argument `†path` stands for it.
         check_output: Whether what a tool returns must be of its declared type, by its return annotation or its schema.
             If it is not, the call fails. If it is, `result.value` is of that type, whatever function executes the tool.
+        defaults: Options of `@tool` about execution, gates and `relay`, for each tool that has no other value of them
+            than the usual one: `defaults={"timeout": 30, "retries": 2}`. Retries are for tools that may be repeated.
 
     Attributes:
         bindings: Functions bound to tools, choices between them, and modules.
@@ -91,9 +95,11 @@ class Toolbox:
         strict: bool | None = None,
         references: bool = False,
         check_output: bool = False,
+        defaults: ToolOptions = NO_DEFAULTS,
     ) -> None:
         self.strict = strict
         self.check_output = check_output
+        self.defaults = check_defaults(defaults)
         self.bindings = Bindings(_about=ABOUT if references else {})
         # Rendered schemas by dialect and strictness, and the composition that they belong to.
         self._schemas: tuple[object, dict[tuple[str, bool], list[dict[str, Any]]]] = (None, {})
@@ -146,7 +152,7 @@ class Toolbox:
             DuplicateToolError: A name is taken; the message names the kind and source of both.
             DefinitionError: One cannot be a tool, or is a method without its instance.
         """
-        given = [*chain.from_iterable(map(_as_tools, tools))]
+        given = self._make_tools(tools)
         with table_lock:
             added = dict(self.bindings._tools)
             for made in given:
@@ -166,7 +172,7 @@ class Toolbox:
         Raises:
             ToolNotFoundError: There is no tool of this name to replace.
         """
-        given = {made.name: made for made in chain.from_iterable(map(_as_tools, tools))}
+        given = {made.name: made for made in self._make_tools(tools)}
         with table_lock:
             for name in given:
                 if name not in self.bindings._tools:
@@ -434,11 +440,16 @@ class Toolbox:
     def __repr__(self) -> str:
         return f"<Toolbox of {len(self)}: {', '.join(self.names)}>" if self.names else "<Toolbox, empty>"
 
+    def _make_tools(self, items: Iterable[Addable]) -> list[AnyTool]:
+        made = chain.from_iterable(map(_as_tools, items))
+        return [add_defaults(each, self.defaults) for each in made] if self.defaults else [*made]
+
     def _copy_bindings(self) -> Bindings:
         return self.bindings._rename({name: name for name in self.names})
 
     def _with(self, tools: Iterable[AnyTool], bindings: Bindings) -> Self:
         made = type(self)(tools, strict=self.strict, check_output=self.check_output)
+        made.defaults = self.defaults  # which were added to those of these tools that they are for
         bindings._tools = made.bindings._tools
         made.bindings = bindings
         return made

@@ -70,7 +70,7 @@ def test_signature_of_the_runner() -> None:
 def test_signatures_that_check_names() -> None:
     """What refuses misspelt names shows the signature that it checks."""
     assert [field.name for field in fields(Limits)] == keywords(Limits)
-    assert ["tools", "strict", "references", "check_output"] == keywords(Toolbox)
+    assert ["tools", "strict", "references", "check_output", "defaults"] == keywords(Toolbox)
 
 
 @pytest.mark.parametrize("setting", fields(ToolSettings), ids=lambda field: field.name)
@@ -140,6 +140,7 @@ MISSPELT: dict[str, tuple[Callable[..., Any], str, str]] = {
     "start": (RUNNING.start, "shard", "shared"),
     "resume": (RUNNING.resume, "decision", "decisions"),
     "aresume": (awaited(RUNNING.aresume), "decision", "decisions"),
+    "defaults": (lambda **o: Toolbox([], defaults=o), "timout", "timeout"),  # type: ignore[arg-type]
     "schemas": (BOX.schemas, "stict", "strict"),
     "call": (BOX.call, "args", "arguments"),
     "acall": (awaited(BOX.acall), "contex", "context"),

@@ -22,7 +22,7 @@ from toolkit._schema.signature import (
     unwrap_partials,
 )
 from toolkit._tools.functions import FunctionHandler
-from toolkit._tools.options import DEFAULTS, HINTS, OPTION_NAMES, USUAL, ToolOptions, split_options
+from toolkit._tools.options import DEFAULTS, HINTS, OPTION_NAMES, USUAL, ToolOptions, ToolSettings, split_options
 from toolkit._tools.tool import Tool, name_of, safe_name
 from toolkit.errors import DefinitionError
 
@@ -118,6 +118,27 @@ def tool(
     fields: dict[str, Any] = {"name": name, "title": title, "_text": description, **options}
     given = {key: value for key, value in fields.items() if value is not None}
     return partial(_make_tool, given) if function is None else _make_tool(given, function)
+
+
+def check_defaults(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Check the options that the tools of a toolbox have where they have none of their own, and copy them.
+
+    Raises:
+        TypeError: There is no such option, or it is about a single tool.
+        DefinitionError: An option has a wrong value.
+    """
+    refuse_unknown_options(given, ["relay", *ToolSettings.__dataclass_fields__], HINTS)
+    split_options(given, "Toolbox(defaults=...)", replace(USUAL, idempotent=True))
+    return dict(given)
+
+
+def add_defaults(made: Tool[..., Any], defaults: Mapping[str, Any]) -> Tool[..., Any]:
+    """Give a tool the options of which it has the usual value; retries only if it may be repeated."""
+    own = {**vars(made.settings), "relay": made.relay}
+    added = {name: value for name, value in defaults.items() if own[name] == DEFAULTS.get(name)}
+    retries = {"retries": added.pop("retries")} if "retries" in added else {}
+    changed: Tool[..., Any] = tool(made, **added) if added else made
+    return tool(changed, **retries) if retries and changed.settings.may_repeat else changed
 
 
 def tool_methods(owner: type) -> list[str]:
