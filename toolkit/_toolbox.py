@@ -538,6 +538,8 @@ def _as_tools(item: Addable) -> Iterable[AnyTool]:
         written: Any = item
         options = {option: getattr(item, option) for option in OBJECT_OPTIONS if hasattr(item, option)}
         return [Tool.from_schema(written.name, written.parameters, written.execute, **options)]
+    if hasattr(item, "as_tool"):
+        raise DefinitionError(f"{item!r:.100} is no tool by itself: write ....as_tool(name, description).")
     if not callable(item):
         raise DefinitionError(
             f"{item!r:.100} is no tool. Pass a function; an object with methods that are decorated with @tool; or one "

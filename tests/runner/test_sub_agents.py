@@ -480,6 +480,19 @@ def test_fatal_error() -> None:
         boss(worker).run("go")
 
 
+def test_runner_in_a_toolbox() -> None:
+    """A runner that is put among tools is refused, with what to write."""
+    with pytest.raises(DefinitionError, match=r"is no tool by itself: write \.\.\.\.as_tool\(name, description\)"):
+        Toolbox([clerk()])
+
+
+def test_options_of_the_tool() -> None:
+    """A sub-agent takes the options of tools: its answer may be that of the whole run."""
+    direct = tool(clerk("There are 7.").as_tool("clerk", "books"), return_direct=True)
+
+    assert "There are 7." == Runner([direct], model=ScriptedModel([call("clerk", query="?")])).run("go").output
+
+
 @pytest.mark.parametrize("arg", ["context", "_task", "the task", ""])
 def test_parameter_name(arg: str) -> None:
     """A name that no parameter can have is refused."""
