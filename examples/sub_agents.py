@@ -11,13 +11,13 @@ from toolkit.testing import ScriptedModel, call
 @tool(effect="read")
 def search_archive(words: str) -> str:
     """Search the newspaper archive."""
-    return "1889-05-06: The Eiffel Tower opens to the public."
+    return f"1889-05-06, found by {words!r}: The Eiffel Tower opens to the public."
 
 
 @tool(effect="read")
-def measure_building(name: str) -> dict[str, int]:
+def measure_building(name: str) -> int:
     """Look up the height of a building, in metres."""
-    return {"height": 330}
+    return {"Eiffel Tower": 330}[name]
 
 
 archivist = Runner(
