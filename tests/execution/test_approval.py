@@ -412,7 +412,7 @@ class Terminal:
         self.console = Console(read=self.read, write=self.shown.append)
 
     def read(self, prompt: str) -> str:
-        """Give the next line; without one, the end of the input."""
+        """Return the next line; without one, the end of the input."""
         self.shown.append(prompt)
         if not self.lines:
             raise EOFError
@@ -700,7 +700,7 @@ class Office:
         threading.Thread(target=self.answer, args=(needed.approval.call.id,)).start()
 
     def answer(self, call_id: str) -> None:
-        """Give the next verdict."""
+        """Return the next verdict."""
         self.queue.answer(call_id, self.verdicts.pop(0))
 
 

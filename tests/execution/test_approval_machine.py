@@ -183,7 +183,7 @@ class Approvals(RuleBasedStateMachine):
 
     @invariant()
     def nothing_runs_without_approval(self) -> None:
-        """What has run is what somebody agreed to: the call, the tool as it was shown, the amount."""
+        """What has run is what was approved: the call, the tool as it was shown, the amount."""
         assert set() == set(self.world.done) - self.world.approved
 
 

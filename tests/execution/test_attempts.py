@@ -471,7 +471,7 @@ def threads() -> Iterator[Executor]:
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[Executor]:
-    """A pool of one process, which has to find everything anew."""
+    """A pool of one process, which has to find everything again."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
         yield executor
 

@@ -294,7 +294,7 @@ def test_processes() -> None:
 
 
 def test_made_defaults() -> None:
-    """What a tool itself makes anew for each call is no part of what was approved."""
+    """What a tool itself makes for each call is no part of what was approved."""
 
     @tool
     def book(room: str, key: Annotated[str, Field(default_factory=lambda: uuid4().hex)]) -> str:

@@ -271,7 +271,7 @@ def test_main_script_that_runs_when_imported(tmp_path: Path) -> None:
 
 
 def test_tool_without_a_file() -> None:
-    """A tool that stands in no file is refused, with what to do."""
+    """A tool whose code is in no file is refused, with what to do."""
     ended = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(SCRIPT) + 'Toolbox([own]).call("own")'],
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},

@@ -288,13 +288,13 @@ def giving(value: Any) -> Tool[..., Any]:
 
 
 def given(value: Any, *middleware: Middleware) -> ToolResult:
-    """What comes of a call whose tool gives a value, or raises it."""
+    """Return the outcome of a call whose tool gives a value, or raises it."""
     return made([call("look")], tools=[giving(value)], middleware=middleware).calls[0].result
 
 
 @pytest.mark.parametrize("write", WRITTEN.values(), ids=WRITTEN)
 def test_redacts_however_it_is_written(write: Callable[[str], str]) -> None:
-    """A secret is found as it is, escaped and encoded, and what stands around it is kept."""
+    """A secret is found as it is, escaped and encoded, and the text around it is kept."""
     text = given(f"before {write(SECRET)} after", redact([SECRET])).text or ""
 
     assert text.startswith("before ") and text.endswith(" after")
@@ -465,7 +465,7 @@ def test_redacts_lists(options: dict[str, Any]) -> None:
     ids=["short", "empty", "greedy"],
 )
 def test_refuses_to_blot_out_everything(options: dict[str, Any], said: str) -> None:
-    """A secret or a pattern that would be found in ordinary words is refused."""
+    """A secret or a pattern that would be found in ordinary text is refused."""
     with pytest.raises(ValueError, match=re.escape(said)):
         redact(**options)
 
@@ -530,7 +530,7 @@ def test_cached_value_is_a_copy() -> None:
 
 
 def test_what_cannot_be_copied_is_not_cached() -> None:
-    """A value that belongs to one call alone is made anew for the next."""
+    """A value that belongs to one call alone is made for each call."""
 
     @tool(effect="read")
     def look() -> Any:
@@ -738,7 +738,7 @@ def test_no_json() -> None:
 
 
 def test_what_changes_may_be_asked_for() -> None:
-    """A call that gives another result each time is no repetition."""
+    """A call that gives another result each time is not a repetition."""
     look, seen = counted()
     made(*looks(*"aaaaaa"), tools=[look], middleware=[repeat_guard()])
 
@@ -843,7 +843,7 @@ OUTCOMES: dict[str, tuple[Any, dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("value", "options", "outcome"), OUTCOMES.values(), ids=OUTCOMES)
 def test_outcome(value: Any, options: dict[str, Any], outcome: str) -> None:
-    """A record says in one word how its call ended."""
+    """A record has the outcome of its call in one word."""
     records: list[Any] = []
     made([call("look")], tools=[giving(value)], middleware=[audit(records.append)], **options)
 

@@ -129,7 +129,7 @@ def test_max_parallel(width: int, go: Callable[[Runner], RunResult]) -> None:
 @WAYS
 @pytest.mark.parametrize("order", ["parallel", "sequential", batched(2)], ids=str)
 def test_results_in_call_order(order: Any, go: Callable[[Runner], RunResult]) -> None:
-    """Results stand in call order, whichever call ends first, and so do the run's calls."""
+    """Results are in call order, whichever call ends first, and so are the run's calls."""
     last = threading.Event()
 
     @tool

@@ -157,7 +157,7 @@ OFFSETS = {
 
 @pytest.mark.parametrize(("arguments", "text"), OFFSETS.values(), ids=OFFSETS)
 def test_offset(arguments: dict[str, Any], text: str) -> None:
-    """A piece says where it stands in the whole; an offset below zero counts from the end."""
+    """A piece says where it is in the whole; an offset below zero counts from the end."""
     overflow = ResultStore()
     handle = overflow.store("0123456789")
 
@@ -194,7 +194,7 @@ def test_query(query: str, arguments: dict[str, Any], text: str) -> None:
 
 
 def test_query_in_a_long_line() -> None:
-    """Of a line that is as long as the whole, what stands around is shown, for each place."""
+    """Of a line that is as long as the whole, the text around each match is shown."""
     overflow = ResultStore()
     handle = overflow.store("x" * 5_000 + "needle" + "y" * 5_000 + "needle")
 

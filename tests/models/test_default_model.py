@@ -40,7 +40,7 @@ CHAT = "/chat/completions"
 def test_key_of_the_environment_stays_with_its_server(
     server: FakeServer, environment: Callable[[str, str], None]
 ) -> None:
-    """An address that was given does not get the environment's key; a key that was given goes there."""
+    """An address that was given does not get the environment's key; a given key is sent there."""
     environment("OPENAI_API_KEY", "secret")
     Runner(base_url=server.base_url, model="m").run("x")
     Runner(base_url=server.base_url, model="m", api_key="mine").run("x")
@@ -81,7 +81,7 @@ def test_environment_alone(server: FakeServer, environment: Callable[[str, str],
 
 
 def test_what_is_given_comes_first(server: FakeServer, environment: Callable[[str, str], None]) -> None:
-    """What the Runner was given stands above the environment."""
+    """What the Runner was given comes before the environment."""
     environment("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
     environment("TOOLKIT_MODEL", "from-environment")
     Runner(base_url=server.base_url, model="named").run("x")
@@ -100,7 +100,7 @@ def test_client_comes_before_an_address(server: FakeServer, environment: Callabl
 
 
 def test_model_of_ones_own_comes_before_all(environment: Callable[[str, str], None]) -> None:
-    """A model of one's own is used whatever the environment says."""
+    """A model of the application is used whatever the environment says."""
     environment("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
 
     assert "Hi." == Runner(model=ScriptedModel(["Hi."])).run("x").output
@@ -134,7 +134,7 @@ def test_options_reach_the_server(server: FakeServer) -> None:
 
 
 def test_it_says_which(server: FakeServer, caplog: pytest.LogCaptureFixture) -> None:
-    """Which model was taken is said once."""
+    """The chosen model is announced once."""
     runner = Runner(base_url=server.base_url, model="named")
     with caplog.at_level(logging.INFO, "toolkit"):
         runner.run("x")
@@ -256,7 +256,7 @@ def test_name_alone_in_a_loop() -> None:
 
 @pytest.mark.parametrize("value", ["", None])
 def test_blank_environment(environment: Callable[[str, str], None], value: str | None) -> None:
-    """A variable that is blank says nothing."""
+    """A blank variable does not count."""
     if value is not None:
         environment("OPENAI_API_KEY", value)
         environment("OPENAI_BASE_URL", value)
@@ -335,7 +335,7 @@ class Listing:
     ids=["empty", "null", "html", "numbers"],
 )
 def test_server_that_lists_no_model(body: bytes, kind: type[Exception], message: str) -> None:
-    """A server that lists no model is an error, in the library's own words."""
+    """A server that lists no model is an error, in the library's own text."""
     listing = Listing(body)
     try:
         with pytest.raises(kind, match=message):

@@ -459,7 +459,7 @@ def step_after(chunks: list[dict[str, Any]]) -> Step:
     ids=["A24 length", "A25 tool_calls", "A25 stop", "A25 end_turn"],
 )
 def test_cut_at_every_byte(reason: str, sizes: Sequence[int]) -> None:
-    """Wherever three calls are cut, none of them is handed out, and the model is asked again."""
+    """Wherever three calls are cut, none of them is handed out, and the model is called again."""
     handed_out = [size for size in sizes if not isinstance(step_after(cut_after(size, reason)), CallModel)]
 
     assert [] == handed_out
@@ -499,7 +499,7 @@ def test_null_finish_reason_beside_calls(line: Line) -> None:
 
 @STREAMED
 def test_announced_calls_that_do_not_come(line: Line, streamed: bool) -> None:
-    """A27: `tool_calls` without any call is an empty answer: asked for once more, then the end."""
+    """A27: `tool_calls` without any call is an empty answer: requested once more, then the end."""
     nothing = [reply.text("", finish_reason="tool_calls")] * 2
     result = line.run(*nothing, streamed=streamed)
 
@@ -517,7 +517,7 @@ def test_announced_calls_beside_text(line: Line, streamed: bool) -> None:
 @STREAMED
 @pytest.mark.parametrize("content", [None, "", [], " ", [{"type": "text", "text": ""}], 5, {}], ids=str)
 def test_empty_answer(line: Line, content: Any, streamed: bool) -> None:
-    """A28: an answer that says nothing is asked for once more, and the next one counts."""
+    """A28: an empty answer is requested once more, and the next one counts."""
     empty = (
         reply.chunks([chunk(content=content), chunk(finish_reason="stop")])
         if streamed
@@ -596,7 +596,7 @@ NO_CHOICE = {"empty": {"choices": []}, "null": {"choices": None}, "missing": {},
 @pytest.mark.parametrize("position", [0, 1, 3], ids=["first", "middle", "last"])
 @pytest.mark.parametrize("odd", NO_CHOICE.values(), ids=NO_CHOICE)
 def test_chunk_without_choices(line: Line, odd: dict[str, Any], position: int) -> None:
-    """A29: a chunk without choices is passed over, wherever it stands."""
+    """A29: a chunk without choices is passed over, wherever it is."""
     chunks = [chunk(content="Hel"), chunk(content="lo"), chunk(finish_reason="stop")]
     chunks.insert(position, odd)
 
@@ -619,7 +619,7 @@ def test_null_delta(line: Line) -> None:
 
 
 def test_null_message(line: Line) -> None:
-    """A30: an answer whose message is null says nothing; it is asked for once more."""
+    """A30: an answer whose message is null is empty; it is requested once more."""
     null = reply.body({"choices": [{"index": 0, "message": None, "finish_reason": "stop"}]})
 
     assert "Hi." == line.run(null, reply.text("Hi."), streamed=False).output
@@ -819,7 +819,7 @@ def test_no_stream(line: Line, body: bytes, content_type: str) -> None:
     "error", [{"message": "no memory"}, "no memory", ["no memory"]], ids=["object", "text", "list"]
 )
 def test_error_within_a_stream(line: Line, error: Any) -> None:
-    """A32: an error in the middle of a stream is the run's, with the server's words; no call before it runs."""
+    """A32: an error in the middle of a stream is the run's, with the server's text; no call before it runs."""
     chunks = [chunk(piece("{}", "ping", id="a", index=0)), {"error": error}, chunk(finish_reason="tool_calls")]
 
     with pytest.raises(ModelError, match="no memory"):

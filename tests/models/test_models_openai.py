@@ -242,7 +242,7 @@ def test_client_without_post() -> None:
 
 
 def test_response() -> None:
-    """Words, thoughts, calls, cost, reason and the model's own name are read."""
+    """Text, reasoning, calls, cost, reason and the model's own name are read."""
     answer = {
         "model": "fake-2026",
         "choices": [
@@ -291,7 +291,7 @@ def test_long_nonsense_is_shortened() -> None:
 
 @pytest.mark.parametrize("error", ["no memory", {"message": "no memory"}], ids=["text", "object"])
 def test_error_that_a_client_passes_on(error: Any) -> None:
-    """An error within a stream that the client takes for a chunk is the run's, with the server's words."""
+    """An error within a stream that the client takes for a chunk is the run's, with the server's text."""
     client = Recorder([{"choices": [{"delta": {"content": "x"}}]}, {"error": error}])
     with (
         pytest.raises(ModelError, match="The server broke off its answer: .*no memory"),

@@ -425,7 +425,7 @@ def faults_of(client: InProcess) -> list[str]:
 
 
 def pairs_of(result: RunResult) -> tuple[list[str], list[str]]:
-    """The ids of all calls in order, and those of all answers; each answer stands behind its own calls."""
+    """The ids of all calls in order, and those of all answers; each answer follows its own calls."""
     due: list[str] = []
     called: list[str] = []
     answered: list[str] = []

@@ -158,7 +158,7 @@ def test_server_that_repeats_the_key(status: int, streamed: bool) -> None:
 
 @pytest.mark.parametrize("fault", [reply.text("x").cut(None), reply.text("x").reset(None)], ids=["closed", "reset"])
 def test_broken_before_the_answer(fault: Reply) -> None:
-    """F5: a connection that breaks before the answer starts is made anew by the client."""
+    """F5: a connection that breaks before the answer starts is opened again by the client."""
     with FakeServer([fault, reply.text("Hi.")]) as server, clients_own(server, retries=1) as runner:
         assert "Hi." == ran(runner, streamed=True).output
 

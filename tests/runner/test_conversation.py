@@ -102,7 +102,7 @@ def test_calls_are_handed_out() -> None:
 
 
 def test_results_stand_in_call_order() -> None:
-    """Results may arrive in any order; they stand in the history in call order, under the provider's ids."""
+    """Results may arrive in any order; they are in the history in call order, under the provider's ids."""
     conversation = calling("a", "b")
     first, second = open_calls(conversation)
     conversation.add_results([answered(second, "second"), answered(first, "first")])
@@ -113,7 +113,7 @@ def test_results_stand_in_call_order() -> None:
 
 
 def test_results_are_followed_by_the_model() -> None:
-    """When every call has its result, the model is asked again."""
+    """When every call has its result, the model is called again."""
     conversation = calling()
     conversation.add_results([answered(call) for call in open_calls(conversation)])
 
@@ -122,7 +122,7 @@ def test_results_are_followed_by_the_model() -> None:
 
 @pytest.mark.parametrize("text", ["", " \n"], ids=["nothing", "blank"])
 def test_empty_answer_is_asked_for_once_more(text: str) -> None:
-    """A first answer that says nothing leaves no trace but its cost, and the model is asked again."""
+    """A first answer that is empty leaves no trace but its cost, and the model is called again."""
     conversation = start_conversation()
     conversation.add_usage(Usage(1, 2, 1))
     conversation.add_response(respond(text))
@@ -164,7 +164,7 @@ def test_calls_between_empty_answers() -> None:
     ids=["stop", "none", "tool_calls", "unknown word", "length", "length, no text", "content_filter"],
 )
 def test_finish_reason(response: ModelResponse, expected: Finished) -> None:
-    """An answer that is whole ends in `stop`, whatever the provider calls it; a cut one keeps the provider's word."""
+    """A whole answer ends in `stop`, whatever the provider calls it; a truncated one keeps the provider's reason."""
     conversation = start_conversation()
     conversation.add_response(response)
 
@@ -185,7 +185,7 @@ def test_calls_count_more_than_the_finish_reason(reason: str) -> None:
     [("length", "{}"), ("content_filter", "{}"), ("tool_calls", '{"a": 1'), ("stop", '{"a": "x'), ("", "{")],
 )
 def test_cut_response(reason: str, arguments: str) -> None:
-    """No call of a response that was not received whole is handed out: each is answered here, and the model asked."""
+    """No call of a truncated response is executed: each gets a result here, and the model is called again."""
     conversation = start_conversation()
     conversation.add_response(
         respond("", make_call(provider_call_id="a"), make_call("mul", arguments, "b"), reason=reason)
@@ -219,7 +219,7 @@ def used_up(**limits: Any) -> Conversation:
 
 
 def test_last_turn() -> None:
-    """After the last turn the model is asked, in the literal words, for an answer without tools."""
+    """After the last turn the model is called without tools, with the literal text."""
     step = used_up().next()
 
     assert isinstance(step, CallModel)
@@ -258,7 +258,7 @@ def test_calls_in_the_last_answer() -> None:
 
 
 def test_limit_stops() -> None:
-    """With on_limit="stop" the run ends where it stands, with the last text as its output."""
+    """With on_limit="stop" the run ends at once, with the last text as its output."""
     conversation = used_up(on_limit="stop")
 
     assert Finished("Let me see.", "max_turns") == conversation.next()
@@ -283,7 +283,7 @@ def test_empty_answer_counts_as_a_turn() -> None:
 
 
 def test_no_output_before_any_answer() -> None:
-    """A conversation that is finished before the model has said anything has no output."""
+    """A conversation that is finished before the model has answered has no output."""
     state = RunState(run_id="r", messages=(HELLO,), phase="finished", finish_reason="max_turns")
 
     assert Finished("", "max_turns") == Conversation.restore(state).next()
@@ -472,7 +472,7 @@ def test_restored_state_knows_the_empty_answer() -> None:
 
 
 def test_state_of_every_kind_of_message() -> None:
-    """Every kind of message survives JSON, pictures and thoughts included."""
+    """Every kind of message survives JSON, pictures and reasoning included."""
     state = RunState(
         run_id="r",
         messages=(

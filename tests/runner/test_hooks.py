@@ -81,13 +81,13 @@ class Account:
 
 
 def paying(*hooks: object, account: Account | None = None, go: Go = run, **options: Any) -> ToolResult:
-    """What comes of one call of the tool `pay`."""
+    """Return the outcome of one call of the tool `pay`."""
     with ScriptedModel([[call("pay", amount=5)], "Done."]) as model:
         return go(Runner([(account or Account()).pay], model=model, hooks=hooks, **options)).calls[0].result
 
 
 def answering(*hooks: object, script: Any = ("Done.",), go: Go = run) -> tuple[RunResult, ScriptedModel]:
-    """What comes of a run whose model follows the script, and the model."""
+    """Return the outcome of a run whose model follows the script, and the model."""
     with ScriptedModel(script) as model:
         return go(Runner([Account().pay], model=model, hooks=hooks)), model
 

@@ -127,7 +127,7 @@ def test_no_limit_no_event() -> None:
 
 
 def test_ten_turns() -> None:
-    """Without a word about it, a run has ten turns and one last answer."""
+    """By default a run has ten turns and one last answer."""
     result = Runner([add], model=ScriptedModel(adding)).run("go")
 
     assert (11, "max_turns") == (result.usage.requests, result.finish_reason)

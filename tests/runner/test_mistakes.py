@@ -1,4 +1,4 @@
-"""Mistakes of the application that are found before the model is asked, and runs that end without an answer."""
+"""Mistakes of the application that are found before the model is called, and runs that end without an answer."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def look(context: ToolContext[Any]) -> str:
 
 
 def test_missing_deps() -> None:
-    """A tool that takes deps of a type is not run without any, and the model is not asked."""
+    """A tool that takes deps of a type is not run without any, and the model is not called."""
     model = ScriptedModel([call("query"), "Done."])
     with pytest.raises(TypeError, match=r"query\(\) takes a ToolContext with deps: pass deps= to the run"):
         Runner([query], model=model).run("?")

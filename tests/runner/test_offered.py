@@ -55,7 +55,7 @@ def test_allowed_in_one_run(go: Go) -> None:
 
 
 def test_unknown_in_one_run() -> None:
-    """A name that is no tool is refused before the model is asked."""
+    """A name that is no tool is refused before the model is called."""
     model = ScriptedModel([])
     with pytest.raises(ValueError, match="allowed_tools has 'raed', which is no tool here; did you mean 'read'"):
         Runner([read], model=model).run("go", allowed_tools=["raed"])

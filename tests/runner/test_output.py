@@ -125,7 +125,7 @@ def served(
 
 @ALL
 def test_model(go: Callable[..., RunResult[Any]]) -> None:
-    """The output is a value of the type, through every backend; what was said stays plain text."""
+    """The output is a value of the type, through every backend; the messages stay plain text."""
     result = go(Runner(model=ScriptedModel([ANN])))
 
     assert (Person(name="Ann", age=30), ANN) == (result.output, result.messages[-1].text)
@@ -228,13 +228,13 @@ def test_state_is_plain() -> None:
 
 
 def test_impossible_type() -> None:
-    """A type that no JSON can fill is refused before the model is asked."""
+    """A type that no JSON can fill is refused before the model is called."""
     with pytest.raises(DefinitionError, match=r"output_type=.*Callable.* is no type that JSON can fill: "):
         Runner(model=ScriptedModel([])).run("x", output_type=Callable[[], int])
 
 
 def test_type_without_fields() -> None:
-    """A type that can hold nothing, as `BaseModel` itself, is refused before the model is asked."""
+    """A type that can hold nothing, as `BaseModel` itself, is refused before the model is called."""
     with pytest.raises(DefinitionError, match="BaseModel.* is no type that JSON can fill: it has no fields"):
         Runner(model=ScriptedModel([])).run("x", output_type=BaseModel)
 
@@ -468,7 +468,7 @@ def test_fallback_grows(api: Literal["chat", "responses"]) -> None:
 
 
 def test_fallback_beside_a_call() -> None:
-    """An answer beside calls waits: the calls are executed, and the model is asked again."""
+    """An answer beside calls waits: the calls are executed, and the model is called again."""
     both = reply.calls(("add", {"a": 1}), ("final_result", json.loads(ANN)))
     result, bodies = served(REFUSALS["by name"], both, reply.calls(("final_result", json.loads(ANN))))
 
@@ -614,6 +614,6 @@ def test_schema_that_is_not_met() -> None:
     ids=["type", "property", "empty", "reference"],
 )
 def test_impossible_schema(schema: Mapping[str, Any], why: str) -> None:
-    """What is no JSON Schema is refused before the model is asked, with the place that is wrong."""
+    """What is no JSON Schema is refused before the model is called, with the place that is wrong."""
     with pytest.raises(DefinitionError, match=f"is no type that JSON can fill: .*{re.escape(why)}"):
         Runner(model=ScriptedModel([])).run("x", output_type=schema)

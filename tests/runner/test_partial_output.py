@@ -151,7 +151,7 @@ def test_answer_that_came_whole() -> None:
 
 
 def test_answer_after_prose() -> None:
-    """What arrives as a call's arguments begins anew: the text before it is no part of the answer."""
+    """What arrives as a call's arguments starts again: the text before it is no part of the answer."""
     partial = PartialOutput(build_output(list[int]))
     deltas = [*partial.feed("Here it is: "), *partial.feed('{"result": [1, ', 0), *partial.feed("2]}", 0)]
 
@@ -217,7 +217,7 @@ def test_each_value_is_another() -> None:
 
 
 def test_effort_is_linear() -> None:
-    """A text is not read anew for each token of it: 40,000 pieces are read some 100 times."""
+    """A text is not read again for each token of it: 40,000 pieces are read some 100 times."""
     read: list[str] = []
 
     class Counted(BaseModel):

@@ -165,7 +165,7 @@ def test_some_decisions(go: Go) -> None:
 
 
 def test_no_decision() -> None:
-    """Without a decision a run stays where it is, and asks no model."""
+    """Without a decision a run stays where it is, and calls no model."""
     bank = Bank()
     paused = bank.paused(1)
 
@@ -485,7 +485,7 @@ def test_cancel_then_resume() -> None:
 
 @pytest.mark.parametrize("way", ["run", "arun"])
 def test_return_direct(way: str) -> None:
-    """A tool's result can be the run's answer: the model is not asked again."""
+    """A tool's result can be the run's answer: the model is not called again."""
 
     @tool(return_direct=True)
     def table() -> dict[str, int]:

@@ -77,7 +77,7 @@ def one_turn(*tools: Any, calls: list[ToolCall], go: Callable[..., RunResult], *
         return go(Runner(tools, model=model), **options)
 
 
-# -- what comes of a run
+# -- the outcome of a run
 
 
 @BOTH
@@ -97,7 +97,7 @@ def test_result(go: Callable[..., RunResult]) -> None:
 
 
 def test_history() -> None:
-    """The history is what was said, in order, call and answer paired."""
+    """The history has all messages, in order, call and answer paired."""
     result = one_turn(add, calls=[call("add", a=1)], go=through_run)
     made = result.calls[0].call
 
@@ -146,7 +146,7 @@ def test_details_stay_here() -> None:
 
 
 def test_nothing_to_answer() -> None:
-    """A run without prompt and messages is refused, instructions or not, and the model is not asked."""
+    """A run without prompt and messages is refused, instructions or not, and the model is not called."""
     model = ScriptedModel(["Hi."])
     with pytest.raises(ValueError, match="nothing to answer: pass a prompt, or messages"):
         Runner(model=model, instructions="Be brief.").run()
@@ -164,7 +164,7 @@ def test_nothing_to_answer() -> None:
     ids=["alone", "with a history", "with a system message"],
 )
 def test_instructions(messages: list[Message], expected: list[Message]) -> None:
-    """Instructions stand above the conversation, unless it has some of its own."""
+    """Instructions come before the conversation, unless it has some of its own."""
     model = ScriptedModel(["Hi."])
     Runner(model=model, instructions="Be brief.").run("x", messages=messages)
 
@@ -304,7 +304,7 @@ def searching(request: ModelRequest) -> Any:
 
 @BOTH
 def test_eleventh_request(go: Callable[..., RunResult]) -> None:
-    """After 10 turns of calls the 11th request has no tools and the literal words, and its text is the answer."""
+    """After 10 turns of calls the 11th request has no tools and the literal text, and its text is the answer."""
     model = ScriptedModel(searching)
     result = go(Runner([add], model=model))
 
@@ -520,7 +520,7 @@ def test_middleware_that_waits_in_a_sync_run(caplog: pytest.LogCaptureFixture) -
 
 @BOTH
 def test_parallel_calls_overlap(go: Callable[..., RunResult]) -> None:
-    """The calls of one turn run at the same time; results stand in call order though the first one ends last."""
+    """The calls of one turn run at the same time; results are in call order though the first one ends last."""
     together, ended = threading.Barrier(3, timeout=10), [threading.Event() for _ in range(4)]
     ended[3].set()
 
@@ -842,7 +842,7 @@ for event in left.stream("x"):
 
 
 def test_nothing_is_printed_at_exit() -> None:
-    """A script with async tools, clients of our making, streams left early and stuck tools ends without a word."""
+    """A script with async tools, clients of our making, streams left early and stuck tools ends without output."""
     started = time.monotonic()
     done = subprocess.run(  # noqa: S603  our own interpreter and our own words
         [sys.executable, "-W", "error", "-X", "dev", "-c", textwrap.dedent(SCRIPT)],

@@ -119,7 +119,7 @@ def test_events() -> None:
 
 @WAYS
 def test_while_the_model_answers(go: Callable[[Runner], RunResult]) -> None:
-    """What is said while the model answers skips all calls of that answer."""
+    """A message that comes while the model answers skips all calls of that answer."""
 
     def reply(_: ModelRequest) -> Any:
         steered.runner.steer("stop")
@@ -166,7 +166,7 @@ def test_follow_up(go: Callable[[Runner], RunResult]) -> None:
 
 
 def test_steering_comes_first() -> None:
-    """Steering is read before follow-ups, whatever was said first."""
+    """Steering is read before follow-ups, whichever came first."""
     steered = SteeredRun([works(1), "a", "b"], steer=["now"], follow_up=["later"])
 
     assert ["go", "", "0", "now", "a", "later", "b"] == texts(steered.runner.run("go"))
@@ -195,7 +195,7 @@ def test_follow_up_of_a_typed_answer() -> None:
     ],
 )
 def test_queue(queue: str, expected: list[str]) -> None:
-    """Messages are read one by one, each with an answer; or all that wait at once."""
+    """Messages are read one at a time, each with an answer; or all that wait at once."""
     steered = SteeredRun([works(1), "1st", "2nd", "3rd", "4th"], steer=["a", "b"], follow_up=["c", "d"], queue=queue)
 
     assert expected == texts(steered.runner.run("go"))
@@ -211,7 +211,7 @@ def test_queue(queue: str, expected: list[str]) -> None:
     ids=["both", "steering", "follow-ups"],
 )
 def test_clear(cleared: dict[str, bool], expected: list[str]) -> None:
-    """What was not read yet can be taken back, each queue for itself."""
+    """Unread messages can be removed, from each queue alone."""
 
     @tool
     def work(n: int) -> int:
@@ -227,7 +227,7 @@ def test_clear(cleared: dict[str, bool], expected: list[str]) -> None:
 
 
 def test_clear_all_runs() -> None:
-    """A runner takes back what the models of all its runs have not read."""
+    """A runner removes the messages that the models of all its runs have not read."""
     runner = Runner(model=ScriptedModel(["ok", "ok"]))
     with runner.stream("a") as first, runner.stream("b") as second:
         first.steer("now")
@@ -239,7 +239,7 @@ def test_clear_all_runs() -> None:
 
 
 def test_message_of_the_user() -> None:
-    """A whole message can be said, as text can; nothing else."""
+    """A message is text or a UserMessage."""
     steered = SteeredRun([works(1), "ok"], steer=[UserMessage("look")])
     result = steered.runner.run("go")
 
@@ -247,7 +247,7 @@ def test_message_of_the_user() -> None:
 
 
 def test_no_message() -> None:
-    """What is neither text nor a message is refused where it is said."""
+    """What is neither text nor a message is refused at once."""
     events = Runner(model=ScriptedModel(["ok"])).stream("go")
 
     with events, pytest.raises(TypeError, match="A prompt is text, or a list of texts, pictures and files, not 5"):
@@ -358,7 +358,7 @@ def test_unread(ends: str) -> None:
 
 
 def test_nothing_unread() -> None:
-    """A run that has read all that was said leaves nothing unread."""
+    """A run that has read all messages leaves nothing unread."""
     assert () == SteeredRun([works(1), "ok"], steer=["now"]).runner.run("go").unread
 
 

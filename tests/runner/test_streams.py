@@ -139,7 +139,7 @@ def test_calls_finish_as_they_come() -> None:
 
 @BOTH
 def test_reasoning_and_text(draw: Callable[[Runner], list[Any]]) -> None:
-    """Thoughts and words of a server come as deltas of their own, in order, whichever client reads them."""
+    """Reasoning and text of a server come as deltas of their own, in order, whichever client reads them."""
     deltas: list[dict[str, Any]] = [
         {"reasoning_content": "Hm."},
         {"reasoning": "Ah."},

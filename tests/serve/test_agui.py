@@ -145,7 +145,7 @@ def test_ids_are_the_runs_own() -> None:
     assert [("r", "r"), ("r", "r")] == [(e["threadId"], e["runId"]) for e in events if e["type"].startswith("RUN")]
 
 
-# -- texts and thoughts
+# -- texts and reasoning
 
 
 def test_text_that_came_whole() -> None:
@@ -168,7 +168,7 @@ def test_text_that_came_in_pieces() -> None:
 
 
 def test_thoughts_in_between() -> None:
-    """Each stretch of thoughts has an id of its own; the text around it stays one message."""
+    """Each stretch of reasoning has an id of its own; the text around it stays one message."""
     events = encode_turn(
         ReasoningDelta("a"), TextDelta("b"), ReasoningDelta("c"), TextDelta("d"), finish_turn(), finish()
     )
@@ -178,7 +178,7 @@ def test_thoughts_in_between() -> None:
 
 
 def test_messages_meanwhile() -> None:
-    """What the user says during the run is a message of the user."""
+    """A message of the user during the run is one of the user."""
     events = encode_turn(MessageAdded(UserMessage("Hurry.")), MessageAdded(UserMessage("Please.")), finish())
 
     assert [
@@ -263,7 +263,7 @@ CUSTOM: dict[str, tuple[Event, dict[str, Any]]] = {
 
 @pytest.mark.parametrize(("event", "value"), CUSTOM.values(), ids=CUSTOM)
 def test_custom_events(event: Event, value: dict[str, Any]) -> None:
-    """What the protocol has no word for is a custom event, in the event's JSON form."""
+    """What the protocol has no event for is a custom event, in the event's JSON form."""
     name = type(event).__name__
 
     assert {"type": "CUSTOM", "name": name[0].lower() + name[1:], "value": value} == encode_turn(event, finish())[0]
