@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Generic, NoReturn
 
@@ -57,6 +58,14 @@ class ToolContext(Generic[Deps]):
         """Deadline of the call on the clock of `time.monotonic()`, in seconds; None without one."""
         return self.cancellation.deadline
 
+    @staticmethod
+    def current() -> ToolContext[Any] | None:
+        """Return the context of the call whose function runs here, for helpers that it calls; None outside of a call.
+
+        Threads that the function starts itself have it if they run in a copy of its context (see `contextvars`).
+        """
+        return current_context.get()
+
     def progress(self, text: str) -> None:
         """Report progress as text, for users: the model never sees it. Safe from any thread."""
         self.emit(str(text), None)
@@ -78,3 +87,7 @@ class ToolContext(Generic[Deps]):
     @classmethod
     def __get_pydantic_core_schema__(cls, *_: object) -> NoReturn:
         raise TypeError("a context comes from the run: write ToolContext alone, or ToolContext | None")
+
+
+# The context of the call whose function runs here.
+current_context: ContextVar[ToolContext[Any] | None] = ContextVar("current_context", default=None)

@@ -19,7 +19,7 @@ from pydantic_core import to_json
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import await_value, is_cancelling
 from toolkit._concurrency.event_loop import private_loop
-from toolkit._context import ToolContext
+from toolkit._context import ToolContext, current_context
 from toolkit._messages import File, Image, ToolResult, replace_surrogates
 from toolkit._schema.arguments import LONG_TEXT, ArgumentParser, Outcome, RawArguments, check_long_text
 from toolkit._schema.error_messages import MAX_ERROR, shorten
@@ -342,7 +342,7 @@ class Invocation:
                 values = validate(arguments)  # type: ignore[arg-type]  # raises for what is not text
             except Exception as error:  # noqa: BLE001  pydantic-core's own, and those of the user's types
                 return self._invoke_outcome(self.parser.repair(arguments, error), context)
-            if function is None:
+            if function is None or context is not None:
                 return self._invoke_outcome((values, ()), context)
             try:
                 value = function(**values)
@@ -366,7 +366,7 @@ class Invocation:
                 values = validate(arguments)  # type: ignore[arg-type]  # as above
             except Exception as error:  # noqa: BLE001  as above
                 return await self._ainvoke_outcome(self.parser.repair(arguments, error), context)
-            if function is None:
+            if function is None or context is not None:
                 return await self._ainvoke_outcome((values, ()), context)
             try:
                 value = await function(**values)
@@ -402,12 +402,16 @@ class Invocation:
         self, values: dict[str, Any], context: ToolContext[Any] | None = None
     ) -> ToolResult | Awaitable[ToolResult]:
         """Call the handler with validated values; returns a result, or an awaitable of one."""
+        outer = current_context.get()
+        if context is not None:
+            current_context.set(context)
         try:
             function = self._function
-            value = function(**values) if function else self._action(values, context)
+            return self.settle(function(**values) if function else self._action(values, context), context)
         except BaseException as error:  # noqa: BLE001  whatever a tool raises is its result
             return self.fail(error)
-        return self.settle(value, context)
+        finally:
+            current_context.set(outer)
 
     def settle(self, value: Any, context: ToolContext[Any] | None = None) -> ToolResult | Awaitable[ToolResult]:
         """Make the result of a handler's value; an awaitable of it if the value must be awaited."""
@@ -416,7 +420,7 @@ class Invocation:
         except BaseException as error:  # noqa: BLE001  as in `execute`
             return self.fail(error)
         if hasattr(type(whole), "__await__"):
-            return self._settle_async(whole)
+            return self._settle_async(whole, context)
         return self._render(whole)
 
     def fail(self, error: BaseException, *, may_be_cancelled: bool = False) -> ToolResult:
@@ -437,18 +441,28 @@ class Invocation:
 
     def perform(self, values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
         """Call the handler without a loop or a run and return its value; for a process or an executor."""
-        whole = collect(self._action(values, context), context)
-        if not hasattr(type(whole), "__await__"):
-            return whole
-        import asyncio
+        outer = current_context.get()
+        current_context.set(context)
+        try:
+            whole = collect(self._action(values, context), context)
+            if not hasattr(type(whole), "__await__"):
+                return whole
+            import asyncio
 
-        return asyncio.run(await_value(whole))
+            return asyncio.run(await_value(whole))
+        finally:
+            current_context.set(outer)
 
-    async def _settle_async(self, awaitable: Awaitable[Any]) -> ToolResult:
+    async def _settle_async(self, awaitable: Awaitable[Any], context: ToolContext[Any] | None) -> ToolResult:
+        outer = current_context.get()
+        if context is not None:
+            current_context.set(context)
         try:
             value = await awaitable
         except BaseException as error:  # noqa: BLE001  as in `execute`
             return self.fail(error, may_be_cancelled=True)
+        finally:
+            current_context.set(outer)
         return self._render(value)
 
     def _render(self, value: Any) -> ToolResult:
