@@ -126,6 +126,19 @@ def test_long_results_are_cut() -> None:
     assert "          19\n          … 10 more lines\nAnswer" in out.getvalue()
 
 
+def test_result_of_one_long_line() -> None:
+    """A line of a million characters is cut, in a pipe too."""
+
+    def line() -> str:
+        """Return a line."""
+        return "x" * 10**6
+
+    out = io.StringIO()
+    show(Runner([line], model=ScriptedModel([[call("line")], "Done."])).stream("x"), out=out)
+
+    assert f"Result    {'x' * 9_999}…\nAnswer" in out.getvalue()
+
+
 def test_colours_only_where_somebody_looks(environment: Callable[[str, str], None]) -> None:
     """A terminal gets colours, unless NO_COLOR is set; a pipe never does."""
     coloured = shown("Hi.", out=Terminal())

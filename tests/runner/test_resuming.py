@@ -498,6 +498,19 @@ def test_return_direct(way: str) -> None:
     assert ('{"a":1}', "stop", ["go", "", '{"a":1}']) == (result.output, result.finish_reason, texts(result))
 
 
+def test_long_direct_answer() -> None:
+    """A result that is the run's answer is whole, though the conversation has a part of it."""
+
+    @tool(return_direct=True, max_result=400)
+    def table() -> str:
+        """Return a table."""
+        return "x" * 1_000
+
+    result = Runner([table], model=ScriptedModel([call("table")])).run("Show it.")
+
+    assert ("x" * 1_000, 400) == (result.output, len(result.messages[-1].text))
+
+
 def test_return_direct_of_the_first() -> None:
     """Of several calls the first in call order that may answers does; one that fails does not."""
 

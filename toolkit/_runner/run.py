@@ -373,8 +373,9 @@ class Run(Generic[T]):
             raise error
         if turn.is_stopped:
             self.conversation.end("stopped", text=STOPPED_TEXT)
-        elif (direct := self.tool_caller.direct_answer(messages)) is not None:
-            self.conversation.end("stop", output=direct)
+        elif (direct := self.tool_caller.find_direct_answer(messages)) is not None:
+            finished = self.calls.get(direct.call_id)  # its text is whole
+            self.conversation.end("stop", output=finished.result.text or "" if finished else direct.text)
         return messages
 
     async def _finish(self, step: Finished | Paused) -> AsyncGenerator[Event, None]:

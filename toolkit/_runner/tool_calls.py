@@ -102,12 +102,12 @@ class ToolCaller:
         tool = self.tools.get(call.name)
         return (tool.title if tool is not None else None) or ""
 
-    def direct_answer(self, messages: Sequence[ToolMessage]) -> str | None:
+    def find_direct_answer(self, messages: Sequence[ToolMessage]) -> ToolMessage | None:
         """Return the first result of a tool with `return_direct`; None if there is none."""
         for message in messages:
             tool = None if message.is_error else self.tools.get(message.name)
             if tool is not None and tool.settings.return_direct:
-                return message.text
+                return message
         return None
 
     def end_turn(self) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TextIO, overload
 from typing_extensions import TypeVar
 
 from toolkit._messages import ToolCall
-from toolkit.display.formatting import LineWriter, format_call, get_progress_text, shorten
+from toolkit.display.formatting import MAX_TEXT, LineWriter, format_call, get_progress_text, shorten
 from toolkit.events import (
     ApprovalNeeded,
     Event,
@@ -159,7 +159,7 @@ class Transcript:
             case ToolCallFinished(call=call, result=result):
                 note = f"  ({event.seconds:.1f} s)" if event.seconds >= SLOW else ""
                 label = "Error" if result.is_error else "Result"
-                self._lines.write(label, self._name_call(call, result.text or ""), note)
+                self._lines.write(label, self._name_call(call, shorten(result.text or "", MAX_TEXT)), note)
             case MessageAdded(message=message):
                 self.write("User", message.text)
             case LimitReached(limit=limit):
