@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -209,12 +209,22 @@ def test_search_that_ends_the_run() -> None:
     assert "Not today." == Runner(model=ScriptedModel([]), hooks=[Prefetch(stop)]).run("cats").output
 
 
-def test_recalled_memories() -> None:
-    """Memories of an owner are recalled in front of a prompt."""
-    with MemoryKnowledge() as store:
-        memories = Memories(store.with_owner("acme/ann"), lambda texts: [[1.0, 0.5] for _ in texts])
-        memories.save("Ann is allergic to nuts.")
-        model = ScriptedModel(["No nuts."])
-        Runner(model=model, hooks=[Prefetch(memories.load, title="Relevant memories")]).run("What can I eat?")
+def embed(texts: Sequence[str], /) -> list[list[float]]:
+    """Embed memories near each other, and queries at a cosine of 0.5 from them."""
+    return [[0.5, 0.75**0.5] if text.endswith("?") else [1.0, 0.0] for text in texts]
 
-    assert "[1] Ann is allergic to nuts.\n(source: memory, score: 1.00)" in model.requests[0].messages[0].text
+
+def test_recalled_memories() -> None:
+    """As a hook, memories put those near a prompt in front of it, of one owner and at most so many."""
+    with MemoryKnowledge() as store:
+        memories = Memories(store.with_owner("acme/ann"), embed, most=2)
+        for text in ("Ann is allergic to nuts.", "Ann likes tea.", "Ann has a cat."):
+            memories.save(text)
+        Memories(store.with_owner("acme/bob"), embed).save("Bob likes nuts.")
+        model = ScriptedModel(["No nuts."])
+        Runner(model=model, hooks=[memories]).run("What can I eat?")
+    text = model.requests[0].messages[0].text
+
+    assert text.startswith("Relevant memories\n")
+    about = "(source: memory, score: 0.50)"
+    assert text.endswith(f"[1] Ann is allergic to nuts.\n{about}\n\n[2] Ann likes tea.\n{about}")

@@ -11,7 +11,7 @@ import os
 import re
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from types import MappingProxyType
@@ -24,7 +24,7 @@ from toolkit._concurrency.threads import use_cancellation
 from toolkit._context import ToolContext
 from toolkit._guards.options import check_number, check_sync_function, check_whole
 from toolkit._guards.paths import Root
-from toolkit._messages import Message, ModelResponse, ToolResult, UserMessage
+from toolkit._messages import Message, ModelRequest, ModelResponse, ToolResult, UserMessage
 from toolkit._options import check_options
 from toolkit._runner.runner import Runner
 from toolkit._schema.json_text import escape_confusable
@@ -33,6 +33,7 @@ from toolkit._tools.tool import Tool
 from toolkit.builtin.files.text import decode_file, escape_name
 from toolkit.builtin.files.workspace import Workspace
 from toolkit.errors import DefinitionError, Failed
+from toolkit.sources.retrievers import Prefetch
 from toolkit.stores import Chunk, Document, Embed, Hit, KnowledgeStore, StoreError
 from toolkit.stores.embeddings import embed_texts, get_model_name, validate_embed
 from toolkit.stores.knowledge import KNOWLEDGE
@@ -162,6 +163,8 @@ def _hit_to_dict(hit: Hit) -> dict[str, Any]:
 class Memories:
     """Short texts about one owner, in a store.
 
+    As a hook, `Runner(hooks=[memories])`, it puts the memories near each prompt in front of it.
+
     Args:
         store: The store: `store.with_owner(user)` for one of several users.
         embed: The embedding function.
@@ -186,6 +189,11 @@ class Memories:
         validate_store(store, embed)
         self._store, self._embed, self._clock = store, embed, check_sync_function("clock", clock)
         self._most, self._min_score = check_whole("most", most), check_number("min_score", min_score, least=-1)
+        self._prefetch = Prefetch(self.load, title="Relevant memories", top_k=most, min_score=min_score)
+
+    def before_model(self, request: ModelRequest) -> ModelRequest | Awaitable[ModelRequest | None] | None:
+        """Add the memories near the latest prompt to a request; None if there are none."""
+        return self._prefetch.before_model(request)
 
     def save(self, text: str, kind: Kind = "fact") -> None:
         """Store a memory; it replaces one of the same lifetime that differs in case, spaces or a full stop at most.

@@ -89,7 +89,7 @@ class Prefetch:
     follow an answer are searched for, each once. A search that fails is logged, and the prompt is sent without it.
 
     Args:
-        search: The search, such as `Memories(...).load`.
+        search: The search.
         title: Title of the passages.
         top_k: Maximum number of passages.
         min_score: Minimum score of a passage; one without a score is never left out.
