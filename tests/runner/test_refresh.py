@@ -179,6 +179,17 @@ def test_reserved_name() -> None:
         Runner([result_read])
 
 
+def test_name_of_the_answer() -> None:
+    """The tool whose call is the answer takes another name where a tool has its own."""
+    model = ScriptedModel(['{"result": 3}'])
+    box = Toolbox([tool(name="final_result")(late), tool(name="final_result_2")(late)])
+    Runner(box, model=model).run("go", output_type=int)
+    (request,) = model.requests
+
+    assert request.output is not None
+    assert "final_result_3" == request.output.spec.name
+
+
 @WAYS
 @pytest.mark.parametrize("refresh", ["run", "iteration"])
 def test_reserved_name_later(go: Go, refresh: Any) -> None:
