@@ -155,7 +155,7 @@ def crowds(effort: Effort) -> Iterator[Row]:
 def wides(effort: Effort) -> Iterator[Row]:
     """Compare the wall-clock time of many calls in one turn with that of one."""
     with serving() as port, event_loop() as loop:
-        for calls, aim in ((64, 1.5), (256, 2.0)):
+        for calls, aim in ((64, 1.3), (256, 1.7)):
             for kind, span in wide.spans(loop, port, calls).items():
                 yield Row(f"{calls} {kind}: time / of one", aim, compared(span, lambda: wide.NAP, effort.rounds))
 

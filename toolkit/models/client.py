@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, M
 from contextlib import aclosing, contextmanager, suppress
 from copy import copy
 from functools import partial
+from operator import attrgetter
 from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -77,7 +78,7 @@ class ResponseBuilder(ABC):
         """List the calls completed since the last time, with their positions."""
 
 
-class ServerModel(ABC):
+class ServerModel:
     """A model behind a server that a client of the openai package talks to.
 
     Args:
@@ -91,8 +92,8 @@ class ServerModel(ABC):
     default_dialect: ClassVar[type[RunDialect]]
     # Keys of each request's body that options may replace.
     defaults: ClassVar[Mapping[str, Any]] = {}
-    # Where requests go, below the client's address.
-    path: ClassVar[str]
+    # The client's attribute whose `create` sends requests; with slashes, their path.
+    resource: ClassVar[str]
     # Arguments of a streamed request.
     streaming: ClassVar[Mapping[str, Any]] = {}
 
@@ -183,7 +184,7 @@ class ServerModel(ABC):
         return await self._send(request, **options)
 
     async def _create(self, body: Mapping[str, Any], cancellation: Cancellation | None, **options: Any) -> Any:
-        create = self._get_create()
+        create = attrgetter(f"{self.resource}.create")(self.client)
         if _is_unwrapped(create) and hasattr(self.client, "post"):
             # It would walk all messages on every turn, and check each piece of the answer.
             reply = self._post({"model": self.name, **body, **options}, cancellation)
@@ -197,17 +198,14 @@ class ServerModel(ABC):
 
         kind: Any = openai.AsyncStream if self.is_async else openai.Stream
         options = {"security": {"bearer_auth": True}}
-        post: Any = partial(self.client.post, self.path, cast_to=object, body=body, options=options)
+        path = f"/{self.resource.replace('.', '/')}"
+        post: Any = partial(self.client.post, path, cast_to=object, body=body, options=options)
         if self.is_async or body["stream"] or cancellation is None or cancellation.deadline is None:
             return post(stream=body["stream"], stream_cls=kind[object])
         with post(stream=True, stream_cls=kind[object]) as reply, close_on_cancel(cancellation, reply.response):
             limit_response(reply.response)
             reply.response.read()
             return reply.response.text
-
-    @abstractmethod
-    def _get_create(self) -> Any:
-        """Return the client's method that sends a request."""
 
     def _make_body(self, request: ModelRequest) -> dict[str, Any]:
         """Make the body, without what servers refuse where a request has no tools."""

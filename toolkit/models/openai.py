@@ -103,12 +103,8 @@ class OpenAIModel(ServerModel):
 
     builder = _CompletionBuilder
     default_dialect = Chat
-    path = "/chat/completions"
+    resource = "chat.completions"
     streaming: ClassVar[Mapping[str, Any]] = {"stream_options": {"include_usage": True}}
-
-    @override
-    def _get_create(self) -> Any:
-        return self.client.chat.completions.create
 
 
 def _find_choice(chunk: Any) -> Any:

@@ -294,13 +294,9 @@ class ResponsesModel(ServerModel):
 
     builder = _ItemsBuilder
     default_dialect = Responses
-    path = "/responses"
+    resource = "responses"
     # The server stores nothing, so reasoning comes here, encrypted, and is sent back.
     defaults: ClassVar[Mapping[str, Any]] = {"store": False, "include": ["reasoning.encrypted_content"]}
-
-    @override
-    def _get_create(self) -> Any:
-        return self.client.responses.create
 
     @override
     def _add_options(self, body: dict[str, Any]) -> dict[str, Any]:
