@@ -85,6 +85,7 @@ def test_python_of_the_pages_compiles(page: Path) -> None:
         "shared-values",
         "built-in-tools",
         "web",
+        "mcp",
         "knowledge",
         "schedules",
     ],

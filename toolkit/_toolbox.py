@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from inspect import Parameter
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, TypeVar, get_args, overload
+from typing import Any, Literal, Protocol, TypeAlias, TypeGuard, TypeVar, get_args, overload, runtime_checkable
 
 from pydantic_core import from_json, to_json
 from typing_extensions import Self
@@ -30,7 +31,7 @@ from toolkit._options import check_methods
 from toolkit._schema.arguments import RawArguments
 from toolkit._schema.error_messages import suggest
 from toolkit._schema.json_text import to_json_text
-from toolkit._tools.bindings import AnyTool, Bindings, table_lock
+from toolkit._tools.bindings import AnyTool, Bindings, Tools, table_lock
 from toolkit._tools.check import CheckReport, check_tools
 from toolkit._tools.decorator import add_defaults, check_defaults, tool, tool_methods
 from toolkit._tools.functions import FunctionHandler
@@ -39,7 +40,9 @@ from toolkit._tools.shared_values import ABOUT, SharedValues, Values
 from toolkit._tools.tool import Tool, refuse_unbound, safe_name
 from toolkit.errors import DefinitionError, DuplicateToolError, ToolNotFoundError
 
-# A tool, a function, or an object whose decorated methods are tools.
+logger = logging.getLogger("toolkit")
+
+# A tool, a function, a source, or an object whose decorated methods are tools.
 Addable: TypeAlias = object
 Wait: TypeAlias = Literal["all", "success", "first"]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -48,6 +51,15 @@ NO_DEFAULTS = ToolOptions()
 OBJECT_OPTIONS = ("title", "description", "effect", "authorize", "approve")
 # Added to the refusal of a call that needs approval, for whoever made it.
 HINT = " Pass approve=..., such as approve=Console()."
+
+
+@runtime_checkable
+class ToolSource(Protocol):
+    """Tools from elsewhere that may change: a toolbox takes over those that there are whenever a run starts."""
+
+    def current_tools(self) -> tuple[AnyTool, ...]:
+        """Return the tools that there are now; the same tuple as long as nothing changes."""
+        ...
 
 
 @check_methods()
@@ -103,6 +115,8 @@ class Toolbox:
         self.bindings = Bindings(_about=ABOUT if references else {})
         # Rendered schemas by dialect and strictness, and the composition that they belong to.
         self._schemas: tuple[object, dict[tuple[str, bool], list[dict[str, Any]]]] = (None, {})
+        # Sources, each with what it last listed, and the tools that were made of that.
+        self._sources: list[tuple[ToolSource, tuple[object, ...], list[AnyTool]]] = []
         if isinstance(tools, str) or not isinstance(tools, Iterable):
             remedy = "the function itself, not its name" if isinstance(tools, str) else "also for a single one"
             raise TypeError(
@@ -152,7 +166,9 @@ class Toolbox:
             DuplicateToolError: A name is taken; the message names the kind and source of both.
             DefinitionError: One cannot be a tool, or is a method without its instance.
         """
-        given = self._make_tools(tools)
+        parts = [(item, item.current_tools() if _is_source(item) else (item,)) for item in tools]
+        taken = [self._make_tools(listed) for _, listed in parts]
+        given = [*chain.from_iterable(taken)]
         with table_lock:
             added = dict(self.bindings._tools)
             for made in given:
@@ -165,6 +181,7 @@ class Toolbox:
                     )
                 added[made.name] = made
             self.bindings._tools = added
+            self._sources += [(item, listed, own) for (item, listed), own in zip(parts, taken) if _is_source(item)]
 
     def replace(self, *tools: Addable) -> None:
         """Replace the tools that have the same names.
@@ -204,7 +221,11 @@ class Toolbox:
         return self._with((self.bindings._tools[made.name] for made in self if keep(made)), self._copy_bindings())
 
     def snapshot(self) -> Mapping[str, AnyTool]:
-        """Return the tools as they are executed now, by name; later changes of the toolbox do not reach it."""
+        """Return the tools as they are executed now, by name; later changes of the toolbox do not reach it.
+
+        Takes over what has changed in the sources.
+        """
+        self._update()
         return MappingProxyType(dict(self.bindings._compose()))
 
     @overload
@@ -271,6 +292,7 @@ class Toolbox:
             ValueError: There is no such dialect.
             DefinitionError: A tool cannot be described to a model, or to this provider.
         """
+        self._update()
         renderer, tools = self._dialect(dialect, strict=strict), self.bindings._compose()
         key = dialect, renderer.strict
         if self._schemas[0] is not tools:
@@ -444,6 +466,16 @@ class Toolbox:
         made = chain.from_iterable(map(_as_tools, items))
         return [add_defaults(each, self.defaults) for each in made] if self.defaults else [*made]
 
+    def _update(self) -> None:
+        """Take over the changed tools of the sources; a new one whose name is taken is left out, with a warning."""
+        with table_lock:
+            for place, (source, known, old) in enumerate(self._sources):
+                listed = source.current_tools()
+                if listed is not known:
+                    new = self._make_tools(listed)
+                    self._sources[place] = source, listed, new
+                    self.bindings._tools = _exchange(self.bindings._tools, old, new)
+
     def _copy_bindings(self) -> Bindings:
         return self.bindings._rename({name: name for name in self.names})
 
@@ -519,6 +551,24 @@ def _name_source(made: AnyTool) -> str:
     return f"the function {made.origin}" if isinstance(made.handler.interface, FunctionHandler) else made.origin
 
 
+def _is_source(item: object) -> TypeGuard[ToolSource]:
+    return isinstance(item, ToolSource) and not inspect.isclass(item)
+
+
+def _exchange(tools: Tools, old: Sequence[AnyTool], new: Sequence[AnyTool]) -> Tools:
+    """Put the new tools of a source in the places of its old ones, and those of other names behind all."""
+    owned, known, fresh = {*map(id, old)}, {made.name for made in old}, {made.name: made for made in new}
+    kept = {
+        name: fresh[name] if id(made) in owned else made
+        for name, made in tools.items()
+        if id(made) not in owned or name in fresh
+    }
+    added = {name: made for name, made in fresh.items() if name not in known}
+    for name in added.keys() & kept.keys():
+        logger.warning("%s is left out: the toolbox has a tool %r already.", added[name].origin, name)
+    return {**kept, **{name: made for name, made in added.items() if name not in kept}}
+
+
 def _as_tools(item: Addable) -> Iterable[AnyTool]:
     """Return the tools that an item stands for: one, or those of an object with decorated methods."""
     if item is None or isinstance(item, (list, tuple, Toolbox)):
@@ -528,6 +578,8 @@ def _as_tools(item: Addable) -> Iterable[AnyTool]:
         made = item if isinstance(item, Tool) else tool(item)
         refuse_unbound(made, "add")
         return [made]
+    if _is_source(item):
+        return item.current_tools()
     owner = item if inspect.isclass(item) else type(item)
     methods = tool_methods(owner)
     if methods and item is owner:

@@ -103,6 +103,15 @@ class PrivateLoop:
                 watched.has_ended.wait(GRACE)  # let its `finally` blocks run
             raise
 
+    async def arun(self, job: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine function in the loop and wait for it in the running loop, which may be this one."""
+        import asyncio
+
+        loop = self._get_loop()
+        if asyncio.get_running_loop() is loop:
+            return await job()
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(job(), loop))
+
     def close(self) -> None:
         """Stop the loop; the next `run` starts another."""
         with self._lock:

@@ -2,10 +2,11 @@
 
 Files, each importing only those below it:
 
+    mcp           the tools of a server of the Model Context Protocol
     openapi       the operations of an API that OpenAPI describes
     retrievers    passages that a search finds, by a call or in front of a prompt
 """
 
 from __future__ import annotations
 
-__all__ = ["openapi", "retrievers"]
+__all__ = ["mcp", "openapi", "retrievers"]

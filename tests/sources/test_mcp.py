@@ -1,0 +1,566 @@
+"""MCP: the tools of a server, in toolboxes and runs."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import uvicorn
+
+from tests import ways
+from tests.sources.mcp_server import make_asking_server, make_server
+from toolkit import DefinitionError, DuplicateToolError, Failed, Runner, Toolbox
+from toolkit.approvers import defer
+from toolkit.events import ToolCallUpdated
+from toolkit.models import ToolMessage
+from toolkit.sources.mcp import MCP
+from toolkit.testing import ScriptedModel, call
+
+HERE = Path(__file__).parent
+SERVER = [sys.executable, HERE / "mcp_server.py"]
+
+
+def liar(silent: str = "never", *switches: str, **options: Any) -> MCP:
+    """Return a server that means no good."""
+    command = [sys.executable, str(HERE / "mcp_liar.py"), silent, *switches]
+    everything: Any = {"name": "liar", "timeout": 10, **options}
+    return MCP(command, **everything)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MCP]:
+    """A server over standard input and output."""
+    with MCP(SERVER, name="s", env={"PYTHONPATH": str(HERE.parent.parent)}) as server:
+        yield server
+
+
+@pytest.fixture
+def box(server: MCP) -> Toolbox:
+    """A toolbox of the server's tools."""
+    return Toolbox([server])
+
+
+@contextmanager
+def serve_http(app: Any, port: int = 0) -> Iterator[int]:
+    """Serve an app on this machine, and yield its port."""
+    running = uvicorn.Server(
+        uvicorn.Config(app, port=port, log_level="critical", ws="none", timeout_graceful_shutdown=1)
+    )
+    thread = threading.Thread(target=running.run)
+    thread.start()
+    while not running.started:
+        threading.Event().wait(0.01)
+    try:
+        yield running.servers[0].sockets[0].getsockname()[1]
+    finally:
+        running.should_exit = True
+        thread.join()
+
+
+class Recorder:
+    """An app that records the header `authorization` of each request."""
+
+    def __init__(self, app: Any) -> None:
+        self.app, self.seen = app, set[str]()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.seen |= {value.decode() for name, value in scope.get("headers", ()) if name == b"authorization"}
+        await self.app(scope, receive, send)
+
+
+def test_call(box: Toolbox) -> None:
+    """A call goes to the server, from a script and from an event loop."""
+    assert {"result": 3} == box.call("mcp_s_add", '{"a": 1, "b": 2}').value
+    assert "3" == asyncio.run(box.acall("mcp_s_add", {"a": 1, "b": 2})).text
+
+
+def test_call_without_a_toolbox(server: MCP) -> None:
+    """The tools of a server are ordinary tools."""
+    add = next(each for each in server.tools if each.name == "mcp_s_add")
+
+    assert "3" == add.invoke({"a": 1, "b": 2}).text
+    assert 5 == Toolbox([*server.tools]).prefixed("x_").call("x_mcp_s_add", {"a": 2, "b": 3}).value["result"]
+
+
+@pytest.mark.parametrize("way", [ways.run, ways.arun, ways.stream, ways.astream, ways.start])
+def test_run(way: Callable[[Runner], Any], server: MCP) -> None:
+    """A run calls the tools of a server beside its own, in whatever way it is started."""
+
+    def double(n: int) -> int:
+        """Double a number."""
+        return 2 * n
+
+    calls = [call("mcp_s_add", a=1, b=2), call("double", n=4), call("mcp_s_add", a=5, b=5)]
+    result = way(Runner([double, server], model=ScriptedModel([calls, "done"])))
+
+    assert ["3", "8", "10"] == [each.result.text for each in result.calls]
+
+
+def test_sync_call_in_a_loop(box: Toolbox) -> None:
+    """A sync call works inside a running event loop, as in a notebook."""
+
+    async def main() -> str | None:
+        return box.call("mcp_s_add", {"a": 1, "b": 2}).text
+
+    assert "3" == asyncio.run(main())
+
+
+def test_declaration(box: Toolbox) -> None:
+    """Name, title, description, schema and effect come from the server; the name begins with the server's own here."""
+    add, remove = box["mcp_s_add"], box["mcp_s_remove"]
+
+    assert ("Addition", "Add two numbers.", "read") == (add.title, add.description, add.settings.effect)
+    assert ["a", "b"] == [*add.parameters["properties"]]
+    assert {"result": "integer"} == {key: part["type"] for key, part in (add.output_schema or {})["properties"].items()}
+    assert ("Removal", "destructive") == (remove.title, remove.settings.effect)
+    assert "MCP tool (no description)" == remove.description
+    assert box["mcp_s_work"].settings.effect is None
+
+
+def test_options_hold_against_hints(server: MCP) -> None:
+    """What the application says of effect and approval holds, whatever the server hints."""
+    with MCP(make_server(), name="s", effect="destructive", approve=True) as strict:
+        result = Toolbox([strict]).call("mcp_s_add", {"a": 1, "b": 2})
+
+        assert "destructive" == strict.tools[0].settings.effect
+        assert "unavailable" == result.kind
+
+
+def test_approver_sees_the_source(server: MCP) -> None:
+    """Whoever approves a call reads which server it is for."""
+    runner = Runner([server], model=ScriptedModel([[call("mcp_s_remove", path="x")]]), approve=defer)
+
+    assert ["the tool 'remove' of the MCP server 's'"] == [each.source for each in runner.run("go").pending]
+
+
+def test_invalid_arguments_stay_here(box: Toolbox) -> None:
+    """Arguments that do not match the server's schema are refused here."""
+    assert "invalid_arguments" == box.call("mcp_s_add", {"a": "x", "b": 2}).kind
+
+
+def test_error(box: Toolbox) -> None:
+    """An error of the server's tool is an error here, with the server's text."""
+    result = box.call("mcp_s_fail")
+
+    assert ("no such city", "no such city", "failed") == (result.text, result.error, result.kind)
+
+
+def test_progress(server: MCP) -> None:
+    """Progress and log messages of the server are updates of the call."""
+    with Runner([server], model=ScriptedModel([[call("mcp_s_work")], "done"])).stream("go") as events:
+        texts = [event.text for event in events if isinstance(event, ToolCallUpdated)]
+
+    assert ["step 0", "step 1", "step 2", "3 of 3", "info: almost there"] == texts
+
+
+def test_content(box: Toolbox) -> None:
+    """Images and files are attached, embedded texts are read, links are named and not followed."""
+    result = box.call("mcp_s_show")
+
+    assert "look\n[image]\n[image that cannot be read]\n[file audio]\nthe notes\n[file b c.pdf]\n" in f"{result.text}"
+    assert f"{result.text}".endswith("[manual](http://127.0.0.1:9/manual)")
+    assert [b"\x89PNG\r\n"] == [image.data for image in result.images]
+    assert ["audio/wav", "application/pdf"] == [file.media_type for file in result.files]
+
+
+def test_cancel(box: Toolbox) -> None:
+    """A call that is cancelled is cancelled at the server; other calls go on."""
+
+    async def main() -> None:
+        waiting = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def on_event(event: Any) -> None:
+            if isinstance(event, ToolCallUpdated):
+                loop.call_soon_threadsafe(waiting.set)
+
+        async def follow() -> None:
+            async with Runner(box, model=ScriptedModel([[call("mcp_s_wait")]])).astream("go") as events:
+                async for event in events:
+                    on_event(event)
+
+        task = asyncio.create_task(follow())
+        await waiting.wait()
+        task.cancel()
+        await asyncio.wait([task])
+
+    asyncio.run(main())
+
+    assert ["wait"] == box.call("mcp_s_list_cancelled").value["result"]
+
+
+def test_time_limit() -> None:
+    """A call that is not answered ends after the time limit, and the next one is answered."""
+    with liar(timeout=2) as server:
+        box = Toolbox([server])
+
+        assert "timed_out" == box.call("mcp_liar_hang").kind
+        assert "done" == box.call("mcp_liar_echo").text
+
+
+def test_only_a_few_variables_of_the_environment(box: Toolbox, monkeypatch: pytest.MonkeyPatch, server: MCP) -> None:
+    """A command gets the variables that it is given, and not those of this process."""
+    monkeypatch.setenv("MY_SECRET", "s3cret")
+    with MCP(
+        SERVER, name="s", env={"GIVEN": "x", "PYTHONPATH": str(HERE.parent.parent)}, allow=["get_variable"]
+    ) as own:
+        box = Toolbox([own])
+
+        assert ["", "x"] == [box.call("mcp_s_get_variable", {"name": name}).text for name in ("MY_SECRET", "GIVEN")]
+
+
+def test_allow_and_block(caplog: pytest.LogCaptureFixture) -> None:
+    """Either list chooses among the server's tools; a name that the server does not have is warned of."""
+    with (
+        MCP(make_server(), allow=["add", "sub"], name="s") as some,
+        MCP(make_server(), block=["add"], name="s") as rest,
+    ):
+        assert ["mcp_s_add"] == [tool.name for tool in some.tools]
+        assert "mcp_s_remove" in (names := [tool.name for tool in rest.tools]) and "mcp_s_add" not in names
+    assert "['sub']" in caplog.text
+    with pytest.raises(DefinitionError, match=r"^set either AllowTools or BlockTools, not both$"):
+        MCP("x", allow=["add"], block=["remove"])
+
+
+@pytest.mark.parametrize(
+    ("server", "name"),
+    [
+        ("uvx some-server", "some-server"),
+        (["npx", "-y", "@scope/files", "/data"], "files"),
+        ([sys.executable, "servers/weather.py"], "weather"),
+        (["python", "-m", "my_server"], "my_server"),
+        ("my-server --fast", "my-server"),
+        ("https://user:key@mcp.example.com/mcp?token=1", "mcp_example_com"),
+    ],
+)
+def test_name(server: Any, name: str) -> None:
+    """A server is called after its command or host; what is shown of its address has no keys."""
+    made = MCP(server)
+
+    assert name == made.name
+    assert "key" not in repr(made) and "token" not in repr(made)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: MCP(""), "empty"),
+        (lambda: MCP("x", headers={"a": "b"}), "headers= does not go with a command"),
+        (lambda: MCP("http://x", env={"a": "b"}), "env= does not go with a URL"),
+        (lambda: MCP(make_server(), cwd="/"), "cwd= does not go with a server object"),
+        (lambda: MCP("x", allow="add"), "allow='add' is one text"),
+        (lambda: MCP("x", timeout=None), "timeout=None"),
+        (lambda: MCP("x", timeout=-1), "timeout=-1"),
+        (lambda: MCP("x", name=cast("Any", 3)), "name=3"),
+    ],
+)
+def test_wrong_options(make: Callable[[], MCP], text: str) -> None:
+    """An option that is wrong, or belongs to another kind of server, is refused at once."""
+    with pytest.raises(DefinitionError, match=text):
+        make()
+
+
+def test_unknown_option() -> None:
+    """An option that does not exist is refused."""
+    with pytest.raises(TypeError, match="retry_count"):
+        MCP("x", retry_count=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("server", "text"),
+    [
+        (MCP("no-such-program-here", name="m"), "'m' cannot be reached: there is no program 'no-such-program-here'"),
+        (MCP([sys.executable, "-c", "print(1)"], name="m"), "'m' cannot be reached"),
+        (MCP("http://127.0.0.1:9/mcp", name="m"), "'m' cannot be reached"),
+        (liar("initialize", timeout=1), "'liar' cannot be reached: it did not answer within 1 s"),
+        (liar("tools/list", timeout=1), "'liar' cannot be reached: it did not answer within 1 s"),
+    ],
+)
+def test_unreachable(server: MCP, text: str) -> None:
+    """A server that cannot be reached is an error when its tools are added, which names it."""
+    with pytest.raises(Failed, match=text):
+        Runner([server])
+
+
+def test_optional(caplog: pytest.LogCaptureFixture) -> None:
+    """An optional server that cannot be reached is left out with a warning, and the run goes on without it."""
+    runner = Runner([MCP("no-such-program-here", name="m", optional=True)], model=ScriptedModel(["done"]))
+
+    assert "done" == runner.run("go").output
+    assert ["toolkit"] == [record.name for record in caplog.records if "'m' cannot be reached" in record.message]
+
+
+def test_server_that_dies() -> None:
+    """A call whose server dies is an error that names it; the next call connects again."""
+    with liar() as server:
+        box = Toolbox([server])
+        result = box.call("mcp_liar_die")
+
+        assert "failed" == result.kind
+        assert "The connection to the MCP server 'liar' was lost. Whether it has executed" in f"{result.text}"
+        assert "done" == box.call("mcp_liar_echo").text
+
+
+def test_refusal() -> None:
+    """A call that the server refuses by an error of the protocol is an error with its text."""
+    with liar() as server:
+        result = Toolbox([server]).call("mcp_liar_refuse")
+
+    assert "The MCP server 'liar' refused the call: I will not" == result.text
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("unknown", "gave an answer that is none"),
+        ("wrong", "old\nThis does not match what mcp_liar_wrong declares to return."),
+        ("ask", '"message": "Elicitation not supported"'),
+        ("sample", '"message": "Sampling not supported"'),
+        ("noise", "done"),
+        ("huge", "xxx"),
+    ],
+)
+def test_misbehaviour(name: str, text: str) -> None:
+    """Whatever a server answers or asks, the call has a result, and the next call is answered."""
+    with liar() as server:
+        runner = Runner([server], model=ScriptedModel([[call(f"mcp_liar_{name}")], [call("mcp_liar_echo")], "done"]))
+        result = runner.run("go")
+    first, second = (message.text for message in result.messages if isinstance(message, ToolMessage))
+
+    assert text in first
+    assert len(first) <= 100_000
+    assert "done" == second
+
+
+def test_flood() -> None:
+    """A server cannot report without end: of 20,000 updates 1,000 arrive."""
+    model = ScriptedModel([[call("mcp_liar_flood")], "done"])
+    with liar() as server, Runner([server], model=model).stream("go") as events:
+        updates = [event for event in events if isinstance(event, ToolCallUpdated)]
+
+    assert 1_000 == len(updates)
+    assert "done" == events.result.calls[0].result.text
+
+
+def test_endless_listing(caplog: pytest.LogCaptureFixture) -> None:
+    """A listing without end is cut, with a warning."""
+    with liar("never", "pages") as server:
+        assert () == server.tools
+    assert "too many tools" in caplog.text
+
+
+def test_schemas_that_cannot_be(caplog: pytest.LogCaptureFixture) -> None:
+    """A tool whose schema refers to elsewhere, or is none, is left out with a warning that names it; others stay."""
+    with liar("never", "bad") as server:
+        names = [tool.name for tool in server.tools]
+        box = Toolbox([server])
+        result = box.call("mcp_liar_bad_slow", {"p": "a" * 40 + "!"})
+
+    assert "mcp_liar_echo" in names
+    assert {"mcp_liar_bad_self", "mcp_liar_bad_slow", "mcp_liar_bad_deep"} == {n for n in names if "bad" in n}
+    left_out = [record.getMessage() for record in caplog.records]
+    for name in ("bad far", "bad near", "bad missing", "bad _tool", "bad _activity"):
+        assert any(repr(name) in message for message in left_out), name
+    assert "invalid_arguments" == result.kind
+
+
+def test_names_that_lie(caplog: pytest.LogCaptureFixture) -> None:
+    """A server chooses neither its own name here nor that of another's tool; all names are distinct and sendable."""
+    with liar("never", "names") as server:
+        tools = Toolbox([server])
+
+    assert all(name.startswith("mcp_liar_") and len(name) <= 64 and name.isascii() for name in tools.names)
+    assert "mcp_liar_mcp_other_add" in tools
+    assert 2 == len([name for name in tools.names if "xxx" in name])
+    assert max(len(tool.description) for tool in tools) <= 1_000
+    assert "'echo' is left out: another one is called so" in caplog.text
+
+
+def test_two_servers(server: MCP) -> None:
+    """Two servers may have tools of one name; two servers of one name are refused, and both are named."""
+    with MCP(make_server(), name="t") as other, MCP(make_server(), name="s") as same:
+        both = Toolbox([server, other])
+
+        assert {"mcp_s_add", "mcp_t_add"} <= {*both.names}
+        with pytest.raises(DuplicateToolError, match="the tool 'add' of the MCP server 's'.*the tool 'add' of the MCP"):
+            Toolbox([server, same])
+
+
+def wait_for_change(server: MCP, before: Any) -> None:
+    """Wait until the tools of a server have changed."""
+    while server.tools is before:
+        threading.Event().wait(0.01)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["swap", "storm"])
+def test_changed_definitions(name: str) -> None:
+    """Tools that the server has changed come with the next run; those of a running one stay as they were."""
+    with liar() as server:
+        runner = Runner([server], model=ScriptedModel([[call(f"mcp_liar_{name}")], "done", "again"]))
+        before, names = server.tools, runner.toolbox.names
+        runner.run("go")
+        wait_for_change(server, before)
+
+        assert before[0] is runner.toolbox["mcp_liar_echo"]
+        runner.run("go")
+        assert server.tools[0] is runner.toolbox["mcp_liar_echo"]
+        assert names == runner.toolbox.names
+        assert ("swap" == name) == ("Another tool." == runner.toolbox["mcp_liar_echo"].description)
+
+
+@pytest.mark.timeout(60)
+def test_added_tool() -> None:
+    """A tool that the server adds joins the toolbox at its next use, also where changes have to be subscribed to."""
+    with MCP(make_server(), name="s") as server:
+        box, before = Toolbox([server]), server.tools
+        box.call("mcp_s_grow")
+        wait_for_change(server, before)
+
+        assert "mcp_s_late" in [schema["function"]["name"] for schema in box.schemas()]
+        assert "late" == box.call("mcp_s_late").text
+
+
+def test_removed_tool_stays_removed() -> None:
+    """A tool that the application removed does not come back when the server changes another."""
+    with liar() as server:
+        box, before = Toolbox([server]), server.tools
+        box.remove("mcp_liar_hang")
+        box.call("mcp_liar_swap")
+        wait_for_change(server, before)
+
+        assert "mcp_liar_hang" not in box.snapshot()
+
+
+def test_question() -> None:
+    """A server may ask the user where the application answers for them; a refusal is a refusal."""
+    asked: list[str] = []
+
+    def answer(message: str, schema: Any) -> dict[str, Any] | None:
+        asked.append(f"{message} {[*schema['properties']]}")
+        return {"years": 7} if len(asked) == 1 else None
+
+    with MCP(make_asking_server(), name="s", elicit=answer) as server:
+        box = Toolbox([server])
+
+        assert ["accept {'years': 7}", "decline None"] == [box.call("mcp_s_ask").text for _ in range(2)]
+        assert ["How old are you? ['years']"] * 2 == asked
+
+
+def test_question_without_anybody() -> None:
+    """A server that asks where nobody answers gets no answer, and the call is an error."""
+    with MCP(make_asking_server(), name="s") as server:
+        result = Toolbox([server]).call("mcp_s_ask")
+
+    assert "The MCP server asks for something that it does not get here" in f"{result.error}"
+
+
+def test_question_of_an_older_server() -> None:
+    """Questions work with servers of older versions of the protocol, by an async function, too."""
+
+    async def answer(message: str, schema: Any) -> dict[str, Any]:
+        return {"age": 7}
+
+    with liar(elicit=answer) as server:
+        assert '"age": 7' in f"{Toolbox([server]).call('mcp_liar_ask').text}"
+
+
+def test_http() -> None:
+    """A URL is reached by streamable HTTP, with the headers of this server alone; a new server under it is found."""
+    app = Recorder(make_server().streamable_http_app())
+    with serve_http(app) as port:
+        server = MCP(f"http://127.0.0.1:{port}/mcp", name="s", headers={"Authorization": "Bearer k"}, timeout=10)
+        box = Toolbox([server])
+
+        assert "3" == box.call("mcp_s_add", {"a": 1, "b": 2}).text
+        assert {"Bearer k"} == app.seen
+    assert box.call("mcp_s_add", {"a": 1, "b": 2}).is_error
+    with serve_http(make_server().streamable_http_app(), port):
+        results = [box.call("mcp_s_add", {"a": 1, "b": 2}) for _ in range(2)]
+
+        assert "3" == results[-1].text
+        server.close()
+
+
+def test_server_of_the_same_loop() -> None:
+    """An async application can connect to a server that its own event loop serves."""
+
+    async def main() -> str | None:
+        running = uvicorn.Server(
+            uvicorn.Config(make_server().streamable_http_app(), port=0, log_level="critical", ws="none")
+        )
+        task = asyncio.create_task(running.serve())
+        while not running.started:  # noqa: ASYNC110  it has no event
+            await asyncio.sleep(0.01)
+        port = running.servers[0].sockets[0].getsockname()[1]
+        async with MCP(f"http://127.0.0.1:{port}/mcp", name="s") as server:
+            result = await Toolbox([server]).acall("mcp_s_add", {"a": 1, "b": 2})
+        running.should_exit = True
+        await task
+        return result.text
+
+    assert "3" == asyncio.run(main())
+
+
+def is_running(process: str) -> bool:
+    """Return whether a process of this command runs."""
+    return process in subprocess.run(["ps", "-ewwo", "args"], capture_output=True, text=True, check=True).stdout  # noqa: S607
+
+
+def test_close(tmp_path: Path) -> None:
+    """The end of the block ends the server's process, even a stubborn one; later calls are errors."""
+    with liar("never", "stubborn", str(tmp_path)) as server:
+        box = Toolbox([server])
+
+        assert is_running(str(tmp_path))
+    assert not is_running(str(tmp_path))
+    assert "The MCP server 'liar' was closed." == box.call("mcp_liar_echo").text
+
+
+@pytest.mark.timeout(60)
+def test_forgotten_server(tmp_path: Path) -> None:
+    """A server that nothing refers to any more is ended."""
+    Toolbox([liar("never", str(tmp_path))]).call("mcp_liar_echo")
+    gc.collect()
+    while is_running(str(tmp_path)):
+        threading.Event().wait(0.05)
+
+
+def test_end_of_the_program(tmp_path: Path) -> None:
+    """The end of the program ends its servers, without a word."""
+    code = f"""if True:
+        import sys
+        from toolkit import Toolbox
+        from toolkit.sources.mcp import MCP
+        box = Toolbox([MCP([sys.executable, {str(HERE / "mcp_liar.py")!r}, "never", "stubborn", {str(tmp_path)!r}])])
+        print(box.call("mcp_mcp_liar_echo").text)
+    """
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+
+    assert ("done\n", "") == (done.stdout, done.stderr)
+    assert not is_running(str(tmp_path))
+
+
+def test_missing_package() -> None:
+    """Without the `mcp` package the import says what to install; `import toolkit` does not need it."""
+    code = "import sys; sys.modules['mcp'] = None; import toolkit; toolkit.Runner; import toolkit.sources.mcp"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert 'ImportError: MCP servers need an extra: pip install "function-toolkit[mcp]".' in done.stderr
+
+
+def test_quiet_logs(caplog: pytest.LogCaptureFixture) -> None:
+    """Connecting, calling and closing log nothing above the level of information."""
+    with MCP(make_server(), name="s") as server:
+        Toolbox([server]).call("mcp_s_add", {"a": 1, "b": 2})
+
+    assert [] == [record for record in caplog.records if record.levelno > logging.INFO]
