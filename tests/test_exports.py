@@ -92,10 +92,11 @@ PUBLIC: dict[str, str] = {
     "toolkit.schema": "FromJson array boolean enum integer number object string",
     "toolkit.serve": "agui",
     "toolkit.serve.agui": "AGUIEvent AGUIStream AsyncAGUIStream encode_events parse_decisions",
-    "toolkit.sources": "mcp openapi retrievers",
+    "toolkit.sources": "mcp openapi retrievers search",
     "toolkit.sources.mcp": "MCP",
     "toolkit.sources.openapi": "openapi_tools",
     "toolkit.sources.retrievers": "Prefetch retriever_tool",
+    "toolkit.sources.search": "ToolSearch",
     "toolkit.stores": """
         Chunk Database Document Embed Hit KnowledgeStore Layout LocalEmbeddings MemoryKnowledge OpenAIEmbeddings
         SQLiteKnowledge StoreError

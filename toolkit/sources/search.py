@@ -1,0 +1,177 @@
+"""Tool search: of a large toolbox, a model is sent a few tools, and finds the others when it needs them.
+
+    search = ToolSearch(box)
+    Runner([*box, search], hooks=[search])
+
+It works with every server. Responses has a search of its own, which `@tool(defer_loading=True)` uses.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Annotated, Any
+
+from pydantic import StringConstraints
+
+from toolkit._guards.options import check_whole
+from toolkit._messages import Message, ModelRequest, ToolMessage
+from toolkit._schema.error_messages import suggest
+from toolkit._toolbox import Addable, Toolbox
+from toolkit._tools.decorator import tool
+from toolkit._tools.tool import Tool
+from toolkit.errors import DefinitionError, ToolError
+
+__all__ = ["ToolSearch"]
+
+FIND_TOOLS = "find_tools"
+TOP_K = 5
+MAX_DESCRIPTION = 200  # characters of a tool's description in the list of what was found
+# How much a word counts in a tool's name, title, description, and in the names and texts of its parameters.
+WEIGHTS = (5.0, 3.0, 2.0, 1.0)
+# What is found scores at least this part of the best: less, and only words such as "the" are in common.
+MIN_SHARE = 0.2
+Query = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1_000)]
+
+_WORD = re.compile(r"[^\W_]+")
+# Where a name in camel case has a new word: getWeather, HTTPClient.
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_SELECT = f"""
+    SELECT id, bm25(tools, 0, {", ".join(map(str, WEIGHTS))}) AS score FROM tools
+    WHERE tools MATCH ? ORDER BY score LIMIT ?
+"""  # noqa: S608  our own numbers
+_FOUND = re.compile(r"^- (\S+?):", re.MULTILINE)
+
+
+class ToolSearch:
+    """A tool `find_tools`, and the hook that shows a model no more tools than it has found.
+
+    What was found is read off the conversation, so that a resumed run goes on with it. Tools are ordered by BM25 over
+    names, titles, descriptions and parameters (SQLite's FTS5). A tool that was not found cannot be called.
+
+    Args:
+        tools: The tools that are shown once they are found; a Toolbox as it is now.
+        always: Names of those that are always shown.
+        top_k: How many tools one search finds, at most.
+
+    Raises:
+        DefinitionError: `always` names a tool that is not there, or an option is invalid.
+
+    Example:
+        >>> from toolkit import Runner
+        >>> from toolkit.testing import ScriptedModel, call
+        >>> def get_weather(city: str) -> str:
+        ...     '''Get the weather of a city.'''
+        ...     return "Sunny."
+        >>> search = ToolSearch([get_weather])
+        >>> calls = [call("find_tools", query="weather"), call("get_weather", city="Oslo")]
+        >>> model = ScriptedModel([*calls, "It is sunny."])
+        >>> Runner([get_weather, search], model=model, hooks=[search]).run("How is Oslo?").output
+        'It is sunny.'
+        >>> [[spec.name for spec in request.tools] for request in model.requests]
+        [['find_tools'], ['find_tools', 'get_weather'], ['find_tools', 'get_weather']]
+    """
+
+    def __init__(self, tools: Toolbox | Iterable[Addable], *, always: Collection[str] = (), top_k: int = TOP_K) -> None:
+        box = tools if isinstance(tools, Toolbox) else Toolbox(tools)
+        self._tools = dict(box.snapshot())
+        self._always = _check_names(always, self._tools)
+        self._top_k = check_whole("top_k", top_k, 1)
+        self._lock = threading.Lock()
+        self._index = _build_index(made for name, made in self._tools.items() if name not in self._always)
+
+    def __repr__(self) -> str:
+        return f"<ToolSearch of {len(self._tools)} tools>"
+
+    def search(self, query: str) -> list[str]:
+        """Return the names of the tools that a query finds, the best first."""
+        words = _split_words(query)
+        if not words:
+            return []
+        with self._lock:
+            rows = self._index.execute(_SELECT, (" OR ".join(f'"{word}"' for word in words), self._top_k)).fetchall()
+        return [name for name, score in rows if score <= rows[0][1] * MIN_SHARE]  # the lower, the better
+
+    @tool(title="Find Tools", effect="read")
+    def find_tools(self, query: Query) -> str:
+        """Find further tools by what they do.
+
+        Use it where none of your tools fits. What it finds can be called from then on.
+
+        Args:
+            query: What is to be done, in a few words.
+        """
+        found = self.search(query)
+        if not found:
+            raise ToolError("No tool was found. Try other words, or answer without one.")
+        lines = [f"- {name}: {_shorten(self._tools[name].description)}" for name in found]
+        return "\n".join(["These tools can be called now:", *lines])
+
+    def before_model(self, request: ModelRequest) -> ModelRequest:
+        """Leave out the tools that the model has not found; those that were found come last, in that order."""
+        found = [name for name in _list_found(request.messages) if name in self._tools and name not in self._always]
+        hidden = self._tools.keys() - self._always - {request.choice}
+        specs = {spec.name: spec for spec in request.tools}
+        shown = [spec for name, spec in specs.items() if name not in hidden]
+        return replace(request, tools=(*shown, *[specs[name] for name in found if name in specs and name in hidden]))
+
+
+def _check_names(names: Collection[str], tools: Mapping[str, Any]) -> frozenset[str]:
+    if isinstance(names, str):
+        raise DefinitionError(f"always={names!r} is one text: write always=[{names!r}].")
+    for name in names:
+        if name not in tools:
+            raise DefinitionError(f"always={name!r} is no tool here{suggest(str(name), tools)}")
+    return frozenset(names)
+
+
+def _build_index(tools: Iterable[Tool[..., Any]]) -> sqlite3.Connection:
+    index = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+    index.execute(
+        "CREATE VIRTUAL TABLE tools USING fts5(id UNINDEXED, name, title, description, parameters, "
+        "tokenize='porter unicode61')"
+    )
+    index.execute("BEGIN")
+    index.executemany("INSERT INTO tools VALUES (?, ?, ?, ?, ?)", map(_make_row, tools))
+    index.execute("COMMIT")
+    return index
+
+
+def _make_row(made: Tool[..., Any]) -> tuple[str, ...]:
+    texts = (made.name, made.title or "", made.description, " ".join(_collect_texts(made.parameters)))
+    return (made.name, *[" ".join(_split_words(text)) for text in texts])
+
+
+def _collect_texts(schema: Any) -> Iterator[str]:
+    """Give the names and descriptions of the parameters of a schema, those of their parts included."""
+    if isinstance(schema, list):
+        for part in schema:
+            yield from _collect_texts(part)
+    if not isinstance(schema, dict):
+        return
+    for keyword, value in schema.items():
+        if keyword == "description" and isinstance(value, str):
+            yield value
+        elif keyword in ("properties", "$defs") and isinstance(value, dict):
+            yield from value
+            yield from _collect_texts([*value.values()])
+        else:
+            yield from _collect_texts(value)
+
+
+def _split_words(text: str) -> list[str]:
+    return _WORD.findall(_CAMEL.sub(" ", text))
+
+
+def _list_found(messages: Iterable[Message]) -> Iterator[str]:
+    """Give the names in the results of `find_tools`, in order, each once."""
+    results = (message.text for message in messages if isinstance(message, ToolMessage) and message.name == FIND_TOOLS)
+    return iter(dict.fromkeys(name for text in results for name in _FOUND.findall(text)))
+
+
+def _shorten(description: str) -> str:
+    first = description.partition("\n\n")[0].replace("\n", " ")
+    return first if len(first) <= MAX_DESCRIPTION else f"{first[: MAX_DESCRIPTION - 1]}…"
