@@ -85,13 +85,12 @@ def check_options(function: F, hints: Mapping[str, str] = NO_HINTS) -> F:
 
 
 def check_methods(hints: Mapping[str, str] = NO_HINTS) -> Callable[[C], C]:
-    """Decorate a class so that `check_options` holds for its constructor, and its public methods with options."""
+    """Decorate a class so that `check_options` holds for its constructor and its public methods."""
 
     def decorate(owner: C) -> C:
         for name, member in [*vars(owner).items()]:
-            if not inspect.isfunction(member) or member.__code__.co_flags & inspect.CO_VARKEYWORDS:
-                continue
-            if name == "__init__" or (member.__code__.co_kwonlyargcount and not name.startswith("_")):
+            is_open = not inspect.isfunction(member) or member.__code__.co_flags & inspect.CO_VARKEYWORDS
+            if not is_open and (name == "__init__" or not name.startswith("_")):
                 setattr(owner, name, check_options(member, hints))
         return owner
 

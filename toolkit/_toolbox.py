@@ -62,7 +62,7 @@ class ToolSource(Protocol):
         ...
 
 
-@check_methods()
+@check_methods(dict.fromkeys(("format", "provider", "api"), "Write dialect=..."))
 class Toolbox:
     """Tools by name. A plain function that is added becomes a tool; an object adds its methods decorated with `@tool`.
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from toolkit import Decision, Limits, Prices, Runner, Tool, Toolbox, tool
+from toolkit import Decision, Limits, OpenAIModel, Prices, Runner, Tool, Toolbox, tool
 from toolkit._runner.options import RunnerOptions
 from toolkit._tools.options import ToolOptions, ToolSettings
 from toolkit.approvers import Console, allow, ask_when
@@ -150,6 +150,8 @@ MISSPELT: dict[str, tuple[Callable[..., Any], str, str]] = {
     "Console": (Console, "writ", "write"),
     "Decision": (Decision, "aproved", "approved"),
     "Prices": (Prices, "inputs", "input"),
+    "bind": (BOX.bind, "functon", "function"),
+    "model": (OpenAIModel, "optons", "options"),
     "redact": (redact, "patern", "patterns"),
     "file_tools": (file_tools, "hash", "hashes"),
     "bash_tool": (partial(bash_tool, "."), "timout", "timeout"),
@@ -216,6 +218,7 @@ ELSEWHERE: dict[str, tuple[Callable[..., Any], str, str]] = {
     "approval": (tool, "needs_approval", "Write approve=True"),
     "schema": (tool, "args_schema", r"Tool\.from_schema\(\) takes one"),
     "strict": (tool, "strict_mode", "Write strict="),
+    "dialect": (BOX.schemas, "format", "Write dialect="),
     "limit": (Limits, "request_limit", "Write max_turns="),
 }
 

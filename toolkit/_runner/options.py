@@ -98,6 +98,7 @@ HINTS: Mapping[str, str] = {
     **dict.fromkeys(("output_type", "response_format", "response_model"), "Write runner.run(..., output_type=...)."),
     **dict.fromkeys(("messages", "deps"), "It belongs to one run: runner.run(prompt, messages=..., deps=...)."),
     **dict.fromkeys(("tools", "functions"), "Tools are the first argument: Runner([...])."),
+    "handoffs": "A runner is a tool of another one: runner.as_tool(name, description).",
     **dict.fromkeys(("llm", "model_name"), "Write model=..."),
     **dict.fromkeys(("max_iterations", "max_steps", "recursion_limit"), "Write max_turns=..., or limits=Limits(...)."),
     **dict.fromkeys(("timeout", "max_time"), "limits=Limits(...) has the time of a run and of a turn."),

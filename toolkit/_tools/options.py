@@ -282,6 +282,8 @@ HINTS: Mapping[str, str] = {
         "Raise ToolError with a text for the model, or list exceptions in relay=(...).",
     ),
     **dict.fromkeys(("is_enabled", "prepare"), "Toolbox.filtered() leaves tools out, as does allowed_tools= of a run."),
+    **dict.fromkeys(("func", "fn"), "Write tool(function), or function=..."),
+    "tags": "namespace= groups tools.",
     "strict_mode": "Write strict=...",
     "cache_results": "Runner(..., middleware=[toolkit.middleware.cache(...)]) keeps results.",
 }

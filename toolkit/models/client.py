@@ -25,6 +25,7 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit._dialects.base import RunDialect, extract_output
 from toolkit._dialects.tool_choice import applies_to_turn, resolve_choice
 from toolkit._messages import ModelRequest, ModelResponse, ToolCall, Usage, replace_surrogates
+from toolkit._options import check_options
 from toolkit.errors import ModelError
 from toolkit.events import TextDelta
 from toolkit.models import CallReady, Piece
@@ -97,6 +98,7 @@ class ServerModel:
     # Arguments of a streamed request.
     streaming: ClassVar[Mapping[str, Any]] = {}
 
+    @check_options
     def __init__(
         self,
         client: openai.OpenAI | openai.AsyncOpenAI | Any,
