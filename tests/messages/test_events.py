@@ -20,6 +20,7 @@ from toolkit.events import (
     ResultsAdded,
     RunFinished,
     RunStarted,
+    SubAgentEvent,
     TextDelta,
     ToolArgumentsDelta,
     ToolCallAbandoned,
@@ -83,6 +84,11 @@ FORMS: list[tuple[Event, dict[str, Any]]] = [
         },
     ),
     (ToolCallStarted(CALL), {"type": "toolCallStarted", **NAMED, "arguments": '{"a": 1}'}),
+    (ToolCallStarted(CALL, "Add"), {"type": "toolCallStarted", **NAMED, "arguments": '{"a": 1}', "title": "Add"}),
+    (
+        SubAgentEvent(CALL, TextDelta("Hi")),
+        {"type": "subAgentEvent", **NAMED, "event": {"type": "textDelta", "text": "Hi"}},
+    ),
     (ToolCallUpdated(CALL, "50 %"), {"type": "toolCallUpdated", **NAMED, "text": "50 %", "partial": None}),
     (
         ToolCallUpdated(CALL, partial=SHOWN),
