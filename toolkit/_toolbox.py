@@ -36,7 +36,7 @@ from toolkit._tools.check import CheckReport, check_tools
 from toolkit._tools.decorator import add_defaults, check_defaults, tool, tool_methods
 from toolkit._tools.functions import FunctionHandler
 from toolkit._tools.options import ToolOptions
-from toolkit._tools.shared_values import ABOUT, SharedValues, Values
+from toolkit._tools.shared_values import META_SCHEMAS, SharedValues, Values
 from toolkit._tools.tool import Tool, refuse_unbound, safe_name
 from toolkit.errors import DefinitionError, DuplicateToolError, ToolNotFoundError
 
@@ -112,7 +112,7 @@ class Toolbox:
         self.strict = strict
         self.check_output = check_output
         self.defaults = check_defaults(defaults)
-        self.bindings = Bindings(_about=ABOUT if references else {})
+        self.bindings = Bindings(_meta=META_SCHEMAS if references else {})
         # Rendered schemas by dialect and strictness, and the composition that they belong to.
         self._schemas: tuple[object, dict[tuple[str, bool], list[dict[str, Any]]]] = (None, {})
         # Sources, each with what it last listed, and the tools that were made of that.
@@ -148,7 +148,7 @@ class Toolbox:
     @property
     def references(self) -> bool:
         """Whether calls may refer to the results of other calls."""
-        return bool(self.bindings._about)
+        return bool(self.bindings._meta)
 
     @property
     def names(self) -> tuple[str, ...]:

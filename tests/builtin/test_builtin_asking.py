@@ -45,7 +45,7 @@ class Person:
     """A user who never answers; `asked` is set when a question arrives."""
 
     def __init__(self) -> None:
-        self.begun = 0
+        self.started = 0
         self.asked = threading.Event()
         self.gone = threading.Event()
         self.question: Question | None = None
@@ -53,13 +53,13 @@ class Person:
     def sync(self, question: Question) -> str:
         """Wait for ever, as input() does."""
         self.question = question
-        self.begun += 1
+        self.started += 1
         self.asked.set()
         self.gone.wait(30)
         return "late"
 
     async def later(self, question: Question) -> str:
-        """Wait for ever, and tell when that is called off."""
+        """Wait for ever, and record a cancellation."""
         self.question = question
         self.asked.set()
         try:
@@ -240,7 +240,7 @@ def test_too_many_open() -> None:
     person.gone.set()
 
     assert "Too many earlier questions still wait for an answer. Continue without one." == text
-    assert 64 == person.begun
+    assert 64 == person.started
 
 
 def test_one_at_a_time() -> None:

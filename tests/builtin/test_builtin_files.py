@@ -566,24 +566,24 @@ from toolkit.builtin import file_tools
 place, kills = sys.argv[1], int(sys.argv[2])
 write, chance, found = file_tools(place)[1], random.Random(1), set()
 
-def work(told):
+def work(writing):
     for number in range(10 ** 6):
         write("victim", f"{number:>9}\\n" * 2000)
-        os.write(told, b"x")
+        os.write(writing, b"x")
 
 for _ in range(kills):
     write("victim", f"{-1:>9}\\n" * 2000)
-    heard, told = os.pipe()
+    reading, writing = os.pipe()
     writer = os.fork()
     if writer == 0:
-        work(told)
-    os.read(heard, 1)
+        work(writing)
+    os.read(reading, 1)
     time.sleep(chance.random() / 200)
     os.kill(writer, signal.SIGKILL)
     os.waitpid(writer, 0)
-    os.close(told)
-    acknowledged = len(os.read(heard, 10 ** 6))
-    os.close(heard)
+    os.close(writing)
+    acknowledged = len(os.read(reading, 10 ** 6))
+    os.close(reading)
     with open(os.path.join(place, "victim")) as file:
         lines = file.readlines()
     found.add((len(lines), len(set(lines)), int(lines[0]) >= acknowledged))

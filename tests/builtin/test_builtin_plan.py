@@ -397,7 +397,7 @@ def test_cancelled() -> None:
     async def wait() -> str:
         """Wait for ever."""
         if requests.is_set():
-            raise AssertionError("A second step has begun.")
+            raise AssertionError("A second step has started.")
         requests.set()
         try:
             return str(await asyncio.get_running_loop().create_future())

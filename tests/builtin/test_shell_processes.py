@@ -79,7 +79,7 @@ def test_the_check_itself() -> None:
         subprocess.Popen(["/bin/sleep", "600"], env={"MARK": mark}) as one,
         subprocess.Popen(["/bin/sleep", f"600.{mark}"], env={}) as other,
     ):
-        for _ in range(1000):  # what has just begun has no command line for a moment
+        for _ in range(1000):  # what has just started has no command line for a moment
             if len(list_living(mark)) == 2:
                 break
             threading.Event().wait(0.01)

@@ -140,7 +140,7 @@ TREE["properties"] = {**TREE["properties"], "left": {"$ref": "#"}, "right": {"$r
 
 
 def declared_box(**options: Any) -> Toolbox:
-    """One tool that the model carries out, one that a function does, one that contains itself, and a plain function."""
+    """Tools that the model executes, that a function executes, and that contains itself; and a plain function."""
     made = [Tool.from_schema(name, shown) for name, shown in (("mood", MOOD), ("weather", PLACE), ("tree", TREE))]
     box = Toolbox([*made, add], **options)
     box.bind("weather", lambda place: {"place": place, "degrees": 18})
@@ -149,7 +149,7 @@ def declared_box(**options: Any) -> Toolbox:
 
 
 def test_composition_of_a_declared_tool() -> None:
-    """What is said about a call stands in front, the name and what carries it out as constants, then the arguments."""
+    """The meta fields of a call come first, its name and activity as constants, then the arguments."""
     shown = calls_schema(declared_box())["properties"]["calls"]["items"]["anyOf"][0]
 
     assert ["_tool", "_activity", "_reasoningForCall", "_output", "text"] == list(shown["properties"])
@@ -158,7 +158,7 @@ def test_composition_of_a_declared_tool() -> None:
 
 
 def test_composition_follows_what_is_bound() -> None:
-    """Once a function carries the tool out, its name stands there, and no output is asked for; the rest stays."""
+    """Once a function executes the tool, its name stands there, and no output is asked for; the rest stays."""
     box = declared_box()
     latent = calls_schema(box)["properties"]["calls"]["items"]["anyOf"][0]
     box.bind("mood", lambda text: {"mood": "good"})
@@ -171,7 +171,7 @@ def test_composition_follows_what_is_bound() -> None:
 
 
 def test_meta_fields_come_in_one_order() -> None:
-    """Whatever is said about calls comes in the same order, in front of the arguments."""
+    """Meta fields come in the same order, in front of the arguments."""
     (shown,) = calls_schema(Toolbox([Tool.from_schema("mood", MOOD)], references=True))["properties"]["calls"]["items"][
         "anyOf"
     ]
@@ -273,7 +273,7 @@ def test_names_of_our_own_beside_what_is_said() -> None:
 
 
 def test_request() -> None:
-    """A request describes the tools in words, and asks for a reply of the composed schema."""
+    """A request describes the tools as text, and asks for a reply of the composed schema."""
     body = CALLS.render_request(ModelRequest(messages=(SystemMessage("Be brief."), UserMessage("x")), tools=SPECS[2:]))
 
     assert {"type": "json_schema", "json_schema": {"name": "reply", "schema": reply_schema(SPECS[2:])}} == body[
@@ -299,7 +299,7 @@ PLAIN = [
 
 
 def test_history_in_words() -> None:
-    """Calls and results are told in words, roles take turns, and what the model garbled is left out."""
+    """Calls and results are sent as text, roles take turns, and what the model garbled is left out."""
     assert {"messages": PLAIN} == CALLS.render_request(ModelRequest(messages=HISTORY))
 
 
@@ -322,7 +322,7 @@ def test_arguments_that_are_no_object(arguments: str) -> None:
 # -- replies
 
 
-SAID = '{"_reasoningForCall": "why", "_activity": "x"}'
+META_FIELDS = '{"_reasoningForCall": "why", "_activity": "x"}'
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ SAID = '{"_reasoningForCall": "why", "_activity": "x"}'
         (replied(output="Done."), ("Done.", ())),
         (replied({"_tool": "ping"}, output="So."), ("So.", (ToolCall(name="ping"),))),
         (replied({"_tool": "ping", "_reasoningForCall": "why", "_activity": "x"}),
-         ("", (ToolCall(name="ping", reasoning="why", wire_arguments=SAID),))),
+         ("", (ToolCall(name="ping", reasoning="why", wire_arguments=META_FIELDS),))),
         (replied({"_tool": "ping", "_reasoningForCall": 5}),
          ("", (ToolCall(name="ping", wire_arguments='{"_reasoningForCall": 5}'),))),
         (replied({"a": 1}), ("", (ToolCall(name="", arguments='{"a": 1}'),))),
@@ -378,7 +378,7 @@ REPLIED: list[dict[str, Any]] = [
 @pytest.mark.parametrize("dialect", ["calls", "chat"])
 @pytest.mark.parametrize("streamed", [False, True], ids=["run", "stream"])
 def test_both_kinds_in_one_response(dialect: RunDialectName, *, streamed: bool) -> None:
-    """Calls of one response, of tools that the model and that functions carry out, come to the same either way."""
+    """Calls of one response, of tools that the model and that functions execute, come to the same either way."""
     about = ("_tool", "_activity")
     bare = [(call["_tool"], {key: value for key, value in call.items() if key not in about}) for call in REPLIED]
     first, last = (
@@ -402,7 +402,7 @@ def test_both_kinds_in_one_response(dialect: RunDialectName, *, streamed: bool) 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["run", "stream"])
 def test_run(streamed: bool) -> None:
-    """Calls in a reply are carried out, their results told in words, and the output is the answer."""
+    """Calls in a reply are executed, their results sent as text, and the output is the answer."""
     result, requests, _ = ran(replied(ADD, {"_tool": "ping"}), replied(output="It is 1."), streamed=streamed)
 
     assert ("It is 1.", ["1", "pong"]) == (result.output, [finished.result.text for finished in result.calls])
@@ -415,14 +415,14 @@ def test_stream_shows_no_json() -> None:
 
 
 def test_last_turn() -> None:
-    """On the last turn nothing is said of tools, and an answer in either form is read."""
+    """On the last turn no tools are described, and an answer in either form is parsed."""
     result, requests, _ = ran(replied(ADD), replied(output="It is 1."), max_turns=1)
 
     assert ("It is 1.", "max_turns", False) == (result.output, result.finish_reason, "response_format" in requests[1])
 
 
 def test_stream_of_a_last_turn() -> None:
-    """On the last turn words are shown as they come."""
+    """On the last turn text is shown as it comes."""
     assert "It is 1." == ran(replied(ADD), "It is 1.", streamed=True, max_turns=1)[2]
 
 

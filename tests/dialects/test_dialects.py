@@ -252,7 +252,7 @@ DEFINED = {"$ref": "#/$defs/Node", "$defs": {"Node": OBJECT}}
             },
         ),
     ],
-    ids=["nothing said", "object", "number", "reference"],
+    ids=["no schema", "object", "number", "reference"],
 )
 def test_output_schema_of_mcp(output: Any, expected: Any) -> None:
     """What a tool gives is an object in MCP; anything else stands under `result`."""
@@ -261,7 +261,7 @@ def test_output_schema_of_mcp(output: Any, expected: Any) -> None:
 
 @pytest.mark.parametrize(("output", "expected"), [(OBJECT, OBJECT), ({"type": "string"}, None), (None, None)], ids=str)
 def test_output_schema_of_responses(output: Any, expected: Any) -> None:
-    """Responses are told the schema of outputs that are always JSON."""
+    """Responses get the schema of outputs that are always JSON."""
     assert expected == get_dialect("responses").render_tool(spec_giving(output)).get("output_schema")
 
 
@@ -330,10 +330,10 @@ REPLIES: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("name", "said"), REPLIES.values(), ids=REPLIES)
-def test_calls(name: str, said: Any) -> None:
+@pytest.mark.parametrize(("name", "reply"), REPLIES.values(), ids=REPLIES)
+def test_calls(name: str, reply: Any) -> None:
     """The calls in a reply are found, wherever the reply begins, in plain data and in the client's objects."""
-    assert (ADD,) == get_dialect(name).parse_calls(said, SPECS)
+    assert (ADD,) == get_dialect(name).parse_calls(reply, SPECS)
 
 
 NAMELESS: dict[str, tuple[str, Any]] = {
@@ -343,16 +343,16 @@ NAMELESS: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("name", "said"), NAMELESS.values(), ids=NAMELESS)
-def test_calls_without_an_id(name: str, said: Any) -> None:
+@pytest.mark.parametrize(("name", "reply"), NAMELESS.values(), ids=NAMELESS)
+def test_calls_without_an_id(name: str, reply: Any) -> None:
     """A call without an id is a call."""
-    assert (ToolCall(name="add", arguments=TEXT),) == get_dialect(name).parse_calls(said, SPECS)
+    assert (ToolCall(name="add", arguments=TEXT),) == get_dialect(name).parse_calls(reply, SPECS)
 
 
-@pytest.mark.parametrize("said", [REPLIED, {"choices": [{"message": {"content": REPLIED}}]}], ids=["text", "reply"])
-def test_calls_in_a_text(said: Any) -> None:
+@pytest.mark.parametrize("reply", [REPLIED, {"choices": [{"message": {"content": REPLIED}}]}], ids=["text", "reply"])
+def test_calls_in_a_text(reply: Any) -> None:
     """In the calls dialect they are what the text says."""
-    assert (ToolCall(name="add", arguments='{"a": 1, "b": 2}'),) == get_dialect("calls").parse_calls(said, SPECS)
+    assert (ToolCall(name="add", arguments='{"a": 1, "b": 2}'),) == get_dialect("calls").parse_calls(reply, SPECS)
 
 
 def odd_replies(name: str) -> Sequence[Any]:
@@ -378,9 +378,9 @@ def odd_replies(name: str) -> Sequence[Any]:
 @pytest.mark.parametrize("name", NAMES)
 def test_no_calls(name: str) -> None:
     """What is no call is left out, and nothing that a model or a server says raises."""
-    found = {repr(said): get_dialect(name).parse_calls(said, SPECS) for said in odd_replies(name)}
+    found = {repr(reply): get_dialect(name).parse_calls(reply, SPECS) for reply in odd_replies(name)}
 
-    assert {} == {said: calls for said, calls in found.items() if calls}
+    assert {} == {reply: calls for reply, calls in found.items() if calls}
 
 
 def chat_call(name: Any, arguments: Any, provider_call_id: Any) -> Any:
@@ -468,12 +468,12 @@ KEYS = st.sampled_from(
 ANYTHING = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner), max_leaves=20)
 
 
-@given(said=ANYTHING)
-def test_whatever_a_model_says(said: Any) -> None:
+@given(reply=ANYTHING)
+def test_whatever_a_model_says(reply: Any) -> None:
     """Any reply at all is read without an exception, and each call in it can be answered."""
     for name in NAMES:
         dialect = get_dialect(name, strict=True)
-        calls = dialect.parse_calls(said, SPECS)
+        calls = dialect.parse_calls(reply, SPECS)
         answers = dialect.render_results([(call, GOOD) for call in calls], SPECS)
 
         assert bool(calls) == bool(answers)
@@ -544,12 +544,12 @@ def ran(dialect: Any, *replies: Reply) -> tuple[RunResult, list[dict[str, Any]]]
 
 
 def test_strict_run() -> None:
-    """In a run the tool gets its own form, and the model is shown its own words again."""
+    """In a run the tool gets its own form, and the model is sent its own text again."""
     result, (_, second) = ran(Chat(strict=True), reply.calls(("count", PAIRS)), reply.text("3."))
-    (told,) = [message for message in second["messages"] if message.get("tool_calls")]
+    (turn,) = [message for message in second["messages"] if message.get("tool_calls")]
 
     assert ("3.", 3) == (result.output, result.calls[0].result.value)
-    assert PAIRS == json.loads(told["tool_calls"][0]["function"]["arguments"])
+    assert PAIRS == json.loads(turn["tool_calls"][0]["function"]["arguments"])
 
 
 def test_strict_run_of_the_calls_dialect() -> None:
@@ -716,7 +716,7 @@ def test_response_of_gemini(result: ToolResult, expected: Any) -> None:
         (OBJECT, BAD, None),
         (None, GOOD, None),
     ],
-    ids=["object", "number", "reference", "error", "nothing said"],
+    ids=["object", "number", "reference", "error", "no schema"],
 )
 def test_structured_content(output: Any, result: ToolResult, expected: Any) -> None:
     """MCP has a result as data too where the tool says what it gives, in the form of its output schema."""
@@ -815,7 +815,7 @@ def test_last_of_equal_keys_wins(strict: bool) -> None:
 
 @pytest.mark.parametrize("value", [None, "oops", [1], {"a": "b"}], ids=repr)
 def test_mcp_answer_beside_its_schema(value: Any) -> None:
-    """What a tool gives against its own annotation is told as text alone: clients refuse it as structured content."""
+    """A result that contradicts the annotation is sent as text alone: clients refuse it as structured content."""
 
     def count() -> dict[str, int]:
         return cast(dict[str, int], value)

@@ -34,9 +34,9 @@ def shown(schema: dict[str, Any], rules: Rules = STRICT) -> Any:
     return make_form(root("p", p=schema), rules).schema["properties"]["p"]
 
 
-def pairs_of(value: dict[str, Any], said: str = "Each key once, with its value.") -> dict[str, Any]:
+def pairs_of(value: dict[str, Any], description: str = "Each key once, with its value.") -> dict[str, Any]:
     """How an open object is shown in strict mode."""
-    return {"type": "array", "items": root("key", "value", key=TEXT, value=value), "description": said}
+    return {"type": "array", "items": root("key", "value", key=TEXT, value=value), "description": description}
 
 
 ANY = {"type": "string", "description": "JSON text of any value."}
@@ -172,12 +172,12 @@ def test_what_strict_mode_shows_is_read_back(own: Any, strict: Any, document: An
 @by_rules
 @by_construct
 def test_every_construct_is_lossless(rules: Rules, own: Any, strict: Any, document: Any, written: Any) -> None:
-    """Under all rules a construct can be said, and comes back."""
+    """Under all rules a construct can be encoded, and decodes to the same value."""
     form = make_form(root("p", p=own), rules)
-    said = form.encode({"p": document})
+    encoded = form.encode({"p": document})
 
-    assert Draft202012Validator(form.schema).is_valid(said)
-    assert {"p": document} == form.decode(said)
+    assert Draft202012Validator(form.schema).is_valid(encoded)
+    assert {"p": document} == form.decode(encoded)
 
 
 @by_construct
@@ -309,11 +309,11 @@ def test_a_recursive_model_is_written_out_where_it_must(rules: Rules) -> None:
     document: dict[str, Any] = {"name": "leaf"}
     for _ in range(6):
         document = {"name": "branch", "children": [document]}
-    said = form.encode({"tree": document, "weights": {}})
-    deep = said["tree"]["children"][0]["children"][0]["children"][0]
+    encoded = form.encode({"tree": document, "weights": {}})
+    deep = encoded["tree"]["children"][0]["children"][0]["children"][0]
 
     assert isinstance(deep, str)
-    assert {"tree": document, "weights": {}} == form.decode(said)
+    assert {"tree": document, "weights": {}} == form.decode(encoded)
 
 
 @by_rules
@@ -326,7 +326,7 @@ def test_a_form_is_the_same_each_time(rules: Rules) -> None:
 
 
 def test_a_form_is_made_once() -> None:
-    """A tool's form under one provider's rules is kept."""
+    """A tool's form under one provider's rules is cached."""
     spec = ToolSpec(name="grow", description="Grow.", parameters=grow.parameters)
 
     assert get_form(spec, STRICT) is get_form(spec, STRICT)
@@ -334,7 +334,7 @@ def test_a_form_is_made_once() -> None:
 
 
 def test_notes_say_every_difference_and_where() -> None:
-    """Each difference is told to the developer, with its path."""
+    """Each difference is reported to the developer, with its path."""
     schema = root("a", a={"type": "object", "additionalProperties": {"type": "string", "format": "uri"}})
 
     assert (
@@ -441,7 +441,7 @@ def test_a_condition_that_brings_properties_is_no_closed_object() -> None:
 
 
 def test_an_alternative_as_sibling_is_said_in_words() -> None:
-    """`anyOf` beside properties is a constraint: the object stays, the words say it."""
+    """`anyOf` beside properties is a constraint: the object stays, and the description has it."""
     schema = {**root(a=TEXT, b=TEXT), "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
 
     assert 'Must match one of [{"required": ["a"]}, {"required": ["b"]}].' == shown(schema)["description"]
@@ -458,7 +458,7 @@ def test_an_alternative_as_sibling_is_said_in_words() -> None:
     ids=["numbers", "enumerations", "const", "bound"],
 )
 def test_minimal_rules_show(own: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Where few keywords are known, a wider type and words do."""
+    """Where few keywords are known, a wider type and the description do."""
     assert expected == shown(own, MINIMAL)
 
 

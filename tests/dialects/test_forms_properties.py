@@ -350,7 +350,7 @@ def test_reading_never_raises(rules: Rules, call: tuple[Tool[..., Any], dict[str
 @checked
 @given(rules=any_rules, call=calls())
 def test_what_is_said_in_a_form_comes_back(rules: Rules, call: tuple[Tool[..., Any], dict[str, Any]]) -> None:
-    """Valid arguments can be said in the shown form, and come back as the same values."""
+    """Valid arguments can be encoded in the form, and decode to the same values."""
     made, document = call
     expected = values(made, document)
     assume(expected is not None)

@@ -173,7 +173,7 @@ def test_a_form_has_only_keywords_that_the_table_allows(row: str, rules: Rules) 
 # What holds schemas, which are rewritten themselves, or stands elsewhere.
 HOLDERS = {"anyOf", "items", "$defs", "definitions", "additionalProperties"}
 SENT = [(row, rules) for row, rules in CASES if rules.support(row) == "sent" and row.partition("=")[0] not in HOLDERS]
-SAID = [(row, rules) for row, rules in CASES if rules.support(row) == "words" and rules is not PLAIN]
+DESCRIBED = [(row, rules) for row, rules in CASES if rules.support(row) == "words" and rules is not PLAIN]
 
 
 @pytest.mark.parametrize(("row", "rules"), SENT, ids=id_of)
@@ -185,9 +185,9 @@ def test_what_is_sent_is_there(row: str, rules: Rules) -> None:
     assert SCHEMAS[row].get(keyword) == form["properties"]["p"].get(keyword)
 
 
-@pytest.mark.parametrize(("row", "rules"), SAID, ids=id_of)
+@pytest.mark.parametrize(("row", "rules"), DESCRIBED, ids=id_of)
 def test_what_is_said_in_words_is_there(row: str, rules: Rules) -> None:
-    """A keyword that goes out as words stands in the description, with a note."""
+    """A keyword that is sent as words stands in the description, with a note."""
     keyword = row.partition("=")[0]
     value = SCHEMAS[row][keyword]
     form = make_form(around(SCHEMAS[row]), rules)

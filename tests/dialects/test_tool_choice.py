@@ -134,7 +134,7 @@ def test_no_list(allowed: Any, message: str) -> None:
     ids=["all", "some", "none", "one has to be called"],
 )
 def test_available(choice: Any, allowed: Any, expected: set[str]) -> None:
-    """A call is to be carried out only where its tool could be called."""
+    """A call is to be executed only where its tool could be called."""
     assert expected == allowed_names(NAMES, choice, allowed)
 
 
@@ -218,7 +218,7 @@ def test_allowed_elsewhere(model: type[ServerModel]) -> None:
 )
 @pytest.mark.parametrize(("choice", "mode"), [(None, "auto"), ("auto", "auto"), ("required", "required")])
 def test_allowed_at_openai(model: Any, one: Any, nested: bool, choice: Any, mode: str) -> None:
-    """OpenAI is shown the same tools in every turn, so that it can reuse what it has read, and told which to use."""
+    """OpenAI gets the same tools in every turn, so that it can reuse its cache, and the choice among them."""
     body = sent_to_openai(model, asked(allowed=("add",), choice=choice))
     limited = {"mode": mode, "tools": [one]}
 
@@ -230,8 +230,8 @@ def test_allowed_at_openai(model: Any, one: Any, nested: bool, choice: Any, mode
 @pytest.mark.parametrize(("choice", "turn", "expected"), [("none", 0, "none"), ("required", 1, "auto")])
 def test_allowed_and_a_choice(model: type[ServerModel], choice: str, turn: int, expected: str) -> None:
     """What is allowed stays so when a choice no longer forces a call, and is of no use where none may be called."""
-    told = sent_to_openai(model, asked(allowed=("add",), choice=choice, turn=turn))["tool_choice"]
-    mode = told if isinstance(told, str) else told.get("allowed_tools", told)["mode"]
+    found = sent_to_openai(model, asked(allowed=("add",), choice=choice, turn=turn))["tool_choice"]
+    mode = found if isinstance(found, str) else found.get("allowed_tools", found)["mode"]
 
     assert expected == mode
 
@@ -271,9 +271,9 @@ def test_answer_by_a_call_at_openai() -> None:
 def test_groups(changes: Any, tools: list[str], choice: str | None) -> None:
     """A tool in a group, or one that is loaded later, cannot be named in a choice: no other is shown instead."""
     body = sent_to_openai(ResponsesModel, asked(tools=SPECS, **changes))
-    told = body.get("tool_choice")
+    found = body.get("tool_choice")
 
-    assert (tools, choice) == (names_in(body["tools"]), told["type"] if isinstance(told, dict) else told)
+    assert (tools, choice) == (names_in(body["tools"]), found["type"] if isinstance(found, dict) else found)
 
 
 # -- the dialect `calls`
@@ -330,7 +330,7 @@ def test_choice_of_a_run(api: str, choice: str, expected: list[Any]) -> None:
 @pytest.mark.parametrize("api", ["chat", "responses"])
 @pytest.mark.parametrize("options", [{"tool_choice": "none"}, {"allowed_tools": ["subtract"]}], ids=["none", "others"])
 def test_call_that_is_not_allowed(api: str, options: Any) -> None:
-    """A call of a tool that may not be called now is answered, and not carried out."""
+    """A call of a tool that may not be called now is answered, and not executed."""
     with FakeServer([reply.calls(("add", {"a": 1})), reply.text("Hi.")]) as server:
         result = through(server, api, **options)
 

@@ -47,7 +47,7 @@ def fail() -> str:
 
 
 class Terminal(io.StringIO):
-    """A stream that says that somebody looks."""
+    """A stream that is a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -179,7 +179,7 @@ def followed(*events: Event, out: io.StringIO | None = None) -> str:
     return out.getvalue().removeprefix("Call      load(rows=3)\n")
 
 
-TOLD: dict[str, tuple[Event, str]] = {
+LINES: dict[str, tuple[Event, str]] = {
     "progress": (ToolCallUpdated(QUICK, "50 %\nof all"), "Progress  50 % of all\n"),
     "a partial result": (ToolCallUpdated(QUICK, partial=ToolResult([1], "[1]")), "Progress  [1]\n"),
     "a retry": (
@@ -203,7 +203,7 @@ TOLD: dict[str, tuple[Event, str]] = {
 }
 
 
-@pytest.mark.parametrize(("event", "line"), TOLD.values(), ids=TOLD)
+@pytest.mark.parametrize(("event", "line"), LINES.values(), ids=LINES)
 def test_lines(event: Event, line: str) -> None:
     """What happens has its line, if it is for people; no message of an exception is in it."""
     assert line == followed(event)
@@ -419,7 +419,7 @@ def test_long_texts_in_a_card() -> None:
 def test_story() -> None:
     """Events make a card that grows: calls run, tell of themselves, wait, and have results; the answer comes last."""
     story = Story([RunStarted(run_id="r", model="m"), TurnStarted(turn=0), TextDelta("Hm."), ToolCallStarted(QUICK)])
-    begun = Reader(story._repr_html_())
+    started = Reader(story._repr_html_())
     story.add(ToolCallUpdated(QUICK, "50 %"))
     halfway = Reader(story._repr_html_())
     story.add(ToolCallFinished(QUICK, ToolResult(3, "3"), 0.5))
@@ -432,7 +432,7 @@ def test_story() -> None:
         story.add(event)
     ended = Reader(story._repr_html_())
 
-    assert ("Hm.1 call · m", "running ") == (begun.text.partition("Tool")[0], begun.cells[2])
+    assert ("Hm.1 call · m", "running ") == (started.text.partition("Tool")[0], started.cells[2])
     assert ("running 50 %", "") == (halfway.cells[2], halfway.cells[3])
     assert ["3", "0.50", "waiting "] == [*ended.cells[2:4], ended.cells[6]]
     assert ended.text.startswith("Three.2 calls · m")

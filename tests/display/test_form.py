@@ -320,7 +320,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], dict[str, str]]] = {
 
 @pytest.mark.parametrize(("annotation", "posted", "errors"), REFUSED.values(), ids=REFUSED)
 def test_refused(annotation: Any, posted: dict[str, Any], errors: dict[str, str]) -> None:
-    """What does not fit is told by control."""
+    """What does not fit is shown by control."""
     with pytest.raises(InvalidForm) as refused:
         Form(taking(annotation)).read(posted)
 
@@ -339,7 +339,7 @@ def test_shown_again() -> None:
 
 
 def test_rules_of_a_whole() -> None:
-    """What is wrong with the whole, and with no control, is told above them."""
+    """What is wrong with the whole, and with no control, is shown above them."""
     schema = {"properties": {"a": {"type": "string"}, "b": {"type": "string"}}, "minProperties": 1}
     with pytest.raises(InvalidForm) as refused:
         Form(Tool.from_schema("t", schema, lambda **values: values)).read({})

@@ -137,7 +137,7 @@ VALUES: dict[str, tuple[Any, str, str]] = {
         '{"a": "5"}',
         "{'a': '5'}",
     ),
-    "not read where no type is said": ({"minimum": 3}, '"1"', "'1'"),
+    "not parsed without a type": ({"minimum": 3}, '"1"', "'1'"),
     "constant as it was written": ({"const": 1}, "1.0", "1.0"),
     "default": ({"properties": {"a": {"default": [1]}}}, "{}", "{'a': [1]}"),
     "default inside": ({"properties": {"a": {"properties": {"b": {"default": 1}}}}}, '{"a": {}}', "{'a': {'b': 1}}"),

@@ -226,8 +226,8 @@ def test_missing(parameters: dict[str, Any], data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(made.parameters["required"]))
     written = {key: value for key, value in document_of(parameters, data.draw, set())[1].items() if key != name}
 
-    told = str(made.invoke(json.dumps(written)).text)
-    assert f"Invalid arguments: {name}: missing, but required" == told.partition(". Expected: ")[0]
+    text = str(made.invoke(json.dumps(written)).text)
+    assert f"Invalid arguments: {name}: missing, but required" == text.partition(". Expected: ")[0]
     assert False is Draft202012Validator(made.parameters).is_valid(written)
 
 

@@ -11,7 +11,7 @@ from toolkit import DefinitionError, Tool, schema
 
 MADE = {
     "string": (schema.string("City name"), {"type": "string", "description": "City name"}),
-    "string, nothing said": (schema.string(), {"type": "string"}),
+    "string without keywords": (schema.string(), {"type": "string"}),
     "string, keywords": (schema.string(minLength=1, default=""), {"type": "string", "minLength": 1, "default": ""}),
     "integer": (schema.integer("Days", minimum=0), {"type": "integer", "description": "Days", "minimum": 0}),
     "number": (schema.number(exclusiveMinimum=0), {"type": "number", "exclusiveMinimum": 0}),

@@ -248,19 +248,19 @@ sys.exit(any(os.waitpid(child, 0)[1] for child in children))
     assert [*range(100), *range(1000, 1005)] == open_and_read(path)
 
 
-# A thread keeps one database busy until it is told to go on; the fork gives it up after a while, and says so.
+# A thread keeps one database busy until it may go on; the fork gives it up after a while, and says so.
 FORK_IN_VAIN = """
 import threading
 busy, other = Database(sys.argv[1], NUMBERS), Database(sys.argv[1] + "2", NUMBERS)
 add(busy, 1)
-begun, go_on = threading.Event(), threading.Event()
+started, go_on = threading.Event(), threading.Event()
 def hold():
     with busy.transaction():
-        begun.set()
+        started.set()
         go_on.wait()
 writer = threading.Thread(target=hold)
 writer.start()
-begun.wait()
+started.wait()
 child = os.fork()
 add(other, 2 if child else 3)
 if not child:
@@ -318,17 +318,17 @@ def test_fork_while_a_thread_uses_two(path: Path) -> None:
 INTERRUPTED_FORK = """
 import signal, threading
 database = Database(sys.argv[1], NUMBERS)
-begun, go_on = threading.Event(), threading.Event()
+started, go_on = threading.Event(), threading.Event()
 def hold():
     with database.transaction():
-        begun.set()
+        started.set()
         go_on.wait()
 def stop(*_):
     go_on.set()
     raise KeyError
 writer = threading.Thread(target=hold)
 writer.start()
-begun.wait()
+started.wait()
 signal.signal(signal.SIGALRM, stop)
 signal.setitimer(signal.ITIMER_REAL, 0.2)
 os.fork() or os._exit(0)
@@ -354,15 +354,15 @@ def test_interrupted_fork(path: Path) -> None:
 EXIT = """
 import threading
 database = Database(sys.argv[1], NUMBERS)
-begun = threading.Event()
+started = threading.Event()
 def count():
     with database.snapshot() as connection:
-        begun.set()
+        started.set()
         connection.execute(
             "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT 1 FROM n) SELECT max(x) FROM n"
         )
 threading.Thread(target=count, daemon=True).start()
-begun.wait()
+started.wait()
 """
 
 

@@ -426,7 +426,7 @@ TestMachine.settings = examples(40, stateful_step_count=25)
 
 
 # Each child keeps documents, and says so after each; it is killed at some moment. Spinning takes another time at each
-# kill, so that the moments differ. What was said to be kept is printed at the end.
+# kill, so that the moments differ. What was reported as stored is printed at the end.
 KILLER = """
 import json, os, random, signal, sys
 from toolkit.stores import Chunk, Document
@@ -452,12 +452,12 @@ for child in range(kills):
         os.close(reading)
         write(writing, child)
     os.close(writing)
-    with os.fdopen(reading) as told:
-        lines = [told.readline() for _ in range(chance.randrange(1, 6))]
+    with os.fdopen(reading) as reports:
+        lines = [reports.readline() for _ in range(chance.randrange(1, 6))]
         for _ in range(chance.randrange(60_000)):
             pass
         os.kill(process, signal.SIGKILL)
-        lines += told
+        lines += reports
     os.waitpid(process, 0)
     acknowledged.update(line.split() for line in lines if line.endswith("\\n"))
 print(json.dumps(acknowledged))

@@ -159,7 +159,7 @@ def test_meta_fields(properties: dict[str, Any], wanted: tuple[Any, Any]) -> Non
     """Meta fields of a schema are no parameters of the tool."""
     made = declared({**properties, "a": {"type": "string"}}, required=["a", *properties])
 
-    assert wanted == (made.activity, dict(made._about))
+    assert wanted == (made.activity, dict(made._meta))
     names = ["a"] if made.activity else ["_output", "a"]
     assert names == [*made.parameters["properties"]] == made.parameters["required"]
 

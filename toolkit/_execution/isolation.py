@@ -38,7 +38,7 @@ from toolkit._concurrency.threads import (
     time_left,
 )
 from toolkit._context import ToolContext, discard
-from toolkit._tools.options import USUAL
+from toolkit._tools.options import DEFAULT_SETTINGS
 from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError, Failed, TimedOut
 
@@ -112,7 +112,7 @@ def submit_call(
         if isinstance(executor, futures.ThreadPoolExecutor) and not isinstance(executor, isolated):
             return executor.submit(copy_context().run, run_here)
         is_process = isinstance(executor, futures.ProcessPoolExecutor)
-        bare = strip_settings(tool) if is_process else replace(tool, settings=USUAL)
+        bare = strip_settings(tool) if is_process else replace(tool, settings=DEFAULT_SETTINGS)
         return executor.submit(run_remotely, bare, values, select_portable(context))
     except DefinitionError:
         raise
@@ -218,7 +218,7 @@ def strip_settings(tool: Tool[..., Any]) -> Tool[..., Any]:
     Raises:
         DefinitionError: Another process cannot find it by its name.
     """
-    bare = replace(tool, settings=USUAL)
+    bare = replace(tool, settings=DEFAULT_SETTINGS)
     try:
         pickle.dumps(bare)
     except Exception as error:

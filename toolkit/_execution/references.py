@@ -428,7 +428,7 @@ class Dependencies:
 
 def may_refer(tool: Tool[..., Any] | None) -> bool:
     """Return whether calls of a tool may refer to others."""
-    return tool is not None and OUTPUT_PATH in tool._about
+    return tool is not None and OUTPUT_PATH in tool._meta
 
 
 def may_any_refer(tools: Tools) -> bool:

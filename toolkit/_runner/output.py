@@ -223,7 +223,7 @@ class PartialOutput:
     def _try_parse(self, text: str) -> tuple[Any, ...]:
         try:
             return (self.output.parse(text),)
-        except Exception:  # noqa: BLE001  whatever fails here fails again once the answer is whole, and is told then
+        except Exception:  # noqa: BLE001  whatever fails here fails again once the answer is whole, and is reported then
             return ()
 
     def _complete_prefixes(self) -> Iterator[str]:

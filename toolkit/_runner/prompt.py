@@ -50,9 +50,9 @@ def _read_part(part: Any) -> str | Image | File:
         return _read_file(part)
     if isinstance(part, dict):
         raise TypeError(f"A prompt cannot hold {part!r:.200}. The conversation so far goes in as messages=[...].")
-    drawn = to_image(part)
-    if isinstance(drawn, (str, Image, File)):
-        return drawn
+    image = to_image(part)
+    if isinstance(image, (str, Image, File)):
+        return image
     raise TypeError(
         f"A prompt cannot hold a {type(part).__name__}: {part!r:.200}. Its parts are texts, pathlib.Path, "
         "Image(data, media_type), File(data, media_type, name), pictures of PIL, and figures of Matplotlib or Plotly."

@@ -47,7 +47,7 @@ class Bindings:
     # The toolbox's tools as they were added, by name.
     _tools: Tools = field(default_factory=dict)
     # JSON Schemas, by key, of what a model may write beside the arguments of each call.
-    _about: Mapping[str, Any] = field(default_factory=dict)
+    _meta: Mapping[str, Any] = field(default_factory=dict)
     _overlay: _Overlay = field(default_factory=lambda: _Overlay())
 
     @property
@@ -160,8 +160,8 @@ class Bindings:
             name: _resolve(tool, functions, name if name in overlay.functions else chosen.get(name), self.modules)
             for name, tool in tools.items()
         }
-        if self._about:
-            composed = {name: replace(tool, _about={**self._about, **tool._about}) for name, tool in composed.items()}
+        if self._meta:
+            composed = {name: replace(tool, _meta={**self._meta, **tool._meta}) for name, tool in composed.items()}
         overlay.last = tools, self.functions, self.modules, chosen, composed
         return composed
 
@@ -198,7 +198,7 @@ class Bindings:
             functions={**self.functions, **other.functions},
             choices={**self.choices, **other.choices},
             modules={**self.modules, **other.modules},
-            _about={**self._about, **other._about},
+            _meta={**self._meta, **other._meta},
         )
 
     @contextmanager

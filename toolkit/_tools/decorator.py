@@ -22,7 +22,15 @@ from toolkit._schema.signature import (
     unwrap_partials,
 )
 from toolkit._tools.functions import FunctionHandler
-from toolkit._tools.options import DEFAULTS, HINTS, OPTION_NAMES, USUAL, ToolOptions, ToolSettings, split_options
+from toolkit._tools.options import (
+    DEFAULT_SETTINGS,
+    DEFAULTS,
+    HINTS,
+    OPTION_NAMES,
+    ToolOptions,
+    ToolSettings,
+    split_options,
+)
 from toolkit._tools.tool import Tool, name_of, safe_name
 from toolkit.errors import DefinitionError
 
@@ -128,7 +136,7 @@ def check_defaults(given: Mapping[str, Any]) -> Mapping[str, Any]:
         DefinitionError: An option has a wrong value.
     """
     refuse_unknown_options(given, ["relay", *ToolSettings.__dataclass_fields__], HINTS)
-    split_options(given, "Toolbox(defaults=...)", replace(USUAL, idempotent=True))
+    split_options(given, "Toolbox(defaults=...)", replace(DEFAULT_SETTINGS, idempotent=True))
     return dict(given)
 
 
@@ -166,7 +174,7 @@ def _make_tool(given: Mapping[str, Any], function: Any) -> Any:
     own = FunctionHandler(Signature(plain, collect_frame_names(find_source(plain))))
     _refuse_factory(own.signature)
     behind = unwrap_partials(plain)
-    settings = behind.settings if isinstance(behind, Tool) else USUAL  # a partial of a tool keeps its gates
+    settings = behind.settings if isinstance(behind, Tool) else DEFAULT_SETTINGS  # a partial of a tool keeps its gates
     named = {"name": safe_name(name_of(plain)), "settings": settings, **split_options(given, name_of(plain), settings)}
     choose = _drop_function if is_declaration(plain) else _choose_handler
     handler = choose(own, named.get("activity"))

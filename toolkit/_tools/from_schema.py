@@ -29,7 +29,7 @@ from toolkit._schema.validation.references import SchemaDocument as Parts
 from toolkit._schema.validation.references import bundle
 from toolkit._tools.handlers import Declaration, check_declaration, name_origin, refuse_private
 from toolkit._tools.scope import Scope, parse_scope
-from toolkit._tools.shared_values import ABOUT
+from toolkit._tools.shared_values import META_SCHEMAS
 from toolkit.errors import DefinitionError
 
 # Keys whose value may be a plain value, in the place of a schema with a constant.
@@ -45,14 +45,14 @@ class SchemaDeclaration:
     Attributes:
         interface: Parameters and output.
         activity: The name of the function that executes the tool; None where the schema has none.
-        about: JSON Schemas, by key, of what a model writes about a call beside its arguments.
+        meta: JSON Schemas, by key, of what a model writes about a call beside its arguments.
         asked: The keys of these that are required.
         scope: The module and the imported values; None where the schema has neither.
     """
 
     interface: Declaration
     activity: str | None
-    about: Mapping[str, Any]
+    meta: Mapping[str, Any]
     asked: tuple[str, ...]
     scope: Scope | None
 
@@ -67,15 +67,15 @@ def parse_schema(name: str, schema: Any) -> SchemaDeclaration:
     with name_origin(origin):
         document = Parts.load(schema)
         whole = inline_root(document.root) if isinstance(document.root, dict) else {}
-        properties, meta = _split_properties(document.root, whole)
-        _check_name(name, meta)
-        about = {key: _check_text(key, meta[key]) for key in (INSTANCE, OUTPUT_PATH, REASONING) if key in meta}
-        activity, scope = _parse_activity(meta.get(ACTIVITY)), parse_scope(meta.get(MODULE), meta.get(IMPORTS))
-        interface = _make_interface(origin, document, {**whole, "properties": properties}, meta)
+        properties, fields = _split_properties(document.root, whole)
+        _check_name(name, fields)
+        meta = {key: _check_text(key, fields[key]) for key in (INSTANCE, OUTPUT_PATH, REASONING) if key in fields}
+        activity, scope = _parse_activity(fields.get(ACTIVITY)), parse_scope(fields.get(MODULE), fields.get(IMPORTS))
+        interface = _make_interface(origin, document, {**whole, "properties": properties}, fields)
     refuse_private(origin, properties)
     made = check_declaration(interface)
     refuse_private(origin, find_outer_properties(document, whole))
-    return SchemaDeclaration(made, activity, about, _parse_required(whole.get("required")), scope)
+    return SchemaDeclaration(made, activity, meta, _parse_required(whole.get("required")), scope)
 
 
 def _split_properties(given: Any, whole: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -86,8 +86,8 @@ def _split_properties(given: Any, whole: Mapping[str, Any]) -> tuple[dict[str, A
     if not isinstance(properties, dict):
         raise DefinitionError(f"properties={properties!r} is no object of schemas by name.")
     schemas = {_SYNONYMS.get(str(key), str(key)): _check_schema(key, value) for key, value in properties.items()}
-    meta = {key: schemas[key] for key in META if key in schemas}
-    return {key: schema for key, schema in schemas.items() if key not in META}, meta
+    fields = {key: schemas[key] for key in META if key in schemas}
+    return {key: schema for key, schema in schemas.items() if key not in META}, fields
 
 
 def _check_schema(key: str, value: Any) -> Any:
@@ -103,7 +103,7 @@ def _parse_required(required: Any) -> tuple[str, ...]:
     return tuple(key for key in META if key in names)
 
 
-def _make_interface(origin: str, document: Parts, whole: dict[str, Any], meta: Mapping[str, Any]) -> Declaration:
+def _make_interface(origin: str, document: Parts, whole: dict[str, Any], fields: Mapping[str, Any]) -> Declaration:
     """Make two documents of the schema: the parameters, and the output."""
     description, required = whole.pop("description", ""), whole.get("required")
     if not isinstance(description, str):
@@ -111,7 +111,7 @@ def _make_interface(origin: str, document: Parts, whole: dict[str, Any], meta: M
     if isinstance(required, list):
         whole["required"] = [key for key in required if key not in (*META, *_SYNONYMS)]
     bare = forbid_extra({key: value for key, value in whole.items() if key != "title"})
-    output = bundle(document, f"/properties/{OUTPUT}", meta[OUTPUT], whole=bare) if OUTPUT in meta else None
+    output = bundle(document, f"/properties/{OUTPUT}", fields[OUTPUT], whole=bare) if OUTPUT in fields else None
     return Declaration(
         origin, description, DocumentSchema(bundle(document, part=bare, whole=bare)), ReturnDocument(output)
     )
@@ -127,10 +127,10 @@ def _get_constant(value: Any) -> Any:
     return schema.get("const", values[0] if isinstance(values, list) and len(values) == 1 else values)
 
 
-def _check_name(name: str, meta: Mapping[str, Any]) -> None:
-    if TOOL in meta and _get_constant(meta[TOOL]) not in (name, None):
+def _check_name(name: str, fields: Mapping[str, Any]) -> None:
+    if TOOL in fields and _get_constant(fields[TOOL]) not in (name, None):
         raise DefinitionError(
-            f'{TOOL} is {meta[TOOL]!r}. It is the name as a constant, {{"const": {name!r}}}, or left out.'
+            f'{TOOL} is {fields[TOOL]!r}. It is the name as a constant, {{"const": {name!r}}}, or left out.'
         )
 
 
@@ -149,7 +149,7 @@ def _check_text(key: str, schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Check that a schema is one of a text."""
     if schema.get("type", "string") != "string":
         raise DefinitionError(f'{key} is {schema!r}. It is a text, {{"type": "string"}}.')
-    return {**ABOUT.get(key, {}), "type": "string", **schema}
+    return {**META_SCHEMAS.get(key, {}), "type": "string", **schema}
 
 
 def parse_types(name: str, accepts: Any, gives: Any) -> Declaration:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from toolkit._concurrency.cancellation import CANCELLED
 from toolkit._context import ToolContext
 from toolkit._schema.signature import Signature, collect_frame_names, find_source
-from toolkit._tools.options import USUAL, ToolSettings
+from toolkit._tools.options import DEFAULT_SETTINGS, ToolSettings
 from toolkit.errors import Cancelled, DefinitionError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class FunctionHandler:
 
     signature: Signature
     activity: None = field(default=None, init=False)
-    settings: ToolSettings = field(default=USUAL, kw_only=True, compare=False)
+    settings: ToolSettings = field(default=DEFAULT_SETTINGS, kw_only=True, compare=False)
 
     @property
     def interface(self) -> FunctionHandler:

@@ -102,7 +102,7 @@ class ToolSettings:
 
         Where both have a rule about approval, each call needs it.
         """
-        if inner is USUAL:
+        if inner is DEFAULT_SETTINGS:
             return self
         effect = max(self.effect, inner.effect, key=_EFFECTS.index)
         approve = self.approve if inner.approve in (False, self.approve) else self.approve is not False or inner.approve
@@ -211,7 +211,7 @@ _RULES: Mapping[str, _Rule] = {
 }
 
 # The settings of a tool without options; shared, so that decorating creates none.
-USUAL = ToolSettings()
+DEFAULT_SETTINGS = ToolSettings()
 
 
 # Options that are not fields of a tool.

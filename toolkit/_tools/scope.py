@@ -23,14 +23,14 @@ REASONING_SCHEMA: Mapping[str, Any] = {
 
 
 def make_meta_fields(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Make the fields about what a model writes beside the arguments, and what a call may see."""
+    """Make the fields of a tool that hold its meta schemas and its scope."""
     scope = parse_scope(given.get("module"), given.get("imports")) or given.get("_scope")
-    about = {
-        **(scope.about if scope else {}),
-        **given.get("_about", {}),
+    meta = {
+        **(scope.meta if scope else {}),
+        **given.get("_meta", {}),
         **(REASONING_SCHEMA if given.get("reasoning") else {}),
     }
-    return {**({"_scope": scope} if scope else {}), **({"_about": about} if about else {})}
+    return {**({"_scope": scope} if scope else {}), **({"_meta": meta} if meta else {})}
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Scope:
     schema: Mapping[str, Any] | None = None
 
     @property
-    def about(self) -> Mapping[str, Any]:
+    def meta(self) -> Mapping[str, Any]:
         """JSON Schemas, by key, of what the model writes beside the arguments."""
         return {} if self.schema is None else {IMPORTS: self.schema}
 

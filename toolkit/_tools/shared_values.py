@@ -224,7 +224,7 @@ OR = "||"
 REFERENCE: Mapping[str, Any] = {"type": "string", "pattern": f"^{MARK}.+$"}
 
 # Schemas of what a model may write beside the arguments, where calls refer to each other.
-ABOUT: Mapping[str, Any] = {
+META_SCHEMAS: Mapping[str, Any] = {
     INSTANCE: {
         "type": "string",
         "description": "Which of several things of one kind this call is about. Each has results of its own.",

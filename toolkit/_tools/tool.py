@@ -16,7 +16,15 @@ from typing_extensions import Self, Unpack
 from toolkit._options import refuse_unknown_options, spell_options
 from toolkit._schema.signature import read_attributes, render_signature, unwrap_partials
 from toolkit._tools.functions import FunctionHandler, MethodHandler, make_function_handler
-from toolkit._tools.options import DEFAULTS, HINTS, OPTION_NAMES, USUAL, ToolOptions, ToolSettings, split_options
+from toolkit._tools.options import (
+    DEFAULT_SETTINGS,
+    DEFAULTS,
+    HINTS,
+    OPTION_NAMES,
+    ToolOptions,
+    ToolSettings,
+    split_options,
+)
 from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:  # slow to load, and not needed before a tool is described or called
@@ -91,14 +99,14 @@ class Tool(Generic[P, R]):
     title: str | None = None
     relay: tuple[type[BaseException], ...] = ()
     strict: bool | None = None
-    settings: ToolSettings = USUAL
+    settings: ToolSettings = DEFAULT_SETTINGS
     activity: str | None = None
     # The description, where it is not the docstring's.
     _text: str | None = None
     # Whether it is a class method: it binds to the class, not to an instance.
     _of_class: bool = False
     # JSON Schemas, by key, of what a model writes beside the arguments; and the keys that it must not leave out.
-    _about: Mapping[str, Any] = field(default_factory=dict)
+    _meta: Mapping[str, Any] = field(default_factory=dict)
     _asked: tuple[str, ...] = ()
     # The values of the run that a call may see; None for all of them.
     _scope: Scope | None = None
@@ -170,16 +178,16 @@ class Tool(Generic[P, R]):
         return ToolSpec(
             name=self.name,
             description=self.description,
-            parameters=self._add_meta_fields(arguments.schema) if self._about else arguments.schema,
+            parameters=self._add_meta_fields(arguments.schema) if self._meta else arguments.schema,
             activity=self.handler.activity,
-            meta=self._about,
+            meta=self._meta,
             module=self._scope.module if self._scope else "",
             output=output,
             title=self.title,
             strict=self.strict,
             namespace=self.settings.namespace,
             defer_loading=self.settings.defer_loading,
-            forms={} if self._about else arguments.forms,
+            forms={} if self._meta else arguments.forms,
         )
 
     def _add_meta_fields(self, schema: dict[str, Any]) -> dict[str, Any]:
@@ -187,14 +195,14 @@ class Tool(Generic[P, R]):
         from toolkit._messages import OUTPUT_PATH
         from toolkit._tools.shared_values import allow_references, describe_result
 
-        about, own, output = self._about, schema, self.handler.returns.schema
-        if OUTPUT_PATH in about:
+        meta, own, output = self._meta, schema, self.handler.returns.schema
+        if OUTPUT_PATH in meta:
             own = allow_references(schema)
             if output is not None and self.handler.activity != "":  # a model knows the output that it writes itself
-                about = {**about, OUTPUT_PATH: describe_result(about[OUTPUT_PATH], output)}
-        required = [*(key for key in self._asked if key in about), *own.get("required", ())]
+                meta = {**meta, OUTPUT_PATH: describe_result(meta[OUTPUT_PATH], output)}
+        required = [*(key for key in self._asked if key in meta), *own.get("required", ())]
         known = {"required": required} if required else {}
-        return {**own, "properties": {**about, **own["properties"]}, **known}
+        return {**own, "properties": {**meta, **own["properties"]}, **known}
 
     @property
     def origin(self) -> str:
@@ -249,7 +257,7 @@ class Tool(Generic[P, R]):
         from toolkit._tools.from_schema import parse_schema
 
         found = parse_schema(name, schema)
-        declared = {"activity": found.activity, "_scope": found.scope, "_about": found.about or None}
+        declared = {"activity": found.activity, "_scope": found.scope, "_meta": found.meta or None}
         fields = {"title": title, "_text": description, "_asked": found.asked, **declared, **options}
         return cls._declare(name, found.interface, function, fields)
 
@@ -290,9 +298,9 @@ class Tool(Generic[P, R]):
         from toolkit._tools.handlers import BoundHandler, without_function
 
         given = {key: value for key, value in options.items() if value is not None}
-        own = ("title", "_text", "_about", "_asked", "_scope")
+        own = ("title", "_text", "_meta", "_asked", "_scope")
         refuse_unknown_options([key for key in options if key not in own], ("function", *OPTION_NAMES), HINTS)
-        fields = split_options(given, interface.origin, USUAL)
+        fields = split_options(given, interface.origin, DEFAULT_SETTINGS)
         activity = fields.get("activity")
         if function is None:
             return cls(name=name, handler=without_function(interface, activity), **fields)
