@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from pydantic_core import from_json, to_json
 from typing_extensions import override
 
 from toolkit._dialects.base import (
@@ -22,7 +23,7 @@ from toolkit._dialects.base import (
     result_text,
 )
 from toolkit._dialects.strict.rules import PLAIN
-from toolkit._messages import File, ToolCall, ToolResult, ToolSpec, replace_surrogates
+from toolkit._messages import File, Image, ToolCall, ToolResult, ToolSpec, replace_surrogates
 from toolkit._schema.json_schema import is_valid
 
 
@@ -66,10 +67,17 @@ def _render_result(spec: ToolSpec | None, result: ToolResult) -> dict[str, Any]:
     }
     if spec is None or spec.output is None or result.is_error:
         return answer
-    data = result_data(result)
+    data = _list_parts(result) if images or result.files else result_data(result)
     if not is_valid(spec.output, data, spec.output):  # clients refuse what does not match; the text has it all
         return answer
     return {**answer, "structuredContent": data if has_object_output(spec) else {"result": data}}
+
+
+def _list_parts(result: ToolResult) -> Any:
+    """Return a list that holds images or files as JSON data, with null for each of these."""
+    parts = result.value if isinstance(result.value, (list, tuple)) else ()
+    texts = [None if isinstance(part, (Image, File)) else part for part in parts]
+    return from_json(to_json(texts, fallback=str, inf_nan_mode="strings", bytes_mode="base64"))
 
 
 def _render_resource(file: File) -> dict[str, Any]:

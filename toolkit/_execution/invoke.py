@@ -101,7 +101,8 @@ class Attempts:
 
     async def run_once(self, context: ToolContext[Any]) -> ToolResult:
         """Run the handler once; what it reports after the attempt has ended is dropped."""
-        updates = _Updates(self.call, self.emit, self.tool._invocation.write) if self.tool._invocation.emits else None
+        invocation = self.tool._invocation
+        updates = _Updates(self.call, self.emit, invocation.write, context.emit) if invocation.emits else None
         if updates:
             context = replace(context, emit=updates.emit)
         try:
@@ -223,17 +224,20 @@ class Attempts:
 
 
 class _Updates:
-    """Emits the progress and partial results of one attempt until it is over."""
+    """Emits the progress and partial results of one attempt until it is over, and forwards them to the caller."""
 
-    def __init__(self, call: ToolCall, emit: Emit, write: Callable[[Any], str]) -> None:
+    def __init__(
+        self, call: ToolCall, emit: Emit, write: Callable[[Any], str], forward: Callable[[str | None, Any], object]
+    ) -> None:
         self.is_over = False
-        self._call, self._emit, self._write = call, emit, write
+        self._call, self._emit, self._write, self._forward = call, emit, write, forward
 
     def emit(self, text: str | None, partial: Any) -> None:
         """Emit an update, unless the attempt is over."""
         if not self.is_over:
             result = None if text is not None else render(partial, self._write)
             self._emit(ToolCallUpdated(self._call, text or "", result))
+            self._forward(text, partial)
 
 
 def _may_retry(error: BaseException, settings: ToolSettings) -> bool:

@@ -6,6 +6,7 @@ import json
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from enum import Enum
 from functools import wraps
 from pathlib import Path
@@ -231,6 +232,35 @@ def check(file: Target, *, all_functions: AllFunctions = False, dialect: Dialect
     print(report)
     if report.at_least("warning"):
         raise typer.Exit(1)
+
+
+@app.command()
+@report_errors
+def serve(
+    file: Target,
+    *,
+    all_functions: AllFunctions = False,
+    http: Annotated[
+        str | None, typer.Option(metavar="[HOST:]PORT", help="Serve HTTP at /mcp, to this machine alone.")
+    ] = None,
+) -> None:
+    """Serve the tools of a file to an MCP client.
+
+    Over standard input and output, which the client has opened; or over HTTP. A call whose tool requires approval is
+    put to the client's user.
+    """
+    with redirect_stdout(sys.stderr):  # standard output is the client's
+        runner, toolbox = _load(file, all_functions=all_functions)
+    if runner is not None:
+        _fail(f"{file} has a Runner, whose gates would not hold for a client. Name a toolbox: {file}:box.")
+    try:
+        from toolkit.serve import mcp
+    except ImportError as error:
+        _fail(error)
+    if http is not None:
+        host, port = mcp.parse_address(http)
+        print(f"http://{host}:{port}/mcp", file=sys.stderr)
+    mcp.serve(toolbox, http=http, name=Path(file.partition(":")[0]).stem)
 
 
 @app.command()

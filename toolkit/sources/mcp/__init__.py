@@ -230,7 +230,7 @@ class MCP:
                     fault = error
                     if isinstance(_find_leaf(error), FINAL):
                         break
-            raise Failed(f"The MCP server {self.name!r} cannot be reached: {_describe(fault)}") from fault
+            raise Failed(f"The MCP server {self.name!r} cannot be reached: {_describe(fault)}") from _find_leaf(fault)
         reason = f"it did not answer within {self._timeout:g} s."
         raise Failed(f"The MCP server {self.name!r} cannot be reached: {reason}") from fault
 
