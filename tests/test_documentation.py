@@ -90,8 +90,11 @@ def test_python_of_the_pages_compiles(page: Path) -> None:
         "schedules",
     ],
 )
-def test_pages_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pages_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The blocks of a page that needs no model run one after the other; each prints just the text block after it."""
+    monkeypatch.chdir(tmp_path)
     space: dict[str, object] = {}
     for block, expected in blocks_with_output(ROOT / "docs" / f"{name}.md"):
         exec(block, space)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from inspect import Parameter
 from itertools import chain
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias, TypeGuard, TypeVar, get_args, overload, runtime_checkable
 
@@ -306,6 +308,32 @@ class Toolbox:
     def check(self, dialect: DialectName = "chat") -> CheckReport:
         """Report what a model or its provider may fail at: names, missing descriptions, size, unbound tools."""
         return check_tools(self, self._dialect(dialect), self.bindings)
+
+    def lock(self, path: str | os.PathLike[str], *, update: bool = False) -> None:
+        """Check the tools against their definitions in a file; write the file if there is none.
+
+        A definition is all that a model sees of a tool, its effect and its source. Keep the file with the program: a
+        change of an own tool that breaks what models have learnt is then seen in a test, and one of a tool from
+        elsewhere before it is called.
+
+        Args:
+            path: The file, such as "tools.lock.json".
+            update: Whether to write the file in any case.
+
+        Raises:
+            DefinitionError: The tools differ; the message has one line for each difference. Or the file is no lock.
+            OSError: The file cannot be read or written.
+        """
+        from toolkit._tools.lock import find_differences, write_lock
+
+        if update or not Path(path).exists():
+            write_lock(path, self)
+        elif differences := find_differences(path, self):
+            lines = "\n".join(f"  {line}" for line in differences)
+            raise DefinitionError(
+                f"The tools are not those of {os.fspath(path)}:\n{lines}\n"
+                f"If they are right, write it anew: lock(..., update=True), or `toolkit lock --update`."
+            )
 
     def answer(
         self,

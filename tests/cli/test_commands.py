@@ -218,6 +218,22 @@ def test_check(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == main(["check", "good.py"])
 
 
+def test_lock(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first time writes the definitions; later ones compare them, and a difference is exit code 1."""
+    write(files / "own.py", 'from toolkit import tool\n\n@tool\ndef ready() -> bool:\n    "Return whether it is."\n')
+
+    assert [0, 0] == [main(["lock", "own.py"]), main(["lock", "own.py"])]
+    assert "tools.lock.json: 1 tools written\ntools.lock.json: 1 tools as before\n" == capsys.readouterr().out
+
+    write(files / "new.py", 'from toolkit import tool\n\n@tool\ndef ready() -> bool:\n    "Say whether it is."\n')
+
+    assert 1 == main(["lock", "new.py"])
+    assert (
+        'ready: description was "Return whether it is.", is "Say whether it is." (reworded)' in capsys.readouterr().err
+    )
+    assert [0, 0] == [main(["lock", "new.py", "--update"]), main(["lock", "new.py"])]
+
+
 def test_run_in_a_pipe(files: Path, server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     """In a pipe the answer alone is on standard output, and the calls are on standard error."""
     assert 0 == main(["run", "tools.py", "Weather?", "--base-url", server.base_url, "-m", "m", "-i", "Be brief."])

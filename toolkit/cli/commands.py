@@ -57,6 +57,8 @@ Approve = Annotated[
     typer.Option(help="Ask before calls labelled write or destructive ('changes', the default), 'all', or 'none'."),
 ]
 Name = Annotated[str | None, typer.Argument(metavar="TOOL", help="One tool; otherwise all.")]
+LockFile = Annotated[Path, typer.Option("--lock", help="The file with the definitions.")]
+UpdateLock = Annotated[bool, typer.Option("--update", help="Write the file anew.")]
 Dialect = Annotated[str, typer.Option(help=f"One of {', '.join(get_args(DialectName))}.")]
 
 
@@ -261,6 +263,25 @@ def serve(
         host, port = mcp.parse_address(http)
         print(f"http://{host}:{port}/mcp", file=sys.stderr)
     mcp.serve(toolbox, http=http, name=Path(file.partition(":")[0]).stem)
+
+
+@app.command()
+@report_errors
+def lock(
+    file: Target,
+    *,
+    all_functions: AllFunctions = False,
+    path: LockFile = Path("tools.lock.json"),
+    update: UpdateLock = False,
+) -> None:
+    """Check the tools against the definitions in a file; write the file if there is none.
+
+    The exit code is 1 if they differ.
+    """
+    box = _load(file, all_functions=all_functions)[1]
+    is_new = update or not path.exists()
+    box.lock(path, update=update)
+    print(f"{path}: {len(box)} tools {'written' if is_new else 'as before'}")
 
 
 @app.command()

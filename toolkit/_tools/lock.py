@@ -1,0 +1,203 @@
+"""A lock: the definitions of tools in a file, and how those of today differ from them.
+
+Each difference says what it means for a model that knows the old definition: `widened` takes all that the old one took,
+`narrowed` takes less, `broke` takes something else, `reworded` changes texts alone, which may still change what a model
+does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from toolkit._schema.error_messages import shorten
+from toolkit._tools.tool import Tool
+from toolkit.errors import DefinitionError
+
+VERSION = 1
+MAX_SHOWN = 80  # characters of a value in a difference
+
+_TEXTS = ("title", "description", "default", "examples", "deprecated")
+# Bounds by whether a higher value takes less.
+_BOUNDS: Mapping[str, bool] = {
+    **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), True),
+    **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), False),
+}
+_UNIONS = ("anyOf", "oneOf")
+
+
+def describe_tools(tools: Iterable[Tool[..., Any]]) -> dict[str, Any]:
+    """Describe tools as plain data: what a model sees of each, its effect and its source, with a digest."""
+    definitions = {made.name: _describe_tool(made) for made in tools}
+    digests = {name: {"digest": _digest(definition), **definition} for name, definition in definitions.items()}
+    return {"version": VERSION, "tools": dict(sorted(digests.items()))}
+
+
+def write_lock(path: str | os.PathLike[str], tools: Iterable[Tool[..., Any]]) -> None:
+    """Write the definitions of tools to a file.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    text = json.dumps(describe_tools(tools), indent=2, ensure_ascii=False)
+    Path(path).write_text(f"{text}\n", encoding="utf-8")
+
+
+def find_differences(path: str | os.PathLike[str], tools: Iterable[Tool[..., Any]]) -> list[str]:
+    """Compare tools with the definitions in a file.
+
+    Returns:
+        One line for each difference, such as `add: parameters.b is required now (narrowed)`; none where all is equal.
+
+    Raises:
+        OSError: The file cannot be read.
+        DefinitionError: It is not a lock.
+    """
+    old, new = _read_lock(path), describe_tools(tools)["tools"]
+    return [line for name in sorted({*old, *new}) for line in _compare_tool(name, old.get(name), new.get(name))]
+
+
+def _describe_tool(made: Tool[..., Any]) -> dict[str, Any]:
+    spec = made._spec
+    definition = {
+        "title": spec.title,
+        "description": spec.description,
+        "parameters": spec.parameters,
+        "output": spec.output,
+        "effect": made.settings.effect,
+        "source": made.origin,
+    }
+    described: dict[str, Any] = json.loads(json.dumps({key: value for key, value in definition.items() if value}))
+    return described
+
+
+def _digest(definition: Mapping[str, Any]) -> str:
+    canonical = json.dumps(definition, sort_keys=True, separators=(",", ":"))
+    return f"sha256:{hashlib.sha256(canonical.encode()).hexdigest()}"
+
+
+def _read_lock(path: str | os.PathLike[str]) -> dict[str, Any]:
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        tools: dict[str, Any] = data["tools"]
+        is_known = data["version"] == VERSION and all(isinstance(each["digest"], str) for each in tools.values())
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DefinitionError(
+            f"{os.fspath(path)} is no lock of tools: {error!r}. Delete it, and write it anew."
+        ) from None
+    if not is_known:
+        raise DefinitionError(f"{os.fspath(path)} was written by another version. Delete it, and write it anew.")
+    return tools
+
+
+def _compare_tool(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> Iterator[str]:
+    if old is None:
+        yield f"{name}: is new (widened)"
+    elif new is None:
+        yield f"{name}: is gone (broke)"
+    elif old["digest"] != new["digest"]:
+        lines = [
+            *(_describe_change(key, old.get(key), new.get(key), "reworded") for key in ("title", "description")),
+            *_compare_schemas("parameters", old.get("parameters", {}), new.get("parameters", {})),
+            *_compare_outputs(old.get("output"), new.get("output")),
+            *(_describe_change(key, old.get(key), new.get(key), "changed") for key in ("effect", "source")),
+        ]
+        yield from (f"{name}: {line}" for line in [*filter(None, lines)] or ["is written otherwise (changed)"])
+
+
+def _compare_outputs(old: Any, new: Any) -> Iterator[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        yield from _compare_schemas("output", old, new)
+    else:
+        yield _describe_change("output", old, new, "changed")
+
+
+def _compare_schemas(path: str, old: Any, new: Any) -> Iterator[str]:
+    """Give the differences of two schemas, keyword by keyword."""
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        yield _describe_change(path, old, new, "broke")
+        return
+    required, keywords = {*new.get("required", ())}, sorted({*old, *new})
+    if any(union in keywords for union in _UNIONS):
+        yield from _compare_choices(path, _list_alternatives(old), _list_alternatives(new))
+        keywords = [keyword for keyword in keywords if keyword in _TEXTS]
+    for keyword in keywords:
+        before, now = old.get(keyword), new.get(keyword)
+        if before == now:
+            continue
+        if keyword in ("properties", "$defs"):
+            place = path if keyword == "properties" else f"{path}.$defs"
+            yield from _compare_parts(place, before or {}, now or {}, required)
+        elif keyword == "items":
+            yield from _compare_schemas(f"{path}[]", before, now)
+        elif keyword == "required":
+            kept = old.get("properties", {}).keys() & new.get("properties", {}).keys()
+            yield from _compare_required(path, before or (), now or (), kept)
+        elif keyword in ("enum", "type") and before and now:
+            yield from _compare_choices(f"{path}.{keyword}", _as_list(before), _as_list(now))
+        else:
+            yield _describe_change(f"{path}.{keyword}", before, now, _judge_keyword(keyword, before, now))
+
+
+def _compare_parts(
+    path: str, old: Mapping[str, Any], new: Mapping[str, Any], required: Collection[str]
+) -> Iterator[str]:
+    for name in sorted({*old, *new}):
+        if name not in new:
+            yield f"{path}.{name} is gone (broke)"
+        elif name not in old:
+            yield f"{path}.{name} is new{' and required (broke)' if name in required else ' (widened)'}"
+        elif old[name] != new[name]:
+            yield from _compare_schemas(f"{path}.{name}", old[name], new[name])
+
+
+def _compare_required(path: str, old: Collection[str], new: Collection[str], kept: Collection[str]) -> Iterator[str]:
+    """Give the parameters among those that were kept which became required or optional."""
+    for name in sorted({*old} ^ {*new}):
+        if name in kept:
+            yield f"{path}.{name} is {'required now (narrowed)' if name in new else 'optional now (widened)'}"
+
+
+def _compare_choices(path: str, old: Iterable[Any], new: Iterable[Any]) -> Iterator[str]:
+    before, now = ({json.dumps(each, sort_keys=True) for each in choices} for choices in (old, new))
+    gone, added = ([shorten(each, MAX_SHOWN) for each in sorted(left)] for left in (before - now, now - before))
+    if gone or added:
+        changes = " and ".join([*(f"lost {each}" for each in gone), *(f"gained {each}" for each in added)])
+        yield f"{path} {changes} ({'broke' if gone and added else 'narrowed' if gone else 'widened'})"
+
+
+def _list_alternatives(schema: Mapping[str, Any]) -> list[Any]:
+    """List the schemas of which one holds, without their texts."""
+    members = next((schema[keyword] for keyword in _UNIONS if keyword in schema), [schema])
+    return [_drop_texts(member) for member in members]
+
+
+def _drop_texts(schema: Any) -> Any:
+    return {key: value for key, value in schema.items() if key not in _TEXTS} if isinstance(schema, dict) else schema
+
+
+def _judge_keyword(keyword: str, old: Any, new: Any) -> str:
+    """Say what a changed keyword means."""
+    if keyword in _TEXTS:
+        return "reworded"
+    if keyword in _BOUNDS and old is not None and new is not None:
+        return "narrowed" if (new > old) == _BOUNDS[keyword] else "widened"
+    return "widened" if new is None else "narrowed" if old is None else "changed"
+
+
+def _describe_change(path: str, old: Any, new: Any, meaning: str) -> str:
+    """Describe a change; an empty text where there is none."""
+    if old == new:
+        return ""
+    before, now = (shorten(json.dumps(value, ensure_ascii=False), MAX_SHOWN) for value in (old, new))
+    if old is None:
+        return f"{path} is new: {now} ({meaning})"
+    return f"{path} is gone: {before} ({meaning})" if new is None else f"{path} was {before}, is {now} ({meaning})"
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
