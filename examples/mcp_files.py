@@ -27,7 +27,7 @@ def main() -> None:
                 "There are seven birds on the pond.",
             ]
         )
-        with MCP([sys.executable, __file__, folder], name="files") as server:
+        with MCP([sys.executable, __file__, folder], name="files", allow=["file_list", "file_read"]) as server:
             show(Runner([server], model=model).stream("How many birds are on the pond?"))
 
 
