@@ -46,6 +46,16 @@ def collect(
     return f"{words} {sizes} {loud} {half}"
 
 
+@tool
+def halve(value, places: int | str = 0):
+    """Halve a value, which may
+    be anything.
+
+    The tool says whether it can be halved.
+    """
+    return round(value / 2, places) if places else value / 2
+
+
 def double(x: int) -> int:
     return 2 * x
 '''
@@ -81,6 +91,7 @@ def test_list(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     listed = capsys.readouterr().out
 
     assert listed.splitlines()[2:4] == ["delete_book(title: str) -> str  [destructive]", "    Delete a book."]
+    assert "    Halve a value, which may be anything." in listed.splitlines()
     assert "double" not in listed
     assert 0 == main(["list", "tools.py", "--all"])
     assert "double(x: int) -> int" in capsys.readouterr().out
@@ -98,6 +109,7 @@ def test_list(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["collect", "--words", "a", "--words", "-b", "--loud"], "['a', '-b'] None True 0.5"),
         (["collect", "--sizes", '{"a": 1}', "--no-loud", "--half", "-2"], "None {'a': 1} False -2.0"),
         (["delete_book", "--title", "[bold]"], "[bold] is gone"),
+        (["halve", "--value", "5"], "2.5"),
     ],
 )
 def test_call(files: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], result: str) -> None:
@@ -160,6 +172,8 @@ def test_help_of_a_tool(files: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "Current weather for a city." in shown
     assert "City name [in English]. [required]" in shown
     assert '[default: "celsius"]' in shown
+    assert 0 == main(["call", "tools.py", "collect", "-h"])
+    assert "--words <list[str]> [once per item]" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(
@@ -169,10 +183,17 @@ def test_help_of_a_tool(files: Path, capsys: pytest.CaptureFixture[str]) -> None
         (["call", "tools.py", "get_wether"], 1, "did you mean 'get_weather'?"),
         (["call", "tools.py", "get_weather", "--unit", "kelvin"], 2, "celsius"),
         (["call", "tools.py", "get_weather", "--town", "Rome"], 2, "--town"),
-        (["call", "tools.py", "collect", "--sizes", "{"], 2, "no JSON"),
-        (["call", "tools.py", "collect", "--arguments", "[]"], 2, "no JSON object"),
+        (["call", "tools.py", "collect", "--sizes", "{"], 2, "it is not JSON"),
+        (["call", "tools.py", "collect", "--sizes", "large"], 1, 'sizes: Input should be an object (received "large")'),
+        (["call", "tools.py", "collect", "--arguments", "[]"], 2, "it is not a JSON object"),
+        (["call", "tools.py", "collect", "--arguments", "a"], 2, "it is not JSON"),
+        (["call", "tools.py", "halve", "--value", "no"], 1, "halve raised TypeError: unsupported operand"),
         (["list", "tool.py"], 1, "There is no file 'tool.py'; did you mean 'tools.py'?"),
         (["list", "nothing"], 1, "There is no module 'nothing'. A file is written with its ending: nothing.py."),
+        (["list", "."], 1, "There is no file '.'. There is: tools.py"),
+        (["run", "Is it warm?"], 1, "There is no file 'Is it warm?'. There is: tools.py"),
+        (["run", "tools.py", ""], 2, "write it, or pipe it in"),
+        (["run", "tools.py", "Hi", "-a", "photo.png"], 2, "photo.png does not exist"),
         (["list", "tools.py:bxo"], 1, "tools.py has no 'bxo'"),
         (["schema", "tools.py", "--dialect", "chatt"], 2, "did you mean 'chat'"),
         (["run", "tools.py", "Hi", "--base-url", "localhost:1/v1", "-m", "m"], 1, "does not begin with http://"),
@@ -206,7 +227,7 @@ def test_schema(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
     assert ("delete_book", ["title"]) == (schema["name"], schema["input_schema"]["required"])
     assert 0 == main(["schema", "tools.py"])
-    assert 3 == len(json.loads(capsys.readouterr().out))
+    assert 4 == len(json.loads(capsys.readouterr().out))
 
 
 def test_check(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -253,6 +274,19 @@ def test_prompt_from_a_pipe(
     assert 0 == main(["run", "tools.py", "-q", "--base-url", server.base_url, "-m", "m"])
     assert ("It is warm.\n", "") == capsys.readouterr()
     assert "Weather in\nJakarta?" == server.requests[0].body["messages"][-1]["content"]
+
+
+def test_attachments(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Files that are attached to a prompt are sent with it."""
+    write(files / "note.txt", "Walls are blue.")
+    (files / "plan.pdf").write_bytes(b"%PDF-1.7")
+    with FakeServer([reply.text("Blue.")]) as server:
+        options = ["-a", "note.txt", "--attach", "plan.pdf", "--base-url", server.base_url, "-m", "m"]
+        assert 0 == main(["run", "tools.py", "Which colour?", *options])
+
+    text, plan = server.requests[0].body["messages"][-1]["content"]
+    assert "Which colour?\n[file note.txt]\nWalls are blue." == text["text"]
+    assert "plan.pdf" == plan["file"]["filename"]
 
 
 def test_run_as_json(files: Path, server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
@@ -331,7 +365,7 @@ def test_chat(files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     with FakeServer(script) as server:
         assert 0 == main(["chat", "tools.py", "--base-url", server.base_url, "-m", "m"])
     shown = capsys.readouterr().out
-    assert shown.startswith("m, with get_weather, delete_book, collect. Ctrl-D ends the conversation.\n> ")
+    assert shown.startswith("m, with get_weather, delete_book, collect, halve. Ctrl-D ends the conversation.\n> ")
     assert "Answer    It is warm.\n" in shown
     assert "Result    Dune is gone\n" in shown
     roles = [message["role"] for message in server.requests[-1].body["messages"]]
@@ -363,7 +397,7 @@ def test_toolbox_or_runner_of_a_file(files: Path, capsys: pytest.CaptureFixture[
         capsys.readouterr().out.splitlines()
     )
     assert 1 == main(["list", "boxes.py"])
-    assert "Choose one: boxes.py:one, boxes.py:two." in capsys.readouterr().err
+    assert "boxes.py has several Toolbox objects. Choose one: boxes.py:one, boxes.py:two." in capsys.readouterr().err
     assert 1 == main(["run", "runner.py", "Hi", "-m", "other"])
     assert "--model cannot change the Runner in runner.py" in capsys.readouterr().err
 

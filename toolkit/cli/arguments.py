@@ -24,10 +24,10 @@ YES = "yes"
 def make_command(tool: Tool[..., Any], run: Callable[[str, bool], None]) -> Callable[..., None]:
     """Make a function for Typer with an option for each parameter of a tool.
 
-    Texts, numbers, booleans, enumerations and lists of them are options of these types; all else is an option that
-    takes JSON. Options that are not given are left to the tool's defaults; the tool itself finds what is missing.
-    `--arguments` takes a JSON object of all of them. `--yes` approves the call of a tool that may require approval. A
-    parameter of one of these names has the option for itself.
+    Texts, numbers, booleans, enumerations and lists of them are options of these types. All else is an option that
+    takes JSON, or a text, which may not begin as a JSON object or array does. Options that are not given are left to
+    the tool's defaults; the tool itself finds what is missing. `--arguments` takes a JSON object of all of them. With
+    `--yes` a call is approved. A parameter of one of these names has the option for itself.
 
     Args:
         tool: The tool.
@@ -42,7 +42,7 @@ def make_command(tool: Tool[..., Any], run: Callable[[str, bool], None]) -> Call
         is_approved = bool(given.pop(YES, False))
         arguments = _parse(given.pop(WHOLE, None) or "{}", WHOLE)
         if not isinstance(arguments, dict):
-            raise typer.BadParameter("it is no JSON object", param_hint=f"--{WHOLE}")
+            raise typer.BadParameter("it is not a JSON object", param_hint=f"--{WHOLE}")
         for option, value in given.items():
             name = options[option]
             if value is not None and value != []:
@@ -51,7 +51,7 @@ def make_command(tool: Tool[..., Any], run: Callable[[str, bool], None]) -> Call
 
     required = schema.get("required", ())
     parameters = [
-        _make_option(option, name, types[name], _describe(properties[name], is_required=name in required))
+        _make_option(option, name, types[name], _describe(properties[name], types[name], is_required=name in required))
         for option, name in options.items()
     ]
     if WHOLE not in properties:
@@ -80,10 +80,11 @@ def _find_type(schema: Any, root: Mapping[str, Any]) -> Any:
     return TYPES.get(str(schema.get("type")))
 
 
-def _describe(schema: Any, *, is_required: bool) -> str:
+def _describe(schema: Any, kind: Any, *, is_required: bool) -> str:
     schema = schema if isinstance(schema, Mapping) else {}
+    each = "[once per item]" if get_origin(kind) is list else ""
     note = "[required]" if is_required else f"[default: {json.dumps(schema['default'])}]" if "default" in schema else ""
-    return " ".join(filter(None, (schema.get("description", ""), note)))
+    return " ".join(filter(None, (schema.get("description", ""), each, note)))
 
 
 def _make_option(option: str, name: str, kind: Any, text: str) -> Parameter:
@@ -98,7 +99,9 @@ def _parse(text: str, name: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise typer.BadParameter(f"it is no JSON: {error}", param_hint=f"--{name}") from None
+        if name != WHOLE and not text.lstrip().startswith(("{", "[")):
+            return text
+        raise typer.BadParameter(f"it is not JSON: {error}", param_hint=f"--{name}") from None
 
 
 def _to_plain(value: Any) -> Any:

