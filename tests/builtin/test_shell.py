@@ -330,7 +330,7 @@ def test_removed_directory(tmp_path: Path) -> None:
     [
         pytest.param("wc -c", "0", id="no input"),
         pytest.param("(: < /dev/tty) 2>&- || echo none", "none", id="no terminal"),
-        pytest.param("for f in /proc/$$/fd/*; do [ -e $f ] && printf ${f##*/}; done", "012", id="no file of ours"),
+        pytest.param("for f in /proc/$$/fd/*; do [ ! -e $f ] || printf ${f##*/}; done", "012", id="no file of ours"),
         pytest.param("[ $(cut -d' ' -f6 /proc/$$/stat) = $$ ] && echo own", "own", id="a session of its own"),
     ],
 )
