@@ -1,13 +1,14 @@
-"""Keyword options: a signature that shows each of them, and an error that names the one that was meant."""
+"""Keyword options: a signature that shows each, an error that names the one that was meant, checks of numbers."""
 
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from inspect import Parameter
 from types import FunctionType, MappingProxyType
-from typing import Any, TypeVar, cast
+from typing import Any, TypeGuard, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type[Any])
@@ -25,11 +26,11 @@ def refuse_unknown_options(given: Collection[str], known: Collection[str], hints
     Raises:
         TypeError: There is one; the message has the nearest name or its hint, or else all names.
     """
-    unknown = next((name for name in given if name not in known), None)
-    if unknown is None:
+    if not set(given).difference(known):
         return
     import difflib  # only a mistake needs it
 
+    unknown = next(name for name in given if name not in known)
     near = next(iter(difflib.get_close_matches(unknown, [*hints, *known], n=1)), "")
     remedy = f"Did you mean {near!r}?" if near else f"The options are: {', '.join(known)}."
     raise TypeError(f"There is no option {unknown!r}. {remedy if near in known else hints.get(near, remedy)}")
@@ -95,3 +96,13 @@ def check_methods(hints: Mapping[str, str] = NO_HINTS) -> Callable[[C], C]:
         return owner
 
     return decorate
+
+
+def is_whole(value: object, least: float = -math.inf) -> TypeGuard[int]:
+    """Return whether a value is a whole number of at least `least`; True and False are none."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether a value is a number; True and False are none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

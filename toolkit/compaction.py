@@ -25,6 +25,7 @@ from toolkit._messages import (
     ToolMessage,
     UserMessage,
 )
+from toolkit._options import is_whole
 
 __all__ = ["Compaction", "estimate_tokens"]
 
@@ -93,7 +94,7 @@ class Compaction:
             ("keep_recent", keep_recent, 0),
             ("max_lines", max_lines, 2),
         ):
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            if not is_whole(value, least):
                 raise ValueError(f"{name}={value!r} must be a whole number, at least {least}.")
         if summarize is not None and not callable(summarize):
             raise TypeError(f"summarize={summarize!r} is not a function of messages.")

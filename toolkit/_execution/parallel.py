@@ -19,6 +19,7 @@ from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.invoke import Emit
 from toolkit._execution.references import Dependencies, may_any_refer
 from toolkit._messages import ToolCall, ToolResult
+from toolkit._options import is_whole
 from toolkit._tools.shared_values import SharedValues
 from toolkit.errors import Cancelled, Failed, TimedOut
 from toolkit.events import CallEvent, ToolCallAbandoned, ToolCallFinished
@@ -34,7 +35,7 @@ class Batched:
     size: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.size, int) or isinstance(self.size, bool) or self.size < 1:
+        if not is_whole(self.size, 1):
             raise ValueError(f"batched({self.size!r}): a batch holds a whole number of calls, at least 1.")
 
 

@@ -22,6 +22,7 @@ import httpx2
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.threads import Job, Outcome, cancellation_error, on_cancel, time_left
+from toolkit._options import is_whole
 from toolkit.errors import DefinitionError
 
 Address: TypeAlias = IPv4Address | IPv6Address
@@ -255,7 +256,7 @@ def _normalize_host(host: str) -> str:
 
 
 def _check_port(port: int) -> int:
-    if isinstance(port, bool) or not isinstance(port, int) or not 0 < port <= MAX_PORT:
+    if not is_whole(port, 1) or port > MAX_PORT:
         raise DefinitionError(f"{port!r} is not a port: ports are numbers from 1 to {MAX_PORT}.")
     return port
 

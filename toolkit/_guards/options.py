@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolkit._concurrency.backend import is_async
+from toolkit._options import is_number, is_whole
 from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def check_whole(name: str, value: int, least: int = 1) -> int:
     Raises:
         DefinitionError: It is not.
     """
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+    if not is_whole(value, least):
         raise DefinitionError(f"{name}={value!r:.100} is not a whole number from {least} on.")
     return value
 
@@ -57,7 +58,7 @@ def check_number(name: str, value: float, least: float = 0) -> float:
     Raises:
         DefinitionError: It is not.
     """
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not value >= least:
+    if not is_number(value) or not value >= least:
         raise DefinitionError(f"{name}={value!r:.100} is not a number from {least:g} on.")
     return value
 
@@ -68,7 +69,7 @@ def check_seconds(name: str, value: float, default: float | None = None) -> floa
     Raises:
         DefinitionError: It is not a number, or above `MAX_SECONDS`.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value <= MAX_SECONDS:
+    if not is_number(value) or not value <= MAX_SECONDS:
         raise DefinitionError(f"{name}={value!r:.100} is not a number of seconds, or above {MAX_SECONDS:,.0f}.")
     if value > 0:
         return value

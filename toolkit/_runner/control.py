@@ -10,6 +10,7 @@ from weakref import WeakSet
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._messages import UserMessage
+from toolkit._options import is_whole
 from toolkit._runner.prompt import UserInput, make_user_message
 from toolkit.errors import BusyError, RunError
 
@@ -156,7 +157,7 @@ class ActiveRuns(Generic[R]):
     """
 
     def __init__(self, max_runs: int | None = None) -> None:
-        if max_runs is not None and (not isinstance(max_runs, int) or isinstance(max_runs, bool) or max_runs < 1):
+        if max_runs is not None and not is_whole(max_runs, 1):
             raise ValueError(f"max_runs={max_runs!r} must be a whole number, at least 1, or None.")
         self._max_runs = max_runs
         self._lock = threading.RLock()  # reentrant: a signal handler may interrupt it

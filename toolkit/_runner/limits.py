@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, TypeGuard, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from toolkit._messages import Usage
-from toolkit._options import check_methods
+from toolkit._options import check_methods, is_number, is_whole
 
 OnLimit: TypeAlias = Literal["answer", "stop", "raise"]
 
@@ -52,7 +52,7 @@ class Prices:
 
     def __post_init__(self) -> None:
         for name, price in (("input", self.input), ("output", self.output)):
-            if not (_is_number(price) and 0 <= price < math.inf):
+            if not (is_number(price) and 0 <= price < math.inf):
                 raise ValueError(f"{name}={price!r} must be the price of a million tokens: a number, 0 or more.")
 
     def compute_cost(self, usage: Usage) -> float:
@@ -116,11 +116,11 @@ class Limits:
         _check_counts(self.max_calls_per_tool)
         for name in ("max_turns", "max_calls", "max_tokens", "max_input_tokens", "max_output_tokens"):
             limit = getattr(self, name)
-            if limit is not None and not _is_count(limit, 1):
+            if limit is not None and not is_whole(limit, 1):
                 raise ValueError(f"{name}={limit!r} must be a whole number, at least 1, or None for no limit.")
         for name in ("max_seconds", "max_seconds_per_turn", "max_cost"):
             limit = getattr(self, name)
-            if limit is not None and not (_is_number(limit) and limit > 0):
+            if limit is not None and not (is_number(limit) and limit > 0):
                 raise ValueError(f"{name}={limit!r} must be a number above 0, or None for no limit.")
 
     def _check_prices(self) -> None:
@@ -138,13 +138,5 @@ def describe_stop(name: str, used: float, limit: float) -> str:
 
 def _check_counts(counts: Mapping[str, Any]) -> None:
     for name, count in counts.items():
-        if not _is_count(count, 0):
+        if not is_whole(count, 0):
             raise ValueError(f"{name}={count!r} must be a whole number, 0 or more.")
-
-
-def _is_count(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

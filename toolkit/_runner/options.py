@@ -16,7 +16,7 @@ from toolkit._execution.ledger import Ledger
 from toolkit._execution.parallel import MAX_PARALLEL, Order
 from toolkit._execution.truncation import MAX_RESULT
 from toolkit._messages import Message, ToolResult
-from toolkit._options import refuse_unknown_options
+from toolkit._options import is_number, is_whole, refuse_unknown_options
 from toolkit._runner.control import QueueMode
 from toolkit._runner.limits import ANY_SECONDS, Limits
 from toolkit._runner.prompt import UserInput
@@ -149,7 +149,7 @@ def get_given_options(options: RunnerOptions) -> RunnerOptions:
     return cast("RunnerOptions", given)
 
 
-def check_options(options: Mapping[str, Any]) -> None:
+def check_values(options: Mapping[str, Any]) -> None:
     """Check the types and ranges of options.
 
     Raises:
@@ -186,14 +186,6 @@ def _is_ledger(value: object) -> bool:
     return all(callable(getattr(value, name, None)) for name in ("write", "read"))
 
 
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def _are_functions(value: object) -> bool:
     return isinstance(value, Sequence) and all(map(callable, value))
 
@@ -212,7 +204,7 @@ _RULES: Mapping[str, _Rule] = {
     "authorize": _FUNCTION,
     "approve": _FUNCTION,
     "approval_timeout": (
-        _optional(_is_number),
+        _optional(is_number),
         _optional(lambda value: 0 < value <= ANY_SECONDS),
         "a number of seconds above 0, and at most 31 days",
     ),
@@ -223,7 +215,7 @@ _RULES: Mapping[str, _Rule] = {
     "refresh": (lambda value: isinstance(value, str), lambda value: value in get_args(Refresh), "'run' or 'iteration'"),
     "format_error": _FUNCTION,
     "raise_errors": _TRUTH,
-    "max_result": (_is_whole, lambda value: value > 0, "a whole number of characters, at least 1"),
+    "max_result": (is_whole, lambda value: value > 0, "a whole number of characters, at least 1"),
 }
 
 
@@ -240,7 +232,7 @@ NO_DECISIONS: Decisions = MappingProxyType({})
 
 
 class RunOptions(TypedDict, total=False):
-    """What a run is given besides the prompt and the type of its output; `run` says what each of it means."""
+    """Options of a run besides the prompt and the type of its output; `Runner.run` says what each means."""
 
     messages: History
     deps: Any
@@ -249,16 +241,32 @@ class RunOptions(TypedDict, total=False):
     allowed_tools: Sequence[str] | None
 
 
-@dataclass(frozen=True)
+# Those that are not None.
+RUN_DEFAULTS: Mapping[str, Any] = {"messages": (), "decisions": NO_DECISIONS}
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunRequest:
     """What one run is asked to do, and how it is followed."""
 
     prompt: Prompt
-    messages: History
-    deps: Any
     output_type: Any
-    decisions: Decisions
-    shared: Values
+    messages: History = ()
+    deps: Any = None
+    decisions: Decisions = NO_DECISIONS
+    shared: Values = None
     allowed_tools: Sequence[str] | None = None
     streams: bool = False
     in_background: bool = False
+
+
+def make_request(
+    prompt: Prompt, output_type: Any, options: RunOptions, *, streams: bool = False, in_background: bool = False
+) -> RunRequest:
+    """Make a request of the arguments of `run`.
+
+    Raises:
+        TypeError: There is no such option.
+    """
+    refuse_unknown_options(options, ("prompt", "output_type", *RunOptions.__annotations__), RUN_HINTS)
+    return RunRequest(prompt=prompt, output_type=output_type, streams=streams, in_background=in_background, **options)

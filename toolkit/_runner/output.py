@@ -16,6 +16,7 @@ from pydantic_core import ValidationError, from_json, to_json
 from typing_extensions import TypedDict, TypeVar
 
 from toolkit._messages import OutputSpec, ToolSpec, replace_surrogates
+from toolkit._options import is_number
 from toolkit._schema.argument_schema import DocumentSchema
 from toolkit._schema.core_schema import build_json_validator
 from toolkit._schema.error_messages import MAX_NAME, explain_errors, shorten
@@ -248,7 +249,7 @@ def _shorten(document: Any, text: str) -> Iterator[Any]:
     while isinstance(leaf, (list, dict)) and leaf:
         containers.append(leaf)
         leaf = leaf[_last_key(leaf)]
-    if not (_is_number(leaf) and text[-1].isdigit()):  # more digits may follow
+    if not (is_number(leaf) and text[-1].isdigit()):  # more digits may follow
         yield document
     for container in reversed(containers):
         del container[_last_key(container)]
@@ -257,10 +258,6 @@ def _shorten(document: Any, text: str) -> Iterator[Any]:
 
 def _last_key(container: Any) -> Any:
     return next(reversed(container)) if isinstance(container, dict) else -1
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _is_equal(value: tuple[Any, ...], other: tuple[Any, ...]) -> bool:

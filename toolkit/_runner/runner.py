@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, overload
@@ -26,7 +26,7 @@ from toolkit._execution.parallel import MAX_PARALLEL, Order, check_order
 from toolkit._execution.references import restore_shared
 from toolkit._execution.truncation import MAX_RESULT, RESULT_READ, ResultStore
 from toolkit._messages import Message, ModelResponse, SystemMessage, UserMessage, get_open_calls
-from toolkit._options import check_methods, spell_options
+from toolkit._options import check_methods, is_whole, spell_options
 from toolkit._runner.control import ActiveRuns, Controls, MessageQueue
 from toolkit._runner.conversation import Conversation
 from toolkit._runner.history import repair_history
@@ -36,6 +36,7 @@ from toolkit._runner.nesting import MAX_NESTING, ParentRun, parent_call
 from toolkit._runner.options import (
     DEFAULTS,
     NO_DECISIONS,
+    RUN_DEFAULTS,
     RUN_HINTS,
     Decisions,
     History,
@@ -43,8 +44,9 @@ from toolkit._runner.options import (
     RunnerOptions,
     RunOptions,
     RunRequest,
-    check_options,
+    check_values,
     get_given_options,
+    make_request,
     reject_reserved_keys,
 )
 from toolkit._runner.output import build_output
@@ -161,7 +163,7 @@ class Runner(Controls):
             _ = made._spec  # a tool that cannot be described is found here, not in the first run
         self.instructions = instructions
         given = get_given_options(options)
-        check_options(given)
+        check_values(given)
         reject_reserved_keys(given.get("request_options", {}))
         MessageQueue(given.get("queue", "one"))  # an unknown mode is found here, not in the first run
         limits = given.get("limits", Limits())
@@ -180,17 +182,8 @@ class Runner(Controls):
     def run(self, prompt: Prompt = ..., *, output_type: type[T] = ..., **given: Unpack[RunOptions]) -> RunResult[T]: ...
     @overload
     def run(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[RunOptions]) -> RunResult[Any]: ...
-    def run(
-        self,
-        prompt: Prompt = None,
-        *,
-        messages: History = (),
-        deps: Any = None,
-        output_type: Any = str,
-        decisions: Decisions = NO_DECISIONS,
-        shared: Values = None,
-        allowed_tools: Sequence[str] | None = None,
-    ) -> RunResult[Any]:
+    @spell_options(RunOptions, RUN_DEFAULTS)
+    def run(self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]) -> RunResult[Any]:
         """Call the model and execute its tool calls until it has an answer.
 
         Works in a script and inside a running event loop. A single call of a turn runs on the caller's thread. An
@@ -221,7 +214,7 @@ class Runner(Controls):
             TypeError: A tool takes `ToolContext[X]`, and there are no deps.
             RunError: The model gave no answer of the `output_type` within `output_retries`.
         """
-        request = RunRequest(prompt, messages, deps, output_type, decisions, shared, allowed_tools)
+        request = make_request(prompt, output_type, given)
         return run_sync(self._create_run(request).finish(SyncBackend()))
 
     @overload
@@ -230,19 +223,12 @@ class Runner(Controls):
     ) -> RunResult[T]: ...
     @overload
     async def arun(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[RunOptions]) -> RunResult[Any]: ...
+    @spell_options(RunOptions, RUN_DEFAULTS)
     async def arun(
-        self,
-        prompt: Prompt = None,
-        *,
-        messages: History = (),
-        deps: Any = None,
-        output_type: Any = str,
-        decisions: Decisions = NO_DECISIONS,
-        shared: Values = None,
-        allowed_tools: Sequence[str] | None = None,
+        self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]
     ) -> RunResult[Any]:
         """Do what `run` does, in the running event loop; sync tools run on threads."""
-        request = RunRequest(prompt, messages, deps, output_type, decisions, shared, allowed_tools)
+        request = make_request(prompt, output_type, given)
         return await self._create_run(request).finish(AsyncBackend())
 
     @overload
@@ -251,23 +237,10 @@ class Runner(Controls):
     ) -> RunStream[T]: ...
     @overload
     def stream(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[RunOptions]) -> RunStream[Any]: ...
-    def stream(
-        self,
-        prompt: Prompt = None,
-        *,
-        messages: History = (),
-        deps: Any = None,
-        output_type: Any = str,
-        decisions: Decisions = NO_DECISIONS,
-        shared: Values = None,
-        allowed_tools: Sequence[str] | None = None,
-    ) -> RunStream[Any]:
+    @spell_options(RunOptions, RUN_DEFAULTS)
+    def stream(self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]) -> RunStream[Any]:
         """Do what `run` does, as an iterator of events; leaving it early cancels the run."""
-        return RunStream(
-            self._create_run(
-                RunRequest(prompt, messages, deps, output_type, decisions, shared, allowed_tools, streams=True)
-            )
-        )
+        return RunStream(self._create_run(make_request(prompt, output_type, given, streams=True)))
 
     @overload
     def astream(
@@ -277,23 +250,12 @@ class Runner(Controls):
     def astream(
         self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[RunOptions]
     ) -> AsyncRunStream[Any]: ...
+    @spell_options(RunOptions, RUN_DEFAULTS)
     def astream(
-        self,
-        prompt: Prompt = None,
-        *,
-        messages: History = (),
-        deps: Any = None,
-        output_type: Any = str,
-        decisions: Decisions = NO_DECISIONS,
-        shared: Values = None,
-        allowed_tools: Sequence[str] | None = None,
+        self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]
     ) -> AsyncRunStream[Any]:
         """Do what `stream` does, in the running event loop."""
-        return AsyncRunStream(
-            self._create_run(
-                RunRequest(prompt, messages, deps, output_type, decisions, shared, allowed_tools, streams=True)
-            )
-        )
+        return AsyncRunStream(self._create_run(make_request(prompt, output_type, given, streams=True)))
 
     @overload
     def start(
@@ -301,33 +263,11 @@ class Runner(Controls):
     ) -> RunHandle[T]: ...
     @overload
     def start(self, prompt: Prompt = ..., *, output_type: Any, **given: Unpack[RunOptions]) -> RunHandle[Any]: ...
-    def start(
-        self,
-        prompt: Prompt = None,
-        *,
-        messages: History = (),
-        deps: Any = None,
-        output_type: Any = str,
-        decisions: Decisions = NO_DECISIONS,
-        shared: Values = None,
-        allowed_tools: Sequence[str] | None = None,
-    ) -> RunHandle[Any]:
+    @spell_options(RunOptions, RUN_DEFAULTS)
+    def start(self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]) -> RunHandle[Any]:
         """Start the run on a thread of its own, and return a handle at once."""
-        return RunHandle(
-            self._create_run(
-                RunRequest(
-                    prompt,
-                    messages,
-                    deps,
-                    output_type,
-                    decisions,
-                    shared,
-                    allowed_tools,
-                    streams=True,
-                    in_background=True,
-                )
-            )
-        )
+        request = make_request(prompt, output_type, given, streams=True, in_background=True)
+        return RunHandle(self._create_run(request))
 
     @overload
     def resume(
@@ -732,6 +672,6 @@ def _check_approval_timeout(timeout: float | None, limits: Limits) -> None:
 
 
 def _check_max_parallel(value: Any) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+    if is_whole(value, 1):
         return value
     raise ValueError(f"max_parallel={value!r} is no whole number of calls, at least 1.")

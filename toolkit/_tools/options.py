@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from typing_extensions import TypedDict
 
+from toolkit._options import is_number, is_whole
 from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -162,15 +163,11 @@ def _join_authorizers(outer: Callable[..., Any] | None, inner: Callable[..., Any
 
 
 def _is_time(value: object) -> bool:
-    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return value is None or (is_number(value) and value > 0)
 
 
 def _is_size(value: object) -> bool:
-    return value is None or (_is_count(value) and value != 0)
+    return value is None or is_whole(value, 1)
 
 
 def _is_name(value: object) -> bool:
@@ -193,7 +190,7 @@ _RULES: Mapping[str, _Rule] = {
     "idempotent": (lambda value: value is None or _is_truth(value), "True or False"),
     "exclusive": (_is_truth, "True or False"),
     "timeout": (_is_time, "a number of seconds above 0"),
-    "retries": (_is_count, "a whole number, 0 or more"),
+    "retries": (lambda value: is_whole(value, 0), "a whole number, 0 or more"),
     "retry_on": (
         _is_retry_rule,
         "a tuple of exception classes, such as retry_on=(OSError,), or a function of an exception",

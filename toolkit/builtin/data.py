@@ -19,6 +19,7 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 from pydantic_core import from_json
 from typing_extensions import TypedDict
 
+from toolkit._options import is_number
 from toolkit._schema.error_messages import MAX_NAME, suggest
 from toolkit._tools.decorator import tool
 from toolkit._tools.invocation import write_value
@@ -363,8 +364,7 @@ def parse_number(value: Any) -> Number | None:
     """Return a number, or the number in a text; None for anything else, and beyond 1e300."""
     if isinstance(value, str):
         value = _parse_numeral(value.strip())
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return value if is_number and abs(value) <= MAX_NUMBER else None
+    return value if is_number(value) and abs(value) <= MAX_NUMBER else None
 
 
 def _parse_numeral(text: str) -> Number | None:

@@ -22,6 +22,7 @@ from typing import Any
 
 from toolkit._dialects.base import get_member, split_function
 from toolkit._messages import ToolCall, replace_surrogates
+from toolkit._options import is_whole
 from toolkit._schema.json_text import Nesting, is_object, is_truncated
 from toolkit.errors import ModelError
 
@@ -208,7 +209,7 @@ def _index(piece: Any) -> object:
 
 def _identity(piece: Any) -> str:
     identity = get_member(piece, "id")
-    if isinstance(identity, int) and not isinstance(identity, bool):
+    if is_whole(identity):
         return str(identity)
     return identity.strip() if isinstance(identity, str) else ""
 
