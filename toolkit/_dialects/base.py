@@ -31,6 +31,7 @@ from toolkit._messages import (
     replace_surrogates,
     split_meta,
 )
+from toolkit._options import is_whole
 from toolkit._schema.json_text import to_json_text
 
 # The names of `catalog.DIALECTS`.
@@ -106,19 +107,22 @@ class RunDialect(Dialect):
     def render_request(self, request: ModelRequest) -> dict[str, Any]:
         """Write the messages, tools and formats of a request's body."""
 
-    @abstractmethod
     def has_public_text(self, request: ModelRequest) -> bool:
-        """Return whether the reply's text may be streamed to the user as it arrives."""
+        """Return whether the reply's text may be streamed to the user as it arrives.
+
+        An output that is a call has other calls beside a text.
+        """
+        return request.output is None or not request.output.by_tool
 
     def has_answer(self, text: str) -> bool:  # noqa: ARG002  only some dialects read it
         """Return whether a whole reply states the answer, also where it has calls."""
         return False
 
-    @abstractmethod
     def parse_reply(
         self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]
     ) -> tuple[str, tuple[ToolCall, ...]]:
         """Split a whole reply into text and calls, whose arguments match the tools' own schemas."""
+        return text, decode_calls(calls, specs, self.form)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,7 +267,7 @@ def make_call(name: Any, arguments: Any, provider_call_id: Any) -> ToolCall:
 
 
 def _to_name(value: Any) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
+    if is_whole(value):
         return str(value)
     return replace_surrogates(value) if isinstance(value, str) else ""
 

@@ -132,6 +132,7 @@ class Calls(RunDialect):
             "response_format": response_format(reply, strict=strict),
         }
 
+    @override
     def has_public_text(self, request: ModelRequest) -> bool:
         """Return False where tools are on offer: the text is JSON then."""
         return not request.tools
@@ -141,6 +142,7 @@ class Calls(RunDialect):
         """Return whether the reply is an object with an `output`."""
         return bool(_read_output(load_reply(text) or {}))
 
+    @override
     def parse_reply(
         self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]
     ) -> tuple[str, tuple[ToolCall, ...]]:

@@ -20,7 +20,6 @@ from typing_extensions import override
 from toolkit._dialects.base import (
     RunDialect,
     data_url,
-    decode_calls,
     get_member,
     make_call,
     render_output_format,
@@ -74,16 +73,6 @@ class Chat(RunDialect):
         if tools := [self.render_tool(spec) for spec in request.all_tools]:
             body["tools"] = tools
         return body | _render_choice(request) | render_output_format(request.output, self.form)
-
-    def has_public_text(self, request: ModelRequest) -> bool:
-        """Return True, unless the output itself is a call: other calls stand beside the text."""
-        return request.output is None or not request.output.by_tool
-
-    def parse_reply(
-        self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]
-    ) -> tuple[str, tuple[ToolCall, ...]]:
-        """Return the text as it came, and the calls decoded."""
-        return text, decode_calls(calls, specs, self.form)
 
     def _render_tool(self, spec: ToolSpec) -> dict[str, Any]:
         form = self.form(spec)

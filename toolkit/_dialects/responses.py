@@ -23,7 +23,6 @@ from typing_extensions import override
 from toolkit._dialects.base import (
     RunDialect,
     data_url,
-    decode_calls,
     get_member,
     has_object_output,
     join_text,
@@ -86,15 +85,12 @@ class Responses(RunDialect):
             body["tools"] = tools
         return body | _render_choice(request) | _render_text_format(render_output_format(request.output, self.form))
 
-    def has_public_text(self, request: ModelRequest) -> bool:
-        """Return True, unless the output itself is a call: other calls stand beside the text."""
-        return request.output is None or not request.output.by_tool
-
+    @override
     def parse_reply(
         self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]
     ) -> tuple[str, tuple[ToolCall, ...]]:
         """Return the text as it came, and the calls decoded."""
-        return text, decode_calls(_mark_misrouted(calls, specs), specs, self.form)
+        return super().parse_reply(text, _mark_misrouted(calls, specs), specs)
 
     def render_tools(self, specs: Sequence[ToolSpec]) -> list[dict[str, Any]]:
         """Write tools in their namespaces, and the tool that searches for those to be loaded later."""
