@@ -18,12 +18,10 @@ from contextlib import suppress
 from dataclasses import astuple, dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias, TypeVar, cast
 
-from typing_extensions import Self
-
 from toolkit._concurrency.backend import Backend
 from toolkit._messages import ToolMessage, ToolResult, message_from_dict, message_to_dict
 from toolkit.errors import Failed
-from toolkit.stores import Database, Layout
+from toolkit.stores.database import Layout, SQLiteStore
 
 Stage: TypeAlias = Literal["proposed", "approved", "started", "finished"]
 
@@ -110,7 +108,7 @@ class MemoryLedger:
 _Run: TypeAlias = dict[tuple[str, Stage], LedgerEntry]
 
 
-class SQLiteLedger:
+class SQLiteLedger(SQLiteStore):
     """A ledger in a file, for several threads and processes of one machine.
 
     It stores every run for good, so that no call ever runs twice: start a new file when one grows too large, and remove
@@ -125,7 +123,7 @@ class SQLiteLedger:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, timeout: float = 30.0) -> None:
-        self._database = Database(path, _LAYOUT, timeout=timeout)
+        super().__init__(path, _LAYOUT, timeout=timeout)
 
     def write(self, entry: LedgerEntry) -> bool:
         """Store an entry; False, and nothing stored, if the same stage of the same call exists.
@@ -145,16 +143,6 @@ class SQLiteLedger:
         with self._database.snapshot() as connection:
             rows = connection.execute(_READ, (run_id, call_id))
             return tuple(LedgerEntry(**dict(zip(_FIELDS, row))) for row in rows)
-
-    def close(self) -> None:
-        """Close the file; the next use opens it again."""
-        self._database.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 _FIELDS = tuple(LedgerEntry.__dataclass_fields__)

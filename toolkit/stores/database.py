@@ -31,6 +31,7 @@ from weakref import WeakSet
 
 from typing_extensions import Self
 
+from toolkit._options import is_number
 from toolkit.errors import DefinitionError, StoreError
 
 if TYPE_CHECKING:
@@ -163,10 +164,27 @@ class Database:
                 raise
 
 
+class SQLiteStore:
+    """A store in a SQLite file; the end of a `with` block closes it."""
+
+    def __init__(self, path: str | os.PathLike[str], layout: Layout, *, timeout: float) -> None:
+        self._database = Database(path, layout, timeout=timeout)
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 def _validate(path: object, timeout: object) -> None:
     if not isinstance(path, (str, os.PathLike)):
         raise DefinitionError(f"path={path!r:.100} is not a path of a file, such as 'store.db'.")
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 <= timeout <= MAX_TIMEOUT:
+    if not is_number(timeout) or not 0 <= timeout <= MAX_TIMEOUT:
         raise DefinitionError(f"timeout={timeout!r:.100} is not a number of seconds from 0 to {MAX_TIMEOUT:,.0f}.")
 
 

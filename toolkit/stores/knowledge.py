@@ -21,11 +21,11 @@ from operator import mul
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from typing_extensions import Self
+from typing_extensions import Self, override
 
 from toolkit._concurrency.threads import check_cancelled
 from toolkit.errors import DefinitionError, StoreError
-from toolkit.stores.database import MEMORY, Database, Layout
+from toolkit.stores.database import MEMORY, Layout, SQLiteStore
 
 if TYPE_CHECKING:
     import sqlite3
@@ -150,7 +150,7 @@ class KnowledgeStore(Protocol):
         ...
 
 
-class SQLiteKnowledge:
+class SQLiteKnowledge(SQLiteStore):
     """Documents of one owner in a file, for several threads and processes of one machine.
 
     Args:
@@ -168,7 +168,7 @@ class SQLiteKnowledge:
     ) -> None:
         if not callable(clock):
             raise DefinitionError(f"clock={clock!r:.100} is not a function that returns seconds.")
-        self._database = Database(path, LAYOUT, timeout=timeout)
+        super().__init__(path, LAYOUT, timeout=timeout)
         self._clock, self._owner = clock, ""
         self._close: Callable[[], None] = self._database.close
 
@@ -225,15 +225,10 @@ class SQLiteKnowledge:
             _delete_documents(connection, "expires_at <= ?", self._clock())
             return sum(_delete_documents(connection, _ONE, self._owner, each) for each in ids)
 
+    @override
     def close(self) -> None:
         """Close the file; the next use opens it again. Stores from `with_owner` do not close it."""
         self._close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class MemoryKnowledge(SQLiteKnowledge):

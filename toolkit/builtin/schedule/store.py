@@ -13,13 +13,10 @@ import uuid
 from dataclasses import astuple, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from typing_extensions import Self
-
 from toolkit._guards.options import check_type
 from toolkit.builtin.schedule.recurrence import find_zone, next_run, to_zone_name, validate_form
 from toolkit.errors import DefinitionError
-from toolkit.stores import Database, Layout
-from toolkit.stores.database import MEMORY
+from toolkit.stores.database import MEMORY, Layout, SQLiteStore
 
 if TYPE_CHECKING:
     import sqlite3
@@ -145,7 +142,7 @@ LAYOUT = Layout(
 )
 
 
-class SQLiteSchedule:
+class SQLiteSchedule(SQLiteStore):
     """A store in a file, for several threads and processes of one machine.
 
     Every method raises StoreError if the file cannot be used, and has changed nothing then.
@@ -160,7 +157,7 @@ class SQLiteSchedule:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, timeout: float = 30.0) -> None:
-        self._database = Database(path, LAYOUT, timeout=timeout)
+        super().__init__(path, LAYOUT, timeout=timeout)
 
     def add(self, action: Action, most: int | None = None) -> bool:
         """Add an action; False, without a change, if its owner has this many already.
@@ -223,16 +220,6 @@ class SQLiteSchedule:
         """Return the firing whose run waits for approval; None if there is no such run."""
         with self._database.snapshot() as connection:
             return next(map(_make_firing, connection.execute(_PAUSED, (run_id,))), None)
-
-    def close(self) -> None:
-        """Close the file; the next use opens it again."""
-        self._database.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class MemorySchedule(SQLiteSchedule):
