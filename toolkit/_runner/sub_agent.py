@@ -80,11 +80,8 @@ class SubAgent:
             raise Failed(TOO_DEEP.format(self.max_depth))
         request = RunRequest(
             prompt=arguments[self._arg],
-            messages=(),
             deps=context.deps,
             output_type=self._output_type,
-            decisions={},
-            shared=None,
             streams=parent is not None and parent.run.streams,
         )
         if parent is not None and isinstance(parent.backend, AsyncBackend):
@@ -155,7 +152,9 @@ def check_nesting(tools: Iterable[Tool[..., Any]], above: tuple[SubAgent, ...] =
     Raises:
         DefinitionError: They form a circle, or are nested too deeply.
     """
-    for sub_agent in filter(lambda each: isinstance(each, SubAgent), map(find_instance, tools)):
+    for sub_agent in map(find_instance, tools):
+        if not isinstance(sub_agent, SubAgent):
+            continue
         nested = (*above, sub_agent)
         path = " -> ".join(each.name for each in nested)
         if any(each.create_run == sub_agent.create_run for each in above):

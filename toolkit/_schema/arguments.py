@@ -8,7 +8,7 @@ for. They never guess, and never repair truncated text. Of equal keys the last o
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic_core import ValidationError, from_json, to_json
@@ -52,26 +52,25 @@ _UNKNOWN_KEY = frozenset({"unexpected_keyword_argument", "extra_forbidden"})
 _REPAIRABLE = _NOT_A_STRING | _UNKNOWN_KEY | {"json_invalid"}  # blank text is, and a key about the call
 
 
-@dataclass(frozen=True)
 class ArgumentParser:
     """Parser of the raw arguments of one tool.
 
     Attributes:
-        signature: The tool's, for error messages.
+        schema: The JSON Schema of the arguments.
+        validate: Validates a text in one pass, and raises what pydantic-core raises.
+
+    Raises:
+        DefinitionError: A parameter cannot be described to a model.
     """
 
-    signature: str
-    validate: Callable[[str], dict[str, Any]]
-    schema: Mapping[str, Any]
+    def __init__(self, name: str, arguments: ArgumentSchema) -> None:
+        self._name = name
+        self.schema: Mapping[str, Any] = arguments.schema
+        self.validate: Callable[[str], dict[str, Any]] = arguments.validator
 
-    @classmethod
-    def for_tool(cls, name: str, arguments: ArgumentSchema) -> ArgumentParser:
-        """Build the parser of a tool's arguments.
-
-        Raises:
-            DefinitionError: A parameter cannot be described to a model.
-        """
-        return cls(summarize_signature(name, arguments.schema), arguments.validator, arguments.schema)
+    @cached_property
+    def _signature(self) -> str:
+        return summarize_signature(self._name, self.schema)
 
     def parse(self, arguments: RawArguments | None) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Parse and validate a call's arguments; returns values by name, and the repairs that were needed.
@@ -141,7 +140,7 @@ class ArgumentParser:
             faults = remaining.errors(include_url=False, include_context=False)
         except InvalidArguments as refusal:
             return refusal
-        return InvalidArguments(explain_errors(faults, self.schema, self.signature))
+        return InvalidArguments(explain_errors(faults, self.schema, self._signature))
 
 
 def check_long_text(arguments: RawArguments) -> None:

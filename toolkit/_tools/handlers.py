@@ -301,9 +301,7 @@ class BoundHandler(DeclaredHandler):
         act, fit, fill = self._make_inner(tool), self._fit, make_default_filler(self.interface.argument_schema)
         if not self.converted:
             return lambda values, context: act(fit(fill(values)), context)
-        read = ArgumentParser.for_tool(
-            self.activity, replace(self.function.argument_schema, offered=self.converted)
-        ).parse
+        read = ArgumentParser(self.activity, replace(self.function.argument_schema, offered=self.converted)).parse
         if isinstance(self.interface.argument_schema, DocumentSchema):
             return lambda values, context: act(read(fit(values))[0], context)
         return lambda values, context: act(self._convert(fill(values), read), context)

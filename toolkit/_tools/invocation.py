@@ -309,8 +309,6 @@ class Invocation:
         is_async: Whether what the handler gives must be awaited.
         emits: Whether a call may emit updates before it ends.
         write: Writes a return value as text, by the return annotation; never raises.
-        invoke: Invokes the tool on this thread.
-        ainvoke: Invokes the tool in the running loop; a sync function runs on a thread of its own.
 
     Raises:
         DefinitionError: A parameter cannot be described to a model.
@@ -321,7 +319,7 @@ class Invocation:
         self.handler: Handler = tool.handler
         self.relay: tuple[type[BaseException], ...] = tool.relay
         self._tool, name, handler = tool, self.name, self.handler
-        self.parser = ArgumentParser.for_tool(name, handler.argument_schema)
+        self.parser = ArgumentParser(name, handler.argument_schema)
         self.is_async = handler.is_async
         # The function, if it takes values by keyword as they are; and the writers of usual values, by type.
         self._function, to_json = handler.plain_function, handler.returns.to_json
@@ -330,9 +328,10 @@ class Invocation:
         self._writers: dict[type, Callable[[Any], str]] = dict.fromkeys(_USUAL, self.write)
         if to_json is None:
             self._writers.update(_QUICK)
-        self.invoke, self.ainvoke = self._make_invoke(), self._make_ainvoke()
 
-    def _make_invoke(self) -> Invoke:
+    @cached_property
+    def invoke(self) -> Invoke:
+        """The function that invokes the tool on this thread."""
         function, validate, writers = self._function, self.parser.validate, self._writers
 
         def invoke(arguments: RawArguments, context: ToolContext[Any] | None) -> ToolResult:
@@ -355,7 +354,9 @@ class Invocation:
 
         return invoke
 
-    def _make_ainvoke(self) -> AsyncInvoke:
+    @cached_property
+    def ainvoke(self) -> AsyncInvoke:
+        """The function that invokes the tool in the running loop; a sync function runs on a thread of its own."""
         validate, writers, code = self.parser.validate, self._writers, getattr(self._function, "__code__", None)
         function = self._function if code and code.co_flags & CO_COROUTINE else None
 
